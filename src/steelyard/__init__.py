@@ -1,0 +1,50 @@
+"""Steelyard weighs any ML workload, on any stack, against any other.
+
+The names below are loaded when first used, so that importing Steelyard costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from steelyard.version import __version__
+
+if TYPE_CHECKING:
+    from steelyard.library import measure, run
+    from steelyard.model.case import Case
+    from steelyard.model.define import metric, variant, workload
+    from steelyard.model.experiment import Experiment, Matrix, Rule, Settings
+    from steelyard.model.record import Record
+    from steelyard.model.task import Reading, Task
+
+_HOMES = {
+    "workload": "model.define", "variant": "model.define", "metric": "model.define",
+    "Task": "model.task", "Reading": "model.task", "Case": "model.case", "Record": "model.record",
+    "Experiment": "model.experiment", "Matrix": "model.experiment", "Rule": "model.experiment", "Settings": "model.experiment",
+    "measure": "library", "run": "library",
+}  # fmt: skip
+
+__all__ = [
+    "Case",
+    "Experiment",
+    "Matrix",
+    "Reading",
+    "Record",
+    "Rule",
+    "Settings",
+    "Task",
+    "__version__",
+    "measure",
+    "metric",
+    "run",
+    "variant",
+    "workload",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'steelyard' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(f"steelyard.{_HOMES[name]}"), name)

@@ -1,0 +1,61 @@
+"""numpy on the CPU; also, in double precision, the neutral reference for every other backend."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from steelyard.backends.base import Backend
+from steelyard.errors import Unsupported
+
+FORMATS = {
+    "fp64": np.float64, "fp32": np.float32, "fp16": np.float16, "int64": np.int64, "int32": np.int32, "int16": np.int16,
+    "int8": np.int8, "uint8": np.uint8, "bool": np.bool_, "complex64": np.complex64, "complex128": np.complex128,
+}  # fmt: skip
+NAMES: dict[Any, str] = {np.dtype(kind): name for name, kind in FORMATS.items()}
+
+
+def to_bf16(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Round to the nearest bfloat16 (ties to even), kept as float32, since numpy has no such format."""
+    bits = np.ascontiguousarray(data, dtype=np.float32).view(np.uint32)
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
+    return np.where(np.isnan(data), np.float32(np.nan), rounded.view(np.float32)).astype(np.float32)
+
+
+class Numpy(Backend):
+    """Plain numpy."""
+
+    name = "numpy"
+    install = "pip install numpy"
+
+    def array(self, data: np.ndarray[Any, Any], dtype: str) -> Any:
+        if dtype not in FORMATS:
+            raise Unsupported(f"numpy has no {dtype}", do="choose another dtype or backend")
+        return np.asarray(data, dtype=FORMATS[dtype])
+
+    def leaf(self, value: Any) -> tuple[str, np.ndarray[Any, Any]] | None:
+        if not isinstance(value, (np.ndarray, np.generic)):
+            return None
+        return NAMES.get(value.dtype, str(value.dtype)), np.asarray(value)
+
+    def copy(self, value: Any) -> Any:
+        return value.copy() if isinstance(value, np.ndarray) else value
+
+    def versions(self) -> dict[str, str]:
+        return {"numpy": np.__version__}
+
+
+class Precise(Numpy):
+    """The reference: inputs rounded to the asked format, then computed in double precision."""
+
+    def array(self, data: np.ndarray[Any, Any], dtype: str) -> Any:
+        if dtype == "bf16":
+            return to_bf16(data).astype(np.float64)
+        if dtype.startswith("fp8"):
+            raise Unsupported(f"no neutral reference for {dtype}")
+        exact = super().array(data, dtype)
+        return exact.astype(np.float64) if exact.dtype.kind == "f" else exact
+
+
+BACKEND = Numpy

@@ -1,0 +1,67 @@
+"""`steelyard env`: environments for stacks that cannot live beside the others."""
+
+from __future__ import annotations
+
+import click
+
+from steelyard.cli.output import emit_json, json_option
+
+
+@click.group(
+    "env", short_help="Environments for stacks that cannot live together.", context_settings={"help_option_names": ["-h", "--help"]}
+)
+def command() -> None:
+    """Pinned virtual environments, one per stack; use one with 'steelyard run --env NAME'."""
+
+
+@command.command("create")
+@click.argument("stack")
+@click.argument("packages", nargs=-1)
+@click.option("--name", help="Name of the environment; the stack's name if not given.")
+@json_option
+def create(stack: str, packages: tuple[str, ...], name: str | None, as_json: bool) -> int:
+    """Build the environment of a STACK (numpy, torch, jax, tensorflow, torch-xla), with further PACKAGES if wanted."""
+    from steelyard.engine import envs
+
+    click.echo(f"building {name or stack}: this downloads packages and can take minutes", err=True)
+    made = envs.create(stack, name, packages)
+    if as_json:
+        emit_json(made)
+    else:
+        click.echo(f"{made.name}: {len(made.packages)} packages in {made.path}\n  use it: steelyard run … --env {made.name}")
+    return 0
+
+
+@command.command("list")
+@json_option
+def listing(as_json: bool) -> int:
+    """Environments that exist, and stacks that can be built."""
+    from steelyard.engine import envs
+
+    found = envs.listing()
+    if as_json:
+        emit_json({"environments": found, "stacks": {name: stack.requirements for name, stack in envs.STACKS.items()}})
+        return 0
+    for env in found:
+        main = [f"{name} {env.packages[name]}" for name in envs.STACKS[env.stack].requirements if name in env.packages]
+        click.echo(f"{env.name:14} {', '.join(main)}   {env.path}")
+    if not found:
+        click.echo("no environments yet", err=True)
+    click.echo(f"can be built: {', '.join(envs.STACKS)}   (steelyard env create STACK)", err=True)
+    return 0
+
+
+@command.command("remove")
+@click.argument("name")
+@json_option
+def remove(name: str, as_json: bool) -> int:
+    """Delete an environment."""
+    from steelyard.engine import envs
+
+    path = envs.find(name).path
+    envs.remove(name)
+    if as_json:
+        emit_json({"removed": name})
+    else:
+        click.echo(f"removed {path}")
+    return 0

@@ -1,0 +1,189 @@
+"""`steelyard list`: what can be named on a command line, without importing a framework."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from steelyard.cli.output import console, emit_json, json_option, store_option, width
+from steelyard.errors import UsageError, did_you_mean, unknown
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+KINDS = ("workloads", "variants", "backends", "suites", "metrics", "runs")
+HIDDEN = "fake"
+
+
+@dataclass(frozen=True)
+class Item:
+    """One thing of the list: what it is called, what it is for, what can be set on it."""
+
+    name: str
+    doc: str
+    detail: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Words by which `tag:NAME` finds it."""
+        return tuple(self.data.get("tags", ()))
+
+
+@click.command("list")
+@click.argument("words", metavar="[KIND] [PATTERN]...", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Show what serves only Steelyard's own tests, too.")
+@store_option
+@json_option
+def command(words: tuple[str, ...], everything: bool, store: Path | None, as_json: bool) -> None:
+    """List what there is.
+
+    KIND is workloads (the default), variants, backends, suites, metrics or runs. A PATTERN is a name, a folder of names, a
+    glob, or tag:NAME.
+
+    \b
+    steelyard list 'op/*'
+    steelyard list tag:smoke
+    steelyard list variants
+    """
+    kind, patterns = (words[0], words[1:]) if words and words[0] in KINDS else ("workloads", words)
+    items = collect(kind, store)
+    if not everything:
+        items = [item for item in items if item.name.partition("/")[0] != HIDDEN or any(pattern.startswith(HIDDEN) for pattern in patterns)]
+    chosen = choose(items, patterns, kind) if patterns else items
+    if as_json:
+        emit_json([{"name": item.name, **item.data} for item in chosen])
+        return
+    if not chosen:
+        click.echo(f"no {kind}" + (": measure something first with steelyard run" if kind == "runs" else ""), err=True)
+        return
+    tags = sorted({tag for item in chosen for tag in item.tags})
+    console().print(drawn(chosen, f"tags: {', '.join(tags)}" if tags else "", width()))
+
+
+def collect(kind: str, store: Path | None = None) -> list[Item]:
+    """Everything of one kind, by name; runs newest first."""
+    if kind == "runs":
+        return _runs(store)
+    from steelyard import registry
+
+    if kind == "suites":
+        return [_suite(name, path) for name, path in sorted(registry.suites().items())]
+    tell = {"workloads": _workload, "variants": _variant, "metrics": _metric, "backends": _backend}[kind]
+    table: Mapping[str, Mapping[str, Any]] = getattr(registry.catalogue(), kind)
+    return [tell(name, info) for name, info in sorted(table.items())]
+
+
+def choose(items: list[Item], patterns: tuple[str, ...], kind: str) -> list[Item]:
+    """What any of the patterns names; one that names nothing is a mistake, not an empty list."""
+    found: set[str] = set()
+    for pattern in patterns:
+        names = {item.name for item in items if matches(item, pattern)}
+        if not names:
+            raise _nothing(items, pattern, kind)
+        found |= names
+    return [item for item in items if item.name in found]
+
+
+def matches(item: Item, pattern: str) -> bool:
+    """Whether a name, a folder, a glob or a tag means this item."""
+    if pattern.startswith("tag:"):
+        return pattern.removeprefix("tag:") in item.tags
+    return item.name == pattern or item.name.startswith(pattern.rstrip("/") + "/") or fnmatch.fnmatchcase(item.name, pattern)
+
+
+def _nothing(items: list[Item], pattern: str, kind: str) -> UsageError:
+    one = kind.removesuffix("s")
+    if pattern.startswith("tag:"):
+        return unknown("tag", pattern.removeprefix("tag:"), {tag for item in items for tag in item.tags})
+    if hint := did_you_mean(pattern, KINDS) if kind == "workloads" and "/" not in pattern else "":
+        return UsageError(f"no {one} matches {pattern!r}", do=f"{hint}   kinds: {', '.join(KINDS)}")
+    return unknown(
+        one, pattern, [item.name for item in items], listing="steelyard list" if kind == "workloads" else f"steelyard list {kind}"
+    )
+
+
+def _workload(name: str, info: Mapping[str, Any]) -> Item:
+    from steelyard.report.cells import axis_text
+
+    axes = " ".join(axis_text(key, values) for key, values in info.get("axes", {}).items())
+    return Item(name, _clause(info.get("doc", "")), axes or _foreign(info), info)
+
+
+def _variant(name: str, info: Mapping[str, Any]) -> Item:
+    options = f"options: {', '.join(info['options'])}" if info.get("options") else ""
+    backends = f"on {', '.join(info['backends'])}" if info.get("backends") else ""
+    return Item(name, info.get("doc", ""), " · ".join(filter(None, (options, backends))) or _foreign(info), info)
+
+
+def _metric(name: str, info: Mapping[str, Any]) -> Item:
+    detail = f"{info['unit'] or 'no unit'}, {info['better']} is better" if "unit" in info else _foreign(info)
+    return Item(name, info.get("doc", ""), detail, info)
+
+
+def _backend(name: str, info: Mapping[str, Any]) -> Item:
+    return Item(name, info.get("doc", "") or info.get("origin", ""), "", info)
+
+
+def _foreign(info: Mapping[str, Any]) -> str:
+    origin = str(info.get("origin", ""))
+    return "" if origin == "built-in" else f"from {origin}"
+
+
+def _clause(doc: str) -> str:
+    """The part that says what it is; `show` tells the rest."""
+    return doc.partition(";")[0].partition(". ")[0].rstrip(".")
+
+
+def _suite(name: str, path: Path) -> Item:
+    import tomllib
+
+    try:
+        told = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        told = {}
+    doc = str(told.get("description", ""))
+    return Item(name, doc, f"steelyard run {name}", {"doc": doc, "path": str(path)})
+
+
+def _runs(store: Path | None) -> list[Item]:
+    from steelyard.store.runs import Store
+
+    found = []
+    for info in Store.find(explicit=str(store) if store else None).runs():
+        counts = " · ".join(f"{count} {status.replace('_', ' ')}" for status, count in info.counts.items())
+        doc = " · ".join(filter(None, (f"{info.created[:16].replace('T', ' ')} UTC", counts or "no records", info.experiment)))
+        data = {
+            "created": info.created, "sealed": info.sealed, "counts": info.counts, "experiment": info.experiment,
+            "machine_key": info.machine_key, "path": info.path, "warning": info.warning,
+        }  # fmt: skip
+        state = "" if info.sealed or not info.readable else "unfinished"
+        found.append(Item(info.id, doc, info.warning or state, data))
+    return found
+
+
+def drawn(items: list[Item], footer: str, columns: int) -> Text:
+    """Names in one column, words beside them, settings dim below; nothing is cut."""
+    from rich.text import Text
+
+    from steelyard.report.cells import clean, pad
+    from steelyard.report.wrap import wrap_text
+
+    label = min(max(len(item.name) for item in items), columns // 2)
+    lines: list[Text] = []
+    for item in items:
+        told = [(piece, "") for piece in wrap_text(clean(item.doc), columns - label - 3) if piece]
+        told += [(piece, "dim") for piece in wrap_text(clean(item.detail), columns - label - 3) if piece]
+        if len(item.name) > label or not told:
+            lines.append(Text(item.name, "bold"))
+        else:
+            lines.append(Text.assemble((pad(item.name, label + 3), "bold"), told.pop(0)))
+        lines += [Text(" " * (label + 3) + piece, style) for piece, style in told]
+    if footer:
+        lines += [Text(piece, "dim") for piece in wrap_text(footer, columns)]
+    return Text("\n", no_wrap=True, overflow="crop").join(lines)

@@ -1,0 +1,161 @@
+"""The front door: names every command without importing any, and turns every failure into an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from steelyard.errors import BUG, INTERRUPTED, PASS, USAGE, SteelyardError, unknown
+from steelyard.version import __version__
+
+BROKEN_PIPE = 141
+COMPLETION_VARIABLE = "_STEELYARD_COMPLETE"
+COMMANDS: dict[str, tuple[str, str]] = {
+    "run": ("steelyard.cli.run", "Measure workloads, suites, experiment files, .py files or a command."),
+    "list": ("steelyard.cli.list", "List workloads, variants, backends, suites, metrics or saved runs."),
+    "show": ("steelyard.cli.show", "Show a run, one of its records, or a workload in full."),
+    "doctor": ("steelyard.cli.doctor", "Check whether this machine is fit to measure, and what to change."),
+    "env": ("steelyard.cli.env", "Create and list environments for stacks that cannot live together."),
+    "new": ("steelyard.cli.new", "Start a workload, variant, metric or experiment from a small file."),
+}
+
+
+class Commands(click.Group):
+    """Commands by name and one line of help; a command's module is imported when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(COMMANDS[cmd_name][0]).command
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            raise unknown("command", args[0], COMMANDS)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        from click.shell_completion import CompletionItem
+
+        named = [CompletionItem(name, help=line) for name, (_, line) in COMMANDS.items() if name.startswith(incomplete)]
+        return [*named, *click.Command.shell_complete(self, ctx, incomplete)]
+
+
+def print_completion(ctx: click.Context, param: click.Parameter, shell: str | None) -> None:
+    """Print the script a shell needs, so that installing completion is one line in its start-up file."""
+    if shell and not ctx.resilient_parsing:
+        from click.shell_completion import get_completion_class
+
+        found = get_completion_class(shell)
+        assert found is not None
+        click.echo(found(cli, {}, "steelyard", COMPLETION_VARIABLE).source())
+        ctx.exit()
+
+
+@click.group(cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, "--version", message="steelyard %(version)s", help="Print the version.")
+@click.option("--debug", is_flag=True, expose_value=False, help="Print tracebacks.")
+@click.option(
+    "--completion", type=click.Choice(["bash", "zsh", "fish"]), is_eager=True, expose_value=False, callback=print_completion,
+    help="Print the completion script of a shell.",
+)  # fmt: skip
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Weigh any ML workload, on any stack, against any other, and trust the answer.
+
+    \b
+    steelyard run op/softmax -V eager,compile --vs eager
+    steelyard show latest
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help(), err=True)
+        ctx.exit(USAGE)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line and answer its exit code; only here do exceptions become messages."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    try:
+        code = _complete() if COMPLETION_VARIABLE in os.environ else _dispatch(args)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return BROKEN_PIPE
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        return INTERRUPTED
+    except Exception as error:
+        return _report(error, debug=_asks_for_debug(args))
+
+
+def _dispatch(args: list[str]) -> int:
+    try:
+        with cli.make_context("steelyard", list(args)) as ctx:
+            code = cli.invoke(ctx)
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    return code if isinstance(code, int) else PASS
+
+
+def _complete() -> int:
+    from click.shell_completion import shell_complete
+
+    return shell_complete(cli, {}, "steelyard", COMPLETION_VARIABLE, os.environ[COMPLETION_VARIABLE])
+
+
+def _asks_for_debug(args: list[str]) -> bool:
+    """`--debug` counts only before the command, where the group reads it; a shell command may have its own."""
+    command = next((index for index, arg in enumerate(args) if not arg.startswith("-")), len(args))
+    return "--debug" in args[:command]
+
+
+def _report(error: Exception, *, debug: bool) -> int:
+    if debug:
+        import traceback
+
+        traceback.print_exception(error)
+    if isinstance(error, click.ClickException):
+        error = _usage(error)
+    if isinstance(error, SteelyardError):
+        _say(str(error))
+        return error.exit_code
+    line = " ".join(f"{type(error).__name__}: {error}".split())
+    _say(f"this is a bug in steelyard\n{line}" + ("" if debug else "\nfor the traceback: steelyard --debug … (the same command)"))
+    return BUG
+
+
+def _usage(error: click.ClickException) -> SteelyardError:
+    """Click's complaint in our form, with the nearest option where one was mistyped."""
+    from steelyard.errors import UsageError
+
+    ctx = getattr(error, "ctx", None)
+    path = ctx.command_path if ctx else "steelyard"
+    if isinstance(error, click.NoSuchOption) and ctx:
+        options = [name for parameter in ctx.command.get_params(ctx) for name in parameter.opts if name.startswith("--")]
+        return unknown("option", error.option_name, options, listing=f"{path} --help")
+    message = error.format_message().strip().rstrip(".")
+    return UsageError(message[:1].lower() + message[1:], do=f"see {path} --help")
+
+
+def _say(text: str) -> None:
+    """`error: …` with its further lines indented, red where colour is wanted."""
+    first, *rest = text.split("\n")
+    plain = bool(os.environ.get("NO_COLOR")) or not sys.stderr.isatty()
+    label = "error:" if plain else click.style("error:", fg="red", bold=True)
+    click.echo("\n".join([f"{label} {first}", *(line if line.startswith("  ") else f"  {line}" for line in rest)]), err=True)

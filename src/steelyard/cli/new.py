@@ -1,0 +1,178 @@
+"""`steelyard new`: a first file that runs as it is, to be changed line by line."""
+
+from __future__ import annotations
+
+import keyword
+import re
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from steelyard.errors import UsageError
+
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
+TAKEN = {"Task", "workload", "variant", "metric", "replace", "trial", "torch", "numpy", "np", "be", "task", "seconds", "n", "dtype"}
+MODULES = {"torch", "numpy", "jax", "tensorflow", "steelyard", "triton", "torchao", "transformers"}
+
+WORKLOAD = '''"""The workload {name}. Run it with: {run}"""
+
+from steelyard import Task, workload
+
+
+@workload("{name}", axes={{"n": [4096, 65536], "dtype": ["fp32"]}})
+def {ident}(n, dtype, be):
+    """What is computed, and what limits it."""
+    import torch
+
+    x = be.randn(n, dtype=dtype)
+    return Task(torch.exp, (x,), bytes=2 * x.nbytes)  # also flops= and items=, for rates
+
+
+@{ident}.on("numpy")  # the same in numpy is the reference that results are checked against
+def _(n, dtype, be):
+    import numpy as np
+
+    return Task(np.exp, (be.randn(n, dtype=dtype),))
+'''
+
+WORKLOAD_NUMPY = '''"""The workload {name}. Run it with: {run}"""
+
+from steelyard import Task, workload
+
+
+@workload("{name}", backend="numpy", axes={{"n": [4096, 65536], "dtype": ["fp32"]}})
+def {ident}(n, dtype, be):
+    """What is computed, and what limits it."""
+    import numpy as np
+
+    x = be.randn(n, dtype=dtype)
+    return Task(np.exp, (x,), bytes=2 * x.nbytes)  # also flops= and items=, for rates
+'''
+
+VARIANT = '''"""The variant {name}. Run it with: {run}"""
+
+from dataclasses import replace
+
+from steelyard import Task, variant, workload
+
+
+@variant("{name}")
+def {ident}(task):
+    """What is done differently; the answer is checked against the task as it was."""
+
+    def changed(*args, **kwargs):
+        return task.fn(*args, **kwargs)
+
+    return replace(task, fn=changed)
+
+
+@workload("try/{name}", backend="{backend}", axes={{"n": [65536]}})
+def trial(n, be):
+    """Something to try the variant on."""
+    import {backend}
+
+    return Task({backend}.exp, (be.randn(n),))
+'''
+
+METRIC = '''"""The metric {name}. Run it with: {run}"""
+
+from steelyard import Task, metric, workload
+
+
+@metric("{name}", unit="row/s", better="higher")
+def {ident}(seconds, task):
+    """What the figure means; None where it does not apply."""
+    return task.items / seconds if task.items else None
+
+
+@workload("try/{name}", backend="{backend}", axes={{"rows": [256, 1024]}})
+def trial(rows, be):
+    """Something to try the metric on."""
+    import {backend}
+
+    return Task({backend}.exp, (be.randn(rows, 64),), items=rows)
+'''
+
+EXPERIMENT = """# Run it with: {run}
+name = "{name}"
+description = "What this experiment is to find out."
+
+[settings]
+budget = "quick"        # quick, normal, thorough, or a time such as 30s
+precision = "1%"        # stop sampling a case when its interval is this narrow
+
+[[matrix]]
+workload = ["op/softmax", "op/layer_norm"]   # all names: steelyard list
+backend = ["{backend}"]
+axes = {{ n = [256, 1024] }}
+
+[[exclude]]
+workload = "op/layer_norm"
+axes = {{ n = 256 }}
+reason = "an example of a rule; a dropped case is reported with it"
+"""
+
+
+@click.command("new")
+@click.argument("kind", type=click.Choice(["workload", "variant", "metric", "experiment"]))
+@click.argument("name")
+@click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Where to write; by default NAME in this folder.")
+def command(kind: str, name: str, output: Path | None) -> None:
+    """Write a small file that runs as it is, to start from.
+
+    \b
+    steelyard new workload my/gelu
+    steelyard new variant twice -o variants.py
+    steelyard new experiment nightly
+    """
+    if not NAME.fullmatch(name) or (kind in ("variant", "experiment") and "/" in name):
+        allowed = "letters, digits, '_', '.', '-'" + ("" if kind in ("variant", "experiment") else " and '/'")
+        raise UsageError(f"not a {kind} name: {name!r}", do=f"use {allowed}, beginning with a letter or digit")
+    path = output or Path(file_stem(name) + (".toml" if kind == "experiment" else ".py"))
+    wanted = ".toml" if kind == "experiment" else ".py"
+    if path.suffix != wanted:
+        raise UsageError(f"{kind} files end in {wanted}, not {path.name!r}", do=f"-o {path.with_suffix(wanted)}")
+    run = f"steelyard run {quoted(path)}" + (f" -V eager,{name} --vs eager" if kind == "variant" else "")
+    write(path, content(kind, name, run))
+    click.echo(f"wrote {path}\nnext: {run}")
+
+
+def content(kind: str, name: str, run: str) -> str:
+    """The file's text, for torch where it is installed and for numpy where it is not."""
+    backend = "torch" if find_spec("torch") else "numpy"
+    workload = WORKLOAD if backend == "torch" else WORKLOAD_NUMPY
+    template = {"workload": workload, "variant": VARIANT, "metric": METRIC, "experiment": EXPERIMENT}[kind]
+    return template.format(name=name, ident=identifier(name), run=run, backend=backend)
+
+
+def identifier(name: str) -> str:
+    """A Python name for the function, which hides nothing that the file uses."""
+    plain = re.sub(r"\W", "_", name.rpartition("/")[2], flags=re.ASCII)
+    plain = f"_{plain}" if plain[0].isdigit() else plain
+    return f"{plain}_" if plain in TAKEN or keyword.iskeyword(plain) else plain
+
+
+def file_stem(name: str) -> str:
+    """A file name that no import can mistake for a module it needs."""
+    plain = re.sub(r"\W", "_", name.rpartition("/")[2], flags=re.ASCII)
+    return f"{plain}_bench" if plain in MODULES or plain in sys.stdlib_module_names else plain
+
+
+def quoted(path: Path) -> str:
+    """A path as it must be typed."""
+    import shlex
+
+    return shlex.quote(str(path))
+
+
+def write(path: Path, text: str) -> None:
+    """Make the file, and never touch one that is there."""
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UsageError(f"{str(path)!r} exists already", do="name another file with -o FILE") from None
+    except OSError as error:
+        raise UsageError(f"cannot write {str(path)!r}", why=error.strerror or str(error), do="name another file with -o FILE") from None

@@ -1,0 +1,59 @@
+"""What every command prints with: pure JSON on stdout, or a console that respects the reader's terminal."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+WIDEST, NARROWEST = 100, 40
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON to stdout.")
+store_option = click.option(
+    "--store", metavar="DIR", type=click.Path(file_okay=False, path_type=Path), help="Folder of saved runs; by default the nearest one."
+)
+
+
+def emit_json(value: Any) -> None:
+    """One JSON document on stdout; what JSON cannot say, such as NaN, becomes null."""
+    click.echo(json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def plain(value: Any) -> Any:
+    """Dataclasses, paths and tuples as JSON knows them."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, (bool, int, str)) else str(value)
+
+
+def width() -> int:
+    """Columns to draw in: the terminal's or COLUMNS, at most 100, which a pipe gets too."""
+    return max(NARROWEST, min(WIDEST, shutil.get_terminal_size((WIDEST, 24)).columns))
+
+
+def console(stderr: bool = False) -> Console:
+    """A rich console for one stream; rich itself reads NO_COLOR, and CI counts as no terminal."""
+    from rich.console import Console
+
+    in_ci = os.environ.get("CI", "").lower() not in ("", "0", "false")
+    return Console(
+        file=sys.stderr if stderr else sys.stdout, width=width(), highlight=False, markup=False, emoji=False, soft_wrap=False,
+        force_terminal=False if in_ci else None,
+    )  # fmt: skip

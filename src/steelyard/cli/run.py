@@ -1,0 +1,240 @@
+"""`steelyard run`: measure what is named, save it, show the table."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from steelyard.cli.output import console, emit_json, json_option, store_option, width
+from steelyard.errors import INTERRUPTED, UsageError
+
+if TYPE_CHECKING:
+    from steelyard.engine.plan import Plan
+    from steelyard.engine.selection import Request
+    from steelyard.store.runs import RunWriter, Store
+
+
+def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from steelyard import registry
+
+    names = [*registry.suites(), *registry.catalogue().workloads]
+    return [name for name in names if name.startswith(incomplete) and not name.startswith("fake/")]
+
+
+@click.command(
+    "run", short_help="Measure workloads, suites, experiment files, .py files or a command.",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)  # fmt: skip
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[SELECTOR|FILE]… [-- PROGRAM ARG…]", shell_complete=_complete)
+@click.option("-a", "--axis", "axes", multiple=True, metavar="NAME=VALUES", help="Values of a workload parameter: n=1024 or n=[1024,8192].")
+@click.option("-V", "--variant", "variants", multiple=True, metavar="LIST", help="Variants: eager,compile or compile[mode=max-autotune].")
+@click.option("-B", "--backend", "backends", multiple=True, metavar="LIST", help="Backends: torch,numpy.")
+@click.option("-d", "--device", "devices", multiple=True, metavar="LIST", help="Device kinds: cpu, cuda.")
+@click.option("--mode", "modes", multiple=True, metavar="LIST", help="eval, train, fwd, bwd.")
+@click.option("--threads", multiple=True, metavar="LIST", help="CPU threads; part of the case. Default 1.")
+@click.option("--flag", "flags", multiple=True, metavar="NAME=VALUE", help="Environment variable set for the case; part of it.")
+@click.option("--vs", metavar="VARIANT", help="Weigh every case against this variant, interleaved in one worker.")
+@click.option("--budget", metavar="TIME", help="Sampling time per case: quick, normal, thorough or 30s.")
+@click.option("--precision", metavar="SHARE", help="Stop when the interval is this narrow: 1%.")
+@click.option("--sampling", type=click.Choice(["blocks", "calls"]), help="blocks for medians, calls for distributions (p90, p99).")
+@click.option("--warmup", metavar="TIME", help="Fixed warm-up time instead of the trend test.")
+@click.option("--runs", type=click.IntRange(min=1), help="Exact number of blocks (or program runs).")
+@click.option("--rtol", type=float, help="Relative tolerance of verification.")
+@click.option("--atol", type=float, help="Absolute tolerance, as a share of the output's rms.")
+@click.option("--verify/--no-verify", default=None, help="Check outputs before timing. Default on.")
+@click.option("--seed", type=int, help="Seed of all data and weights.")
+@click.option("--isolate", type=click.Choice(["case", "workload", "none"]), help="What shares a worker. Default workload.")
+@click.option("--timeout", metavar="TIME", help="Limit for one case. Default 300s.")
+@click.option("--memory", metavar="SIZE", help="Limit for a worker and all it starts: 8GiB.")
+@click.option("--env", metavar="NAME", help="Run in an environment made by 'steelyard env create'.")
+@click.option("--resume", is_flag=False, flag_value="", metavar="[RUN]", help="Continue an unfinished run of the same cases.")
+@click.option("--dry-run", is_flag=True, help="Print the cases and the estimated time, measure nothing.")
+@store_option
+@json_option
+def command(**options: Any) -> int:
+    """Measure workloads (op/softmax, 'op/*', tag:smoke), a suite (quickstart), an experiment file, the workloads of a .py file,
+    one case by its id, or programs after -- (several, separated by further --, are compared).
+
+    \b
+    steelyard run op/softmax -a n=[1024,8192] -V eager,compile --vs eager
+    steelyard run my_kernel.py --budget quick
+    steelyard run -- ./prog --n 5 -- ./prog2 --n 5
+    """
+    from steelyard.engine import conduct
+    from steelyard.store.runs import Store
+
+    request = _request(options)
+    store = Store.find(None, str(options["store"]) if options["store"] else None)
+    ready = conduct.prepare(request, store)
+    if options["dry_run"]:
+        return _preview(ready, as_json=options["as_json"])
+    return _execute(ready, store, options)
+
+
+def _request(options: dict[str, Any]) -> Request:
+    from steelyard.engine.plan import check_modes
+    from steelyard.engine.selection import Request, check_devices
+
+    selectors, commands = split_commands(options["words"], sys.argv)
+    if not selectors and not commands:
+        raise UsageError("nothing named to run", do="try 'steelyard run quickstart', or 'steelyard list' to see what there is")
+    modes, devices = _words(options["modes"]), _words(options["devices"])
+    check_modes(modes)
+    check_devices(devices)
+    return Request(
+        selectors=selectors, commands=commands, axes=dict(_axis(text) for text in options["axes"]), backend=_words(options["backends"]),
+        variant=_words(options["variants"]), mode=modes, device=devices, threads=_threads(options["threads"]),
+        flags=dict(_flag(text) for text in options["flags"]), settings=_settings(options), env=options["env"],
+    )  # fmt: skip
+
+
+def split_commands(words: Sequence[str], argv: Sequence[str]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """Selectors before the first `--`, programs after it; click drops that first mark, so it is found again in argv."""
+    if "--" not in argv:
+        return tuple(words), ()
+    tail = list(argv[argv.index("--") + 1 :])
+    selectors = tuple(words[: len(words) - len(tail)])
+    commands: list[list[str]] = [[]]
+    for word in tail:
+        if word == "--":
+            commands.append([])
+        else:
+            commands[-1].append(word)
+    if not all(commands):
+        raise UsageError("an empty command after --", do="write it like: steelyard run -- ./prog --n 5")
+    return selectors, tuple(tuple(part) for part in commands)
+
+
+def _words(texts: Sequence[str]) -> tuple[str, ...]:
+    """Comma lists, where commas inside brackets belong to the word."""
+    found: list[str] = []
+    for text in texts:
+        depth, word = 0, ""
+        for char in text:
+            depth += (char == "[") - (char == "]")
+            if char == "," and depth == 0:
+                found.append(word)
+                word = ""
+            else:
+                word += char
+        found.append(word)
+    return tuple(word.strip() for word in found if word.strip())
+
+
+def _axis(text: str) -> tuple[str, tuple[Any, ...]]:
+    from steelyard.model.values import parse_value
+
+    name, sign, values = text.partition("=")
+    if not sign or not name or not values:
+        raise UsageError(f"not an axis: {text!r}", do="write it like -a n=1024 or -a n=[1024,8192]")
+    if values.startswith("["):
+        whole = parse_value(values)
+        if isinstance(whole, list):
+            if not whole:
+                raise UsageError(f"axis {name} has no values", do=f"write it like -a {name}=[1,2]")
+            return name, tuple(whole)
+    return name, tuple(parse_value(word) for word in _words([values]))
+
+
+def _flag(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise UsageError(f"not a flag: {text!r}", do="write it like --flag XLA_FLAGS=--xla_dump_to=out")
+    return name, value
+
+
+def _threads(texts: Sequence[str]) -> tuple[int, ...]:
+    words = _words(texts)
+    for word in words:
+        if not word.isdecimal() or int(word) < 1:
+            raise UsageError(f"--threads takes whole numbers from 1, not {word!r}")
+    return tuple(int(word) for word in words)
+
+
+def _settings(options: dict[str, Any]) -> dict[str, Any]:
+    from steelyard.model.experiment import BUDGETS
+    from steelyard.model.units import parse_bytes, parse_seconds, parse_share
+
+    readers: dict[str, Callable[[str], Any]] = {
+        "budget": lambda text: BUDGETS[text] if text in BUDGETS else parse_seconds(text),
+        "precision": parse_share, "warmup": parse_seconds, "timeout": parse_seconds, "memory": parse_bytes,
+    }  # fmt: skip
+    found = {}
+    for name in ("sampling", "runs", "rtol", "atol", "verify", "seed", "isolate", "vs", *readers):
+        if options[name] is not None:
+            found[name] = readers[name](options[name]) if name in readers else options[name]
+    for name in ("budget", "timeout", "memory"):
+        if name in found and not found[name] > 0:
+            raise UsageError(f"--{name} must be more than 0, not {options[name]!r}")
+    return found
+
+
+def _preview(ready: Plan, *, as_json: bool) -> int:
+    from steelyard.model.units import duration
+
+    cases = [job.case.id for job in ready.jobs]
+    dropped = [{"case": item.case.id, "rule": str(item.rule), "reason": item.rule.reason} for item in ready.dropped]
+    if as_json:
+        emit_json({"cases": cases, "dropped": dropped, "estimate_s": ready.estimate})
+        return 0
+    for case in cases:
+        click.echo(case)
+    for item in dropped:
+        click.echo(f"dropped  {item['case']}  by {item['rule']}" + (f": {item['reason']}" if item["reason"] else ""), err=True)
+    click.echo(f"{len(cases)} cases · about {duration(ready.estimate)} · nothing measured", err=True)
+    return 0
+
+
+def _execute(ready: Plan, store: Store, options: dict[str, Any]) -> int:
+    from steelyard.engine import conduct
+    from steelyard.model.units import duration
+    from steelyard.report.progress import Progress
+    from steelyard.report.text import run_table
+
+    opened: list[RunWriter] = []
+    shown: list[Progress] = []
+
+    def watching(writer: RunWriter) -> Progress:
+        opened.append(writer)
+        left = sum(job.case.id not in writer.done for job in ready.jobs)
+        for warning in writer.warnings:
+            click.echo(f"warning: {warning}", err=True)
+        click.echo(f"{left} cases · about {duration(ready.estimate * left / len(ready.jobs))} · run {writer.id}", err=True)
+        shown.append(Progress(left, sys.stderr))
+        return shown[0]
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    try:
+        outcome = conduct.execute(ready, store, ["steelyard", *sys.argv[1:]], watching, resume=options["resume"])
+    except KeyboardInterrupt:
+        return _interrupted(opened, shown, ready)
+    finally:
+        for progress in shown:
+            progress.close()
+    found = outcome.run
+    if options["as_json"]:
+        emit_json({"run": found.id, "path": str(found.path), "exit_code": outcome.code, "records": found.records, "pairs": found.pairs})
+    else:
+        console().print(run_table(found.header, found.records, found.pairs, width=width()))
+    return outcome.code
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _interrupted(opened: Sequence[RunWriter], shown: Sequence[Any], ready: Plan) -> int:
+    for progress in shown:
+        progress.close()
+    if opened:
+        click.echo(
+            f"interrupted: {len(opened[0].done)} of {len(ready.jobs)} cases are saved in run {opened[0].id}"
+            "\n  continue: the same command with --resume",
+            err=True,
+        )
+    return INTERRUPTED

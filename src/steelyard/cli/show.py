@@ -1,0 +1,135 @@
+"""`steelyard show`: one run, record or workload in full."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from steelyard.cli.output import console, emit_json, json_option, store_option, width
+from steelyard.errors import UsageError, unknown
+
+if TYPE_CHECKING:
+    from steelyard.model.record import Series
+    from steelyard.store.refs import Ref
+    from steelyard.store.runs import Run
+
+
+@click.command("show")
+@click.argument("ref", default="latest")
+@click.option("--samples", is_flag=True, help="Print the raw samples instead.")
+@click.option("--schema", is_flag=True, help="Print the JSON Schema of records and pairs.")
+@store_option
+@json_option
+def command(ref: str, samples: bool, schema: bool, store: Path | None, as_json: bool) -> None:
+    """Show a run, one of its records, or a workload in full.
+
+    REF is latest, latest~3, a run id such as k3f9, a record of it such as k3f9/2, a case id, a path, or a workload's name.
+    """
+    if schema:
+        from steelyard.codec import record_schema
+
+        emit_json(record_schema())
+        return
+    found = resolve(ref, store)
+    if isinstance(found, dict):
+        if samples:
+            raise UsageError(f"{ref} is a workload, which has no samples", do="name a run or a record: steelyard list runs")
+        show_workload(found, as_json)
+    elif samples:
+        show_samples(found, as_json)
+    elif found.record is not None:
+        show_record(found, as_json)
+    else:
+        show_run(found.run, as_json)
+
+
+def resolve(ref: str, folder: Path | None) -> Ref | dict[str, Any]:
+    """A saved result where one is meant, else a workload's description."""
+    from steelyard.store import refs
+    from steelyard.store.runs import Store
+
+    store = Store.find(explicit=str(folder) if folder else None)
+    try:
+        return refs.resolve(store, ref)
+    except UsageError as error:
+        if "@" in ref or ref.startswith("latest") or error.why.startswith("it has"):
+            raise
+        from steelyard import registry
+
+        workloads = registry.catalogue().workloads
+        if ref in workloads:
+            return {**workloads[ref], "name": ref}
+        if "/" in ref:
+            raise unknown("run or workload", ref, workloads, listing="steelyard list") from None
+        raise
+
+
+def show_workload(info: dict[str, Any], as_json: bool) -> None:
+    """What a workload computes and what can be set."""
+    if as_json:
+        emit_json(info)
+        return
+    from steelyard import registry
+    from steelyard.report.describe import workload_detail
+
+    bodies = set(info.get("backends", ()))
+    known = registry.catalogue().variants.items()
+    fitting = [name for name, item in known if not item.get("backends") or bodies & set(item["backends"])]
+    console().print(workload_detail(info, fitting, width=width()))
+
+
+def show_run(run: Run, as_json: bool) -> None:
+    """The table of a run, as it was printed when it ended."""
+    warn(run)
+    if as_json:
+        emit_json({"header": run.header, "records": run.records, "pairs": run.pairs, "seal": run.seal, "warnings": run.warnings})
+        return
+    from steelyard.report.text import run_table
+
+    console().print(run_table(run.header, run.records, run.pairs, width=width()))
+
+
+def show_record(ref: Ref, as_json: bool) -> None:
+    """One record, with the comparisons it took part in."""
+    warn(ref.run)
+    record = ref.record
+    assert record is not None
+    if as_json:
+        pairs = [pair for pair in ref.run.pairs if record.id in (pair.base.id, pair.head.id)]
+        emit_json({"run": ref.run.id, "number": ref.number, "record": record, "pairs": pairs})
+        return
+    from steelyard.report.text import record_detail
+
+    console().print(record_detail(record, ref.run, width=width()))
+
+
+def show_samples(ref: Ref, as_json: bool) -> None:
+    """Raw arrays in full precision: of one record, or of everything in a run."""
+    warn(ref.run)
+    wanted: list[tuple[str, list[Series]]] = []
+    for number, record in enumerate(ref.run.records, 1):
+        if ref.number in (None, number):
+            wanted.append((record.id, record.samples))
+    if ref.number is None:
+        wanted += [(f"{pair.head.id} vs {pair.base.id}", pair.samples) for pair in ref.run.pairs]
+    arrays = [(owner, series, ref.run.array(series).tolist()) for owner, held in wanted for series in held]
+    if as_json:
+        emit_json([{"of": owner, "name": series.name, "unit": series.unit, "values": values} for owner, series, values in arrays])
+        return
+    if not arrays:
+        click.echo("no raw samples were kept", err=True)
+    for owner, series, values in arrays:
+        click.echo(f"# {owner}  {series.name}  {f'in {series.unit}, ' if series.unit not in ('', '1') else ''}{series.count} values")
+        click.echo("\n".join(map(repr, values)))
+
+
+def warn(run: Run) -> None:
+    """What a reader must know about a run's file, beside the data and not in it."""
+    for warning in run.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    if run.seal is None:
+        missing = len(set(run.header.cases) - {record.id for record in run.records})
+        left = f", {missing} cases are missing" if missing else ""
+        click.echo(f"note: run {run.id} is unfinished{left}: it was interrupted or is still being measured", err=True)

@@ -1,0 +1,1 @@
+"""Conductor and worker: plan, launch, supervise."""

@@ -1,0 +1,94 @@
+"""One run from request to sealed file: gather, expand, open the store, supervise, seal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from steelyard import codec, registry
+from steelyard.engine import envs, plan, run, selection
+from steelyard.engine.launch import Place
+from steelyard.engine.plan import Plan
+from steelyard.engine.selection import Request
+from steelyard.errors import FAILED, NOTHING, UsageError, exit_code
+from steelyard.machine import facts
+from steelyard.model.case import Case
+from steelyard.model.experiment import Experiment
+from steelyard.model.record import BAD
+from steelyard.store.index import Index
+from steelyard.store.runs import Header, Run, RunWriter, Store, read_run
+from steelyard.version import __version__
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finished run and the exit code it deserves."""
+
+    run: Run
+    code: int
+
+
+def prepare(request: Request, store: Store) -> Plan:
+    """Everything checked and settled, nothing timed."""
+    place = envs.place(request.env) if request.env else Place()
+    experiment, catalogue, entries = selection.gather(request, place)
+    experiment = replace(experiment, include=tuple(_recalled(item, store) for item in experiment.include))
+    against = selection.command_case(request.commands[0]) if len(request.commands) > 1 else None
+    return plan.expand(experiment, catalogue, place=place, entries=entries, against=against)
+
+
+def _recalled(item: str | Case, store: Store) -> str | Case:
+    """A case known only by digest is looked up where it was measured before."""
+    case = Case.parse(item) if isinstance(item, str) else item
+    if case.settled:
+        return item
+    index = Index(store)
+    index.refresh()
+    entry = index.latest(case.id)
+    if entry is None:
+        raise UsageError(
+            f"{case.id} names a parameter by digest only", why="no saved run holds its full text", do="give the parameter in full with -a"
+        )
+    record = next(record for record in store.open(entry.run).records if record.id == case.id)
+    return codec.case_of(record)
+
+
+def execute(
+    ready: Plan, store: Store, command: Sequence[str], watching: Callable[[RunWriter], run.Watch], *, resume: str | None = None
+) -> Outcome:
+    """Measure a plan into a new run, or into the unfinished one that `resume` asks for ("" means the newest that fits)."""
+    machine = facts.collect(Path.cwd())
+    fingerprint = ready.fingerprint(facts.key(machine))
+    writer = store.resume(fingerprint, resume or None) if resume is not None else None
+    if writer is None:
+        writer = store.create(_header(ready, machine, fingerprint, command))
+    with writer:
+        run.supervise(ready, writer, watching(writer))
+        writer.seal("complete")
+    found = read_run(writer.path)
+    return Outcome(found, judge(found))
+
+
+def _header(ready: Plan, machine: dict[str, object], fingerprint: str, command: Sequence[str]) -> Header:
+    return Header(
+        version=__version__, command=list(command), experiment=ready.experiment.name, settings=asdict(ready.settings), fingerprint=fingerprint,
+        cases=[job.case.id for job in ready.jobs], machine=machine, machine_key=facts.key(machine),
+    )  # fmt: skip
+
+
+def judge(found: Run) -> int:
+    """Nothing measured is never green; a failed or wrong case is not either."""
+    statuses = [record.status for record in found.records]
+    held = [FAILED] if any(status in BAD for status in statuses) else []
+    if not any(status in ("ok", *BAD) for status in statuses):
+        held.append(NOTHING)
+    return exit_code(held)
+
+
+def from_experiment(experiment: Experiment) -> Plan:
+    """The plan of an experiment built in Python."""
+    catalogue, place = registry.catalogue(), Place()
+    if experiment.files:
+        catalogue = catalogue.extend(run.describe(place, experiment.files, ()), ", ".join(experiment.files))
+    return plan.expand(experiment, catalogue, place=place)

@@ -1,0 +1,98 @@
+"""Memory limits: the kernel's own where a control group can be made, else a watch over the process tree."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from steelyard.engine.process import resident, tree
+
+WATCH_EVERY = 0.05
+ROOT = Path("/sys/fs/cgroup")
+
+
+@dataclass
+class MemoryLimit:
+    """A limit for one worker and everything it starts."""
+
+    limit: int
+    group: Path | None = None
+    version: int = 0
+
+    @classmethod
+    def create(cls, limit: int, name: str) -> MemoryLimit:
+        """Make a control group if the system lets us; the watch works either way."""
+        for version, parent in _parents():
+            folder = parent / f"steelyard-{name}"
+            try:
+                folder.mkdir()
+                _write(folder, "memory.max" if version == 2 else "memory.limit_in_bytes", limit)
+                with contextlib.suppress(OSError):
+                    _write(folder, "memory.swap.max" if version == 2 else "memory.memsw.limit_in_bytes", 0 if version == 2 else limit)
+                return cls(limit, folder, version)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
+        return cls(limit)
+
+    @property
+    def kind(self) -> str:
+        """How the limit is held, for the record."""
+        return f"cgroup v{self.version}" if self.group else "watchdog"
+
+    def admit(self, pid: int) -> None:
+        """Put a worker under the limit; if the kernel refuses, the watch remains."""
+        if self.group:
+            try:
+                _write(self.group, "cgroup.procs", pid)
+            except OSError:
+                self.release()
+
+    def exceeded(self, pid: int) -> bool:
+        """Whether the worker's tree holds more than it may right now."""
+        return resident([pid, *tree(pid)]) > self.limit
+
+    def struck(self) -> bool:
+        """Whether the kernel killed something for this limit."""
+        if not self.group:
+            return False
+        name = "memory.events" if self.version == 2 else "memory.oom_control"
+        with contextlib.suppress(OSError, ValueError):
+            words = (self.group / name).read_text().split()
+            return int(words[words.index("oom_kill") + 1]) > 0
+        return False
+
+    def release(self) -> None:
+        """Remove the group; it must be empty, which takes the kernel a moment after a kill."""
+        if self.group:
+            for _ in range(50):
+                try:
+                    self.group.rmdir()
+                    break
+                except FileNotFoundError:
+                    break
+                except OSError:
+                    time.sleep(0.01)
+            self.group = None
+
+
+def _parents() -> list[tuple[int, Path]]:
+    found = []
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            number, controllers, path = line.split(":", 2)
+            if number == "0" and not controllers:
+                here = ROOT / path.lstrip("/")
+                with contextlib.suppress(OSError):
+                    if "memory" in (here / "cgroup.subtree_control").read_text().split():
+                        found.append((2, here))
+            elif "memory" in controllers.split(","):
+                found += [(1, ROOT / "memory" / path.lstrip("/")), (1, ROOT / "memory")]
+    return [(version, folder) for version, folder in found if os.access(folder, os.W_OK)]
+
+
+def _write(folder: Path, name: str, value: int) -> None:
+    (folder / name).write_text(str(value))

@@ -1,0 +1,106 @@
+"""The nursery: one process that has imported the framework and forks a worker in milliseconds.
+
+It runs no operation, asks for no device and loads no user file: a forked child of a process that did any of these can
+hang or fail. So it serves eager CPU cases only.
+"""
+
+from __future__ import annotations
+
+import array
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+
+from steelyard import registry
+from steelyard.engine import worker
+from steelyard.engine.process import die_with_parent, keep_orphans
+
+
+def main(argv: list[str]) -> None:
+    """`python -m steelyard.engine.nursery CONTROL_FD MODULE…`"""
+    die_with_parent()
+    keep_orphans()
+    for name in argv[2:]:
+        importlib.import_module(name)
+    registry.built_ins()
+    gc.collect()
+    gc.freeze()
+    control = socket.socket(fileno=int(argv[1]))
+    control.set_inheritable(False)
+    alarm_out, alarm_in = os.pipe()
+    os.set_blocking(alarm_in, False)
+    signal.set_wakeup_fd(alarm_in, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    say(control, {"ready": os.getpid()})
+    serve(control, alarm_out)
+
+
+def say(control: socket.socket, message: dict[str, int]) -> None:
+    """One JSON line to the conductor."""
+    control.sendall(json.dumps(message).encode() + b"\n")
+
+
+def serve(control: socket.socket, alarm: int) -> None:
+    """Fork on request, report every death, leave when the conductor does."""
+    while True:
+        ready, _, _ = select.select([control.fileno(), alarm], [], [])
+        if alarm in ready:
+            os.read(alarm, 4096)
+            reap(control)
+        if control.fileno() in ready:
+            message, fds = receive(control)
+            if not message:
+                return
+            pid = fork(control, fds)
+            for fd in fds:
+                os.close(fd)
+            say(control, {"forked": pid})
+
+
+def receive(control: socket.socket) -> tuple[bytes, list[int]]:
+    """A request with the worker's three descriptors: commands, events, standard error."""
+    message, ancillary, _, _ = control.recvmsg(64, socket.CMSG_SPACE(3 * array.array("i").itemsize))
+    fds = array.array("i")
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
+    return message, list(fds)
+
+
+def fork(control: socket.socket, fds: list[int]) -> int:
+    """The child becomes a worker in a session of its own; the parent learns its pid."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        control.close()
+        os.setsid()
+        die_with_parent()
+        commands, events, errors = fds
+        os.dup2(errors, 2)
+        worker.serve(commands, events)
+    finally:
+        os._exit(70)
+
+
+def reap(control: socket.socket) -> None:
+    """Tell the conductor how each child ended; it is not their parent."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if not pid:
+            return
+        say(control, {"ended": pid, "code": os.waitstatus_to_exitcode(status)})
+
+
+if __name__ == "__main__":
+    main(sys.argv)

@@ -1,0 +1,222 @@
+"""From an experiment to the list of jobs: every name checked, every case settled, before anything is timed."""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from steelyard.engine.launch import FORKABLE, Place
+from steelyard.errors import NothingMeasured, UsageError, unknown
+from steelyard.model.case import IDENTITY, MODES, Case
+from steelyard.model.experiment import Experiment, Matrix, Rule, Settings
+from steelyard.registry import Catalogue
+
+Entries = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One case to measure, the case to weigh it against, and the worker it shares with others."""
+
+    case: Case
+    vs: Case | None
+    place: Place
+    unit: str
+    fresh: bool
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A case a rule left out, and why."""
+
+    case: Case
+    rule: Rule
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that will run, in order, and what was left out."""
+
+    experiment: Experiment
+    jobs: tuple[Job, ...]
+    dropped: tuple[Dropped, ...]
+    entries: Entries = ()
+
+    @property
+    def settings(self) -> Settings:
+        """How each case is measured."""
+        return self.experiment.settings
+
+    @property
+    def estimate(self) -> float:
+        """Rough seconds for the whole run: sampling, worker starts and compilations."""
+        sampling = sum(1.4 * self.settings.budget * (2 if job.vs else 1) + 0.1 for job in self.jobs)
+        starts = 3.0 * len({(job.unit, job.place) for job in self.jobs if job.fresh}) + 2.5 * any(not job.fresh for job in self.jobs)
+        return sampling + starts + 8.0 * sum("compile" in job.case.variant for job in self.jobs)
+
+    def fingerprint(self, machine_key: str) -> str:
+        """What must agree for an unfinished run to be continued: cases, settings, sources, machine."""
+        sources = [hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in self.experiment.files]
+        cases = [(job.case.id, job.vs and job.vs.id, job.place.python) for job in self.jobs]
+        text = json.dumps([cases, asdict(self.settings), sources, machine_key], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def expand(
+    experiment: Experiment, catalogue: Catalogue, *, place: Place | None = None, entries: Entries = (), against: Case | None = None
+) -> Plan:
+    """Turn matrices, included cases and rules into jobs; `against` is one base for all, in place of a variant."""
+    cases: dict[Case, None] = {}
+    for matrix in experiment.matrix:
+        for case in _matrix_cases(matrix, catalogue):
+            cases[case] = None
+    for item in experiment.include:
+        cases[settle(Case.parse(item) if isinstance(item, str) else item, catalogue)] = None
+    kept, dropped = [], []
+    for case in cases:
+        rule = next((rule for rule in experiment.exclude if _matches(rule, case)), None)
+        dropped += [Dropped(case, rule)] if rule else []
+        kept += [] if rule else [case]
+    if not kept:
+        raise NothingMeasured(
+            "nothing to measure", why=f"{len(dropped)} cases were all dropped by exclude rules" if dropped else "the selection is empty"
+        )
+    return Plan(experiment, tuple(_jobs(kept, experiment.settings, catalogue, place or Place(), against)), tuple(dropped), entries)
+
+
+def _matrix_cases(matrix: Matrix, catalogue: Catalogue) -> Iterator[Case]:
+    names = [name for pattern in matrix.workload for name in select(pattern, catalogue)]
+    used: set[str] = set()
+    for name in dict.fromkeys(names):
+        info = catalogue.workloads[name]
+        axes, known = _axes(matrix.axes, info)
+        used |= known
+        backends = matrix.backend or tuple(info["backends"][:1])
+        how = itertools.product(matrix.device, matrix.mode, matrix.threads, matrix.flags, backends, matrix.variant)
+        for values, (device, mode, threads, flags, backend, variant) in itertools.product(_points(axes), list(how)):
+            case = Case(name, tuple(values.items()), backend, variant, mode, device, threads, flags=tuple(flags.items()))
+            yield settle(case, catalogue)
+    for axis in matrix.axes:
+        if names and axis not in used:
+            have = sorted({key for name in names for key in catalogue.workloads[name]["axes"]})
+            raise unknown("axis", axis, have)
+
+
+def _axes(asked: Mapping[str, Sequence[Any]], info: Mapping[str, Any]) -> tuple[dict[str, list[Any]], set[str]]:
+    axes = {key: list(values) for key, values in info["axes"].items()}
+    used = set()
+    for size in asked.get("size", ()) if "size" not in axes else ():
+        if size not in info["sizes"]:
+            raise unknown(f"size of {info['name']}", str(size), info["sizes"])
+        axes.update({key: [value] for key, value in info["sizes"][size].items()})
+        used.add("size")
+    for key, values in asked.items():
+        if key in axes:
+            axes[key] = list(values)
+            used.add(key)
+    return axes, used
+
+
+def _points(axes: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+
+
+def select(pattern: str, catalogue: Catalogue) -> list[str]:
+    """Workload names for an exact name, a glob, or `tag:NAME`."""
+    names = catalogue.workloads
+    if pattern.startswith("tag:"):
+        tag = pattern.removeprefix("tag:")
+        found = [name for name, info in names.items() if tag in info.get("tags", ())]
+        if not found:
+            raise unknown("tag", tag, {tag for info in names.values() for tag in info.get("tags", ())})
+        return found
+    if pattern in names:
+        return [pattern]
+    found = sorted(fnmatch.filter(names, pattern)) if any(sign in pattern for sign in "*?[") else []
+    found = [name for name in found if not name.startswith("fake/") or pattern.startswith("fake")]
+    if not found:
+        folder = pattern.rsplit("/", 1)[0] if "/" in pattern else ""
+        raise unknown("workload", pattern, names, listing=f"steelyard list '{folder}/*'" if folder else "steelyard list")
+    return found
+
+
+def settle(case: Case, catalogue: Catalogue) -> Case:
+    """Check every name in a case and fill in the parameters it left out."""
+    info = catalogue.workloads.get(case.workload)
+    if info is None:
+        raise unknown("workload", case.workload, catalogue.workloads, listing="steelyard list")
+    if case.backend not in catalogue.backends:
+        raise unknown("backend", case.backend, catalogue.backends)
+    axes: Mapping[str, Sequence[Any]] = info["axes"]
+    for key, _ in case.params:
+        if key not in axes:
+            raise unknown(f"axis of {case.workload}", key, axes)
+    _check_types(case, axes)
+    for step in case.chain:
+        variant = info["variants"].get(step.name) or catalogue.variants.get(step.name)
+        if variant is None:
+            raise unknown("variant", step.name, [IDENTITY, *info["variants"], *catalogue.variants], listing="steelyard list variants")
+        for option, _ in step.options if "options" in variant else ():
+            if option not in variant["options"]:
+                raise unknown(f"option of variant {step.name}", option, variant["options"])
+    defaults = {key: values[0] for key, values in axes.items()}
+    return replace(case, params=tuple({**defaults, **dict(case.params)}.items()))
+
+
+def _check_types(case: Case, axes: Mapping[str, Sequence[Any]]) -> None:
+    for key, value in case.params:
+        usual = axes[key][0] if axes[key] else None
+        if isinstance(usual, (int, float)) and not isinstance(usual, bool) and isinstance(value, (str, list, dict)):
+            raise UsageError(f"axis {key} of {case.workload} takes a number, not {value!r}", do=f"for example -a {key}={usual}")
+        if isinstance(usual, bool) and not isinstance(value, bool):
+            raise UsageError(f"axis {key} of {case.workload} is true or false, not {value!r}")
+        if isinstance(usual, int) and isinstance(value, float):
+            raise UsageError(f"axis {key} of {case.workload} takes a whole number, not {value!r}", do=f"for example -a {key}={usual}")
+
+
+def _matches(rule: Rule, case: Case) -> bool:
+    plain = case.plain()
+    for key, wanted in rule.match.items():
+        table, _, name = key.partition(".")
+        have = plain["params"].get(name) if table == "axes" else plain["flags"].get(name) if table == "flags" else plain.get(key)
+        choices = wanted if isinstance(wanted, (list, tuple)) else [wanted]
+        if not any(
+            have == choice or (isinstance(choice, str) and isinstance(have, str) and fnmatch.fnmatchcase(have, choice))
+            for choice in choices
+        ):
+            return False
+    return True
+
+
+def _jobs(cases: Sequence[Case], settings: Settings, catalogue: Catalogue, place: Place, against: Case | None) -> list[Job]:
+    wanted: dict[Case, Case | None] = {}
+    for case in cases:
+        base = against if settings.vs is None else settle(case.with_variant(settings.vs), catalogue)
+        if base is not None:
+            wanted.setdefault(base, None)
+        wanted[case] = base if case != base else None
+    jobs = [_job(case, against, settings, catalogue, place) for case, against in wanted.items()]
+    fresh = {(job.unit, job.place) for job in jobs if job.fresh}
+    return [replace(job, fresh=(job.unit, job.place) in fresh) for job in jobs]
+
+
+def _job(case: Case, vs: Case | None, settings: Settings, catalogue: Catalogue, place: Place) -> Job:
+    info = catalogue.workloads[case.workload]
+    steps = [*case.chain, *(vs.chain if vs else ())]
+    compiled = any((info["variants"].get(step.name) or catalogue.variants[step.name]).get("fresh", True) for step in steps)
+    fresh = compiled or case.device != "cpu" or case.backend not in FORKABLE
+    unit = {"case": case.id, "workload": f"{case.workload}@{case.backend}", "none": case.backend}[settings.isolate]
+    return Job(case, vs, replace(place, threads=case.threads, flags=tuple((k, str(v)) for k, v in case.flags)), unit, fresh)
+
+
+def check_modes(modes: Sequence[str]) -> None:
+    """Modes typed on the command line, before they reach a case."""
+    for mode in modes:
+        if mode not in MODES:
+            raise unknown("mode", mode, MODES)

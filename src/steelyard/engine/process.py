@@ -1,0 +1,118 @@
+"""What the operating system offers to keep processes in order: parents, orphans, trees, memory."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+MARK = "STEELYARD_SESSION"
+
+
+def die_with_parent() -> None:
+    """A worker must not outlive a conductor that was killed."""
+    parent = os.getppid()
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def keep_orphans(on: bool = True) -> None:
+    """Adopt grandchildren whose parents died, so that they can be found and ended."""
+    _prctl(PR_SET_CHILD_SUBREAPER, int(on))
+
+
+def volunteer_for_oom() -> None:
+    """When memory runs out the kernel should end the measured process, not the user's editor."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+
+
+def children(pid: int) -> list[int]:
+    """Direct children, zombies included, from the kernel's own list where it keeps one."""
+    found: list[int] = []
+    try:
+        tasks = os.listdir(f"/proc/{pid}/task")
+        for task in tasks:
+            with open(f"/proc/{pid}/task/{task}/children") as file:
+                found += map(int, file.read().split())
+    except FileNotFoundError:
+        return found if sys.platform == "linux" else _children_by_scan(pid)
+    except OSError:
+        return _children_by_scan(pid)
+    return found
+
+
+def _children_by_scan(pid: int) -> list[int]:
+    import subprocess
+
+    listed = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
+    return [int(word) for word in listed.stdout.split()]
+
+
+def tree(pid: int) -> list[int]:
+    """All descendants, nearest first."""
+    found, queue = [], children(pid)
+    while queue:
+        child = queue.pop(0)
+        found.append(child)
+        queue += children(child)
+    return found
+
+
+def end(pids: Iterable[int]) -> None:
+    """Kill without asking; what is gone already is fine."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def end_tree(pid: int, *, itself: bool) -> None:
+    """End all descendants, again while new ones appear; stop the root first so that it cannot start more."""
+    for _ in range(5):
+        found = tree(pid)
+        if not found:
+            break
+        end(found)
+    if itself:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
+        end([pid])
+
+
+def marked(pid: int, mark: str) -> bool:
+    """Whether a process was started under our mark: orphans of others are none of our business."""
+    try:
+        return f"{MARK}={mark}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
+def end_orphans(mark: str, known: Iterable[int]) -> None:
+    """End marked processes that were left to this one by a dead worker, and reap them."""
+    keep = set(known)
+    for pid in children(os.getpid()):
+        if pid not in keep and marked(pid, mark):
+            end_tree(pid, itself=True)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+
+
+def resident(pids: Iterable[int]) -> int:
+    """Resident bytes of several processes together."""
+    page, total = os.sysconf("SC_PAGE_SIZE"), 0
+    for pid in pids:
+        with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/statm") as file:
+            total += int(file.read().split()[1]) * page
+    return total

@@ -1,0 +1,263 @@
+"""Supervising a run: one worker at a time, every fault blamed on the case that ran, every answer saved at once."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from steelyard import codec
+from steelyard.engine.launch import FORKABLE, Ending, Nursery, Place, Worker, start_fresh
+from steelyard.engine.limits import WATCH_EVERY, MemoryLimit
+from steelyard.engine.plan import Entries, Job, Plan
+from steelyard.engine.process import end_orphans, end_tree, keep_orphans
+from steelyard.errors import UsageError
+from steelyard.machine import locks
+from steelyard.model.experiment import Settings
+from steelyard.model.pair import Pair
+from steelyard.model.record import Arrays, Attachment, Record, Status
+from steelyard.model.units import plain as quantity
+from steelyard.store.runs import RunWriter
+
+VIRTUAL = frozenset({"fake"})
+
+
+class Watch(Protocol):
+    """Who looks on: progress on a terminal, lines in a log, nobody."""
+
+    def started(self, case_id: str) -> None: ...
+    def phase(self, name: str, fraction: float | None) -> None: ...
+    def finished(self, record: Record) -> None: ...
+    def waiting(self, text: str) -> None: ...
+
+
+@dataclass
+class Answer:
+    """What one job gave: a record, perhaps a pair, and their raw samples."""
+
+    record: Record | None = None
+    arrays: Arrays = field(default_factory=dict)
+    pair: Pair | None = None
+    quads: Arrays = field(default_factory=dict)
+    phase: str = "start"
+    stderr: str = ""
+
+
+def supervise(plan: Plan, writer: RunWriter, watch: Watch) -> None:
+    """Measure every job that the run does not hold yet; the caller seals the run."""
+    todo = [job for job in plan.jobs if not _done(job, writer)]
+    real = any(job.case.backend not in VIRTUAL for job in todo)
+    owner = f"run {writer.id}, pid {os.getpid()}"
+    with locks.hold(locks.cpu_names() if real else (), owner, watch.waiting), Crew.assemble(watch) as crew:
+        for job in todo:
+            watch.started(job.case.id)
+            answer = crew.measure(job, plan)
+            record = answer.record
+            assert record is not None
+            if answer.stderr and record.status != "ok":
+                log = writer.attach("stderr", f"{len(writer.done) + 1}.txt", answer.stderr.encode())
+                record = _with_attachment(record, log)
+            if job.case.id not in writer.done:
+                record = writer.append(record, answer.arrays)
+            if answer.pair:
+                writer.append_pair(answer.pair, answer.quads)
+            watch.finished(record)
+
+
+def _done(job: Job, writer: RunWriter) -> bool:
+    record = writer.done.get(job.case.id)
+    if record is None:
+        return False
+    compared = any(pair.head.id == job.case.id for pair in writer.pairs)
+    return job.vs is None or compared or record.status != "ok"
+
+
+def _with_attachment(record: Record, attachment: Attachment) -> Record:
+    return replace(record, attachments=[*record.attachments, attachment])
+
+
+@dataclass
+class Crew:
+    """The worker now in use, and the nurseries that can give the next one quickly."""
+
+    mark: str
+    watch: Watch | None = None
+    oom_kills: int = 0
+    nurseries: dict[tuple[Place, tuple[str, ...]], Nursery] = field(default_factory=dict)
+    worker: Worker | None = None
+    serving: tuple[str, Place] | None = None
+    limit: MemoryLimit | None = None
+
+    @classmethod
+    @contextlib.contextmanager
+    def assemble(cls, watch: Watch | None = None) -> Iterator[Crew]:
+        """A crew that leaves nothing running, however the run ends."""
+        crew = cls(uuid.uuid4().hex, watch, kernel_oom_kills())
+        keep_orphans()
+        try:
+            yield crew
+        finally:
+            crew.dismiss()
+            for nursery in crew.nurseries.values():
+                nursery.stop()
+            end_orphans(crew.mark, ())
+            keep_orphans(False)
+
+    def measure(self, job: Job, plan: Plan) -> Answer:
+        """Run one job on a fitting worker; if the worker does not survive, the case is to blame."""
+        settings = plan.settings
+        worker = self.engage(job, settings)
+        message = {
+            "do": "case", "case": job.case.plain(), "settings": _plain(settings), "vs": job.vs and job.vs.plain(),
+            "files": list(plan.experiment.files), "entries": [list(entry) for entry in plan.entries],
+        }  # fmt: skip
+        worker.send(message)
+        answer = Answer()
+        fate = self._listen(worker, answer, settings)
+        if fate is None:
+            end_tree(worker.pid, itself=False)
+            return answer
+        self.worker, self.serving = None, None
+        status, reason, answer.stderr = fate
+        if answer.record is None:
+            answer.record = failure(job, settings, status, reason)
+        self._after_death(worker)
+        return answer
+
+    def _listen(self, worker: Worker, answer: Answer, settings: Settings) -> tuple[Status, str, str] | None:
+        """Wait for the end of the job; anything but a proper end is a status with its reason and the worker's last words."""
+        deadline = time.monotonic() + settings.timeout
+        while True:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                ending = worker.stop()
+                return "timeout", f"no answer within {quantity(settings.timeout, 's')} (last seen: {answer.phase})", ending.stderr
+            if self.limit and not self.limit.group and self.limit.exceeded(worker.pid):
+                ending = worker.stop()
+                return "oom", _over(self.limit, answer), ending.stderr
+            for message in worker.messages(min(left, WATCH_EVERY) if self.limit and not self.limit.group else left):
+                if message is None:
+                    return self._autopsy(worker, worker.stop(), answer)
+                if self._take(message, answer):
+                    return None
+
+    def _take(self, message: Mapping[str, Any], answer: Answer) -> bool:
+        if "phase" in message:
+            answer.phase = str(message["phase"])
+            if self.watch:
+                self.watch.phase(answer.phase, message.get("fraction"))
+        elif "record" in message:
+            answer.record = codec.decode(Record, message["record"])
+            answer.arrays = _arrays(message)
+        elif "pair" in message:
+            answer.pair = codec.decode(Pair, message["pair"])
+            answer.quads = _arrays(message)
+        elif "error" in message:
+            raise UsageError(**message["error"])
+        return "done" in message
+
+    def _autopsy(self, worker: Worker, ending: Ending, answer: Answer) -> tuple[Status, str, str]:
+        if self.limit and (self.limit.struck() or (ending.code == -9 and self.limit.group)):
+            return "oom", _over(self.limit, answer), ending.stderr
+        if ending.code == -9 and kernel_oom_kills() > self.oom_kills:
+            return "oom", f"the system ran out of memory and ended the worker during {answer.phase}", ending.stderr
+        last = next((line.strip() for line in reversed(ending.stderr.splitlines()) if line.strip()), "")
+        return "crashed", f"the worker {ending} during {answer.phase}" + (f"; last words: {last[:200]}" if last else ""), ending.stderr
+
+    def _after_death(self, worker: Worker) -> None:
+        if worker.nursery:
+            worker.nursery.sweep()
+        end_orphans(self.mark, [nursery.process.pid for nursery in self.nurseries.values()])
+        self._release_limit()
+
+    def engage(self, job: Job, settings: Settings) -> Worker:
+        """The worker for a job: the current one if they belong together, else a new one."""
+        key = (job.unit, job.place)
+        if self.worker and self.serving == key:
+            return self.worker
+        self.dismiss()
+        self.worker = start_fresh(job.place, self.mark) if job.fresh else self._nursery(job).fork()
+        self.serving = key
+        if settings.memory:
+            self.limit = MemoryLimit.create(settings.memory, f"{os.getpid()}-{self.worker.pid}")
+            self.limit.admit(self.worker.pid)
+        return self.worker
+
+    def _nursery(self, job: Job) -> Nursery:
+        key = (job.place, FORKABLE[job.case.backend])
+        if key not in self.nurseries:
+            self.nurseries[key] = Nursery(job.place, FORKABLE[job.case.backend], self.mark)
+        return self.nurseries[key]
+
+    def dismiss(self) -> None:
+        """Let the current worker go, with everything it started."""
+        if self.worker:
+            worker, self.worker, self.serving = self.worker, None, None
+            end_tree(worker.pid, itself=False)
+            worker.quit()
+            self._after_death(worker)
+
+    def _release_limit(self) -> None:
+        if self.limit:
+            self.limit.release()
+            self.limit = None
+
+
+def describe(place: Place, files: tuple[str, ...], entries: Entries) -> dict[str, Any]:
+    """What users' files and packages define, asked of a worker, so that the conductor never imports them."""
+    with Crew.assemble() as crew:
+        worker = start_fresh(place, crew.mark)
+        worker.send({"do": "describe", "files": list(files), "entries": [list(entry) for entry in entries]})
+        try:
+            return _description(worker, ", ".join([*files, *(name for _, name in entries)]))
+        finally:
+            worker.stop()
+
+
+def _description(worker: Worker, what: str) -> dict[str, Any]:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        for message in worker.messages(deadline - time.monotonic()):
+            if message is None:
+                raise UsageError(
+                    f"could not load {what}", why="the process ended while importing it", do="import it with plain Python to see why"
+                )
+            if "described" in message:
+                found: dict[str, Any] = message["described"]
+                return found
+            if "error" in message:
+                error = message["error"]
+                raise UsageError(f"could not load {what}: {error['what']}", why=error["why"], do=error["do"], where=error["where"])
+    raise UsageError(f"could not load {what}", why="importing it takes more than two minutes")
+
+
+def failure(job: Job, settings: Settings, status: Status, reason: str) -> Record:
+    """The record of a case whose worker could not write one."""
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return Record(id=job.case.id, case=job.case.plain(), status=status, reason=reason, requested=_plain(settings), started=now)
+
+
+def _plain(settings: Settings) -> dict[str, Any]:
+    return {key: value for key, value in asdict(settings).items() if value is not None}
+
+
+def _arrays(message: Mapping[str, Any]) -> Arrays:
+    return {name: (unit, dtype, base64.b64decode(data)) for name, (unit, dtype, data) in message.get("arrays", {}).items()}
+
+
+def _over(limit: MemoryLimit, answer: Answer) -> str:
+    return f"used more than the {quantity(limit.limit, 'B')} it may (held by {limit.kind}) during {answer.phase}"
+
+
+def kernel_oom_kills() -> int:
+    """The kernel's count of out-of-memory kills; only when it grows is SIGKILL read as one."""
+    with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/vmstat") as file:
+        words = file.read().split()
+        return int(words[words.index("oom_kill") + 1])
+    return 0

@@ -1,0 +1,151 @@
+"""From what a user types to an experiment: names, globs, case ids, suites, files and commands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from steelyard import codec, registry
+from steelyard.engine import run
+from steelyard.engine.launch import Place
+from steelyard.engine.plan import Entries
+from steelyard.errors import UsageError, unknown
+from steelyard.model.case import Case
+from steelyard.model.experiment import Experiment, Matrix, Settings
+from steelyard.model.values import Scanner
+from steelyard.registry import Catalogue
+
+EXPERIMENT_FILES = (".toml", ".yaml", ".yml", ".json")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for; empty fields leave the experiment's own choice."""
+
+    selectors: tuple[str, ...] = ()
+    commands: tuple[tuple[str, ...], ...] = ()
+    axes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    backend: tuple[str, ...] = ()
+    variant: tuple[str, ...] = ()
+    mode: tuple[str, ...] = ()
+    device: tuple[str, ...] = ()
+    threads: tuple[int, ...] = ()
+    flags: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    env: str | None = None
+
+
+def gather(request: Request, place: Place) -> tuple[Experiment, Catalogue, Entries]:
+    """One experiment for everything named, with the catalogue that its names were found in."""
+    sources = [_load(word) for word in request.selectors if _is_experiment(word)]
+    files = tuple(str(Path(word).resolve()) for word in request.selectors if word.endswith(".py"))
+    words = [word for word in request.selectors if not _is_experiment(word) and not word.endswith(".py")]
+    for file in files:
+        _check_readable(Path(file))
+    files += tuple(file for source in sources for file in source.files)
+    catalogue, entries, own = _describe(words, request, sources, files, place)
+    matrices = [matrix for source in sources for matrix in source.matrix] + _matrices(words, own if not (words or sources) else [])
+    included: list[str | Case] = [text for source in sources for text in source.include]
+    included += [word for word in words if "@" in word]
+    experiment = Experiment(
+        name=" ".join(source.name for source in sources) or "command line",
+        description=sources[0].description if len(sources) == 1 else "",
+        matrix=tuple(_override(matrix, request) for matrix in matrices),
+        include=(*included, *(command_case(argv) for argv in request.commands)),
+        exclude=tuple(rule for source in sources for rule in source.exclude),
+        settings=_settings(sources, request.settings),
+        files=files,
+    )
+    return experiment, catalogue, entries
+
+
+def _is_experiment(word: str) -> bool:
+    return word.endswith(EXPERIMENT_FILES) or word in registry.suites()
+
+
+def _load(word: str) -> Experiment:
+    path = registry.suites().get(word, Path(word))
+    return codec.load_experiment(path)
+
+
+def _check_readable(path: Path) -> None:
+    try:
+        with path.open("rb"):
+            pass
+    except OSError as error:
+        raise UsageError(f"cannot read {path}", why=error.strerror or str(error), do="check the path") from error
+
+
+def _describe(
+    words: Sequence[str], request: Request, sources: Sequence[Experiment], files: tuple[str, ...], place: Place
+) -> tuple[Catalogue, Entries, list[str]]:
+    """Ask a worker what the named files and installed packages define; the conductor imports neither."""
+    catalogue = registry.catalogue()
+    patterns = [*words, *(name for source in sources for matrix in source.matrix for name in matrix.workload)]
+    entries = _named_entries(catalogue, patterns, request, sources)
+    if not files and not entries:
+        return catalogue, entries, []
+    described = run.describe(place, files, entries)
+    for path in [*files, *(name for _, name in entries)]:
+        catalogue = catalogue.extend(described, path)
+    return catalogue, entries, list(described["workloads"])
+
+
+def _named_entries(catalogue: Catalogue, patterns: Sequence[str], request: Request, sources: Sequence[Experiment]) -> Entries:
+    variants = {step.split("[")[0] for chain in _variant_words(request, sources) for step in chain.split("+")}
+    named = {pattern.split("[")[0].split("@")[0] for pattern in patterns}
+    found = []
+    for kind, names in (("workloads", named), ("variants", variants)):
+        table: dict[str, dict[str, Any]] = getattr(catalogue, kind)
+        found += [(kind, name) for name in sorted(names) if table.get(name, {}).get("origin", "").startswith("package")]
+    if found:
+        found += [("metrics", name) for name, item in catalogue.metrics.items() if item["origin"].startswith("package")]
+    return tuple(found)
+
+
+def _variant_words(request: Request, sources: Sequence[Experiment]) -> list[str]:
+    from_files = [variant for source in sources for matrix in source.matrix for variant in matrix.variant]
+    vs = request.settings.get("vs")
+    from_cases = [word.split("/")[-1].split(":")[0] for word in request.selectors if "@" in word]
+    return [*request.variant, *from_files, *([vs] if vs else []), *from_cases]
+
+
+def _matrices(words: Sequence[str], own: Sequence[str]) -> list[Matrix]:
+    found = [Matrix(workload=tuple(own))] if own else []
+    plain = tuple(word for word in words if "@" not in word and "=" not in word)
+    found += [Matrix(workload=plain)] if plain else []
+    for word in words:
+        if "=" in word and "@" not in word:
+            scanner = Scanner(word)
+            scanner.at = word.index("[") if "[" in word else len(word)
+            name = word[: scanner.at]
+            pairs = scanner.pairs()
+            if not pairs or not scanner.done():
+                raise UsageError(f"not a selector: {word!r}", do="write it like 'op/softmax[n=1024]', or use -a n=1024")
+            found.append(Matrix(workload=(name,), axes={key: (value,) for key, value in pairs}))
+    return found
+
+
+def _override(matrix: Matrix, request: Request) -> Matrix:
+    asked = {name: getattr(request, name) for name in ("backend", "variant", "mode", "device", "threads") if getattr(request, name)}
+    flags = tuple({**own, **request.flags} for own in matrix.flags)
+    return replace(matrix, axes={**matrix.axes, **request.axes}, flags=flags, **asked)
+
+
+def _settings(sources: Sequence[Experiment], asked: Mapping[str, Any]) -> Settings:
+    base = sources[0].settings if sources else Settings()
+    return replace(base, **asked)
+
+
+def command_case(argv: tuple[str, ...]) -> Case:
+    """A program with its arguments is a case like any other."""
+    return Case("command", (("argv", list(argv)),), backend="command")
+
+
+def check_devices(devices: Sequence[str], known: Sequence[str] = ("cpu", "cuda", "xpu", "mps", "tpu", "rocm")) -> None:
+    """Device kinds are part of a case; an unknown one is a typing error, an absent one `unsupported`."""
+    for device in devices:
+        if device.split(":")[0] not in known:
+            raise unknown("device", device, known)

@@ -1,0 +1,289 @@
+"""Measuring one case inside the worker: build, first call, verify, warm up, sample, and report what happened."""
+
+from __future__ import annotations
+
+import random
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from steelyard import registry
+from steelyard.errors import NotApplicable, NotApplied, SteelyardError, Unsupported, unknown
+from steelyard.measure import metrics, schedule, verify
+from steelyard.measure.sample import Sample, Tell, sample
+from steelyard.model.case import IDENTITY, Case
+from steelyard.model.define import Variant, Workload, fingerprint
+from steelyard.model.experiment import Settings
+from steelyard.model.pair import Arm, Pair
+from steelyard.model.record import Arrays, Figure, Record, Status, Verification
+from steelyard.model.task import Reading, Task
+
+REFERENCE_LIMIT = 5e9
+
+
+@dataclass
+class Notes:
+    """What is known so far; whatever ends the case, this much is reported."""
+
+    metrics: dict[str, Figure] = field(default_factory=dict)
+    effective: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, Any] = field(default_factory=dict)
+    source: dict[str, str] = field(default_factory=dict)
+    verification: Verification | None = None
+    arrays: Arrays = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One case with everything that builds it; every `build` gives a fresh task."""
+
+    case: Case
+    workload: Workload
+    chain: tuple[tuple[Variant, Mapping[str, Any]], ...]
+    backend: Any
+    settings: Settings
+
+    def base(self) -> tuple[Any, Task]:
+        """The workload's own task, without variants, on a fresh backend instance so that equal seeds give equal data."""
+        be = self.backend(self.case.device, seed=self.settings.seed, threads=self.case.threads)
+        return be, self.body(self.case.backend, be)
+
+    def body(self, backend: str, be: Any) -> Task:
+        """Call the workload's body for one backend."""
+        body = self.workload.bodies[backend]
+        wants_mode = {"mode": self.case.mode} if "mode" in body.__code__.co_varnames[: body.__code__.co_argcount] else {}
+        return body(**dict(self.case.params), be=be, **wants_mode)
+
+    def build(self) -> tuple[Any, Task]:
+        """The task under all its variants, in written order."""
+        be, task = self.base()
+        for variant, options in self.chain:
+            task = variant(task, be, options)
+        return be, task
+
+    def rebuilder(self, be: Any, task: Task, rng: random.Random) -> Callable[[], Task]:
+        """How a comparison gets fresh buffers: build again, or move the inputs where building is costly."""
+        if any(variant.sticky for variant, _ in self.chain):
+            return lambda: be.relocate(task, rng)
+        return lambda: self.build()[1]
+
+
+def prepare_bench(case: Case, loaded: registry.Loaded, settings: Settings) -> Bench:
+    """Find the pieces a case names; what cannot be had here is Unsupported with the remedy."""
+    workload = loaded.workloads.get(case.workload)
+    if workload is None:
+        raise unknown("workload", case.workload, loaded.workloads, listing="steelyard list")
+    backend = open_backend(case.backend)
+    if case.backend not in workload.bodies:
+        raise Unsupported(
+            f"{workload.name} has no implementation for backend {case.backend}", do=f"it has one for {', '.join(workload.bodies)}"
+        )
+    if case.mode not in workload.modes:
+        raise NotApplicable(f"{workload.name} has no mode {case.mode}; it has {', '.join(workload.modes)}")
+    chain = []
+    for step in case.chain:
+        variant = workload.variants.get(step.name) or loaded.variants.get(step.name)
+        if variant is None:
+            raise unknown("variant", step.name, [*workload.variants, *loaded.variants, IDENTITY])
+        if variant.backends and case.backend not in variant.backends:
+            raise Unsupported(f"variant {variant.name} works with {', '.join(variant.backends)}, not with backend {case.backend}")
+        chain.append((variant, dict(step.options)))
+    return Bench(case, workload, tuple(chain), backend, settings)
+
+
+def open_backend(name: str) -> Any:
+    """Load a backend; a framework that is not installed is a fact about this environment, not a crash."""
+    try:
+        return registry.load_backend(name)
+    except ImportError as error:
+        missing = error.name or str(error)
+        raise Unsupported(
+            f"backend {name} needs {missing}, which is not installed here",
+            do=f"pip install 'steelyard[{name}]', or steelyard env create {name}",
+        ) from error
+
+
+def weigh_case(case: Case, loaded: registry.Loaded, settings: Settings, tell: Tell) -> tuple[Record, Arrays]:
+    """Measure one case and report it whatever happens, short of the process dying."""
+    notes, started, clock = Notes(), datetime.now(UTC), time.perf_counter()
+    status, reason = _attempt(lambda: _measure(case, loaded, settings, tell, notes), notes)
+    record = Record(
+        id=case.id, case=case.plain(), status=status, reason=reason, metrics=notes.metrics, requested=requested(settings),
+        effective=notes.effective, verification=notes.verification, environment=notes.environment, source=notes.source,
+        started=started.isoformat(timespec="milliseconds"), wall_s=round(time.perf_counter() - clock, 6),
+    )  # fmt: skip
+    return record, notes.arrays
+
+
+def requested(settings: Settings) -> dict[str, Any]:
+    """The settings that shape a measurement, as asked for."""
+    return {key: value for key, value in asdict(settings).items() if value is not None}
+
+
+def _attempt(work: Callable[[], tuple[Status, str]], notes: Notes) -> tuple[Status, str]:
+    try:
+        return work()
+    except Unsupported as error:
+        return "unsupported", _line(error)
+    except NotApplicable as error:
+        return "not_applicable", _line(error)
+    except NotApplied as error:
+        return "not_applied", _line(error)
+    except (Exception, SystemExit) as error:
+        if out_of_memory(error):
+            return "oom", f"{type(error).__name__}: {error}"
+        if isinstance(error, SteelyardError):
+            return "failed", _line(error)
+        notes.effective["traceback"] = "".join(traceback.format_exception(error)[-12:])[-4000:]
+        return "failed", f"{type(error).__name__}: {error}"
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Frameworks spell it differently; users need one word."""
+    return isinstance(error, MemoryError) or "OutOfMemory" in type(error).__name__ or "can't allocate memory" in str(error)
+
+
+def _line(error: SteelyardError) -> str:
+    return "; ".join(part for part in (error.what, error.why, error.do) if part)
+
+
+def _measure(case: Case, loaded: registry.Loaded, settings: Settings, tell: Tell, notes: Notes) -> tuple[Status, str]:
+    bench = prepare_bench(case, loaded, settings)
+    notes.source = {
+        "workload": fingerprint(bench.workload.bodies[case.backend]),
+        "variant": fingerprint(*(v.apply for v, _ in bench.chain)),
+    }
+    tell("build", None)
+    start = time.perf_counter()
+    bench.backend.reset()
+    be, task = bench.build()
+    notes.metrics["build_time"] = Figure(time.perf_counter() - start, "s", "lower", n=1)
+    notes.environment = be.versions()
+    notes.effective.update(task.effective)
+    try:
+        return _time(bench, be, task, tell, notes, loaded)
+    finally:
+        if task.cleanup:
+            task.cleanup()
+
+
+def _time(bench: Bench, be: Any, task: Task, tell: Tell, notes: Notes, loaded: registry.Loaded) -> tuple[Status, str]:
+    readings: list[Reading] = []
+    task = _recorded(task, readings)
+    tell("first call", None)
+    start = time.perf_counter()
+    output = task() if task.fn else task.measure() if task.measure else None
+    be.sync()
+    notes.metrics["first_call_time"] = Figure(time.perf_counter() - start, "s", "lower", n=1)
+    if task.inspect:
+        notes.effective.update(task.inspect())
+    if bench.settings.verify and task.fn:
+        tell("verify", None)
+        notes.verification = check(bench, be, task, output)
+    del output
+    readings.clear()
+    taken = sample(task, be.timer(), bench.settings, tell)
+    notes.metrics.update(metrics.figures(taken, task, loaded.metrics.values()))
+    notes.metrics.update(_extras(readings[-len(taken.seconds) :]))
+    notes.effective.update(_effective(taken, be))
+    notes.arrays = {
+        "block_time": ("s", "<f8", taken.seconds.astype("<f8").tobytes()),
+        "preempted": ("1", "|u1", taken.preempted.astype("|u1").tobytes()),
+    }
+    if notes.verification and notes.verification.status == "failed":
+        return "wrong", f"not the answer of {notes.verification.against}: {notes.verification.message}"
+    return "ok", ""
+
+
+def _recorded(task: Task, readings: list[Reading]) -> Task:
+    measure = task.measure
+    if measure is None:
+        return task
+
+    def record() -> Reading:
+        readings.append(measure())
+        return readings[-1]
+
+    return replace(task, measure=record)
+
+
+def _extras(readings: list[Reading]) -> dict[str, Figure]:
+    units = {"peak_memory": "B"}
+    names = {name for reading in readings for name in reading.extras}
+    return {
+        name: Figure(
+            float(np.median([reading.extras[name] for reading in readings if name in reading.extras])),
+            units.get(name, "s"),
+            "lower",
+            n=len(readings),
+        )
+        for name in sorted(names)
+    }
+
+
+def _effective(taken: Sample, be: Any) -> dict[str, Any]:
+    return {
+        "sampling": taken.sampling, "calls_per_block": taken.calls, "blocks": len(taken.seconds), "stopped_by": taken.stop,
+        "warmup": taken.warmup_end, "warmup_blocks": taken.warmup_blocks, "warmup_time": round(taken.warmup_seconds, 9),
+        "noise": taken.noise, "kept_preempted": bool(taken.usable.all() and taken.preempted.any()),
+        "threads": be.threads, "device": be.device, "garbage_collector": "off while timing",
+    }  # fmt: skip
+
+
+def check(bench: Bench, be: Any, task: Task, output: Any) -> Verification:
+    """Compare the first output with the best reference there is, and say which that was."""
+    got = be.outputs(output)
+    if bench.chain:
+        other, plain = bench.base()
+        want, against, same = other.outputs(plain()), f"{bench.case.backend} {IDENTITY}", True
+    elif task.reference:
+        want, against, same = be.outputs(task.reference()), "the workload's reference", False
+    elif "numpy" in bench.workload.bodies and (task.flops or 0) <= REFERENCE_LIMIT:
+        return _against_numpy(bench, got, task)
+    else:
+        return Verification("none", "", "no reference: the workload has none and no numpy form small enough to compute")
+    return verify.compare(got, want, against, asked=(bench.settings.rtol, bench.settings.atol), own=task.tolerance, same_dtype=same)
+
+
+def _against_numpy(bench: Bench, got: Any, task: Task) -> Verification:
+    from steelyard.backends.numpy import Precise
+
+    exact = Precise(seed=bench.settings.seed)
+    try:
+        want = exact.outputs(bench.body("numpy", exact)())
+    except Unsupported as error:
+        return Verification("none", "numpy fp64", error.what)
+    return verify.compare(got, want, "numpy fp64", asked=(bench.settings.rtol, bench.settings.atol), own=task.tolerance, same_dtype=False)
+
+
+def weigh_pair(base: Case, head: Case, loaded: registry.Loaded, settings: Settings, tell: Tell) -> tuple[Pair, Arrays]:
+    """Two variants of one point in this process, interleaved and rebuilt; both have been verified before."""
+    rng = random.Random(f"{settings.seed} {base.id} {head.id}")
+    benches = [prepare_bench(case, loaded, settings) for case in (base, head)]
+    built = [bench.build() for bench in benches]
+    for _, task in built:
+        task() if task.fn else None
+    builds = (benches[0].rebuilder(*built[0], rng), benches[1].rebuilder(*built[1], rng))
+    timer = built[0][0].timer()
+    quads = schedule.weigh_arms(builds, timer, settings, rng.randrange(2**31), tell)
+    interval = quads.interval()
+    arms = [
+        Arm(bench.case.id, source=fingerprint(bench.workload.bodies[bench.case.backend], *(v.apply for v, _ in bench.chain)))
+        for bench in benches
+    ]
+    pair = Pair(
+        base=arms[0], head=arms[1], ratio=interval.centre, low=interval.low, high=interval.high, confidence=schedule.CONFIDENCE,
+        rebuilds=interval.n, quads=len(quads.coin), coin_seed=quads.seed, calls=quads.calls, centres=quads.centres(), discarded=quads.discarded(),
+    )  # fmt: skip
+    arrays: Arrays = {
+        "quad_time": ("s", "<f8", quads.seconds.astype("<f8").tobytes()),
+        "quad_preempted": ("1", "|u1", quads.preempted.astype("|u1").tobytes()),
+        "quad_coin": ("1", "|u1", quads.coin.astype("|u1").tobytes()),
+        "quad_rebuild": ("1", "<i4", quads.rebuild.astype("<i4").tobytes()),
+    }
+    return pair, arrays

@@ -1,0 +1,141 @@
+"""The worker: reads jobs as JSON lines, answers on a pipe of its own, and cannot be corrupted by what a framework prints.
+
+`python -m steelyard.engine.worker EVENTS_FD` runs in the backend's interpreter with this package, numpy and the framework.
+"""
+
+from __future__ import annotations
+
+import base64
+import gc
+import json
+import math
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import IO, Any
+
+from steelyard import registry
+from steelyard.engine.process import die_with_parent, keep_orphans, volunteer_for_oom
+from steelyard.errors import SteelyardError
+from steelyard.model.case import Case
+from steelyard.model.experiment import Settings
+
+Send = Callable[[Mapping[str, Any]], None]
+
+
+def main(argv: list[str]) -> None:
+    """Entry point of a fresh interpreter."""
+    die_with_parent()
+    serve(sys.stdin.fileno(), int(argv[1]))
+
+
+def serve(commands: int, events: int) -> None:
+    """Answer jobs until told to quit or the conductor goes away."""
+    keep_orphans()
+    volunteer_for_oom()
+    os.set_inheritable(events, False)
+    jobs = os.fdopen(os.dup(commands), "r", encoding="utf-8")
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(2, 1)
+    with os.fdopen(events, "w", encoding="utf-8", buffering=1) as pipe:
+        send = sender(pipe)
+        loaded: dict[str, registry.Loaded] = {}
+        for line in jobs:
+            job = json.loads(line)
+            if job["do"] == "quit":
+                break
+            answer(job, loaded, send)
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def sender(pipe: IO[str]) -> Send:
+    """Write one message per line; numbers JSON cannot hold become null."""
+
+    def send(message: Mapping[str, Any]) -> None:
+        pipe.write(json.dumps(finite(message), separators=(",", ":"), default=str) + "\n")
+        pipe.flush()
+
+    return send
+
+
+def finite(value: Any) -> Any:
+    """JSON has no NaN; null says as much."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    return value
+
+
+def answer(job: Mapping[str, Any], cache: dict[str, registry.Loaded], send: Send) -> None:
+    """Do one job; an error in the user's own files is an answer too."""
+    try:
+        loaded = definitions(job, cache)
+        if job["do"] == "describe":
+            send({"described": loaded.describe()})
+        else:
+            measure(job, loaded, send)
+    except SteelyardError as error:
+        send({"error": {"what": error.what, "why": error.why, "do": error.do, "where": error.where}})
+    except Exception as error:
+        import traceback
+
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        send(
+            {
+                "error": {
+                    "what": f"{type(error).__name__}: {error}",
+                    "why": f"raised in {last.filename}:{last.lineno}",
+                    "do": "",
+                    "where": "",
+                }
+            }
+        )
+
+
+def definitions(job: Mapping[str, Any], cache: dict[str, registry.Loaded]) -> registry.Loaded:
+    """Built-ins with the user's files and packages laid over them; loaded once per worker."""
+    files, entries = job.get("files", []), job.get("entries", [])
+    key = json.dumps([files, entries])
+    if key not in cache:
+        found = registry.Loaded() if job["do"] == "describe" else registry.built_ins()
+        for kind, name in entries:
+            found.add(registry.load_entry(kind, name))
+        for path in files:
+            found.add(registry.load_file(path))
+        gc.freeze()
+        cache[key] = found
+    return cache[key]
+
+
+def measure(job: Mapping[str, Any], loaded: registry.Loaded, send: Send) -> None:
+    """One case, and where asked its comparison with another variant of the same point."""
+    from steelyard.engine import weigh
+
+    case, settings = Case.from_plain(job["case"]), Settings(**job["settings"])
+    tell = teller(send)
+    record, arrays = weigh.weigh_case(case, loaded, settings, tell)
+    send({"record": asdict(record), "arrays": encoded(arrays)})
+    if job.get("vs") and record.status == "ok":
+        pair, quads = weigh.weigh_pair(Case.from_plain(job["vs"]), case, loaded, settings, tell)
+        send({"pair": asdict(pair), "arrays": encoded(quads)})
+    send({"done": case.id})
+
+
+def teller(send: Send) -> Callable[[str, float | None], None]:
+    """Progress goes out between blocks, as the sampler allows."""
+    return lambda phase, fraction: send({"phase": phase, "fraction": fraction})
+
+
+def encoded(arrays: Mapping[str, tuple[str, str, bytes]]) -> dict[str, list[str]]:
+    """Raw samples travel as base64; the conductor writes them to the sidecar."""
+    return {name: [unit, dtype, base64.b64encode(data).decode()] for name, (unit, dtype, data) in arrays.items()}
+
+
+if __name__ == "__main__":
+    main(sys.argv)

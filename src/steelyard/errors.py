@@ -1,0 +1,77 @@
+"""Errors a user can act on: what happened, why, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+PASS, BUG, USAGE, FAILED, REGRESSION, NOTHING, INCONCLUSIVE, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 130
+PRECEDENCE = (USAGE, INTERRUPTED, NOTHING, REGRESSION, FAILED, INCONCLUSIVE)
+
+
+class SteelyardError(Exception):
+    """A problem with a cause and a remedy; printed without a traceback."""
+
+    exit_code = BUG
+
+    def __init__(self, what: str, *, why: str = "", do: str = "", where: str = "") -> None:
+        super().__init__(what)
+        self.what, self.why, self.do, self.where = what, why, do, where
+
+    def __str__(self) -> str:
+        head = f"{self.where}  {self.what}" if self.where else self.what
+        return "\n  ".join(part for part in (head, self.why, self.do) if part)
+
+
+class UsageError(SteelyardError):
+    """The command, a file or a name in it is wrong; nothing was timed."""
+
+    exit_code = USAGE
+
+
+class StoreError(SteelyardError):
+    """Results could not be read or written; what was saved before stays saved."""
+
+    exit_code = USAGE
+
+
+class NothingMeasured(SteelyardError):
+    """There was nothing to measure or nothing that could be compared, which is never green."""
+
+    exit_code = NOTHING
+
+
+class Unsupported(SteelyardError):
+    """This machine or environment cannot run the case; the reason and the remedy are kept in its record."""
+
+
+class NotApplicable(SteelyardError):
+    """The question has no meaning for this workload, such as the backward pass of an op that has none."""
+
+
+class NotApplied(SteelyardError):
+    """The variant left the task as it was, so timing it would compare a thing with itself."""
+
+
+def exit_code(held: Iterable[int]) -> int:
+    """Several outcomes can hold at once; the one the caller must see first decides."""
+    codes = set(held)
+    return next((code for code in PRECEDENCE if code in codes), PASS)
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Name the nearest valid spelling, or say nothing when none is near."""
+    import difflib
+
+    near = difflib.get_close_matches(name, list(names), n=3, cutoff=0.5)
+    return f"did you mean {' or '.join(near)}?" if near else ""
+
+
+def unknown(kind: str, name: str, names: Iterable[str], *, where: str = "", listing: str = "") -> UsageError:
+    """One wording for every name that does not exist."""
+    known = sorted(names)
+    hint = did_you_mean(name, known)
+    if listing:
+        hint = f"{hint}   all: {listing}" if hint else f"all: {listing}"
+    elif len(known) <= 12:
+        hint = f"{hint}   known: {', '.join(known)}" if hint else f"known: {', '.join(known) or 'none'}"
+    return UsageError(f"no {kind} named {name!r}", do=hint, where=where)

@@ -1,0 +1,1 @@
+"""What this machine is and whether it is fit to measure."""

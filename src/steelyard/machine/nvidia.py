@@ -1,0 +1,120 @@
+"""The NVIDIA GPUs of this host, asked through NVML or nvidia-smi so that no framework is imported and no context made."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import shutil
+import subprocess
+from typing import Any
+
+from steelyard.machine.cpu import attempt
+
+PATIENCE_S = 20.0
+_MIB, _MHZ = 2**20, 10**6
+_APPLICATION_CLOCKS = 0x2
+_SLOWED = {0x4: "power cap", 0x8: "hardware slowdown", 0x20: "heat", 0x40: "heat (hardware)", 0x80: "power brake"}
+_FIELDS = (
+    "index",
+    "name",
+    "uuid",
+    "memory.total",
+    "driver_version",
+    "persistence_mode",
+    "clocks.sm",
+    "clocks.max.sm",
+    "clocks_throttle_reasons.active",
+)
+
+
+def gpus() -> list[dict[str, Any]]:
+    """Every GPU of the host with its driver and clock state; empty where there is none or nothing to ask."""
+    if importlib.util.find_spec("pynvml") is not None:
+        found = attempt(_by_nvml)
+        if found is not None:
+            return found
+    tool = shutil.which("nvidia-smi")
+    return (attempt(_by_tool, tool) if tool else None) or []
+
+
+def _by_nvml() -> list[dict[str, Any]]:
+    nvml = importlib.import_module("pynvml")
+    nvml.nvmlInit()
+    try:
+        driver = _text(nvml.nvmlSystemGetDriverVersion())
+        return [_describe(nvml, index, driver) for index in range(nvml.nvmlDeviceGetCount())]
+    finally:
+        nvml.nvmlShutdown()
+
+
+def _describe(nvml: Any, index: int, driver: str) -> dict[str, Any]:
+    device = nvml.nvmlDeviceGetHandleByIndex(index)
+    clock = attempt(nvml.nvmlDeviceGetClockInfo, device, nvml.NVML_CLOCK_SM)
+    highest = attempt(nvml.nvmlDeviceGetMaxClockInfo, device, nvml.NVML_CLOCK_SM)
+    reasons = attempt(nvml.nvmlDeviceGetCurrentClocksThrottleReasons, device)
+    persistence = attempt(nvml.nvmlDeviceGetPersistenceMode, device)
+    return _gpu(
+        index,
+        _text(nvml.nvmlDeviceGetName(device)),
+        attempt(lambda: _text(nvml.nvmlDeviceGetUUID(device))),
+        attempt(lambda: int(nvml.nvmlDeviceGetMemoryInfo(device).total)),
+        driver,
+        None if persistence is None else bool(persistence),
+        clock,
+        highest,
+        reasons,
+    )
+
+
+def _by_tool(tool: str) -> list[dict[str, Any]]:
+    query = [tool, f"--query-gpu={','.join(_FIELDS)}", "--format=csv,noheader,nounits"]
+    said = subprocess.run(query, capture_output=True, text=True, errors="replace", timeout=PATIENCE_S, stdin=subprocess.DEVNULL, check=True)
+    return [row for row in map(parse_row, said.stdout.splitlines()) if row]
+
+
+def parse_row(line: str) -> dict[str, Any] | None:
+    """One line of nvidia-smi's CSV; a field it cannot answer is bracketed text and becomes null."""
+    cells = [cell.strip() for cell in line.split(",")]
+    if len(cells) != len(_FIELDS) or not cells[0].isdigit():
+        return None
+    index, name, uuid, memory, driver, persistence, clock, highest, reasons = cells
+    return _gpu(
+        int(index),
+        name,
+        uuid if uuid.startswith("GPU-") else None,
+        int(memory) * _MIB if memory.isdigit() else None,
+        driver,
+        {"Enabled": True, "Disabled": False}.get(persistence),
+        int(clock) if clock.isdigit() else None,
+        int(highest) if highest.isdigit() else None,
+        attempt(int, reasons, 16),
+    )
+
+
+def _gpu(
+    index: int,
+    name: str,
+    uuid: str | None,
+    memory: int | None,
+    driver: str,
+    persistence: bool | None,
+    clock: int | None,
+    highest: int | None,
+    reasons: int | None,
+) -> dict[str, Any]:
+    return {
+        "index": index,
+        "name": name,
+        "uuid": uuid,
+        "memory": memory,
+        "driver": driver,
+        "persistence": persistence,
+        "clock_hz": None if clock is None else clock * _MHZ,
+        "clock_max_hz": None if highest is None else highest * _MHZ,
+        "clocks_set": None if reasons is None else bool(reasons & _APPLICATION_CLOCKS),
+        "slowed": None if reasons is None else [name for bit, name in _SLOWED.items() if reasons & bit],
+    }
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

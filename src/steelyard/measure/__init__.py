@@ -1,0 +1,1 @@
+"""How to time fairly: clocks, schedules, samples, statistics, verification."""

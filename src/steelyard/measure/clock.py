@@ -1,0 +1,116 @@
+"""Timers: how long a block of calls took, and whether anything disturbed it."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable
+from itertools import repeat
+from typing import Protocol
+
+from steelyard.model.task import Task
+
+Loop = Callable[[int], int]
+
+
+class Timer(Protocol):
+    """Binds a task to a loop that runs n calls and returns nanoseconds; `disturbances` counts causes for a discard."""
+
+    def bind(self, task: Task) -> Loop: ...
+
+    def disturbances(self) -> int: ...
+
+
+class HostTimer:
+    """The monotonic clock of the host, with the kernel's count of involuntary switches as the cause for discards."""
+
+    def __init__(self, now: Callable[[], int] = time.perf_counter_ns, threads: int = 1) -> None:
+        self.now = now
+        self._who = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF) if threads == 1 else resource.RUSAGE_SELF
+
+    def disturbances(self) -> int:
+        return resource.getrusage(self._who).ru_nivcsw
+
+    def bind(self, task: Task) -> Loop:
+        """A loop with nothing in it but the call; its own cost is measured with an empty call and subtracted."""
+        loop = self._self_timed(task) if task.measure else self._timed(task)
+        return loop if task.scope is None else _scoped(loop, task)
+
+    def _timed(self, task: Task) -> Loop:
+        fn, args, kwargs, now, prepare = task.fn, task.args, task.kwargs, self.now, task.prepare
+        if fn is None:
+            raise TypeError("a task needs fn or measure")
+
+        def bare(n: int) -> int:
+            turns = repeat(None, n)
+            start = now()
+            for _ in turns:
+                fn()
+            return now() - start
+
+        def with_args(n: int) -> int:
+            turns = repeat(None, n)
+            start = now()
+            for _ in turns:
+                fn(*args)
+            return now() - start
+
+        def with_kwargs(n: int) -> int:
+            turns = repeat(None, n)
+            start = now()
+            for _ in turns:
+                fn(*args, **kwargs)
+            return now() - start
+
+        if prepare is not None:
+            return _prepared(task, prepare, now)
+        return with_kwargs if kwargs else with_args if args else bare
+
+    def _self_timed(self, task: Task) -> Loop:
+        measure = task.measure
+        assert measure is not None
+
+        def loop(n: int) -> int:
+            return round(1e9 * sum(measure().seconds for _ in range(n)))
+
+        return loop
+
+
+def _prepared(task: Task, prepare: Callable[[], None], now: Callable[[], int]) -> Loop:
+    fn, args, kwargs = task.fn, task.args, task.kwargs
+    assert fn is not None
+
+    def loop(n: int) -> int:
+        spent = 0
+        for _ in repeat(None, n):
+            prepare()
+            start = now()
+            fn(*args, **kwargs)
+            spent += now() - start
+        return spent
+
+    return loop
+
+
+def _scoped(loop: Loop, task: Task) -> Loop:
+    scope = task.scope
+    assert scope is not None
+
+    def inside(n: int) -> int:
+        with scope():
+            return loop(n)
+
+    return inside
+
+
+def empty(task: Task) -> Task:
+    """The same call shape with nothing in it, to weigh the loop itself."""
+    return Task(_nothing_with if task.args or task.kwargs else _nothing, task.args, task.kwargs)
+
+
+def _nothing() -> None:
+    return None
+
+
+def _nothing_with(*_args: object, **_kwargs: object) -> None:
+    return None

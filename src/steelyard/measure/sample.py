@@ -1,0 +1,185 @@
+"""Sampling one task: calibrate, warm up until flat, then blocks or calls until precise enough or out of budget."""
+
+from __future__ import annotations
+
+import gc
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from steelyard.measure.clock import Loop, Timer, empty
+from steelyard.measure.stats import Interval, median_interval, noise_grade, trend
+from steelyard.model.experiment import Settings
+from steelyard.model.task import Task
+
+BLOCK = 1.0e-4
+LONGEST_BLOCK = 1.5e-4
+PROBES = 8
+WINDOW = 20
+FEWEST, FEWEST_SLOW, MOST = 6, 3, 200_000
+EVENT_GAP = 0.25
+
+Tell = Callable[[str, float | None], None]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Raw blocks of one task and how they were taken; every figure is derived from these."""
+
+    seconds: np.ndarray[Any, np.dtype[np.float64]]
+    preempted: np.ndarray[Any, np.dtype[np.bool_]]
+    calls: int
+    overhead: float
+    warmup_seconds: float
+    warmup_blocks: int
+    warmup_end: str
+    stop: str
+    sampling: str
+
+    @property
+    def discarded(self) -> float:
+        """Share of blocks hit by an involuntary switch."""
+        return float(self.preempted.mean()) if len(self.preempted) else 0.0
+
+    @property
+    def usable(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Blocks that count: the undisturbed ones, or all when too few would remain to stand for the rest."""
+        clean = ~self.preempted
+        return clean if clean.sum() >= max(FEWEST, 0.5 * len(clean)) else np.ones_like(clean)
+
+    @property
+    def per_call(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Net seconds per call of the usable blocks, in the order they were taken."""
+        net: np.ndarray[Any, np.dtype[np.float64]] = self.seconds[self.usable] / self.calls - self.overhead
+        return net
+
+    @property
+    def interval(self) -> Interval:
+        """Median of the net time per call with its 95 % interval."""
+        return median_interval(self.per_call)
+
+    @property
+    def noise(self) -> str:
+        """Letter grade of the machine's calm during these blocks."""
+        return noise_grade(self.per_call, self.discarded)
+
+
+@contextmanager
+def quiet_collector() -> Iterator[None]:
+    """Keep the garbage collector out of timed regions, for every arm alike."""
+    enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def throttled(tell: Tell) -> Tell:
+    """At most four events a second leave the worker, and only between blocks."""
+    last = -math.inf
+
+    def tell_seldom(phase: str, fraction: float | None) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= EVENT_GAP:
+            last = now
+            tell(phase, fraction)
+
+    return tell_seldom
+
+
+def sample(task: Task, timer: Timer, settings: Settings, tell: Tell = lambda phase, fraction: None) -> Sample:
+    """Take the raw blocks of one task."""
+    loop = timer.bind(task)
+    tell = throttled(tell)
+    with quiet_collector():
+        calls = 1 if settings.sampling == "calls" or single(task) else calibrate(loop)
+        overhead = 0.0 if task.measure else empty_cost(task, timer, calls)
+        warm_seconds, warm_blocks, warm_end = warm_up(loop, calls, settings, tell)
+        seconds, preempted, stop = collect(loop, timer, calls, settings, tell)
+    return Sample(seconds, preempted, calls, overhead, warm_seconds, warm_blocks, warm_end, stop, settings.sampling)
+
+
+def single(task: Task) -> bool:
+    """Tasks that must be prepared, cannot be repeated or time themselves get one call per block."""
+    return task.measure is not None or task.prepare is not None or not task.repeatable
+
+
+def calibrate(loop: Loop) -> int:
+    """Calls per block so that a block lasts 0.05-0.15 ms, from the fastest of several probes; one if a call is longer."""
+    best = math.inf
+    calls = 1
+    for _ in range(24):
+        best = min(loop(calls) for _ in range(PROBES)) / calls * 1e-9
+        if best * calls >= BLOCK / 2 or best <= 0:
+            break
+        calls = max(calls + 1, min(calls * 10, math.ceil(BLOCK / best)))
+    wanted = max(1, round(BLOCK / max(best, 1e-10)))
+    return wanted if wanted * best <= LONGEST_BLOCK else 1
+
+
+def empty_cost(task: Task, timer: Timer, calls: int) -> float:
+    """Seconds that the loop itself adds to each call, by timing an empty function the same way."""
+    loop = timer.bind(empty(task))
+    loop(calls)
+    return float(np.median([loop(calls) for _ in range(2 * PROBES + 1)])) / calls * 1e-9
+
+
+def warm_up(loop: Loop, calls: int, settings: Settings, tell: Tell) -> tuple[float, int, str]:
+    """Run blocks until a trend test over the last ones is flat, or a quarter of the budget is spent."""
+    limit = settings.budget / 4 if settings.warmup is None else settings.warmup
+    recent: list[float] = []
+    spent, blocks = 0.0, 0
+    while True:
+        took = loop(calls) * 1e-9
+        spent, blocks = spent + took, blocks + 1
+        recent.append(took)
+        if spent >= limit:
+            return spent, blocks, "time"
+        if settings.warmup is None and blocks >= WINDOW and blocks % (WINDOW // 2) == 0 and abs(trend(recent[-WINDOW:])) < 2:
+            return spent, blocks, "flat"
+        tell("warm-up", None)
+
+
+def collect(
+    loop: Loop, timer: Timer, calls: int, settings: Settings, tell: Tell
+) -> tuple[np.ndarray[Any, np.dtype[np.float64]], np.ndarray[Any, np.dtype[np.bool_]], str]:
+    """Blocks until the interval is as narrow as asked, the budget is spent, or the asked number of runs is done."""
+    took: list[int] = []
+    hit: list[bool] = []
+    spent, check_at, budget = 0, 32, settings.budget * 1e9
+    before = timer.disturbances()
+    while True:
+        elapsed = loop(calls)
+        after = timer.disturbances()
+        took.append(elapsed)
+        hit.append(after > before)
+        before, spent, n = after, spent + elapsed, len(took)
+        stop = ""
+        if settings.runs is not None:
+            stop = "runs" if n >= settings.runs else ""
+        elif n >= MOST:
+            stop = "blocks"
+        elif spent >= budget and n >= (FEWEST if elapsed < budget / 2 else FEWEST_SLOW):
+            stop = "budget"
+        elif n >= check_at and settings.sampling == "blocks":
+            check_at = max(check_at + 32, round(check_at * 1.3))
+            stop = "precision" if precise(took, hit, calls, settings.precision) else ""
+        if stop:
+            return np.asarray(took, np.float64) * 1e-9, np.asarray(hit, np.bool_), stop
+        tell("sampling", min(1.0, spent / budget) if budget else None)
+        before = timer.disturbances() if after > before else before
+
+
+def precise(took: list[int], hit: list[bool], calls: int, precision: float) -> bool:
+    """Whether the interval of the blocks so far is as narrow as asked."""
+    so_far = Sample(np.asarray(took, float), np.asarray(hit, bool), calls, 0.0, 0, 0, "", "", "blocks")
+    return so_far.interval.n >= 32 and so_far.interval.relative <= precision

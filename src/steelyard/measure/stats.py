@@ -1,0 +1,176 @@
+"""Statistics without scipy, which a worker's environment may lack; scipy is the oracle in the tests."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A centre with its confidence interval over n values."""
+
+    centre: float
+    low: float
+    high: float
+    n: int
+
+    @property
+    def relative(self) -> float:
+        """Half-width as a share of the centre: what `--precision` asks for."""
+        return math.inf if self.centre == 0 else max(self.high - self.centre, self.centre - self.low) / abs(self.centre)
+
+
+def t_quantile(p: float, df: float) -> float:
+    """Quantile of Student's t by bisection of its distribution function."""
+    if not 0 < p < 1 or df <= 0:
+        raise ValueError(f"no t quantile for p={p}, df={df}")
+    if p == 0.5:
+        return 0.0
+    if p < 0.5:
+        return -t_quantile(1 - p, df)
+    low, high = 0.0, 2.0
+    while t_cdf(high, df) < p:
+        high *= 2
+        if high > 1e12:
+            return high
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if t_cdf(middle, df) < p else (low, middle)
+        if high - low < 1e-12 * max(1.0, high):
+            break
+    return (low + high) / 2
+
+
+def t_cdf(t: float, df: float) -> float:
+    """Distribution function of Student's t through the incomplete beta function."""
+    tail = 0.5 * incomplete_beta(df / (df + t * t), df / 2, 0.5)
+    return 1 - tail if t > 0 else tail
+
+
+def incomplete_beta(x: float, a: float, b: float) -> float:
+    """Regularised incomplete beta function by Lentz's continued fraction."""
+    if x <= 0 or x >= 1:
+        return 0.0 if x <= 0 else 1.0
+    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x))
+    if x < (a + 1) / (a + b + 2):
+        return front * _fraction(x, a, b) / a
+    return 1 - front * _fraction(1 - x, b, a) / b
+
+
+def _fraction(x: float, a: float, b: float) -> float:
+    tiny = 1e-300
+    c, d = 1.0, 1 - (a + b) * x / (a + 1)
+    d = 1 / (d if abs(d) > tiny else tiny)
+    result = d
+    for m in range(1, 400):
+        for step in (m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)), -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))):
+            d = 1 + step * d
+            d = 1 / (d if abs(d) > tiny else tiny)
+            c = 1 + step / c
+            c = c if abs(c) > tiny else tiny
+            result *= c * d
+        if abs(c * d - 1) < 1e-15:
+            break
+    return result
+
+
+def order_ranks(n: int, quantile: float = 0.5, confidence: float = 0.95) -> tuple[int, int] | None:
+    """Ranks (from 0) of the order statistics that hold a quantile with the asked confidence, or None when n is too small.
+
+    Exact binomial: the count of values below the quantile is Binomial(n, quantile).
+    """
+    tail = (1 - confidence) / 2
+    log_q, log_p = math.log(quantile), math.log1p(-quantile)
+    cumulative, lower, upper = 0.0, -1, n
+    for k in range(n + 1):
+        log_mass = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) + k * log_q + (n - k) * log_p
+        cumulative += math.exp(log_mass)
+        if cumulative <= tail:
+            lower = k
+        if cumulative >= 1 - tail:
+            upper = k
+            break
+    return None if lower < 0 or upper >= n else (lower, upper)
+
+
+def median_interval(values: Floats, confidence: float = 0.95) -> Interval:
+    """The median with an interval that stays honest when neighbouring values resemble each other.
+
+    The order-statistics interval assumes independence, which blocks in a row do not have; the spread of the medians of
+    contiguous batches sees slow drift. The wider of the two is reported on each side.
+    """
+    n = len(values)
+    if n == 0:
+        return Interval(math.nan, math.nan, math.nan, 0)
+    centre = float(np.median(values))
+    ranks = order_ranks(n, 0.5, confidence)
+    if ranks is None:
+        return Interval(centre, float(values.min()), float(values.max()), n)
+    ordered = np.sort(values)
+    low, high = float(ordered[ranks[0]]), float(ordered[ranks[1]])
+    batches = min(16, n // 8)
+    if batches >= 4:
+        medians = [float(np.median(batch)) for batch in np.array_split(values, batches)]
+        half = t_quantile((1 + confidence) / 2, batches - 1) * float(np.std(medians, ddof=1)) / math.sqrt(batches)
+        low, high = min(low, centre - half), max(high, centre + half)
+    return Interval(centre, low, high, n)
+
+
+def quantile_interval(values: Floats, quantile: float, confidence: float = 0.95) -> Interval | None:
+    """A tail quantile with its exact interval; None where n cannot support it (fewer than ten values beyond it)."""
+    n = len(values)
+    if n * min(quantile, 1 - quantile) < 10:
+        return None
+    ranks = order_ranks(n, quantile, confidence)
+    if ranks is None:
+        return None
+    ordered = np.sort(values)
+    return Interval(float(np.quantile(ordered, quantile)), float(ordered[ranks[0]]), float(ordered[ranks[1]]), n)
+
+
+def mean_interval(values: Sequence[float], confidence: float) -> Interval:
+    """Mean with a t interval: for values that are independent by design, such as one centre per rebuild."""
+    n = len(values)
+    centre = math.fsum(values) / n if n else math.nan
+    if n < 2:
+        return Interval(centre, -math.inf, math.inf, n)
+    variance = math.fsum((value - centre) ** 2 for value in values) / (n - 1)
+    half = t_quantile((1 + confidence) / 2, n - 1) * math.sqrt(variance / n)
+    return Interval(centre, centre - half, centre + half, n)
+
+
+def trend(values: Sequence[float]) -> float:
+    """Mann-Kendall score: how many standard deviations the series is from having no trend; negative when it falls."""
+    series = np.asarray(values, float)
+    n = len(series)
+    if n < 3:
+        return 0.0
+    score = float(sum(np.sign(series[k + 1 :] - series[k]).sum() for k in range(n - 1)))
+    _, ties = np.unique(series, return_counts=True)
+    variance = (n * (n - 1) * (2 * n + 5) - float((ties * (ties - 1) * (2 * ties + 5)).sum())) / 18
+    return 0.0 if variance <= 0 else (score - math.copysign(1, score)) / math.sqrt(variance) if score else 0.0
+
+
+def noise_grade(values: Floats, discarded: float) -> str:
+    """A letter for how calm the machine was: relative interquartile spread, or too many discards."""
+    if len(values) < 4:
+        return "?"
+    low, centre, high = (float(v) for v in np.quantile(values, (0.25, 0.5, 0.75)))
+    spread = math.inf if centre <= 0 else (high - low) / centre
+    for grade, limit, most in (("A", 0.01, 0.02), ("B", 0.03, 0.10), ("C", 0.10, 0.30)):
+        if spread <= limit and discarded <= most:
+            return grade
+    return "D"
+
+
+def normal_quantile(p: float) -> float:
+    """Quantile of the standard normal."""
+    return NormalDist().inv_cdf(p)

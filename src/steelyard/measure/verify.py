@@ -1,0 +1,111 @@
+"""Is the answer still right? Outputs are compared leaf by leaf, each kind of difference in its own words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from steelyard.model.dtypes import SIZES, is_float
+from steelyard.model.record import Verification
+
+TOLERANCES: dict[str, tuple[float, float]] = {
+    "fp64": (1e-9, 1e-10), "fp32": (1e-4, 1e-5), "fp16": (1e-2, 2e-3), "bf16": (3e-2, 1e-2),
+    "fp8e4m3": (0.15, 0.1), "fp8e5m2": (0.3, 0.2), "complex64": (1e-4, 1e-5), "complex128": (1e-9, 1e-10),
+}  # fmt: skip
+EXACT = (0.0, 0.0)
+
+Array = np.ndarray[Any, Any]
+
+
+class LeafLike(Protocol):
+    """One output array with its place and format."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def data(self) -> Array: ...
+
+
+def tolerance(
+    dtype: str, asked: tuple[float | None, float | None] = (None, None), own: tuple[float, float] | None = None
+) -> tuple[float, float]:
+    """Relative and absolute tolerance: the user's word first, then the task's, then the format's."""
+    usual = own or (TOLERANCES.get(dtype, TOLERANCES["fp32"]) if dtype not in SIZES or is_float(dtype) else EXACT)
+    return (usual[0] if asked[0] is None else asked[0], usual[1] if asked[1] is None else asked[1])
+
+
+def compare(
+    got: Sequence[LeafLike],
+    want: Sequence[LeafLike],
+    against: str,
+    *,
+    asked: tuple[float | None, float | None] = (None, None),
+    own: tuple[float, float] | None = None,
+    same_dtype: bool = True,
+) -> Verification:
+    """Compare all outputs; the first difference decides the message, the worst error the figures.
+
+    An element passes when |got - want| <= atol * rms(want) + rtol * |want|: the absolute part scales with the output, so
+    small outputs are not waved through. `same_dtype` is off when the reference was computed in higher precision.
+    """
+    if len(got) != len(want):
+        return Verification("failed", against, f"{len(got)} output arrays instead of {len(want)}")
+    if not got:
+        return Verification("none", against, "the task returns no arrays to compare")
+    worst = Verification("passed", against, max_abs=0.0, max_rel=0.0)
+    for mine, theirs in zip(got, want, strict=True):
+        rtol, atol = tolerance(mine.dtype, asked, own)
+        found = _structure(mine, theirs, same_dtype) or _values(mine.data, theirs.data, rtol, atol)
+        if isinstance(found, str):
+            return Verification("failed", against, f"{mine.path}: {found}", rtol=rtol, atol=atol)
+        message, max_abs, max_rel = found
+        if message:
+            return Verification("failed", against, f"{mine.path}: {message}", max_abs, max_rel, rtol, atol)
+        worst = Verification("passed", against, "", max(max_abs, worst.max_abs or 0.0), max(max_rel, worst.max_rel or 0.0), rtol, atol)
+    return worst
+
+
+def _structure(got: LeafLike, want: LeafLike, same_dtype: bool) -> str | None:
+    if got.data.shape != want.data.shape:
+        return f"shape {got.data.shape} instead of {want.data.shape}"
+    if same_dtype and got.dtype != want.dtype:
+        return f"dtype {got.dtype} instead of {want.dtype}"
+    return None
+
+
+def _values(got: Array, want: Array, rtol: float, atol: float) -> str | tuple[str, float, float]:
+    if got.size == 0:
+        return "", 0.0, 0.0
+    wide = np.complex128 if got.dtype.kind == "c" or want.dtype.kind == "c" else np.float64
+    mine, theirs = np.asarray(got, wide), np.asarray(want, wide)
+    for name, test in (("NaN", np.isnan), ("infinite", np.isinf)):
+        extra, lost = test(mine) & ~test(theirs), test(theirs) & ~test(mine)
+        if extra.any():
+            return f"{int(extra.sum())} of {mine.size} values are {name}, first at {_place(extra)}; the reference has none there"
+        if lost.any():
+            return f"{int(lost.sum())} values of the reference are {name} and ours are not, first at {_place(lost)}"
+    finite = np.isfinite(theirs)
+    if not finite.all() and not np.array_equal(mine[np.isinf(theirs)], theirs[np.isinf(theirs)]):
+        return "infinite values have the wrong sign"
+    error = np.where(finite, np.abs(np.where(finite, mine, 0) - np.where(finite, theirs, 0)), 0.0)
+    size = np.where(finite, np.abs(np.where(finite, theirs, 0)), 0.0)
+    rms = float(np.sqrt(np.mean(size**2)))
+    bad = error > atol * rms + rtol * size
+    max_abs, max_rel = float(error.max()), float((error / np.maximum(size, rms or 1.0)).max())
+    if not bad.any():
+        return "", max_abs, max_rel
+    place = np.unravel_index(int(np.argmax(error)), error.shape)
+    where = tuple(int(k) for k in place)
+    message = (
+        f"{int(bad.sum())} of {mine.size} values differ beyond rtol {rtol:g}, atol {atol:g} x rms; "
+        f"largest error {max_abs:.3g} at {where}: {mine[place]:.6g} instead of {theirs[place]:.6g}"
+    )
+    return message, max_abs, max_rel
+
+
+def _place(mask: Array) -> tuple[int, ...]:
+    return tuple(int(k) for k in np.unravel_index(int(np.argmax(mask)), mask.shape))

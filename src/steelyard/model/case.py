@@ -1,0 +1,192 @@
+"""Case: one point of an experiment, whose id is its identity and its repro string.
+
+    case     = workload [ "[" pairs "]" ] "@" backend "/" variants ":" mode { ":" field "=" value }
+    workload = name { "/" name }                     op/softmax
+    variants = variant { "+" variant }               int8wo+compile[mode=max-autotune]
+    variant  = name [ "[" pairs "]" ]
+    pairs    = key "=" value { "," key "=" value }   keys sorted
+    field    = device | threads | ranks | flag.NAME  only where not the default, in this order
+    value    = null | true | false | number | word | "JSON string" | [flat,list] | #digest
+
+Device index, host and environment are provenance: they stand in the Record, not here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from steelyard.errors import UsageError, unknown
+from steelyard.model.dtypes import canonical
+from steelyard.model.values import KEY, Digest, Pairs, Scanner, render, render_pairs
+
+MODES = ("eval", "train", "fwd", "bwd")
+IDENTITY = "eager"
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
+
+
+def sorted_pairs(pairs: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Pairs:
+    """Identity does not depend on the order in which parameters were written."""
+    items = pairs.items() if isinstance(pairs, Mapping) else pairs
+    return tuple(sorted(((key, _settle(key, value)) for key, value in items), key=lambda pair: pair[0]))
+
+
+def _settle(key: str, value: Any) -> Any:
+    if isinstance(value, tuple):
+        value = list(value)
+    return canonical(value) if key == "dtype" and isinstance(value, str) else value
+
+
+def _flag(value: Any) -> str | Digest:
+    """Flags are text whatever they look like; a long one is named by digest in the id."""
+    return value if isinstance(value, (str, Digest)) else render(value)
+
+
+@dataclass(frozen=True)
+class VariantSpec:
+    """One step of a variant chain: a name and its options."""
+
+    name: str
+    options: Pairs = ()
+
+    def __str__(self) -> str:
+        return f"{self.name}[{render_pairs(self.options)}]" if self.options else self.name
+
+
+def parse_variants(text: str) -> tuple[VariantSpec, ...]:
+    """Read `a+b[k=v]`; the identity variant is the empty chain."""
+    scanner = Scanner(text)
+    chain = _chain(scanner)
+    if not scanner.done():
+        raise scanner.fail("'+' or the end of the variant")
+    return chain
+
+
+def _chain(scanner: Scanner) -> tuple[VariantSpec, ...]:
+    chain = []
+    while True:
+        step = VariantSpec(scanner.match(_NAME, "a variant name"), sorted_pairs(scanner.pairs()))
+        if any(render(value).startswith("#") for _, value in step.options):
+            raise UsageError(f"an option of variant {step.name} is too long for a case id", why=scanner.text, do="use a shorter value")
+        chain.append(step)
+        if not scanner.take("+"):
+            break
+    return tuple(step for step in chain if step != VariantSpec(IDENTITY))
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """What is measured and how; two cases are the same when their ids are."""
+
+    workload: str
+    params: Pairs = ()
+    backend: str = "torch"
+    variant: str = IDENTITY
+    mode: str = "eval"
+    device: str = "cpu"
+    threads: int = 1
+    ranks: int = 1
+    flags: Pairs = field(default=())
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "params", sorted_pairs(self.params))
+        object.__setattr__(self, "flags", tuple(sorted(((key, _flag(value)) for key, value in self.flags), key=lambda pair: pair[0])))
+        object.__setattr__(self, "variant", "+".join(map(str, parse_variants(self.variant))) or IDENTITY)
+        for name, text in (("workload", self.workload), ("backend", self.backend), ("device", self.device)):
+            if not (_PATH if name == "workload" else _NAME).fullmatch(text):
+                raise UsageError(f"not a {name} name: {text!r}", do="use letters, digits, '_', '.', '-' and, in workloads, '/'")
+        for key, _ in (*self.params, *self.flags):
+            if not KEY.fullmatch(key):
+                raise UsageError(f"not a parameter name: {key!r}", do="use letters, digits, '_', '.' and '-', beginning with a letter")
+        if self.mode not in MODES:
+            raise unknown("mode", self.mode, MODES)
+        if self.threads < 1 or self.ranks < 1:
+            raise UsageError(f"threads and ranks are at least 1, not {self.threads} and {self.ranks}")
+
+    @property
+    def id(self) -> str:
+        """The canonical text; parsing it gives an equal case."""
+        params = f"[{render_pairs(self.params)}]" if self.params else ""
+        fields = [("device", self.device, "cpu"), ("threads", self.threads, 1), ("ranks", self.ranks, 1)]
+        tail = [f":{key}={render(value)}" for key, value, usual in fields if value != usual]
+        tail += [f":flag.{key}={render(value)}" for key, value in self.flags]
+        return f"{self.workload}{params}@{self.backend}/{self.variant}:{self.mode}{''.join(tail)}"
+
+    def __str__(self) -> str:
+        return self.id
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Case) and self.id == other.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    @property
+    def chain(self) -> tuple[VariantSpec, ...]:
+        """The variants in the order in which they are applied."""
+        return parse_variants(self.variant)
+
+    @property
+    def settled(self) -> bool:
+        """False when a parameter is known only by digest, so the case must be looked up to run."""
+        return not any(isinstance(value, Digest) for _, value in self.params)
+
+    def with_variant(self, variant: str) -> Case:
+        """The same point under another variant: the other arm of a comparison."""
+        return replace(self, variant=variant)
+
+    @classmethod
+    def parse(cls, text: str) -> Case:
+        """Read an id; the error shows the place that is wrong."""
+        scanner = Scanner(text)
+        workload = scanner.match(_PATH, "a workload name")
+        params = scanner.pairs()
+        if not scanner.take("@"):
+            raise scanner.fail("'@backend/variant:mode'")
+        backend = scanner.match(_NAME, "a backend name")
+        if not scanner.take("/"):
+            raise scanner.fail("'/variant'")
+        variant = "+".join(map(str, _chain(scanner))) or IDENTITY
+        if not scanner.take(":"):
+            raise scanner.fail("':mode'")
+        mode = scanner.match(_NAME, f"a mode ({', '.join(MODES)})")
+        return cls(workload, params, backend, variant, mode, **_fields(scanner))
+
+    def plain(self) -> dict[str, Any]:
+        """JSON-ready, with long parameters in full."""
+        return {
+            "workload": self.workload, "params": dict(self.params), "backend": self.backend, "variant": self.variant,
+            "mode": self.mode, "device": self.device, "threads": self.threads, "ranks": self.ranks, "flags": dict(self.flags),
+        }  # fmt: skip
+
+    @classmethod
+    def from_plain(cls, data: Mapping[str, Any]) -> Case:
+        """The inverse of `plain`, for the worker's side of the pipe and for stored records."""
+        known = {key: data[key] for key in ("backend", "variant", "mode", "device", "threads", "ranks") if key in data}
+        return cls(data["workload"], sorted_pairs(data.get("params", {})), flags=sorted_pairs(data.get("flags", {})), **known)
+
+
+def _fields(scanner: Scanner) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    flags: list[tuple[str, Any]] = []
+    while scanner.take(":"):
+        key = scanner.key()
+        if not scanner.take("="):
+            raise scanner.fail("'='")
+        if key in found or key in {f"flag.{name}" for name, _ in flags}:
+            raise UsageError(f"field {key!r} is given twice", why=scanner.text)
+        value = scanner.value()
+        if key.startswith("flag."):
+            flags.append((key.removeprefix("flag."), value))
+        elif key == "device" and isinstance(value, str):
+            found[key] = value
+        elif key in ("threads", "ranks") and type(value) is int:
+            found[key] = value
+        else:
+            raise scanner.fail("device=NAME, threads=N, ranks=N or flag.NAME=VALUE")
+    if not scanner.done():
+        raise scanner.fail("the end of the id")
+    return {**found, "flags": tuple(flags)}

@@ -1,0 +1,197 @@
+"""The three decorators users write: `@workload`, `@variant`, `@metric`.
+
+Each returns a plain object bound to the decorated name; the registry finds them by looking at a
+module's attributes, so importing a file registers nothing anywhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import CodeType, FunctionType
+from typing import Any
+
+from steelyard.errors import UsageError, unknown
+from steelyard.model.task import Task
+
+Body = Callable[..., Task]
+
+
+def fingerprint(*functions: Callable[..., Any]) -> str:
+    """A hash of source text, so that an edited workload is not compared with its former self.
+
+    The functions of the same package that they call count too; a framework's own code is told by its version.
+    """
+    found: dict[Any, None] = {}
+    queue = list(functions)
+    while queue:
+        function = queue.pop()
+        if function not in found:
+            found[function] = None
+            queue += _called(function)
+    text = "\n".join(sorted(_source(function) for function in found))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _called(function: Callable[..., Any]) -> list[Callable[..., Any]]:
+    code, names = getattr(function, "__code__", None), getattr(function, "__globals__", {})
+    if code is None:
+        return []
+    inner = [item for item in code.co_consts if isinstance(item, CodeType)]
+    used = {name for part in (code, *inner) for name in part.co_names}
+    home = function.__module__.split(".")[0]
+    return [item for name in used if isinstance(item := names.get(name), FunctionType) and item.__module__.split(".")[0] == home]
+
+
+def _source(function: Callable[..., Any]) -> str:
+    try:
+        return inspect.getsource(function)
+    except (OSError, TypeError):
+        return repr(getattr(function, "__qualname__", function))
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A named change of a task: `Task -> Task`, with keyword options.
+
+    `fresh` asks for a new interpreter (compilers do not survive a fork); `sticky` says that building the variant again
+    is costly, so a rebuild moves its inputs instead.
+    """
+
+    name: str
+    apply: Callable[..., Task]
+    doc: str = ""
+    backends: tuple[str, ...] = ()
+    fresh: bool = False
+    sticky: bool = False
+
+    def options(self) -> dict[str, Any]:
+        """Option names with their defaults, read from the function's signature."""
+        found = {}
+        for name, parameter in list(inspect.signature(self.apply).parameters.items())[1:]:
+            if name != "be":
+                found[name] = None if parameter.default is parameter.empty else parameter.default
+        return found
+
+    def __call__(self, task: Task, be: Any, options: Mapping[str, Any]) -> Task:
+        known = self.options()
+        for key in options:
+            if key not in known:
+                raise unknown(f"option of variant {self.name!r}", key, known)
+        extra = {"be": be} if "be" in inspect.signature(self.apply).parameters else {}
+        return self.apply(task, **extra, **options)
+
+
+def variant(
+    name: str, *, backends: Sequence[str] = (), fresh: bool = False, sticky: bool = False
+) -> Callable[[Callable[..., Task]], Variant]:
+    """Define a way of running tasks: `@variant("twice") def _(task): return replace(task, …)`."""
+    return lambda apply: Variant(name, apply, _doc(apply), tuple(backends), fresh, sticky)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A figure derived from time and the task; `None` means it does not apply."""
+
+    name: str
+    compute: Callable[[float, Task], float | None]
+    unit: str
+    better: str
+    doc: str = ""
+
+
+def metric(name: str, *, unit: str = "", better: str = "higher") -> Callable[[Callable[[float, Task], float | None]], Metric]:
+    """Define a derived figure: `@metric("rows/s", unit="row/s") def _(seconds, task): return task.items / seconds`."""
+    if better not in ("lower", "higher"):
+        raise UsageError(f"metric {name!r}: better is 'lower' or 'higher', not {better!r}")
+    return lambda compute: Metric(name, compute, unit, better, _doc(compute))
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A named function of parameters that builds a Task, with one body per framework."""
+
+    name: str
+    axes: Mapping[str, tuple[Any, ...]]
+    tags: tuple[str, ...] = ()
+    doc: str = ""
+    modes: tuple[str, ...] = ("eval",)
+    sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    bodies: dict[str, Body] = field(default_factory=dict)
+    variants: dict[str, Variant] = field(default_factory=dict)
+
+    def on(self, backend: str) -> Callable[[Body], Body]:
+        """Add the body for another framework."""
+
+        def add(body: Body) -> Body:
+            self.bodies[backend] = _checked(self, body)
+            return body
+
+        return add
+
+    def variant(
+        self, name: str, *, backends: Sequence[str] = (), fresh: bool = False
+    ) -> Callable[[Callable[..., Task]], Callable[..., Task]]:
+        """Add another implementation of this workload alone; it is verified against the first."""
+
+        def add(apply: Callable[..., Task]) -> Callable[..., Task]:
+            self.variants[name] = Variant(name, apply, _doc(apply), tuple(backends), fresh)
+            return apply
+
+        return add
+
+    def describe(self) -> dict[str, Any]:
+        """What the conductor needs to know, as JSON: it never imports a user's file."""
+        return {
+            "name": self.name, "axes": {key: list(values) for key, values in self.axes.items()}, "tags": list(self.tags),
+            "doc": self.doc, "modes": list(self.modes), "sizes": {key: dict(value) for key, value in self.sizes.items()},
+            "backends": list(self.bodies),
+            "variants": {name: {"options": list(item.options()), "backends": list(item.backends), "fresh": item.fresh} for name, item in self.variants.items()},
+        }  # fmt: skip
+
+
+def workload(
+    name: str,
+    *,
+    axes: Mapping[str, Sequence[Any]] | None = None,
+    tags: Sequence[str] = (),
+    backend: str = "torch",
+    modes: Sequence[str] = ("eval",),
+    sizes: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Callable[[Body], Workload]:
+    """Define what is computed; the function's arguments are the axes, and `be` is the backend."""
+    values = {key: tuple(value) if isinstance(value, (list, tuple)) else (value,) for key, value in (axes or {}).items()}
+
+    def define(body: Body) -> Workload:
+        made = Workload(name, values, tuple(tags), _doc(body), tuple(modes), sizes or {})
+        made.on(backend)(body)
+        return made
+
+    return define
+
+
+def _checked(owner: Workload, body: Body) -> Body:
+    signature = inspect.signature(body).parameters
+    open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.values())
+    for axis in owner.axes:
+        if axis not in signature and not open_ended:
+            raise UsageError(
+                f"workload {owner.name!r}: axis {axis!r} is not an argument of {body.__name__}()",
+                do=f"add it to the function or drop it from axes (arguments: {', '.join(signature)})",
+            )
+    for key, parameter in signature.items():
+        if (
+            key not in (*owner.axes, "be", "mode")
+            and parameter.default is parameter.empty
+            and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+        ):
+            raise UsageError(
+                f"workload {owner.name!r}: argument {key!r} of {body.__name__}() has no axis", do="give it values in axes={…} or a default"
+            )
+    return body
+
+
+def _doc(function: Callable[..., Any]) -> str:
+    return (inspect.getdoc(function) or "").strip().split("\n")[0]

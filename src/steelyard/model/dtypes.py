@@ -1,0 +1,35 @@
+"""One spelling per number format, so that a case means the same on every backend."""
+
+from __future__ import annotations
+
+from steelyard.errors import unknown
+
+SIZES: dict[str, float] = {
+    "fp64": 8, "fp32": 4, "fp16": 2, "bf16": 2, "fp8e4m3": 1, "fp8e5m2": 1,
+    "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1,
+    "complex64": 8, "complex128": 16,
+}  # fmt: skip
+
+ALIASES: dict[str, str] = {
+    "float64": "fp64", "double": "fp64", "f64": "fp64",
+    "float32": "fp32", "float": "fp32", "f32": "fp32",
+    "float16": "fp16", "half": "fp16", "f16": "fp16",
+    "bfloat16": "bf16",
+    "float8_e4m3fn": "fp8e4m3", "f8e4m3": "fp8e4m3", "float8_e5m2": "fp8e5m2", "f8e5m2": "fp8e5m2",
+    "long": "int64", "i64": "int64", "int": "int32", "i32": "int32", "short": "int16", "i16": "int16",
+    "i8": "int8", "u8": "uint8", "cfloat": "complex64", "cdouble": "complex128",
+}  # fmt: skip
+
+
+def canonical(name: str) -> str:
+    """Map any usual spelling to ours; an unknown one is the user's error."""
+    plain = name.removeprefix("torch.").removeprefix("np.").removeprefix("jnp.")
+    found = ALIASES.get(plain, plain)
+    if found not in SIZES:
+        raise unknown("dtype", name, [*SIZES, *ALIASES])
+    return found
+
+
+def is_float(name: str) -> bool:
+    """Floating formats are compared with tolerances, all others exactly."""
+    return canonical(name).startswith(("fp", "bf", "complex"))

@@ -1,0 +1,93 @@
+"""Record: one case measured, with everything needed to judge and repeat it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+SCHEMA = 1
+
+Status = Literal["ok", "wrong", "failed", "oom", "timeout", "crashed", "unsupported", "not_applied", "not_applicable", "skipped"]
+STATUSES: tuple[Status, ...] = (
+    "ok",
+    "wrong",
+    "failed",
+    "oom",
+    "timeout",
+    "crashed",
+    "unsupported",
+    "not_applied",
+    "not_applicable",
+    "skipped",
+)
+BAD: tuple[Status, ...] = ("wrong", "failed", "oom", "timeout", "crashed")
+
+
+Arrays = dict[str, tuple[str, str, bytes]]
+"""Raw samples on their way to the sidecar: name -> unit, numpy dtype, bytes."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measured quantity: SI value, unit, which way is better, and its 95 % interval over n samples."""
+
+    value: float
+    unit: str
+    better: Literal["lower", "higher", "none"] = "none"
+    low: float | None = None
+    high: float | None = None
+    n: int | None = None
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Whether the answer is still right, against what, and by how much it is off."""
+
+    status: Literal["passed", "failed", "none"]
+    against: str = ""
+    message: str = ""
+    max_abs: float | None = None
+    max_rel: float | None = None
+    rtol: float | None = None
+    atol: float | None = None
+
+
+@dataclass(frozen=True)
+class Attachment:
+    """A file kept beside the run: a trace, a log, a profile."""
+
+    kind: str
+    path: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Series:
+    """Where one array of raw samples lies in the run's sidecar."""
+
+    name: str
+    unit: str
+    dtype: str
+    count: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class Record:
+    """One case measured; `requested` is what was asked for, `effective` what was done."""
+
+    id: str
+    case: dict[str, Any]
+    status: Status
+    reason: str = ""
+    metrics: dict[str, Figure] = field(default_factory=dict)
+    requested: dict[str, Any] = field(default_factory=dict)
+    effective: dict[str, Any] = field(default_factory=dict)
+    verification: Verification | None = None
+    environment: dict[str, Any] = field(default_factory=dict)
+    source: dict[str, str] = field(default_factory=dict)
+    samples: list[Series] = field(default_factory=list)
+    attachments: list[Attachment] = field(default_factory=list)
+    started: str = ""
+    wall_s: float = 0.0
+    schema: int = SCHEMA

@@ -1,0 +1,53 @@
+"""Task: the built thing a worker times, and what is known about it beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a task that times itself reports for one run: seconds, and any other quantities by metric name."""
+
+    seconds: float
+    extras: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A function with its inputs; everything else is what the measurement needs to know to be fair.
+
+    `repeatable=False` means one call per block; `prepare` runs untimed before each call; `scope` is entered
+    around a block for process-wide state; `measure` replaces `fn` for tasks that time themselves; `inspect` says after
+    the first call what a variant really did, and raises NotApplied when that is nothing.
+    """
+
+    fn: Callable[..., Any] | None = None
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    flops: float | None = None
+    bytes: float | None = None
+    items: float | None = None
+    reference: Callable[[], Any] | None = None
+    tolerance: tuple[float, float] | None = None
+    repeatable: bool = True
+    prepare: Callable[[], None] | None = None
+    scope: Callable[[], AbstractContextManager[Any]] | None = None
+    measure: Callable[[], Reading] | None = None
+    inspect: Callable[[], Mapping[str, Any]] | None = None
+    cleanup: Callable[[], None] | None = None
+    effective: Mapping[str, Any] = field(default_factory=dict)
+
+    def __call__(self) -> Any:
+        """One call, prepared and in scope: what verification looks at."""
+        if self.prepare:
+            self.prepare()
+        if self.fn is None:
+            raise TypeError("this task times itself and has no function to call")
+        if self.scope is None:
+            return self.fn(*self.args, **self.kwargs)
+        with self.scope():
+            return self.fn(*self.args, **self.kwargs)

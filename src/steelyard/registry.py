@@ -1,0 +1,166 @@
+"""Names and what they stand for: built-ins by folder, installed packages by entry point, users' files by path.
+
+Nothing is imported to list a name that is not ours. An entry point's own name is the registered name, so
+`steelyard list` reads package metadata only; the package is loaded when the user names the thing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+import sys
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from steelyard.errors import UsageError, unknown
+from steelyard.model.define import Metric, Variant, Workload
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+KINDS: dict[str, type[Workload] | type[Variant] | type[Metric]] = {"workloads": Workload, "variants": Variant, "metrics": Metric}
+BUILT_IN = "built-in"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Definitions found in modules, ready to use: the worker's view."""
+
+    workloads: dict[str, Workload] = field(default_factory=dict)
+    variants: dict[str, Variant] = field(default_factory=dict)
+    metrics: dict[str, Metric] = field(default_factory=dict)
+
+    def add(self, module: ModuleType) -> Loaded:
+        """Take what a module defines under its own attributes; the last definition of a name wins."""
+        for value in vars(module).values():
+            for kind, kind_of in KINDS.items():
+                if isinstance(value, kind_of):
+                    getattr(self, kind)[value.name] = value
+        return self
+
+    def describe(self) -> dict[str, Any]:
+        """The same as plain data, for the conductor."""
+        return {
+            "workloads": {name: item.describe() for name, item in self.workloads.items()},
+            "variants": {name: describe_variant(item) for name, item in self.variants.items()},
+            "metrics": {name: {"doc": item.doc, "unit": item.unit, "better": item.better} for name, item in self.metrics.items()},
+        }
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """Everything that can be named, as plain descriptions: the conductor's view."""
+
+    workloads: dict[str, dict[str, Any]]
+    variants: dict[str, dict[str, Any]]
+    metrics: dict[str, dict[str, Any]]
+    backends: dict[str, dict[str, Any]]
+
+    def extend(self, described: Mapping[str, Any], origin: str) -> Catalogue:
+        """Lay the descriptions of a file or package over this catalogue."""
+        merged = {
+            kind: {**getattr(self, kind), **{name: {**item, "origin": origin} for name, item in described.get(kind, {}).items()}}
+            for kind in KINDS
+        }
+        return Catalogue(**merged, backends=self.backends)
+
+
+def describe_variant(item: Variant) -> dict[str, Any]:
+    """A variant as plain data."""
+    return {"doc": item.doc, "options": list(item.options()), "backends": list(item.backends), "fresh": item.fresh}
+
+
+def built_ins() -> Loaded:
+    """Every definition in the house; these modules import no framework at top level."""
+    found = Loaded()
+    for package in ("steelyard.workloads", "steelyard.variants"):
+        for module in _walk(package):
+            found.add(module)
+    return found.add(importlib.import_module("steelyard.measure.metrics"))
+
+
+def _walk(package: str) -> Iterator[ModuleType]:
+    root = importlib.import_module(package)
+    for info in pkgutil.walk_packages(root.__path__, f"{package}."):
+        if not info.ispkg:
+            yield importlib.import_module(info.name)
+
+
+def catalogue() -> Catalogue:
+    """Built-ins described in full, installed packages by name only."""
+    described = built_ins().describe()
+    found = Catalogue({}, {}, {}, {name: {"doc": "", "origin": BUILT_IN} for name in backend_names()}).extend(described, BUILT_IN)
+    for kind in (*KINDS, "backends"):
+        for name, point in entry_points(kind).items():
+            getattr(found, kind).setdefault(name, {"name": name, "doc": "", "origin": f"package {_distribution(point)}"})
+    return found
+
+
+def entry_points(kind: str) -> dict[str, EntryPoint]:
+    """Installed definitions of one kind by name, read from metadata without importing anything."""
+    from importlib.metadata import entry_points as installed
+
+    return {point.name: point for point in installed(group=f"steelyard.{kind}")}
+
+
+def _distribution(point: EntryPoint) -> str:
+    return point.dist.name if point.dist else "unknown"
+
+
+def load_entry(kind: str, name: str) -> ModuleType:
+    """Import the package behind an entry point, because the user named it."""
+    point = entry_points(kind).get(name)
+    if point is None:
+        raise unknown(kind.removesuffix("s"), name, entry_points(kind))
+    return importlib.import_module(point.module)
+
+
+def load_file(path: str | Path) -> ModuleType:
+    """Import a user's Python file under a name of its own, because the user named it."""
+    file = Path(path).resolve()
+    name = f"steelyard_user_{file.stem}_{zlib.crc32(str(file).encode()):08x}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"not a Python file: {file}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    sys.path.insert(0, str(file.parent))
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
+    finally:
+        sys.path.remove(str(file.parent))
+    return module
+
+
+def backend_names() -> list[str]:
+    """Built-in backends are the files of one folder; listing them imports none."""
+    folder = Path(__file__).parent / "backends"
+    return sorted(info.name for info in pkgutil.iter_modules([str(folder)]) if info.name != "base")
+
+
+def load_backend(name: str, extra: Mapping[str, Any] | None = None) -> Any:
+    """The backend class of a name; ImportError is left to the caller, who knows what to advise."""
+    if extra and name in extra:
+        return extra[name]
+    if name in backend_names():
+        return importlib.import_module(f"steelyard.backends.{name}").BACKEND
+    point = entry_points("backends").get(name)
+    if point is None:
+        raise unknown("backend", name, [*backend_names(), *entry_points("backends")])
+    return point.load()
+
+
+def suites() -> dict[str, Path]:
+    """Named experiments that come with Steelyard."""
+    folder = Path(__file__).parent / "suites"
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))}

@@ -1,0 +1,203 @@
+"""Single values as a reader sees them: a status, a time, a speedup, a case in few words. Plain strings, no drawing."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from steelyard.errors import UsageError
+from steelyard.model.case import Case
+from steelyard.model.pair import Delta, Verdict
+from steelyard.model.record import BAD, Figure, Record
+from steelyard.model.units import measured, with_error
+from steelyard.model.values import render
+
+VERDICT_GLYPHS: dict[Verdict, str] = {
+    "faster": "▲",
+    "slower": "▼",
+    "same": "≈",
+    "unclear": "?",
+    "missing": "–",
+    "failed": "✗",
+    "incomparable": "–",
+}
+COMMAND = "command"
+THIN = "\u202f"
+_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+Parts = tuple[str, str, str]
+
+
+def clean(text: object) -> str:
+    """One line without control characters: messages come from frameworks and must not steer the terminal."""
+    return " ".join(word for word in visible(str(text)).split(" ") if word)
+
+
+def lines_of(text: object) -> list[str]:
+    """The same for text of several lines, whose breaks and indents are kept."""
+    return [visible(line.expandtabs(4)).rstrip(" ") for line in str(text).splitlines()]
+
+
+def visible(text: str) -> str:
+    """Escape sequences go, other control characters become spaces; the thin space inside numbers stays."""
+    return "".join(char if char.isprintable() or char == THIN else " " for char in _ESCAPES.sub("", text))
+
+
+def cells(text: str) -> int:
+    """Columns that a text takes on a terminal."""
+    return len(text) if text.isascii() else sum(_cells_of(char) for char in text)
+
+
+def _cells_of(char: str) -> int:
+    if unicodedata.combining(char) or unicodedata.category(char) in ("Cf", "Mn", "Me"):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def cut(text: str, width: int) -> str:
+    """The beginning of a text, with an ellipsis where something is missing."""
+    if cells(text) <= width:
+        return text
+    kept, used = [], 0
+    for char in text:
+        used += _cells_of(char)
+        if used > width - 1:
+            break
+        kept.append(char)
+    return ("".join(kept).rstrip() + "…") if width > 0 else ""
+
+
+def pad(text: str, width: int, align: str = "<") -> str:
+    """Fill with spaces to a number of columns."""
+    space = " " * max(0, width - cells(text))
+    return space + text if align == ">" else text + space
+
+
+def glyph(status: str) -> str:
+    """A sign for those who do not see colour: right, not right, or not measured."""
+    return "✓" if status == "ok" else "✗" if status in BAD else "–"
+
+
+def status_words(record: Record) -> str:
+    """`✗ failed`, `– not applied`."""
+    return f"{glyph(record.status)} {record.status.replace('_', ' ')}"
+
+
+def reason(record: Record) -> str:
+    """Why a record is not ok; a wrong answer falls back on what verification said."""
+    return record.reason or (record.verification.message if record.verification and record.status == "wrong" else "")
+
+
+def parts_of(figure: Figure | None) -> Parts | None:
+    """Number, half-width and unit of a figure, or nothing when it was not measured."""
+    return None if figure is None else measured(figure.value, figure.low, figure.high, figure.unit)
+
+
+def figure_text(figure: Figure) -> str:
+    """`11.42 ± 0.06 µs`."""
+    return with_error(figure.value, figure.low, figure.high, figure.unit)
+
+
+def aligned(column: Sequence[Parts | None]) -> list[str]:
+    """Numbers of one column set so that decimal points and ± signs stand below each other."""
+    known = [parts for parts in column if parts]
+    if not known:
+        return ["" for _ in column]
+    numbers = _at_point([parts[0] for parts in known])
+    halves = _at_point([parts[1] for parts in known])
+    unit = max(cells(parts[2]) for parts in known)
+    joined = []
+    for number, half, (_, spread, name) in zip(numbers, halves, known, strict=True):
+        between = (f" ± {half}" if spread else " " * (3 + len(half))) if half else ""
+        joined.append(f"{number}{between} {pad(name, unit)}" if unit else f"{number}{between}")
+    texts = iter(joined)
+    return [next(texts) if parts else "" for parts in column]
+
+
+def _at_point(numbers: Sequence[str]) -> list[str]:
+    split = [number.partition(".") for number in numbers]
+    whole = max(len(head) for head, _, _ in split)
+    rest = max(len(point + tail) for _, point, tail in split)
+    return [f"{head:>{whole}}{point + tail:<{rest}}" for head, point, tail in split]
+
+
+def speedup(delta: Delta) -> Parts | None:
+    """Base time over head time with its half-width; above one means that head is faster."""
+    if not delta.ratio or not delta.low or not delta.high:
+        return None
+    return measured(1 / delta.ratio, 1 / delta.high, 1 / delta.low, "")
+
+
+def delta_text(delta: Delta, whole: int = 1) -> str:
+    """`▲ 1.16× ± 0.01` where a direction is confirmed, a word where it is not; `whole` digits stand before the point."""
+    sign = VERDICT_GLYPHS[delta.verdict]
+    parts = speedup(delta)
+    if delta.verdict not in ("faster", "slower") or parts is None:
+        return f"{sign} {delta.verdict}"
+    number, half, _ = parts
+    number = " " * (whole - len(number.partition(".")[0])) + number
+    return f"{sign} {number}× ± {half}" if half else f"{sign} {number}×"
+
+
+def facets(case: Mapping[str, Any]) -> dict[str, str]:
+    """Everything that tells two cases of a workload apart, except backend and variant, each as the text to show."""
+    params = dict(case.get("params") or {})
+    found: dict[str, str] = {}
+    if case.get("workload") == COMMAND and "argv" in params:
+        found["argv"] = command_line(params.pop("argv"))
+    dtype = params.pop("dtype", None)
+    found.update({key: clean(f"{key}={value_text(value)}") for key, value in params.items()})
+    if dtype is not None:
+        found["dtype"] = clean(dtype)
+    found["mode"] = str(case.get("mode", "eval"))
+    found["device"] = str(case.get("device", "cpu"))
+    for key in ("threads", "ranks"):
+        found[key] = f"{key}={case.get(key, 1)}"
+    found.update({f"flag.{key}": clean(f"{key}={value}") for key, value in (case.get("flags") or {}).items()})
+    return found
+
+
+USUAL = {"mode": "eval", "device": "cpu", "threads": "threads=1", "ranks": "ranks=1"}
+
+
+def command_line(argv: Any) -> str:
+    """A command as it would be typed."""
+    return clean(argv if isinstance(argv, str) else shlex.join(str(item) for item in argv))
+
+
+def value_text(value: Any) -> str:
+    """A parameter as it stands in a case id."""
+    try:
+        return render(value)
+    except UsageError:
+        return str(value)
+
+
+def axis_text(name: str, values: Sequence[Any]) -> str:
+    """`n=256,1024`."""
+    return f"{name}={','.join(value_text(value) for value in values)}"
+
+
+def brief(id: str) -> str:
+    """A case in few words for a live line: `op/softmax n=1024 bf16 compile`."""
+    try:
+        case = Case.parse(id)
+    except UsageError:
+        return clean(id)
+    words = [text for key, text in facets(case.plain()).items() if USUAL.get(key) != text]
+    return " ".join(words if case.workload == COMMAND else [case.workload, *words, case.variant])
+
+
+def case_line(record: Record) -> str:
+    """One finished case on one plain line, for logs and pipes."""
+    time = record.metrics.get("time")
+    shown = [f"{status_words(record)}  {record.id}"]
+    if time:
+        shown.append(figure_text(time))
+        shown.append(f"n={time.n}" if time.n else "")
+        shown.append(f"noise {record.effective['noise']}" if record.effective.get("noise") else "")
+    if record.status != "ok":
+        shown.append(clean(reason(record)))
+    return "  ".join(text for text in shown if text)

@@ -1,0 +1,159 @@
+"""The columns of a result table: which there are, what stands in each cell, and which go first when space is short."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from steelyard.errors import UsageError
+from steelyard.model.case import Case
+from steelyard.model.pair import Delta, Pair, weigh
+from steelyard.model.record import Figure, Record
+from steelyard.model.units import measured, percent, scale
+from steelyard.model.units import plain as quantity
+from steelyard.report.cells import Parts, aligned, cells, clean, delta_text, parts_of, speedup
+
+RATES = {"bandwidth": "B/s", "compute": "FLOP/s", "item_rate": "item/s"}
+OWN = {
+    "time",
+    "time_q10",
+    "time_p50",
+    "time_p90",
+    "time_p99",
+    "build_time",
+    "first_call_time",
+    "discarded",
+    "overhead",
+    "peak",
+    "peak_memory",
+    *RATES,
+}
+WIDEST_SPAN = 1e4
+INTENSE = 8.0
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its head, a cell per record, and how soon it is given up (0: never)."""
+
+    head: str
+    cells: tuple[str, ...]
+    align: str = ">"
+    rank: int = 0
+
+    @property
+    def width(self) -> int:
+        """Columns needed for the head and the widest cell."""
+        return max(cells(self.head), *(cells(text) for text in self.cells))
+
+    @property
+    def empty(self) -> bool:
+        """True when no record has anything to say here."""
+        return not any(self.cells)
+
+
+def columns(records: Sequence[Record], deltas: Mapping[str, Delta], bases: Mapping[str, str]) -> list[Column]:
+    """Every column that has something to show, in reading order; the time always, whatever the width."""
+    time = Column("median ± 95 %", tuple(aligned([parts_of(record.metrics.get("time")) for record in records])))
+    versus = Column(versus_head(deltas), tuple(_versus(records, deltas, bases)), "<")
+    rest = [
+        _rate(records),
+        _column("peak", [_share(record.metrics.get("peak")) for record in records], rank=4),
+        _column("memory", [_amount(record.metrics.get("peak_memory")) for record in records], rank=4),
+        _column("p99", [_amount(record.metrics.get("time_p99")) for record in records], rank=5),
+        *(_column(clean(name), aligned([parts_of(record.metrics.get(name)) for record in records]), rank=6) for name in _extras(records)),
+        _column("n", [_count(record) for record in records], rank=3),
+        Column("noise", tuple(noise(record) for record in records), "<", 2),
+    ]
+    return [time, *(column for column in (versus, *rest) if not column.empty)]
+
+
+def pairs_by_head(pairs: Sequence[Pair], records: Sequence[Record]) -> tuple[dict[str, Delta], dict[str, str]]:
+    """Deltas by head, and the cases that serve as base; only records that are ok enter a speedup."""
+    fine = {record.id for record in records if record.status == "ok"}
+    kept = [pair for pair in pairs if pair.base.id in fine and pair.head.id in fine]
+    return {pair.head.id: weigh(pair) for pair in kept}, {pair.base.id: pair.head.id for pair in kept}
+
+
+def versus_head(deltas: Mapping[str, Delta]) -> str:
+    """`vs eager`: what all bases have in common and their heads have not."""
+    try:
+        told = {(Case.parse(delta.base), Case.parse(delta.head)) for delta in deltas.values()}
+    except UsageError:
+        return "vs base"
+    for names in (
+        {base.variant for base, head in told if base.variant != head.variant},
+        {base.backend for base, head in told if base.backend != head.backend},
+    ):
+        if len(names) == 1:
+            return f"vs {names.pop()}"
+    return "vs base"
+
+
+def _versus(records: Sequence[Record], deltas: Mapping[str, Delta], bases: Mapping[str, str]) -> list[str]:
+    """Speedups with their points below each other; the bases are one by definition."""
+    found = [deltas.get(record.id) for record in records]
+    told = [delta for delta in found if delta and delta.verdict in ("faster", "slower")]
+    whole = max((len(parts[0].partition(".")[0]) for parts in map(speedup, told) if parts), default=1)
+    return [
+        delta_text(delta, whole) if delta else f"  {'1.00×':>{whole + 4}}" if record.id in bases else ""
+        for record, delta in zip(records, found, strict=True)
+    ]
+
+
+def _column(head: str, texts: Sequence[str], rank: int) -> Column:
+    return Column(head, tuple(texts), ">", rank)
+
+
+def _extras(records: Sequence[Record]) -> list[str]:
+    return list(dict.fromkeys(name for record in records for name in record.metrics if name not in OWN))
+
+
+def _share(figure: Figure | None) -> str:
+    return "" if figure is None else percent(figure.value)
+
+
+def _amount(figure: Figure | None) -> str:
+    return "" if figure is None else quantity(figure.value, figure.unit)
+
+
+def _count(record: Record) -> str:
+    time = record.metrics.get("time")
+    return quantity(time.n, "", 1) if time and time.n else ""
+
+
+def noise(record: Record) -> str:
+    """`A`, or `C 4.2 %` where part of the blocks had to be discarded."""
+    dropped = record.metrics.get("discarded")
+    share = percent(dropped.value) if dropped and dropped.value > 0 else ""
+    return " ".join(filter(None, (str(record.effective.get("noise") or ""), share)))
+
+
+def _rate(records: Sequence[Record]) -> Column:
+    """One rate per record; its unit stands in the head when all share it and lie near enough to read in it."""
+    found = [_own_rate(record) for record in records]
+    figures = [figure for figure in found if figure]
+    units = {figure.unit for figure in figures}
+    sizes = [abs(figure.value) for figure in figures if figure.value and math.isfinite(figure.value)]
+    if len(units) == 1 and sizes and max(sizes) / min(sizes) <= WIDEST_SPAN:
+        factor, name = scale(sorted(sizes)[len(sizes) // 2], units.pop())
+        return Column(name, tuple(aligned([_scaled(figure, factor) if figure else None for figure in found])), ">", 1)
+    return Column("rate", tuple(aligned([_without_half(parts_of(figure)) for figure in found])), "<", 1)
+
+
+def _own_rate(record: Record) -> Figure | None:
+    """The rate that limits the record: arithmetic where many operations fall on a byte, else memory, else items."""
+    moved, computed = record.metrics.get("bandwidth"), record.metrics.get("compute")
+    if moved and computed and computed.value >= INTENSE * moved.value:
+        return computed
+    return next((record.metrics[name] for name in RATES if name in record.metrics), None)
+
+
+def _scaled(figure: Figure, factor: float) -> Parts:
+    low, high = (None if end is None else end / factor for end in (figure.low, figure.high))
+    return measured(figure.value / factor, low, high, "")[0], "", ""
+
+
+def _without_half(parts: Parts | None) -> Parts | None:
+    return parts and (parts[0], "", parts[2])

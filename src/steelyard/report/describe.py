@@ -1,0 +1,39 @@
+"""A workload as a reader meets it: what it computes, what can be set, and the command to begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.text import Text
+
+from steelyard.report.cells import COMMAND, axis_text, value_text
+from steelyard.report.page import Page
+
+
+def workload_detail(info: Mapping[str, Any], variants: Iterable[str] = (), *, width: int = 100) -> Text:
+    """Everything a description says; one that is not loaded yet says how to load it."""
+    name, axes = str(info["name"]), info.get("axes", {})
+    page = Page(width)
+    page.title(name, str(info.get("origin", "")))
+    page.text("", str(info.get("doc", "")))
+    page.rows("axes", [(key, " ".join(value_text(value) for value in values)) for key, values in axes.items()])
+    page.rows(
+        "sizes",
+        [(size, " ".join(axis_text(key, [value]) for key, value in values.items())) for size, values in info.get("sizes", {}).items()],
+    )
+    own = list(info.get("variants", {}))
+    known = ["eager", *own, *(other for other in variants if other not in own)]
+    listed = {"backends": info.get("backends", ()), "modes": info.get("modes", ()), "variants": known, "tags": info.get("tags", ())}
+    page.rows("ways to run", [(key, ", ".join(names)) for key, names in listed.items()])
+    page.text("example", example(name, axes, own))
+    return page.drawn()
+
+
+def example(name: str, axes: Mapping[str, Sequence[Any]], variants: Sequence[str]) -> str:
+    """A command that does something: one axis changed, one variant compared."""
+    if name == COMMAND:
+        return "steelyard run -- PROGRAM ARGUMENT…"
+    whole = [(key, values[0]) for key, values in axes.items() if values and isinstance(values[0], int) and not isinstance(values[0], bool)]
+    changed = f" -a {whole[0][0]}={2 * whole[0][1]}" if whole else ""
+    return f"steelyard run {name}{changed}" + (f" -V eager,{variants[0]} --vs eager" if variants else "")

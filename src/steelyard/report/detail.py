@@ -1,0 +1,165 @@
+"""One record in full: every figure, what was asked and done, and the line that repeats it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from rich.text import Text
+
+from steelyard.model.pair import Pair, weigh
+from steelyard.model.record import BAD, Figure, Record, Verification
+from steelyard.model.units import percent
+from steelyard.model.units import plain as quantity
+from steelyard.report.cells import aligned, clean, delta_text, figure_text, parts_of, reason, status_words
+from steelyard.report.page import Page, Rows
+
+PHASES = {"build_time": "build", "first_call_time": "first call"}
+TOLD = {"traceback", "warmup_blocks", "warmup_time", "blocks", "calls_per_block", "stopped_by", "noise"}
+SHARES = ("discarded", "peak")
+NAMES = {
+    "time": "median time",
+    "time_q10": "10th percentile",
+    "time_p50": "p50",
+    "time_p90": "p90",
+    "time_p99": "p99",
+    "overhead": "loop overhead",
+}
+
+
+class HeaderLike(Protocol):
+    """The part of a run's header that a record's page names."""
+
+    @property
+    def id(self) -> str:
+        """The short name of the run."""
+
+
+class RunLike(Protocol):
+    """A run as the page of one of its records needs it."""
+
+    @property
+    def header(self) -> HeaderLike:
+        """Whose record this is."""
+
+    @property
+    def records(self) -> Sequence[Record]:
+        """All records, so that this one has a number."""
+
+    @property
+    def pairs(self) -> Sequence[Pair]:
+        """Comparisons that this record may be an arm of."""
+
+
+def record_detail(record: Record, run: RunLike, *, width: int = 100) -> Text:
+    """Everything known about one record, in sections that are left out when empty."""
+    number = next((index for index, other in enumerate(run.records, 1) if other.id == record.id and other.started == record.started), None)
+    page = Page(width)
+    page.title(record.id, status_words(record), "red" if record.status in BAD else "green" if record.status == "ok" else "yellow")
+    page.rows(
+        "",
+        [
+            ("run", f"{run.header.id}/{number}" if number else run.header.id),
+            ("started", record.started),
+            ("took", quantity(record.wall_s, "s") if record.wall_s else ""),
+        ],
+    )
+    page.text("reason", reason(record) if record.status != "ok" else "")
+    page.text("traceback", str(record.effective.get("traceback") or ""))
+    page.rows("figures", _figures(record.metrics))
+    page.rows("phases", _phases(record))
+    page.rows("weighed against", _weighed(record, run.pairs))
+    page.rows("verification", _verification(record.verification))
+    page.rows("requested and effective", _settings(record))
+    page.rows("source", [(name, digest) for name, digest in record.source.items()])
+    page.rows("environment", list(_flattened(record.environment)))
+    page.rows("attachments", [(item.kind, f"{item.path}  sha256 {item.sha256[:12]}") for item in record.attachments])
+    page.rows(
+        "samples",
+        [(item.name, f"{item.count} × {item.dtype}{f' in {item.unit}' if item.unit not in ('', '1') else ''}") for item in record.samples],
+    )
+    page.text("repeat", f"steelyard run {shlex.quote(record.id)}")
+    return page.drawn()
+
+
+def _figures(metrics: Mapping[str, Figure]) -> Rows:
+    names = [name for name in metrics if name not in PHASES]
+    texts = aligned([None if name in SHARES else parts_of(metrics[name]) for name in names])
+    rows = []
+    for name, text in zip(names, texts, strict=True):
+        figure = metrics[name]
+        n = f"   n {quantity(figure.n, '', 1)}" if figure.n else ""
+        better = f"   {figure.better} is better" if figure.better != "none" and name not in NAMES else ""
+        rows.append((NAMES.get(name, name), f"{percent(figure.value) if name in SHARES else text}{n}{better}"))
+    return rows
+
+
+def _phases(record: Record) -> Rows:
+    done = record.effective
+    rows = [(label, figure_text(record.metrics[name])) for name, label in PHASES.items() if name in record.metrics]
+    ended = {"flat": "until flat", "time": "until its time was spent"}.get(str(done.get("warmup")), _value(done.get("warmup")))
+    spent = quantity(done["warmup_time"], "s") if isinstance(done.get("warmup_time"), (int, float)) else ""
+    rows.append(("warm-up", ", ".join(filter(None, (_blocks(done.get("warmup_blocks")), spent, ended)))))
+    calls = done.get("calls_per_block")
+    steady = _blocks(done.get("blocks")) + (f" of {calls} call{'' if calls == 1 else 's'}" if calls and done.get("blocks") else "")
+    stop = f"until {done['stopped_by']}" if done.get("stopped_by") else ""
+    rows.append(("steady", ", ".join(filter(None, (steady, stop, f"noise {done['noise']}" if done.get("noise") else "")))))
+    return rows
+
+
+def _blocks(count: Any) -> str:
+    return f"{quantity(count, '', 1)} block{'' if count == 1 else 's'}" if isinstance(count, int) else ""
+
+
+def _weighed(record: Record, pairs: Sequence[Pair]) -> Rows:
+    rows = []
+    for pair in pairs:
+        if record.id in (pair.base.id, pair.head.id):
+            as_head = record.id == pair.head.id
+            other = pair.base.id if as_head else pair.head.id
+            low, high = 1 / pair.high if pair.high else 0.0, 1 / pair.low if pair.low else 0.0
+            interval = f"speedup {low:.3f} to {high:.3f} at {percent(pair.confidence)}, {pair.rebuilds} rebuilds, {pair.quads} quads"
+            rows.append(("base" if as_head else "head", f"{clean(other)}\n{delta_text(weigh(pair))} · {interval}"))
+    return rows
+
+
+def _verification(found: Verification | None) -> Rows:
+    if found is None or found.status == "none":
+        return [("result", "not verified" + (f": {clean(found.message)}" if found and found.message else ""))]
+    errors = [f"{name} {value:.2g}" for name, value in (("absolute", found.max_abs), ("relative", found.max_rel)) if value is not None]
+    allowed = [f"{name} {value:g}" for name, value in (("rtol", found.rtol), ("atol", found.atol)) if value is not None]
+    return [
+        ("result", f"{'✓' if found.status == 'passed' else '✗'} {found.status}"), ("against", found.against), ("message", found.message),
+        ("largest error", ", ".join(errors)), ("allowed", ", ".join(allowed)),
+    ]  # fmt: skip
+
+
+def _settings(record: Record) -> Rows:
+    rows = []
+    for key in dict.fromkeys((*record.requested, *record.effective)):
+        if key in TOLD:
+            continue
+        asked, done = _value(record.requested.get(key)), _value(record.effective.get(key))
+        both = key in record.requested and key in record.effective
+        text = done if not both and key in record.effective else asked if asked == done or not both else f"{asked} → {done}"
+        rows.append((key, text if text else "–"))
+    return rows
+
+
+def _flattened(table: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
+    for key, value in table.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            yield from _flattened(value, f"{name}.")
+        elif value not in (None, "", []):
+            yield name, _value(value)
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return clean(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

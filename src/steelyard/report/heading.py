@@ -1,0 +1,48 @@
+"""The first line of a table: on what machine and with which frameworks these numbers were made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from steelyard.machine import facts
+from steelyard.model.record import Record
+from steelyard.report.cells import clean
+
+
+class RunHeaderLike(Protocol):
+    """What a table needs to know of a run."""
+
+    @property
+    def id(self) -> str:
+        """The short name under which the run was saved."""
+
+    @property
+    def machine(self) -> Mapping[str, Any]:
+        """Facts about the machine, as `machine.facts.collect` gives them."""
+
+
+def heading(header: RunHeaderLike, records: Sequence[Record]) -> str:
+    """`H200 · torch 2.13.0 · driver 580.159 · clocks not locked`."""
+    machine = dict(header.machine)
+    on_gpu = bool(records) and all(record.case.get("device", "cpu") != "cpu" for record in records) and bool(machine.get("gpus"))
+    place = gpu_words(machine) if on_gpu else [facts.summary(machine)] if machine else []
+    first, *rest = place or [""]
+    return " · ".join(clean(word) for word in (first, *framework_words(records), *rest) if word)
+
+
+def gpu_words(machine: Mapping[str, Any]) -> list[str]:
+    """The GPUs, their driver, and whether their clocks were held still."""
+    gpus = machine.get("gpus") or []
+    names = [str(gpu.get("name")).removeprefix("NVIDIA ") for gpu in gpus]
+    counted = [name if names.count(name) == 1 else f"{names.count(name)} × {name}" for name in dict.fromkeys(names)]
+    drivers = [f"driver {driver}" for driver in dict.fromkeys(gpu.get("driver") for gpu in gpus) if driver]
+    held = {gpu.get("clocks_set") for gpu in gpus}
+    clocks = {frozenset({True}): "clocks locked", frozenset({None}): ""}.get(frozenset(held), "clocks not locked")
+    return [" + ".join(counted), *drivers, clocks]
+
+
+def framework_words(records: Sequence[Record]) -> list[str]:
+    """Each backend that ran, with its version where it told one; several versions are all named."""
+    told = ((str(record.case.get("backend", "")), record.environment) for record in records)
+    return list(dict.fromkeys(f"{name} {versions[name]}" for name, versions in told if versions.get(name)))

@@ -1,0 +1,60 @@
+"""A page of named sections, for things that are shown one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from steelyard.report.cells import cells, clean, cut, lines_of, pad
+from steelyard.report.wrap import wrap_text
+
+Rows = Sequence[tuple[str, str]]
+
+
+class Page:
+    """Sections drawn one below the other, all within one width; an empty one is left out."""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self.lines: list[Text] = []
+
+    def title(self, name: str, aside: str = "", style: str = "dim") -> None:
+        """What the page is about, with a word or two at the right."""
+        first, *rest = wrap_text(clean(name), self.width - cells(aside) - 2)
+        self.lines.append(Text.assemble((pad(first, self.width - cells(aside)), "bold"), (aside, style)))
+        self.lines += [Text(part, "bold") for part in rest]
+
+    def rows(self, head: str, rows: Rows) -> None:
+        """Names and what they stand for, in two columns."""
+        shown = [(clean(name), value) for name, value in rows if value]
+        if not shown:
+            return
+        self._head(head)
+        column = min(max(cells(name) for name, _ in shown), self.width // 3)
+        for name, value in shown:
+            parts = [piece for line in lines_of(value) for piece in wrap_spaced(line, self.width - column - 4)]
+            for index, part in enumerate(parts or [""]):
+                label = pad(cut(name, column), column) if index == 0 else " " * column
+                self.lines.append(Text.assemble((f"  {label}", "dim"), f"  {part}"))
+
+    def text(self, head: str, text: str) -> None:
+        """Free text, wrapped."""
+        if text:
+            self._head(head)
+            self.lines += [Text(f"  {piece}") for line in lines_of(text) for piece in wrap_text(line, self.width - 2)]
+
+    def drawn(self) -> Text:
+        """The whole page."""
+        for line in self.lines:
+            line.rstrip()
+        return Text("\n", no_wrap=True, overflow="crop").join(self.lines)
+
+    def _head(self, head: str) -> None:
+        if head:
+            self.lines += [Text(""), Text(head, "bold")]
+
+
+def wrap_spaced(line: str, width: int) -> list[str]:
+    """Lines that fit stay as they were set, with their alignment; others are wrapped."""
+    return [line] if cells(line) <= width else wrap_text(line, width)

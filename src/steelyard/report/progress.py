@@ -1,0 +1,124 @@
+"""Progress on stderr: one live line on a terminal, one plain line per finished case anywhere else.
+
+It draws only when it is told something: no thread and no timer runs beside a measurement.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+from steelyard.model.record import Record
+from steelyard.model.units import duration, percent
+from steelyard.report.cells import brief, case_line, cells, clean, cut
+
+ERASE = "\r\x1b[K"
+REDRAW_GAP = 0.1
+
+
+def is_live(stream: TextIO) -> bool:
+    """Whether a line may be rewritten in place: a terminal that can, and no CI that only looks like one."""
+    in_ci = os.environ.get("CI", "").lower() not in ("", "0", "false")
+    return stream.isatty() and not in_ci and os.environ.get("TERM") != "dumb"
+
+
+class Progress:
+    """Where a run stands; the caller tells it of every step."""
+
+    def __init__(self, total: int, stream: TextIO, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.total, self.stream, self.clock = total, stream, clock
+        self.done = 0
+        self._live = is_live(stream)
+        self._case, self._doing = "", ""
+        self._started, self._spent = clock(), 0.0
+        self._drawn_at: float | None = None
+        self._shown = False
+
+    def started(self, case_id: str) -> None:
+        """A case begins."""
+        self._case, self._doing, self._started = brief(case_id), "", self.clock()
+        self._draw()
+
+    def phase(self, name: str, fraction: float | None = None) -> None:
+        """The running case tells what it does and, where it knows, how far it is."""
+        changed = not self._doing.startswith(name)
+        self._doing = name if fraction is None else f"{name} {percent(min(max(fraction, 0.0), 1.0))}"
+        if changed or self._drawn_at is None or self.clock() - self._drawn_at >= REDRAW_GAP:
+            self._draw()
+
+    def finished(self, record: Record) -> None:
+        """A case has its record; off a terminal this is the only line it gets."""
+        self.done += 1
+        self._spent += self.clock() - self._started
+        self._started = self.clock()
+        self._case, self._doing = "", ""
+        if self._live:
+            self._draw()
+        else:
+            self._print(f"[{self.done}/{self.total}] {case_line(record)}")
+
+    def waiting(self, text: str) -> None:
+        """Nothing runs yet, and this is why."""
+        if self._live:
+            self._doing = clean(text)
+            self._draw()
+        else:
+            self._print(clean(text))
+
+    def note(self, text: str) -> None:
+        """A line that stays, above the live one."""
+        self._clear()
+        self._print(text)
+
+    def close(self) -> None:
+        """Leave the terminal as it was found."""
+        self._clear()
+
+    @property
+    def left(self) -> float | None:
+        """Seconds to go if the cases to come are like those that are done; unknown before the first."""
+        if not self.done or self.done >= self.total:
+            return None
+        each = self._spent / self.done
+        return max(0.0, each * (self.total - self.done) - min(each, self.clock() - self._started))
+
+    def _line(self, width: int) -> str:
+        """The whole line; where it is too long the case is shortened before what it does."""
+        left = self.left
+        head = f"[{min(self.done + 1, self.total)}/{self.total}] "
+        tail = "".join(f" · {part}" for part in (self._doing, "" if left is None else f"about {duration(left)} left") if part)
+        case = cut(self._case, max(12, width - cells(head) - cells(tail)))
+        return cut(head + (case + tail if case else tail.removeprefix(" · ")), width)
+
+    def _draw(self) -> None:
+        if self._live:
+            self._drawn_at, self._shown = self.clock(), True
+            self._write(ERASE + self._line(self._width() - 1))
+
+    def _clear(self) -> None:
+        if self._live and self._shown:
+            self._shown = False
+            self._write(ERASE)
+
+    def _print(self, line: str) -> None:
+        self._write(f"{line}\n")
+
+    def _write(self, text: str) -> None:
+        try:
+            self.stream.write(text)
+            self.stream.flush()
+        except (BrokenPipeError, ValueError):
+            self._live = False
+
+    def _width(self) -> int:
+        try:
+            return int(os.environ.get("COLUMNS", "")) or 80
+        except ValueError:
+            pass
+        try:
+            return os.get_terminal_size(self.stream.fileno()).columns or 80
+        except (OSError, ValueError):
+            return shutil.get_terminal_size().columns

@@ -1,0 +1,181 @@
+"""The result table of the terminal: one look for a finished run, whoever asks for it.
+
+Every line fits the width. What does not fit is given up from the right in order of importance, and long
+parameters move to lines of their own; a reason is never cut without being told in full below.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.text import Text
+
+from steelyard.model.pair import Delta, Pair
+from steelyard.model.record import BAD, STATUSES, Record
+from steelyard.report.cells import case_line, cells, clean, cut, lines_of, pad, reason, status_words
+from steelyard.report.columns import Column, columns, pairs_by_head
+from steelyard.report.detail import record_detail
+from steelyard.report.heading import RunHeaderLike, heading
+from steelyard.report.tree import Group, Line, group, lines
+from steelyard.report.wrap import wrap_text, wrap_words
+
+__all__ = ["RunHeaderLike", "case_line", "record_detail", "run_table"]
+
+GAPS = ("   ", "  ")
+LONGEST_NOTE = 12
+LEAST_LABEL = 8
+STYLES: dict[str, str] = {"faster": "green", "slower": "red", **dict.fromkeys(BAD, "red")}
+
+
+def run_table(header: RunHeaderLike, records: Sequence[Record], pairs: Sequence[Pair], *, width: int = 100) -> Text:
+    """Draw a run: machine, figures by workload, reasons, and what to look at next."""
+    deltas, bases = pairs_by_head(pairs, records)
+    drawn = _top(header, records, width)
+    notes: list[Text] = []
+    if records:
+        body, missed = _body(records, deltas, columns(records, deltas, bases), width)
+        drawn, notes = [*drawn, *body], _notes(header.id, records, missed, width)
+    drawn += [*notes, *_bottom(header.id, records, deltas, width)]
+    return Text("\n", no_wrap=True, overflow="crop").join(drawn)
+
+
+def _top(header: RunHeaderLike, records: Sequence[Record], width: int) -> list[Text]:
+    left = heading(header, records)
+    right = f"{len(records)} case{'' if len(records) == 1 else 's'} · run {header.id}"
+    if cells(left) + 2 + len(right) <= width:
+        return [_line((f"{left}{pad(right, width - cells(left), '>')}", "bold"))]
+    return [*(_line((part, "bold")) for part in wrap_words(left, width)), _line((pad(right, width, ">"), "bold"))]
+
+
+def _body(records: Sequence[Record], deltas: Mapping[str, Delta], found: list[Column], width: int) -> tuple[list[Text], list[int]]:
+    """The table proper, and which records have more to say than their row could hold."""
+    tree, kept, gap = _fit(group(records), found, width)
+    room = width - _taken(kept, gap)
+    label = max(0, min(room, max((cells(line.label) for line in tree if line.index is not None), default=0)))
+    heads = [pad(column.head, column.width, column.align) for column in kept]
+    body = [] if kept[0].empty else [_line((pad("", label) + "".join(gap + head for head in heads), "dim"))]
+    missed: list[int] = []
+    for line in tree:
+        if line.index is None:
+            body += _spread(line, width)
+            continue
+        record, name = records[line.index], pad(cut(line.label, label), label) + gap
+        if record.status == "ok":
+            body.append(_row(name, record, deltas, kept, gap, line.index))
+            continue
+        row, whole = _broken_row(name, record, kept[0], gap, line.index, width)
+        body.append(row)
+        if not whole:
+            missed.append(line.index)
+    return body, missed
+
+
+def _fit(groups: Sequence[Group], found: list[Column], width: int) -> tuple[list[Line], list[Column], str]:
+    """As many columns as leave nearly every label its place; the few that are too long get lines of their own."""
+    ranks = sorted({column.rank for column in found}, reverse=True)
+    steps = [[column for column in found if column.rank <= rank] for rank in ranks]
+    fewest = len(lines(groups, width))
+    rows = sum(len(point.leaves) for item in groups for point in item.points)
+    for moved, least_rank in ((0, 2), (max(1, rows // 4), 1), (rows // 2, 0), (2 * rows, 0)):
+        for step, rank in zip(steps, ranks, strict=True):
+            for gap in GAPS:
+                room = width - _taken(step, gap)
+                tree = lines(groups, room)
+                if rank >= min(least_rank, ranks[0]) and room >= LEAST_LABEL and len(tree) - fewest <= moved:
+                    return tree, step, gap
+    return lines(groups, width - _taken(found[:1], GAPS[-1])), found[:1], GAPS[-1]
+
+
+def _taken(kept: Sequence[Column], gap: str) -> int:
+    return sum(len(gap) + column.width for column in kept)
+
+
+def _spread(line: Line, width: int) -> list[Text]:
+    """A title over the whole width, continued on further lines when it is longer."""
+    style = "bold" if not line.indent else ""
+    indent = line.indent or "  "
+    if cells(line.label) <= width:
+        return [_line((line.label, style))]
+    first, *rest = wrap_text(line.label, width - len(indent))
+    return [_line((first, style)), *(_line((indent + part, style)) for part in rest)]
+
+
+def _row(name: str, record: Record, deltas: Mapping[str, Delta], kept: Sequence[Column], gap: str, index: int) -> Text:
+    made = Text(name)
+    for column in kept:
+        versus = column.head.startswith("vs ") and record.id in deltas
+        style = STYLES.get(deltas[record.id].verdict, "") if versus else ""
+        made.append(pad(column.cells[index], column.width, column.align), style).append(gap)
+    made.rstrip()
+    return made
+
+
+def _broken_row(name: str, record: Record, time: Column, gap: str, index: int, width: int) -> tuple[Text, bool]:
+    """A status in place of figures; timings of a wrong answer stand beside it, since they were measured."""
+    words, why = status_words(record), lines_of(reason(record))
+    made = Text(name)
+    if time.cells[index] and cells(name) + time.width + len(gap) + cells(words) <= width:
+        made.append(pad(time.cells[index], time.width, time.align) + gap)
+    made.append(cut(words, width - cells(made.plain)), STYLES.get(record.status, "yellow"))
+    room = width - cells(made.plain) - 2
+    said = clean(why[0]) if why else ""
+    if said and room >= LEAST_LABEL:
+        made.append(f"  {cut(said, room)}")
+    return made, len(why) <= 1 and cells(said) <= max(room, 0)
+
+
+def _notes(run: str, records: Sequence[Record], missed: Sequence[int], width: int) -> list[Text]:
+    """Reasons too long for a row, each told once however many records share it."""
+    shared: dict[tuple[str, str], list[int]] = {}
+    for index in missed:
+        shared.setdefault((records[index].status, reason(records[index])), []).append(index)
+    made: list[Text] = []
+    for (status, why), members in shared.items():
+        names = " ".join(f"{run}/{index + 1}" for index in members[:8]) + (f" and {len(members) - 8} more" if len(members) > 8 else "")
+        made += [
+            _line(("", "")),
+            _line(
+                (cut(status_words(records[members[0]]), width), STYLES.get(status, "yellow")), (cut(f"  {names}", max(0, width - 16)), "")
+            ),
+        ]
+        told = [part for line in lines_of(why) for part in wrap_text(line, width - 2)]
+        made += [_line((f"  {line}", "")) for line in told[:LONGEST_NOTE]]
+        if len(told) > LONGEST_NOTE:
+            made.append(_line((cut(f"  … {len(told) - LONGEST_NOTE} more lines: steelyard show {run}/{members[0] + 1}", width), "dim")))
+    return [*made, _line(("", ""))] if made else []
+
+
+def _bottom(run: str, records: Sequence[Record], deltas: Mapping[str, Delta], width: int) -> list[Text]:
+    counts = Counter(record.status for record in records)
+    words = [
+        (f"{counts[status]} {status.replace('_', ' ')}", STYLES.get(status, "" if status == "ok" else "yellow"))
+        for status in STATUSES
+        if counts[status]
+    ]
+    made = [Text()]
+    for word, style in (*(words or [("nothing measured", "yellow")]), (f"saved {run}", "")):
+        if made[-1].plain and cells(made[-1].plain) + 3 + len(word) > width:
+            made.append(Text())
+        made[-1].append(" · " if made[-1].plain else "").append(word, style)
+    if records:
+        hint = f"next: steelyard show {run}/{_worth_showing(records, deltas) + 1}"
+        if cells(made[-1].plain) + 4 + len(hint) > width:
+            return [*made, Text(hint, "dim")]
+        made[-1].append("    ").append(hint, "dim")
+    return made
+
+
+def _worth_showing(records: Sequence[Record], deltas: Mapping[str, Delta]) -> int:
+    """The record a reader will ask about first: a bad one, else the largest change, else the first."""
+    bad = [index for index, record in enumerate(records) if record.status in BAD]
+    changed = [index for index, record in enumerate(records) if record.id in deltas and deltas[record.id].verdict in ("faster", "slower")]
+    furthest = max(changed, key=lambda index: abs((deltas[records[index].id].ratio or 1) - 1), default=0)
+    return bad[0] if bad else furthest
+
+
+def _line(*parts: tuple[str, Any]) -> Text:
+    made = Text.assemble(*parts)
+    made.rstrip()
+    return made

@@ -1,0 +1,1 @@
+"""Results on disk: append-only runs, raw samples, a rebuildable index."""

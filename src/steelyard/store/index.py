@@ -1,0 +1,197 @@
+"""A table of contents over the runs, so that history does not read every file each time.
+
+The run files are the truth and this is a cache: it is made by readers, may be deleted at any moment, and is
+thrown away when it is damaged or of another version. Where it cannot be written it lives in memory.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from steelyard.errors import StoreError
+from steelyard.store.runs import Store, locked, moment, read_run
+
+R = TypeVar("R")
+
+VERSION = 1
+_TIMEOUT = 30.0
+_TABLES = f"""
+BEGIN IMMEDIATE;
+CREATE TABLE runs (
+    folder TEXT PRIMARY KEY, size INTEGER, mtime INTEGER, id TEXT, created TEXT, sealed INTEGER, experiment TEXT, machine_key TEXT
+) WITHOUT ROWID;
+CREATE TABLE records (
+    folder TEXT, number INTEGER, run TEXT, case_id TEXT, workload TEXT, status TEXT,
+    time REAL, low REAL, high REAL, created TEXT, moment REAL,
+    PRIMARY KEY (folder, number)
+) WITHOUT ROWID;
+CREATE INDEX by_case ON records (case_id, moment);
+PRAGMA user_version = {VERSION};
+COMMIT;
+"""
+_COLUMNS = "folder, number, run, case_id, workload, status, time, low, high, created"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One record as the index knows it: where it is, and its time in seconds."""
+
+    folder: str
+    number: int
+    run: str
+    case_id: str
+    workload: str
+    status: str
+    time: float | None
+    low: float | None
+    high: float | None
+    created: str
+
+
+class Index:
+    """Lookups by case over all runs of a store, as they were at the last `refresh`."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.path = store.root / "index.sqlite"
+        self._base: sqlite3.Connection | None = None
+        self._fresh = 0
+
+    def __enter__(self) -> Index:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._base is not None:
+            self._base.close()
+        self._base = None
+
+    @property
+    def in_memory(self) -> bool:
+        """True when the store could not be written, so that the work will be done again next time."""
+        return self._base is not None and not self._base.execute("PRAGMA database_list").fetchone()[2]
+
+    def refresh(self) -> int:
+        """Bring the index up to date with the files; gives how many runs were read anew."""
+        self._fresh = 0
+        self._trying(self._update)
+        return self._fresh
+
+    def latest(self, case_id: str) -> Entry | None:
+        """The newest record of a case."""
+        return next(iter(self._entries("case_id = ? ORDER BY moment DESC, folder DESC, number DESC LIMIT 1", case_id)), None)
+
+    def series(self, case_id: str) -> list[Entry]:
+        """Every record of a case, oldest first: its history."""
+        return self._entries("case_id = ? ORDER BY moment, folder, number", case_id)
+
+    def find(self, prefix: str) -> list[str]:
+        """Case ids that begin with a text."""
+        query = "SELECT DISTINCT case_id FROM records WHERE substr(case_id, 1, ?) = ? ORDER BY case_id"
+        return [row[0] for row in self._trying(lambda base: base.execute(query, (len(prefix), prefix)).fetchall())]
+
+    def _entries(self, where: str, *values: Any) -> list[Entry]:
+        query = f"SELECT {_COLUMNS} FROM records WHERE {where}"
+        return [Entry(*row) for row in self._trying(lambda base: base.execute(query, values).fetchall())]
+
+    def _trying(self, work: Callable[[sqlite3.Connection], R]) -> R:
+        """Do it on the file; on a new file if that one is damaged; in memory if files do not work here."""
+        try:
+            self._base = self._base or self._open()
+            return work(self._base)
+        except (sqlite3.OperationalError, OSError):
+            self.close()
+        except sqlite3.DatabaseError:
+            self.close()
+            try:
+                self._base = self._open(check=True)
+                return work(self._base)
+            except (sqlite3.Error, OSError):
+                self.close()
+        self._base = self._filled(":memory:")
+        return work(self._base)
+
+    def _open(self, check: bool = False) -> sqlite3.Connection:
+        """The file as it is if it is ours, else a new one; locked, so that two readers never replace each other's."""
+        with locked(self.store.root):
+            base = sqlite3.connect(self.path, timeout=_TIMEOUT, isolation_level=None)
+            try:
+                if base.execute("PRAGMA user_version").fetchone()[0] == VERSION and not (check and _damaged(base)):
+                    return base
+            except sqlite3.OperationalError:
+                base.close()
+                raise
+            except sqlite3.DatabaseError:
+                pass
+            base.close()
+            for end in ("", "-journal", "-wal", "-shm"):
+                self.path.with_name(self.path.name + end).unlink(missing_ok=True)
+            return self._filled(str(self.path))
+
+    def _filled(self, place: str) -> sqlite3.Connection:
+        base = sqlite3.connect(place, timeout=_TIMEOUT, isolation_level=None)
+        try:
+            base.executescript(_TABLES)
+            self._update(base)
+        except sqlite3.Error:
+            base.close()
+            raise
+        return base
+
+    def _update(self, base: sqlite3.Connection) -> None:
+        known = {row[0]: (row[1], row[2]) for row in base.execute("SELECT folder, size, mtime FROM runs")}
+        found = dict(self._sizes())
+        changed = [folder for folder, size in found.items() if known.get(folder) != size]
+        gone = [folder for folder in known if folder not in found]
+        if not changed and not gone:
+            return
+        fresh = [_rows(self.store.folder / folder) for folder in changed]
+        runs = [(folder, *found[folder], *run) for folder, (run, _) in zip(changed, fresh, strict=True)]
+        records = [(folder, *record) for folder, (_, rows) in zip(changed, fresh, strict=True) for record in rows]
+        base.execute("BEGIN IMMEDIATE")
+        try:
+            for table in ("runs", "records"):
+                base.executemany(f"DELETE FROM {table} WHERE folder = ?", [(folder,) for folder in (*changed, *gone)])
+            base.executemany("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?)", runs)
+            base.executemany("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", records)
+            base.execute("COMMIT")
+        except sqlite3.Error:
+            if base.in_transaction:
+                base.execute("ROLLBACK")
+            raise
+        self._fresh += len(changed)
+
+    def _sizes(self) -> Iterator[tuple[str, tuple[int, int]]]:
+        for folder in self.store.folders():
+            try:
+                stat = (folder / "run.jsonl").stat()
+            except OSError:
+                continue
+            yield folder.name, (stat.st_size, stat.st_mtime_ns)
+
+
+def _damaged(base: sqlite3.Connection) -> bool:
+    return bool(base.execute("PRAGMA quick_check").fetchone()[0] != "ok")
+
+
+def _rows(folder: Path) -> tuple[tuple[Any, ...], list[tuple[Any, ...]]]:
+    """The row of a run and the rows of its records; a run that cannot be read has none, and is not tried again until it changes."""
+    try:
+        run = read_run(folder)
+    except StoreError:
+        return ("", "", 0, "", ""), []
+    head = run.header
+    records = []
+    for number, record in enumerate(run.records, 1):
+        time = record.metrics.get("time")
+        figures = (time.value, time.low, time.high) if time else (None, None, None)
+        created = record.started or head.created
+        workload = record.id.partition("@")[0].partition("[")[0]
+        records.append((number, head.id, record.id, workload, record.status, *figures, created, moment(created)))
+    return (head.id, head.created, int(run.seal is not None), head.experiment, head.machine_key), records

@@ -1,0 +1,468 @@
+"""Runs on disk: one folder each, one fsynced line per result, so that a kill at any moment loses at most the case that ran.
+
+.steelyard/runs/20260102T030405-k3f9/run.jsonl       {"header": …} then {"record": …} and {"pair": …}, then {"seal": …}
+                                     samples.bin     raw samples, see `samples`
+                                     attachments/    traces, logs, profiles
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import secrets
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from steelyard import codec
+from steelyard.errors import StoreError, UsageError
+from steelyard.model.pair import Pair
+from steelyard.model.record import SCHEMA, Attachment, Record, Series
+from steelyard.store import samples
+from steelyard.store.samples import Arrays, trouble, write_whole
+
+if TYPE_CHECKING:
+    import numpy as np
+
+FOLDER = ".steelyard"
+VARIABLE = "STEELYARD_STORE"
+ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"
+_NAMED = re.compile(r"(\d{8}T\d{6})-([a-z0-9]+)")
+_TAIL = 65536
+
+
+def now() -> str:
+    """This moment as ISO UTC, the one form in which times are stored."""
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+@dataclass(frozen=True)
+class Header:
+    """What all results of a run share; the store gives `id`, and `created` if it is empty."""
+
+    id: str = ""
+    created: str = ""
+    version: str = ""
+    command: list[str] = field(default_factory=list)
+    experiment: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+    fingerprint: str = ""
+    cases: list[str] = field(default_factory=list)
+    machine: dict[str, Any] = field(default_factory=dict)
+    machine_key: str = ""
+    environment: dict[str, Any] = field(default_factory=dict)
+    parent: str | None = None
+    schema: int = SCHEMA
+
+
+@dataclass(frozen=True)
+class Seal:
+    """The last line of a run that ended by itself: nothing is missing and nothing will follow."""
+
+    time: str
+    records: int
+    counts: dict[str, int] = field(default_factory=dict)
+    pairs: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """A run as a list shows it; one that cannot be read is listed too, with the reason."""
+
+    id: str
+    created: str
+    path: Path
+    sealed: bool = False
+    counts: dict[str, int] = field(default_factory=dict)
+    experiment: str = ""
+    fingerprint: str = ""
+    machine_key: str = ""
+    warning: str = ""
+    readable: bool = True
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run read whole; `path` is its folder, `size` how many bytes of its file are sound."""
+
+    path: Path
+    header: Header
+    records: tuple[Record, ...] = ()
+    pairs: tuple[Pair, ...] = ()
+    seal: Seal | None = None
+    warnings: tuple[str, ...] = ()
+    size: int = 0
+
+    @property
+    def id(self) -> str:
+        return self.header.id
+
+    def array(self, series: Series) -> np.ndarray[Any, Any]:
+        """The raw samples of one series."""
+        return samples.read(self.path / "samples.bin", series)
+
+    def attachment(self, item: Attachment) -> Path:
+        """Where an attached file lies; a path that leads out of the run is refused."""
+        path = (self.path / item.path).resolve()
+        if not path.is_relative_to(self.path.resolve()):
+            raise StoreError(f"attachment {item.path!r} lies outside its run", why="the run file was edited or is damaged")
+        return path
+
+
+def read_run(folder: Path) -> Run:
+    """Every sound line of a run; a torn last line and damaged ones are warnings, a missing header is an error."""
+    file = folder / "run.jsonl"
+    try:
+        return _parse(folder, file.read_bytes())
+    except OSError as error:
+        raise trouble("read the run", file, error) from error
+
+
+def _parse(folder: Path, data: bytes) -> Run:
+    file = folder / "run.jsonl"
+    lines = data.split(b"\n")
+    found: dict[str, list[Any]] = {"header": [], "record": [], "pair": [], "seal": []}
+    warnings: list[str] = []
+    size = data.rfind(b"\n") + 1
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        torn = number == len(lines)
+        try:
+            name, value = _read_line(line)
+        except StoreError as error:
+            if number == 1:
+                raise StoreError("the run has no readable header", why=error.why or error.what, do=error.do, where=f"{file}:1") from None
+            cut = "is cut off: the run was interrupted there, or is still being written"
+            what = cut if torn else f"was skipped: {' '.join(str(error).split())}"
+            warnings.append(f"{file}:{number} {what}")
+            continue
+        found[name].append(value)
+        size = len(data) if torn else size
+    if not found["header"]:
+        raise StoreError("the run has no readable header", why="the file is empty or begins with something else", where=f"{file}:1")
+    seal = found["seal"][-1] if found["seal"] else None
+    return Run(folder, found["header"][0], tuple(found["record"]), tuple(found["pair"]), seal, tuple(warnings), size)
+
+
+_KINDS: dict[str, type] = {"header": Header, "record": Record, "pair": Pair, "seal": Seal}
+
+
+def _read_line(line: bytes) -> tuple[str, Any]:
+    try:
+        whole = msgspec.json.decode(line, type=dict[str, dict[str, Any]])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise StoreError("not a line of a run", why=str(error)) from None
+    name = next(iter(whole), "")
+    if len(whole) != 1 or name not in _KINDS:
+        raise StoreError("not a line of a run", why=f"expected one of {', '.join(_KINDS)}")
+    return name, codec.decode(_KINDS[name], whole[name])
+
+
+class RunWriter:
+    """The only hand that writes a run: locked while open, one durable line per result."""
+
+    def __init__(self, fd: int, run: Run) -> None:
+        self.path, self.header = run.path, run.header
+        self.done = {record.id: record for record in run.records}
+        self.pairs = list(run.pairs)
+        self.warnings = list(run.warnings)
+        self._counts: Counter[str] = Counter(record.status for record in run.records)
+        self._fd, self._end = fd, run.size
+        self._samples: int | None = None
+        self._samples_end = 0
+        self._sealed = False
+
+    @property
+    def id(self) -> str:
+        return self.header.id
+
+    def begin(self) -> None:
+        """Put the header and the folder itself on the disk before anything is measured."""
+        self._write("header", self.header)
+        _sync_folder(self.path)
+        _sync_folder(self.path.parent)
+
+    def append(self, record: Record, arrays: Arrays | None = None) -> Record:
+        """Keep one result; samples reach the disk first, so a line never points at what is not there."""
+        kept, end = self._keep(arrays or {})
+        record = replace(record, samples=kept) if arrays else record
+        self._write("record", record)
+        self._samples_end = end
+        self.done[record.id] = record
+        self._counts[record.status] += 1
+        return record
+
+    def append_pair(self, pair: Pair, arrays: Arrays | None = None) -> Pair:
+        """Keep one comparison, in the same order."""
+        kept, end = self._keep(arrays or {})
+        pair = replace(pair, samples=kept) if arrays else pair
+        self._write("pair", pair)
+        self._samples_end = end
+        self.pairs.append(pair)
+        return pair
+
+    def attach(self, kind: str, name: str, data: bytes) -> Attachment:
+        """Keep a file beside the results, under a name that cannot lead out of the folder."""
+        folder = self.path / "attachments"
+        plain = re.sub(r"[^A-Za-z0-9._-]+", "_", name).lstrip("._-") or "file"
+        stem, suffix = Path(plain).stem[:60], Path(plain).suffix[:20]
+        try:
+            folder.mkdir(exist_ok=True)
+            for number in range(1, 10000):
+                path = folder / (f"{stem}{suffix}" if number == 1 else f"{stem}-{number}{suffix}")
+                with contextlib.suppress(FileExistsError):
+                    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+                    break
+            else:
+                raise StoreError(f"too many attachments named {plain!r}", why=str(folder))
+        except OSError as error:
+            raise trouble("keep the attachment", folder, error) from error
+        try:
+            write_whole(fd, data, 0, path)
+        except StoreError:
+            path.unlink(missing_ok=True)
+            raise
+        finally:
+            os.close(fd)
+        return Attachment(kind, f"attachments/{path.name}", hashlib.sha256(data).hexdigest())
+
+    def seal(self, reason: str = "complete") -> Seal:
+        """Close the run for good; nothing can be added afterwards."""
+        seal = Seal(now(), self._counts.total(), dict(self._counts), len(self.pairs), reason)
+        self._write("seal", seal)
+        self._sealed = True
+        return seal
+
+    def close(self) -> None:
+        """Let go of the lock; an unsealed run can be resumed."""
+        for fd in (self._fd, self._samples):
+            if fd is not None and fd >= 0:
+                os.close(fd)
+        self._fd, self._samples = -1, None
+
+    def __enter__(self) -> RunWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _write(self, name: str, value: Any) -> None:
+        if self._sealed or self._fd < 0:
+            raise StoreError(f"run {self.id} is {'sealed' if self._sealed else 'closed'}", do="start a new run")
+        line = b'{"%s":%s}\n' % (name.encode(), codec.encode(value))
+        self._end = write_whole(self._fd, line, self._end, self.path / "run.jsonl")
+
+    def _keep(self, arrays: Arrays) -> tuple[list[Series], int]:
+        if not arrays or self._sealed or self._fd < 0:
+            return [], self._samples_end
+        path = self.path / "samples.bin"
+        if self._samples is None:
+            try:
+                self._samples = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            except OSError as error:
+                raise trouble("write samples", path, error) from error
+            self._samples_end = os.fstat(self._samples).st_size
+        series, data = samples.pack(arrays, self._samples_end)
+        return series, write_whole(self._samples, data, self._samples_end, path)
+
+
+class Store:
+    """A `.steelyard` folder: makes runs, finds them, reads them."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = Path(root)
+
+    @classmethod
+    def find(cls, start: Path | None = None, explicit: str | None = None) -> Store:
+        """The store named, else the one in STEELYARD_STORE, else the nearest upwards, else a new one here."""
+        if named := explicit or os.environ.get(VARIABLE):
+            return cls(Path(named).expanduser().absolute())
+        here = (start or Path.cwd()).absolute()
+        nearest = next((folder / FOLDER for folder in (here, *here.parents) if (folder / FOLDER).is_dir()), None)
+        return cls(nearest or here / FOLDER)
+
+    @property
+    def folder(self) -> Path:
+        return self.root / "runs"
+
+    def create(self, header: Header) -> RunWriter:
+        """Begin a run: a folder of its own, locked, with the header on the disk."""
+        created = header.created or now()
+        stamp = datetime.fromisoformat(created).astimezone(UTC).strftime("%Y%m%dT%H%M%S")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with locked(self.folder):
+                id = self._free_id(header.id)
+                folder = self.folder / f"{stamp}-{id}"
+                folder.mkdir()
+                fd = os.open(folder / "run.jsonl", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise trouble("create the run", self.root, error) from error
+        writer = RunWriter(fd, Run(folder, replace(header, id=id, created=created)))
+        try:
+            writer.begin()
+        except StoreError:
+            writer.close()
+            with contextlib.suppress(OSError):
+                (folder / "run.jsonl").unlink()
+                folder.rmdir()
+            raise
+        return writer
+
+    def resume(self, fingerprint: str | None = None, ref: str | None = None) -> RunWriter | None:
+        """Go on with an unsealed run: the one named, or the newest with this fingerprint that nobody is writing."""
+        if ref is not None:
+            from steelyard.store.refs import locate
+
+            return _reopen(locate(self, ref), fingerprint)
+        for info in self.runs():
+            if info.readable and not info.sealed and fingerprint in (None, info.fingerprint):
+                with contextlib.suppress(StoreError, UsageError):
+                    return _reopen(info.path, fingerprint)
+        return None
+
+    def folders(self) -> list[Path]:
+        """Run folders in name order, which is the order of their seconds."""
+        try:
+            return sorted(path for path in self.folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise trouble("read the store", self.root, error) from error
+
+    def runs(self) -> list[RunInfo]:
+        """All runs, newest first; never fails for the sake of one that cannot be read."""
+        return sorted((_info(folder) for folder in self.folders()), key=lambda info: (moment(info.created), info.path.name), reverse=True)
+
+    def open(self, ref: str | Path | RunInfo) -> Run:
+        """Read one run, by reference, by folder or from the list."""
+        if isinstance(ref, str):
+            from steelyard.store.refs import locate
+
+            return read_run(locate(self, ref))
+        return read_run(ref.path if isinstance(ref, RunInfo) else ref)
+
+    def _free_id(self, wanted: str) -> str:
+        taken = {path.name.rpartition("-")[2] for path in self.folders()}
+        if wanted and (wanted in taken or not re.fullmatch(r"[a-z0-9]{4,12}", wanted)):
+            raise StoreError(f"run id {wanted!r} is taken or not an id", do="leave the id empty to get a new one")
+        length = 4
+        while not wanted or wanted in taken:
+            tries = (("".join(secrets.choice(ALPHABET) for _ in range(length))) for _ in range(8))
+            wanted = next((id for id in tries if id not in taken), "")
+            length += 1
+        return wanted
+
+
+def _reopen(folder: Path, fingerprint: str | None) -> RunWriter:
+    file = folder / "run.jsonl"
+    try:
+        fd = os.open(file, os.O_RDWR)
+    except OSError as error:
+        raise trouble("resume the run", file, error) from error
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"run {folder.name} is being written by another process", do="wait for it, or start a new run") from None
+        data = file.read_bytes()
+        run = _parse(folder, data)
+        if run.seal:
+            raise UsageError(f"run {run.id} is sealed", why=f"it ended at {run.seal.time}", do="measure again in a new run")
+        if fingerprint is not None and run.header.fingerprint != fingerprint:
+            why = "its cases, settings, code or machine differ from what is asked for now"
+            raise UsageError(f"run {run.id} is another experiment", why=why, do="repeat its own command, or start a new run")
+        held = (folder / "samples.bin").stat().st_size if (folder / "samples.bin").exists() else 0
+        if samples.extent(chain(*(item.samples for item in run.records), *(item.samples for item in run.pairs))) > held:
+            raise StoreError(f"run {run.id} cannot go on", why="samples.bin is shorter than its records say", do="start a new run")
+        if run.size == len(data) and not data.endswith(b"\n"):
+            run = replace(run, size=write_whole(fd, b"\n", len(data), file))
+        os.ftruncate(fd, run.size)
+        return RunWriter(fd, run)
+    except OSError as error:
+        os.close(fd)
+        raise trouble("resume the run", file, error) from error
+    except BaseException:
+        os.close(fd)
+        raise
+
+
+def _info(folder: Path) -> RunInfo:
+    named = _NAMED.fullmatch(folder.name)
+    id, created = (named[2], _stamped(named[1])) if named else (folder.name, "")
+    try:
+        with (folder / "run.jsonl").open("rb") as file:
+            name, header = _read_line(file.readline().rstrip(b"\n"))
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
+            last = file.read().rstrip(b"\n").rpartition(b"\n")[2]
+        if name != "header":
+            raise StoreError("the run has no readable header", why=f"it begins with a {name}")
+        seal = _seal(last)
+        run = Run(folder, header, seal=seal) if seal else read_run(folder)
+    except (OSError, StoreError) as error:
+        return RunInfo(id, created, folder, warning=f"{folder.name}: {' '.join(str(error).split())}", readable=False)
+    return RunInfo(
+        id=header.id or id,
+        created=header.created or created,
+        path=folder,
+        sealed=run.seal is not None,
+        counts=run.seal.counts if run.seal else {**Counter(record.status for record in run.records)},
+        experiment=header.experiment,
+        fingerprint=header.fingerprint,
+        machine_key=header.machine_key,
+        warning=run.warnings[0] if run.warnings else "",
+    )
+
+
+def _seal(line: bytes) -> Seal | None:
+    """The seal if this line is one: then its counts spare reading the rest."""
+    with contextlib.suppress(StoreError):
+        value = _read_line(line)[1] if line.startswith(b'{"seal"') else None
+        return value if isinstance(value, Seal) else None
+    return None
+
+
+def _stamped(stamp: str) -> str:
+    with contextlib.suppress(ValueError):
+        return datetime.strptime(stamp, "%Y%m%dT%H%M%S").replace(tzinfo=UTC).isoformat().replace("+00:00", "Z")
+    return ""
+
+
+def moment(created: str) -> float:
+    """A stored time as a number to sort by; zero for one that cannot be read."""
+    with contextlib.suppress(ValueError, OverflowError):
+        when = datetime.fromisoformat(created)
+        return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+    return 0.0
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """One process at a time in a folder, for what must be looked at and changed in one step."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _sync_folder(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)

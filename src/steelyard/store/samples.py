@@ -1,0 +1,99 @@
+"""Raw samples beside a run, and writes that either happened whole or did not happen.
+
+`samples.bin` is plain little-endian arrays end to end; each Record says where its own lie. Nothing in it
+is needed to read a run, so a lost sidecar costs the samples and not the figures.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steelyard.errors import StoreError
+from steelyard.model.record import Series
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Arrays = Mapping[str, tuple[str, str, bytes]]
+
+SIZES: dict[str, int] = {"<f8": 8, "<f4": 4, "<i8": 8, "<i4": 4, "<i2": 2, "|i1": 1, "<u8": 8, "<u4": 4, "<u2": 2, "|u1": 1}
+_NAMES: dict[str, str] = {
+    "float64": "<f8", "float32": "<f4", "int64": "<i8", "int32": "<i4", "int16": "<i2", "int8": "|i1",
+    "uint64": "<u8", "uint32": "<u4", "uint16": "<u2", "uint8": "|u1", "d": "<f8", "f": "<f4", "q": "<i8", "Q": "<u8",
+}  # fmt: skip
+
+
+def trouble(doing: str, path: Path, error: OSError) -> StoreError:
+    """One wording for every disk that refuses."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    why = f"{error.strerror or error}: {path}"
+    do = "free space there, or name another place with --store DIR" if full else "check the folder, or name another place with --store DIR"
+    return StoreError(f"cannot {doing}", why=why, do=f"{do}; what was saved before is intact")
+
+
+def write_whole(fd: int, data: bytes, at: int, path: Path) -> int:
+    """Put bytes at the end and on the disk, or leave the file as it was; gives the new end.
+
+    Whatever lies beyond `at` is the rest of a write that failed, and goes first.
+    """
+    try:
+        if os.fstat(fd).st_size != at:
+            os.ftruncate(fd, at)
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.pwrite(fd, rest, at + len(data) - len(rest)) :]
+        os.fsync(fd)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.ftruncate(fd, at)
+        raise trouble("write results", path, error) from error
+    return at + len(data)
+
+
+def pack(arrays: Arrays, at: int) -> tuple[list[Series], bytes]:
+    """Lay arrays end to end from an offset: where each one goes, and the bytes."""
+    found, parts = [], []
+    for name, (unit, dtype, data) in arrays.items():
+        kind = _NAMES.get(dtype, dtype)
+        size = SIZES.get(kind)
+        if size is None:
+            raise StoreError(f"samples {name!r} cannot be kept as {dtype!r}", do=f"use one of {', '.join(SIZES)}")
+        if len(data) % size:
+            raise StoreError(f"samples {name!r} have {len(data)} bytes, which is no whole number of {kind} values")
+        found.append(Series(name, unit, kind, len(data) // size, at))
+        parts.append(data)
+        at += len(data)
+    return found, b"".join(parts)
+
+
+def extent(series: Iterable[Series]) -> int:
+    """The size a sidecar must have to hold all of these."""
+    return max((item.offset + item.count * SIZES.get(item.dtype, 0) for item in series), default=0)
+
+
+def read(path: Path, series: Series) -> np.ndarray[Any, Any]:
+    """One array of raw samples; a sidecar that cannot hold it is named, never padded."""
+    import numpy as np
+
+    size = SIZES.get(series.dtype)
+    if size is None or series.count < 0 or series.offset < 0:
+        raise StoreError(f"samples {series.name!r} are described wrongly", why=f"{series.count} x {series.dtype!r} at {series.offset}")
+    try:
+        with path.open("rb") as file:
+            held = os.fstat(file.fileno()).st_size
+            if series.offset + size * series.count > held:
+                why = f"{path} has {held} bytes, and {series.name!r} ends at {series.offset + size * series.count}"
+                raise StoreError(
+                    "the raw samples are cut short", why=why, do="the figures in the record are still good; copy samples.bin again"
+                )
+            file.seek(series.offset)
+            return np.frombuffer(file.read(size * series.count), dtype=series.dtype).copy()
+    except FileNotFoundError:
+        raise StoreError("the raw samples are missing", why=f"no file {path}", do="copy samples.bin together with run.jsonl") from None
+    except OSError as error:
+        raise trouble("read samples", path, error) from error

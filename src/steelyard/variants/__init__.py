@@ -1,0 +1,1 @@
+"""Ways of running a task, one file per family."""

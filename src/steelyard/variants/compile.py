@@ -1,0 +1,46 @@
+"""torch.compile as a variant, checked to have compiled something."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from steelyard.errors import NotApplied, SteelyardError, Unsupported, unknown
+from steelyard.model.define import variant
+from steelyard.model.task import Task
+
+MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+
+
+@variant("compile", backends=["torch"], fresh=True, sticky=True)
+def compile(
+    task: Task, be: Any, mode: str = "default", fullgraph: bool = False, dynamic: bool | None = None, backend: str = "inductor"
+) -> Task:
+    """torch.compile with its mode, fullgraph and dynamic options."""
+    import shutil
+
+    import torch
+    from torch._dynamo.utils import counters
+
+    if mode not in MODES:
+        raise unknown("compile mode", mode, MODES)
+    if task.fn is None:
+        raise SteelyardError("this task times itself; there is no function to compile")
+    if backend == "inductor" and be.device == "cpu" and not shutil.which("g++") and not shutil.which("clang++"):
+        raise Unsupported("torch.compile needs a C++ compiler on the CPU and none is on PATH", do="apt-get install g++")
+    kept: dict[str, Any] = {"mode": mode} if mode != "default" else {}
+    compiled = torch.compile(task.fn, fullgraph=fullgraph, dynamic=dynamic, backend=backend, **kept)
+    before = int(counters["stats"].get("unique_graphs", 0))
+
+    def inspect() -> dict[str, Any]:
+        graphs = int(counters["stats"].get("unique_graphs", 0)) - before
+        if graphs <= 0:
+            raise NotApplied("torch.compile compiled no graph, so this would time eager code", why=_reasons(counters))
+        return {"graphs": graphs, "graph_breaks": int(sum(counters["graph_break"].values()))}
+
+    asked = {"mode": mode, "fullgraph": fullgraph, "dynamic": dynamic, "backend": backend}
+    return replace(task, fn=compiled, inspect=inspect, effective={**task.effective, **asked})
+
+
+def _reasons(counters: Any) -> str:
+    return "; ".join(f"{reason} ({count})" for reason, count in list(counters["graph_break"].items())[:3])

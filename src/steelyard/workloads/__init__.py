@@ -1,0 +1,1 @@
+"""What can be weighed; every module below is searched for workloads."""

@@ -1,0 +1,15 @@
+"""The workload behind `steelyard run -- PROGRAM …`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from steelyard.model.define import workload
+from steelyard.model.task import Task
+
+
+@workload("command", axes={"argv": [["true"]]}, backend="command", tags=["shell"])
+def command(argv: list[str], be: Any) -> Task:
+    """A program from start to exit: wall time, CPU time and peak memory."""
+    task: Task = be.program(argv)
+    return task

@@ -1,0 +1,52 @@
+"""Single values as text."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steelyard.model.pair import weigh
+from steelyard.report.cells import aligned, brief, case_line, cells, cut, delta_text
+from steelyard.report.wrap import wrap_text
+from tests.report.made import figures, pair, record
+
+
+def test_points_and_signs_stand_below_each_other() -> None:
+    assert aligned([("11.42", "0.06", "µs"), None, ("161.3", "0.2", "ms"), ("7", "", "s")]) == [
+        " 11.42 ± 0.06 µs",
+        "",
+        "161.3  ± 0.2  ms",
+        "  7           s ",
+    ]
+
+
+def test_a_speedup_is_the_inverse_of_the_time_ratio() -> None:
+    base, head = record("op/a@torch/eager:eval"), record("op/a@torch/x:eval")
+    assert delta_text(weigh(pair(base, head, 0.5, 0.01))) == "▲ 2.00× ± 0.04"
+    assert delta_text(weigh(pair(base, head, 2.0, 0.01))) == "▼ 0.5000× ± 0.0025"
+
+
+def test_a_case_in_few_words() -> None:
+    assert brief("op/softmax[m=4096,n=1024,dtype=bf16]@torch/compile:eval") == "op/softmax m=4096 n=1024 bf16 compile"
+    assert brief("op/a@torch/eager:train:device=cuda:threads=4") == "op/a train cuda threads=4 eager"
+    assert brief('command[argv=[ls,"-l"]]@command/eager:eval') == "ls -l"
+    assert brief("not an id") == "not an id"
+
+
+def test_one_plain_line_per_case() -> None:
+    fine = record("op/a[n=8]@torch/eager:eval", figures(11.42e-6, 0.06e-6), device="cpu")
+    assert case_line(fine) == "✓ ok  op/a[n=8]@torch/eager:eval  11.42 ± 0.06 µs  n=420  noise A"
+    failed = record("op/a[n=8]@torch/eager:eval", None, "not_applied", "the same\n  graph", device="cpu")
+    assert case_line(failed) == "– not applied  op/a[n=8]@torch/eager:eval  the same graph"
+
+
+@given(st.text(), st.integers(1, 60))
+def test_cutting_never_passes_the_width(text: str, width: int) -> None:
+    assert cells(cut(text, width)) <= width
+
+
+@given(st.text(alphabet=st.characters(categories=["L", "N", "P", "Zs"])), st.integers(4, 60))
+def test_wrapping_loses_nothing(text: str, width: int) -> None:
+    pieces = wrap_text(text, width)
+    assert "".join("".join(pieces).split()) == "".join(text.split())
+    assert all(cells(piece) <= width for piece in pieces)
