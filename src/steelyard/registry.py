@@ -47,7 +47,7 @@ class Loaded:
         """The same as plain data, for the conductor."""
         return {
             "workloads": {name: item.describe() for name, item in self.workloads.items()},
-            "variants": {name: describe_variant(item) for name, item in self.variants.items()},
+            "variants": {name: item.describe() for name, item in self.variants.items()},
             "metrics": {name: {"doc": item.doc, "unit": item.unit, "better": item.better} for name, item in self.metrics.items()},
         }
 
@@ -68,11 +68,6 @@ class Catalogue:
             for kind in KINDS
         }
         return Catalogue(**merged, backends=self.backends)
-
-
-def describe_variant(item: Variant) -> dict[str, Any]:
-    """A variant as plain data."""
-    return {"doc": item.doc, "options": list(item.options()), "backends": list(item.backends), "fresh": item.fresh}
 
 
 def built_ins() -> Loaded:

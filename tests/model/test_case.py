@@ -24,7 +24,7 @@ nested = st.recursive(
     short, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=3), max_leaves=5
 )
 values = scalars | nested
-options = st.dictionaries(keys, scalars | st.lists(short, max_size=3), max_size=2)
+options = st.dictionaries(keys, short, max_size=2)
 
 
 @st.composite

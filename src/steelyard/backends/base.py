@@ -66,8 +66,9 @@ class Backend(ABC):
 
     def randn(self, *shape: int, dtype: str = "fp32", scale: float = 1.0) -> Any:
         """Normal data; the k-th call of any backend with the same seed draws the same numbers."""
-        data = self._generator().standard_normal(shape, dtype=np.float64 if dtype == "fp64" else np.float32)
-        return self.array(data if scale == 1.0 else data * data.dtype.type(scale), canonical(dtype))
+        dtype = canonical(dtype)
+        data = np.asarray(self._generator().standard_normal(shape, dtype=np.float64 if dtype == "fp64" else np.float32))
+        return self.array(data if scale == 1.0 else data * data.dtype.type(scale), dtype)
 
     def uniform(self, *shape: int, low: float = 0.0, high: float = 1.0, dtype: str = "fp32") -> Any:
         """Uniform data in [low, high)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import resource
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,8 @@ import numpy as np
 from steelyard.backends.base import Backend
 from steelyard.errors import SteelyardError, Unsupported
 from steelyard.model.task import Reading, Task
+
+FLOOR = 1.05
 
 
 class Command(Backend):
@@ -52,8 +55,15 @@ def run_once(argv: Sequence[str]) -> Reading:
         if child.returncode:
             errors.seek(0)
             raise SteelyardError(_ending(child.returncode), why=errors.read()[-2000:].decode(errors="replace").strip())
-    extras = {"user_time": usage.ru_utime, "system_time": usage.ru_stime, "peak_memory": usage.ru_maxrss * 1024.0}
+    extras = {"user_time": usage.ru_utime, "system_time": usage.ru_stime}
+    if usage.ru_maxrss > FLOOR * _own_peak():
+        extras["peak_memory"] = usage.ru_maxrss * 1024.0
     return Reading(seconds, extras)
+
+
+def _own_peak() -> int:
+    """A child counts the memory of the process it was forked from, so a smaller peak than that cannot be seen."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def _ending(code: int) -> str:

@@ -106,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _dispatch(args: list[str]) -> int:
     try:
-        with cli.make_context("steelyard", list(args)) as ctx:
+        with cli.make_context("steelyard", list(args), obj=tuple(args)) as ctx:
             code = cli.invoke(ctx)
     except click.exceptions.Exit as done:
         return done.exit_code

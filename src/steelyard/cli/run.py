@@ -79,7 +79,7 @@ def _request(options: dict[str, Any]) -> Request:
     from steelyard.engine.plan import check_modes
     from steelyard.engine.selection import Request, check_devices
 
-    selectors, commands = split_commands(options["words"], sys.argv)
+    selectors, commands = split_commands(options["words"], _typed())
     if not selectors and not commands:
         raise UsageError("nothing named to run", do="try 'steelyard run quickstart', or 'steelyard list' to see what there is")
     modes, devices = _words(options["modes"]), _words(options["devices"])
@@ -92,8 +92,14 @@ def _request(options: dict[str, Any]) -> Request:
     )  # fmt: skip
 
 
+def _typed() -> tuple[str, ...]:
+    """The command line as it was typed, which click has taken apart."""
+    found: tuple[str, ...] = click.get_current_context().find_object(tuple) or ()
+    return found
+
+
 def split_commands(words: Sequence[str], argv: Sequence[str]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Selectors before the first `--`, programs after it; click drops that first mark, so it is found again in argv."""
+    """Selectors before the first `--`, programs after it; click drops that first mark, so it is found again in what was typed."""
     if "--" not in argv:
         return tuple(words), ()
     tail = list(argv[argv.index("--") + 1 :])
@@ -185,7 +191,7 @@ def _preview(ready: Plan, *, as_json: bool) -> int:
         click.echo(case)
     for item in dropped:
         click.echo(f"dropped  {item['case']}  by {item['rule']}" + (f": {item['reason']}" if item["reason"] else ""), err=True)
-    click.echo(f"{len(cases)} cases · about {duration(ready.estimate)} · nothing measured", err=True)
+    click.echo(f"{_cases(len(cases))} · about {duration(ready.estimate)} · nothing measured", err=True)
     return 0
 
 
@@ -203,14 +209,14 @@ def _execute(ready: Plan, store: Store, options: dict[str, Any]) -> int:
         left = sum(job.case.id not in writer.done for job in ready.jobs)
         for warning in writer.warnings:
             click.echo(f"warning: {warning}", err=True)
-        click.echo(f"{left} cases · about {duration(ready.estimate * left / len(ready.jobs))} · run {writer.id}", err=True)
+        click.echo(f"{_cases(left)} · about {duration(ready.estimate * left / len(ready.jobs))} · run {writer.id}", err=True)
         shown.append(Progress(left, sys.stderr))
         return shown[0]
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     try:
-        outcome = conduct.execute(ready, store, ["steelyard", *sys.argv[1:]], watching, resume=options["resume"])
+        outcome = conduct.execute(ready, store, ["steelyard", *_typed()], watching, resume=options["resume"])
     except KeyboardInterrupt:
         return _interrupted(opened, shown, ready)
     finally:
@@ -222,6 +228,10 @@ def _execute(ready: Plan, store: Store, options: dict[str, Any]) -> int:
     else:
         console().print(run_table(found.header, found.records, found.pairs, width=width()))
     return outcome.code
+
+
+def _cases(count: int) -> str:
+    return f"{count} case" if count == 1 else f"{count} cases"
 
 
 def _interrupt(number: int, frame: object) -> None:

@@ -72,8 +72,8 @@ def execute(
 
 def _header(ready: Plan, machine: dict[str, object], fingerprint: str, command: Sequence[str]) -> Header:
     return Header(
-        version=__version__, command=list(command), experiment=ready.experiment.name, settings=asdict(ready.settings), fingerprint=fingerprint,
-        cases=[job.case.id for job in ready.jobs], machine=machine, machine_key=facts.key(machine),
+        version=__version__, command=list(command), experiment=ready.experiment.name, settings=asdict(ready.settings),
+        fingerprint=fingerprint, cases=[job.case.id for job in ready.jobs], machine=machine, machine_key=facts.key(machine),
     )  # fmt: skip
 
 

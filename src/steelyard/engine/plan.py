@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,8 @@ class Plan:
     def estimate(self) -> float:
         """Rough seconds for the whole run: sampling, worker starts and compilations."""
         sampling = sum(1.4 * self.settings.budget * (2 if job.vs else 1) + 0.1 for job in self.jobs)
-        starts = 3.0 * len({(job.unit, job.place) for job in self.jobs if job.fresh}) + 2.5 * any(not job.fresh for job in self.jobs)
+        fresh = {(job.unit, job.place) for job in self.jobs if job.fresh}
+        starts = 0.3 + 3.0 * len(fresh) + 2.5 * any(job.case.backend == "torch" and not job.fresh for job in self.jobs)
         return sampling + starts + 8.0 * sum("compile" in job.case.variant for job in self.jobs)
 
     def fingerprint(self, machine_key: str) -> str:
@@ -74,8 +76,8 @@ def expand(
     """Turn matrices, included cases and rules into jobs; `against` is one base for all, in place of a variant."""
     cases: dict[Case, None] = {}
     for matrix in experiment.matrix:
-        for case in _matrix_cases(matrix, catalogue):
-            cases[case] = None
+        with errors_at(matrix.origin):
+            cases.update(dict.fromkeys(_matrix_cases(matrix, catalogue)))
     for item in experiment.include:
         cases[settle(Case.parse(item) if isinstance(item, str) else item, catalogue)] = None
     kept, dropped = [], []
@@ -88,6 +90,17 @@ def expand(
             "nothing to measure", why=f"{len(dropped)} cases were all dropped by exclude rules" if dropped else "the selection is empty"
         )
     return Plan(experiment, tuple(_jobs(kept, experiment.settings, catalogue, place or Place(), against)), tuple(dropped), entries)
+
+
+@contextmanager
+def errors_at(origin: str) -> Iterator[None]:
+    """A wrong name that came from a file is reported with its place there."""
+    try:
+        yield
+    except UsageError as error:
+        if not origin or error.where:
+            raise
+        raise UsageError(error.what, why=error.why, do=error.do, where=origin) from None
 
 
 def _matrix_cases(matrix: Matrix, catalogue: Catalogue) -> Iterator[Case]:
@@ -105,7 +118,7 @@ def _matrix_cases(matrix: Matrix, catalogue: Catalogue) -> Iterator[Case]:
     for axis in matrix.axes:
         if names and axis not in used:
             have = sorted({key for name in names for key in catalogue.workloads[name]["axes"]})
-            raise unknown("axis", axis, have)
+            raise unknown("axis", axis, have, where=f"{matrix.origin}.axes" if matrix.origin else "")
 
 
 def _axes(asked: Mapping[str, Sequence[Any]], info: Mapping[str, Any]) -> tuple[dict[str, list[Any]], set[str]]:
@@ -142,7 +155,8 @@ def select(pattern: str, catalogue: Catalogue) -> list[str]:
     found = [name for name in found if not name.startswith("fake/") or pattern.startswith("fake")]
     if not found:
         folder = pattern.rsplit("/", 1)[0] if "/" in pattern else ""
-        raise unknown("workload", pattern, names, listing=f"steelyard list '{folder}/*'" if folder else "steelyard list")
+        known = any(name.startswith(f"{folder}/") for name in names)
+        raise unknown("workload", pattern, names, listing=f"steelyard list '{folder}/*'" if known else "steelyard list")
     return found
 
 
@@ -162,9 +176,12 @@ def settle(case: Case, catalogue: Catalogue) -> Case:
         variant = info["variants"].get(step.name) or catalogue.variants.get(step.name)
         if variant is None:
             raise unknown("variant", step.name, [IDENTITY, *info["variants"], *catalogue.variants], listing="steelyard list variants")
-        for option, _ in step.options if "options" in variant else ():
+        for option, value in step.options if "options" in variant else ():
             if option not in variant["options"]:
                 raise unknown(f"option of variant {step.name}", option, variant["options"])
+            choices = variant.get("choices", {}).get(option)
+            if choices and value not in choices:
+                raise unknown(f"{option} of variant {step.name}", str(value), map(str, choices))
     defaults = {key: values[0] for key, values in axes.items()}
     return replace(case, params=tuple({**defaults, **dict(case.params)}.items()))
 

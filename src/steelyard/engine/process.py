@@ -43,10 +43,8 @@ def children(pid: int) -> list[int]:
     """Direct children, zombies included, from the kernel's own list where it keeps one."""
     found: list[int] = []
     try:
-        tasks = os.listdir(f"/proc/{pid}/task")
-        for task in tasks:
-            with open(f"/proc/{pid}/task/{task}/children") as file:
-                found += map(int, file.read().split())
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            found += map(int, (task / "children").read_text().split())
     except FileNotFoundError:
         return found if sys.platform == "linux" else _children_by_scan(pid)
     except OSError:
@@ -113,6 +111,6 @@ def resident(pids: Iterable[int]) -> int:
     """Resident bytes of several processes together."""
     page, total = os.sysconf("SC_PAGE_SIZE"), 0
     for pid in pids:
-        with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/statm") as file:
-            total += int(file.read().split()[1]) * page
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            total += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * page
     return total

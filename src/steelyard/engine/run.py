@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Protocol
 
 from steelyard import codec
@@ -257,7 +258,7 @@ def _over(limit: MemoryLimit, answer: Answer) -> str:
 
 def kernel_oom_kills() -> int:
     """The kernel's count of out-of-memory kills; only when it grows is SIGKILL read as one."""
-    with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/vmstat") as file:
-        words = file.read().split()
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        words = Path("/proc/vmstat").read_text().split()
         return int(words[words.index("oom_kill") + 1])
     return 0

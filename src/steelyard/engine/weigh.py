@@ -278,7 +278,8 @@ def weigh_pair(base: Case, head: Case, loaded: registry.Loaded, settings: Settin
     ]
     pair = Pair(
         base=arms[0], head=arms[1], ratio=interval.centre, low=interval.low, high=interval.high, confidence=schedule.CONFIDENCE,
-        rebuilds=interval.n, quads=len(quads.coin), coin_seed=quads.seed, calls=quads.calls, centres=quads.centres(), discarded=quads.discarded(),
+        rebuilds=interval.n, quads=len(quads.coin), coin_seed=quads.seed, calls=quads.calls, centres=quads.centres(),
+        discarded=quads.discarded(),
     )  # fmt: skip
     arrays: Arrays = {
         "quad_time": ("s", "<f8", quads.seconds.astype("<f8").tobytes()),

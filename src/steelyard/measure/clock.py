@@ -105,7 +105,8 @@ def _scoped(loop: Loop, task: Task) -> Loop:
 
 def empty(task: Task) -> Task:
     """The same call shape with nothing in it, to weigh the loop itself."""
-    return Task(_nothing_with if task.args or task.kwargs else _nothing, task.args, task.kwargs)
+    prepare = None if task.prepare is None else _nothing
+    return Task(_nothing_with if task.args or task.kwargs else _nothing, task.args, task.kwargs, prepare=prepare)
 
 
 def _nothing() -> None:

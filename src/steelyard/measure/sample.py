@@ -19,7 +19,8 @@ from steelyard.model.task import Task
 
 BLOCK = 1.0e-4
 LONGEST_BLOCK = 1.5e-4
-PROBES = 8
+PROBES, PROBES_SLOW = 8, 3
+SLOW_CALL = 1.0e-2
 WINDOW = 20
 FEWEST, FEWEST_SLOW, MOST = 6, 3, 200_000
 EVENT_GAP = 0.25
@@ -104,7 +105,7 @@ def sample(task: Task, timer: Timer, settings: Settings, tell: Tell = lambda pha
         calls = 1 if settings.sampling == "calls" or single(task) else calibrate(loop)
         overhead = 0.0 if task.measure else empty_cost(task, timer, calls)
         warm_seconds, warm_blocks, warm_end = warm_up(loop, calls, settings, tell)
-        seconds, preempted, stop = collect(loop, timer, calls, settings, tell)
+        seconds, preempted, stop = collect(loop, timer, calls, overhead, settings, tell)
     return Sample(seconds, preempted, calls, overhead, warm_seconds, warm_blocks, warm_end, stop, settings.sampling)
 
 
@@ -118,12 +119,22 @@ def calibrate(loop: Loop) -> int:
     best = math.inf
     calls = 1
     for _ in range(24):
-        best = min(loop(calls) for _ in range(PROBES)) / calls * 1e-9
+        best = fastest(loop, calls) / calls * 1e-9
         if best * calls >= BLOCK / 2 or best <= 0:
             break
         calls = max(calls + 1, min(calls * 10, math.ceil(BLOCK / best)))
     wanted = max(1, round(BLOCK / max(best, 1e-10)))
     return wanted if wanted * best <= LONGEST_BLOCK else 1
+
+
+def fastest(loop: Loop, calls: int) -> int:
+    """Nanoseconds of the fastest probe; a call far longer than a block is settled by fewer of them."""
+    best = loop(calls)
+    for done in range(1, PROBES):
+        if done >= PROBES_SLOW and best * 1e-9 > SLOW_CALL:
+            break
+        best = min(best, loop(calls))
+    return best
 
 
 def empty_cost(task: Task, timer: Timer, calls: int) -> float:
@@ -150,19 +161,18 @@ def warm_up(loop: Loop, calls: int, settings: Settings, tell: Tell) -> tuple[flo
 
 
 def collect(
-    loop: Loop, timer: Timer, calls: int, settings: Settings, tell: Tell
+    loop: Loop, timer: Timer, calls: int, overhead: float, settings: Settings, tell: Tell
 ) -> tuple[np.ndarray[Any, np.dtype[np.float64]], np.ndarray[Any, np.dtype[np.bool_]], str]:
     """Blocks until the interval is as narrow as asked, the budget is spent, or the asked number of runs is done."""
     took: list[int] = []
     hit: list[bool] = []
     spent, check_at, budget = 0, 32, settings.budget * 1e9
-    before = timer.disturbances()
     while True:
+        before = timer.disturbances()
         elapsed = loop(calls)
-        after = timer.disturbances()
+        hit.append(timer.disturbances() > before)
         took.append(elapsed)
-        hit.append(after > before)
-        before, spent, n = after, spent + elapsed, len(took)
+        spent, n = spent + elapsed, len(took)
         stop = ""
         if settings.runs is not None:
             stop = "runs" if n >= settings.runs else ""
@@ -172,14 +182,13 @@ def collect(
             stop = "budget"
         elif n >= check_at and settings.sampling == "blocks":
             check_at = max(check_at + 32, round(check_at * 1.3))
-            stop = "precision" if precise(took, hit, calls, settings.precision) else ""
+            stop = "precision" if precise(took, hit, calls, overhead, settings.precision) else ""
         if stop:
             return np.asarray(took, np.float64) * 1e-9, np.asarray(hit, np.bool_), stop
         tell("sampling", min(1.0, spent / budget) if budget else None)
-        before = timer.disturbances() if after > before else before
 
 
-def precise(took: list[int], hit: list[bool], calls: int, precision: float) -> bool:
+def precise(took: list[int], hit: list[bool], calls: int, overhead: float, precision: float) -> bool:
     """Whether the interval of the blocks so far is as narrow as asked."""
-    so_far = Sample(np.asarray(took, float), np.asarray(hit, bool), calls, 0.0, 0, 0, "", "", "blocks")
+    so_far = Sample(np.asarray(took, float) * 1e-9, np.asarray(hit, bool), calls, overhead, 0, 0, "", "", "blocks")
     return so_far.interval.n >= 32 and so_far.interval.relative <= precision

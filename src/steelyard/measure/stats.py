@@ -127,7 +127,7 @@ def median_interval(values: Floats, confidence: float = 0.95) -> Interval:
 def quantile_interval(values: Floats, quantile: float, confidence: float = 0.95) -> Interval | None:
     """A tail quantile with its exact interval; None where n cannot support it (fewer than ten values beyond it)."""
     n = len(values)
-    if n * min(quantile, 1 - quantile) < 10:
+    if round(n * min(quantile, 1 - quantile), 6) < 10:
         return None
     ranks = order_ranks(n, quantile, confidence)
     if ranks is None:

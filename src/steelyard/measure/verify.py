@@ -7,7 +7,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from steelyard.model.dtypes import SIZES, is_float
 from steelyard.model.record import Verification
 
 TOLERANCES: dict[str, tuple[float, float]] = {
@@ -34,7 +33,8 @@ def tolerance(
     dtype: str, asked: tuple[float | None, float | None] = (None, None), own: tuple[float, float] | None = None
 ) -> tuple[float, float]:
     """Relative and absolute tolerance: the user's word first, then the task's, then the format's."""
-    usual = own or (TOLERANCES.get(dtype, TOLERANCES["fp32"]) if dtype not in SIZES or is_float(dtype) else EXACT)
+    whole = dtype.removeprefix("torch.").startswith(("int", "uint", "bool"))
+    usual = own or (EXACT if whole else TOLERANCES.get(dtype, TOLERANCES["fp32"]))
     return (usual[0] if asked[0] is None else asked[0], usual[1] if asked[1] is None else asked[1])
 
 
@@ -93,18 +93,25 @@ def _values(got: Array, want: Array, rtol: float, atol: float) -> str | tuple[st
         return "infinite values have the wrong sign"
     error = np.where(finite, np.abs(np.where(finite, mine, 0) - np.where(finite, theirs, 0)), 0.0)
     size = np.where(finite, np.abs(np.where(finite, theirs, 0)), 0.0)
-    rms = float(np.sqrt(np.mean(size**2)))
+    if got.dtype.kind in "iub" and want.dtype.kind in "iub":
+        error = np.maximum(error, got != want)
+    largest = float(size.max())
+    rms = largest * float(np.sqrt(np.mean((size / largest) ** 2))) if largest else 0.0
     bad = error > atol * rms + rtol * size
     max_abs, max_rel = float(error.max()), float((error / np.maximum(size, rms or 1.0)).max())
     if not bad.any():
         return "", max_abs, max_rel
-    place = np.unravel_index(int(np.argmax(error)), error.shape)
+    place = np.unravel_index(int(np.argmax(np.where(bad, error, 0.0))), error.shape)
     where = tuple(int(k) for k in place)
     message = (
         f"{int(bad.sum())} of {mine.size} values differ beyond rtol {rtol:g}, atol {atol:g} x rms; "
-        f"largest error {max_abs:.3g} at {where}: {mine[place]:.6g} instead of {theirs[place]:.6g}"
+        f"largest error {error[place]:.3g} at {where}: {_shown(got[place])} instead of {_shown(want[place])}"
     )
     return message, max_abs, max_rel
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.6g}" if value.dtype.kind in "fc" else str(value)
 
 
 def _place(mask: Array) -> tuple[int, ...]:

@@ -181,9 +181,7 @@ def _fields(scanner: Scanner) -> dict[str, Any]:
         value = scanner.value()
         if key.startswith("flag."):
             flags.append((key.removeprefix("flag."), value))
-        elif key == "device" and isinstance(value, str):
-            found[key] = value
-        elif key in ("threads", "ranks") and type(value) is int:
+        elif type(value) is {"device": str, "threads": int, "ranks": int}.get(key):
             found[key] = value
         else:
             raise scanner.fail("device=NAME, threads=N, ranks=N or flag.NAME=VALUE")

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from steelyard.errors import UsageError, unknown
 from steelyard.model.task import Task
@@ -74,6 +74,21 @@ class Variant:
             if name != "be":
                 found[name] = None if parameter.default is parameter.empty else parameter.default
         return found
+
+    def choices(self) -> dict[str, list[Any]]:
+        """The values of options annotated as Literal, so that a wrong one is found before anything is timed."""
+        try:
+            hints = get_type_hints(self.apply)
+        except (NameError, TypeError):
+            return {}
+        return {name: list(get_args(hint)) for name, hint in hints.items() if get_origin(hint) is Literal}
+
+    def describe(self) -> dict[str, Any]:
+        """The variant as plain data."""
+        return {
+            "doc": self.doc, "options": list(self.options()), "choices": self.choices(),
+            "backends": list(self.backends), "fresh": self.fresh,
+        }  # fmt: skip
 
     def __call__(self, task: Task, be: Any, options: Mapping[str, Any]) -> Task:
         known = self.options()
@@ -148,7 +163,7 @@ class Workload:
             "name": self.name, "axes": {key: list(values) for key, values in self.axes.items()}, "tags": list(self.tags),
             "doc": self.doc, "modes": list(self.modes), "sizes": {key: dict(value) for key, value in self.sizes.items()},
             "backends": list(self.bodies),
-            "variants": {name: {"options": list(item.options()), "backends": list(item.backends), "fresh": item.fresh} for name, item in self.variants.items()},
+            "variants": {name: item.describe() for name, item in self.variants.items()},
         }  # fmt: skip
 
 

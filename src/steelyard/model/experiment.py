@@ -35,7 +35,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Matrix:
-    """A product of axes; `axes` are workload parameters, everything else is how and where."""
+    """A product of axes; `axes` are workload parameters, everything else is how and where; `origin` is its place in a file."""
 
     workload: tuple[str, ...]
     axes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
@@ -45,6 +45,7 @@ class Matrix:
     device: tuple[str, ...] = ("cpu",)
     threads: tuple[int, ...] = (1,)
     flags: tuple[Mapping[str, str], ...] = ({},)
+    origin: str = ""
 
 
 @dataclass(frozen=True)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from steelyard.errors import NotApplicable, NotApplied, Unsupported
+from steelyard.errors import NotApplicable, NotApplied, SteelyardError, Unsupported, unknown
 from steelyard.model.define import workload
 from steelyard.model.task import Task
 
@@ -25,7 +24,8 @@ def work(seconds: float, noise: float, fault: str, flops: int, bytes: int, be: A
 
     def fn() -> Any:
         be.spend(seconds, noise)
-        return misbehave(fault) or (x * 2 if fault != "wrong" else x * 3)
+        answer = misbehave(fault)
+        return answer if answer is not None else x * 3 if fault == "wrong" else x * 2
 
     return Task(fn, flops=flops or None, bytes=bytes or None, reference=lambda: x * 2)
 
@@ -48,33 +48,67 @@ def _halved(task: Task, be: Any) -> Any:
 
 def misbehave(fault: str) -> Any:
     """Do what a broken case does; real faults, not simulated ones."""
-    if fault == "raise":
-        raise ValueError("told to fail")
-    if fault == "segfault":
-        import ctypes
+    if fault not in FAULTS:
+        raise unknown("fault", fault, FAULTS)
+    return FAULTS[fault]()
 
-        ctypes.string_at(0)
-    elif fault == "exit":
-        os._exit(0)
-    elif fault == "hang":
+
+def _raise() -> None:
+    raise ValueError("told to fail")
+
+
+def _segfault() -> None:
+    import ctypes
+
+    ctypes.string_at(0)
+
+
+def _hang() -> None:
+    time.sleep(1e6)
+
+
+def _leave_child(session: bool) -> None:
+    """A child that holds every descriptor of its parent and never ends by itself."""
+    if os.fork() == 0:
+        if session:
+            os.setsid()
         time.sleep(1e6)
-    elif fault == "grandchild":
-        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1e6)"], close_fds=False)
-    elif fault == "escape":
-        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1e6)"], close_fds=False, start_new_session=True)
-    elif fault == "eat":
-        hoard = []
-        while True:
-            hoard.append(np.ones(8 << 20, np.uint8))
-    elif fault == "garbage":
-        print("\x00\xff{not json", flush=True)
-        os.write(1, b'{"record": "forged"}\n')
-    elif fault == "nan":
-        return np.full(16, np.nan, np.float32)
-    elif fault == "unsupported":
-        raise Unsupported("told to be unsupported", do="nothing")
-    elif fault == "not_applicable":
-        raise NotApplicable("told to be meaningless")
-    elif fault == "not_applied":
-        raise NotApplied("told to change nothing")
-    return None
+
+
+def _abandon() -> None:
+    _leave_child(session=True)
+    os._exit(1)
+
+
+def _eat() -> None:
+    hoard = []
+    while True:
+        hoard.append(np.ones(8 << 20, np.uint8))
+
+
+def _print_garbage() -> None:
+    print("\x00\xff{not json", flush=True)
+    os.write(1, b'{"record": "forged"}\n')
+
+
+def _refuse(error: SteelyardError) -> None:
+    raise error
+
+
+FAULTS: dict[str, Callable[[], Any]] = {
+    "none": lambda: None,
+    "wrong": lambda: None,
+    "raise": _raise,
+    "segfault": _segfault,
+    "exit": lambda: os._exit(0),
+    "hang": _hang,
+    "grandchild": lambda: _leave_child(session=False),
+    "escape": lambda: _leave_child(session=True),
+    "abandon": _abandon,
+    "eat": _eat,
+    "garbage": _print_garbage,
+    "not_a_number": lambda: np.full(16, np.nan, np.float32),
+    "unsupported": lambda: _refuse(Unsupported("told to be unsupported", do="nothing")),
+    "not_applicable": lambda: _refuse(NotApplicable("told to be meaningless")),
+    "not_applied": lambda: _refuse(NotApplied("told to change nothing")),
+}

@@ -1,8 +1,4 @@
-"""JSON, TOML and YAML to the dataclasses and back, so that no other room knows how anything is written down.
-
-The first half is results (one JSON line each, with versions), the second half experiment files, where every
-mistake of a file is found in one pass and named by line and key path.
-"""
+"""Experiment files: every mistake is found in one pass and named by line and key path."""
 
 from __future__ import annotations
 
@@ -10,114 +6,16 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-import msgspec
-
-from steelyard.errors import StoreError, UsageError, did_you_mean
+from steelyard.errors import UsageError, did_you_mean
 from steelyard.model.case import MODES, Case, parse_variants
 from steelyard.model.dtypes import canonical
 from steelyard.model.experiment import BUDGETS, Experiment, Isolation, Matrix, Rule, Sampling, Settings
-from steelyard.model.pair import Pair
-from steelyard.model.record import SCHEMA, Record
 from steelyard.model.units import parse_bytes, parse_seconds, parse_share
-from steelyard.model.values import Digest
 
 T = TypeVar("T")
-
-
-def encode(obj: Any) -> bytes:
-    """One JSON line without its newline; a number that JSON cannot hold (NaN, infinity) becomes null."""
-    try:
-        return msgspec.json.encode(obj, enc_hook=_plain)
-    except (TypeError, UnicodeEncodeError):
-        return msgspec.json.encode(_plain(obj))
-
-
-def _plain(obj: Any) -> Any:
-    """JSON-ready whatever it was: a measured record is never lost to an odd value in its environment."""
-    if obj is None or isinstance(obj, (bool, int)):
-        return obj
-    if isinstance(obj, float):
-        return float(obj)
-    if isinstance(obj, str):
-        return obj.encode("utf-8", "replace").decode()
-    if isinstance(obj, Mapping):
-        return {_plain(str(key)): _plain(value) for key, value in obj.items()}
-    if isinstance(obj, (list, tuple, set, frozenset)):
-        return [_plain(value) for value in obj]
-    if is_dataclass(obj) and not isinstance(obj, Digest):
-        return {item.name: _plain(getattr(obj, item.name)) for item in fields(obj)}
-    if hasattr(obj, "tolist"):
-        return _plain(obj.tolist())
-    return _plain(str(obj))
-
-
-def decode(kind: type[T], data: bytes | Mapping[str, Any]) -> T:
-    """Read a Record, a Pair or a header from its line or its JSON object; null in a figure reads as NaN."""
-    try:
-        whole = upgrade(msgspec.json.decode(data, type=dict[str, Any]) if isinstance(data, bytes) else data)
-        try:
-            return msgspec.convert(whole, kind)
-        except msgspec.ValidationError:
-            return msgspec.convert(_with_nan(whole), kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise StoreError(f"not a readable {kind.__name__.lower()}", why=str(error)) from None
-
-
-def _with_nan(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Put NaN back where JSON could only hold null; anything else is left for the check that follows."""
-    whole = {key: math.nan if value is None and key in ("ratio", "low", "high", "wall_s") else value for key, value in data.items()}
-    if isinstance(centres := whole.get("centres"), list):
-        whole["centres"] = [math.nan if value is None else value for value in centres]
-    if isinstance(discarded := whole.get("discarded"), dict):
-        whole["discarded"] = {key: math.nan if value is None else value for key, value in discarded.items()}
-    if isinstance(metrics := whole.get("metrics"), dict):
-        missing = {name for name, figure in metrics.items() if isinstance(figure, dict) and figure.get("value", 0) is None}
-        whole["metrics"] = {name: {**figure, "value": math.nan} if name in missing else figure for name, figure in metrics.items()}
-    return whole
-
-
-def case_of(record: Record) -> Case:
-    """The case of a stored record with parameters in full; infinities, which JSON drops, come from the id."""
-    case = Case.from_plain(record.case)
-    if case.id == record.id:
-        return case
-    written = {key: value for key, value in Case.parse(record.id).params if not isinstance(value, Digest)}
-    return Case.from_plain({**record.case, "params": {**dict(case.params), **written}})
-
-
-def upgrade(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Bring an object of an older schema to this one; a newer one cannot be guessed at."""
-    version = data.get("schema", SCHEMA)
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise StoreError(f"not a schema version: {version!r}", why="the line was not written by Steelyard, or is damaged")
-    if version > SCHEMA:
-        why = f"it has schema version {version}, and this Steelyard reads up to {SCHEMA}"
-        raise StoreError("the result was written by a newer Steelyard", why=why, do="upgrade steelyard: pip install -U steelyard")
-    return data
-
-
-def record_schema() -> dict[str, Any]:
-    """The published JSON Schema of a Record and of a Pair, for whoever reads the files without Steelyard."""
-    kinds, parts = msgspec.json.schema_components([Record, Pair], ref_template="#/$defs/{name}")
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": f"urn:steelyard:record:{SCHEMA}",
-        "title": "Steelyard record or pair",
-        "version": SCHEMA,
-        "anyOf": list(kinds),
-        "$defs": _nullable(parts),
-    }
-
-
-def _nullable(part: Any) -> Any:
-    if isinstance(part, dict):
-        return {key: ["number", "null"] if (key, value) == ("type", "number") else _nullable(value) for key, value in part.items()}
-    return [_nullable(item) for item in part] if isinstance(part, list) else part
-
 
 _TOP = ("name", "description", "files", "settings", "matrix", "include", "exclude")
 _MATRIX = ("workload", "axes", "backend", "variant", "mode", "device", "threads", "flags")
@@ -308,6 +206,7 @@ def _matrix(page: _Page, table: Mapping[str, Any], path: str) -> Matrix:
         device=page.read(table, path, "device", _many(_text), Matrix.device),
         threads=page.read(table, path, "threads", _many(_whole(1)), Matrix.threads),
         flags=_flags(page, table, path),
+        origin=f"{page.where}  {path}",
     )
 
 

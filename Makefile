@@ -1,0 +1,62 @@
+# Steelyard: `make bench` gives a first table from a fresh clone, `make test` checks everything.
+
+SHELL = /bin/bash
+PYTHON ?= python3
+VENV = .venv
+BIN = $(VENV)/bin
+PIP = $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints/base.txt -c constraints/torch.txt
+PINS = pyproject.toml constraints/base.txt constraints/torch.txt
+
+.PHONY: help bench test test-stacks benchmarks docs clean compiler
+
+help:  ## show this list
+	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | while IFS=$$'\t' read -r name words; do printf '  make %-12s %s\n' "$$name" "$$words"; done
+
+bench: compiler $(VENV)/.for-bench  ## install Steelyard with torch into .venv and run the quickstart suite
+	$(BIN)/steelyard run quickstart
+
+test: compiler $(VENV)/.for-test  ## lint, types, import rules and all tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -m 'not stacks and not gpu'
+
+test-stacks: compiler $(VENV)/.for-test  ## tests that build other frameworks' environments (downloads gigabytes)
+	$(BIN)/pytest -m stacks
+
+benchmarks: compiler $(VENV)/.for-test  ## Steelyard's own benchmarks: isolation, overhead, start-up
+	@shopt -s nullglob; for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
+
+docs: $(VENV)/.for-bench  ## write the generated pages of docs/reference again
+	$(BIN)/python scripts/reference.py
+
+clean:  ## remove .venv and every cache; saved runs in .steelyard stay
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+compiler:
+	@command -v "$${CXX:-g++}" >/dev/null || { \
+	  echo "error: no C++ compiler: $${CXX:-g++} is not on PATH, and torch.compile needs one" >&2; \
+	  echo "  install it: apt-get install g++   (Fedora: dnf install gcc-c++), or name another: make CXX=clang++ …" >&2; exit 1; }
+
+$(BIN)/python:
+	@command -v "$(PYTHON)" >/dev/null || { \
+	  echo "error: there is no $(PYTHON)" >&2; \
+	  echo "  install Python 3.11 or newer, or name one: make PYTHON=python3.12 …" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "error: $(PYTHON) is $$("$(PYTHON)" --version 2>&1); Steelyard needs Python 3.11 or newer" >&2; \
+	  echo "  name a newer one: make PYTHON=python3.12 …" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "error: $(PYTHON) cannot make virtual environments: its module venv or ensurepip is missing" >&2; \
+	  echo "  install it: apt-get install python3-venv" >&2; exit 1; }
+	rm -rf $(VENV)
+	"$(PYTHON)" -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+
+$(VENV)/.for-bench: $(PINS) | $(BIN)/python
+	$(PIP) -e '.[torch]'
+	@touch $@
+
+$(VENV)/.for-test: $(PINS) | $(BIN)/python
+	$(PIP) -e '.[torch,test]'
+	@touch $@ $(VENV)/.for-bench

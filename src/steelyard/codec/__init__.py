@@ -1,0 +1,8 @@
+"""JSON, TOML and YAML to the dataclasses and back, so that no other room knows how anything is written down."""
+
+from __future__ import annotations
+
+from steelyard.codec.experiments import line_of, load_experiment, parse_experiment
+from steelyard.codec.records import case_of, decode, encode, record_schema, upgrade
+
+__all__ = ["case_of", "decode", "encode", "line_of", "load_experiment", "parse_experiment", "record_schema", "upgrade"]

@@ -1,0 +1,19 @@
+"""Every test measures in a store and under locks of its own, so that tests and real runs never wait for each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def apart(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with its own locks, environments and store."""
+    folder = tmp_path_factory.mktemp("apart")
+    monkeypatch.setenv("STEELYARD_LOCKS", str(folder / "locks"))
+    monkeypatch.setenv("STEELYARD_ENVS", str(folder / "envs"))
+    monkeypatch.delenv("STEELYARD_STORE", raising=False)
+    for name in ("CI", "COLUMNS", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    return folder

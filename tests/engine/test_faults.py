@@ -1,0 +1,107 @@
+"""Broken cases cost themselves alone: each gets its status, the good ones between them are measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from steelyard import Experiment, Matrix, Settings
+from steelyard import run as steelyard_run
+from steelyard.engine import limits
+from tests.engine.drive import processes_below, run_json, steelyard
+
+EXPECTED = {
+    "none": ("ok", ""),
+    "segfault": ("crashed", "SIGSEGV during first call"),
+    "exit": ("crashed", "exited with code 0 and no answer"),
+    "hang": ("timeout", "no answer within 4.00 s"),
+    "grandchild": ("ok", ""),
+    "escape": ("ok", ""),
+    "abandon": ("crashed", "exited with code 1"),
+    "eat": ("oom", "used more than the 600 MiB it may"),
+    "raise": ("failed", "ValueError: told to fail"),
+    "garbage": ("ok", ""),
+    "wrong": ("wrong", "16 of 16 values differ"),
+    "not_a_number": ("wrong", "16 of 16 values are NaN"),
+    "unsupported": ("unsupported", "told to be unsupported"),
+    "not_applicable": ("not_applicable", "told to be meaningless"),
+    "not_applied": ("not_applied", "told to change nothing"),
+}
+
+
+@pytest.mark.parametrize("isolate", ["workload", "case"])
+def test_each_fault_has_its_own_status_and_nothing_is_left_running(tmp_path: Path, isolate: str) -> None:
+    found = run_json(
+        "fake/work",
+        "-a",
+        f"fault={','.join(EXPECTED)}",
+        "--timeout",
+        "4s",
+        "--memory",
+        "600MiB",
+        "--isolate",
+        isolate,
+        cwd=tmp_path,
+        check=3,
+    )
+    seen = {record["case"]["params"]["fault"]: record for record in found["records"]}
+    assert {fault: record["status"] for fault, record in seen.items()} == {fault: status for fault, (status, _) in EXPECTED.items()}
+    for fault, (_, words) in EXPECTED.items():
+        assert words in seen[fault]["reason"]
+    assert processes_below(tmp_path) == []
+
+
+def test_good_cases_between_broken_ones_are_measured_for_real(tmp_path: Path) -> None:
+    file = tmp_path / "broken.py"
+    file.write_text(
+        "from steelyard import workload, Task\n"
+        "from steelyard.workloads.fake import misbehave\n"
+        "@workload('mixed', axes={'fault': ['none'], 'turn': [0]}, backend='numpy')\n"
+        "def mixed(fault, turn, be):\n"
+        "    x = be.randn(64)\n"
+        "    return Task(lambda: (misbehave(fault), x + turn)[1])\n"
+    )
+    words = ["-a", "fault=none,segfault,hang,exit,raise", "-a", "turn=0,1", "--timeout", "2s", "--budget", "20ms"]
+    found = run_json(str(file), *words, cwd=tmp_path, check=3)
+    statuses = [record["status"] for record in found["records"]]
+    assert statuses == ["ok", "ok", "crashed", "crashed", "timeout", "timeout", "crashed", "crashed", "failed", "failed"]
+    assert all(record["metrics"]["time"]["value"] > 0 for record in found["records"][:2])
+    assert processes_below(tmp_path) == []
+
+
+def test_the_last_words_of_a_crashed_worker_are_kept(tmp_path: Path) -> None:
+    file = tmp_path / "loud.py"
+    file.write_text(
+        "import os\nfrom steelyard import workload, Task\n"
+        "def cry():\n    print('goodbye cruel world', flush=True)\n    os._exit(9)\n"
+        "@workload('loud', backend='numpy')\ndef loud(be):\n    return Task(cry)\n"
+    )
+    found = run_json(str(file), cwd=tmp_path, check=3)
+    record = found["records"][0]
+    assert "goodbye cruel world" in record["reason"]
+    log = Path(found["path"]) / record["attachments"][0]["path"]
+    assert "goodbye cruel world" in log.read_text()
+
+
+def test_nothing_measured_is_never_green(tmp_path: Path) -> None:
+    steelyard("run", "fake/work", "-a", "fault=unsupported", cwd=tmp_path, check=5)
+
+
+def test_the_watch_over_memory_works_without_control_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "ROOT", tmp_path / "no-such-place")
+    greedy = Experiment(matrix=(Matrix(("fake/work",), axes={"fault": ("eat", "none")}),), settings=Settings(memory=600 << 20, timeout=20))
+    found = steelyard_run(greedy, store=tmp_path)
+    assert [record.status for record in found.records] == ["oom", "ok"]
+    assert "watchdog" in found.records[0].reason
+
+
+def test_a_memory_limit_kills_a_forked_and_a_fresh_worker_alike(tmp_path: Path) -> None:
+    file = tmp_path / "greedy.py"
+    file.write_text(
+        "from steelyard import workload, Task, variant\nfrom steelyard.workloads.fake import misbehave\n"
+        "@variant('new', fresh=True)\ndef new(task):\n    return task\n"
+        "@workload('greedy', backend='numpy')\ndef greedy(be):\n    return Task(lambda: misbehave('eat'))\n"
+    )
+    found = run_json(str(file), "-V", "eager,new", "--memory", "500MiB", "--isolate", "case", cwd=tmp_path, check=3)
+    assert [record["status"] for record in found["records"]] == ["oom", "oom"]
