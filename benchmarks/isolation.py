@@ -73,7 +73,7 @@ def sheet(forked: Sequence[Route], fresh: Sequence[Route], load: tuple[float, fl
                 quantity(parts["timed"].median, "s"),
                 quantity(parts["worker"].median - parts["timed"].median, "s"),
                 quantity(parts["case"].median - parts["worker"].median, "s"),
-                quantity(parts["start"].median, "s"),
+                quantity(parts["start"].median, "s") if parts["start"].median else "-",
             )
         )
     head = ("isolated cases", "wall per case", "per minute", "timed blocks", "rest of case", "around it", "first start")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pyperf
+import pyperf  # type: ignore[import-untyped]
 
 
 def empty() -> None:

@@ -44,8 +44,8 @@ class Goal:
         return self.value >= self.limit if self.at_least else self.value <= self.limit
 
     def __str__(self) -> str:
-        sign = ">=" if self.at_least else "<="
-        return f"goal: {self.name} {sign} {quantity(self.limit, self.unit)}: {quantity(self.value, self.unit)}, {'reached' if self.reached else 'missed'}"
+        sign, verdict = ">=" if self.at_least else "<=", "reached" if self.reached else "missed"
+        return f"goal: {self.name} {sign} {quantity(self.limit, self.unit)}: {quantity(self.value, self.unit)}, {verdict}"
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,9 @@ class Table:
     def __str__(self) -> str:
         widths = [max(map(len, column)) for column in zip(self.head, *self.rows, strict=True)]
         lines = [
-            "  ".join(cell.rjust(width) if place else cell.ljust(width) for place, (cell, width) in enumerate(zip(row, widths, strict=True)))
+            "  ".join(
+                cell.rjust(width) if place else cell.ljust(width) for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+            )
             for row in (self.head, *self.rows)
         ]
         return "\n".join([self.title, *(line.rstrip() for line in lines)])

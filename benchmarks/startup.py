@@ -51,7 +51,7 @@ def main() -> None:
     order, took = list(commands().items()), {name: list[float]() for name in commands()}
     rng = random.Random(0)
     with tempfile.TemporaryDirectory() as folder, locks.hold(locks.cpu_names(), f"benchmark startup, pid {os.getpid()}", _waiting):
-        for name, command in order:
+        for command in commands().values():
             cpu_seconds(command, folder)
         for _ in range(chosen.repeats):
             rng.shuffle(order)

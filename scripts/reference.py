@@ -89,7 +89,9 @@ def names(option: click.Option) -> str:
     if option.is_flag or option.count:
         return spelled
     kind = option.type
-    value = option.metavar or ("[" + "|".join(map(str, kind.choices)) + "]" if isinstance(kind, click.Choice) else kind.name.split()[0].upper())
+    value = option.metavar or (
+        "[" + "|".join(map(str, kind.choices)) + "]" if isinstance(kind, click.Choice) else kind.name.split()[0].upper()
+    )
     return cell(f"{spelled} {value}")
 
 

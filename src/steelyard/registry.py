@@ -140,7 +140,7 @@ def load_file(path: str | Path) -> ModuleType:
 def backend_names() -> list[str]:
     """Built-in backends are the files of one folder; listing them imports none."""
     folder = Path(__file__).parent / "backends"
-    return sorted(info.name for info in pkgutil.iter_modules([str(folder)]) if info.name != "base")
+    return sorted(info.name for info in pkgutil.iter_modules([str(folder)]) if info.name != "base" and not info.name.startswith("_"))
 
 
 def load_backend(name: str, extra: Mapping[str, Any] | None = None) -> Any:

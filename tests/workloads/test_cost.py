@@ -31,6 +31,9 @@ PRODUCTS = (
     "layer/mlp",
     "layer/attention",
     "layer/transformer_block",
+    "layer/ln_linear",
+    "layer/conv_block",
+    "layer/moe",
 )
 PER_ELEMENT = {
     "op/softmax": 5,
@@ -51,6 +54,10 @@ every_point = pytest.mark.parametrize(("name", "params"), POINTS, ids=POINT_IDS)
 
 class Shapes(Torch):
     """Tensors with shapes and no data, to build the presets of a machine that is not here."""
+
+    def module(self, make: Callable[[], Any], dtype: str) -> Any:
+        with torch.device("meta"):
+            return make().to(dtype=FORMATS[dtype]).eval()
 
     def _bare(self, shape: tuple[int, ...], dtype: str) -> Any:
         return torch.empty(shape, dtype=FORMATS[dtype], device="meta")
@@ -84,7 +91,7 @@ def weight(value: Any) -> int:
 
 @pytest.mark.parametrize(
     ("name", "params"),
-    [point for point in POINTS if point[0] in PRODUCTS and not point[1].get("causal")],
+    [point for point in POINTS if point[0] in PRODUCTS and not point[1].get("causal") and point[0] != "layer/moe"],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_products_have_the_flops_that_torch_counts(name: str, params: dict[str, Any]) -> None:
@@ -100,6 +107,13 @@ def test_a_causal_mask_leaves_out_what_it_hides(name: str) -> None:
     width = params.get("hidden") or params["heads"] * params["head_dim"]
     hidden = int(np.triu(np.ones((params["seq"], params["seq"])), k=1).sum())
     assert full - causal == 4 * params["batch"] * hidden * width
+
+
+@pytest.mark.parametrize("params", TINY["layer/moe"].values(), ids=TINY["layer/moe"])
+def test_a_mixture_declares_the_experts_chosen_and_computes_all(params: dict[str, Any]) -> None:
+    task = build("layer/moe", params, Torch(seed=0))
+    one = 2 * 3 * params["batch"] * params["seq"] * params["hidden"] * params["ffn"]
+    assert counted(task) - task.flops == (params["experts"] - params["top_k"]) * one
 
 
 @every_point

@@ -12,12 +12,13 @@ import pytest
 
 from steelyard.codec import load_experiment
 from steelyard.registry import suites
-from tests.workloads.tiny import OURS
+from tests.workloads.tiny import MODELS, OURS
 
+EVERY = {**OURS, **MODELS}
 LISTING = """
 import importlib, pathlib, sys
 import steelyard.workloads as rooms
-for room in ("ops", "layers"):
+for room in ("ops", "layers", "models"):
     for file in sorted(pathlib.Path(rooms.__path__[0], room).glob("*.py")):
         importlib.import_module(f"steelyard.workloads.{room}.{file.stem}")
 print(*sorted({"torch", "numpy", "jax", "tensorflow"} & set(sys.modules)))
@@ -29,20 +30,20 @@ def test_importing_every_module_imports_no_framework_and_no_numpy() -> None:
     assert done.stdout.strip() == ""
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", EVERY)
 def test_a_workload_describes_itself(name: str) -> None:
-    item = OURS[name]
-    kind = name.partition("/")[0]
+    item = EVERY[name]
     assert item.doc.endswith(".") and "bound" in item.doc
-    assert item.tags[0] == {"op": "op", "layer": "layer"}[kind] and set(item.tags[1:]) & {"memory", "compute", "latency"}
+    assert item.tags[0] == name.partition("/")[0] and set(item.tags[1:]) & {"memory", "compute", "latency"}
     assert item.axes["dtype"] == ("fp32",)
-    assert set(item.bodies) == {"torch", "numpy"}
+    assert set(item.bodies) == ({"torch"} if name in MODELS else {"torch", "numpy"})
     assert set(item.sizes) == {"small", "h200"}
+    assert all(set(preset) <= set(item.axes) for preset in item.sizes.values())
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", EVERY)
 def test_the_default_run_is_one_case(name: str) -> None:
-    cases = list(itertools.product(*OURS[name].axes.values()))
+    cases = list(itertools.product(*EVERY[name].axes.values()))
     assert len(cases) == (2 if name == "op/softmax" else 1)
 
 

@@ -100,6 +100,7 @@ def test_compiles_as_one_graph(name: str, params: dict[str, Any]) -> None:
         ("layer/attention", {"hidden": 10}, "hidden=10"),
         ("op/conv2d", {"groups": 4}, "groups=4"),
         ("op/topk", {"k": 100}, "k=100"),
+        ("layer/moe", {"top_k": 6}, "top_k=6"),
     ],
 )
 def test_a_shape_without_meaning_says_why(name: str, change: dict[str, Any], reason: str) -> None:

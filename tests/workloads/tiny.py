@@ -1,4 +1,4 @@
-"""Tiny, deliberately uneven parameters for every operator and layer, and the ways in which the tests build and call them."""
+"""Tiny, deliberately uneven parameters for every operator, layer and model, and the ways in which the tests build and call them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from steelyard.model.define import Workload
 from steelyard.model.task import Task
 from steelyard.registry import built_ins
 
-OURS = {name: item for name, item in built_ins().workloads.items() if name.startswith(("op/", "layer/"))}
+FOUND = built_ins().workloads
+OURS = {name: item for name, item in FOUND.items() if name.startswith(("op/", "layer/"))}
+MODELS = {name: item for name, item in FOUND.items() if name.startswith("model/")}
 
 TINY: dict[str, dict[str, dict[str, Any]]] = {
     "op/matmul": {"": {"m": 5, "n": 7, "k": 11}},
@@ -58,6 +60,22 @@ TINY: dict[str, dict[str, dict[str, Any]]] = {
         "": {"batch": 2, "seq": 5, "hidden": 16, "ffn": 20, "heads": 4, "kv_heads": 4, "causal": False},
         "grouped causal": {"batch": 2, "seq": 5, "hidden": 16, "ffn": 20, "heads": 4, "kv_heads": 2, "causal": True},
     },
+    "layer/ln_linear": {"": {"batch": 2, "seq": 5, "hidden": 12, "out": 7}},
+    "layer/conv_block": {"": {"batch": 2, "channels": 5, "side": 7}},
+    "layer/moe": {
+        "": {"batch": 2, "seq": 5, "hidden": 8, "ffn": 24, "experts": 5, "top_k": 2},
+        "all": {"batch": 1, "seq": 3, "hidden": 8, "ffn": 24, "experts": 2, "top_k": 2},
+    },
+}
+
+TINY_MODELS: dict[str, dict[str, Any]] = {
+    "model/mlp": {"batch": 5, "features": 12, "hidden": 20, "depth": 2, "classes": 7},
+    "model/resnet50": {"batch": 2, "image": 37, "width": 2, "classes": 7},
+    "model/bert": {"batch": 2, "seq": 5, "layers": 2, "hidden": 16, "heads": 4, "ffn": 20, "vocab": 29, "classes": 3},
+    "model/gpt": {"batch": 2, "seq": 5, "layers": 2, "hidden": 16, "heads": 4, "ffn": 20, "vocab": 29},
+    "model/llama": {"batch": 2, "seq": 5, "layers": 2, "hidden": 16, "heads": 4, "kv_heads": 2, "ffn": 20, "vocab": 29},
+    "model/vit": {"batch": 2, "image": 12, "patch": 4, "layers": 2, "hidden": 16, "heads": 4, "ffn": 20, "classes": 7},
+    "model/dlrm": {"batch": 5, "numbers": 3, "tables": 4, "rows": 13, "length": 2, "width": 6, "hidden": 16},
 }
 
 POINTS = [(name, params) for name, shapes in TINY.items() for params in shapes.values()]
@@ -66,7 +84,7 @@ POINT_IDS = [f"{name} {shape}".strip() for name, shapes in TINY.items() for shap
 
 def build(name: str, params: dict[str, Any], be: Backend, dtype: str = "fp32") -> Task:
     """The task of one workload on one backend; the reference shares the numpy body."""
-    return OURS[name].bodies[be.name](**params, dtype=dtype, be=be)
+    return FOUND[name].bodies[be.name](**params, dtype=dtype, be=be)
 
 
 def results(task: Task, be: Backend) -> list[np.ndarray[Any, Any]]:

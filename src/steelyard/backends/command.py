@@ -67,7 +67,10 @@ def _own_peak() -> int:
 
 
 def _ending(code: int) -> str:
-    return f"the command was ended by {signal.Signals(-code).name}" if code < 0 else f"the command exited with {code}"
+    if code >= 0:
+        return f"the command exited with {code}"
+    known = -code in set(signal.Signals)
+    return f"the command was ended by {signal.Signals(-code).name if known else f'signal {-code}'}"
 
 
 BACKEND = Command

@@ -18,9 +18,10 @@ NAMES: dict[Any, str] = {np.dtype(kind): name for name, kind in FORMATS.items()}
 
 def to_bf16(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Round to the nearest bfloat16 (ties to even), kept as float32, since numpy has no such format."""
-    bits = np.ascontiguousarray(data, dtype=np.float32).view(np.uint32)
+    single = np.ascontiguousarray(data, dtype=np.float32)
+    bits = single.view(np.uint32)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
-    return np.where(np.isnan(data), np.float32(np.nan), rounded.view(np.float32)).astype(np.float32)
+    return np.where(np.isnan(single), np.float32(np.nan), rounded.view(np.float32)).reshape(np.shape(data))
 
 
 class Numpy(Backend):
@@ -40,7 +41,7 @@ class Numpy(Backend):
         return NAMES.get(value.dtype, str(value.dtype)), np.asarray(value)
 
     def copy(self, value: Any) -> Any:
-        return value.copy() if isinstance(value, np.ndarray) else value
+        return value.copy(order="K") if isinstance(value, np.ndarray) else value
 
     def versions(self) -> dict[str, str]:
         return {"numpy": np.__version__}

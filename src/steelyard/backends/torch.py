@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import platform
+import random
+import re
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 import torch
 
+from steelyard.backends import _torch_modes
 from steelyard.backends.base import Backend
-from steelyard.errors import Unsupported
+from steelyard.machine.telemetry import Log, Meter, watch
+from steelyard.measure.clock import Timer
+from steelyard.model.dtypes import canonical
+from steelyard.model.experiment import Settings
+from steelyard.model.record import Figure
+from steelyard.model.task import Task
 
 FORMATS = {
     "fp64": torch.float64, "fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16,
@@ -18,23 +30,93 @@ FORMATS = {
     "int16": torch.int16, "int8": torch.int8, "uint8": torch.uint8, "bool": torch.bool,
     "complex64": torch.complex64, "complex128": torch.complex128,
 }  # fmt: skip
+DRAWN_THERE = 2**24
+LIBRARIES = {
+    "gcc": r"GCC (\S+)", "mkl": r"Math Kernel Library Version (\S+)", "onednn": r"MKL-DNN (v\S+)", "openmp": r"OpenMP (\d+)",
+    "cpu_capability": r"CPU capability usage: (\S+)", "cudnn": r"CuDNN (\S+)",
+}  # fmt: skip
 NAMES = {kind: name for name, kind in FORMATS.items()}
 
 
 class Torch(Backend):
-    """PyTorch on the CPU."""
+    """PyTorch on the CPU or on an accelerator it knows."""
 
     name = "torch"
     install = "pip install 'steelyard[torch]'"
+    api: Any = None
+    meter: Meter | None = None
 
     def open(self) -> None:
-        if self.device != "cpu":
-            raise Unsupported(f"backend torch measures on the CPU for now, not on {self.device!r}", do="leave out -d, or use -d cpu")
         if torch.get_num_threads() != self.threads:
             torch.set_num_threads(self.threads)
+        if self.device != "cpu":
+            from steelyard.backends import _device
+
+            self.api, self.where = _device.open_api(self.device)
+            self.meter = _meter(self.where.index) if self.device == "cuda" else None
+        else:
+            self.where = torch.device("cpu")
+
+    def timer(self) -> Timer:
+        if self.api is None:
+            return super().timer()
+        from steelyard.backends._device import EventTimer
+
+        return EventTimer(self.api, self.where, self.meter)
+
+    def sync(self) -> None:
+        if self.api is not None:
+            self.api.synchronize()
+
+    def in_mode(self, task: Task, mode: str) -> Task:
+        return _torch_modes.in_mode(task, mode)
+
+    def module(self, make: Callable[[], Any], dtype: str) -> Any:
+        """A module with seeded weights drawn in named order: matrices by fan-in, gains 1, biases 0."""
+        module = make().to(self.where, FORMATS[dtype]).eval()
+        with torch.no_grad():
+            for name, parameter in module.named_parameters():
+                if parameter.ndim >= 2:
+                    fan_in = parameter.numel() / parameter.shape[0]
+                    parameter.copy_(self.randn(*parameter.shape, dtype=dtype, scale=fan_in**-0.5))
+                else:
+                    parameter.fill_(0.0 if name.endswith("bias") else 1.0)
+        return module
+
+    def randn(self, *shape: int, dtype: str = "fp32", scale: float = 1.0) -> Any:
+        if self.api is None or math.prod(shape) < DRAWN_THERE:
+            return super().randn(*shape, dtype=dtype, scale=scale)
+        self._drawn += 1
+        generator = torch.Generator(self.where).manual_seed(self.seed * 1_000_003 + self._drawn)
+        data = torch.randn(shape, generator=generator, device=self.where, dtype=torch.float32)
+        return data.mul_(scale).to(FORMATS[canonical(dtype)])
+
+    def start_memory(self) -> None:
+        if self.api is None or not hasattr(self.api, "reset_peak_memory_stats"):
+            return super().start_memory()
+        self.api.synchronize()
+        self.api.reset_peak_memory_stats()
+        return None
+
+    def peak_memory(self) -> dict[str, float]:
+        if self.api is None or not hasattr(self.api, "memory_stats"):
+            return super().peak_memory()
+        stats = self.api.memory_stats()
+        return {f"peak_{name}": float(stats[f"{name}_bytes.all.peak"]) for name in ("allocated", "reserved", "active")}
+
+    def observe(self) -> AbstractContextManager[Log]:
+        return watch(self.meter)
+
+    def beside(self, task: Task, timer: Timer, seconds: float, settings: Settings) -> tuple[dict[str, Figure], dict[str, Any]]:
+        if self.api is None or task.fn is None:
+            return {}, {}
+        from steelyard.backends import _device
+
+        assert isinstance(timer, _device.EventTimer)
+        return _device.beside(task, timer, seconds, settings)
 
     def array(self, data: np.ndarray[Any, Any], dtype: str) -> Any:
-        return torch.from_numpy(np.ascontiguousarray(data)).to(self.device, FORMATS[dtype])
+        return torch.from_numpy(np.asarray(data, order="C")).to(self.where, FORMATS[dtype])
 
     def dtype(self, name: str) -> torch.dtype:
         """The torch format of one of our names."""
@@ -45,10 +127,10 @@ class Torch(Backend):
             return None
         host = value.detach().to("cpu")
         plain = host if host.dtype not in (torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2) else host.float()
-        return NAMES.get(value.dtype, str(value.dtype)), plain.resolve_conj().numpy()
+        return NAMES.get(value.dtype, str(value.dtype)), plain.resolve_conj().resolve_neg().numpy()
 
     def copy(self, value: Any) -> Any:
-        return value.clone() if isinstance(value, torch.Tensor) else value
+        return value.detach().clone().requires_grad_(value.requires_grad) if isinstance(value, torch.Tensor) else value
 
     @classmethod
     def reset(cls) -> None:
@@ -56,8 +138,29 @@ class Torch(Backend):
             torch._dynamo.reset()
             torch._dynamo.utils.counters.clear()
 
+    def relocate(self, task: Task, rng: random.Random) -> Task:
+        moved = super().relocate(task, rng)
+        for parameter in task.parameters:
+            if isinstance(parameter, torch.nn.Parameter):
+                parameter.data = parameter.data.clone()
+        return moved
+
     def versions(self) -> dict[str, str]:
-        return {"torch": torch.__version__, "numpy": np.__version__, "python": platform.python_version()}
+        found = {"torch": torch.__version__, "numpy": np.__version__, "python": platform.python_version()}
+        config = torch.__config__.show()
+        for name, pattern in LIBRARIES.items():
+            if match := re.search(pattern, config):
+                found[name] = match[1]
+        if self.api is not None:
+            found["device"] = str(getattr(self.api, "get_device_name", lambda: self.device)())
+            found["cuda"] = str(torch.version.cuda or torch.version.hip or "")
+        return found
+
+
+@functools.cache
+def _meter(index: int) -> Meter | None:
+    """The telemetry of an NVIDIA device, opened once per process."""
+    return Meter.open(f"GPU-{torch.cuda.get_device_properties(index).uuid}")
 
 
 BACKEND = Torch

@@ -145,6 +145,8 @@ class Crew:
             for message in worker.messages(min(left, WATCH_EVERY) if self.limit and not self.limit.group else left):
                 if message is None:
                     return self._autopsy(worker, worker.stop(), answer)
+                if "error" in message:
+                    return "failed", str(UsageError(**message["error"])), worker.stop().stderr
                 if self._take(message, answer):
                     return None
 
@@ -159,8 +161,8 @@ class Crew:
         elif "pair" in message:
             answer.pair = codec.decode(Pair, message["pair"])
             answer.quads = _arrays(message)
-        elif "error" in message:
-            raise UsageError(**message["error"])
+        elif "unweighed" in message and answer.record:
+            answer.record = replace(answer.record, effective={**answer.record.effective, "unweighed": message["unweighed"]})
         return "done" in message
 
     def _autopsy(self, worker: Worker, ending: Ending, answer: Answer) -> tuple[Status, str, str]:

@@ -66,11 +66,16 @@ class Bench:
             task = variant(task, be, options)
         return be, task
 
+    def ready(self, be: Any, task: Task) -> Task:
+        """The task as the case's mode runs it; compilers may do their work here, so it counts as part of the first call."""
+        made: Task = be.in_mode(task, self.case.mode)
+        return made
+
     def rebuilder(self, be: Any, task: Task, rng: random.Random) -> Callable[[], Task]:
         """How a comparison gets fresh buffers: build again, or move the inputs where building is costly."""
         if any(variant.sticky for variant, _ in self.chain):
-            return lambda: be.relocate(task, rng)
-        return lambda: self.build()[1]
+            return lambda: self.ready(be, be.relocate(task, rng))
+        return lambda: self.ready(*self.build())
 
 
 def prepare_bench(case: Case, loaded: registry.Loaded, settings: Settings) -> Bench:
@@ -174,12 +179,14 @@ def _measure(case: Case, loaded: registry.Loaded, settings: Settings, tell: Tell
 
 def _time(bench: Bench, be: Any, task: Task, tell: Tell, notes: Notes, loaded: registry.Loaded) -> tuple[Status, str]:
     readings: list[Reading] = []
-    task = _recorded(task, readings)
     tell("first call", None)
+    be.start_memory()
     start = time.perf_counter()
+    task = _recorded(bench.ready(be, task), readings)
     output = task() if task.fn else task.measure() if task.measure else None
     be.sync()
     notes.metrics["first_call_time"] = Figure(time.perf_counter() - start, "s", "lower", n=1)
+    notes.metrics.update({name: Figure(value, "B", "lower", n=1) for name, value in be.peak_memory().items() if be.device != "cpu"})
     if task.inspect:
         notes.effective.update(task.inspect())
     if bench.settings.verify and task.fn:
@@ -187,8 +194,16 @@ def _time(bench: Bench, be: Any, task: Task, tell: Tell, notes: Notes, loaded: r
         notes.verification = check(bench, be, task, output)
     del output
     readings.clear()
-    taken = sample(task, be.timer(), bench.settings, tell)
+    timer = be.timer()
+    with be.observe() as log:
+        taken = sample(task, timer, bench.settings, tell)
+    if task.inspect:
+        task.inspect()
     notes.metrics.update(metrics.figures(taken, task, loaded.metrics.values()))
+    notes.metrics.update(_phases(task, be, bench.settings, tell))
+    figures, facts = be.beside(task, timer, taken.interval.centre, bench.settings)
+    notes.metrics.update(figures)
+    notes.effective.update(facts | ({"telemetry": log.summary()} if log.rows else {}))
     notes.metrics.update(_extras(readings[-len(taken.seconds) :]))
     notes.effective.update(_effective(taken, be))
     notes.arrays = {
@@ -210,6 +225,17 @@ def _recorded(task: Task, readings: list[Reading]) -> Task:
         return readings[-1]
 
     return replace(task, measure=record)
+
+
+def _phases(task: Task, be: Any, settings: Settings, tell: Tell) -> dict[str, Figure]:
+    """The parts of a task timed on their own, each with a share of the budget."""
+    found = {}
+    for name, part in task.phases.items():
+        tell(name, None)
+        taken = sample(replace(part, scope=task.scope), be.timer(), replace(settings, budget=settings.budget / 4), tell)
+        interval = taken.interval
+        found[f"{name}_time"] = Figure(interval.centre, "s", "lower", interval.low, interval.high, interval.n)
+    return found
 
 
 def _extras(readings: list[Reading]) -> dict[str, Figure]:
@@ -240,10 +266,10 @@ def check(bench: Bench, be: Any, task: Task, output: Any) -> Verification:
     got = be.outputs(output)
     if bench.chain:
         other, plain = bench.base()
-        want, against, same = other.outputs(plain()), f"{bench.case.backend} {IDENTITY}", True
+        want, against, same = other.outputs(bench.ready(other, plain)()), f"{bench.case.backend} {IDENTITY}", not task.any_dtype
     elif task.reference:
         want, against, same = be.outputs(task.reference()), "the workload's reference", False
-    elif "numpy" in bench.workload.bodies and (task.flops or 0) <= REFERENCE_LIMIT:
+    elif "numpy" in bench.workload.bodies and bench.case.mode in ("eval", "fwd") and (task.flops or 0) <= REFERENCE_LIMIT:
         return _against_numpy(bench, got, task)
     else:
         return Verification("none", "", "no reference: the workload has none and no numpy form small enough to compute")
@@ -266,8 +292,6 @@ def weigh_pair(base: Case, head: Case, loaded: registry.Loaded, settings: Settin
     rng = random.Random(f"{settings.seed} {base.id} {head.id}")
     benches = [prepare_bench(case, loaded, settings) for case in (base, head)]
     built = [bench.build() for bench in benches]
-    for _, task in built:
-        task() if task.fn else None
     builds = (benches[0].rebuilder(*built[0], rng), benches[1].rebuilder(*built[1], rng))
     timer = built[0][0].timer()
     quads = schedule.weigh_arms(builds, timer, settings, rng.randrange(2**31), tell)

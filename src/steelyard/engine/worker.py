@@ -122,8 +122,11 @@ def measure(job: Mapping[str, Any], loaded: registry.Loaded, send: Send) -> None
     record, arrays = weigh.weigh_case(case, loaded, settings, tell)
     send({"record": asdict(record), "arrays": encoded(arrays)})
     if job.get("vs") and record.status == "ok":
-        pair, quads = weigh.weigh_pair(Case.from_plain(job["vs"]), case, loaded, settings, tell)
-        send({"pair": asdict(pair), "arrays": encoded(quads)})
+        try:
+            pair, quads = weigh.weigh_pair(Case.from_plain(job["vs"]), case, loaded, settings, tell)
+            send({"pair": asdict(pair), "arrays": encoded(quads)})
+        except Exception as error:
+            send({"unweighed": f"{type(error).__name__}: {error}"})
     send({"done": case.id})
 
 

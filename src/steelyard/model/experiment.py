@@ -45,7 +45,7 @@ class Matrix:
     device: tuple[str, ...] = ("cpu",)
     threads: tuple[int, ...] = (1,)
     flags: tuple[Mapping[str, str], ...] = ({},)
-    origin: str = ""
+    origin: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)

@@ -28,16 +28,25 @@ def compile(
         raise Unsupported("torch.compile needs a C++ compiler on the CPU and none is on PATH", do="apt-get install g++")
     kept: dict[str, Any] = {"mode": mode} if mode != "default" else {}
     compiled = torch.compile(task.fn, fullgraph=fullgraph, dynamic=dynamic, backend=backend, **kept)
-    before = int(counters["stats"].get("unique_graphs", 0))
+    before, broken, earlier = int(counters["stats"]["unique_graphs"]), _breaks(counters), task.inspect
+    settled: list[int] = []
 
     def inspect() -> dict[str, Any]:
-        graphs = int(counters["stats"].get("unique_graphs", 0)) - before
+        known = dict(earlier()) if earlier else {}
+        graphs = int(counters["stats"]["unique_graphs"]) - before
         if graphs <= 0:
             raise NotApplied("torch.compile compiled no graph, so this would time eager code", why=_reasons(counters))
-        return {"graphs": graphs, "graph_breaks": int(sum(counters["graph_break"].values()))}
+        if settled and graphs != settled[0]:
+            raise SteelyardError(f"torch.compile compiled {graphs - settled[0]} more graphs while it was timed", why="the figures are void")
+        settled[:] = [graphs]
+        return {**known, "graphs": graphs, "graph_breaks": _breaks(counters) - broken}
 
     asked = {"mode": mode, "fullgraph": fullgraph, "dynamic": dynamic, "backend": backend}
     return replace(task, fn=compiled, inspect=inspect, effective={**task.effective, **asked})
+
+
+def _breaks(counters: Any) -> int:
+    return int(sum(counters["graph_break"].values()))
 
 
 def _reasons(counters: Any) -> str:

@@ -59,13 +59,15 @@ def _attention(
     weights = attention_weights(hidden, heads, kv_heads, dtype, be)
     moved = size(dtype, 2 * batch * seq * hidden, attention_size(hidden, heads, kv_heads))
     flops = attention_flops(batch, seq, hidden, heads, kv_heads, causal)
-    return Task(fn, (x, *weights, heads, kv_heads, causal), flops=flops, bytes=moved, items=batch * seq)
+    args = (x, *weights, heads, kv_heads, causal)
+    return Task(fn, args, flops=flops, bytes=moved, items=batch * seq, parameters=weights)
 
 
 @workload(
     "layer/attention",
     axes={"batch": [1], "seq": [64], "hidden": [256], "heads": [4], "kv_heads": [4], "causal": [True], "dtype": ["fp32"]},
     tags=["layer", "compute", "smoke"],
+    modes=["eval", "fwd", "bwd", "train"],
     sizes={
         "small": {"seq": 16, "hidden": 64, "heads": 2, "kv_heads": 2},
         "h200": {"batch": 4, "seq": 4096, "hidden": 4096, "heads": 32, "kv_heads": 8, "dtype": "bf16"},

@@ -49,7 +49,8 @@ def _transformer_block(
     feeding = mlp_weights(hidden, ffn, True, dtype, be)
     flops = attention_flops(batch, seq, hidden, heads, kv_heads, causal) + 2.0 * tokens * fed
     moved = size(dtype, 2 * tokens * hidden, 2 * hidden, attention_size(hidden, heads, kv_heads), fed)
-    return Task(fn, (x, gain_1, *mixing, gain_2, *feeding, heads, kv_heads, causal), flops=flops, bytes=moved, items=tokens)
+    weights = (gain_1, *mixing, gain_2, *feeding)
+    return Task(fn, (x, *weights, heads, kv_heads, causal), flops=flops, bytes=moved, items=tokens, parameters=weights)
 
 
 @workload(
@@ -58,6 +59,7 @@ def _transformer_block(
         "batch": [1], "seq": [64], "hidden": [256], "ffn": [768], "heads": [4], "kv_heads": [4], "causal": [True], "dtype": ["fp32"],
     },
     tags=["layer", "compute"],
+    modes=["eval", "fwd", "bwd", "train"],
     sizes={
         "small": {"seq": 16, "hidden": 64, "ffn": 128, "heads": 2, "kv_heads": 2},
         "h200": {"batch": 4, "seq": 4096, "hidden": 4096, "ffn": 14336, "heads": 32, "kv_heads": 8, "dtype": "bf16"},

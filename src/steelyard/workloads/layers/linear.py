@@ -24,13 +24,15 @@ def _linear(fn: Callable[..., Array], batch: int, seq: int, hidden: int, out: in
     weight = be.randn(out, hidden, dtype=dtype, scale=hidden**-0.5)
     bias = be.randn(out, dtype=dtype)
     moved = size(dtype, tokens * hidden, out * hidden, out, tokens * out)
-    return Task(fn, (x, weight, bias), flops=2.0 * tokens * hidden * out, bytes=moved, items=tokens)
+    flops = 2.0 * tokens * hidden * out
+    return Task(fn, (x, weight, bias), flops=flops, bytes=moved, items=tokens, parameters=(weight, bias))
 
 
 @workload(
     "layer/linear",
     axes={"batch": [1], "seq": [64], "hidden": [512], "out": [512], "dtype": ["fp32"]},
     tags=["layer", "compute", "smoke"],
+    modes=["eval", "fwd", "bwd", "train"],
     sizes={
         "small": {"seq": 16, "hidden": 64, "out": 64},
         "h200": {"batch": 8, "seq": 2048, "hidden": 4096, "out": 14336, "dtype": "bf16"},

@@ -40,14 +40,16 @@ def mlp_weights(hidden: int, ffn: int, gated: bool, dtype: str, be: Backend) -> 
 def _mlp(fn: Callable[..., Array], batch: int, seq: int, hidden: int, ffn: int, gated: bool, dtype: str, be: Backend) -> Task:
     tokens, weights = batch * seq, (3 if gated else 2) * hidden * ffn
     x = be.randn(batch, seq, hidden, dtype=dtype)
-    args = (x, *mlp_weights(hidden, ffn, gated, dtype, be))
-    return Task(fn, args, flops=2.0 * tokens * weights, bytes=size(dtype, 2 * tokens * hidden, weights), items=tokens)
+    feeding = mlp_weights(hidden, ffn, gated, dtype, be)
+    moved = size(dtype, 2 * tokens * hidden, weights)
+    return Task(fn, (x, *feeding), flops=2.0 * tokens * weights, bytes=moved, items=tokens, parameters=feeding)
 
 
 @workload(
     "layer/mlp",
     axes={"batch": [1], "seq": [64], "hidden": [256], "ffn": [768], "gated": [True], "dtype": ["fp32"]},
     tags=["layer", "compute", "smoke"],
+    modes=["eval", "fwd", "bwd", "train"],
     sizes={
         "small": {"seq": 16, "hidden": 64, "ffn": 128},
         "h200": {"batch": 4, "seq": 4096, "hidden": 4096, "ffn": 14336, "dtype": "bf16"},

@@ -48,6 +48,7 @@ def _sdpa(
     "op/sdpa",
     axes={"batch": [1], "heads": [4], "kv_heads": [4], "seq": [128], "head_dim": [64], "causal": [True], "dtype": ["fp32"]},
     tags=["op", "compute", "smoke"],
+    modes=["eval", "fwd", "bwd"],
     sizes={
         "small": {"heads": 2, "kv_heads": 2, "seq": 32, "head_dim": 32},
         "h200": {"batch": 4, "heads": 32, "kv_heads": 8, "seq": 8192, "head_dim": 128, "dtype": "bf16"},

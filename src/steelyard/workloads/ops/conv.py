@@ -51,7 +51,8 @@ def _conv2d(
     bias = be.randn(filters, dtype=dtype)
     made = batch * filters * edge * edge
     moved = size(dtype, batch * channels * side * side, filters * fan_in, filters, made)
-    return Task(fn, (x, weight, bias, stride, padding, 1, groups), flops=2.0 * made * fan_in, bytes=moved, items=batch)
+    args = (x, weight, bias, stride, padding, 1, groups)
+    return Task(fn, args, flops=2.0 * made * fan_in, bytes=moved, items=batch, parameters=(weight, bias))
 
 
 @workload(
@@ -60,6 +61,7 @@ def _conv2d(
         "batch": [1], "channels": [32], "filters": [32], "side": [28], "kernel": [3], "stride": [1], "groups": [1], "dtype": ["fp32"],
     },
     tags=["op", "compute", "smoke"],
+    modes=["eval", "fwd", "bwd", "train"],
     sizes={
         "small": {"channels": 8, "filters": 8, "side": 14},
         "h200": {"batch": 256, "channels": 256, "filters": 256, "side": 56, "dtype": "bf16"},

@@ -23,6 +23,7 @@ def _matmul(fn: Callable[..., Array], m: int, n: int, k: int, dtype: str, be: Ba
     "op/matmul",
     axes={"m": [256], "n": [256], "k": [256], "dtype": ["fp32"]},
     tags=["op", "compute", "smoke"],
+    modes=["eval", "fwd", "bwd"],
     sizes={"small": {"m": 64, "n": 64, "k": 64}, "h200": {"m": 8192, "n": 8192, "k": 8192, "dtype": "bf16"}},
 )
 def matmul(m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
@@ -49,6 +50,7 @@ def _bmm(fn: Callable[..., Array], batch: int, m: int, n: int, k: int, dtype: st
     "op/bmm",
     axes={"batch": [16], "m": [64], "n": [64], "k": [64], "dtype": ["fp32"]},
     tags=["op", "compute"],
+    modes=["eval", "fwd", "bwd"],
     sizes={"small": {"batch": 4, "m": 32, "n": 32, "k": 32}, "h200": {"batch": 512, "m": 1024, "n": 1024, "k": 128, "dtype": "bf16"}},
 )
 def bmm(batch: int, m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
@@ -69,13 +71,14 @@ def _addmm(fn: Callable[..., Array], m: int, n: int, k: int, dtype: str, be: Bac
     c = be.randn(m, n, dtype=dtype)
     a = be.randn(m, k, dtype=dtype)
     b = be.randn(k, n, dtype=dtype, scale=k**-0.5)
-    return Task(fn, (c, a, b), flops=2.0 * m * n * k, bytes=size(dtype, m * n, m * k, k * n, m * n), items=m)
+    return Task(fn, (c, a, b), flops=2.0 * m * n * k, bytes=size(dtype, m * n, m * k, k * n, m * n), items=m, parameters=(b,))
 
 
 @workload(
     "op/addmm",
     axes={"m": [256], "n": [256], "k": [256], "dtype": ["fp32"]},
     tags=["op", "compute"],
+    modes=["eval", "fwd", "bwd", "train"],
     sizes={"small": {"m": 64, "n": 64, "k": 64}, "h200": {"m": 8192, "n": 8192, "k": 8192, "dtype": "bf16"}},
 )
 def addmm(m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
@@ -95,13 +98,14 @@ def _linear(fn: Callable[..., Array], tokens: int, features: int, out: int, dtyp
     weight = be.randn(out, features, dtype=dtype, scale=features**-0.5)
     bias = be.randn(out, dtype=dtype)
     moved = size(dtype, tokens * features, out * features, out, tokens * out)
-    return Task(fn, (x, weight, bias), flops=2.0 * tokens * features * out, bytes=moved, items=tokens)
+    return Task(fn, (x, weight, bias), flops=2.0 * tokens * features * out, bytes=moved, items=tokens, parameters=(weight, bias))
 
 
 @workload(
     "op/linear",
     axes={"tokens": [32], "features": [512], "out": [512], "dtype": ["fp32"]},
     tags=["op", "compute", "smoke"],
+    modes=["eval", "fwd", "bwd", "train"],
     sizes={
         "small": {"tokens": 8, "features": 64, "out": 64},
         "h200": {"tokens": 8192, "features": 8192, "out": 8192, "dtype": "bf16"},

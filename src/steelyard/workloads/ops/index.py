@@ -23,6 +23,7 @@ def _gather(fn: Callable[..., Array], m: int, n: int, k: int, dtype: str, be: Ba
     "op/gather",
     axes={"m": [512], "n": [1024], "k": [128], "dtype": ["fp32"]},
     tags=["op", "memory", "smoke"],
+    modes=["eval", "fwd", "bwd"],
     sizes={"small": {"m": 16, "n": 64, "k": 16}, "h200": {"m": 8192, "n": 32768, "k": 8192, "dtype": "bf16"}},
 )
 def gather(m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
@@ -54,6 +55,7 @@ def _scatter_add(fn: Callable[..., Array], m: int, n: int, k: int, dtype: str, b
     "op/scatter_add",
     axes={"m": [256], "n": [512], "k": [128], "dtype": ["fp32"]},
     tags=["op", "memory"],
+    modes=["eval", "fwd", "bwd"],
     sizes={"small": {"m": 16, "n": 64, "k": 16}, "h200": {"m": 8192, "n": 32768, "k": 8192, "dtype": "bf16"}},
 )
 def scatter_add(m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
@@ -82,13 +84,14 @@ def _embedding(fn: Callable[..., Array], rows: int, width: int, tokens: int, dty
     index = be.integers(0, rows, tokens)
     table = be.randn(rows, width, dtype=dtype)
     moved = size(INDEX, tokens) + size(dtype, tokens * width, tokens * width)
-    return Task(fn, (index, table), flops=0.0, bytes=moved, items=tokens)
+    return Task(fn, (index, table), flops=0.0, bytes=moved, items=tokens, parameters=(table,))
 
 
 @workload(
     "op/embedding",
     axes={"rows": [16384], "width": [128], "tokens": [1024], "dtype": ["fp32"]},
     tags=["op", "memory", "smoke"],
+    modes=["eval", "fwd", "bwd", "train"],
     sizes={
         "small": {"rows": 256, "width": 32, "tokens": 64},
         "h200": {"rows": 131072, "width": 2048, "tokens": 131072, "dtype": "bf16"},
@@ -110,13 +113,14 @@ def _embedding_bag(fn: Callable[..., Array], rows: int, width: int, bags: int, l
     index = be.integers(0, rows, bags, length)
     table = be.randn(rows, width, dtype=dtype)
     moved = size(INDEX, bags * length) + size(dtype, bags * length * width, bags * width)
-    return Task(fn, (index, table), flops=float(bags * (length - 1) * width), bytes=moved, items=bags)
+    return Task(fn, (index, table), flops=float(bags * (length - 1) * width), bytes=moved, items=bags, parameters=(table,))
 
 
 @workload(
     "op/embedding_bag",
     axes={"rows": [16384], "width": [128], "bags": [128], "length": [16], "dtype": ["fp32"]},
     tags=["op", "memory"],
+    modes=["eval", "fwd", "bwd", "train"],
     sizes={
         "small": {"rows": 256, "width": 32, "bags": 16, "length": 4},
         "h200": {"rows": 2**21, "width": 128, "bags": 65536, "length": 64, "dtype": "bf16"},

@@ -33,6 +33,7 @@ def _cross_entropy(fn: Callable[..., Array], tokens: int, vocab: int, dtype: str
     "op/cross_entropy",
     axes={"tokens": [64], "vocab": [4096], "dtype": ["fp32"]},
     tags=["op", "memory", "smoke"],
+    modes=["eval", "fwd", "bwd"],
     sizes={"small": {"tokens": 8, "vocab": 256}, "h200": {"tokens": 2048, "vocab": 131072, "dtype": "bf16"}},
 )
 def cross_entropy(tokens: int, vocab: int, dtype: str, be: Backend) -> Task:

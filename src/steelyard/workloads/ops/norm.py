@@ -47,6 +47,7 @@ def _softmax(fn: Callable[..., Array], m: int, n: int, dtype: str, be: Backend) 
     "op/softmax",
     axes={"m": [256], "n": [256, 1024], "dtype": ["fp32"]},
     tags=["op", "memory", "smoke"],
+    modes=["eval", "fwd", "bwd"],
     sizes={"small": {"m": 32, "n": 128}, "h200": {"m": 32768, "n": 8192, "dtype": "bf16"}},
 )
 def softmax(m: int, n: int, dtype: str, be: Backend) -> Task:
@@ -65,13 +66,15 @@ def _layer_norm(fn: Callable[..., Array], m: int, n: int, dtype: str, be: Backen
     x = be.randn(m, n, dtype=dtype)
     gain = be.uniform(n, low=0.5, high=1.5, dtype=dtype)
     bias = be.randn(n, dtype=dtype)
-    return Task(fn, (x, (n,), gain, bias, EPS), flops=7.0 * m * n, bytes=size(dtype, m * n, n, n, m * n), items=m)
+    moved = size(dtype, m * n, n, n, m * n)
+    return Task(fn, (x, (n,), gain, bias, EPS), flops=7.0 * m * n, bytes=moved, items=m, parameters=(gain, bias))
 
 
 @workload(
     "op/layer_norm",
     axes={"m": [256], "n": [512], "dtype": ["fp32"]},
     tags=["op", "memory", "smoke"],
+    modes=["eval", "fwd", "bwd", "train"],
     sizes={"small": {"m": 32, "n": 128}, "h200": {"m": 32768, "n": 8192, "dtype": "bf16"}},
 )
 def layer_norm(m: int, n: int, dtype: str, be: Backend) -> Task:
@@ -89,13 +92,14 @@ def _(m: int, n: int, dtype: str, be: Backend) -> Task:
 def _rms_norm(fn: Callable[..., Array], m: int, n: int, dtype: str, be: Backend) -> Task:
     x = be.randn(m, n, dtype=dtype)
     gain = be.uniform(n, low=0.5, high=1.5, dtype=dtype)
-    return Task(fn, (x, (n,), gain, EPS), flops=4.0 * m * n, bytes=size(dtype, m * n, n, m * n), items=m)
+    return Task(fn, (x, (n,), gain, EPS), flops=4.0 * m * n, bytes=size(dtype, m * n, n, m * n), items=m, parameters=(gain,))
 
 
 @workload(
     "op/rms_norm",
     axes={"m": [256], "n": [512], "dtype": ["fp32"]},
     tags=["op", "memory"],
+    modes=["eval", "fwd", "bwd", "train"],
     sizes={"small": {"m": 32, "n": 128}, "h200": {"m": 32768, "n": 8192, "dtype": "bf16"}},
 )
 def rms_norm(m: int, n: int, dtype: str, be: Backend) -> Task:

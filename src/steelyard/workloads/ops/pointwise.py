@@ -47,6 +47,7 @@ def _gelu(fn: Callable[..., Array], n: int, approximate: str, dtype: str, be: Ba
     "op/gelu",
     axes={"n": [131072], "approximate": ["none"], "dtype": ["fp32"]},
     tags=["op", "memory", "smoke"],
+    modes=["eval", "fwd", "bwd"],
     sizes={"small": {"n": 4096}, "h200": {"n": 2**28, "dtype": "bf16"}},
 )
 def gelu(n: int, approximate: str, dtype: str, be: Backend) -> Task:
@@ -71,6 +72,7 @@ def _silu_mul(fn: Callable[..., Array], m: int, n: int, dtype: str, be: Backend)
     "op/silu_mul",
     axes={"m": [128], "n": [1024], "dtype": ["fp32"]},
     tags=["op", "memory"],
+    modes=["eval", "fwd", "bwd"],
     sizes={"small": {"m": 16, "n": 128}, "h200": {"m": 8192, "n": 28672, "dtype": "bf16"}},
 )
 def silu_mul(m: int, n: int, dtype: str, be: Backend) -> Task:

@@ -23,6 +23,7 @@ def _sum(fn: Callable[..., Array], m: int, n: int, dtype: str, be: Backend) -> T
     "op/sum",
     axes={"m": [512], "n": [1024], "dtype": ["fp32"]},
     tags=["op", "memory", "smoke"],
+    modes=["eval", "fwd", "bwd"],
     sizes={"small": {"m": 32, "n": 128}, "h200": {"m": 32768, "n": 8192, "dtype": "bf16"}},
 )
 def sum(m: int, n: int, dtype: str, be: Backend) -> Task:
@@ -48,6 +49,7 @@ def _cumsum(fn: Callable[..., Array], m: int, n: int, dtype: str, be: Backend) -
     "op/cumsum",
     axes={"m": [128], "n": [1024], "dtype": ["fp32"]},
     tags=["op", "memory"],
+    modes=["eval", "fwd", "bwd"],
     sizes={"small": {"m": 32, "n": 128}, "h200": {"m": 32768, "n": 8192, "dtype": "bf16"}},
 )
 def cumsum(m: int, n: int, dtype: str, be: Backend) -> Task:
@@ -75,6 +77,7 @@ def _topk(fn: Callable[..., Array], m: int, n: int, k: int, dtype: str, be: Back
     "op/topk",
     axes={"m": [64], "n": [1024], "k": [8], "dtype": ["fp32"]},
     tags=["op", "latency"],
+    modes=["eval", "fwd", "bwd"],
     sizes={"small": {"m": 8, "n": 128}, "h200": {"m": 4096, "n": 131072, "k": 64, "dtype": "bf16"}},
 )
 def topk(m: int, n: int, k: int, dtype: str, be: Backend) -> Task:

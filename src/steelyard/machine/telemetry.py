@@ -1,0 +1,131 @@
+"""What the GPU did while it was measured: clocks, power, heat, throttling and energy, read through NVML.
+
+A thread reads a few times a second; its own cost is measured and stored with what it read. Where there is no NVML
+there is no telemetry, and the record says so.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+EVERY = 0.1
+SLOWED = {0x4: "power cap", 0x8: "hardware slowdown", 0x20: "heat", 0x40: "heat (hardware)", 0x80: "power brake"}
+HARMFUL = 0x8 | 0x20 | 0x40 | 0x80
+UNITS = {"sm_clock": "Hz", "memory_clock": "Hz", "power": "W", "temperature": "degC", "utilisation": "1", "memory_used": "B"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One reading; `reasons` is NVML's bit mask of why clocks are held down."""
+
+    at: float
+    sm_clock: float
+    memory_clock: float
+    power: float
+    temperature: float
+    utilisation: float
+    memory_used: float
+    reasons: int
+
+
+class Meter:
+    """One NVIDIA device, asked directly."""
+
+    def __init__(self, nvml: Any, device: Any) -> None:
+        self.nvml, self.device = nvml, device
+
+    @classmethod
+    def open(cls, uuid: str | None, index: int = 0) -> Meter | None:
+        """The device by UUID, so that CUDA_VISIBLE_DEVICES cannot mix devices up; None without NVML."""
+        try:
+            nvml = importlib.import_module("pynvml")
+            nvml.nvmlInit()
+            return cls(nvml, nvml.nvmlDeviceGetHandleByUUID(uuid.encode()) if uuid else nvml.nvmlDeviceGetHandleByIndex(index))
+        except Exception:
+            return None
+
+    def row(self) -> Row:
+        """Everything at once."""
+        nvml, device = self.nvml, self.device
+        return Row(
+            at=time.monotonic(),
+            sm_clock=1e6 * _ask(nvml.nvmlDeviceGetClockInfo, device, nvml.NVML_CLOCK_SM),
+            memory_clock=1e6 * _ask(nvml.nvmlDeviceGetClockInfo, device, nvml.NVML_CLOCK_MEM),
+            power=1e-3 * _ask(nvml.nvmlDeviceGetPowerUsage, device),
+            temperature=_ask(nvml.nvmlDeviceGetTemperature, device, nvml.NVML_TEMPERATURE_GPU),
+            utilisation=0.01 * _ask(lambda: nvml.nvmlDeviceGetUtilizationRates(device).gpu),
+            memory_used=_ask(lambda: nvml.nvmlDeviceGetMemoryInfo(device).used),
+            reasons=self.reasons(),
+        )
+
+    def sm_clock(self) -> float:
+        """Streaming-multiprocessor clock in Hz: a quick read for warm-up."""
+        return 1e6 * _ask(self.nvml.nvmlDeviceGetClockInfo, self.device, self.nvml.NVML_CLOCK_SM)
+
+    def reasons(self) -> int:
+        """Why clocks are held down right now."""
+        value = _ask(self.nvml.nvmlDeviceGetCurrentClocksThrottleReasons, self.device)
+        return int(value) if value == value else 0
+
+    def energy(self) -> float | None:
+        """Joules since the driver was loaded, where the device counts them."""
+        value = _ask(self.nvml.nvmlDeviceGetTotalEnergyConsumption, self.device)
+        return value * 1e-3 if value == value else None
+
+
+def _ask(question: Callable[..., Any], *args: Any) -> float:
+    try:
+        return float(question(*args))
+    except Exception:
+        return float("nan")
+
+
+@dataclass
+class Log:
+    """The readings of one measurement, and what taking them cost."""
+
+    rows: list[Row] = field(default_factory=list)
+    cost: float = 0.0
+
+    def summary(self) -> dict[str, Any]:
+        """Ranges for a record: lowest and highest of each quantity, every reason for slowing seen, the share of a core spent."""
+        if not self.rows:
+            return {}
+        span = max(self.rows[-1].at - self.rows[0].at, EVERY)
+        ranges = {name: [min(values), max(values)] for name in UNITS if (values := [getattr(row, name) for row in self.rows])}
+        seen = 0
+        for row in self.rows:
+            seen |= row.reasons
+        slowed = [name for bit, name in SLOWED.items() if seen & bit]
+        return {**ranges, "slowed_by": slowed, "readings": len(self.rows), "cost": round(self.cost / span, 6)}
+
+
+@contextmanager
+def watch(meter: Meter | None) -> Iterator[Log]:
+    """Read the device every so often in a thread while the body runs."""
+    log, stop = Log(), threading.Event()
+    if meter is None:
+        yield log
+        return
+
+    def read() -> None:
+        while True:
+            before = time.thread_time()
+            log.rows.append(meter.row())
+            log.cost += time.thread_time() - before
+            if stop.wait(EVERY):
+                return
+
+    thread = threading.Thread(target=read, name="steelyard-telemetry", daemon=True)
+    thread.start()
+    try:
+        yield log
+    finally:
+        stop.set()
+        thread.join()

@@ -1,0 +1,88 @@
+"""Variants that take the Python out of the loop: CUDA graphs, exported programs, ahead-of-time compiled ones."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from steelyard.errors import Unsupported
+from steelyard.model.define import variant
+from steelyard.model.task import Task
+from steelyard.variants.wrap import body_of
+
+
+@variant("cuda_graph", backends=["torch"], fresh=True)
+def cuda_graph(task: Task, be: Any) -> Task:
+    """One captured CUDA graph, replayed: the kernels without the launches."""
+    import torch
+
+    if be.device != "cuda":
+        raise Unsupported("CUDA graphs need an NVIDIA GPU")
+    from steelyard.backends._device import capture
+
+    body_of(task)
+    held: list[Any] = []
+
+    def once() -> None:
+        held[:] = [task()]
+
+    graph = capture(torch.cuda, once)
+
+    def replay() -> Any:
+        graph.replay()
+        return held[0]
+
+    return replace(task, fn=replay, args=(), kwargs={}, effective={**task.effective, "cuda_graph": True})
+
+
+@variant("export", backends=["torch"], fresh=True, sticky=True)
+def export(task: Task, be: Any) -> Task:
+    """The program that torch.export records, run by its own module."""
+    module, effective = _exported(task)
+    return replace(task, fn=module.module(), effective=effective)
+
+
+@variant("aot_inductor", backends=["torch"], fresh=True, sticky=True)
+def aot_inductor(task: Task, be: Any) -> Task:
+    """torch.export, then compiled ahead of time by AOTInductor into a package that is loaded and called."""
+    import torch
+
+    if be.device == "cpu" and not (shutil.which("g++") or shutil.which("clang++")):
+        raise Unsupported("AOTInductor needs a C++ compiler on the CPU and none is on PATH", do="apt-get install g++")
+    program, effective = _exported(task)
+    folder = tempfile.mkdtemp(prefix="steelyard-aoti-")
+    package = torch._inductor.aoti_compile_and_package(program, package_path=str(Path(folder) / "program.pt2"))
+    loaded = torch._inductor.aoti_load_package(package)
+    before = task.cleanup
+
+    def cleanup() -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        if before:
+            before()
+
+    return replace(task, fn=loaded, cleanup=cleanup, effective={**effective, "aot_inductor": True})
+
+
+def _exported(task: Task) -> tuple[Any, dict[str, Any]]:
+    import torch
+
+    fn = body_of(task)
+    module = fn if isinstance(fn, torch.nn.Module) else _as_module(fn)
+    with torch.no_grad():
+        program = torch.export.export(module, task.args, dict(task.kwargs))
+    nodes = sum(node.op == "call_function" for node in program.graph.nodes)
+    return program, {**task.effective, "exported_nodes": nodes}
+
+
+def _as_module(fn: Any) -> Any:
+    """A module around a plain function, because export takes modules only."""
+    import torch
+
+    class Function(torch.nn.Module):
+        def forward(self, *args: Any, **kwargs: Any) -> Any:
+            return fn(*args, **kwargs)
+
+    return Function()

@@ -1,0 +1,80 @@
+"""The basic block of a residual network: two convolutions, each normalised by statistics that are known, added to their input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from steelyard.model.define import workload
+from steelyard.model.task import Task
+from steelyard.workloads.ops.conv import correlate
+from steelyard.workloads.ops.cost import Array, size
+from steelyard.workloads.ops.norm import EPS
+
+if TYPE_CHECKING:
+    from steelyard.backends.base import Backend
+
+KERNEL = 3
+
+
+def convolve_twice(
+    x: Array, weight_1: Array, gain_1: Array, shift_1: Array, mean_1: Array, var_1: Array,
+    weight_2: Array, gain_2: Array, shift_2: Array, mean_2: Array, var_2: Array,
+) -> Array:  # fmt: skip
+    """The block in torch; weights are arguments so that the harness can move them."""
+    import torch.nn.functional as F
+
+    inner = F.conv2d(x, weight_1, padding=KERNEL // 2)
+    inner = F.relu(F.batch_norm(inner, mean_1, var_1, gain_1, shift_1, training=False, eps=EPS))
+    inner = F.conv2d(inner, weight_2, padding=KERNEL // 2)
+    return F.relu(x + F.batch_norm(inner, mean_2, var_2, gain_2, shift_2, training=False, eps=EPS))
+
+
+def convolve_twice_numpy(
+    x: Array, weight_1: Array, gain_1: Array, shift_1: Array, mean_1: Array, var_1: Array,
+    weight_2: Array, gain_2: Array, shift_2: Array, mean_2: Array, var_2: Array,
+) -> Array:  # fmt: skip
+    """The block in numpy."""
+    import numpy as np
+
+    def step(x: Array, weight: Array, gain: Array, shift: Array, mean: Array, var: Array) -> Array:
+        scale = gain / np.sqrt(var + EPS)
+        return correlate(x, weight, -mean, 1, KERNEL // 2, 1, 1) * scale[:, None, None] + shift[:, None, None]
+
+    inner = np.maximum(step(x, weight_1, gain_1, shift_1, mean_1, var_1), 0)
+    return np.maximum(x + step(inner, weight_2, gain_2, shift_2, mean_2, var_2), 0)
+
+
+def _conv_block(fn: Callable[..., Array], batch: int, channels: int, side: int, dtype: str, be: Backend) -> Task:
+    fan_in = channels * KERNEL * KERNEL
+    pixels = batch * side * side
+    x = be.randn(batch, channels, side, side, dtype=dtype)
+    learnt: list[Array] = []
+    known: list[Array] = []
+    for _ in range(2):
+        weight = be.randn(channels, channels, KERNEL, KERNEL, dtype=dtype, scale=fan_in**-0.5)
+        gain = be.uniform(channels, low=0.5, high=1.5, dtype=dtype)
+        shift = be.randn(channels, dtype=dtype)
+        mean = be.randn(channels, dtype=dtype)
+        var = be.uniform(channels, low=0.5, high=1.5, dtype=dtype)
+        learnt += [weight, gain, shift]
+        known += [weight, gain, shift, mean, var]
+    moved = size(dtype, 2 * pixels * channels, 2 * channels * (fan_in + 4))
+    return Task(fn, (x, *known), flops=4.0 * pixels * channels * fan_in, bytes=moved, items=batch, parameters=tuple(learnt))
+
+
+@workload(
+    "layer/conv_block",
+    axes={"batch": [1], "channels": [32], "side": [28], "dtype": ["fp32"]},
+    tags=["layer", "compute"],
+    modes=["eval", "fwd", "bwd", "train"],
+    sizes={"small": {"channels": 8, "side": 14}, "h200": {"batch": 256, "channels": 256, "side": 56, "dtype": "bf16"}},
+)
+def conv_block(batch: int, channels: int, side: int, dtype: str, be: Backend) -> Task:
+    """Residual block of two 3x3 convolutions with batch norm as in inference; compute bound, with memory-bound seams to fuse."""
+    return _conv_block(convolve_twice, batch, channels, side, dtype, be)
+
+
+@conv_block.on("numpy")
+def _(batch: int, channels: int, side: int, dtype: str, be: Backend) -> Task:
+    return _conv_block(convolve_twice_numpy, batch, channels, side, dtype, be)

@@ -1,0 +1,99 @@
+"""Our own benchmarks run from start to end and say what they promise; how fast they found us is not a test's business."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+HOME = Path(__file__).parents[2] / "benchmarks"
+
+
+def hand_in(name: str, folder: Path, *words: str) -> tuple[str, dict[str, Any]]:
+    """Run one program as a user does and give what it printed and wrote."""
+    file = folder / f"{name}.json"
+    done = subprocess.run(
+        [sys.executable, str(HOME / f"{name}.py"), "--json", str(file), *words], capture_output=True, text=True, cwd=folder, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout, json.loads(file.read_text())
+
+
+def check_sheet(name: str, printed: str, found: dict[str, Any]) -> None:
+    """What every sheet has, and that the printed verdicts are those of the JSON."""
+    assert found["benchmark"] == name
+    assert found["machine"]["summary"]
+    assert len(found["load"]["before"]) == len(found["load"]["after"]) == 3
+    verdicts = [line.rsplit(", ", 1)[1] for line in printed.splitlines() if line.startswith("goal: ")]
+    assert verdicts == ["reached" if goal["reached"] else "missed" for goal in found["goals"]]
+    assert verdicts
+    assert all(math.isfinite(goal["value"]) for goal in found["goals"])
+
+
+@pytest.mark.torch
+def test_isolation_compares_both_routes(tmp_path: Path) -> None:
+    printed, found = hand_in("isolation", tmp_path, "--cases", "2", "--fresh-cases", "1", "--repeats", "1")
+    check_sheet("isolation", printed, found)
+    figures = found["figures"]
+    for route in ("nursery", "fresh interpreter"):
+        assert set(figures[route]) == {"case", "per_minute", "timed", "worker", "start"}
+        assert 0 < figures[route]["timed"]["median"] < figures[route]["worker"]["median"] < figures[route]["case"]["median"]
+    assert figures["ratio"]["rounds"] == 1
+    assert found["goals"][0]["value"] == figures["ratio"]["median"]
+
+
+@pytest.mark.torch
+def test_overhead_puts_peers_beside_us(tmp_path: Path) -> None:
+    printed, found = hand_in("overhead", tmp_path, "--rounds", "1", "--cases", "1")
+    check_sheet("overhead", printed, found)
+    figures = found["figures"]
+    assert set(figures["calls"]) == {"bare loop", "steelyard, as timed", "steelyard, net", "torch Timer", "timeit", "pyperf"}
+    assert all(tool["per_call"]["median"] > 0 for name, tool in figures["calls"].items() if not name.endswith("net"))
+    assert {"f()", "f(a)", "f(a, flag=b)"} <= set(figures["shapes"])
+    assert len(figures["cases"]) == 4
+    for parts in figures["cases"].values():
+        assert parts["outside"]["median"] == pytest.approx(parts["wall"]["median"] - parts["timed"]["median"])
+
+
+@pytest.mark.torch
+def test_startup_weighs_commands(tmp_path: Path) -> None:
+    printed, found = hand_in("startup", tmp_path, "--repeats", "1")
+    check_sheet("startup", printed, found)
+    assert set(found["figures"]) == {"python -c pass", "steelyard --help", "steelyard list", "pyperf --help", "import torch"}
+    assert all(figure["low"] > 0 for figure in found["figures"].values())
+
+
+def load(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A program as a module, forgotten after the test."""
+    monkeypatch.syspath_prepend(str(HOME))
+    for other in ("sheet", "drive", "isolation", "overhead", "startup"):
+        monkeypatch.delitem(sys.modules, other, raising=False)
+    return importlib.import_module(name)
+
+
+@pytest.mark.parametrize(("value", "at_least", "verdict"), [(3.0, False, "reached"), (3.1, False, "missed"), (2.9, True, "missed")])
+def test_a_goal_knows_its_direction(monkeypatch: pytest.MonkeyPatch, value: float, at_least: bool, verdict: str) -> None:
+    goal = load("sheet", monkeypatch).Goal("cost", value, 3.0, "s", at_least)
+    assert str(goal).startswith("goal: cost ")
+    assert str(goal).endswith(verdict)
+
+
+def test_the_nursery_pays_for_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    isolation = load("isolation", monkeypatch)
+    lap = sys.modules["drive"].Lap
+    route = isolation.Route.of([lap(6.5, 0.4, 0.2), lap(0.5, 0.4, 0.2), lap(0.5, 0.4, 0.2)])
+    assert (route.case, route.start) == (0.5, 6.0)
+    assert route.per_minute == pytest.approx(108)
+
+
+def test_a_startup_that_fails_is_no_figure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    startup = load("startup", monkeypatch)
+    with pytest.raises(SystemExit, match="exited with code 3"):
+        startup.cpu_seconds([sys.executable, "-c", "raise SystemExit(3)"], str(tmp_path))
