@@ -21,7 +21,7 @@ test: compiler $(VENV)/.for-test  ## lint, types, import rules and all tests
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -m 'not stacks and not gpu'
+	$(BIN)/pytest -n 2 --dist loadfile -m 'not stacks and not gpu'
 
 test-stacks: compiler $(VENV)/.for-test  ## tests that build other frameworks' environments (downloads gigabytes)
 	$(BIN)/pytest -m stacks

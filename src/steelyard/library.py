@@ -52,6 +52,7 @@ def measure(
     """Time a function in this process, with calibration, warm-up, overhead subtraction and an honest interval."""
     from steelyard.measure import metrics
     from steelyard.measure.clock import HostTimer
+    from steelyard.measure.figures import figures
     from steelyard.measure.sample import sample
 
     if sampling not in ("blocks", "calls"):
@@ -60,7 +61,7 @@ def measure(
     settings = Settings(budget=seconds, precision=precision, sampling="blocks" if sampling == "blocks" else "calls")
     task = Task(fn, args, flops=flops, bytes=bytes, items=items)
     taken = sample(task, HostTimer(), settings)
-    return Measurement(metrics.figures(taken, task, (metrics.compute, metrics.bandwidth, metrics.item_rate)), taken)
+    return Measurement(figures(taken, task, (metrics.compute, metrics.bandwidth, metrics.item_rate)), taken)
 
 
 class Silent:

@@ -6,6 +6,7 @@ Nothing is imported to list a name that is not ours. An entry point's own name i
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import pkgutil
@@ -71,12 +72,18 @@ class Catalogue:
 
 
 def built_ins() -> Loaded:
-    """Every definition in the house; these modules import no framework at top level."""
-    found = Loaded()
+    """Every definition in the house, in tables of the caller's own; these modules import no framework at top level."""
+    own = _own_definitions()
+    return Loaded(dict(own.workloads), dict(own.variants), dict(own.metrics))
+
+
+@functools.cache
+def _own_definitions() -> Loaded:
+    found = Loaded().add(importlib.import_module("steelyard.measure.metrics"))
     for package in ("steelyard.workloads", "steelyard.variants"):
         for module in _walk(package):
             found.add(module)
-    return found.add(importlib.import_module("steelyard.measure.metrics"))
+    return found
 
 
 def _walk(package: str) -> Iterator[ModuleType]:
@@ -116,7 +123,10 @@ def load_entry(kind: str, name: str) -> ModuleType:
 
 
 def load_file(path: str | Path) -> ModuleType:
-    """Import a user's Python file under a name of its own, because the user named it."""
+    """Import a user's Python file under a name of its own, because the user named it.
+
+    Its folder stays at the end of the search path, for modules beside it that its functions import when called.
+    """
     file = Path(path).resolve()
     name = f"steelyard_user_{file.stem}_{zlib.crc32(str(file).encode()):08x}"
     if name in sys.modules:
@@ -134,6 +144,8 @@ def load_file(path: str | Path) -> ModuleType:
         raise
     finally:
         sys.path.remove(str(file.parent))
+    if str(file.parent) not in sys.path:
+        sys.path.append(str(file.parent))
     return module
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import resource
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -64,15 +66,40 @@ def test_a_scope_is_left_even_when_the_call_fails() -> None:
     assert state == ["in", "out"]
 
 
+def python_function(*args: object, **kwargs: object) -> int:
+    return 1
+
+
 @pytest.mark.parametrize("prepare", [None, lambda: None])
-@pytest.mark.parametrize(("args", "kwargs"), [((), {}), ((1, 2), {}), ((1,), {"k": 2})])
-def test_the_empty_call_has_the_same_shape(args: tuple[object, ...], kwargs: dict[str, object], prepare: object) -> None:
-    task = Task(print, args, kwargs, prepare=prepare, flops=1.0)  # type: ignore[arg-type]
+@pytest.mark.parametrize(("args", "kwargs"), [((), {}), ((1, 2), {}), ((1,), {"k": 2}), ((), {"argument": 1, "flag": 2})])
+def test_a_python_function_is_weighed_against_an_empty_one_that_is_called_alike(args: Any, kwargs: Any, prepare: Any) -> None:
+    task = Task(python_function, args, kwargs, prepare=prepare, flops=1.0)
     nothing = empty(task)
-    assert (nothing.args, nothing.kwargs, nothing.prepare is None) == (args, kwargs, prepare is None)
-    assert nothing() is None
-    timer = HostTimer()
-    assert timer.bind(nothing).__code__ is timer.bind(task).__code__  # type: ignore[attr-defined]
+    assert (nothing.args, nothing.kwargs, nothing.prepare is None, nothing()) == (args, kwargs, prepare is None, None)
+    assert nothing.fn is not None
+    assert (nothing.fn.__code__.co_argcount, len(nothing.fn.__code__.co_code)) == (
+        len(args) + len(kwargs),
+        len((lambda: None).__code__.co_code),
+    )
+    timer = HostTimer(Ticks())
+    assert timer.bind(nothing).__code__ is timer.bind(task).__code__
+
+
+@pytest.mark.parametrize(("fn", "args"), [(len, ([],)), (sum, ([1],)), (divmod, (1, 2))])
+def test_a_builtin_is_weighed_against_the_bare_loop(fn: Any, args: Any) -> None:
+    """A Python function with arguments costs more than it does, so less than nothing would be left of it."""
+    nothing = empty(Task(fn, args))
+    assert (nothing.args, nothing.kwargs, nothing()) == ((), {}, None)
+    entered: list[str] = []
+    loop = HostTimer(Ticks()).bind(nothing)
+    sys.setprofile(lambda frame, event, arg: entered.append(event) if frame.f_code.co_name == "_nothing" else None)
+    loop(3)
+    sys.setprofile(None)
+    assert entered == ["call", "return"] * 3
+
+
+def test_a_host_is_always_steady() -> None:
+    assert HostTimer().steady()
 
 
 def test_disturbances_are_the_kernels_count_of_involuntary_switches() -> None:

@@ -15,8 +15,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from steelyard.measure import sample as sampling
-from steelyard.measure.metrics import bandwidth, compute, derive, figures, item_rate
-from steelyard.measure.sample import EVENT_GAP, MOST, WINDOW, Sample, calibrate, precise, quiet_collector, sample
+from steelyard.measure.figures import derive, figures
+from steelyard.measure.metrics import bandwidth, compute, item_rate
+from steelyard.measure.sample import EVENT_GAP, MOST, SEEN, WINDOW, Sample, calibrate, precise, quiet_collector, sample
 from steelyard.model.define import metric
 from steelyard.model.experiment import Settings
 from steelyard.model.record import Figure
@@ -120,6 +121,13 @@ class TestWarmUp:
         found = sample(machine.task(1_000), machine.timer, QUICK)
         assert (found.warmup_end, found.warmup_blocks, found.warmup_seconds) == ("flat", WINDOW, pytest.approx(WINDOW * 1e-4))
 
+    def test_a_clock_that_still_climbs_is_waited_for(self) -> None:
+        machine = Machine()
+        asked = itertools.count(1)
+        machine.timer.steady = lambda: next(asked) > 4  # type: ignore[method-assign]
+        found = sample(machine.task(1_000), machine.timer, QUICK)
+        assert (found.warmup_end, found.warmup_blocks) == ("flat", WINDOW + 4 * WINDOW // 2)
+
     def test_it_takes_no_more_than_a_quarter_of_the_budget(self) -> None:
         machine = Machine()
         found = sample(machine.task(lambda done: 1e5 * 0.9999**done), machine.timer, Settings(budget=0.4))
@@ -137,8 +145,13 @@ class TestWarmUp:
 class TestStopping:
     def test_by_precision(self) -> None:
         machine = Machine()
-        found = sample(machine.task(1_000), machine.timer, QUICK)
+        found = sample(machine.task(1_000), machine.timer, Settings(budget=0.01))
         assert (found.stop, len(found.seconds)) == ("precision", 32)
+
+    def test_by_precision_only_after_a_share_of_the_budget(self) -> None:
+        machine = Machine()
+        found = sample(machine.task(1_000), machine.timer, Settings(budget=0.5))
+        assert (found.stop, len(found.seconds)) == ("precision", SEEN * 0.5 / 1e-4)
 
     @pytest.mark.parametrize("precision", [0.1, 0.03, 0.01])
     def test_by_precision_only_when_it_is_reached(self, precision: float) -> None:

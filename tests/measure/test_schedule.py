@@ -6,6 +6,7 @@ import gc
 import math
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from steelyard.measure.schedule import CONFIDENCE, FEWEST_QUADS, REBUILDS, Quads, weigh_arms
 from steelyard.model.experiment import Settings
 from steelyard.model.task import Reading, Task
-from tests.measure.virtual import Machine
+from tests.measure.virtual import Machine, costly_clock, noisy_clock
 
 SHORT = Settings(budget=0.02)
 SEEDS = 240
@@ -53,6 +54,26 @@ class TestRatios:
         found = weigh_arms(arms(machine, base, head), machine.timer, SHORT, seed).interval()
         assert (found.centre, found.low, found.high) == pytest.approx((head / base,) * 3, rel=1e-9)
         assert found.n == REBUILDS
+
+    @pytest.mark.parametrize("ratio", [1.0, 2.0])
+    def test_the_cost_of_the_loop_does_not_dilute_the_ratio(self, ratio: float) -> None:
+        machine = Machine()
+        found = weigh_arms(arms(machine, 30_000, 30_000 * ratio), costly_clock(machine, 5_000), SHORT, 1)
+        assert found.overhead > 0
+        assert found.interval().centre == pytest.approx(ratio, rel=0.04)
+        assert replace(found, overhead=0.0).interval().centre == pytest.approx(ratio, rel=0.2)
+
+    def test_noise_in_the_cost_of_the_loop_is_no_difference_between_the_arms(self) -> None:
+        """It is weighed once for each arm; taken off separately, its noise would be the same in every rebuild and look sure."""
+        for seed in range(20):
+            machine, rng = Machine(), random.Random(seed)
+            found = weigh_arms(arms(machine, 300, 300), noisy_clock(machine, rng), SHORT, seed)
+            assert found.overhead > 0
+            assert found.interval().low <= 1 <= found.interval().high
+
+    def test_less_than_nothing_is_never_left(self) -> None:
+        found = replace(quads([[1, 2, 2, 1], [2, 1, 1, 2]] * 4, [True, False] * 4), overhead=5.0)
+        assert found.interval().centre == pytest.approx(2)
 
     def test_each_arm_has_blocks_of_its_own_size(self) -> None:
         machine = Machine()

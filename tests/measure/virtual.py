@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 from steelyard.backends.fake import VirtualTimer, World
@@ -62,6 +63,24 @@ def costly_clock(machine: Machine, reading: int = READING) -> HostTimer:
 
     def now() -> int:
         machine.world.clock += reading
+        return machine.world.clock
+
+    timer = VirtualTimer(machine.world)
+    timer.now = now
+    return timer
+
+
+def noisy_clock(machine: Machine, rng: random.Random, reading: float = 2000.0) -> HostTimer:
+    """A timer whose reading takes now more, now less, for a while each."""
+    readings = 0
+    factor = 1.0
+
+    def now() -> int:
+        nonlocal readings, factor
+        if readings % 100 == 0:
+            factor = rng.uniform(0.5, 1.5)
+        readings += 1
+        machine.world.clock += round(reading * factor)
         return machine.world.clock
 
     timer = VirtualTimer(machine.world)

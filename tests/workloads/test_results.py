@@ -13,7 +13,8 @@ torch = pytest.importorskip("torch")
 from steelyard.backends.numpy import Numpy, Precise  # noqa: E402
 from steelyard.backends.torch import Torch  # noqa: E402
 from steelyard.errors import NotApplicable, UsageError  # noqa: E402
-from tests.workloads.tiny import OURS, POINT_IDS, POINTS, TINY, arrays, build, results  # noqa: E402
+from steelyard.measure.verify import compare  # noqa: E402
+from tests.workloads.tiny import OURS, POINT_IDS, POINTS, TINY, arrays, build, defaults, results  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -42,6 +43,18 @@ def test_torch_agrees_with_the_precise_reference(name: str, params: dict[str, An
     assert len(found) == len(expected) > 0
     for one, other in zip(found, expected, strict=True):
         close(one, other, dtype)
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
+@pytest.mark.parametrize("name", [name for name in OURS if name.startswith("layer/")])
+def test_layers_pass_verification_in_every_format(name: str, dtype: str) -> None:
+    be, exact = Torch(seed=0), Precise(seed=0)
+    params = {**defaults(OURS[name]), **OURS[name].sizes["small"]}
+    params.pop("dtype")
+    task = build(name, params, be, dtype)
+    want = exact.outputs(build(name, params, exact, dtype)())
+    verdict = compare(be.outputs(task()), want, "numpy fp64", own=task.tolerance, same_dtype=False)
+    assert verdict.status == "passed", verdict.message
 
 
 @every_point

@@ -43,7 +43,7 @@ def backward(task: Task) -> Task:
     def run() -> list[Any]:
         return list(torch.autograd.grad(outputs, inputs, seeds, retain_graph=True, allow_unused=True))
 
-    return replace(ready, fn=run, args=(), kwargs={})
+    return replace(ready, fn=run, args=(), kwargs={}, reference=None)
 
 
 def train(task: Task) -> Task:
@@ -98,8 +98,8 @@ def mean_square(output: Any) -> Any:
 
 
 def _recording(task: Task) -> Task:
-    """Mark what gradients flow to: the parameters, or every floating input of a task without any."""
-    for item in task.parameters or _tensors([*task.args, *task.kwargs.values()]):
+    """Mark what gradients flow to: parameters and floating inputs, as inside a larger network."""
+    for item in [*task.parameters, *_tensors([*task.args, *task.kwargs.values()])]:
         if isinstance(item, torch.Tensor) and item.is_floating_point() and item.is_leaf:
             item.requires_grad_(True)
     return replace(task, scope=_both(task.scope, torch.enable_grad))

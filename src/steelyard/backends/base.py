@@ -40,6 +40,7 @@ class Backend(ABC):
     def __init__(self, device: str = "cpu", *, seed: int = 0, threads: int = 1) -> None:
         self.device, self.seed, self.threads = device, seed, threads
         self._drawn = 0
+        self.neutral = True
         self._memory_before: float | None = None
         self.open()
 
@@ -72,6 +73,10 @@ class Backend(ABC):
         if mode != "eval":
             raise NotApplicable(f"backend {self.name} has no mode {mode}")
         return task
+
+    def upcast(self, task: Task) -> Task | None:
+        """The same call in double precision on the same, already rounded inputs; None where that cannot be had."""
+        return None
 
     def start_memory(self) -> None:
         """Forget earlier peaks, so that the next one belongs to what runs next."""
@@ -134,7 +139,8 @@ class Backend(ABC):
         self._padding = [np.empty(rng.randrange(64, 65536), np.uint8) for _ in range(rng.randrange(1, 8))]
         moved = {id(item): self.copy(item) for item in (*task.args, *task.kwargs.values())}
         args, kwargs = tuple(moved[id(item)] for item in task.args), {key: moved[id(item)] for key, item in task.kwargs.items()}
-        return replace(task, args=args, kwargs=kwargs, parameters=tuple(moved.get(id(item), item) for item in task.parameters), cleanup=None)
+        parameters = tuple(moved.get(id(item), item) for item in task.parameters)
+        return replace(task, args=args, kwargs=kwargs, parameters=parameters, cleanup=None)
 
     def copy(self, value: Any) -> Any:
         """A copy of an array at another address, laid out as it was; anything else as it is."""

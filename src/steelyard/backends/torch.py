@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 import platform
@@ -10,6 +11,7 @@ import re
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -73,7 +75,8 @@ class Torch(Backend):
 
     def module(self, make: Callable[[], Any], dtype: str) -> Any:
         """A module with seeded weights drawn in named order: matrices by fan-in, gains 1, biases 0."""
-        module = make().to(self.where, FORMATS[dtype]).eval()
+        with torch.device(self.where):
+            module = make().to(FORMATS[canonical(dtype)]).eval()
         with torch.no_grad():
             for name, parameter in module.named_parameters():
                 if parameter.ndim >= 2:
@@ -86,10 +89,17 @@ class Torch(Backend):
     def randn(self, *shape: int, dtype: str = "fp32", scale: float = 1.0) -> Any:
         if self.api is None or math.prod(shape) < DRAWN_THERE:
             return super().randn(*shape, dtype=dtype, scale=scale)
-        self._drawn += 1
+        self._drawn, self.neutral = self._drawn + 1, False
         generator = torch.Generator(self.where).manual_seed(self.seed * 1_000_003 + self._drawn)
         data = torch.randn(shape, generator=generator, device=self.where, dtype=torch.float32)
         return data.mul_(scale).to(FORMATS[canonical(dtype)])
+
+    def upcast(self, task: Task) -> Task | None:
+        if task.fn is None:
+            return None
+        fn = copy.deepcopy(task.fn).double() if isinstance(task.fn, torch.nn.Module) else task.fn
+        wide = {key: _doubled(item) for key, item in task.kwargs.items()}
+        return replace(task, fn=fn, args=tuple(_doubled(item) for item in task.args), kwargs=wide)
 
     def start_memory(self) -> None:
         if self.api is None or not hasattr(self.api, "reset_peak_memory_stats"):
@@ -155,6 +165,10 @@ class Torch(Backend):
             found["device"] = str(getattr(self.api, "get_device_name", lambda: self.device)())
             found["cuda"] = str(torch.version.cuda or torch.version.hip or "")
         return found
+
+
+def _doubled(value: Any) -> Any:
+    return value.detach().double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
 
 
 @functools.cache

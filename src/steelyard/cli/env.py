@@ -23,6 +23,7 @@ def create(stack: str, packages: tuple[str, ...], name: str | None, as_json: boo
     """Build the environment of a STACK (numpy, torch, jax, tensorflow, torch-xla), with further PACKAGES if wanted."""
     from steelyard.engine import envs
 
+    envs.check(stack, name)
     click.echo(f"building {name or stack}: this downloads packages and can take minutes", err=True)
     made = envs.create(stack, name, packages)
     if as_json:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import steelyard
 from steelyard.engine.launch import Place
-from steelyard.errors import SteelyardError, UsageError, unknown
+from steelyard.errors import UsageError, unknown
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,8 @@ def find(name: str) -> Env:
     raise unknown("environment", name, [env.name for env in listing()], listing="steelyard env list; make one: steelyard env create")
 
 
-def create(stack: str, name: str | None = None, extra: tuple[str, ...] = ()) -> Env:
-    """Build a pinned virtual environment; a failed one leaves nothing behind."""
+def check(stack: str, name: str | None) -> Path:
+    """Where an environment would go, if it can be made at all."""
     if stack not in STACKS:
         raise unknown("stack", stack, STACKS)
     path = home() / (name or stack)
@@ -88,6 +88,12 @@ def create(stack: str, name: str | None = None, extra: tuple[str, ...] = ()) -> 
         raise UsageError(f"not a name for an environment: {name!r}", do="use letters, digits and '-'")
     if path.exists():
         raise UsageError(f"environment {path.name} exists already", do=f"steelyard env remove {path.name}")
+    return path
+
+
+def create(stack: str, name: str | None = None, extra: tuple[str, ...] = ()) -> Env:
+    """Build a pinned virtual environment; a failed one leaves nothing behind."""
+    path = check(stack, name)
     recipe = STACKS[stack]
     try:
         path.mkdir(parents=True)
@@ -101,7 +107,7 @@ def create(stack: str, name: str | None = None, extra: tuple[str, ...] = ()) -> 
         (path / "steelyard-env.json").write_text(json.dumps({"stack": stack, "packages": packages}, indent=1))
     except (OSError, subprocess.CalledProcessError) as error:
         shutil.rmtree(path, ignore_errors=True)
-        raise SteelyardError(f"could not build environment {path.name}", why=str(error), do="see the installer's message above") from error
+        raise UsageError(f"could not build environment {path.name}", why=str(error), do="see the installer's message above") from error
     except BaseException:
         shutil.rmtree(path, ignore_errors=True)
         raise

@@ -13,14 +13,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any
 
 from steelyard.engine.process import MARK, end, end_tree
 from steelyard.errors import SteelyardError
 
-FORKABLE: dict[str, tuple[str, ...]] = {"torch": ("numpy", "torch"), "numpy": ("numpy",), "fake": ("numpy",), "command": ("numpy",)}
+COMMON = ("numpy.random", "numpy.ma", "steelyard.engine.weigh", "steelyard.backends.numpy")
+FORKABLE: dict[str, tuple[str, ...]] = {
+    "torch": (*COMMON, "steelyard.backends.torch"),
+    "numpy": COMMON,
+    "fake": (*COMMON, "steelyard.backends.fake"),
+    "command": (*COMMON, "steelyard.backends.command"),
+}
+"""Backends that survive a fork, and what the nursery imports for them; a child forked from it starts warm."""
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 LARGEST_LINE = 256 << 20
 
@@ -127,19 +134,15 @@ class Worker:
         end_tree(self.pid, itself=True)
         return self.wait()
 
-    def quit(self) -> None:
-        """Let an idle worker leave by itself; it gets no second chance."""
+    def leave(self) -> None:
+        """Tell an idle worker to go; whoever asked must `see_off` it later."""
         self.send({"do": "quit"})
-        if not self._wait_briefly():
-            self.stop()
-        else:
-            end_tree(self.pid, itself=False)
-            self.wait()
 
-    def _wait_briefly(self) -> bool:
-        if self.pidfd is None:
-            return False
-        return bool(select.select([self.pidfd], [], [], 5.0)[0])
+    def see_off(self) -> None:
+        """Wait until a worker that was told to go has gone; it gets no second chance."""
+        if self.pidfd is None or not select.select([self.pidfd], [], [], 5.0)[0]:
+            end_tree(self.pid, itself=True)
+        self.wait()
 
     def wait(self) -> Ending:
         """Reap the process and close the pipes."""
@@ -256,12 +259,12 @@ class Nursery:
                 break
         return self._codes.pop(pid, None)
 
-    def sweep(self, keep: int | None = None) -> None:
+    def sweep(self, keep: Collection[int] = ()) -> None:
         """End what dead workers left behind; the nursery adopts their orphans."""
         from steelyard.engine.process import children
 
         for pid in children(self.process.pid):
-            if pid != keep:
+            if pid not in keep:
                 end_tree(pid, itself=True)
 
     def stop(self) -> None:

@@ -153,6 +153,7 @@ def select(pattern: str, catalogue: Catalogue) -> list[str]:
         return [pattern]
     found = sorted(fnmatch.filter(names, pattern)) if any(sign in pattern for sign in "*?[") else []
     found = [name for name in found if not name.startswith("fake/") or pattern.startswith("fake")]
+    found = [name for name in found if "axes" in names[name]]
     if not found:
         folder = pattern.rsplit("/", 1)[0] if "/" in pattern else ""
         known = any(name.startswith(f"{folder}/") for name in names)

@@ -55,7 +55,12 @@ def supervise(plan: Plan, writer: RunWriter, watch: Watch) -> None:
     todo = [job for job in plan.jobs if not _done(job, writer)]
     real = any(job.case.backend not in VIRTUAL for job in todo)
     owner = f"run {writer.id}, pid {os.getpid()}"
-    with locks.hold(locks.cpu_names() if real else (), owner, watch.waiting), Crew.assemble(watch) as crew:
+    with (
+        locks.hold(
+            locks.cpu_names() if real else (), owner, lambda who: watch.waiting(f"waiting for {who}, which measures on this machine")
+        ),
+        Crew.assemble(watch) as crew,
+    ):
         for job in todo:
             watch.started(job.case.id)
             answer = crew.measure(job, plan)
@@ -93,6 +98,8 @@ class Crew:
     nurseries: dict[tuple[Place, tuple[str, ...]], Nursery] = field(default_factory=dict)
     worker: Worker | None = None
     serving: tuple[str, Place] | None = None
+    leaving: Worker | None = None
+    spare: Worker | None = None
     limit: MemoryLimit | None = None
 
     @classmethod
@@ -105,6 +112,9 @@ class Crew:
             yield crew
         finally:
             crew.dismiss()
+            crew.see_off()
+            if crew.spare:
+                crew.spare.stop()
             for nursery in crew.nurseries.values():
                 nursery.stop()
             end_orphans(crew.mark, ())
@@ -119,6 +129,9 @@ class Crew:
             "files": list(plan.experiment.files), "entries": [list(entry) for entry in plan.entries],
         }  # fmt: skip
         worker.send(message)
+        if settings.isolate == "case" and not job.fresh:
+            self._keep_spare(job)
+        self.see_off()
         answer = Answer()
         fate = self._listen(worker, answer, settings)
         if fate is None:
@@ -147,6 +160,8 @@ class Crew:
                     return self._autopsy(worker, worker.stop(), answer)
                 if "error" in message:
                     return "failed", str(UsageError(**message["error"])), worker.stop().stderr
+                if "ready" in message:
+                    worker.send({"do": "go"})
                 if self._take(message, answer):
                     return None
 
@@ -175,9 +190,12 @@ class Crew:
 
     def _after_death(self, worker: Worker) -> None:
         if worker.nursery:
-            worker.nursery.sweep()
-        end_orphans(self.mark, [nursery.process.pid for nursery in self.nurseries.values()])
+            worker.nursery.sweep(keep=self._ours())
+        end_orphans(self.mark, [*(nursery.process.pid for nursery in self.nurseries.values()), *self._ours()])
         self._release_limit()
+
+    def _ours(self) -> list[int]:
+        return [worker.pid for worker in (self.worker, self.leaving, self.spare) if worker]
 
     def engage(self, job: Job, settings: Settings) -> Worker:
         """The worker for a job: the current one if they belong together, else a new one."""
@@ -185,12 +203,24 @@ class Crew:
         if self.worker and self.serving == key:
             return self.worker
         self.dismiss()
-        self.worker = start_fresh(job.place, self.mark) if job.fresh else self._nursery(job).fork()
+        self.worker = start_fresh(job.place, self.mark) if job.fresh else self._forked(job)
         self.serving = key
         if settings.memory:
             self.limit = MemoryLimit.create(settings.memory, f"{os.getpid()}-{self.worker.pid}")
             self.limit.admit(self.worker.pid)
         return self.worker
+
+    def _forked(self, job: Job) -> Worker:
+        nursery = self._nursery(job)
+        if self.spare and self.spare.nursery is nursery:
+            worker, self.spare = self.spare, None
+            return worker
+        return nursery.fork()
+
+    def _keep_spare(self, job: Job) -> None:
+        """Fork the next worker while this one builds; the worker waits at its gate until that is done."""
+        if self.spare is None:
+            self.spare = self._nursery(job).fork()
 
     def _nursery(self, job: Job) -> Nursery:
         key = (job.place, FORKABLE[job.case.backend])
@@ -199,11 +229,21 @@ class Crew:
         return self.nurseries[key]
 
     def dismiss(self) -> None:
-        """Let the current worker go, with everything it started."""
+        """Let the current worker go, with everything it started; its last milliseconds overlap with the next one's first."""
         if self.worker:
+            self.see_off()
             worker, self.worker, self.serving = self.worker, None, None
             end_tree(worker.pid, itself=False)
-            worker.quit()
+            worker.leave()
+            self.leaving = worker
+            if self.limit:
+                self.see_off()
+
+    def see_off(self) -> None:
+        """Make sure that the worker dismissed last is gone."""
+        if self.leaving:
+            worker, self.leaving = self.leaving, None
+            worker.see_off()
             self._after_death(worker)
 
     def _release_limit(self) -> None:

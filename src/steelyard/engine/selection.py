@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -99,7 +100,8 @@ def _named_entries(catalogue: Catalogue, patterns: Sequence[str], request: Reque
     found = []
     for kind, names in (("workloads", named), ("variants", variants)):
         table: dict[str, dict[str, Any]] = getattr(catalogue, kind)
-        found += [(kind, name) for name in sorted(names) if table.get(name, {}).get("origin", "").startswith("package")]
+        foreign = [name for name, item in table.items() if item["origin"].startswith("package")]
+        found += [(kind, name) for name in foreign if any(fnmatch.fnmatchcase(name, pattern) for pattern in names)]
     if found:
         found += [("metrics", name) for name, item in catalogue.metrics.items() if item["origin"].startswith("package")]
     return tuple(found)

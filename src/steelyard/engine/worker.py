@@ -46,9 +46,15 @@ def serve(commands: int, events: int) -> None:
             job = json.loads(line)
             if job["do"] == "quit":
                 break
-            answer(job, loaded, send)
+            answer(job, loaded, send, lambda: wait_for_go(send, jobs))
     sys.stderr.flush()
     os._exit(0)
+
+
+def wait_for_go(send: Send, jobs: IO[str]) -> None:
+    """Before anything is timed the conductor finishes what it does beside us, such as seeing off the last worker."""
+    send({"ready": True})
+    jobs.readline()
 
 
 def sender(pipe: IO[str]) -> Send:
@@ -72,14 +78,14 @@ def finite(value: Any) -> Any:
     return value
 
 
-def answer(job: Mapping[str, Any], cache: dict[str, registry.Loaded], send: Send) -> None:
+def answer(job: Mapping[str, Any], cache: dict[str, registry.Loaded], send: Send, gate: Callable[[], None]) -> None:
     """Do one job; an error in the user's own files is an answer too."""
     try:
         loaded = definitions(job, cache)
         if job["do"] == "describe":
             send({"described": loaded.describe()})
         else:
-            measure(job, loaded, send)
+            measure(job, loaded, send, gate)
     except SteelyardError as error:
         send({"error": {"what": error.what, "why": error.why, "do": error.do, "where": error.where}})
     except Exception as error:
@@ -113,13 +119,13 @@ def definitions(job: Mapping[str, Any], cache: dict[str, registry.Loaded]) -> re
     return cache[key]
 
 
-def measure(job: Mapping[str, Any], loaded: registry.Loaded, send: Send) -> None:
+def measure(job: Mapping[str, Any], loaded: registry.Loaded, send: Send, gate: Callable[[], None]) -> None:
     """One case, and where asked its comparison with another variant of the same point."""
     from steelyard.engine import weigh
 
     case, settings = Case.from_plain(job["case"]), Settings(**job["settings"])
     tell = teller(send)
-    record, arrays = weigh.weigh_case(case, loaded, settings, tell)
+    record, arrays = weigh.weigh_case(case, loaded, settings, tell, gate)
     send({"record": asdict(record), "arrays": encoded(arrays)})
     if job.get("vs") and record.status == "ok":
         try:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-EVERY = 0.1
+EVERY = 0.2
 SLOWED = {0x4: "power cap", 0x8: "hardware slowdown", 0x20: "heat", 0x40: "heat (hardware)", 0x80: "power brake"}
 HARMFUL = 0x8 | 0x20 | 0x40 | 0x80
 UNITS = {"sm_clock": "Hz", "memory_clock": "Hz", "power": "W", "temperature": "degC", "utilisation": "1", "memory_used": "B"}

@@ -6,6 +6,7 @@ import resource
 import time
 from collections.abc import Callable
 from itertools import repeat
+from types import FunctionType
 from typing import Protocol
 
 from steelyard.model.task import Task
@@ -14,11 +15,16 @@ Loop = Callable[[int], int]
 
 
 class Timer(Protocol):
-    """Binds a task to a loop that runs n calls and returns nanoseconds; `disturbances` counts causes for a discard."""
+    """Binds a task to a loop that runs n calls and returns nanoseconds.
+
+    `disturbances` counts causes for a discard; `steady` says whether the clock has settled after an idle time.
+    """
 
     def bind(self, task: Task) -> Loop: ...
 
     def disturbances(self) -> int: ...
+
+    def steady(self) -> bool: ...
 
 
 class HostTimer:
@@ -30,6 +36,10 @@ class HostTimer:
 
     def disturbances(self) -> int:
         return resource.getrusage(self._who).ru_nivcsw
+
+    def steady(self) -> bool:
+        """A host gives no sign that can be trusted; the trend test decides alone."""
+        return True
 
     def bind(self, task: Task) -> Loop:
         """A loop with nothing in it but the call; its own cost is measured with an empty call and subtracted."""
@@ -104,14 +114,18 @@ def _scoped(loop: Loop, task: Task) -> Loop:
 
 
 def empty(task: Task) -> Task:
-    """The same call shape with nothing in it, to weigh the loop itself."""
+    """The same call with nothing in it, to weigh the loop itself.
+
+    A Python function is weighed against an empty one of the same signature. A builtin is cheaper to call than any Python
+    function, so only the bare loop is taken off, which leaves a few nanoseconds of argument passing in its time.
+    """
     prepare = None if task.prepare is None else _nothing
-    return Task(_nothing_with if task.args or task.kwargs else _nothing, task.args, task.kwargs, prepare=prepare)
+    if not hasattr(task.fn, "__code__"):
+        return Task(_nothing, prepare=prepare)
+    names = (*(f"argument_{index}" for index in range(len(task.args))), *task.kwargs)
+    code = _nothing.__code__.replace(co_argcount=len(names), co_nlocals=len(names), co_varnames=names)
+    return Task(FunctionType(code, {}), task.args, task.kwargs, prepare=prepare)
 
 
 def _nothing() -> None:
-    return None
-
-
-def _nothing_with(*_args: object, **_kwargs: object) -> None:
     return None

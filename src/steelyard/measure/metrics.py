@@ -1,15 +1,8 @@
-"""Figures of a case: those of the sample itself, and those derived from time and the task."""
+"""Metrics every task has when it declares what it does; this file imports nothing heavy, because listing reads it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-import numpy as np
-
-from steelyard.measure.sample import Sample
-from steelyard.measure.stats import quantile_interval
-from steelyard.model.define import Metric, metric
-from steelyard.model.record import Figure
+from steelyard.model.define import metric
 from steelyard.model.task import Task
 
 
@@ -29,38 +22,3 @@ def bandwidth(seconds: float, task: Task) -> float | None:
 def item_rate(seconds: float, task: Task) -> float | None:
     """Items per second, for workloads that say what an item is."""
     return task.items / seconds if task.items else None
-
-
-def figures(sample: Sample, task: Task, metrics: Iterable[Metric]) -> dict[str, Figure]:
-    """Everything that one sample says, each with unit, direction, interval and n."""
-    interval, net = sample.interval, sample.per_call
-    found = {
-        "time": Figure(interval.centre, "s", "lower", interval.low, interval.high, interval.n),
-        "time_q10": Figure(float(np.quantile(net, 0.1)), "s", "lower", n=len(net)),
-        "overhead": Figure(sample.overhead, "s", "none"),
-        "discarded": Figure(sample.discarded, "1", "none", n=len(sample.preempted)),
-    }
-    if sample.sampling == "calls":
-        everything = sample.seconds / sample.calls - sample.overhead
-        for name, share in (("time_p50", 0.5), ("time_p90", 0.9), ("time_p99", 0.99)):
-            tail = quantile_interval(everything, share)
-            if tail:
-                found[name] = Figure(tail.centre, "s", "lower", tail.low, tail.high, tail.n)
-    for item in metrics:
-        figure = derive(item, found["time"], task)
-        if figure:
-            found[item.name] = figure
-    return found
-
-
-def derive(item: Metric, time: Figure, task: Task) -> Figure | None:
-    """Apply a derived metric to the median and to both ends of its interval."""
-    if not time.value > 0:
-        return None
-    value = item.compute(time.value, task)
-    if value is None:
-        return None
-    ends = [item.compute(end, task) for end in (time.low, time.high) if end is not None and end > 0]
-    known = [end for end in ends if end is not None]
-    low, high = (min(known), max(known)) if len(known) == 2 else (None, None)
-    return Figure(float(value), item.unit, "higher" if item.better == "higher" else "lower", low, high, time.n)

@@ -24,6 +24,7 @@ SLOW_CALL = 1.0e-2
 WINDOW = 20
 FEWEST, FEWEST_SLOW, MOST = 6, 3, 200_000
 EVENT_GAP = 0.25
+SEEN = 0.1
 
 Tell = Callable[[str, float | None], None]
 
@@ -104,7 +105,7 @@ def sample(task: Task, timer: Timer, settings: Settings, tell: Tell = lambda pha
     with quiet_collector():
         calls = 1 if settings.sampling == "calls" or single(task) else calibrate(loop)
         overhead = 0.0 if task.measure else empty_cost(task, timer, calls)
-        warm_seconds, warm_blocks, warm_end = warm_up(loop, calls, settings, tell)
+        warm_seconds, warm_blocks, warm_end = warm_up(loop, timer, calls, settings, tell)
         seconds, preempted, stop = collect(loop, timer, calls, overhead, settings, tell)
     return Sample(seconds, preempted, calls, overhead, warm_seconds, warm_blocks, warm_end, stop, settings.sampling)
 
@@ -138,14 +139,17 @@ def fastest(loop: Loop, calls: int) -> int:
 
 
 def empty_cost(task: Task, timer: Timer, calls: int) -> float:
-    """Seconds that the loop itself adds to each call, by timing an empty function the same way."""
+    """Seconds that the loop itself adds to each call, by timing an empty function the same way.
+
+    The lower quartile: a slow moment here would be taken off every block.
+    """
     loop = timer.bind(empty(task))
     loop(calls)
-    return float(np.median([loop(calls) for _ in range(2 * PROBES + 1)])) / calls * 1e-9
+    return float(np.quantile([loop(calls) for _ in range(2 * PROBES + 1)], 0.25)) / calls * 1e-9
 
 
-def warm_up(loop: Loop, calls: int, settings: Settings, tell: Tell) -> tuple[float, int, str]:
-    """Run blocks until a trend test over the last ones is flat, or a quarter of the budget is spent."""
+def warm_up(loop: Loop, timer: Timer, calls: int, settings: Settings, tell: Tell) -> tuple[float, int, str]:
+    """Run blocks until a trend test over the last ones is flat and the clock is steady, or a quarter of the budget is spent."""
     limit = settings.budget / 4 if settings.warmup is None else settings.warmup
     recent: list[float] = []
     spent, blocks = 0.0, 0
@@ -155,7 +159,8 @@ def warm_up(loop: Loop, calls: int, settings: Settings, tell: Tell) -> tuple[flo
         recent.append(took)
         if spent >= limit:
             return spent, blocks, "time"
-        if settings.warmup is None and blocks >= WINDOW and blocks % (WINDOW // 2) == 0 and abs(trend(recent[-WINDOW:])) < 2:
+        due = settings.warmup is None and blocks >= WINDOW and blocks % (WINDOW // 2) == 0
+        if due and abs(trend(recent[-WINDOW:])) < 2 and timer.steady():
             return spent, blocks, "flat"
         tell("warm-up", None)
 
@@ -163,7 +168,10 @@ def warm_up(loop: Loop, calls: int, settings: Settings, tell: Tell) -> tuple[flo
 def collect(
     loop: Loop, timer: Timer, calls: int, overhead: float, settings: Settings, tell: Tell
 ) -> tuple[np.ndarray[Any, np.dtype[np.float64]], np.ndarray[Any, np.dtype[np.bool_]], str]:
-    """Blocks until the interval is as narrow as asked, the budget is spent, or the asked number of runs is done."""
+    """Blocks until the interval is as narrow as asked, the budget is spent, or the asked number of runs is done.
+
+    A tenth of the budget is always seen, so that a lucky quiet moment does not pass for precision.
+    """
     took: list[int] = []
     hit: list[bool] = []
     spent, check_at, budget = 0, 32, settings.budget * 1e9
@@ -180,7 +188,7 @@ def collect(
             stop = "blocks"
         elif spent >= budget and n >= (FEWEST if elapsed < budget / 2 else FEWEST_SLOW):
             stop = "budget"
-        elif n >= check_at and settings.sampling == "blocks":
+        elif n >= check_at and settings.sampling == "blocks" and spent >= SEEN * budget:
             check_at = max(check_at + 32, round(check_at * 1.3))
             stop = "precision" if precise(took, hit, calls, overhead, settings.precision) else ""
         if stop:
@@ -191,4 +199,5 @@ def collect(
 def precise(took: list[int], hit: list[bool], calls: int, overhead: float, precision: float) -> bool:
     """Whether the interval of the blocks so far is as narrow as asked."""
     so_far = Sample(np.asarray(took, float) * 1e-9, np.asarray(hit, bool), calls, overhead, 0, 0, "", "", "blocks")
-    return so_far.interval.n >= 32 and so_far.interval.relative <= precision
+    interval = so_far.interval
+    return interval.n >= 32 and interval.relative <= precision

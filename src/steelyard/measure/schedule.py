@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from steelyard.measure.clock import Loop, Timer
-from steelyard.measure.sample import Tell, calibrate, quiet_collector, single, throttled
+from steelyard.measure.sample import Tell, calibrate, empty_cost, quiet_collector, single, throttled
 from steelyard.measure.stats import Interval, mean_interval
 from steelyard.model.experiment import Settings
 from steelyard.model.task import Task
@@ -24,6 +24,7 @@ REBUILDS = 8
 WARM_BLOCKS = 8
 FEWEST_QUADS, MOST_QUADS = 6, 5000
 CONFIDENCE = 0.99
+LEAST_NET = 0.1
 
 Build = Callable[[], Task]
 
@@ -38,15 +39,21 @@ class Quads:
     rebuild: np.ndarray[Any, np.dtype[np.int32]]
     calls: tuple[int, int]
     seed: int
+    overhead: float = 0.0
 
     def log_ratios(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """Two log-ratios head/base per quad, one per adjacent pair of blocks, with the mask of undisturbed ones."""
-        per_call = np.log(np.maximum(self.seconds, 1e-12))
-        shift = math.log(self.calls[0] / self.calls[1])
+        """Two log-ratios head/base per quad, one per adjacent pair of blocks, with the mask of undisturbed ones.
+
+        Both arms have the same overhead taken off: two figures for it would differ by their noise, and that difference
+        would pass for one between the arms.
+        """
+        arm = np.where(self.coin[:, None], [0, 1, 1, 0], [1, 0, 0, 1])
+        raw = np.maximum(self.seconds / np.asarray(self.calls)[arm], 1e-12)
+        per_call = np.log(np.maximum(raw - self.overhead, LEAST_NET * raw))
         sign = np.where(self.coin, 1.0, -1.0)
         ratios = np.stack([sign * (per_call[:, 1] - per_call[:, 0]), sign * (per_call[:, 2] - per_call[:, 3])], axis=1)
         clean = np.stack([~(self.preempted[:, 0] | self.preempted[:, 1]), ~(self.preempted[:, 2] | self.preempted[:, 3])], axis=1)
-        return ratios + shift, clean
+        return ratios, clean
 
     def centres(self) -> list[float]:
         """One robust centre per rebuild; a rebuild with too few undisturbed pairs keeps all of them."""
@@ -80,7 +87,7 @@ def weigh_arms(
     hits: list[tuple[bool, bool, bool, bool]] = []
     coins: list[bool] = []
     numbers: list[int] = []
-    calls: tuple[int, int] = (0, 0)
+    calls, overhead = (0, 0), 0.0
     quads, rebuilds, number = 0, REBUILDS, -1
     while (number := number + 1) < rebuilds:
         tasks: dict[int, Task] = {}
@@ -90,6 +97,7 @@ def weigh_arms(
         with quiet_collector():
             if not quads:
                 calls = (_calls(tasks[0], loops[0]), _calls(tasks[1], loops[1]))
+                overhead = min(_overhead(tasks[0], timer, calls[0]), _overhead(tasks[1], timer, calls[1]))
                 rebuilds, quads = _effort(tasks, loops, calls, settings)
             for _ in range(WARM_BLOCKS if quads > FEWEST_QUADS else int(quads > 1)):
                 loops[0](calls[0])
@@ -106,8 +114,13 @@ def weigh_arms(
             if task.cleanup:
                 task.cleanup()
     return Quads(
-        np.asarray(rows, float) * 1e-9, np.asarray(hits, bool), np.asarray(coins, bool), np.asarray(numbers, np.int32), calls, seed
-    )
+        np.asarray(rows, float) * 1e-9, np.asarray(hits, bool), np.asarray(coins, bool), np.asarray(numbers, np.int32),
+        calls, seed, overhead,
+    )  # fmt: skip
+
+
+def _overhead(task: Task, timer: Timer, calls: int) -> float:
+    return 0.0 if task.measure else empty_cost(task, timer, calls)
 
 
 def _calls(task: Task, loop: Loop) -> int:

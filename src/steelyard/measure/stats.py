@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ class Interval:
         return math.inf if self.centre == 0 else max(self.high - self.centre, self.centre - self.low) / abs(self.centre)
 
 
+@functools.lru_cache(maxsize=1024)
 def t_quantile(p: float, df: float) -> float:
     """Quantile of Student's t by bisection of its distribution function."""
     if not 0 < p < 1 or df <= 0:
@@ -82,17 +84,22 @@ def _fraction(x: float, a: float, b: float) -> float:
     return result
 
 
+@functools.lru_cache(maxsize=4096)
 def order_ranks(n: int, quantile: float = 0.5, confidence: float = 0.95) -> tuple[int, int] | None:
     """Ranks (from 0) of the order statistics that hold a quantile with the asked confidence, or None when n is too small.
 
-    Exact binomial: the count of values below the quantile is Binomial(n, quantile).
+    Exact binomial: the count of values below the quantile is Binomial(n, quantile). Its mass beyond nine standard
+    deviations is below any confidence one could ask for, so the sum begins there.
     """
     tail = (1 - confidence) / 2
-    log_q, log_p = math.log(quantile), math.log1p(-quantile)
+    first = max(0, math.floor(n * quantile - 9 * math.sqrt(n * quantile * (1 - quantile))))
+    log_mass = math.lgamma(n + 1) - math.lgamma(first + 1) - math.lgamma(n - first + 1)
+    mass = math.exp(log_mass + first * math.log(quantile) + (n - first) * math.log1p(-quantile))
+    odds = quantile / (1 - quantile)
     cumulative, lower, upper = 0.0, -1, n
-    for k in range(n + 1):
-        log_mass = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) + k * log_q + (n - k) * log_p
-        cumulative += math.exp(log_mass)
+    for k in range(first, n + 1):
+        cumulative += mass
+        mass *= (n - k) / (k + 1) * odds
         if cumulative <= tail:
             lower = k
         if cumulative >= 1 - tail:

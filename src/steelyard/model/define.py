@@ -6,9 +6,11 @@ module's attributes, so importing a file registers nothing anywhere.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import linecache
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -39,17 +41,27 @@ def _called(function: Callable[..., Any]) -> list[Callable[..., Any]]:
     code, names = getattr(function, "__code__", None), getattr(function, "__globals__", {})
     if code is None:
         return []
-    inner = [item for item in code.co_consts if isinstance(item, CodeType)]
-    used = {name for part in (code, *inner) for name in part.co_names}
+    used = {name for part in _parts(code) for name in part.co_names}
     home = function.__module__.split(".")[0]
     return [item for name in used if isinstance(item := names.get(name), FunctionType) and item.__module__.split(".")[0] == home]
 
 
+def _parts(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for item in code.co_consts:
+        if isinstance(item, CodeType):
+            yield from _parts(item)
+
+
+@functools.lru_cache(maxsize=4096)
 def _source(function: Callable[..., Any]) -> str:
-    try:
-        return inspect.getsource(function)
-    except (OSError, TypeError):
+    """The lines a function was compiled from; reading them by number is far cheaper than parsing for the end of a block."""
+    code = getattr(function, "__code__", None)
+    lines = linecache.getlines(code.co_filename) if code else []
+    if code is None or not lines:
         return repr(getattr(function, "__qualname__", function))
+    last = max(line for part in _parts(code) for *_, line in part.co_lines() if line)
+    return "".join(lines[code.co_firstlineno - 1 : last])
 
 
 @dataclass(frozen=True)

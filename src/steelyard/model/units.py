@@ -10,6 +10,7 @@ from steelyard.errors import UsageError
 _TIME = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 _BINARY = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))
 _DECIMAL = (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0))
+_SMALL = (("m", 1e-3), ("µ", 1e-6), ("n", 1e-9))
 _BYTE_SIZES = {
     "": 1,
     "B": 1,
@@ -41,6 +42,8 @@ def scale(value: float, unit: str) -> tuple[float, str]:
         return next(((float(factor), name) for name, factor in _BINARY if size >= factor), (1.0, "B"))
     if unit in ("", "1"):
         return 1.0, ""
+    if unit in ("J", "W") and 0 < size < 1:
+        return next(((factor, name + unit) for name, factor in _SMALL if size >= factor), (1e-9, f"n{unit}"))
     factor, prefix = next(((factor, name) for name, factor in _DECIMAL if size >= factor), (1.0, ""))
     return factor, prefix + unit
 

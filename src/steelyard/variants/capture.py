@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from dataclasses import replace
@@ -50,7 +51,7 @@ def aot_inductor(task: Task, be: Any) -> Task:
     """torch.export, then compiled ahead of time by AOTInductor into a package that is loaded and called."""
     import torch
 
-    if be.device == "cpu" and not (shutil.which("g++") or shutil.which("clang++")):
+    if be.device == "cpu" and not shutil.which(os.environ.get("CXX", "g++")):
         raise Unsupported("AOTInductor needs a C++ compiler on the CPU and none is on PATH", do="apt-get install g++")
     program, effective = _exported(task)
     folder = tempfile.mkdtemp(prefix="steelyard-aoti-")

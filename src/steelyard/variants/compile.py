@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -17,15 +19,13 @@ def compile(
     task: Task, be: Any, mode: Mode = "default", fullgraph: bool = False, dynamic: bool | None = None, backend: str = "inductor"
 ) -> Task:
     """torch.compile with its mode, fullgraph and dynamic options."""
-    import shutil
-
     import torch
     from torch._dynamo.utils import counters
 
     if task.fn is None:
         raise SteelyardError("this task times itself; there is no function to compile")
-    if backend == "inductor" and be.device == "cpu" and not shutil.which("g++") and not shutil.which("clang++"):
-        raise Unsupported("torch.compile needs a C++ compiler on the CPU and none is on PATH", do="apt-get install g++")
+    if backend == "inductor" and be.device == "cpu" and not shutil.which(os.environ.get("CXX", "g++")):
+        raise Unsupported("torch.compile needs a C++ compiler on the CPU and none is on PATH", do="apt-get install g++, or set CXX")
     kept: dict[str, Any] = {"mode": mode} if mode != "default" else {}
     compiled = torch.compile(task.fn, fullgraph=fullgraph, dynamic=dynamic, backend=backend, **kept)
     before, broken, earlier = int(counters["stats"]["unique_graphs"]), _breaks(counters), task.inspect

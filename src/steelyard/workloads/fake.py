@@ -8,8 +8,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from steelyard.errors import NotApplicable, NotApplied, SteelyardError, Unsupported, unknown
 from steelyard.model.define import workload
 from steelyard.model.task import Task
@@ -81,6 +79,8 @@ def _abandon() -> None:
 
 
 def _eat() -> None:
+    import numpy as np
+
     hoard = []
     while True:
         hoard.append(np.ones(8 << 20, np.uint8))
@@ -89,6 +89,12 @@ def _eat() -> None:
 def _print_garbage() -> None:
     print("\x00\xff{not json", flush=True)
     os.write(1, b'{"record": "forged"}\n')
+
+
+def _give_nan() -> Any:
+    import numpy as np
+
+    return np.full(16, np.nan, np.float32)
 
 
 def _refuse(error: SteelyardError) -> None:
@@ -107,7 +113,7 @@ FAULTS: dict[str, Callable[[], Any]] = {
     "abandon": _abandon,
     "eat": _eat,
     "garbage": _print_garbage,
-    "not_a_number": lambda: np.full(16, np.nan, np.float32),
+    "not_a_number": _give_nan,
     "unsupported": lambda: _refuse(Unsupported("told to be unsupported", do="nothing")),
     "not_applicable": lambda: _refuse(NotApplicable("told to be meaningless")),
     "not_applied": lambda: _refuse(NotApplied("told to change nothing")),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from steelyard.model.define import workload
 from steelyard.model.task import Task
+from steelyard.workloads.layers.rounding import layer_tolerance
 from steelyard.workloads.ops.attention import attend, pairs
 from steelyard.workloads.ops.cost import Array, divides, size
 
@@ -60,7 +61,7 @@ def _attention(
     moved = size(dtype, 2 * batch * seq * hidden, attention_size(hidden, heads, kv_heads))
     flops = attention_flops(batch, seq, hidden, heads, kv_heads, causal)
     args = (x, *weights, heads, kv_heads, causal)
-    return Task(fn, args, flops=flops, bytes=moved, items=batch * seq, parameters=weights)
+    return Task(fn, args, flops=flops, bytes=moved, items=batch * seq, parameters=weights, tolerance=layer_tolerance(dtype))
 
 
 @workload(

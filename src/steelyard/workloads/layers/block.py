@@ -9,6 +9,7 @@ from steelyard.model.define import workload
 from steelyard.model.task import Task
 from steelyard.workloads.layers.attention import attention_flops, attention_size, attention_weights, mix, mix_numpy
 from steelyard.workloads.layers.mlp import feed, feed_numpy, mlp_weights
+from steelyard.workloads.layers.rounding import layer_tolerance
 from steelyard.workloads.ops.cost import Array, size
 from steelyard.workloads.ops.norm import EPS, rescale
 
@@ -50,7 +51,15 @@ def _transformer_block(
     flops = attention_flops(batch, seq, hidden, heads, kv_heads, causal) + 2.0 * tokens * fed
     moved = size(dtype, 2 * tokens * hidden, 2 * hidden, attention_size(hidden, heads, kv_heads), fed)
     weights = (gain_1, *mixing, gain_2, *feeding)
-    return Task(fn, (x, *weights, heads, kv_heads, causal), flops=flops, bytes=moved, items=tokens, parameters=weights)
+    return Task(
+        fn,
+        (x, *weights, heads, kv_heads, causal),
+        flops=flops,
+        bytes=moved,
+        items=tokens,
+        parameters=weights,
+        tolerance=layer_tolerance(dtype),
+    )
 
 
 @workload(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from steelyard.model.define import workload
 from steelyard.model.task import Task
+from steelyard.workloads.layers.rounding import layer_tolerance
 from steelyard.workloads.ops.conv import correlate
 from steelyard.workloads.ops.cost import Array, size
 from steelyard.workloads.ops.norm import EPS
@@ -60,7 +61,15 @@ def _conv_block(fn: Callable[..., Array], batch: int, channels: int, side: int, 
         learnt += [weight, gain, shift]
         known += [weight, gain, shift, mean, var]
     moved = size(dtype, 2 * pixels * channels, 2 * channels * (fan_in + 4))
-    return Task(fn, (x, *known), flops=4.0 * pixels * channels * fan_in, bytes=moved, items=batch, parameters=tuple(learnt))
+    return Task(
+        fn,
+        (x, *known),
+        flops=4.0 * pixels * channels * fan_in,
+        bytes=moved,
+        items=batch,
+        parameters=tuple(learnt),
+        tolerance=layer_tolerance(dtype),
+    )
 
 
 @workload(

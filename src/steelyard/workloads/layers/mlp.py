@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from steelyard.model.define import workload
 from steelyard.model.task import Task
+from steelyard.workloads.layers.rounding import layer_tolerance
 from steelyard.workloads.ops.cost import Array, size
 from steelyard.workloads.ops.pointwise import gelu_of, silu_of
 
@@ -42,7 +43,9 @@ def _mlp(fn: Callable[..., Array], batch: int, seq: int, hidden: int, ffn: int, 
     x = be.randn(batch, seq, hidden, dtype=dtype)
     feeding = mlp_weights(hidden, ffn, gated, dtype, be)
     moved = size(dtype, 2 * tokens * hidden, weights)
-    return Task(fn, (x, *feeding), flops=2.0 * tokens * weights, bytes=moved, items=tokens, parameters=feeding)
+    return Task(
+        fn, (x, *feeding), flops=2.0 * tokens * weights, bytes=moved, items=tokens, parameters=feeding, tolerance=layer_tolerance(dtype)
+    )
 
 
 @workload(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from steelyard.errors import NotApplicable, Unsupported
 from steelyard.model.define import workload
 from steelyard.model.task import Task
+from steelyard.workloads.layers.rounding import layer_tolerance
 from steelyard.workloads.ops.cost import Array, size
 from steelyard.workloads.ops.norm import soften
 from steelyard.workloads.ops.pointwise import silu_of
@@ -89,7 +90,7 @@ def _moe(fn: Callable[..., Array], batch: int, seq: int, hidden: int, ffn: int, 
     weights = (w_router, w_up, w_gate, w_down)
     flops = 2.0 * tokens * (experts * hidden + top_k * one)
     moved = size(dtype, 2 * tokens * hidden, experts * (hidden + one))
-    return Task(fn, (x, *weights, top_k), flops=flops, bytes=moved, items=tokens, parameters=weights)
+    return Task(fn, (x, *weights, top_k), flops=flops, bytes=moved, items=tokens, parameters=weights, tolerance=layer_tolerance(dtype))
 
 
 @workload(

@@ -6,7 +6,8 @@ from typing import Any
 
 from steelyard.model.define import workload
 from steelyard.model.task import Task
-from steelyard.workloads.models.parts import Module, block_class, block_flops, count, rounding, surprise_at
+from steelyard.workloads.layers.rounding import model_tolerance
+from steelyard.workloads.models.parts import Module, block_class, block_flops, count, surprise_at
 from steelyard.workloads.ops.cost import INDEX, Array, size
 
 EPS = 1e-12
@@ -20,7 +21,7 @@ def encoder(layers: int, hidden: int, heads: int, ffn: int, vocab: int, seq: int
 
     block = block_class()
 
-    class Encoder(nn.Module):  # type: ignore[misc]
+    class Encoder(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.tokens = nn.Embedding(vocab, hidden)
@@ -72,5 +73,5 @@ def bert(
         items=tokens,
         parameters=tuple(module.parameters()),
         loss=surprise_at(targets),
-        tolerance=rounding(dtype),
+        tolerance=model_tolerance(dtype),
     )

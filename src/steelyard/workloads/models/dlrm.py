@@ -7,8 +7,9 @@ from typing import Any
 
 from steelyard.model.define import workload
 from steelyard.model.task import Task
+from steelyard.workloads.layers.rounding import model_tolerance
 from steelyard.workloads.models.mlp import perceptron
-from steelyard.workloads.models.parts import Module, chain_flops, count, rounding
+from steelyard.workloads.models.parts import Module, chain_flops, count
 from steelyard.workloads.ops.cost import INDEX, Array, divides, size
 
 
@@ -20,7 +21,7 @@ def recommender(bottom: tuple[int, ...], top: tuple[int, ...], tables: int, rows
 
     lower, upper = perceptron(bottom), perceptron(top)
 
-    class Recommender(nn.Module):  # type: ignore[misc]
+    class Recommender(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.bottom = lower
@@ -85,5 +86,5 @@ def dlrm(
         items=batch,
         parameters=tuple(module.parameters()),
         loss=doubt_at(targets),
-        tolerance=rounding(dtype),
+        tolerance=model_tolerance(dtype),
     )

@@ -6,7 +6,8 @@ from typing import Any
 
 from steelyard.model.define import workload
 from steelyard.model.task import Task
-from steelyard.workloads.models.parts import Module, block_class, block_flops, count, rounding, surprise_at
+from steelyard.workloads.layers.rounding import model_tolerance
+from steelyard.workloads.models.parts import Module, block_class, block_flops, count, surprise_at
 from steelyard.workloads.ops.cost import INDEX, Array, size
 
 EPS = 1e-5
@@ -19,7 +20,7 @@ def decoder(layers: int, hidden: int, heads: int, ffn: int, vocab: int, seq: int
 
     block = block_class()
 
-    class Decoder(nn.Module):  # type: ignore[misc]
+    class Decoder(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.tokens = nn.Embedding(vocab, hidden)
@@ -63,5 +64,5 @@ def gpt(batch: int, seq: int, layers: int, hidden: int, heads: int, ffn: int, vo
         items=tokens,
         parameters=tuple(module.parameters()),
         loss=surprise_at(targets),
-        tolerance=rounding(dtype),
+        tolerance=model_tolerance(dtype),
     )

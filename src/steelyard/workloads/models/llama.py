@@ -6,7 +6,8 @@ from typing import Any
 
 from steelyard.model.define import workload
 from steelyard.model.task import Task
-from steelyard.workloads.models.parts import Module, count, rounding, surprise_at
+from steelyard.workloads.layers.rounding import model_tolerance
+from steelyard.workloads.models.parts import Module, count, surprise_at
 from steelyard.workloads.ops.attention import pairs
 from steelyard.workloads.ops.cost import INDEX, Array, divides, size
 
@@ -26,7 +27,7 @@ def decoder(layers: int, hidden: int, heads: int, kv_heads: int, ffn: int, vocab
         one, other = x.chunk(2, dim=-1)
         return torch.cat((one * cos - other * sin, other * cos + one * sin), dim=-1)
 
-    class Attention(nn.Module):  # type: ignore[misc]
+    class Attention(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.q = nn.Linear(hidden, hidden, bias=False)
@@ -40,7 +41,7 @@ def decoder(layers: int, hidden: int, heads: int, kv_heads: int, ffn: int, vocab
             mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=kv_heads != heads)
             return self.out(mixed.transpose(1, 2).flatten(-2))
 
-    class Feed(nn.Module):  # type: ignore[misc]
+    class Feed(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.gate = nn.Linear(hidden, ffn, bias=False)
@@ -50,7 +51,7 @@ def decoder(layers: int, hidden: int, heads: int, kv_heads: int, ffn: int, vocab
         def forward(self, x: Array) -> Array:
             return self.down(F.silu(self.gate(x)) * self.up(x))
 
-    class Block(nn.Module):  # type: ignore[misc]
+    class Block(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.norm_1, self.attention = nn.RMSNorm(hidden, EPS), Attention()
@@ -60,7 +61,7 @@ def decoder(layers: int, hidden: int, heads: int, kv_heads: int, ffn: int, vocab
             x = x + self.attention(self.norm_1(x), cos, sin)
             return x + self.feed(self.norm_2(x))
 
-    class Decoder(nn.Module):  # type: ignore[misc]
+    class Decoder(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.tokens = nn.Embedding(vocab, hidden)
@@ -119,5 +120,5 @@ def llama(
         items=tokens,
         parameters=tuple(module.parameters()),
         loss=surprise_at(targets),
-        tolerance=rounding(dtype),
+        tolerance=model_tolerance(dtype),
     )

@@ -7,7 +7,8 @@ from typing import Any
 
 from steelyard.model.define import workload
 from steelyard.model.task import Task
-from steelyard.workloads.models.parts import Module, chain_flops, count, rounding, surprise_at
+from steelyard.workloads.layers.rounding import model_tolerance
+from steelyard.workloads.models.parts import Module, chain_flops, count, surprise_at
 from steelyard.workloads.ops.cost import size
 
 
@@ -45,5 +46,5 @@ def mlp(batch: int, features: int, hidden: int, depth: int, classes: int, dtype:
         items=batch,
         parameters=tuple(module.parameters()),
         loss=surprise_at(targets),
-        tolerance=rounding(dtype),
+        tolerance=model_tolerance(dtype),
     )

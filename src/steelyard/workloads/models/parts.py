@@ -11,12 +11,10 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-from steelyard.model.dtypes import canonical
 from steelyard.workloads.ops.attention import pairs
 from steelyard.workloads.ops.cost import Array, divides
 
 Module = Any
-ROUNDING = {"fp16": (1e-2, 3e-2), "bf16": (3e-2, 1.5e-1)}
 
 
 def block_class() -> type[Module]:
@@ -24,7 +22,7 @@ def block_class() -> type[Module]:
     import torch.nn.functional as F
     from torch import nn
 
-    class Attention(nn.Module):  # type: ignore[misc]
+    class Attention(nn.Module):
         def __init__(self, hidden: int, heads: int, causal: bool) -> None:
             super().__init__()
             self.heads, self.causal = heads, causal
@@ -36,7 +34,7 @@ def block_class() -> type[Module]:
             mixed = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
             return self.out(mixed.transpose(1, 2).flatten(-2))
 
-    class Block(nn.Module):  # type: ignore[misc]
+    class Block(nn.Module):
         def __init__(
             self, hidden: int, heads: int, ffn: int, eps: float, causal: bool = False, norm_first: bool = True, approximate: str = "none"
         ) -> None:
@@ -71,11 +69,6 @@ def chain_flops(batch: int, *widths: int) -> float:
 def count(module: Module) -> int:
     """Number of weights."""
     return sum(item.numel() for item in module.parameters())
-
-
-def rounding(dtype: str) -> tuple[float, float] | None:
-    """The tolerance of a deep model in a short format: roundings of some 20 layers add up to 2 % of the output in bf16."""
-    return ROUNDING.get(canonical(dtype))
 
 
 def surprise_at(targets: Array) -> Callable[[Array], Array]:

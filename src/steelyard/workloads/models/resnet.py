@@ -6,7 +6,8 @@ from typing import Any
 
 from steelyard.model.define import workload
 from steelyard.model.task import Task
-from steelyard.workloads.models.parts import Module, count, rounding, surprise_at
+from steelyard.workloads.layers.rounding import model_tolerance
+from steelyard.workloads.models.parts import Module, count, surprise_at
 from steelyard.workloads.ops.cost import Array, size
 
 COLOURS = 3
@@ -27,7 +28,7 @@ def residual_network(width: int, classes: int) -> Module:
     def convolution(channels: int, filters: int, kernel: int, stride: int = 1) -> Module:
         return nn.Conv2d(channels, filters, kernel, stride, kernel // 2, bias=False)
 
-    class Bottleneck(nn.Module):  # type: ignore[misc]
+    class Bottleneck(nn.Module):
         def __init__(self, channels: int, inner: int, stride: int) -> None:
             super().__init__()
             self.branch = nn.Sequential(
@@ -89,5 +90,5 @@ def resnet50(batch: int, image: int, width: int, classes: int, dtype: str, be: A
         items=batch,
         parameters=tuple(module.parameters()),
         loss=surprise_at(targets),
-        tolerance=rounding(dtype),
+        tolerance=model_tolerance(dtype),
     )

@@ -6,7 +6,8 @@ from typing import Any
 
 from steelyard.model.define import workload
 from steelyard.model.task import Task
-from steelyard.workloads.models.parts import Module, block_class, block_flops, count, rounding, surprise_at
+from steelyard.workloads.layers.rounding import model_tolerance
+from steelyard.workloads.models.parts import Module, block_class, block_flops, count, surprise_at
 from steelyard.workloads.ops.cost import Array, divides, size
 
 COLOURS = 3
@@ -20,7 +21,7 @@ def vision_transformer(patches: int, patch: int, layers: int, hidden: int, heads
 
     block = block_class()
 
-    class Vision(nn.Module):  # type: ignore[misc]
+    class Vision(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.cut = nn.Conv2d(COLOURS, hidden, patch, patch)
@@ -72,5 +73,5 @@ def vit(
         items=batch,
         parameters=tuple(module.parameters()),
         loss=surprise_at(targets),
-        tolerance=rounding(dtype),
+        tolerance=model_tolerance(dtype),
     )

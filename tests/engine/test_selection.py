@@ -1,0 +1,171 @@
+"""From what a user types to an experiment: names, ids, files, suites and programs, each read as what it is."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steelyard.engine.launch import Place
+from steelyard.engine.plan import expand
+from steelyard.engine.selection import Request, check_devices, command_case, gather
+from steelyard.errors import NothingMeasured, UsageError
+from steelyard.model.case import Case
+from steelyard.model.experiment import Matrix, Settings
+
+MINE = """
+from steelyard import Task, workload
+
+@workload("my/add", axes={"n": [8, 16]}, backend="numpy")
+def add(n, be):
+    x = be.randn(n)
+    return Task(lambda: x + x)
+"""
+
+EXPERIMENT = """
+name = "two"
+include = ["op/sum[m=1,n=1]@numpy/eager:eval"]
+[settings]
+budget = 0.25
+vs = "eager"
+[[matrix]]
+workload = "op/softmax"
+backend = "numpy"
+axes = {n = [32, 64]}
+flags = [{A = "1"}]
+[[exclude]]
+axes = {n = 64}
+"""
+
+
+def ids(request: Request) -> list[str]:
+    experiment, catalogue, entries = gather(request, Place())
+    return [job.case.id for job in expand(experiment, catalogue, entries=entries).jobs]
+
+
+class TestWords:
+    def test_names_and_globs_are_one_matrix(self) -> None:
+        experiment, _, entries = gather(Request(("op/softmax", "op/s*", "tag:smoke")), Place())
+        assert experiment.matrix == (Matrix(("op/softmax", "op/s*", "tag:smoke")),)
+        assert (experiment.name, experiment.include, experiment.files, entries) == ("command line", (), (), ())
+
+    def test_a_name_with_parameters_fixes_them(self) -> None:
+        experiment, _, _ = gather(Request(("op/softmax[n=32,dtype=fp16]", "op/sum")), Place())
+        assert experiment.matrix == (Matrix(("op/sum",)), Matrix(("op/softmax",), {"n": (32,), "dtype": ("fp16",)}))
+        assert ids(Request(("op/soft*[n=32,m=2]",))) == ["op/softmax[dtype=fp32,m=2,n=32]@torch/eager:eval"]
+
+    @pytest.mark.parametrize("word", ["op/softmax[n=32", "op/softmax[n=32]x", "n=32"])
+    def test_what_only_looks_like_it_is_refused(self, word: str) -> None:
+        with pytest.raises(UsageError):
+            gather(Request((word,)), Place())
+
+    def test_an_id_is_included_as_it_is(self) -> None:
+        case = "op/softmax[dtype=fp32,m=2,n=32]@numpy/eager:eval:threads=2"
+        assert ids(Request((case,))) == [case]
+
+    def test_options_override_the_matrix(self) -> None:
+        how: dict[str, Any] = {"backend": ("numpy",), "variant": ("eager",), "mode": ("eval",), "threads": (3,), "flags": {"X": "y"}}
+        request = Request(("op/softmax",), axes={"n": (8, 9), "m": (1,)}, settings={"budget": 0.1, "seed": 7}, **how)
+        assert ids(request) == [f"op/softmax[dtype=fp32,m=1,n={n}]@numpy/eager:eval:threads=3:flag.X=y" for n in (8, 9)]
+        assert gather(request, Place())[0].settings == Settings(budget=0.1, seed=7)
+
+    def test_nothing_named_is_nothing_to_measure(self) -> None:
+        with pytest.raises(NothingMeasured, match="empty"):
+            ids(Request())
+
+    def test_programs_are_cases(self) -> None:
+        assert command_case(("ls", "-l")) == Case("command", (("argv", ["ls", "-l"]),), "command")
+        assert ids(Request(commands=(("true",), ("echo", "a b")))) == [
+            'command[argv=["true"]]@command/eager:eval',
+            'command[argv=[echo,"a b"]]@command/eager:eval',
+        ]
+
+    def test_devices_are_kinds(self) -> None:
+        check_devices(["cpu", "cuda", "cuda:1", "tpu"])
+        with pytest.raises(UsageError, match="did you mean cuda"):
+            check_devices(["cpu", "cudda"])
+
+
+class TestFiles:
+    def test_a_python_file_alone_means_all_it_defines(self, tmp_path: Path) -> None:
+        (tmp_path / "mine.py").write_text(MINE)
+        experiment, catalogue, _ = gather(Request((str(tmp_path / "mine.py"),)), Place())
+        assert experiment.matrix == (Matrix(("my/add",)),)
+        assert experiment.files == (str(tmp_path / "mine.py"),)
+        assert catalogue.workloads["my/add"]["origin"] == str(tmp_path / "mine.py")
+        assert "steelyard_user_mine" not in " ".join(sys.modules)
+
+    def test_with_a_name_it_only_adds_names(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "mine.py").write_text(MINE)
+        monkeypatch.chdir(tmp_path)
+        assert ids(Request(("mine.py", "my/add[n=5]"))) == ["my/add[n=5]@numpy/eager:eval"]
+        assert ids(Request(("op/sum[n=1,m=1]", "mine.py"))) == ["op/sum[dtype=fp32,m=1,n=1]@torch/eager:eval"]
+
+    @pytest.mark.parametrize("name", ["nowhere.py", "folder.py"])
+    def test_one_that_cannot_be_read_is_named(self, tmp_path: Path, name: str) -> None:
+        (tmp_path / "folder.py").mkdir()
+        with pytest.raises(UsageError, match="cannot read"):
+            gather(Request((str(tmp_path / name),)), Place())
+
+    def test_an_experiment_file_brings_everything_and_options_go_over_it(self, tmp_path: Path) -> None:
+        (tmp_path / "exp.toml").write_text(EXPERIMENT)
+        word = str(tmp_path / "exp.toml")
+        experiment, _, _ = gather(Request((word,)), Place())
+        assert (experiment.name, experiment.settings) == ("two", Settings(budget=0.25, vs="eager"))
+        assert ids(Request((word,)))[0].startswith("op/softmax[dtype=fp32,m=")
+        assert len(ids(Request((word,)))) == 2
+        over, _, _ = gather(Request((word,), axes={"n": (8,)}, flags={"B": "2"}, settings={"budget": 0.5}), Place())
+        assert (over.settings, over.matrix[0].axes, over.matrix[0].flags) == (
+            Settings(budget=0.5, vs="eager"), {"n": (8,)}, ({"A": "1", "B": "2"},),
+        )  # fmt: skip
+        assert over.include == experiment.include
+        assert over.exclude == experiment.exclude
+
+    def test_a_suite_is_an_experiment_by_name(self) -> None:
+        experiment, _, _ = gather(Request(("quickstart",)), Place())
+        assert experiment.matrix
+        assert experiment.name == "quickstart"
+
+    def test_files_named_in_an_experiment_are_described_too(self, tmp_path: Path) -> None:
+        (tmp_path / "mine.py").write_text(MINE)
+        (tmp_path / "exp.toml").write_text('files = ["mine.py"]\n[[matrix]]\nworkload = "my/add"\n')
+        assert ids(Request((str(tmp_path / "exp.toml"),))) == [f"my/add[n={n}]@numpy/eager:eval" for n in (8, 16)]
+
+
+class TestPackages:
+    @pytest.fixture(autouse=True)
+    def package(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        """A package as pip would leave it; workers find it too."""
+        (tmp_path / "acme_ops.py").write_text(MINE.replace("my/add", "acme/add"))
+        info = tmp_path / "acme_ops-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-ops\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text("[steelyard.workloads]\nacme/add = acme_ops:add\n")
+        monkeypatch.syspath_prepend(str(tmp_path))
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep))
+        importlib.invalidate_caches()
+        yield
+        assert "acme_ops" not in sys.modules
+
+    @pytest.mark.parametrize("word", ["acme/add", "acme/add[n=8]", "acme/add[n=8]@numpy/eager:eval"])
+    def test_a_workload_is_loaded_by_a_worker_because_it_was_named(self, word: str) -> None:
+        experiment, catalogue, entries = gather(Request((word,)), Place())
+        assert entries == (("workloads", "acme/add"),)
+        assert expand(experiment, catalogue).jobs[0].case.id == "acme/add[n=8]@numpy/eager:eval"
+
+    def test_without_its_name_nothing_is_loaded(self) -> None:
+        assert gather(Request(("op/softmax",)), Place())[2] == ()
+
+    @pytest.mark.parametrize("word", ["acme/*", "*/add"])
+    def test_a_glob_names_it_too(self, word: str) -> None:
+        assert ids(Request((word,))) == [f"acme/add[n={n}]@numpy/eager:eval" for n in (8, 16)]
+
+    @pytest.mark.xfail(strict=True, raises=KeyError, reason="ids included by a file do not load their packages")
+    def test_an_id_in_a_file_names_it_too(self, tmp_path: Path) -> None:
+        (tmp_path / "exp.toml").write_text('include = ["acme/add[n=8]@numpy/eager:eval"]')
+        assert ids(Request((str(tmp_path / "exp.toml"),))) == ["acme/add[n=8]@numpy/eager:eval"]
