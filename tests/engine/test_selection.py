@@ -165,7 +165,6 @@ class TestPackages:
     def test_a_glob_names_it_too(self, word: str) -> None:
         assert ids(Request((word,))) == [f"acme/add[n={n}]@numpy/eager:eval" for n in (8, 16)]
 
-    @pytest.mark.xfail(strict=True, raises=KeyError, reason="ids included by a file do not load their packages")
     def test_an_id_in_a_file_names_it_too(self, tmp_path: Path) -> None:
         (tmp_path / "exp.toml").write_text('include = ["acme/add[n=8]@numpy/eager:eval"]')
         assert ids(Request((str(tmp_path / "exp.toml"),))) == ["acme/add[n=8]@numpy/eager:eval"]

@@ -280,7 +280,6 @@ class TestPairs:
         pair, _ = weigh_pair(base, base, LOADED, SETTINGS, lambda phase, fraction: None)
         assert pair.low <= 1 <= pair.high
 
-    @pytest.mark.xfail(strict=True, reason="the tasks built before the rebuilds, and the reference's, are never cleaned up")
     @pytest.mark.parametrize("pair", [True, False])
     def test_whatever_is_built_is_cleaned_up(self, pair: bool) -> None:
         base = Case.parse(PLAIN)

@@ -105,12 +105,12 @@ class TestOverhead:
 
 
 class TestWarmUp:
-    @hypothesis_settings(max_examples=40)
+    @hypothesis_settings(max_examples=25)
     @given(st.integers(200, 6_000), st.floats(1.5, 20), st.sampled_from([500, 4_000, 90_000]))
     def test_it_ends_flat_and_not_before_the_decay_is_over(self, calls: int, height: float, nanoseconds: int) -> None:
         machine = Machine()
         task = machine.task(lambda done: nanoseconds * (1 + (height - 1) * max(0.0, 1 - done / calls)))
-        found = sample(task, machine.timer, Settings(budget=100.0))
+        found = sample(task, machine.timer, Settings(budget=100.0, runs=20))
         assert found.warmup_end == "flat"
         assert found.warmup_blocks >= WINDOW
         assert machine.calls - found.calls * len(found.seconds) >= calls
@@ -156,7 +156,7 @@ class TestStopping:
     @pytest.mark.parametrize("precision", [0.1, 0.03, 0.01])
     def test_by_precision_only_when_it_is_reached(self, precision: float) -> None:
         machine, rng = Machine(), np.random.default_rng(1)
-        found = sample(machine.task(lambda _: 1e5 * rng.lognormal(0, 0.1)), machine.timer, Settings(budget=100.0, precision=precision))
+        found = sample(machine.task(lambda _: 1e5 * rng.lognormal(0, 0.1)), machine.timer, Settings(budget=1.0, precision=precision))
         assert found.stop == "precision"
         assert found.interval.relative <= precision
 

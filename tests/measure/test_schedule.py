@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -25,15 +24,6 @@ SHORT = Settings(budget=0.02)
 SEEDS = 240
 
 Weather = Callable[[float], float]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def nothing_to_collect() -> Iterator[None]:
-    """Every rebuild collects garbage; what the test run has loaded so far need not be looked at each time."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 def arms(machine: Machine, base: float, head: float) -> tuple[Callable[[], Task], Callable[[], Task]]:
@@ -83,6 +73,11 @@ class TestRatios:
         head = np.where(found.coin[:, None], found.seconds[:, [1, 2]], found.seconds[:, [0, 3]])
         assert set(base.ravel()) == {1e-4}
         assert set(head.ravel()) == {8e-5}
+
+    @pytest.mark.parametrize(("base", "head", "calls"), [(66_000, 67_000, (1, 1)), (1_000, 1_900, (53, 53)), (1_000, 2_200, (100, 45))])
+    def test_arms_of_about_the_same_speed_have_blocks_of_the_same_calls(self, base: int, head: int, calls: tuple[int, int]) -> None:
+        machine = Machine()
+        assert weigh_arms(arms(machine, base, head), machine.timer, SHORT, 1).calls == calls
 
     def test_the_sign_is_right_whichever_arm_came_first(self) -> None:
         found = quads([[1, 3, 3, 1], [3, 1, 1, 3]], [True, False])

@@ -108,11 +108,11 @@ def _matrix_cases(matrix: Matrix, catalogue: Catalogue) -> Iterator[Case]:
     used: set[str] = set()
     for name in dict.fromkeys(names):
         info = catalogue.workloads[name]
-        axes, known = _axes(matrix.axes, info)
+        points, known = _points(matrix.axes, info)
         used |= known
         backends = matrix.backend or tuple(info["backends"][:1])
         how = itertools.product(matrix.device, matrix.mode, matrix.threads, matrix.flags, backends, matrix.variant)
-        for values, (device, mode, threads, flags, backend, variant) in itertools.product(_points(axes), list(how)):
+        for values, (device, mode, threads, flags, backend, variant) in itertools.product(points, list(how)):
             case = Case(name, tuple(values.items()), backend, variant, mode, device, threads, flags=tuple(flags.items()))
             yield settle(case, catalogue)
     for axis in matrix.axes:
@@ -121,23 +121,17 @@ def _matrix_cases(matrix: Matrix, catalogue: Catalogue) -> Iterator[Case]:
             raise unknown("axis", axis, have, where=f"{matrix.origin}.axes" if matrix.origin else "")
 
 
-def _axes(asked: Mapping[str, Sequence[Any]], info: Mapping[str, Any]) -> tuple[dict[str, list[Any]], set[str]]:
-    axes = {key: list(values) for key, values in info["axes"].items()}
-    used = set()
-    for size in asked.get("size", ()) if "size" not in axes else ():
-        if size not in info["sizes"]:
+def _points(asked: Mapping[str, Sequence[Any]], info: Mapping[str, Any]) -> tuple[list[dict[str, Any]], set[str]]:
+    """Every combination of parameter values, for each size preset asked for, and the axes that were asked for and exist."""
+    usual, presets = info["axes"], asked.get("size", ()) if "size" not in info["axes"] else ()
+    points: list[dict[str, Any]] = []
+    for size in presets or [None]:
+        if size is not None and size not in info["sizes"]:
             raise unknown(f"size of {info['name']}", str(size), info["sizes"])
-        axes.update({key: [value] for key, value in info["sizes"][size].items()})
-        used.add("size")
-    for key, values in asked.items():
-        if key in axes:
-            axes[key] = list(values)
-            used.add(key)
-    return axes, used
-
-
-def _points(axes: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+        preset = {key: [value] for key, value in info["sizes"][size].items()} if size is not None else {}
+        axes = {key: list(asked.get(key, preset.get(key, values))) for key, values in usual.items()}
+        points += [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+    return points, {key for key in asked if key in usual} | ({"size"} if presets else set())
 
 
 def select(pattern: str, catalogue: Catalogue) -> list[str]:
@@ -166,6 +160,10 @@ def settle(case: Case, catalogue: Catalogue) -> Case:
     info = catalogue.workloads.get(case.workload)
     if info is None:
         raise unknown("workload", case.workload, catalogue.workloads, listing="steelyard list")
+    if "axes" not in info:
+        raise UsageError(
+            f"{case.workload} belongs to {info['origin']}, which was not loaded", do="name the workload itself on the command line"
+        )
     if case.backend not in catalogue.backends:
         raise unknown("backend", case.backend, catalogue.backends)
     axes: Mapping[str, Sequence[Any]] = info["axes"]
@@ -190,7 +188,8 @@ def settle(case: Case, catalogue: Catalogue) -> Case:
 def _check_types(case: Case, axes: Mapping[str, Sequence[Any]]) -> None:
     for key, value in case.params:
         usual = axes[key][0] if axes[key] else None
-        if isinstance(usual, (int, float)) and not isinstance(usual, bool) and isinstance(value, (str, list, dict)):
+        number = isinstance(usual, (int, float)) and not isinstance(usual, bool)
+        if number and (isinstance(value, (str, list, dict, bool)) or value is None):
             raise UsageError(f"axis {key} of {case.workload} takes a number, not {value!r}", do=f"for example -a {key}={usual}")
         if isinstance(usual, bool) and not isinstance(value, bool):
             raise UsageError(f"axis {key} of {case.workload} is true or false, not {value!r}")

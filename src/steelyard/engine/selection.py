@@ -85,6 +85,7 @@ def _describe(
     """Ask a worker what the named files and installed packages define; the conductor imports neither."""
     catalogue = registry.catalogue()
     patterns = [*words, *(name for source in sources for matrix in source.matrix for name in matrix.workload)]
+    patterns += [str(item) for source in sources for item in source.include]
     entries = _named_entries(catalogue, patterns, request, sources)
     if not files and not entries:
         return catalogue, entries, []

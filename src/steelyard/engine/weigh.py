@@ -7,7 +7,7 @@ import gc
 import random
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -189,8 +189,7 @@ def _measure(
     try:
         return _time(bench, be, task, tell, gate, notes, loaded)
     finally:
-        if task.cleanup:
-            task.cleanup()
+        _clean_up([task])
 
 
 def _time(
@@ -301,8 +300,7 @@ def reference(bench: Bench, be: Any, task: Task) -> tuple[Any, str, bool]:
     double precision, or, where data is too large or was drawn on the device, itself in double precision.
     """
     if bench.chain:
-        other, plain = bench.base()
-        return other.outputs(bench.ready(other, plain)()), f"{bench.case.backend} {IDENTITY}", not task.any_dtype
+        return _answer(bench, *bench.base(), mode=True), f"{bench.case.backend} {IDENTITY}", not task.any_dtype
     if task.reference:
         return be.outputs(task.reference()), "the workload's reference", False
     if bench.case.mode not in ("eval", "fwd"):
@@ -312,12 +310,26 @@ def reference(bench: Bench, be: Any, task: Task) -> tuple[Any, str, bool]:
         from steelyard.backends.numpy import Precise
 
         exact = Precise(seed=bench.settings.seed)
-        return exact.outputs(bench.body("numpy", exact)()), "numpy fp64", False
+        return _answer(bench, exact, bench.body("numpy", exact), mode=False), "numpy fp64", False
     other, plain = bench.base()
     wide = other.upcast(plain) if (task.flops or 0) <= UPCAST_FLOPS else None
     if wide is None:
         return None, "no reference: the workload has none, and no double-precision form small enough to compute", False
-    return other.outputs(bench.ready(other, wide)()), f"{bench.case.backend} fp64", False
+    return _answer(bench, other, wide, mode=True), f"{bench.case.backend} fp64", False
+
+
+def _answer(bench: Bench, be: Any, task: Task, *, mode: bool) -> Any:
+    """The outputs of a task that is built for its answer alone; numpy knows no modes and needs none for a forward pass."""
+    try:
+        return be.outputs(bench.ready(be, task)() if mode else task())
+    finally:
+        _clean_up([task])
+
+
+def _clean_up(tasks: Iterable[Task]) -> None:
+    for task in tasks:
+        if task.cleanup:
+            task.cleanup()
 
 
 def weigh_pair(base: Case, head: Case, loaded: registry.Loaded, settings: Settings, tell: Tell) -> tuple[Pair, Arrays]:
@@ -327,7 +339,10 @@ def weigh_pair(base: Case, head: Case, loaded: registry.Loaded, settings: Settin
     built = [bench.build() for bench in benches]
     builds = (benches[0].rebuilder(*built[0], rng), benches[1].rebuilder(*built[1], rng))
     timer = built[0][0].timer()
-    quads = schedule.weigh_arms(builds, timer, settings, rng.randrange(2**31), tell)
+    try:
+        quads = schedule.weigh_arms(builds, timer, settings, rng.randrange(2**31), tell)
+    finally:
+        _clean_up(task for _, task in built)
     interval = quads.interval()
     arms = [
         Arm(bench.case.id, source=fingerprint(bench.workload.bodies[bench.case.backend], *(v.apply for v, _ in bench.chain)))

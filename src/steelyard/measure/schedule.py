@@ -96,7 +96,7 @@ def weigh_arms(
         loops = (timer.bind(tasks[0]), timer.bind(tasks[1]))
         with quiet_collector():
             if not quads:
-                calls = (_calls(tasks[0], loops[0]), _calls(tasks[1], loops[1]))
+                calls = _alike(_calls(tasks[0], loops[0]), _calls(tasks[1], loops[1]))
                 overhead = min(_overhead(tasks[0], timer, calls[0]), _overhead(tasks[1], timer, calls[1]))
                 rebuilds, quads = _effort(tasks, loops, calls, settings)
             for _ in range(WARM_BLOCKS if quads > FEWEST_QUADS else int(quads > 1)):
@@ -125,6 +125,12 @@ def _overhead(task: Task, timer: Timer, calls: int) -> float:
 
 def _calls(task: Task, loop: Loop) -> int:
     return 1 if single(task) else calibrate(loop)
+
+
+def _alike(base: int, head: int) -> tuple[int, int]:
+    """Arms of about the same speed get blocks of the same number of calls, so that what a block costs is the same for both."""
+    few = min(base, head)
+    return (few, few) if max(base, head) <= 2 * few else (base, head)
 
 
 def _effort(tasks: dict[int, Task], loops: tuple[Loop, Loop], calls: tuple[int, int], settings: Settings) -> tuple[int, int]:

@@ -53,6 +53,8 @@ def t_quantile(p: float, df: float) -> float:
 
 def t_cdf(t: float, df: float) -> float:
     """Distribution function of Student's t through the incomplete beta function."""
+    if t * t < df:
+        return 0.5 + math.copysign(0.5 * incomplete_beta(t * t / (df + t * t), 0.5, df / 2), t)
     tail = 0.5 * incomplete_beta(df / (df + t * t), df / 2, 0.5)
     return 1 - tail if t > 0 else tail
 

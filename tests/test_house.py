@@ -1,0 +1,143 @@
+"""The rules of the house, held by reading the source: what may import what, how long files are, and what is never called."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import steelyard
+
+ROOT = Path(__file__).parents[1]
+SOURCE = Path(steelyard.__file__).parent
+FILES = sorted(SOURCE.rglob("*.py"))
+NAMES = [str(path.relative_to(SOURCE)) for path in FILES]
+FRAMEWORKS = {"torch", "torchao", "torch_xla", "jax", "jaxlib", "tensorflow", "iree", "transformers", "triton"}
+LONGEST = 500
+BANNED_CALLS = {"eval", "exec", "os.system", "os.popen", "yaml.load", "yaml.unsafe_load", "yaml.full_load", "tempfile.mktemp"}
+BANNED_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve"}
+BANNED_WORDS = ("Manager", "Handler", "Helper", "Utils")
+
+every_file = pytest.mark.parametrize("path", FILES, ids=NAMES)
+
+
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def imports(nodes: Iterator[ast.AST]) -> Iterator[tuple[str, int]]:
+    """Top-level packages that the nodes import, with their lines."""
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from ((alias.name.split(".")[0], node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.split(".")[0], node.lineno
+
+
+def at_import(body: list[ast.stmt]) -> Iterator[ast.AST]:
+    """Statements that run when the module is imported: not those in functions, nor those for type checkers alone."""
+    for node in body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            yield from at_import(node.orelse)
+            continue
+        yield node
+        for inner in ("body", "orelse", "finalbody", "handlers"):
+            yield from at_import(getattr(node, inner, []))
+
+
+@every_file
+def test_no_file_is_over_the_limit(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST
+
+
+@every_file
+def test_every_module_says_why_it_is_there(path: Path) -> None:
+    assert (ast.get_docstring(tree(path)) or "").strip()
+
+
+@every_file
+def test_nothing_dangerous_is_called_or_imported(path: Path) -> None:
+    found = [f"{name} in line {line}" for name, line in imports(ast.walk(tree(path))) if name in BANNED_MODULES]
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Call):
+            if ast.unparse(node.func) in BANNED_CALLS:
+                found.append(f"{ast.unparse(node.func)} in line {node.lineno}")
+            for word in node.keywords:
+                if word.arg == "shell" and not (isinstance(word.value, ast.Constant) and word.value.value is False):
+                    found.append(f"shell= in line {node.lineno}")
+                if word.arg == "weights_only" and not (isinstance(word.value, ast.Constant) and word.value.value is True):
+                    found.append(f"weights_only= in line {node.lineno}")
+            if ast.unparse(node.func) == "torch.load" and not any(word.arg == "weights_only" for word in node.keywords):
+                found.append(f"torch.load in line {node.lineno}")
+    assert found == []
+
+
+@every_file
+def test_frameworks_are_imported_at_top_level_only_by_their_backend(path: Path) -> None:
+    if path.parent.name == "backends":
+        return
+    assert [found for found in imports(at_import(tree(path).body)) if found[0] in FRAMEWORKS] == []
+
+
+@every_file
+def test_names_are_nouns_and_verbs_and_globals_do_not_change(path: Path) -> None:
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.ClassDef):
+            assert not node.name.endswith(BANNED_WORDS), node.name
+        assert not isinstance(node, ast.Global), f"global in line {node.lineno}"  # type: ignore[attr-defined]
+
+
+@every_file
+def test_no_star_imports_and_annotations_are_postponed(path: Path) -> None:
+    module = tree(path)
+    assert not [node for node in ast.walk(module) if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names)]
+    if len(module.body) > 1:
+        assert "from __future__ import annotations" in path.read_text(encoding="utf-8")
+
+
+def test_the_rules_can_be_broken() -> None:
+    """The reader above sees what it should: a rule that finds nothing anywhere proves nothing."""
+    bad = ast.parse(
+        "import torch.nn\nif TYPE_CHECKING:\n    import jax\ntry:\n    import triton\nexcept ImportError:\n    pass\ndef f():\n    import tensorflow"
+    )
+    assert [name for name, _ in imports(at_import(bad.body))] == ["torch", "triton"]
+    assert [name for name, _ in imports(ast.walk(bad))] == ["torch", "jax", "triton", "tensorflow"] or len(
+        list(imports(ast.walk(bad)))
+    ) == 4
+
+
+def test_imports_go_one_way() -> None:
+    program = [sys.executable, "-c", "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports())"]
+    done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 broken" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("module", "banned"),
+    [
+        ("steelyard", ["numpy", "msgspec", "rich", "click", "yaml", "psutil"]),
+        ("steelyard.cli.main", ["numpy", "msgspec", "rich", "yaml", "psutil"]),
+        ("steelyard.registry", ["msgspec", "rich", "click", "yaml", "psutil"]),
+        ("steelyard.engine.worker", ["msgspec", "rich", "click", "yaml", "psutil"]),
+        ("steelyard.engine.nursery", ["msgspec", "rich", "click", "yaml", "psutil"]),
+        ("steelyard.engine.conduct", []),
+        ("steelyard.library", ["numpy", "msgspec"]),
+    ],
+)
+def test_importing_a_module_loads_no_more_than_it_must(module: str, banned: list[str]) -> None:
+    names = [*banned, *sorted(FRAMEWORKS)]
+    code = f"import sys, {module}; print([name for name in {names} if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_all_built_ins_can_be_listed_without_a_framework() -> None:
+    blocked = f"import sys; sys.modules.update(dict.fromkeys({sorted(FRAMEWORKS)}))\n"
+    code = blocked + "from steelyard import registry; print(len(registry.catalogue().workloads) > 10)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "True\n"
