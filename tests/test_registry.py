@@ -86,7 +86,7 @@ class TestBuiltIns:
         found = built_ins()
         assert {"op/softmax", "layer/mlp", "fake/work", "command"} <= set(found.workloads)
         assert "compile" in found.variants
-        assert set(found.metrics) == {"compute", "bandwidth", "item_rate"}
+        assert {"compute", "bandwidth", "item_rate"} <= set(found.metrics)
         assert all(isinstance(item, Workload) and item.name == name for name, item in found.workloads.items())
         assert all(isinstance(item, Variant) and item.name == name for name, item in found.variants.items())
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from steelyard.version import __version__
 
 if TYPE_CHECKING:
+    from steelyard.drop_in import do_bench
     from steelyard.library import measure, run
     from steelyard.model.case import Case
     from steelyard.model.define import metric, variant, workload
@@ -21,7 +22,7 @@ _HOMES = {
     "workload": "model.define", "variant": "model.define", "metric": "model.define",
     "Task": "model.task", "Reading": "model.task", "Case": "model.case", "Record": "model.record",
     "Experiment": "model.experiment", "Matrix": "model.experiment", "Rule": "model.experiment", "Settings": "model.experiment",
-    "measure": "library", "run": "library",
+    "measure": "library", "run": "library", "do_bench": "drop_in",
 }  # fmt: skip
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "Settings",
     "Task",
     "__version__",
+    "do_bench",
     "measure",
     "metric",
     "run",

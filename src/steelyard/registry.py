@@ -89,7 +89,7 @@ def _own_definitions() -> Loaded:
 def _walk(package: str) -> Iterator[ModuleType]:
     root = importlib.import_module(package)
     for info in pkgutil.walk_packages(root.__path__, f"{package}."):
-        if not info.ispkg:
+        if not info.ispkg and not info.name.rpartition(".")[2].startswith("_"):
             yield importlib.import_module(info.name)
 
 

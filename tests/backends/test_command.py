@@ -70,7 +70,18 @@ def test_a_file_that_cannot_be_run_is_not_there(tmp_path: Path) -> None:
 
 
 def test_input_is_closed_and_output_goes_nowhere(capfd: pytest.CaptureFixture[str]) -> None:
-    run_once(python("import sys; assert sys.stdin.read() == ''; print('chatter'); print('noise', file=sys.stderr)"))
+    ours = os.dup(0)
+    reader, writer = os.pipe()
+    os.write(writer, b"meant for us")
+    os.close(writer)
+    os.dup2(reader, 0)
+    try:
+        run_once(python("import sys; assert sys.stdin.read() == ''; print('chatter'); print('noise', file=sys.stderr)"))
+        assert os.read(0, 100) == b"meant for us"
+    finally:
+        os.dup2(ours, 0)
+        os.close(ours)
+        os.close(reader)
     assert capfd.readouterr() == ("", "")
 
 

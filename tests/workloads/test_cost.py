@@ -137,7 +137,7 @@ def test_other_flops_follow_from_the_shapes(name: str, params: dict[str, Any]) -
 def test_bytes_are_those_of_the_tensors_touched(name: str, params: dict[str, Any], dtype: str) -> None:
     task = build(name, params, Torch(seed=0), dtype)
     made = weight(task())
-    inputs = weight(task.args)
+    inputs = weight(task.args) + weight(tuple(task.kwargs.values()))
     if name in ("op/copy", "op/triad"):
         inputs -= made
     elif name == "op/gather":

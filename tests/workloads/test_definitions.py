@@ -19,7 +19,7 @@ LISTING = """
 import importlib, pathlib, sys
 import steelyard.workloads as rooms
 for room in ("ops", "layers", "models"):
-    for file in sorted(pathlib.Path(rooms.__path__[0], room).glob("*.py")):
+    for file in sorted(pathlib.Path(rooms.__path__[0], room).glob("[!_]*.py")):
         importlib.import_module(f"steelyard.workloads.{room}.{file.stem}")
 print(*sorted({"torch", "numpy", "jax", "tensorflow"} & set(sys.modules)))
 """

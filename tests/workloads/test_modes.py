@@ -67,7 +67,7 @@ def test_a_planted_error_is_found(name: str) -> None:
     for index in range(len(task.parameters)):
         wrong = [item * 1.01 if item is task.parameters[index] else item for item in task.args]
         assert task.fn is not None
-        assert compare(be.outputs(task.fn(*wrong)), right, "itself").status == "failed"
+        assert compare(be.outputs(task.fn(*wrong, **task.kwargs)), right, "itself").status == "failed"
 
 
 class TestGroupedExperts:

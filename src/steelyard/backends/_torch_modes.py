@@ -98,8 +98,8 @@ def mean_square(output: Any) -> Any:
 
 
 def _recording(task: Task) -> Task:
-    """Mark what gradients flow to: parameters and floating inputs, as inside a larger network."""
-    for item in [*task.parameters, *_tensors([*task.args, *task.kwargs.values()])]:
+    """Mark what gradients flow to: parameters and floating arguments, as inside a larger network; keywords are constants."""
+    for item in [*task.parameters, *_tensors(list(task.args))]:
         if isinstance(item, torch.Tensor) and item.is_floating_point() and item.is_leaf:
             item.requires_grad_(True)
     return replace(task, scope=_both(task.scope, torch.enable_grad))

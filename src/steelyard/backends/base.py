@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import gc
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,14 +33,28 @@ class Leaf:
     data: np.ndarray[Any, Any]
 
 
+@dataclass(frozen=True)
+class Seat:
+    """One process's place among the ranks of a case; `meeting` is the file through which they find each other."""
+
+    rank: int = 0
+    size: int = 1
+    meeting: str = ""
+    patience: float = 300.0
+
+
+ALONE = Seat()
+
+
 class Backend(ABC):
     """One framework on one device; a fresh instance builds each task, so equal seeds give equal data."""
 
     name: ClassVar[str]
     install: ClassVar[str] = ""
 
-    def __init__(self, device: str = "cpu", *, seed: int = 0, threads: int = 1) -> None:
+    def __init__(self, device: str = "cpu", *, seed: int = 0, threads: int = 1, seat: Seat = ALONE) -> None:
         self.device, self.seed, self.threads = device, seed, threads
+        self.seat, self.joined = seat, False
         self._drawn = 0
         self.neutral = True
         self._memory_before: float | None = None
@@ -68,6 +84,17 @@ class Backend(ABC):
     def sync(self) -> None:
         """Wait until all work handed to the device is done."""
 
+    def join(self) -> Seat:
+        """Meet the other ranks of the case, or nobody where there is one; a workload that communicates calls this while it is built."""
+        raise Unsupported(f"backend {self.name} cannot connect ranks", do="use backend torch")
+
+    def barrier(self) -> None:
+        """Wait until every rank that joined has come this far."""
+
+    @classmethod
+    def leave(cls) -> None:
+        """Take down the group that was joined, if there is one."""
+
     def in_mode(self, task: Task, mode: str) -> Task:
         """The task as a mode runs it; without gradients there is only evaluation."""
         if mode != "eval":
@@ -79,14 +106,46 @@ class Backend(ABC):
         return None
 
     def start_memory(self) -> None:
-        """Forget earlier peaks, so that the next one belongs to what runs next."""
-        self._memory_before = own_memory("VmRSS") if self._memory_before is None else self._memory_before
-        with contextlib.suppress(OSError):
+        """Forget earlier peaks, so that the next one belongs to what runs next; the first call also fixes what is held already."""
+        if self._memory_before is None:
+            self._memory_before = own_memory("VmRSS") - library_memory()
+        try:
             Path("/proc/self/clear_refs").write_text("5")
+        except OSError as error:
+            raise Unsupported("this system does not let a process reset its peak memory", why=f"/proc/self/clear_refs: {error}") from error
 
     def peak_memory(self) -> dict[str, float]:
-        """Highest memory since `start_memory`, above what the process held before its first call."""
-        return {"peak_memory": max(0.0, own_memory("VmHWM") - (self._memory_before or 0.0))}
+        """Highest memory since the last `start_memory`, above what the process held at the first; code read from libraries is no part."""
+        return {"peak_memory": max(0.0, own_memory("VmHWM") - library_memory() - (self._memory_before or 0.0))}
+
+    def release_memory(self) -> None:
+        """Give back what is free but kept, so that leftovers of a build are not counted with what comes next."""
+        gc.collect()
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).malloc_trim(0)
+
+    def model_bytes(self, task: Task) -> int:
+        """Bytes of the weights; an array used twice counts once."""
+        return sum(int(getattr(item, "nbytes", 0)) for item in {id(item): item for item in task.parameters}.values())
+
+    def snapshot(self, path: Path) -> AbstractContextManager[None]:
+        """Keep every allocation made inside and write the history to a file, in the framework's own format."""
+        raise Unsupported(f"backend {self.name} on {self.device} keeps no history of allocations", do="memory snapshots need torch on cuda")
+
+    def profile(self, call: Callable[[], Any], trace: Path) -> list[dict[str, Any]]:
+        """Trace some calls to a file, gzipped Chrome format; the answer is one row per kernel or operator."""
+        raise Unsupported(f"backend {self.name} has no profiler")
+
+    def captured(self) -> AbstractContextManager[None]:
+        """The range that a profiler outside of the process looks at."""
+        raise Unsupported(f"backend {self.name} on {self.device} has no range to profile", do="--ncu needs torch on cuda")
+
+    def import_compiler(self) -> None:
+        """Import what compiling needs, so that its import is not taken for compiling."""
+
+    def cache_counts(self) -> dict[str, int]:
+        """How often the compiler's cache on disk was hit and missed in this process; empty where nobody counts."""
+        return {}
 
     def observe(self) -> AbstractContextManager[Log]:
         """Watch the device while blocks are taken; there is nothing to watch on most."""
@@ -151,9 +210,27 @@ class Backend(ABC):
         return np.random.default_rng([self.seed, self._drawn])
 
 
+def library_memory() -> float:
+    """Bytes of this process that are pages of program files: they appear when code is first run, whatever runs it."""
+    total, counted = 0.0, False
+    with contextlib.suppress(OSError), Path("/proc/self/smaps").open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            words = line.split()
+            if not words[0].endswith(":"):
+                counted = len(words) > 5 and ("x" in words[1] or ".so" in words[5])
+            elif counted and words[0] == "Rss:":
+                total += float(words[1]) * 1024
+            elif counted and words[0] == "Anonymous:":
+                total -= float(words[1]) * 1024
+    return total
+
+
 def own_memory(name: str) -> float:
     """Bytes of this process from the kernel's account: VmRSS now, VmHWM at the highest."""
-    for line in Path("/proc/self/status").read_text().splitlines():
+    status = Path("/proc/self/status")
+    if not status.is_file():
+        raise Unsupported("peak memory is read from /proc, which this system does not have", do="measure it on Linux")
+    for line in status.read_text().splitlines():
         if line.startswith(f"{name}:"):
             return float(line.split()[1]) * 1024
     return 0.0

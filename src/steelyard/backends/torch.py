@@ -12,13 +12,14 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from steelyard.backends import _torch_modes
-from steelyard.backends.base import Backend
+from steelyard.backends import _ranks, _torch_modes, _torch_passes
+from steelyard.backends.base import Backend, Seat
 from steelyard.machine.telemetry import Log, Meter, watch
 from steelyard.measure.clock import Timer
 from steelyard.model.dtypes import canonical
@@ -54,14 +55,28 @@ class Torch(Backend):
         if self.device != "cpu":
             from steelyard.backends import _device
 
+            if self.seat.size > 1:
+                _ranks.take_device(self.seat)
             self.api, self.where = _device.open_api(self.device)
             self.meter = _meter(self.where.index) if self.device == "cuda" else None
         else:
             self.where = torch.device("cpu")
 
+    def join(self) -> Seat:
+        _ranks.join(self.seat, self.device, self.where)
+        self.joined = True
+        return self.seat
+
+    def barrier(self) -> None:
+        _ranks.barrier(self.where)
+
+    @classmethod
+    def leave(cls) -> None:
+        _ranks.leave()
+
     def timer(self) -> Timer:
         if self.api is None:
-            return super().timer()
+            return _ranks.GroupTimer() if self.joined else super().timer()
         from steelyard.backends._device import EventTimer
 
         return EventTimer(self.api, self.where, self.meter)
@@ -102,17 +117,42 @@ class Torch(Backend):
         return replace(task, fn=fn, args=tuple(_doubled(item) for item in task.args), kwargs=wide)
 
     def start_memory(self) -> None:
-        if self.api is None or not hasattr(self.api, "reset_peak_memory_stats"):
-            return super().start_memory()
-        self.api.synchronize()
-        self.api.reset_peak_memory_stats()
-        return None
+        if self.api is None:
+            super().start_memory()
+        elif hasattr(self.api, "reset_peak_memory_stats"):
+            self.api.synchronize()
+            self.api.reset_peak_memory_stats()
 
     def peak_memory(self) -> dict[str, float]:
-        if self.api is None or not hasattr(self.api, "memory_stats"):
+        if self.api is None:
             return super().peak_memory()
-        stats = self.api.memory_stats()
-        return {f"peak_{name}": float(stats[f"{name}_bytes.all.peak"]) for name in ("allocated", "reserved", "active")}
+        stats = self.api.memory_stats() if hasattr(self.api, "memory_stats") else {}
+        names = ("allocated", "reserved", "active") if stats else ()
+        return {f"peak_{name}": float(stats[f"{name}_bytes.all.peak"]) for name in names}
+
+    def release_memory(self) -> None:
+        super().release_memory()
+        if hasattr(self.api, "empty_cache"):
+            self.api.empty_cache()
+
+    def model_bytes(self, task: Task) -> int:
+        return _torch_passes.model_bytes(task)
+
+    def snapshot(self, path: Path) -> AbstractContextManager[None]:
+        return _torch_passes.snapshot(path) if self.device == "cuda" else super().snapshot(path)
+
+    def profile(self, call: Callable[[], Any], trace: Path) -> list[dict[str, Any]]:
+        return _torch_passes.profile(call, self.sync, self.where.type, trace)
+
+    def captured(self) -> AbstractContextManager[None]:
+        return _torch_passes.captured() if self.device == "cuda" else super().captured()
+
+    def import_compiler(self) -> None:
+        import torch._dynamo
+        import torch._inductor.compile_fx  # noqa: F401
+
+    def cache_counts(self) -> dict[str, int]:
+        return _torch_passes.cache_counts()
 
     def observe(self) -> AbstractContextManager[Log]:
         return watch(self.meter)
@@ -144,6 +184,7 @@ class Torch(Backend):
 
     @classmethod
     def reset(cls) -> None:
+        cls.leave()
         if "torch._dynamo" in sys.modules:
             torch._dynamo.reset()
             torch._dynamo.utils.counters.clear()

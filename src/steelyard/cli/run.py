@@ -36,6 +36,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @click.option("-d", "--device", "devices", multiple=True, metavar="LIST", help="Device kinds: cpu, cuda.")
 @click.option("--mode", "modes", multiple=True, metavar="LIST", help="eval, train, fwd, bwd.")
 @click.option("--threads", multiple=True, metavar="LIST", help="CPU threads; part of the case. Default 1.")
+@click.option("--ranks", multiple=True, metavar="LIST", help="Processes that work together; part of the case. Default 1.")
 @click.option("--flag", "flags", multiple=True, metavar="NAME=VALUE", help="Environment variable set for the case; part of it.")
 @click.option("--vs", metavar="VARIANT", help="Weigh every case against this variant, interleaved in one worker.")
 @click.option("--budget", metavar="TIME", help="Sampling time per case: quick, normal, thorough or 30s.")
@@ -50,6 +51,14 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @click.option("--isolate", type=click.Choice(["case", "workload", "none"]), help="What shares a worker. Default workload.")
 @click.option("--timeout", metavar="TIME", help="Limit for one case. Default 300s.")
 @click.option("--memory", metavar="SIZE", help="Limit for a worker and all it starts: 8GiB.")
+@click.option("--peak-memory", is_flag=True, default=None, help="Peak memory and model size, each case alone in a process of its own.")
+@click.option("--memory-snapshot", is_flag=True, default=None, help="Keep the CUDA allocator's history of that process.")
+@click.option("--profile", is_flag=True, default=None, help="Keep a trace and a kernel table of a few untimed calls.")
+@click.option("--ncu", is_flag=True, default=None, help="Keep Nsight Compute's counters of one call (CUDA).")
+@click.option(
+    "--compile-time", is_flag=False, flag_value=3, type=click.IntRange(min=1), metavar="[N]",
+    help="Cold and warm compile time of compiled cases, from N pairs of fresh processes. Default 3.",
+)  # fmt: skip
 @click.option("--env", metavar="NAME", help="Run in an environment made by 'steelyard env create'.")
 @click.option("--resume", is_flag=False, flag_value="", metavar="[RUN]", help="Continue an unfinished run of the same cases.")
 @click.option("--dry-run", is_flag=True, help="Print the cases and the estimated time, measure nothing.")
@@ -87,7 +96,8 @@ def _request(options: dict[str, Any]) -> Request:
     check_devices(devices)
     return Request(
         selectors=selectors, commands=commands, axes=dict(_axis(text) for text in options["axes"]), backend=_words(options["backends"]),
-        variant=_words(options["variants"]), mode=modes, device=devices, threads=_threads(options["threads"]),
+        variant=_words(options["variants"]), mode=modes, device=devices, threads=_whole("threads", options["threads"]),
+        ranks=_whole("ranks", options["ranks"]),
         flags=dict(_flag(text) for text in options["flags"]), settings=_settings(options), env=options["env"],
     )  # fmt: skip
 
@@ -153,11 +163,11 @@ def _flag(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _threads(texts: Sequence[str]) -> tuple[int, ...]:
+def _whole(option: str, texts: Sequence[str]) -> tuple[int, ...]:
     words = _words(texts)
     for word in words:
         if not word.isdecimal() or int(word) < 1:
-            raise UsageError(f"--threads takes whole numbers from 1, not {word!r}")
+            raise UsageError(f"--{option} takes whole numbers from 1, not {word!r}")
     return tuple(int(word) for word in words)
 
 
@@ -170,7 +180,8 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
         "precision": parse_share, "warmup": parse_seconds, "timeout": parse_seconds, "memory": parse_bytes,
     }  # fmt: skip
     found = {}
-    for name in ("sampling", "runs", "rtol", "atol", "verify", "seed", "isolate", "vs", *readers):
+    asked = ("sampling", "runs", "rtol", "atol", "verify", "seed", "isolate", "vs")
+    for name in (*asked, "peak_memory", "memory_snapshot", "profile", "ncu", "compile_time", *readers):
         if options[name] is not None:
             found[name] = readers[name](options[name]) if name in readers else options[name]
     for name in ("budget", "timeout", "memory"):

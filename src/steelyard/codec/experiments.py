@@ -18,7 +18,7 @@ from steelyard.model.units import parse_bytes, parse_seconds, parse_share
 T = TypeVar("T")
 
 _TOP = ("name", "description", "files", "settings", "matrix", "include", "exclude")
-_MATRIX = ("workload", "axes", "backend", "variant", "mode", "device", "threads", "flags")
+_MATRIX = ("workload", "axes", "backend", "variant", "mode", "device", "threads", "ranks", "flags")
 _EXCLUDE = (*_MATRIX, "reason")
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
@@ -205,6 +205,7 @@ def _matrix(page: _Page, table: Mapping[str, Any], path: str) -> Matrix:
         mode=page.read(table, path, "mode", _many(_choice(MODES)), Matrix.mode),
         device=page.read(table, path, "device", _many(_text), Matrix.device),
         threads=page.read(table, path, "threads", _many(_whole(1)), Matrix.threads),
+        ranks=page.read(table, path, "ranks", _many(_whole(1)), Matrix.ranks),
         flags=_flags(page, table, path),
         origin=f"{page.where}  {path}",
     )
@@ -256,7 +257,10 @@ def _include(page: _Page, value: Any) -> Iterable[str]:
 
 def _rule(page: _Page, table: Mapping[str, Any], path: str) -> Rule:
     page.known(table, path, _EXCLUDE)
-    readers = {"workload": _text, "backend": _text, "variant": _variant, "mode": _choice(MODES), "device": _text, "threads": _whole(1)}
+    readers: dict[str, Callable[[Any], Any]] = {
+        "workload": _text, "backend": _text, "variant": _variant, "mode": _choice(MODES), "device": _text,
+        "threads": _whole(1), "ranks": _whole(1),
+    }  # fmt: skip
     match: dict[str, Any] = {key: page.read(table, path, key, reader, None) for key, reader in readers.items() if key in table}
     for key, value in _names(page, table.get("axes", {}), f"{path}.axes").items():
         match[f"axes.{key}"] = page.read({key: value}, f"{path}.axes", key, _dtype if key == "dtype" else _value, None)
@@ -394,4 +398,9 @@ _SETTINGS: Mapping[str, Callable[[Any], Any]] = {
     "isolate": _choice(get_args(Isolation)),
     "vs": _text,
     "runs": _whole(1),
+    "peak_memory": _yes_or_no,
+    "memory_snapshot": _yes_or_no,
+    "profile": _yes_or_no,
+    "ncu": _yes_or_no,
+    "compile_time": _whole(1),
 }

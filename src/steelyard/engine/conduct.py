@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any, cast
 
 from steelyard import codec, registry
 from steelyard.engine import envs, plan, run, selection
@@ -12,10 +13,11 @@ from steelyard.engine.launch import Place
 from steelyard.engine.plan import Plan
 from steelyard.engine.selection import Request
 from steelyard.errors import FAILED, NOTHING, UsageError, exit_code
-from steelyard.machine import facts
+from steelyard.machine import facts, peaks
+from steelyard.measure import roofline
 from steelyard.model.case import Case
 from steelyard.model.experiment import Experiment
-from steelyard.model.record import BAD
+from steelyard.model.record import BAD, Arrays, Record
 from steelyard.store.index import Index
 from steelyard.store.runs import Header, Run, RunWriter, Store, read_run
 from steelyard.version import __version__
@@ -63,11 +65,51 @@ def execute(
     writer = store.resume(fingerprint, resume or None) if resume is not None else None
     if writer is None:
         writer = store.create(_header(ready, machine, fingerprint, command))
+    roofs = _roofs(ready, facts.key(machine), writer.warnings)
     with writer:
-        run.supervise(ready, writer, watching(writer))
+        run.supervise(ready, cast(RunWriter, Roofed(writer, roofs)), watching(writer))
         writer.seal("complete")
     found = read_run(writer.path)
     return Outcome(found, judge(found))
+
+
+Roofs = Mapping[tuple[str, int], peaks.Peaks]
+
+
+def _roofs(ready: Plan, machine_key: str, warnings: list[str]) -> Roofs:
+    """The peaks measured on this machine for each device and thread count of a plan; they judge figures and never enter a fingerprint."""
+    found = {}
+    for device, threads in dict.fromkeys((job.case.device, job.case.threads) for job in ready.jobs):
+        kept, warning = peaks.load(machine_key, device, threads)
+        if kept:
+            found[device, threads] = kept
+        if warning:
+            warnings.append(warning)
+    return found
+
+
+class Roofed:
+    """A run's writer that puts every result under the machine's roof before it is kept."""
+
+    def __init__(self, writer: RunWriter, roofs: Roofs) -> None:
+        self.writer, self.roofs = writer, roofs
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.writer, name)
+
+    def append(self, record: Record, arrays: Arrays | None = None) -> Record:
+        """Keep one result with its share of the roof, where both are known."""
+        return self.writer.append(under_roof(record, self.roofs), arrays)
+
+
+def under_roof(record: Record, roofs: Roofs) -> Record:
+    """A record with its share of the roof and its bound; time on a virtual clock has no roof."""
+    case = record.case
+    found = peaks.choose(roofs.get((case["device"], case["threads"])), record.environment.get("device"))
+    if found is None or case["backend"] in run.VIRTUAL:
+        return record
+    compute = found.compute.get(roofline.compute_format(record) or "")
+    return roofline.with_roof(record, roofline.Roof(compute, found.bandwidth, found.source))
 
 
 def _header(ready: Plan, machine: dict[str, object], fingerprint: str, command: Sequence[str]) -> Header:

@@ -12,9 +12,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from steelyard.engine import ncu
 from steelyard.engine.launch import FORKABLE, Place
 from steelyard.errors import NothingMeasured, UsageError, unknown
-from steelyard.model.case import IDENTITY, MODES, Case
+from steelyard.model.case import IDENTITY, MODES, Case, VariantSpec
 from steelyard.model.experiment import Experiment, Matrix, Rule, Settings
 from steelyard.registry import Catalogue
 
@@ -23,13 +24,14 @@ Entries = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Job:
-    """One case to measure, the case to weigh it against, and the worker it shares with others."""
+    """One case to measure, the case to weigh it against, and the worker it shares with others; `compiles` is about its own variants."""
 
     case: Case
     vs: Case | None
     place: Place
     unit: str
     fresh: bool
+    compiles: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,23 @@ class Plan:
         sampling = sum(1.4 * self.settings.budget * (2 if job.vs else 1) + 0.1 for job in self.jobs)
         fresh = {(job.unit, job.place) for job in self.jobs if job.fresh}
         starts = 0.3 + 3.0 * len(fresh) + 2.5 * any(job.case.backend == "torch" and not job.fresh for job in self.jobs)
-        return sampling + starts + 8.0 * sum("compile" in job.case.variant for job in self.jobs)
+        starts += 4.0 * sum(2 if job.vs else 1 for job in self.jobs if job.case.ranks > 1)
+        compiling = 8.0 * sum("compile" in job.case.variant for job in self.jobs)
+        return sampling + starts + compiling + sum(self._beside(job) for job in self.jobs)
+
+    def _beside(self, job: Job) -> float:
+        """Rough seconds of the passes of one job; each is a process, or costs the next case a new one."""
+        asked, start = self.settings, 4.0 if job.fresh else 0.1
+        passes = bool(asked.peak_memory or asked.memory_snapshot) + 1.5 * asked.profile + 5.0 * (asked.ncu and job.case.device == "cuda")
+        return start * passes + (16.0 * (asked.compile_time or 0) if job.compiles else 0.0)
+
+    def message(self, job: Job) -> dict[str, Any]:
+        """What a worker must know of a job, whatever it is to do with it."""
+        settings = {key: value for key, value in asdict(self.settings).items() if value is not None}
+        return {
+            "case": job.case.plain(), "settings": settings,
+            "files": list(self.experiment.files), "entries": [list(entry) for entry in self.entries],
+        }  # fmt: skip
 
     def fingerprint(self, machine_key: str) -> str:
         """What must agree for an unfinished run to be continued: cases, settings, sources, machine."""
@@ -89,6 +107,8 @@ def expand(
         raise NothingMeasured(
             "nothing to measure", why=f"{len(dropped)} cases were all dropped by exclude rules" if dropped else "the selection is empty"
         )
+    if experiment.settings.ncu:
+        ncu.check([case.device for case in kept])
     return Plan(experiment, tuple(_jobs(kept, experiment.settings, catalogue, place or Place(), against)), tuple(dropped), entries)
 
 
@@ -111,9 +131,9 @@ def _matrix_cases(matrix: Matrix, catalogue: Catalogue) -> Iterator[Case]:
         points, known = _points(matrix.axes, info)
         used |= known
         backends = matrix.backend or tuple(info["backends"][:1])
-        how = itertools.product(matrix.device, matrix.mode, matrix.threads, matrix.flags, backends, matrix.variant)
-        for values, (device, mode, threads, flags, backend, variant) in itertools.product(points, list(how)):
-            case = Case(name, tuple(values.items()), backend, variant, mode, device, threads, flags=tuple(flags.items()))
+        how = itertools.product(matrix.device, matrix.mode, matrix.threads, matrix.ranks, matrix.flags, backends, matrix.variant)
+        for values, (device, mode, threads, ranks, flags, backend, variant) in itertools.product(points, list(how)):
+            case = Case(name, tuple(values.items()), backend, variant, mode, device, threads, ranks, flags=tuple(flags.items()))
             yield settle(case, catalogue)
     for axis in matrix.axes:
         if names and axis not in used:
@@ -225,11 +245,14 @@ def _jobs(cases: Sequence[Case], settings: Settings, catalogue: Catalogue, place
 
 def _job(case: Case, vs: Case | None, settings: Settings, catalogue: Catalogue, place: Place) -> Job:
     info = catalogue.workloads[case.workload]
-    steps = [*case.chain, *(vs.chain if vs else ())]
-    compiled = any((info["variants"].get(step.name) or catalogue.variants[step.name]).get("fresh", True) for step in steps)
-    fresh = compiled or case.device != "cpu" or case.backend not in FORKABLE
+
+    def compiled(chain: Sequence[VariantSpec]) -> bool:
+        return any((info["variants"].get(step.name) or catalogue.variants[step.name]).get("fresh", True) for step in chain)
+
+    compiles = compiled(case.chain)
+    fresh = compiles or (vs is not None and compiled(vs.chain)) or case.device != "cpu" or case.backend not in FORKABLE
     unit = {"case": case.id, "workload": f"{case.workload}@{case.backend}", "none": case.backend}[settings.isolate]
-    return Job(case, vs, replace(place, threads=case.threads, flags=tuple((k, str(v)) for k, v in case.flags)), unit, fresh)
+    return Job(case, vs, replace(place, threads=case.threads, flags=tuple((k, str(v)) for k, v in case.flags)), unit, fresh, compiles)
 
 
 def check_modes(modes: Sequence[str]) -> None:

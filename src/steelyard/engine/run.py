@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from steelyard import codec
+from steelyard.engine import after
+from steelyard.engine.after import Reply
 from steelyard.engine.launch import FORKABLE, Ending, Nursery, Place, Worker, start_fresh
 from steelyard.engine.limits import WATCH_EVERY, MemoryLimit
 from steelyard.engine.plan import Entries, Job, Plan
@@ -48,6 +50,8 @@ class Answer:
     quads: Arrays = field(default_factory=dict)
     phase: str = "start"
     stderr: str = ""
+    found: Mapping[str, Any] = field(default_factory=dict)
+    files: list[Mapping[str, Any]] = field(default_factory=list)
 
 
 def supervise(plan: Plan, writer: RunWriter, watch: Watch) -> None:
@@ -70,6 +74,7 @@ def supervise(plan: Plan, writer: RunWriter, watch: Watch) -> None:
                 log = writer.attach("stderr", f"{len(writer.done) + 1}.txt", answer.stderr.encode())
                 record = _with_attachment(record, log)
             if job.case.id not in writer.done:
+                record = after.complete(record, job, plan, crew, writer)
                 record = writer.append(record, answer.arrays)
             if answer.pair:
                 writer.append_pair(answer.pair, answer.quads)
@@ -124,11 +129,7 @@ class Crew:
         """Run one job on a fitting worker; if the worker does not survive, the case is to blame."""
         settings = plan.settings
         worker = self.engage(job, settings)
-        message = {
-            "do": "case", "case": job.case.plain(), "settings": _plain(settings), "vs": job.vs and job.vs.plain(),
-            "files": list(plan.experiment.files), "entries": [list(entry) for entry in plan.entries],
-        }  # fmt: skip
-        worker.send(message)
+        worker.send({"do": "case", "vs": job.vs and job.vs.plain(), **plan.message(job)})
         if settings.isolate == "case" and not job.fresh:
             self._keep_spare(job)
         self.see_off()
@@ -143,6 +144,23 @@ class Crew:
             answer.record = failure(job, settings, status, reason)
         self._after_death(worker)
         return answer
+
+    def ask(self, job: Job, plan: Plan, message: Mapping[str, Any], *, alone: bool) -> Reply:
+        """Have a worker do a pass beside the timing; it does nothing else afterwards, and nothing before if it must be alone."""
+        if alone:
+            self.dismiss()
+            self.see_off()
+        worker = self.engage(job, plan.settings)
+        worker.send({**plan.message(job), **message})
+        self.see_off()
+        answer = Answer()
+        fate = self._listen(worker, answer, plan.settings)
+        if fate is None:
+            self.dismiss()
+        else:
+            self.worker, self.serving = None, None
+            self._after_death(worker)
+        return after.reply_of(answer.found, answer.files, "" if fate is None else f"{fate[0]}: {fate[1]}")
 
     def _listen(self, worker: Worker, answer: Answer, settings: Settings) -> tuple[Status, str, str] | None:
         """Wait for the end of the job; anything but a proper end is a status with its reason and the worker's last words."""
@@ -176,6 +194,10 @@ class Crew:
         elif "pair" in message:
             answer.pair = codec.decode(Pair, message["pair"])
             answer.quads = _arrays(message)
+        elif "found" in message:
+            answer.found = message["found"]
+        elif "attach" in message:
+            answer.files.append(message["attach"])
         elif "unweighed" in message and answer.record:
             answer.record = replace(answer.record, effective={**answer.record.effective, "unweighed": message["unweighed"]})
         return "done" in message

@@ -33,6 +33,7 @@ class Request:
     mode: tuple[str, ...] = ()
     device: tuple[str, ...] = ()
     threads: tuple[int, ...] = ()
+    ranks: tuple[int, ...] = ()
     flags: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     env: str | None = None
@@ -132,7 +133,9 @@ def _matrices(words: Sequence[str], own: Sequence[str]) -> list[Matrix]:
 
 
 def _override(matrix: Matrix, request: Request) -> Matrix:
-    asked = {name: getattr(request, name) for name in ("backend", "variant", "mode", "device", "threads") if getattr(request, name)}
+    asked = {
+        name: getattr(request, name) for name in ("backend", "variant", "mode", "device", "threads", "ranks") if getattr(request, name)
+    }
     flags = tuple({**own, **request.flags} for own in matrix.flags)
     return replace(matrix, axes={**matrix.axes, **request.axes}, flags=flags, **asked)
 

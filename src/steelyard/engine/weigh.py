@@ -7,14 +7,18 @@ import gc
 import random
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from steelyard import registry
+from steelyard.backends.base import ALONE, Seat
+from steelyard.engine import ranks
+from steelyard.engine.ranks import Crew
 from steelyard.errors import NotApplicable, NotApplied, SteelyardError, Unsupported, unknown
 from steelyard.measure import schedule, verify
 from steelyard.measure.figures import figures as figures_of
@@ -26,6 +30,7 @@ from steelyard.model.pair import Arm, Pair
 from steelyard.model.record import Arrays, Figure, Record, Status, Verification
 from steelyard.model.task import Reading, Task
 
+NO_SOURCES: Mapping[str, Any] = MappingProxyType({})
 REFERENCE_FLOPS, REFERENCE_BYTES, UPCAST_FLOPS = 5e9, 5e8, 5e12
 
 
@@ -50,10 +55,17 @@ class Bench:
     chain: tuple[tuple[Variant, Mapping[str, Any]], ...]
     backend: Any
     settings: Settings
+    seat: Seat = ALONE
 
-    def base(self) -> tuple[Any, Task]:
-        """The workload's own task, without variants, on a fresh backend instance so that equal seeds give equal data."""
-        be = self.backend(self.case.device, seed=self.settings.seed, threads=self.case.threads)
+    def open(self) -> Any:
+        """A fresh backend instance, so that equal seeds give equal data."""
+        if self.case.ranks != self.seat.size:
+            raise Unsupported(f"a case of {self.case.ranks} ranks cannot be looked at in one process alone")
+        return self.backend(self.case.device, seed=self.settings.seed, threads=self.case.threads, seat=self.seat)
+
+    def base(self, be: Any = None) -> tuple[Any, Task]:
+        """The workload's own task, without variants."""
+        be = be or self.open()
         return be, self.body(self.case.backend, be)
 
     def body(self, backend: str, be: Any) -> Task:
@@ -62,9 +74,9 @@ class Bench:
         wants_mode = {"mode": self.case.mode} if "mode" in body.__code__.co_varnames[: body.__code__.co_argcount] else {}
         return body(**dict(self.case.params), be=be, **wants_mode)
 
-    def build(self) -> tuple[Any, Task]:
+    def build(self, be: Any = None) -> tuple[Any, Task]:
         """The task under all its variants, in written order."""
-        be, task = self.base()
+        be, task = self.base(be)
         for variant, options in self.chain:
             task = variant(task, be, options)
         return be, task
@@ -126,11 +138,19 @@ def forget_garbage() -> None:
 
 
 def weigh_case(
-    case: Case, loaded: registry.Loaded, settings: Settings, tell: Tell, gate: Callable[[], None] = lambda: None
+    case: Case,
+    loaded: registry.Loaded,
+    settings: Settings,
+    tell: Tell,
+    gate: Callable[[], None] = lambda: None,
+    sources: Mapping[str, Any] = NO_SOURCES,
 ) -> tuple[Record, Arrays]:
-    """Measure one case and report it whatever happens, short of the process dying; `gate` is passed before timing begins."""
+    """Measure one case and report it whatever happens, short of the process dying.
+
+    `gate` is passed before timing begins; `sources` are the files and packages that further ranks load.
+    """
     notes, started, clock = Notes(), datetime.now(UTC), time.perf_counter()
-    status, reason = _attempt(lambda: _measure(case, loaded, settings, tell, gate, notes), notes)
+    status, reason = attempt(lambda: _measure(case, loaded, settings, tell, gate, notes, sources), notes)
     record = Record(
         id=case.id, case=case.plain(), status=status, reason=reason, metrics=notes.metrics, requested=requested(settings),
         effective=notes.effective, verification=notes.verification, environment=notes.environment, source=notes.source,
@@ -144,7 +164,8 @@ def requested(settings: Settings) -> dict[str, Any]:
     return {key: value for key, value in asdict(settings).items() if value is not None}
 
 
-def _attempt(work: Callable[[], tuple[Status, str]], notes: Notes) -> tuple[Status, str]:
+def attempt(work: Callable[[], tuple[Status, str]], notes: Notes) -> tuple[Status, str]:
+    """Whatever the work raises becomes a status with its reason."""
     try:
         return work()
     except Unsupported as error:
@@ -172,7 +193,13 @@ def _line(error: SteelyardError) -> str:
 
 
 def _measure(
-    case: Case, loaded: registry.Loaded, settings: Settings, tell: Tell, gate: Callable[[], None], notes: Notes
+    case: Case,
+    loaded: registry.Loaded,
+    settings: Settings,
+    tell: Tell,
+    gate: Callable[[], None],
+    notes: Notes,
+    sources: Mapping[str, Any],
 ) -> tuple[Status, str]:
     bench = prepare_bench(case, loaded, settings)
     notes.source = {
@@ -180,38 +207,50 @@ def _measure(
         "variant": fingerprint(*(v.apply for v, _ in bench.chain)),
     }
     tell("build", None)
-    start = time.perf_counter()
     bench.backend.reset()
+    with ranks.assemble([case], settings, sources, bench.backend.leave) as crew:
+        return _build_and_time(replace(bench, seat=crew.seat), crew, tell, gate, notes, loaded)
+
+
+def _build_and_time(
+    bench: Bench, crew: Crew, tell: Tell, gate: Callable[[], None], notes: Notes, loaded: registry.Loaded
+) -> tuple[Status, str]:
+    start = time.perf_counter()
+    crew.tell("build")
     be, task = bench.build()
+    crew.gather()
     notes.metrics["build_time"] = Figure(time.perf_counter() - start, "s", "lower", n=1)
     notes.environment = be.versions()
     notes.effective.update(task.effective)
     try:
-        return _time(bench, be, task, tell, gate, notes, loaded)
+        return _time(bench, be, task, crew, tell, gate, notes, loaded)
     finally:
         _clean_up([task])
 
 
 def _time(
-    bench: Bench, be: Any, task: Task, tell: Tell, gate: Callable[[], None], notes: Notes, loaded: registry.Loaded
+    bench: Bench, be: Any, task: Task, crew: Crew, tell: Tell, gate: Callable[[], None], notes: Notes, loaded: registry.Loaded
 ) -> tuple[Status, str]:
     readings: list[Reading] = []
     tell("first call", None)
-    be.start_memory()
+    if be.device != "cpu":
+        be.start_memory()
     start = time.perf_counter()
-    task = _recorded(bench.ready(be, task), readings)
+    crew.tell("check")
+    task = bench.ready(be, task)
     output = task() if task.fn is not None else task.measure() if task.measure else None
     be.sync()
     notes.metrics["first_call_time"] = Figure(time.perf_counter() - start, "s", "lower", n=1)
-    notes.metrics.update({name: Figure(value, "B", "lower", n=1) for name, value in be.peak_memory().items() if be.device != "cpu"})
+    if be.device != "cpu":
+        notes.metrics.update({name: Figure(value, "B", "lower", n=1) for name, value in be.peak_memory().items()})
     if task.inspect:
         notes.effective.update(task.inspect())
     if bench.settings.verify and task.fn is not None:
         tell("verify", None)
         notes.verification = check(bench, be, task, output)
+    notes.verification = crew.agree(notes.verification)
     del output
-    readings.clear()
-    timer = be.timer()
+    timer, task = crew.timer(be), _recorded(crew.lead(be, task, bench.settings), readings)
     gate()
     with be.observe() as log:
         taken = sample(task, timer, bench.settings, tell)
@@ -223,7 +262,7 @@ def _time(
     notes.metrics.update(figures)
     notes.effective.update(facts | ({"telemetry": log.summary()} if log.rows else {}))
     notes.metrics.update(_extras(readings[-len(taken.seconds) :]))
-    notes.effective.update(_effective(taken, be))
+    notes.effective.update(_effective(taken, be) | crew.facts())
     notes.arrays = {
         "block_time": ("s", "<f8", taken.seconds.astype("<f8").tobytes()),
         "preempted": ("1", "|u1", taken.preempted.astype("|u1").tobytes()),
@@ -332,17 +371,14 @@ def _clean_up(tasks: Iterable[Task]) -> None:
             task.cleanup()
 
 
-def weigh_pair(base: Case, head: Case, loaded: registry.Loaded, settings: Settings, tell: Tell) -> tuple[Pair, Arrays]:
+def weigh_pair(
+    base: Case, head: Case, loaded: registry.Loaded, settings: Settings, tell: Tell, sources: Mapping[str, Any] = NO_SOURCES
+) -> tuple[Pair, Arrays]:
     """Two variants of one point in this process, interleaved and rebuilt; both have been verified before."""
     rng = random.Random(f"{settings.seed} {base.id} {head.id}")
     benches = [prepare_bench(case, loaded, settings) for case in (base, head)]
-    built = [bench.build() for bench in benches]
-    builds = (benches[0].rebuilder(*built[0], rng), benches[1].rebuilder(*built[1], rng))
-    timer = built[0][0].timer()
-    try:
-        quads = schedule.weigh_arms(builds, timer, settings, rng.randrange(2**31), tell)
-    finally:
-        _clean_up(task for _, task in built)
+    with ranks.assemble((base, head), settings, sources, benches[0].backend.leave) as crew:
+        quads = _weigh_arms([replace(bench, seat=crew.seat) for bench in benches], crew, settings, rng, tell)
     interval = quads.interval()
     arms = [
         Arm(bench.case.id, source=fingerprint(bench.workload.bodies[bench.case.backend], *(v.apply for v, _ in bench.chain)))
@@ -360,3 +396,19 @@ def weigh_pair(base: Case, head: Case, loaded: registry.Loaded, settings: Settin
         "quad_rebuild": ("1", "<i4", quads.rebuild.astype("<i4").tobytes()),
     }
     return pair, arrays
+
+
+def _weigh_arms(benches: Sequence[Bench], crew: Crew, settings: Settings, rng: random.Random, tell: Tell) -> schedule.Quads:
+    built: list[tuple[Any, Task]] = []
+    try:
+        for arm, bench in enumerate(benches):
+            crew.tell("build", arm)
+            built.append(bench.build())
+            crew.gather()
+        base, head = (
+            crew.rebuilt(be, bench.rebuilder(be, task, rng), settings, arm)
+            for arm, (bench, (be, task)) in enumerate(zip(benches, built, strict=True))
+        )
+        return schedule.weigh_arms((base, head), crew.timer(built[0][0]), settings, rng.randrange(2**31), tell)
+    finally:
+        _clean_up(task for _, task in built)

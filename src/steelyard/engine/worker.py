@@ -84,8 +84,12 @@ def answer(job: Mapping[str, Any], cache: dict[str, registry.Loaded], send: Send
         loaded = definitions(job, cache)
         if job["do"] == "describe":
             send({"described": loaded.describe()})
-        else:
+        elif job["do"] == "case":
             measure(job, loaded, send, gate)
+        else:
+            from steelyard.engine import passes
+
+            passes.perform(job, loaded, send)
     except SteelyardError as error:
         send({"error": {"what": error.what, "why": error.why, "do": error.do, "where": error.where}})
     except Exception as error:
@@ -125,11 +129,11 @@ def measure(job: Mapping[str, Any], loaded: registry.Loaded, send: Send, gate: C
 
     case, settings = Case.from_plain(job["case"]), Settings(**job["settings"])
     tell = teller(send)
-    record, arrays = weigh.weigh_case(case, loaded, settings, tell, gate)
+    record, arrays = weigh.weigh_case(case, loaded, settings, tell, gate, job)
     send({"record": asdict(record), "arrays": encoded(arrays)})
     if job.get("vs") and record.status == "ok":
         try:
-            pair, quads = weigh.weigh_pair(Case.from_plain(job["vs"]), case, loaded, settings, tell)
+            pair, quads = weigh.weigh_pair(Case.from_plain(job["vs"]), case, loaded, settings, tell, job)
             send({"pair": asdict(pair), "arrays": encoded(quads)})
         except Exception as error:
             send({"unweighed": f"{type(error).__name__}: {error}"})

@@ -16,7 +16,10 @@ BUDGETS: dict[str, float] = {"quick": 0.3, "normal": 1.0, "thorough": 5.0}
 
 @dataclass(frozen=True)
 class Settings:
-    """How to measure: everything that changes a figure's precision but not its meaning."""
+    """How to measure: everything that changes a figure's precision but not its meaning.
+
+    The last five ask for passes beside the timing; `compile_time` is how many processes each of its figures comes from.
+    """
 
     budget: float = BUDGETS["normal"]
     precision: float = 0.01
@@ -31,6 +34,11 @@ class Settings:
     isolate: Isolation = "workload"
     vs: str | None = None
     runs: int | None = None
+    peak_memory: bool = False
+    memory_snapshot: bool = False
+    profile: bool = False
+    ncu: bool = False
+    compile_time: int | None = None
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,7 @@ class Matrix:
     mode: tuple[str, ...] = ("eval",)
     device: tuple[str, ...] = ("cpu",)
     threads: tuple[int, ...] = (1,)
+    ranks: tuple[int, ...] = (1,)
     flags: tuple[Mapping[str, str], ...] = ({},)
     origin: str = field(default="", compare=False)
 

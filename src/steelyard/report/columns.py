@@ -25,7 +25,7 @@ OWN = {
     "first_call_time",
     "discarded",
     "overhead",
-    "peak",
+    "roof",
     "peak_memory",
     *RATES,
 }
@@ -59,7 +59,7 @@ def columns(records: Sequence[Record], deltas: Mapping[str, Delta], bases: Mappi
     versus = Column(versus_head(deltas), tuple(_versus(records, deltas, bases)), "<")
     rest = [
         _rate(records),
-        _column("peak", [_share(record.metrics.get("peak")) for record in records], rank=4),
+        _column("peak", [_share(record.metrics.get("roof")) for record in records], rank=4),
         _column("memory", [_amount(record.metrics.get("peak_memory")) for record in records], rank=4),
         _column("p99", [_amount(record.metrics.get("time_p99")) for record in records], rank=5),
         *(_column(clean(name), aligned([parts_of(record.metrics.get(name)) for record in records]), rank=6) for name in _extras(records)),

@@ -17,7 +17,8 @@ from steelyard.report.cells import aligned, clean, delta_text, figure_text, part
 from steelyard.report.page import Page, Rows
 
 PHASES = {"build_time": "build", "first_call_time": "first call"}
-TOLD = {"traceback", "warmup_blocks", "warmup_time", "blocks", "calls_per_block", "stopped_by", "noise"}
+PASSES = {"peak_memory", "memory_snapshot", "profile", "ncu", "compile_time"}
+TOLD = {"top_kernels", "traceback", "warmup_blocks", "warmup_time", "blocks", "calls_per_block", "stopped_by", "noise"}
 SHARES = ("discarded", "peak")
 NAMES = {
     "time": "median time",
@@ -70,6 +71,7 @@ def record_detail(record: Record, run: RunLike, *, width: int = 100) -> Text:
     page.text("traceback", str(record.effective.get("traceback") or ""))
     page.rows("figures", _figures(record.metrics))
     page.rows("phases", _phases(record))
+    page.rows("top kernels", _kernels(record.effective.get("top_kernels")))
     page.rows("weighed against", _weighed(record, run.pairs))
     page.rows("verification", _verification(record.verification))
     page.rows("requested and effective", _settings(record))
@@ -109,6 +111,19 @@ def _phases(record: Record) -> Rows:
     return rows
 
 
+def _kernels(rows: Any) -> Rows:
+    """The few that took longest in the profile; all are in its attachment."""
+    known = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
+    return [
+        (
+            str(row.get("where", "")),
+            f"{quantity(row['total'], 's'):>9}  {row['calls']} × {quantity(row['mean'], 's')}  {clean(row['name'])}",
+        )
+        for row in known
+        if isinstance(row.get("total"), float) and isinstance(row.get("mean"), float) and {"calls", "name"} <= set(row)
+    ]
+
+
 def _blocks(count: Any) -> str:
     return f"{quantity(count, '', 1)} block{'' if count == 1 else 's'}" if isinstance(count, int) else ""
 
@@ -139,7 +154,7 @@ def _verification(found: Verification | None) -> Rows:
 def _settings(record: Record) -> Rows:
     rows = []
     for key in dict.fromkeys((*record.requested, *record.effective)):
-        if key in TOLD:
+        if key in TOLD or (key in PASSES and not record.requested.get(key)):
             continue
         asked, done = _value(record.requested.get(key)), _value(record.effective.get(key))
         both = key in record.requested and key in record.effective

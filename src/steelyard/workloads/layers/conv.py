@@ -19,8 +19,8 @@ KERNEL = 3
 
 
 def convolve_twice(
-    x: Array, weight_1: Array, gain_1: Array, shift_1: Array, mean_1: Array, var_1: Array,
-    weight_2: Array, gain_2: Array, shift_2: Array, mean_2: Array, var_2: Array,
+    x: Array, weight_1: Array, gain_1: Array, shift_1: Array, weight_2: Array, gain_2: Array, shift_2: Array,
+    *, mean_1: Array, var_1: Array, mean_2: Array, var_2: Array,
 ) -> Array:  # fmt: skip
     """The block in torch; weights are arguments so that the harness can move them."""
     import torch.nn.functional as F
@@ -32,8 +32,8 @@ def convolve_twice(
 
 
 def convolve_twice_numpy(
-    x: Array, weight_1: Array, gain_1: Array, shift_1: Array, mean_1: Array, var_1: Array,
-    weight_2: Array, gain_2: Array, shift_2: Array, mean_2: Array, var_2: Array,
+    x: Array, weight_1: Array, gain_1: Array, shift_1: Array, weight_2: Array, gain_2: Array, shift_2: Array,
+    *, mean_1: Array, var_1: Array, mean_2: Array, var_2: Array,
 ) -> Array:  # fmt: skip
     """The block in numpy."""
     import numpy as np
@@ -51,19 +51,19 @@ def _conv_block(fn: Callable[..., Array], batch: int, channels: int, side: int, 
     pixels = batch * side * side
     x = be.randn(batch, channels, side, side, dtype=dtype)
     learnt: list[Array] = []
-    known: list[Array] = []
-    for _ in range(2):
+    known: dict[str, Array] = {}
+    for number in (1, 2):
         weight = be.randn(channels, channels, KERNEL, KERNEL, dtype=dtype, scale=fan_in**-0.5)
         gain = be.uniform(channels, low=0.5, high=1.5, dtype=dtype)
         shift = be.randn(channels, dtype=dtype)
-        mean = be.randn(channels, dtype=dtype)
-        var = be.uniform(channels, low=0.5, high=1.5, dtype=dtype)
+        known[f"mean_{number}"] = be.randn(channels, dtype=dtype)
+        known[f"var_{number}"] = be.uniform(channels, low=0.5, high=1.5, dtype=dtype)
         learnt += [weight, gain, shift]
-        known += [weight, gain, shift, mean, var]
     moved = size(dtype, 2 * pixels * channels, 2 * channels * (fan_in + 4))
     return Task(
         fn,
-        (x, *known),
+        (x, *learnt),
+        known,
         flops=4.0 * pixels * channels * fan_in,
         bytes=moved,
         items=batch,

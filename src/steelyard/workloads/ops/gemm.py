@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from steelyard.model.define import workload
 from steelyard.model.task import Task
 from steelyard.workloads.ops.cost import Array, size
+from steelyard.workloads.ops.triton_kernels import by_triton
 
 if TYPE_CHECKING:
     from steelyard.backends.base import Backend
@@ -121,3 +122,9 @@ def linear(tokens: int, features: int, out: int, dtype: str, be: Backend) -> Tas
 @linear.on("numpy")
 def _(tokens: int, features: int, out: int, dtype: str, be: Backend) -> Task:
     return _linear(lambda x, weight, bias: x @ weight.T + bias, tokens, features, out, dtype, be)
+
+
+@matmul.variant("triton", backends=["torch"], fresh=True)
+def _(task: Task, be: Backend) -> Task:
+    """Matrix product by an autotuned Triton kernel; fp32 follows torch's setting for TF32."""
+    return by_triton(task, be, "matmul")

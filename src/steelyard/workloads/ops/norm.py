@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from steelyard.model.define import workload
 from steelyard.model.task import Task
 from steelyard.workloads.ops.cost import Array, size
+from steelyard.workloads.ops.triton_kernels import by_triton
 
 if TYPE_CHECKING:
     from steelyard.backends.base import Backend
@@ -112,3 +113,15 @@ def rms_norm(m: int, n: int, dtype: str, be: Backend) -> Task:
 @rms_norm.on("numpy")
 def _(m: int, n: int, dtype: str, be: Backend) -> Task:
     return _rms_norm(rescale, m, n, dtype, be)
+
+
+@softmax.variant("triton", backends=["torch"], fresh=True)
+def _(task: Task, be: Backend) -> Task:
+    """Softmax by a Triton kernel that holds the row in registers."""
+    return by_triton(task, be, "softmax")
+
+
+@rms_norm.variant("triton", backends=["torch"], fresh=True)
+def _(task: Task, be: Backend) -> Task:
+    """Root-mean-square norm by a Triton kernel that holds the row in registers."""
+    return by_triton(task, be, "rms_norm")

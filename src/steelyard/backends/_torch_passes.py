@@ -1,0 +1,85 @@
+"""What PyTorch offers beside the timing: a profiler, a history of allocations, the compiler's own counters."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity
+
+from steelyard.model.task import Task
+
+PROFILED_CALLS = 5
+LONGEST_HISTORY = 1_000_000
+COUNTED = ("fxgraph_cache_hit", "fxgraph_cache_miss", "fxgraph_cache_bypass")
+
+
+def model_bytes(task: Task) -> int:
+    """A module's weights and buffers as they are held now, which is what quantizing changes; else the declared parameters."""
+    held: list[Any] = [*task.fn.parameters(), *task.fn.buffers()] if isinstance(task.fn, torch.nn.Module) else list(task.parameters)
+    return sum(_nbytes(item) for item in {id(item): item for item in held}.values())
+
+
+def _nbytes(value: Any) -> int:
+    """A quantized tensor wraps others and reports the size it pretends to have, so its parts are counted."""
+    if hasattr(value, "__tensor_flatten__"):
+        return sum(_nbytes(getattr(value, name)) for name in value.__tensor_flatten__()[0])
+    return int(getattr(value, "nbytes", 0))
+
+
+def profile(call: Callable[[], Any], sync: Callable[[], None], device: str, trace: Path) -> list[dict[str, Any]]:
+    """Trace a few calls; the first trace of a process pays for starting the tracer and is thrown away."""
+    kinds = [ProfilerActivity.CPU, *([getattr(ProfilerActivity, device.upper())] if device in ("cuda", "xpu") else [])]
+    for count in (1, PROFILED_CALLS):
+        with torch.profiler.profile(activities=kinds) as seen:
+            for _ in range(count):
+                call()
+            sync()
+    seen.export_chrome_trace(str(trace))
+    rows = [_row(item) for item in seen.key_averages() if not getattr(item, "is_user_annotation", False)]
+    return sorted((row for row in rows if row["total"] > 0), key=lambda row: (row["where"] == "cpu", -row["total"]))
+
+
+def _row(item: Any) -> dict[str, Any]:
+    """Time spent in the operator or kernel itself, without what it called."""
+    host = item.device_type == DeviceType.CPU
+    total = float(item.self_cpu_time_total if host else item.self_device_time_total) * 1e-6
+    where = "cpu" if host else item.device_type.name.lower()
+    return {"name": item.key, "where": where, "calls": int(item.count), "total": total, "mean": total / max(item.count, 1)}
+
+
+@contextmanager
+def snapshot(path: Path) -> Iterator[None]:
+    """The allocator's history from here on; the file is torch's own and is never read by us."""
+    torch.cuda.memory._record_memory_history(max_entries=LONGEST_HISTORY)
+    try:
+        yield
+        torch.cuda.memory._dump_snapshot(str(path))
+    finally:
+        torch.cuda.memory._record_memory_history(enabled=None)
+
+
+@contextmanager
+def captured() -> Iterator[None]:
+    """The range between the profiler's start and stop."""
+    torch.cuda.synchronize()
+    torch.cuda.profiler.start()
+    try:
+        yield
+        torch.cuda.synchronize()
+    finally:
+        torch.cuda.profiler.stop()
+
+
+def cache_counts() -> dict[str, int]:
+    """Hits and misses of the cache of compiled graphs."""
+    if "torch._dynamo" not in sys.modules:
+        return {}
+    from torch._dynamo.utils import counters
+
+    return {name.removeprefix("fxgraph_cache_"): int(counters["inductor"][name]) for name in COUNTED}

@@ -1,0 +1,180 @@
+"""Passes beside the timing, on the conductor's side: which a case gets, in which process, and what its record gains."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from steelyard import codec
+from steelyard.engine import ncu
+from steelyard.engine.launch import FORKABLE
+from steelyard.engine.plan import Job, Plan
+from steelyard.errors import SteelyardError
+from steelyard.model.record import Figure, Record
+from steelyard.store.runs import RunWriter
+
+LARGEST_FILE = 512 << 20
+CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH")
+
+
+@dataclass
+class Reply:
+    """What a pass gave; `trouble` is why it gave nothing, which never costs the case its record."""
+
+    figures: dict[str, Figure] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    files: Sequence[Mapping[str, Any]] = ()
+    trouble: str = ""
+
+
+class Crew(Protocol):
+    """Who can have a pass done by a worker."""
+
+    mark: str
+
+    def ask(self, job: Job, plan: Plan, message: Mapping[str, Any], *, alone: bool) -> Reply: ...
+
+    def dismiss(self) -> None: ...
+
+    def see_off(self) -> None: ...
+
+
+Pass = Callable[[Crew, Job, Plan, Path], Reply]
+
+
+def complete(record: Record, job: Job, plan: Plan, crew: Crew, writer: RunWriter) -> Record:
+    """Run the passes that were asked for, one after another, and lay what they found over the record."""
+    if record.status not in ("ok", "wrong"):
+        return record
+    for name, work in wanted(plan):
+        with tempfile.TemporaryDirectory(prefix="steelyard-", ignore_cleanup_errors=True) as folder:
+            reply = work(crew, job, plan, Path(folder))
+            record = _extended(record, name, reply, Path(folder), writer)
+    return record
+
+
+def wanted(plan: Plan) -> Iterator[tuple[str, Pass]]:
+    """The passes of a plan by the setting that asks for each, those that need the timing worker first."""
+    settings = plan.settings
+    if settings.profile:
+        yield "profile", profile
+    if settings.peak_memory or settings.memory_snapshot:
+        yield "peak_memory", memory
+    if settings.ncu:
+        yield "ncu", under_ncu
+    if settings.compile_time:
+        yield "compile_time", compile_time
+
+
+def profile(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
+    """In the worker that timed the case, which times nothing afterwards: a tracer leaves its hooks behind."""
+    return crew.ask(job, plan, {"do": "profile", "scratch": str(scratch)}, alone=False)
+
+
+def memory(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
+    """In a process that has run nothing else."""
+    fresh = job.compiles or job.case.device != "cpu" or job.case.backend not in FORKABLE
+    return crew.ask(replace(job, fresh=fresh), plan, {"do": "memory", "scratch": str(scratch)}, alone=True)
+
+
+def under_ncu(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
+    """In a process that ncu starts, with the device to itself."""
+    if job.case.device != "cuda":
+        return Reply(facts={"ncu": "unsupported: ncu looks at NVIDIA GPUs only"})
+    crew.dismiss()
+    crew.see_off()
+    file = scratch / "job.json"
+    file.write_text(json.dumps({"do": "once", **plan.message(job)}), encoding="utf-8")
+    program = [job.place.python, "-m", "steelyard.engine.passes", "once", str(file)]
+    try:
+        kernels, files = ncu.run(program, job.place.environment(crew.mark), scratch, plan.settings.timeout)
+    except (SteelyardError, OSError) as error:
+        return Reply(trouble=" ".join(str(error).split()))
+    attached = [{"kind": "ncu", "name": path.name, "path": str(path)} for path in files]
+    return Reply(ncu.figures(kernels), {"ncu": {"kernels": len(kernels)}}, attached)
+
+
+def compile_time(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
+    """First calls in fresh interpreters: each with an empty cache of its own, then each with the cache that left."""
+    if not job.compiles:
+        return Reply()
+    cold: list[Reply] = []
+    warm: list[Reply] = []
+    for number in range(plan.settings.compile_time or 0):
+        folder = scratch / f"cache-{number}"
+        for replies in (cold, warm):
+            private = tuple((name, str(folder / name.lower())) for name in CACHES)
+            place = replace(job.place, flags=(*job.place.flags, *private))
+            replies.append(crew.ask(replace(job, place=place, fresh=True), plan, {"do": "compile", "scratch": str(scratch)}, alone=True))
+            if replies[-1].trouble or "compile_time" not in replies[-1].figures:
+                return Reply(facts=replies[-1].facts, trouble=replies[-1].trouble)
+    figures = {f"compile_time_{name}": _spread(replies) for name, replies in (("cold", cold), ("warm", warm))}
+    return Reply(figures, {"compile_time": compile_facts(cold, warm, job)})
+
+
+def _spread(replies: Sequence[Reply]) -> Figure:
+    """A process is one sample; between few of them the honest interval is the range."""
+    seconds = [reply.figures["compile_time"].value for reply in replies]
+    low, high = (min(seconds), max(seconds)) if len(seconds) > 1 else (None, None)
+    return Figure(statistics.median(seconds), "s", "lower", low, high, len(seconds))
+
+
+def compile_facts(cold: Sequence[Reply], warm: Sequence[Reply], job: Job) -> dict[str, Any]:
+    """What the compiler's own counters say of its cache, and what it cost besides; a cache that was not cold or not warm is said."""
+    facts: dict[str, Any] = {"processes": len(cold), "interval": "min to max"}
+    for name, replies in (("cold", cold), ("warm", warm)):
+        counts = [reply.facts.get("counts", {}) for reply in replies]
+        facts[f"{name}_cache"] = {key: [int(count.get(key, 0)) for count in counts] for key in ("hit", "miss")}
+        facts[f"{name}_cpu_time"] = statistics.median(float(reply.facts.get("cpu_time", 0.0)) for reply in replies)
+    facts["compile_threads"] = job.place.environment("").get("TORCHINDUCTOR_COMPILE_THREADS", "")
+    doubts = list(_doubts(facts["cold_cache"], facts["warm_cache"]))
+    return facts | ({"doubt": "; ".join(doubts)} if doubts else {})
+
+
+def _doubts(cold: Mapping[str, list[int]], warm: Mapping[str, list[int]]) -> Iterator[str]:
+    if not any([*cold["miss"], *cold["hit"], *warm["miss"], *warm["hit"]]):
+        yield "the compiler counted no use of its cache, so cold and warm cannot be told apart"
+        return
+    if any(cold["hit"]) or not all(cold["miss"]):
+        yield "the first process hit its cache or compiled nothing, so the cold figure is not cold"
+    if any(warm["miss"]) or not all(warm["hit"]):
+        yield "the second process missed its cache, so the warm figure is not warm"
+
+
+def _extended(record: Record, name: str, reply: Reply, scratch: Path, writer: RunWriter) -> Record:
+    effective = {**record.effective, **reply.facts}
+    if reply.trouble:
+        effective[name] = f"failed: {reply.trouble}"
+    kept = list(record.attachments)
+    for item in reply.files:
+        try:
+            data = _contents(str(item["path"]), scratch)
+            kept.append(writer.attach(str(item["kind"]), f"{len(writer.done) + 1}-{item['name']}", data))
+        except (OSError, ValueError, KeyError) as error:
+            effective[name] = f"failed: a file was not kept: {error}"
+    return replace(record, metrics={**record.metrics, **reply.figures}, effective=effective, attachments=kept)
+
+
+def _contents(name: str, scratch: Path) -> bytes:
+    """A file that a worker made in the folder it was given; one that lies elsewhere is none of ours to copy."""
+    path = Path(name)
+    if path.is_symlink() or not path.is_file() or not path.resolve().is_relative_to(scratch.resolve()):
+        raise ValueError(f"{path.name} is no file in the folder given for it")
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    with os.fdopen(fd, "rb") as file:
+        data = file.read(LARGEST_FILE + 1)
+    if len(data) > LARGEST_FILE:
+        raise ValueError(f"{path.name} is larger than {LARGEST_FILE >> 20} MiB")
+    return data
+
+
+def reply_of(found: Mapping[str, Any], files: Sequence[Mapping[str, Any]], trouble: str) -> Reply:
+    """What a worker said, checked."""
+    figures = {str(name): codec.decode(Figure, figure) for name, figure in found.get("figures", {}).items()}
+    return Reply(figures, dict(found.get("facts", {})), files, trouble)

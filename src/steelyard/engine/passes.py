@@ -1,0 +1,208 @@
+"""Passes beside the timing, on the worker's side: memory, profile, compile time, and one call for a profiler outside.
+
+Each builds the case again and times nothing that ends up in its record's time; the process that ran one runs nothing afterwards.
+`python -m steelyard.engine.passes once JOB_FILE` is what such a profiler starts.
+"""
+
+from __future__ import annotations
+
+import builtins
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from steelyard import registry
+from steelyard.backends.base import own_memory
+from steelyard.engine import weigh
+from steelyard.engine.process import die_with_parent
+from steelyard.engine.weigh import Bench
+from steelyard.errors import SteelyardError, Unsupported
+from steelyard.model.case import Case
+from steelyard.model.experiment import Settings
+from steelyard.model.record import Figure
+from steelyard.model.task import Task
+from steelyard.model.units import plain as quantity
+
+WARM_CALLS = 3
+TOP_KERNELS = 5
+
+Send = Callable[[Mapping[str, Any]], None]
+
+
+@dataclass
+class Found:
+    """What a pass adds to a record: figures, facts about how they came, files to keep."""
+
+    figures: dict[str, Figure] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    files: list[tuple[str, Path]] = field(default_factory=list)
+
+
+def perform(job: Mapping[str, Any], loaded: registry.Loaded, send: Send) -> None:
+    """Do one pass and send what it found; whatever it raises is told by the caller."""
+    send({"phase": f"{job['do']} pass", "fraction": None})
+    bench = weigh.prepare_bench(Case.from_plain(job["case"]), loaded, Settings(**job["settings"]))
+    bench.backend.reset()
+    key, work = PASSES[job["do"]]
+    try:
+        found = work(bench, Path(job["scratch"]))
+    except Unsupported as error:
+        found = Found(facts={key: _note(error)})
+    for kind, path in found.files:
+        send({"attach": {"kind": kind, "name": path.name, "path": str(path)}})
+    send({"found": {"figures": {name: asdict(figure) for name, figure in found.figures.items()}, "facts": found.facts}})
+    send({"done": bench.case.id})
+
+
+def memory(bench: Bench, scratch: Path) -> Found:
+    """The peak of a second call above what the process held before the build: inputs, weights and call, without the build's own copies."""
+    if bench.case.backend == "command":
+        raise Unsupported("a command is a process of its own; its peak is read from the kernel while it is timed")
+    be, facts, files = bench.open(), {}, []
+    history: Any = nullcontext()
+    if bench.settings.memory_snapshot:
+        try:
+            history = be.snapshot(scratch / "memory-snapshot.pickle")
+            files.append(("memory", scratch / "memory-snapshot.pickle"))
+        except Unsupported as error:
+            facts["memory_snapshot"] = _note(error)
+    be.release_memory()
+    be.start_memory()
+    with history:
+        with growth(lambda: own_memory("RssAnon")) as imported:
+            task = bench.build(be)[1]
+            figures = {"model_bytes": Figure(be.model_bytes(task), "B", "lower", n=1)} if task.parameters else {}
+            ready = bench.ready(be, task)
+            call(ready)
+            be.sync()
+        be.release_memory()
+        be.start_memory()
+        call(ready)
+        be.sync()
+        peaks = be.peak_memory()
+    if "peak_memory" in peaks:
+        peaks["peak_memory"] = max(0.0, peaks["peak_memory"] - imported())
+    clean_up(task)
+    figures |= {name: Figure(value, "B", "lower", n=1) for name, value in peaks.items()}
+    return Found(figures, facts, files)
+
+
+def profile(bench: Bench, scratch: Path) -> Found:
+    """A trace of a few calls and a table of what ran in them."""
+    be, task = bench.build()
+    ready = bench.ready(be, task)
+    trace, table, text = scratch / "trace.json.gz", scratch / "kernels.json", scratch / "kernels.txt"
+    try:
+        for _ in range(WARM_CALLS):
+            call(ready)
+        be.sync()
+        rows = be.profile(lambda: call(ready), trace)
+    finally:
+        clean_up(task)
+    table.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+    text.write_text(kernel_table(rows), encoding="utf-8")
+    return Found(facts={"top_kernels": rows[:TOP_KERNELS]}, files=[("trace", trace), ("kernels", table), ("kernels", text)])
+
+
+def kernel_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The rows for people, longest total first as they come."""
+    lines = [f"{'where':<6}{'calls':>8}{'total':>12}{'mean':>12}  name"]
+    for row in rows:
+        lines.append(f"{row['where']:<6}{row['calls']:>8}{quantity(row['total'], 's'):>12}{quantity(row['mean'], 's'):>12}  {row['name']}")
+    return "\n".join(lines) + "\n"
+
+
+def compile_once(bench: Bench, scratch: Path) -> Found:
+    """Seconds from a built task to the end of its first call under the compiling variants, imports taken off, in a process of its own."""
+    be = bench.open()
+    be.import_compiler()
+    task = bench.base(be)[1]
+    steps = list(bench.chain)
+    while steps and not steps[0][0].fresh:
+        variant, options = steps.pop(0)
+        task = variant(task, be, options)
+    be.sync()
+    with growth(time.perf_counter) as imported:
+        start, processor = time.perf_counter(), sum(os.times()[:4])
+        for variant, options in steps:
+            task = variant(task, be, options)
+        ready = bench.ready(be, task)
+        call(ready)
+        be.sync()
+        seconds, processor = time.perf_counter() - start - imported(), sum(os.times()[:4]) - processor
+    counts = be.cache_counts()
+    clean_up(task)
+    return Found({"compile_time": Figure(seconds, "s", "lower", n=1)}, {"counts": counts, "cpu_time": processor, "imports": imported()})
+
+
+def once(bench: Bench) -> None:
+    """One call inside the range that a profiler outside looks at, after calls that warmed everything up."""
+    be, task = bench.build()
+    ready = bench.ready(be, task)
+    for _ in range(WARM_CALLS):
+        call(ready)
+    with be.captured():
+        call(ready)
+    clean_up(task)
+
+
+def call(task: Task) -> Any:
+    """One call, also of a task that times itself."""
+    return task() if task.fn is not None or task.measure is None else task.measure()
+
+
+def clean_up(task: Task) -> None:
+    """Let the task take back what it left outside of the process."""
+    if task.cleanup:
+        task.cleanup()
+
+
+@contextmanager
+def growth(gauge: Callable[[], float]) -> Iterator[Callable[[], float]]:
+    """How much a gauge grows while modules are imported: what an import takes is not what the task takes."""
+    original, total, inside = builtins.__import__, 0.0, False
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        nonlocal total, inside
+        if inside:
+            return original(*args, **kwargs)
+        inside, before = True, gauge()
+        try:
+            return original(*args, **kwargs)
+        finally:
+            inside, total = False, total + gauge() - before
+
+    builtins.__import__ = watched
+    try:
+        yield lambda: total
+    finally:
+        builtins.__import__ = original
+
+
+def _note(error: SteelyardError) -> str:
+    return f"unsupported: {'; '.join(part for part in (error.what, error.why, error.do) if part)}"
+
+
+PASSES: Mapping[str, tuple[str, Callable[[Bench, Path], Found]]] = {
+    "memory": ("peak_memory", memory), "profile": ("profile", profile), "compile": ("compile_time", compile_once),
+}  # fmt: skip
+"""By job name: the setting that asked for the pass, and what does it."""
+
+
+def main(argv: Sequence[str]) -> None:
+    """`python -m steelyard.engine.passes once JOB_FILE`"""
+    from steelyard.engine.worker import definitions
+
+    die_with_parent()
+    job = json.loads(Path(argv[2]).read_text(encoding="utf-8"))
+    once(weigh.prepare_bench(Case.from_plain(job["case"]), definitions(job, {}), Settings(**job["settings"])))
+
+
+if __name__ == "__main__":
+    main(sys.argv)

@@ -1,0 +1,120 @@
+"""A rank other than the first: builds what rank 0 builds, follows its orders, and times its own share.
+
+`python -m steelyard.engine.peer` reads a job and then orders as JSON lines; it answers each with one line and goes when rank 0 does.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import random
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import IO, Any
+
+from steelyard.backends.base import Seat
+from steelyard.engine import ranks, weigh
+from steelyard.engine.process import die_with_parent, volunteer_for_oom
+from steelyard.engine.weigh import Bench
+from steelyard.engine.worker import definitions
+from steelyard.measure.clock import Loop, Timer
+from steelyard.model.case import Case
+from steelyard.model.experiment import Settings
+from steelyard.model.task import Task
+
+Say = Callable[[Mapping[str, Any]], None]
+
+
+def main() -> None:
+    """Entry point of a fresh interpreter."""
+    die_with_parent()
+    volunteer_for_oom()
+    orders = os.fdopen(os.dup(0), "r", encoding="utf-8")
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    job = json.loads(orders.readline())
+    status, reason = weigh.attempt(lambda: follow(job, orders, lambda message: say(answers, message)), weigh.Notes())
+    if status != "ok":
+        print(f"rank {job['seat']['rank']}: {reason}", file=sys.stderr, flush=True)
+        say(answers, {"error": {"status": status, "reason": reason}})
+    sys.stderr.flush()
+    os._exit(0 if status == "ok" else 1)
+
+
+def say(answers: IO[str], message: Mapping[str, Any]) -> None:
+    """One JSON line to rank 0, which may be gone."""
+    answers.write(json.dumps(message) + "\n")
+    answers.flush()
+
+
+def follow(job: Mapping[str, Any], orders: IO[str], answer: Say) -> tuple[Any, str]:
+    """Do what rank 0 orders until it says quit or is gone; the order of calls is the same on all ranks, or collectives would not meet."""
+    settings, seat = Settings(**job["settings"]), Seat(**job["seat"])
+    loaded = definitions(job, {})
+    stands = [Stand(replace(weigh.prepare_bench(Case.from_plain(case), loaded, settings), seat=seat)) for case in job["cases"]]
+    answer({"ready": seat.rank})
+    for line in orders:
+        order = json.loads(line)
+        if order["do"] == "quit":
+            stands[0].bench.backend.leave()
+            break
+        stand = stands[order["arm"]]
+        answer(stand.run(order["calls"]) if order["do"] == "run" else ORDERS[order["do"]](stand))
+    return "ok", ""
+
+
+@dataclass
+class Stand:
+    """One case as this rank holds it."""
+
+    bench: Bench
+    be: Any = None
+    task: Task | None = None
+    rebuild: Callable[[], Task] | None = None
+    bound: tuple[Timer, Loop] | None = None
+
+    def build(self) -> dict[str, Any]:
+        """The task under all its variants, and how to have it again with fresh buffers."""
+        self.be, self.task = self.bench.build()
+        self.rebuild = self.bench.rebuilder(self.be, self.task, random.Random(self.bench.settings.seed))
+        return {"built": True}
+
+    def check(self) -> dict[str, Any]:
+        """The first call and its answer held against the reference, as rank 0 does."""
+        assert self.task is not None
+        task = self.bench.ready(self.be, self.task)
+        output = task() if task.fn is not None else None
+        self.be.sync()
+        wanted = self.bench.settings.verify and task.fn is not None
+        verification = asdict(weigh.check(self.bench, self.be, task, output)) if wanted else None
+        if task.fn is not None:
+            self.bind(task)
+        return {"verification": verification}
+
+    def again(self) -> dict[str, Any]:
+        """Fresh buffers for the next readings."""
+        assert self.rebuild is not None
+        self.bind(self.rebuild())
+        return {"built": True}
+
+    def bind(self, task: Task) -> None:
+        """Get ready to time, with the collector out of the way as on rank 0."""
+        timer: Timer = self.be.timer()
+        self.bound = (timer, timer.bind(task))
+        gc.collect()
+        gc.disable()
+
+    def run(self, calls: int) -> dict[str, Any]:
+        """One reading."""
+        assert self.bound is not None
+        return dict(ranks.timed(self.be, *self.bound, calls))
+
+
+ORDERS: Mapping[str, Callable[[Stand], dict[str, Any]]] = {"build": Stand.build, "check": Stand.check, "rebuild": Stand.again}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,333 @@
+"""Several processes as one case: the worker is rank 0, starts the others, gives them orders over pipes and gathers their times.
+
+The ranks find each other through a file in a folder of their own, so no port is chosen and none can be taken. A rank that
+dies is noticed at once: by the end of its pipe, by the transport, or, where rank 0 hangs in it, by a thread that sleeps on
+the processes and ends the worker with the reason as its last words.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from steelyard.backends.base import ALONE, Seat
+from steelyard.engine.launch import Ending
+from steelyard.errors import NotApplicable, NotApplied, SteelyardError, Unsupported
+from steelyard.measure.clock import HostTimer, Loop, Timer
+from steelyard.measure.sample import single
+from steelyard.model.case import Case
+from steelyard.model.experiment import Settings
+from steelyard.model.record import Verification
+from steelyard.model.task import Reading, Task
+
+GRACE = 5.0
+FAREWELL = 5.0
+LAST_WORDS = 1.0
+BATCH, MOST, PROBES = 2e-3, 1000, 3
+CROWD = 8
+STUCK = 70
+
+Build = Callable[[], Task]
+
+
+class RankLost(SteelyardError):
+    """A rank's process is gone, and the case with it."""
+
+
+@dataclass
+class Peer:
+    """One further rank: its process, its pipes, and what it has said so far."""
+
+    rank: int
+    process: subprocess.Popen[bytes]
+    pidfd: int | None
+    buffer: bytes = b""
+
+    @classmethod
+    def start(cls, seat: Seat) -> Peer:
+        """A fresh interpreter; what it prints goes where the worker's own words go."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "steelyard.engine.peer"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | variables(seat)
+        )
+        return cls(seat.rank, process, os.pidfd_open(process.pid) if hasattr(os, "pidfd_open") else None)
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Hand over one order; a rank that is gone is noticed when its answer is awaited."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(json.dumps(message).encode() + b"\n")
+            self.process.stdin.flush()
+
+    def answer(self, timeout: float | None = None) -> dict[str, Any] | None:
+        """The next answer, or None if there is none in time; whatever went wrong over there is raised here."""
+        assert self.process.stdout is not None
+        out = self.process.stdout.fileno()
+        while b"\n" not in self.buffer:
+            watched = [out] if self.pidfd is None else [out, self.pidfd]
+            ready = select.select(watched, [], [], timeout)[0]
+            if not ready:
+                return None
+            data = os.read(out, 1 << 16) if out in ready else b""
+            if not data:
+                raise RankLost(self.ending())
+            self.buffer += data
+        line, _, self.buffer = self.buffer.partition(b"\n")
+        message: dict[str, Any] = json.loads(line)
+        if "error" in message:
+            raise _remote(self.rank, **message["error"])
+        return message
+
+    def ending(self) -> str:
+        """How the process ended, in words."""
+        return f"rank {self.rank} {Ending(self.process.wait(), '')}"
+
+    def dismiss(self) -> None:
+        """Close the pipes, at which a rank goes; one that does not is ended."""
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+        try:
+            self.process.wait(FAREWELL)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        if self.pidfd is not None:
+            os.close(self.pidfd)
+
+
+def _remote(rank: int, status: str, reason: str) -> Exception:
+    kinds: dict[str, type[Exception]] = {
+        "unsupported": Unsupported, "not_applicable": NotApplicable, "not_applied": NotApplied, "oom": MemoryError,
+    }  # fmt: skip
+    return kinds.get(status, SteelyardError)(f"rank {rank}: {reason}")
+
+
+def variables(seat: Seat) -> dict[str, str]:
+    """What libraries for several processes look up."""
+    rank, size = str(seat.rank), str(seat.size)
+    return {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
+
+
+@dataclass
+class Crew:
+    """All ranks of a case as rank 0 sees them; alone, every order is heard by nobody and a task is timed as it is."""
+
+    seat: Seat = ALONE
+    peers: list[Peer] = field(default_factory=list)
+    disturbances: int = 0
+    counts: dict[int, int] = field(default_factory=dict)
+    order: str = "start"
+
+    def tell(self, order: str, arm: int = 0, **words: Any) -> None:
+        """Give an order to the others; rank 0 then does the same itself and gathers."""
+        self.order = order
+        for peer in self.peers:
+            peer.send({"do": order, "arm": arm, **words})
+
+    def gather(self) -> list[dict[str, Any]]:
+        """One answer from each of the others."""
+        return [answer for peer in self.peers if (answer := peer.answer()) is not None]
+
+    def agree(self, own: Verification | None) -> Verification | None:
+        """The check of every rank's answer as one: what any rank found wrong is wrong."""
+        for peer, answer in zip(self.peers, self.gather(), strict=True):
+            found = answer["verification"]
+            if own and found and found["status"] == "failed" and own.status != "failed":
+                own = replace(Verification(**found), message=f"rank {peer.rank}: {found['message']}")
+        if self.peers and own and own.status == "passed":
+            return replace(own, against=f"{own.against}, on all {self.seat.size} ranks")
+        return own
+
+    def timer(self, be: Any) -> Timer:
+        """The clock for what `lead` gives."""
+        own: Timer = be.timer()
+        return CrewTimer(self, own) if self.peers else own
+
+    def lead(self, be: Any, task: Task, settings: Settings, arm: int = 0) -> Task:
+        """The task as all ranks run it together: each times its own calls, and the slowest counts."""
+        if not self.peers:
+            return task
+        if not be.joined:
+            raise NotApplicable("this workload does not communicate, so ranks mean nothing to it", do="one that does calls be.join()")
+        if task.fn is None:
+            raise NotApplicable("a task that times itself cannot be timed on several ranks")
+        timer: Timer = be.timer()
+        loop = timer.bind(task)
+
+        def together(calls: int) -> list[float]:
+            self.tell("run", arm, calls=calls)
+            answers = [timed(be, timer, loop, calls), *self.gather()]
+            self.disturbances += sum(answer["disturbances"] for answer in answers)
+            return [answer["ns"] * 1e-9 / calls for answer in answers]
+
+        if arm not in self.counts:
+            alone = settings.sampling == "calls" or single(task)
+            self.counts[arm] = 1 if alone else batch(min(max(together(1)) for _ in range(PROBES)))
+
+        def measure() -> Reading:
+            seconds = together(self.counts[arm])
+            return Reading(max(seconds), {"fastest_rank_time": min(seconds)})
+
+        return replace(task, fn=None, args=(), kwargs={}, phases={}, prepare=None, scope=None, measure=measure)
+
+    def rebuilt(self, be: Any, rebuild: Build, settings: Settings, arm: int) -> Build:
+        """How a comparison gets fresh buffers on all ranks, in the group that is there."""
+        if not self.peers:
+            return rebuild
+
+        def build() -> Task:
+            self.tell("rebuild", arm)
+            task = rebuild()
+            self.gather()
+            return self.lead(be, task, settings, arm)
+
+        return build
+
+    def facts(self) -> dict[str, Any]:
+        """What a reader of the record must know about how it was timed."""
+        if not self.peers:
+            return {}
+        return {"ranks": self.seat.size, "calls_per_reading": self.counts.get(0, 1), "time_of": "the slowest rank"}
+
+    def give_up(self, error: Exception) -> Exception:
+        """End the other ranks; the answer is the error that a reader should see."""
+        cause = self.blame(error)
+        for peer in self.peers:
+            peer.process.kill()
+        return cause
+
+    def blame(self, error: Exception) -> Exception:
+        """The cause behind an error of the transport: a rank that died, or what it said before it went."""
+        if not isinstance(error, RuntimeError):
+            return error
+        found: list[Exception] = []
+        until = time.monotonic() + LAST_WORDS
+        for peer in self.peers:
+            try:
+                peer.answer(max(0.0, until - time.monotonic()))
+            except Exception as word:
+                found.append(word)
+        lost = [word for word in found if isinstance(word, RankLost)]
+        return next(iter([*lost, *found]), error)
+
+
+class CrewTimer(HostTimer):
+    """Adds up what the ranks report of themselves; disturbances of any of them count."""
+
+    def __init__(self, crew: Crew, own: Timer) -> None:
+        super().__init__()
+        self.crew, self.own = crew, own
+
+    def disturbances(self) -> int:
+        return self.crew.disturbances
+
+    def steady(self) -> bool:
+        return self.own.steady()
+
+
+def timed(be: Any, timer: Timer, loop: Loop, calls: int) -> dict[str, int]:
+    """What every rank does for one reading: wait for the others, then time its own calls."""
+    be.barrier()
+    before = timer.disturbances()
+    return {"ns": loop(calls), "disturbances": timer.disturbances() - before}
+
+
+def batch(seconds: float) -> int:
+    """Calls in one reading, so that ranks leaving a barrier at different times and reading clocks do not weigh."""
+    return min(MOST, max(1, math.ceil(BATCH / max(seconds, 1e-9))))
+
+
+@contextlib.contextmanager
+def assemble(cases: Sequence[Case], settings: Settings, sources: Mapping[str, Any], leave: Callable[[], None]) -> Iterator[Crew]:
+    """A crew for cases that share their number of ranks; it leaves nothing running, however the case ends."""
+    size = cases[0].ranks
+    if size == 1:
+        yield Crew()
+        return
+    _check_room(size)
+    folder = tempfile.mkdtemp(prefix="steelyard-ranks-")
+    seat = Seat(0, size, str(Path(folder) / "meeting"), settings.timeout)
+    crew = Crew(seat)
+    job = {
+        "do": "case", "cases": [case.plain() for case in cases], "settings": asdict(settings),
+        "files": list(sources.get("files", [])), "entries": list(sources.get("entries", [])),
+    }  # fmt: skip
+    try:
+        with _environment(variables(seat)):
+            for rank in range(1, size):
+                crew.peers.append(Peer.start(replace(seat, rank=rank)))
+                crew.peers[-1].send({**job, "seat": asdict(replace(seat, rank=rank))})
+            crew.gather()
+            with _watched(crew, folder):
+                try:
+                    yield crew
+                    crew.tell("quit")
+                except Exception as error:
+                    raise crew.give_up(error) from None
+                finally:
+                    with contextlib.suppress(RuntimeError):
+                        leave()
+    finally:
+        for peer in crew.peers:
+            peer.dismiss()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _check_room(size: int) -> None:
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if size > CROWD * processors:
+        raise Unsupported(f"{size} ranks are more than {CROWD} for each of {processors} CPUs", do="ask for fewer ranks")
+
+
+@contextlib.contextmanager
+def _environment(found: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in found}
+    os.environ.update(found)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+@contextlib.contextmanager
+def _watched(crew: Crew, folder: str) -> Iterator[None]:
+    """Sleep on the other ranks' processes; if one ends and rank 0 does not come back from the transport, end the worker too."""
+    fds = {peer.pidfd: peer for peer in crew.peers if peer.pidfd is not None}
+    stop, wake = os.pipe()
+
+    def watch() -> None:
+        ready = select.select([*fds, stop], [], [])[0]
+        if stop in ready or select.select([stop], [], [], GRACE)[0]:
+            return
+        lost = next(peer for fd, peer in fds.items() if fd in ready)
+        os.write(2, f"{lost.ending()} during {crew.order}, and rank 0 waited for it in vain\n".encode())
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(STUCK)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        os.write(wake, b"\0")
+        watcher.join()
+        os.close(stop)
+        os.close(wake)

@@ -1,0 +1,90 @@
+"""The roofline: the most a device allows at a task's intensity, how much of it was reached, and what holds the task back.
+
+A task does `flops` operations on `bytes` of data. No device does more than its peak rate, and none can be fed faster than
+its memory, so the attainable rate is `min(peak, intensity * bandwidth)`; the two meet at the ridge.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from steelyard.model.record import Figure, Record
+
+Bound = Literal["compute", "memory", "launch"]
+
+METRIC = "roof"
+TINY = 0.1
+"""Below this share of the roof the device is idle most of the time, so a host that is late is to blame."""
+
+
+@dataclass(frozen=True)
+class Roof:
+    """The peaks of one device for one number format; `compute` is None where that format's peak is not known."""
+
+    compute: float | None
+    bandwidth: float
+    source: str
+
+    @property
+    def ridge(self) -> float | None:
+        """Operations per byte from which on arithmetic, not memory, is the limit."""
+        return None if self.compute is None else self.compute / self.bandwidth
+
+    def attainable(self, intensity: float) -> float | None:
+        """The highest rate in FLOP/s for a task of this many operations per byte."""
+        return None if self.compute is None else min(self.compute, intensity * self.bandwidth)
+
+
+def with_roof(record: Record, roof: Roof) -> Record:
+    """The record with its share of the roof and its bound; unchanged where it did not work or does not say what it moves."""
+    share = share_of(record.metrics, roof) if record.status == "ok" else None
+    if share is None:
+        return record
+    facts = {"roof_source": roof.source}
+    held = bound_of(record, roof, share.value)
+    if held is not None:
+        facts["bound"] = held
+    return replace(record, metrics={**record.metrics, METRIC: share}, effective={**record.effective, **facts})
+
+
+def share_of(metrics: dict[str, Figure], roof: Roof) -> Figure | None:
+    """Reached over attainable rate, the interval of the time carried along; the peaks themselves count as exact."""
+    computed, moved = metrics.get("compute"), metrics.get("bandwidth")
+    intensity = computed.value / moved.value if computed and moved else math.inf
+    top, reached = (roof.attainable(intensity), computed) if computed else (roof.bandwidth, moved)
+    if reached is None or not top:
+        return None
+    low, high = (None if end is None else end / top for end in (reached.low, reached.high))
+    return Figure(reached.value / top, "1", "higher", low, high, reached.n)
+
+
+def bound_of(record: Record, roof: Roof, share: float) -> Bound | None:
+    """What holds the task back: the host that launches it, memory, or arithmetic; None where bytes are not declared."""
+    if launch_bound(record, share):
+        return "launch"
+    computed, moved = record.metrics.get("compute"), record.metrics.get("bandwidth")
+    if moved is None:
+        return None
+    if computed is None:
+        return "memory"
+    return "compute" if roof.ridge is not None and computed.value / moved.value >= roof.ridge else "memory"
+
+
+def launch_bound(record: Record, share: float) -> bool:
+    """Whether an accelerator waits for its host: queueing a call takes longer than running it."""
+    if record.case.get("device", "cpu") == "cpu":
+        return False
+    host, time = record.metrics.get("host_time"), record.metrics.get("time")
+    slower = host is not None and time is not None and host.value > time.value
+    return slower or (share < TINY and record.effective.get("eager_bound_by") == "host")
+
+
+def compute_format(record: Record) -> str | None:
+    """The number format whose arithmetic the case uses: its dtype, unless a variant computes in another."""
+    cast = record.effective.get("autocast")
+    dtype = cast if isinstance(cast, str) else (record.case.get("params") or {}).get("dtype")
+    if not isinstance(dtype, str):
+        return None
+    return "tf32" if dtype == "fp32" and record.effective.get("tf32") is True else dtype

@@ -1,0 +1,113 @@
+"""do_bench keeps the meaning of Triton's: milliseconds, quantiles, modes, gradients; with neither Triton nor a GPU."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import steelyard
+from steelyard.drop_in import PROBES, spend, summarise
+from steelyard.errors import UsageError
+
+QUICK = {"warmup": 0, "rep": 1}
+TIMES = st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=50)
+
+
+@given(TIMES, st.lists(st.floats(0, 1), min_size=2, max_size=5))
+def test_quantiles_give_a_list_in_the_order_asked(times: list[float], shares: list[float]) -> None:
+    found = summarise(times, shares, "mean")
+    assert found == [pytest.approx(np.quantile(times, share)) for share in shares]
+
+
+@given(TIMES)
+def test_each_mode_is_the_statistic_it_names(times: list[float]) -> None:
+    assert summarise(times, None, "all") == times
+    assert summarise(times, None, "min") == min(times)
+    assert summarise(times, None, "max") == max(times)
+    assert summarise(times, None, "mean") == pytest.approx(sum(times) / len(times))
+    assert summarise(times, None, "median") == summarise(times, [0.5], "mean") == pytest.approx(np.median(times))
+
+
+def test_calls_fill_the_time_asked_for() -> None:
+    clock, taken = [0.0], []
+
+    def take(count: int) -> list[float]:
+        taken.append(count)
+        clock[0] += 0.5 * count
+        return [0.5] * count
+
+    assert spend(take, warmup=10.0, rep=20.0, now=lambda: clock[0]) == [0.5] * 40
+    assert taken == [PROBES, 20, 40]
+
+
+@pytest.mark.parametrize(("warmup", "rep"), [(0.0, 0.0), (0.1, 0.1)])
+def test_a_call_longer_than_the_time_is_made_once(warmup: float, rep: float) -> None:
+    clock = [0.0]
+
+    def take(count: int) -> list[float]:
+        clock[0] += count
+        return [1.0] * count
+
+    assert spend(take, warmup, rep, now=lambda: clock[0]) == [1.0]
+
+
+def test_every_call_is_reported_in_milliseconds() -> None:
+    calls = 0
+
+    def work() -> None:
+        nonlocal calls
+        calls += 1
+        end = time.perf_counter() + 2e-4
+        while time.perf_counter() < end:
+            pass
+
+    start = time.perf_counter()
+    times = steelyard.do_bench(work, warmup=0, rep=5, return_mode="all")
+    wall = time.perf_counter() - start
+    assert isinstance(times, list)
+    assert 1 <= len(times) < calls
+    assert all(milliseconds >= 0.2 for milliseconds in times)
+    assert sum(times) <= 1e3 * wall
+
+
+def test_gradients_are_gone_before_each_call() -> None:
+    weight, bias = SimpleNamespace(grad=1.0), SimpleNamespace(grad=1.0)
+    seen = []
+
+    def backward() -> None:
+        seen.append((weight.grad, bias.grad))
+        weight.grad = bias.grad = 1.0
+
+    steelyard.do_bench(backward, grad_to_none=[weight, bias], **QUICK)
+    assert set(seen) == {(None, None)}
+    seen.clear()
+    steelyard.do_bench(backward, grad_to_none=weight, **QUICK)
+    assert set(seen) == {(None, 1.0)}
+
+
+def test_wrong_words_are_told_before_anything_runs() -> None:
+    def never() -> None:
+        raise AssertionError("called")
+
+    with pytest.raises(UsageError, match=r"return_mode named 'meen'[\s\S]*mean"):
+        steelyard.do_bench(never, return_mode="meen")
+    with pytest.raises(UsageError, match="between 0 and 1"):
+        steelyard.do_bench(never, quantiles=[0.5, 20])
+
+
+def test_an_error_in_the_function_is_its_own() -> None:
+    with pytest.raises(ZeroDivisionError):
+        steelyard.do_bench(lambda: 1 / 0)
+
+
+def test_it_needs_no_framework() -> None:
+    program = "import sys; sys.modules['torch'] = sys.modules['triton'] = None; import steelyard; print(steelyard.do_bench(list, 0, 1))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert float(done.stdout) > 0
