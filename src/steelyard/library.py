@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steelyard.errors import UsageError
+from steelyard.errors import UsageError, unknown
 from steelyard.model.experiment import BUDGETS, Experiment, Settings
 from steelyard.model.record import Figure, Record
 from steelyard.model.task import Task
-from steelyard.model.units import percent, with_error
+from steelyard.model.units import parse_budget, percent, with_error
 
 if TYPE_CHECKING:
     from steelyard.measure.sample import Sample
@@ -57,8 +57,7 @@ def measure(
 
     if sampling not in ("blocks", "calls"):
         raise UsageError(f"sampling is 'blocks' or 'calls', not {sampling!r}")
-    seconds = BUDGETS[budget] if isinstance(budget, str) else budget
-    settings = Settings(budget=seconds, precision=precision, sampling="blocks" if sampling == "blocks" else "calls")
+    settings = Settings(budget=parse_budget(budget, BUDGETS), precision=precision, sampling="blocks" if sampling == "blocks" else "calls")
     task = Task(fn, args, flops=flops, bytes=bytes, items=items)
     taken = sample(task, HostTimer(), settings)
     return Measurement(figures(taken, task, (metrics.compute, metrics.bandwidth, metrics.item_rate)), taken)
@@ -88,8 +87,12 @@ def run(experiment: Experiment | str | os.PathLike[str], *, store: str | os.Path
 
     if not isinstance(experiment, Experiment):
         experiment = codec.load_experiment(registry.suites().get(str(experiment), Path(experiment)))
-    if settings:
-        experiment = replace(experiment, settings=replace(experiment.settings, **settings))
+    for name in settings:
+        if name not in Settings.__dataclass_fields__:
+            raise unknown("setting", name, Settings.__dataclass_fields__)
+    if "budget" in settings:
+        settings["budget"] = parse_budget(settings["budget"], BUDGETS)
+    experiment = replace(experiment, settings=replace(experiment.settings, **settings))
     place = Store.find(None, str(store) if store else None)
     ready = conduct.from_experiment(experiment)
     return conduct.execute(ready, place, ["steelyard.run", experiment.name], lambda writer: Silent()).run

@@ -13,7 +13,7 @@ import pytest
 
 from steelyard.engine.launch import Place
 from steelyard.engine.plan import expand
-from steelyard.engine.selection import Request, check_devices, command_case, gather
+from steelyard.engine.selection import Request, command_case, gather, read_devices
 from steelyard.errors import NothingMeasured, UsageError
 from steelyard.model.case import Case
 from steelyard.model.experiment import Matrix, Settings
@@ -86,9 +86,9 @@ class TestWords:
         ]
 
     def test_devices_are_kinds(self) -> None:
-        check_devices(["cpu", "cuda", "cuda:1", "tpu"])
+        assert read_devices(["cpu", "cuda", "cuda:1", "tpu"]) == (("cpu", "cuda", "tpu"), "1")
         with pytest.raises(UsageError, match="did you mean cuda"):
-            check_devices(["cpu", "cudda"])
+            read_devices(["cpu", "cudda"])
 
 
 class TestFiles:

@@ -102,10 +102,10 @@ def _budget(text: str | None) -> float:
 
 def measure_peaks(device: str, threads: int, budget: float, *, as_json: bool, scale: float = 1.0) -> None:
     """Measure, keep and show the peaks of one device; `scale` shrinks every size, for a trial."""
-    from steelyard.engine.selection import check_devices
+    from steelyard.engine.selection import read_devices
     from steelyard.machine import facts, peaks
 
-    check_devices([device])
+    read_devices([device])
     peaks.check_writable()
     machine = facts.collect()
     key = facts.key(machine)

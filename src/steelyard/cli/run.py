@@ -33,7 +33,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @click.option("-a", "--axis", "axes", multiple=True, metavar="NAME=VALUES", help="Values of a workload parameter: n=1024 or n=[1024,8192].")
 @click.option("-V", "--variant", "variants", multiple=True, metavar="LIST", help="Variants: eager,compile or compile[mode=max-autotune].")
 @click.option("-B", "--backend", "backends", multiple=True, metavar="LIST", help="Backends: torch,numpy.")
-@click.option("-d", "--device", "devices", multiple=True, metavar="LIST", help="Device kinds: cpu, cuda.")
+@click.option("-d", "--device", "devices", multiple=True, metavar="LIST", help="Device kinds: cpu, cuda; cuda:1 picks one of several.")
 @click.option("--mode", "modes", multiple=True, metavar="LIST", help="eval, train, fwd, bwd.")
 @click.option("--threads", multiple=True, metavar="LIST", help="CPU threads; part of the case. Default 1.")
 @click.option("--ranks", multiple=True, metavar="LIST", help="Processes that work together; part of the case. Default 1.")
@@ -56,7 +56,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @click.option("--profile", is_flag=True, default=None, help="Keep a trace and a kernel table of a few untimed calls.")
 @click.option("--ncu", is_flag=True, default=None, help="Keep Nsight Compute's counters of one call (CUDA).")
 @click.option(
-    "--compile-time", is_flag=False, flag_value=3, type=click.IntRange(min=1), metavar="[N]",
+    "--compile-time", is_flag=False, flag_value="3", metavar="[N]",
     help="Cold and warm compile time of compiled cases, from N pairs of fresh processes. Default 3.",
 )  # fmt: skip
 @click.option("--env", metavar="NAME", help="Run in an environment made by 'steelyard env create'.")
@@ -86,19 +86,19 @@ def command(**options: Any) -> int:
 
 def _request(options: dict[str, Any]) -> Request:
     from steelyard.engine.plan import check_modes
-    from steelyard.engine.selection import Request, check_devices
+    from steelyard.engine.selection import Request, read_devices
 
     selectors, commands = split_commands(options["words"], _typed())
     if not selectors and not commands:
         raise UsageError("nothing named to run", do="try 'steelyard run quickstart', or 'steelyard list' to see what there is")
-    modes, devices = _words(options["modes"]), _words(options["devices"])
+    modes = _words(options["modes"])
+    devices, index = read_devices(_words(options["devices"]))
     check_modes(modes)
-    check_devices(devices)
     return Request(
         selectors=selectors, commands=commands, axes=dict(_axis(text) for text in options["axes"]), backend=_words(options["backends"]),
         variant=_words(options["variants"]), mode=modes, device=devices, threads=_whole("threads", options["threads"]),
         ranks=_whole("ranks", options["ranks"]),
-        flags=dict(_flag(text) for text in options["flags"]), settings=_settings(options), env=options["env"],
+        flags=dict(_flag(text) for text in options["flags"]), settings=_settings(options), env=options["env"], device_index=index,
     )  # fmt: skip
 
 
@@ -171,17 +171,25 @@ def _whole(option: str, texts: Sequence[str]) -> tuple[int, ...]:
     return tuple(int(word) for word in words)
 
 
+def _processes(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise UsageError(
+            f"--compile-time takes a whole number of processes, not {text!r}", do="write --compile-time=3, or put it at the end"
+        )
+    return int(text)
+
+
 def _settings(options: dict[str, Any]) -> dict[str, Any]:
     from steelyard.model.experiment import BUDGETS
-    from steelyard.model.units import parse_bytes, parse_seconds, parse_share
+    from steelyard.model.units import parse_budget, parse_bytes, parse_seconds, parse_share
 
     readers: dict[str, Callable[[str], Any]] = {
-        "budget": lambda text: BUDGETS[text] if text in BUDGETS else parse_seconds(text),
-        "precision": parse_share, "warmup": parse_seconds, "timeout": parse_seconds, "memory": parse_bytes,
+        "budget": lambda text: parse_budget(text, BUDGETS),
+        "compile_time": _processes, "precision": parse_share, "warmup": parse_seconds, "timeout": parse_seconds, "memory": parse_bytes,
     }  # fmt: skip
     found = {}
     asked = ("sampling", "runs", "rtol", "atol", "verify", "seed", "isolate", "vs")
-    for name in (*asked, "peak_memory", "memory_snapshot", "profile", "ncu", "compile_time", *readers):
+    for name in (*asked, "peak_memory", "memory_snapshot", "profile", "ncu", *readers):
         if options[name] is not None:
             found[name] = readers[name](options[name]) if name in readers else options[name]
     for name in ("budget", "timeout", "memory"):

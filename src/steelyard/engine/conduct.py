@@ -33,7 +33,7 @@ class Outcome:
 
 def prepare(request: Request, store: Store) -> Plan:
     """Everything checked and settled, nothing timed."""
-    place = envs.place(request.env) if request.env else Place()
+    place = replace(envs.place(request.env) if request.env else Place(), device_index=request.device_index)
     experiment, catalogue, entries = selection.gather(request, place)
     experiment = replace(experiment, include=tuple(_recalled(item, store) for item in experiment.include))
     against = selection.command_case(request.commands[0]) if len(request.commands) > 1 else None

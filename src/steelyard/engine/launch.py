@@ -29,6 +29,7 @@ FORKABLE: dict[str, tuple[str, ...]] = {
 }
 """Backends that survive a fork, and what the nursery imports for them; a child forked from it starts warm."""
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+VISIBLE_DEVICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
 LARGEST_LINE = 256 << 20
 
 
@@ -40,11 +41,15 @@ class Place:
     threads: int = 1
     flags: tuple[tuple[str, str], ...] = ()
     search_path: str = ""
+    device_index: str = ""
 
     def environment(self, mark: str) -> dict[str, str]:
         """The worker's environment: ours, with thread counts and flags set before any library reads them."""
         found = dict(os.environ) | dict.fromkeys(THREAD_VARIABLES, str(self.threads)) | {MARK: mark}
         found.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+        found["PYTHONSAFEPATH"] = "1"
+        if self.device_index:
+            found |= dict.fromkeys(VISIBLE_DEVICES, self.device_index)
         if self.search_path:
             found["PYTHONPATH"] = self.search_path
         return found | dict(self.flags)

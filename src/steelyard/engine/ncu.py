@@ -13,9 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from steelyard.engine.process import end_tree
+from steelyard.engine.process import die_with_parent, end_tree
 from steelyard.errors import SteelyardError, UsageError
 from steelyard.model.record import Figure
+from steelyard.model.units import plain as quantity
 
 TOOL = "ncu"
 COLUMNS = {
@@ -80,15 +81,17 @@ def run(program: Sequence[str], environment: Mapping[str, str], scratch: Path, t
 def _start(argv: Sequence[str], environment: Mapping[str, str], output: Path, timeout: float) -> tuple[str, int]:
     with output.open("wb") as file:
         process = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=dict(environment), start_new_session=True
+            argv, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=dict(environment), start_new_session=True,
+            preexec_fn=die_with_parent,
         )  # fmt: skip
         try:
             code = process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            raise SteelyardError(f"ncu did not end within {timeout:g} s", do="give it a longer --timeout") from None
-        finally:
+        except BaseException as error:
             end_tree(process.pid, itself=True)
             process.wait()
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise SteelyardError(f"ncu did not end within {quantity(timeout, 's')}", do="give it a longer --timeout") from None
+            raise
     return output.read_text(encoding="utf-8", errors="replace"), code
 
 

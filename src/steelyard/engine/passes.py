@@ -20,7 +20,6 @@ from typing import Any
 from steelyard import registry
 from steelyard.backends.base import own_memory
 from steelyard.engine import weigh
-from steelyard.engine.process import die_with_parent
 from steelyard.engine.weigh import Bench
 from steelyard.errors import SteelyardError, Unsupported
 from steelyard.model.case import Case
@@ -199,7 +198,6 @@ def main(argv: Sequence[str]) -> None:
     """`python -m steelyard.engine.passes once JOB_FILE`"""
     from steelyard.engine.worker import definitions
 
-    die_with_parent()
     job = json.loads(Path(argv[2]).read_text(encoding="utf-8"))
     once(weigh.prepare_bench(Case.from_plain(job["case"]), definitions(job, {}), Settings(**job["settings"])))
 

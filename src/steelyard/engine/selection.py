@@ -37,6 +37,7 @@ class Request:
     flags: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     env: str | None = None
+    device_index: str = ""
 
 
 def gather(request: Request, place: Place) -> tuple[Experiment, Catalogue, Entries]:
@@ -51,6 +52,8 @@ def gather(request: Request, place: Place) -> tuple[Experiment, Catalogue, Entri
     matrices = [matrix for source in sources for matrix in source.matrix] + _matrices(words, own if not (words or sources) else [])
     included: list[str | Case] = [text for source in sources for text in source.include]
     included += [word for word in words if "@" in word]
+    if request.commands or [word for word in words if "@" in word]:
+        _refuse_overrides(request, bool(matrices))
     experiment = Experiment(
         name=" ".join(source.name for source in sources) or "command line",
         description=sources[0].description if len(sources) == 1 else "",
@@ -61,6 +64,13 @@ def gather(request: Request, place: Place) -> tuple[Experiment, Catalogue, Entri
         files=files,
     )
     return experiment, catalogue, entries
+
+
+def _refuse_overrides(request: Request, elsewhere: bool) -> None:
+    """A case id and a program say everything themselves; an option that would change nothing is a mistake."""
+    asked = [name for name in ("axes", "backend", "variant", "mode", "device", "threads", "flags") if getattr(request, name)]
+    if asked and not elsewhere:
+        raise UsageError(f"a case id or a program is complete, so {', '.join(asked)} cannot be given beside it", do="change the id itself")
 
 
 def _is_experiment(word: str) -> bool:
@@ -150,8 +160,15 @@ def command_case(argv: tuple[str, ...]) -> Case:
     return Case("command", (("argv", list(argv)),), backend="command")
 
 
-def check_devices(devices: Sequence[str], known: Sequence[str] = ("cpu", "cuda", "xpu", "mps", "tpu", "rocm")) -> None:
-    """Device kinds are part of a case; an unknown one is a typing error, an absent one `unsupported`."""
-    for device in devices:
-        if device.split(":")[0] not in known:
-            raise unknown("device", device, known)
+def read_devices(words: Sequence[str], known: Sequence[str] = ("cpu", "cuda", "xpu", "mps", "tpu", "rocm")) -> tuple[tuple[str, ...], str]:
+    """Device kinds, which are part of a case, and the one index asked for, which is not: `cuda:1` is a place, not an identity."""
+    kinds, indices = [], set()
+    for word in words:
+        kind, _, index = word.partition(":")
+        if kind not in known:
+            raise unknown("device", word, known)
+        kinds.append(kind)
+        indices |= {index} if index else set()
+    if len(indices) > 1 or any(not index.isdecimal() for index in indices):
+        raise UsageError(f"one device index at a time, not {', '.join(sorted(indices))}", do="for example -d cuda:1")
+    return tuple(dict.fromkeys(kinds)), next(iter(indices), "")

@@ -125,8 +125,8 @@ def median_interval(values: Floats, confidence: float = 0.95) -> Interval:
         return Interval(centre, float(values.min()), float(values.max()), n)
     ordered = np.sort(values)
     low, high = float(ordered[ranks[0]]), float(ordered[ranks[1]])
-    batches = min(16, n // 8)
-    if batches >= 4:
+    batches = min(16, max(5, n // 20))
+    if n >= 4 * batches:
         medians = [float(np.median(batch)) for batch in np.array_split(values, batches)]
         half = t_quantile((1 + confidence) / 2, batches - 1) * float(np.std(medians, ddof=1)) / math.sqrt(batches)
         low, high = min(low, centre - half), max(high, centre + half)

@@ -95,8 +95,7 @@ def _values(got: Array, want: Array, rtol: float, atol: float) -> str | tuple[st
     size = np.where(finite, np.abs(np.where(finite, theirs, 0)), 0.0)
     if got.dtype.kind in "iub" and want.dtype.kind in "iub":
         error = np.maximum(error, got != want)
-    largest = float(size.max())
-    rms = largest * float(np.sqrt(np.mean((size / largest) ** 2))) if largest else 0.0
+    rms = _scale(size)
     bad = error > atol * rms + rtol * size
     max_abs, max_rel = float(error.max()), float((error / np.maximum(size, rms or 1.0)).max())
     if not bad.any():
@@ -108,6 +107,16 @@ def _values(got: Array, want: Array, rtol: float, atol: float) -> str | tuple[st
         f"largest error {error[place]:.3g} at {where}: {_shown(got[place])} instead of {_shown(want[place])}"
     )
     return message, max_abs, max_rel
+
+
+def _scale(size: Array) -> float:
+    """Root mean square, but not far above the usual size: one huge value, such as a mask, must not wave the rest through."""
+    largest = float(size.max())
+    if not largest:
+        return 0.0
+    rms = largest * float(np.sqrt(np.mean((size / largest) ** 2)))
+    usual = float(np.quantile(size.reshape(-1)[:: max(1, size.size // 1_000_000)], 0.9))
+    return min(rms, 10 * usual) if usual else rms
 
 
 def _shown(value: Any) -> str:

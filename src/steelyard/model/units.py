@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 
 from steelyard.errors import UsageError
 
@@ -101,6 +102,16 @@ def duration(seconds: float) -> str:
         return f"{seconds:.0f} s" if seconds >= 9.95 else f"{seconds:.1f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def parse_budget(value: str | float, presets: Mapping[str, float]) -> float:
+    """A preset's name, a time such as `30s`, or seconds."""
+    if isinstance(value, str) and value in presets:
+        return presets[value]
+    seconds = parse_seconds(value) if isinstance(value, str) else float(value)
+    if not seconds > 0:
+        raise UsageError(f"a budget is more than 0, not {value!r}", do=f"{', '.join(presets)}, or a time such as 30s")
+    return seconds
 
 
 def parse_bytes(text: str) -> int:
