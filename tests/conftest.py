@@ -13,6 +13,7 @@ def apart(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
     folder = tmp_path_factory.mktemp("apart")
     monkeypatch.setenv("STEELYARD_LOCKS", str(folder / "locks"))
     monkeypatch.setenv("STEELYARD_ENVS", str(folder / "envs"))
+    monkeypatch.setenv("STEELYARD_CACHE", str(folder / "cache"))
     monkeypatch.delenv("STEELYARD_STORE", raising=False)
     for name in ("CI", "COLUMNS", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)

@@ -93,7 +93,7 @@ def test_a_tool_that_fails_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyP
         reply = after.under_ncu(NoCrew(), job, plan, tmp_path)
         assert not reply.figures
         if job.case.device == "cuda":
-            assert reply.trouble == "ncu exited with code 1 ==ERROR== ERR_NVGPUCTRPERM - no permission"
+            assert reply.trouble == "failed: ncu exited with code 1 ==ERROR== ERR_NVGPUCTRPERM - no permission"
         else:
             assert reply.facts["ncu"].startswith("unsupported")
 

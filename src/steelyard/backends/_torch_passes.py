@@ -15,6 +15,7 @@ from torch.profiler import ProfilerActivity
 from steelyard.model.task import Task
 
 PROFILED_CALLS = 5
+OWN_WORK = "Activity Buffer Request"
 LONGEST_HISTORY = 1_000_000
 COUNTED = ("fxgraph_cache_hit", "fxgraph_cache_miss", "fxgraph_cache_bypass")
 
@@ -41,7 +42,7 @@ def profile(call: Callable[[], Any], sync: Callable[[], None], device: str, trac
                 call()
             sync()
     seen.export_chrome_trace(str(trace))
-    rows = [_row(item) for item in seen.key_averages() if not getattr(item, "is_user_annotation", False)]
+    rows = [_row(item) for item in seen.key_averages() if item.key != OWN_WORK and not getattr(item, "is_user_annotation", False)]
     return sorted((row for row in rows if row["total"] > 0), key=lambda row: (row["where"] == "cpu", -row["total"]))
 
 

@@ -25,6 +25,15 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
     return [name for name in names if name.startswith(incomplete) and not name.startswith("fake/")]
 
 
+def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
+    """The number may be left out, so a word that follows is taken for it and must be told from one."""
+    if text is not None and (not text.isdecimal() or int(text) < 1):
+        raise UsageError(
+            f"--compile-time takes a whole number of processes, not {text!r}", do="write --compile-time=3, or put it at the end"
+        )
+    return int(text) if text is not None else None
+
+
 @click.command(
     "run", short_help="Measure workloads, suites, experiment files, .py files or a command.",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -56,7 +65,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @click.option("--profile", is_flag=True, default=None, help="Keep a trace and a kernel table of a few untimed calls.")
 @click.option("--ncu", is_flag=True, default=None, help="Keep Nsight Compute's counters of one call (CUDA).")
 @click.option(
-    "--compile-time", is_flag=False, flag_value="3", metavar="[N]",
+    "--compile-time", is_flag=False, flag_value="3", metavar="[N]", callback=_processes,
     help="Cold and warm compile time of compiled cases, from N pairs of fresh processes. Default 3.",
 )  # fmt: skip
 @click.option("--env", metavar="NAME", help="Run in an environment made by 'steelyard env create'.")
@@ -171,25 +180,17 @@ def _whole(option: str, texts: Sequence[str]) -> tuple[int, ...]:
     return tuple(int(word) for word in words)
 
 
-def _processes(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise UsageError(
-            f"--compile-time takes a whole number of processes, not {text!r}", do="write --compile-time=3, or put it at the end"
-        )
-    return int(text)
-
-
 def _settings(options: dict[str, Any]) -> dict[str, Any]:
     from steelyard.model.experiment import BUDGETS
     from steelyard.model.units import parse_budget, parse_bytes, parse_seconds, parse_share
 
     readers: dict[str, Callable[[str], Any]] = {
         "budget": lambda text: parse_budget(text, BUDGETS),
-        "compile_time": _processes, "precision": parse_share, "warmup": parse_seconds, "timeout": parse_seconds, "memory": parse_bytes,
+        "precision": parse_share, "warmup": parse_seconds, "timeout": parse_seconds, "memory": parse_bytes,
     }  # fmt: skip
     found = {}
     asked = ("sampling", "runs", "rtol", "atol", "verify", "seed", "isolate", "vs")
-    for name in (*asked, "peak_memory", "memory_snapshot", "profile", "ncu", *readers):
+    for name in (*asked, "peak_memory", "memory_snapshot", "profile", "ncu", "compile_time", *readers):
         if options[name] is not None:
             found[name] = readers[name](options[name]) if name in readers else options[name]
     for name in ("budget", "timeout", "memory"):

@@ -95,7 +95,7 @@ def under_ncu(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
     try:
         kernels, files = ncu.run(program, job.place.environment(crew.mark), scratch, plan.settings.timeout)
     except (SteelyardError, OSError) as error:
-        return Reply(trouble=" ".join(str(error).split()))
+        return Reply(trouble=f"failed: {' '.join(str(error).split())}")
     attached = [{"kind": "ncu", "name": path.name, "path": str(path)} for path in files]
     return Reply(ncu.figures(kernels), {"ncu": {"kernels": len(kernels)}}, attached)
 
@@ -150,7 +150,7 @@ def _doubts(cold: Mapping[str, list[int]], warm: Mapping[str, list[int]]) -> Ite
 def _extended(record: Record, name: str, reply: Reply, scratch: Path, writer: RunWriter) -> Record:
     effective = {**record.effective, **reply.facts}
     if reply.trouble:
-        effective[name] = f"failed: {reply.trouble}"
+        effective[name] = reply.trouble
     kept = list(record.attachments)
     for item in reply.files:
         try:

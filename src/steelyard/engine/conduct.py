@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, cast
 
 from steelyard import codec, registry
 from steelyard.engine import envs, plan, run, selection
@@ -17,7 +16,7 @@ from steelyard.machine import facts, peaks
 from steelyard.measure import roofline
 from steelyard.model.case import Case
 from steelyard.model.experiment import Experiment
-from steelyard.model.record import BAD, Arrays, Record
+from steelyard.model.record import BAD, Record
 from steelyard.store.index import Index
 from steelyard.store.runs import Header, Run, RunWriter, Store, read_run
 from steelyard.version import __version__
@@ -67,7 +66,7 @@ def execute(
         writer = store.create(_header(ready, machine, fingerprint, command))
     roofs = _roofs(ready, facts.key(machine), writer.warnings)
     with writer:
-        run.supervise(ready, cast(RunWriter, Roofed(writer, roofs)), watching(writer))
+        run.supervise(ready, writer, watching(writer), lambda record: under_roof(record, roofs))
         writer.seal("complete")
     found = read_run(writer.path)
     return Outcome(found, judge(found))
@@ -86,20 +85,6 @@ def _roofs(ready: Plan, machine_key: str, warnings: list[str]) -> Roofs:
         if warning:
             warnings.append(warning)
     return found
-
-
-class Roofed:
-    """A run's writer that puts every result under the machine's roof before it is kept."""
-
-    def __init__(self, writer: RunWriter, roofs: Roofs) -> None:
-        self.writer, self.roofs = writer, roofs
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.writer, name)
-
-    def append(self, record: Record, arrays: Arrays | None = None) -> Record:
-        """Keep one result with its share of the roof, where both are known."""
-        return self.writer.append(under_roof(record, self.roofs), arrays)
 
 
 def under_roof(record: Record, roofs: Roofs) -> Record:

@@ -171,11 +171,13 @@ def growth(gauge: Callable[[], float]) -> Iterator[Callable[[], float]]:
         nonlocal total, inside
         if inside:
             return original(*args, **kwargs)
-        inside, before = True, gauge()
+        inside = True
+        before = gauge()
         try:
             return original(*args, **kwargs)
         finally:
-            inside, total = False, total + gauge() - before
+            total += gauge() - before
+            inside = False
 
     builtins.__import__ = watched
     try:

@@ -7,7 +7,7 @@ import contextlib
 import os
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -54,15 +54,13 @@ class Answer:
     files: list[Mapping[str, Any]] = field(default_factory=list)
 
 
-def supervise(plan: Plan, writer: RunWriter, watch: Watch) -> None:
-    """Measure every job that the run does not hold yet; the caller seals the run."""
+def supervise(plan: Plan, writer: RunWriter, watch: Watch, judge: Callable[[Record], Record] = lambda record: record) -> None:
+    """Measure every job that the run does not hold yet; `judge` sees each record before it is kept, and the caller seals the run."""
     todo = [job for job in plan.jobs if not _done(job, writer)]
-    real = any(job.case.backend not in VIRTUAL for job in todo)
+    names = _places(todo)
     owner = f"run {writer.id}, pid {os.getpid()}"
     with (
-        locks.hold(
-            locks.cpu_names() if real else (), owner, lambda who: watch.waiting(f"waiting for {who}, which measures on this machine")
-        ),
+        locks.hold(names, owner, lambda who: watch.waiting(f"waiting for {who}, which measures on this machine")),
         Crew.assemble(watch) as crew,
     ):
         for job in todo:
@@ -75,10 +73,17 @@ def supervise(plan: Plan, writer: RunWriter, watch: Watch) -> None:
                 record = _with_attachment(record, log)
             if job.case.id not in writer.done:
                 record = after.complete(record, job, plan, crew, writer)
-                record = writer.append(record, answer.arrays)
+                record = writer.append(judge(record), answer.arrays)
             if answer.pair:
                 writer.append_pair(answer.pair, answer.quads)
             watch.finished(record)
+
+
+def _places(jobs: Iterable[Job]) -> list[str]:
+    """What these jobs need for themselves: every CPU we may use, and the accelerator; a virtual clock needs nothing."""
+    real = [job for job in jobs if job.case.backend not in VIRTUAL]
+    devices = {f"{job.case.device}{job.place.device_index or 0}" for job in real if job.case.device != "cpu"}
+    return [*(locks.cpu_names() if real else ()), *sorted(devices)]
 
 
 def _done(job: Job, writer: RunWriter) -> bool:

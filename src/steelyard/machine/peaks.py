@@ -179,7 +179,10 @@ class Effort:
 
 
 def measure(run: Run, machine: Mapping[str, Any], device: str, threads: int, *, budget: float = BUDGET, scale: float = 1.0) -> Peaks:
-    """The best rates of matrix products and copies: all formats at a modest size, then the fast ones at a large size."""
+    """The best rates of matrix products and copies: all formats at a modest size, then the fast ones at two large sizes.
+
+    The largest is not always the fastest: a GPU at its power limit lowers its clock in the longest products.
+    """
     effort, backend = _effort(machine, device, threads), "torch"
     if device == "cpu" and not (machine.get("packages") or {}).get("torch"):
         backend = "numpy"
@@ -192,7 +195,7 @@ def measure(run: Run, machine: Mapping[str, Any], device: str, threads: int, *, 
     products += [_products(probe, ("fp32",), "tf32", how)] if device == "cuda" else []
     records = list(run(Experiment("peaks", matrix=(*products, memory), settings=settings)))
     sizes = {name: _larger(rate, effort, scale) for name, (rate, _) in best(records, "compute").items()}
-    again = [_products(n, (_dtype(name),), _variant(name), how) for name, n in sizes.items() if n]
+    again = [_products(n, (_dtype(name),), _variant(name), how) for name, found in sizes.items() for n in found]
     if again:
         records += run(Experiment("peaks, larger", matrix=tuple(again), settings=settings))
     return _settle(records)
@@ -220,9 +223,9 @@ def _variant(name: str) -> str:
     return "tf32" if name == "tf32" else "eager"
 
 
-def _larger(rate: float, effort: Effort, scale: float) -> int | None:
+def _larger(rate: float, effort: Effort, scale: float) -> list[int]:
     sizes = [round(n * scale) for n in effort.larger]
-    return next((n for n in sizes if n > effort.probe * scale and 2 * n**3 / rate <= effort.patience), None)
+    return [n for n in sizes if n > effort.probe * scale and 2 * n**3 / rate <= effort.patience][:2]
 
 
 def best(records: Sequence[Record], metric: str) -> dict[str, tuple[float, str]]:

@@ -19,7 +19,7 @@ from steelyard.report.page import Page, Rows
 PHASES = {"build_time": "build", "first_call_time": "first call"}
 PASSES = {"peak_memory", "memory_snapshot", "profile", "ncu", "compile_time"}
 TOLD = {"top_kernels", "traceback", "warmup_blocks", "warmup_time", "blocks", "calls_per_block", "stopped_by", "noise"}
-SHARES = ("discarded", "peak")
+SHARES = ("discarded", "roof")
 NAMES = {
     "time": "median time",
     "time_q10": "10th percentile",
