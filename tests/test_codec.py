@@ -236,7 +236,7 @@ def test_the_least_that_is_an_experiment(tmp_path: Path) -> None:
 
 def test_an_unknown_key_has_its_line_path_and_nearest_name(tmp_path: Path) -> None:
     text = '# bakend = 1\n[[matrix]]\nworkload = "op/a"\nbakend = "torch"\n'
-    allowed = "axes, backend, device, flags, mode, threads, variant, workload"
+    allowed = "axes, backend, device, flags, mode, ranks, threads, variant, workload"
     expected = f"exp.toml:4  matrix[0].bakend: unknown key (allowed: {allowed})\n  did you mean backend?"
     assert refusal(tmp_path, text) == expected
 

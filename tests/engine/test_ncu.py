@@ -12,7 +12,8 @@ from steelyard.engine import after, conduct, ncu
 from steelyard.errors import SteelyardError, UsageError
 from steelyard.model.experiment import Experiment, Matrix, Settings
 
-PAGE = '''==PROF== Connected to process 2231 (/usr/bin/python3.11)
+PAGE = '''==WARNING== Note: Running with unmodified GPU clocks. If not controlled otherwise, profiling results may be inconsistent.
+==PROF== Connected to process 2231 (/usr/bin/python3.11)
 ==PROF== Profiling "cunn_SoftMaxForward" - 0: 0%....50%....100% - 3 passes
 ==PROF== Disconnected from process 2231
 "ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device","CC",\

@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from itertools import repeat
 from typing import Any
 
@@ -30,6 +31,7 @@ STEADY_CLOCKS = 4
 FLUSH = 2
 COLD_CALLS = 40
 ENERGY_SECONDS = 0.5
+CHUNK = 5e-3
 
 
 class EventTimer:
@@ -197,23 +199,28 @@ def cold_times(task: Task, timer: EventTimer, count: int) -> list[float]:
 
 
 def energy_per_call(task: Task, timer: EventTimer, seconds: float, per_call: float) -> tuple[float, float] | None:
-    """Joules per call and mean watts from the device's counter, over back-to-back calls long enough for it to tick."""
+    """Joules per call and mean watts from the device's counter, over back-to-back calls between two of its ticks.
+
+    The counter moves in steps of many milliseconds, so a window that begins or ends inside a step would be off by one.
+    """
     meter = timer.meter
     if meter is None or meter.energy() is None or task.fn is None or task.prepare is not None:
         return None
-    chunk = max(1, int(0.02 / max(per_call, 1e-7)))
-    loop = EventTimer.bind(timer, task)
-    loop(min(chunk, 50))
-    timer.api.synchronize()
-    before, start, calls = meter.energy(), time.perf_counter(), 0
-    while time.perf_counter() - start < seconds:
+    chunk = max(1, int(CHUNK / max(per_call, 1e-7)))
+    ticks: list[tuple[float, float, int]] = []
+    last, calls, begin = meter.energy(), 0, time.perf_counter()
+    while time.perf_counter() - begin < seconds or (len(ticks) < 2 and time.perf_counter() - begin < 4 * seconds):
         _run(task, chunk)
         timer.api.synchronize()
         calls += chunk
-    after, spent = meter.energy(), time.perf_counter() - start
-    if before is None or after is None or after <= before:
+        now = meter.energy()
+        if now is not None and now != last:
+            ticks.append((now, time.perf_counter(), calls))
+            last = now
+    if len(ticks) < 2:
         return None
-    return (after - before) / calls, (after - before) / spent
+    (joules, at, done), (joules_end, at_end, done_end) = ticks[0], ticks[-1]
+    return (joules_end - joules) / (done_end - done), (joules_end - joules) / (at_end - at)
 
 
 def beside(task: Task, timer: EventTimer, seconds: float, settings: Settings) -> tuple[dict[str, Figure], dict[str, Any]]:
@@ -236,8 +243,9 @@ def beside(task: Task, timer: EventTimer, seconds: float, settings: Settings) ->
 def _run(task: Task, count: int) -> None:
     fn = task.fn
     assert fn is not None
-    for _ in repeat(None, count):
-        fn(*task.args, **task.kwargs)
+    with task.scope() if task.scope else nullcontext():
+        for _ in repeat(None, count):
+            fn(*task.args, **task.kwargs)
 
 
 def open_api(device: str) -> tuple[Any, Any]:
