@@ -79,7 +79,8 @@ class Torch(Backend):
             return _ranks.GroupTimer() if self.joined else super().timer()
         from steelyard.backends._device import EventTimer
 
-        return EventTimer(self.api, self.where, self.meter)
+        timer = EventTimer(self.api, self.where, self.meter)
+        return timer if self.seat.size == 1 else _ranks.unheld(timer)
 
     def sync(self) -> None:
         if self.api is not None:

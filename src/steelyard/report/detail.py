@@ -19,6 +19,7 @@ from steelyard.report.page import Page, Rows
 PHASES = {"build_time": "build", "first_call_time": "first call"}
 PASSES = {"peak_memory", "memory_snapshot", "profile", "ncu", "compile_time"}
 TOLD = {"top_kernels", "traceback", "warmup_blocks", "warmup_time", "blocks", "calls_per_block", "stopped_by", "noise"}
+LONGEST_NAME = 64
 SHARES = ("discarded", "roof")
 NAMES = {
     "time": "median time",
@@ -117,11 +118,16 @@ def _kernels(rows: Any) -> Rows:
     return [
         (
             str(row.get("where", "")),
-            f"{quantity(row['total'], 's'):>9}  {row['calls']} × {quantity(row['mean'], 's')}  {clean(row['name'])}",
+            f"{quantity(row['total'], 's'):>9}  {row['calls']} × {quantity(row['mean'], 's')}  {_short(clean(row['name']))}",
         )
         for row in known
         if isinstance(row.get("total"), float) and isinstance(row.get("mean"), float) and {"calls", "name"} <= set(row)
     ]
+
+
+def _short(name: str) -> str:
+    """Kernel names carry whole template lists; their beginning is what tells them apart."""
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
 
 
 def _blocks(count: Any) -> str:
