@@ -21,8 +21,8 @@ from drive import laps, tiny_cases, without_nursery
 from sheet import Goal, Sheet, Spread, Table, count, options, quantity, spread
 from steelyard.engine.plan import Plan
 from steelyard.machine import locks
-from steelyard.measure.clock import HostTimer
-from steelyard.measure.sample import sample
+from steelyard.measuring.clock import HostTimer
+from steelyard.measuring.sample import sample
 from steelyard.model.experiment import Settings
 from steelyard.model.task import Task
 

@@ -35,7 +35,7 @@ def do_bench(
     On a CUDA device each call is timed alone by events, the L2 cache overwritten before it and the stream held back while
     it is launched, so neither is in the figure. What never reaches a device is timed by the host's clock.
     """
-    from steelyard.measure.sample import quiet_collector
+    from steelyard.measuring.sample import quiet_collector
 
     if return_mode not in MODES:
         raise unknown("return_mode", return_mode, MODES)
@@ -80,7 +80,7 @@ def _clearing(tensors: Any) -> Callable[[], None] | None:
 
 
 def _on_host(task: Task) -> Take:
-    from steelyard.measure.clock import HostTimer
+    from steelyard.measuring.clock import HostTimer
 
     loop = HostTimer().bind(task)
     return lambda count: [loop(1) * 1e-9 for _ in range(count)]

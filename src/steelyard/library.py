@@ -15,7 +15,7 @@ from steelyard.model.task import Task
 from steelyard.model.units import parse_budget, percent, with_error
 
 if TYPE_CHECKING:
-    from steelyard.measure.sample import Sample
+    from steelyard.measuring.sample import Sample
     from steelyard.store.runs import Run
 
 
@@ -50,10 +50,10 @@ def measure(
     items: float | None = None,
 ) -> Measurement:
     """Time a function in this process, with calibration, warm-up, overhead subtraction and an honest interval."""
-    from steelyard.measure import metrics
-    from steelyard.measure.clock import HostTimer
-    from steelyard.measure.figures import figures
-    from steelyard.measure.sample import sample
+    from steelyard.measuring import metrics
+    from steelyard.measuring.clock import HostTimer
+    from steelyard.measuring.figures import figures
+    from steelyard.measuring.sample import sample
 
     if sampling not in ("blocks", "calls"):
         raise UsageError(f"sampling is 'blocks' or 'calls', not {sampling!r}")

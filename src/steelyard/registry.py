@@ -79,7 +79,7 @@ def built_ins() -> Loaded:
 
 @functools.cache
 def _own_definitions() -> Loaded:
-    found = Loaded().add(importlib.import_module("steelyard.measure.metrics"))
+    found = Loaded().add(importlib.import_module("steelyard.measuring.metrics"))
     for package in ("steelyard.workloads", "steelyard.variants"):
         for module in _walk(package):
             found.add(module)

@@ -17,7 +17,7 @@ from steelyard.backends.command import Command
 from steelyard.backends.fake import Fake
 from steelyard.backends.numpy import Numpy, Precise, to_bf16
 from steelyard.errors import Unsupported, UsageError
-from steelyard.measure.clock import HostTimer
+from steelyard.measuring.clock import HostTimer
 from steelyard.model.dtypes import ALIASES, SIZES
 from steelyard.model.task import Task
 

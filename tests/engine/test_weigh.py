@@ -10,7 +10,7 @@ import pytest
 
 from steelyard.engine.weigh import out_of_memory, prepare_bench, weigh_case, weigh_pair
 from steelyard.errors import NotApplicable, NotApplied, Unsupported, UsageError
-from steelyard.measure.schedule import CONFIDENCE, REBUILDS
+from steelyard.measuring.schedule import CONFIDENCE, REBUILDS
 from steelyard.model.case import Case
 from steelyard.model.define import variant, workload
 from steelyard.model.experiment import Settings

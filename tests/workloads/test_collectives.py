@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from steelyard.workloads.collectives import patterns
 from steelyard.workloads.collectives.basic import algorithm_bandwidth, bus_bandwidth, seated
 
 pytest.importorskip("torch")
+from steelyard.backends._device import EventTimer
+from steelyard.backends._ranks import unheld
 from steelyard.backends.base import Seat
 from steelyard.backends.numpy import Numpy
 from steelyard.backends.torch import Torch
@@ -101,3 +104,26 @@ def test_listing_them_needs_no_framework() -> None:
     program = "import sys, steelyard.workloads.collectives.basic; print('numpy' in sys.modules, 'torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
+
+
+def test_a_rank_does_not_hold_its_stream_back() -> None:
+    slept: list[int] = []
+
+    class Event:
+        def __init__(self, enable_timing: bool) -> None: ...
+
+        def record(self) -> None: ...
+
+        def synchronize(self) -> None: ...
+
+        def query(self) -> bool:
+            return True
+
+        def elapsed_time(self, other: Event) -> float:
+            return 2.0
+
+    api = SimpleNamespace(Event=Event, _sleep=slept.append)
+    held, free = EventTimer(api, None, None), unheld(EventTimer(api, None, None))
+    slept.clear()
+    assert free.bind(Task(lambda: None))(3) == 2_000_000 and slept == []
+    assert held.bind(Task(lambda: None))(3) == 2_000_000 and len(slept) == 1

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 from steelyard.backends._torch_modes import in_mode  # noqa: E402
 from steelyard.backends.torch import Torch  # noqa: E402
 from steelyard.errors import NotApplicable  # noqa: E402
-from steelyard.measure.verify import compare  # noqa: E402
+from steelyard.measuring.verify import compare  # noqa: E402
 from steelyard.model.task import Task  # noqa: E402
 from steelyard.workloads.models.parts import block_class, count  # noqa: E402
 from steelyard.workloads.ops.attention import attend  # noqa: E402

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 from steelyard.backends._torch_modes import in_mode  # noqa: E402
 from steelyard.backends.torch import Torch  # noqa: E402
 from steelyard.errors import Unsupported  # noqa: E402
-from steelyard.measure.verify import compare  # noqa: E402
+from steelyard.measuring.verify import compare  # noqa: E402
 from tests.workloads.tiny import OURS, POINT_IDS, POINTS, TINY, build, results  # noqa: E402
 
 pytestmark = pytest.mark.torch

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from steelyard.backends.numpy import Numpy, Precise  # noqa: E402
 from steelyard.backends.torch import Torch  # noqa: E402
 from steelyard.errors import NotApplicable, UsageError  # noqa: E402
-from steelyard.measure.verify import compare  # noqa: E402
+from steelyard.measuring.verify import compare  # noqa: E402
 from tests.workloads.tiny import OURS, POINT_IDS, POINTS, TINY, arrays, build, defaults, results  # noqa: E402
 
 pytestmark = pytest.mark.torch

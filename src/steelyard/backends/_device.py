@@ -18,8 +18,8 @@ import torch
 
 from steelyard.errors import Unsupported
 from steelyard.machine.telemetry import HARMFUL, Meter
-from steelyard.measure.clock import Loop
-from steelyard.measure.stats import median_interval
+from steelyard.measuring.clock import Loop
+from steelyard.measuring.stats import median_interval
 from steelyard.model.experiment import Settings
 from steelyard.model.record import Figure
 from steelyard.model.task import Task

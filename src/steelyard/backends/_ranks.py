@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from steelyard.backends.base import Seat
 from steelyard.errors import Unsupported
-from steelyard.measure.clock import HostTimer
+from steelyard.measuring.clock import HostTimer
 
 TRANSPORTS = {"cpu": "gloo", "cuda": "nccl", "rocm": "nccl"}
 LOOPBACK = ("lo", "lo0")

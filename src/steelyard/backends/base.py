@@ -17,7 +17,7 @@ import numpy as np
 
 from steelyard.errors import NotApplicable, Unsupported
 from steelyard.machine.telemetry import Log
-from steelyard.measure.clock import HostTimer, Timer
+from steelyard.measuring.clock import HostTimer, Timer
 from steelyard.model.dtypes import canonical
 from steelyard.model.experiment import Settings
 from steelyard.model.record import Figure

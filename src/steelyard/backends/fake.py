@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from steelyard.backends.numpy import Numpy
-from steelyard.measure.clock import HostTimer, Timer
+from steelyard.measuring.clock import HostTimer, Timer
 
 
 class World:

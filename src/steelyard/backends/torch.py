@@ -21,7 +21,7 @@ import torch
 from steelyard.backends import _ranks, _torch_modes, _torch_passes
 from steelyard.backends.base import Backend, Seat
 from steelyard.machine.telemetry import Log, Meter, watch
-from steelyard.measure.clock import Timer
+from steelyard.measuring.clock import Timer
 from steelyard.model.dtypes import canonical
 from steelyard.model.experiment import Settings
 from steelyard.model.record import Figure

@@ -13,7 +13,7 @@ from steelyard.engine.plan import Plan
 from steelyard.engine.selection import Request
 from steelyard.errors import FAILED, NOTHING, UsageError, exit_code
 from steelyard.machine import facts, peaks
-from steelyard.measure import roofline
+from steelyard.measuring import roofline
 from steelyard.model.case import Case
 from steelyard.model.experiment import Experiment
 from steelyard.model.record import BAD, Record

@@ -43,7 +43,7 @@ def main(argv: list[str]) -> None:
 def warm_up() -> None:
     """Everything a child would otherwise do again for each case, as far as it runs no operation of a framework."""
     from steelyard.engine.weigh import forget_garbage
-    from steelyard.measure.stats import t_quantile
+    from steelyard.measuring.stats import t_quantile
 
     for workload in registry.built_ins().workloads.values():
         for body in workload.bodies.values():

@@ -19,7 +19,7 @@ from steelyard.engine import ranks, weigh
 from steelyard.engine.process import die_with_parent, volunteer_for_oom
 from steelyard.engine.weigh import Bench
 from steelyard.engine.worker import definitions
-from steelyard.measure.clock import Loop, Timer
+from steelyard.measuring.clock import Loop, Timer
 from steelyard.model.case import Case
 from steelyard.model.experiment import Settings
 from steelyard.model.task import Task

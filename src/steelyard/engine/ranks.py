@@ -26,8 +26,8 @@ from typing import Any
 from steelyard.backends.base import ALONE, Seat
 from steelyard.engine.launch import Ending
 from steelyard.errors import NotApplicable, NotApplied, SteelyardError, Unsupported
-from steelyard.measure.clock import HostTimer, Loop, Timer
-from steelyard.measure.sample import single
+from steelyard.measuring.clock import HostTimer, Loop, Timer
+from steelyard.measuring.sample import single
 from steelyard.model.case import Case
 from steelyard.model.experiment import Settings
 from steelyard.model.record import Verification

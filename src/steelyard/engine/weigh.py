@@ -20,9 +20,9 @@ from steelyard.backends.base import ALONE, Seat
 from steelyard.engine import ranks
 from steelyard.engine.ranks import Crew
 from steelyard.errors import NotApplicable, NotApplied, SteelyardError, Unsupported, unknown
-from steelyard.measure import schedule, verify
-from steelyard.measure.figures import figures as figures_of
-from steelyard.measure.sample import Sample, Tell, sample
+from steelyard.measuring import schedule, verify
+from steelyard.measuring.figures import figures as figures_of
+from steelyard.measuring.sample import Sample, Tell, sample
 from steelyard.model.case import IDENTITY, Case
 from steelyard.model.define import Variant, Workload, fingerprint
 from steelyard.model.experiment import Settings

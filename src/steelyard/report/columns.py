@@ -14,7 +14,7 @@ from steelyard.model.units import measured, percent, scale
 from steelyard.model.units import plain as quantity
 from steelyard.report.cells import Parts, aligned, cells, clean, delta_text, parts_of, speedup
 
-RATES = {"bandwidth": "B/s", "compute": "FLOP/s", "item_rate": "item/s"}
+RATES = {"bus_bandwidth": "B/s", "bandwidth": "B/s", "compute": "FLOP/s", "item_rate": "item/s"}
 OWN = {
     "time",
     "time_q10",

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from steelyard.measure.schedule import CONFIDENCE, FEWEST_QUADS, REBUILDS, Quads, weigh_arms
+from steelyard.measuring.schedule import CONFIDENCE, FEWEST_QUADS, REBUILDS, Quads, weigh_arms
 from steelyard.model.experiment import Settings
 from steelyard.model.task import Reading, Task
-from tests.measure.virtual import Machine, costly_clock, noisy_clock
+from tests.measuring.virtual import Machine, costly_clock, noisy_clock
 
 SHORT = Settings(budget=0.02)
 SEEDS = 240

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steelyard.backends.base import Leaf
-from steelyard.measure.verify import TOLERANCES, compare, tolerance
+from steelyard.measuring.verify import TOLERANCES, compare, tolerance
 from steelyard.model.dtypes import SIZES, is_float
 from steelyard.model.record import Verification
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 
 from steelyard.backends.fake import VirtualTimer, World
-from steelyard.measure.clock import HostTimer, Loop
+from steelyard.measuring.clock import HostTimer, Loop
 from steelyard.model.task import Task
 
 READING = 37

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from steelyard.measure.clock import HostTimer, empty
+from steelyard.measuring.clock import HostTimer, empty
 from steelyard.model.task import Reading, Task
 
 

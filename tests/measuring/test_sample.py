@@ -14,15 +14,15 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from steelyard.measure import sample as sampling
-from steelyard.measure.figures import derive, figures
-from steelyard.measure.metrics import bandwidth, compute, item_rate
-from steelyard.measure.sample import EVENT_GAP, MOST, SEEN, WINDOW, Sample, calibrate, precise, quiet_collector, sample
+from steelyard.measuring import sample as sampling
+from steelyard.measuring.figures import derive, figures
+from steelyard.measuring.metrics import bandwidth, compute, item_rate
+from steelyard.measuring.sample import EVENT_GAP, MOST, SEEN, WINDOW, Sample, calibrate, precise, quiet_collector, sample
 from steelyard.model.define import metric
 from steelyard.model.experiment import Settings
 from steelyard.model.record import Figure
 from steelyard.model.task import Reading, Task
-from tests.measure.virtual import Machine, costly_clock
+from tests.measuring.virtual import Machine, costly_clock
 
 QUICK = Settings(budget=0.3)
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from steelyard.measure.clock import Loop, Timer
-from steelyard.measure.sample import Tell, calibrate, empty_cost, quiet_collector, single, throttled
-from steelyard.measure.stats import Interval, mean_interval
+from steelyard.measuring.clock import Loop, Timer
+from steelyard.measuring.sample import Tell, calibrate, empty_cost, quiet_collector, single, throttled
+from steelyard.measuring.stats import Interval, mean_interval
 from steelyard.model.experiment import Settings
 from steelyard.model.task import Task
 

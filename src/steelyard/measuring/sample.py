@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from steelyard.measure.clock import Loop, Timer, empty
-from steelyard.measure.stats import Interval, median_interval, noise_grade, trend
+from steelyard.measuring.clock import Loop, Timer, empty
+from steelyard.measuring.stats import Interval, median_interval, noise_grade, trend
 from steelyard.model.experiment import Settings
 from steelyard.model.task import Task
 

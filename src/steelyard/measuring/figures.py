@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from steelyard.measure.sample import Sample
-from steelyard.measure.stats import quantile_interval
+from steelyard.measuring.sample import Sample
+from steelyard.measuring.stats import quantile_interval
 from steelyard.model.define import Metric
 from steelyard.model.record import Figure
 from steelyard.model.task import Task

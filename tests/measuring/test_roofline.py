@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from steelyard.measure.roofline import Roof, bound_of, compute_format, share_of, with_roof
+from steelyard.measuring.roofline import Roof, bound_of, compute_format, share_of, with_roof
 from steelyard.model.record import Figure, Record, Status
 
 ROOF = Roof(compute=100e9, bandwidth=20e9, source="measured")

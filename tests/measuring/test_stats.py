@@ -13,7 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import signal, special, stats
 
-from steelyard.measure.stats import (
+from steelyard.measuring.stats import (
     Interval,
     incomplete_beta,
     mean_interval,
