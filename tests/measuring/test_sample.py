@@ -15,6 +15,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from steelyard.measuring import sample as sampling
+from steelyard.measuring.clock import HostTimer
 from steelyard.measuring.figures import derive, figures
 from steelyard.measuring.metrics import bandwidth, compute, item_rate
 from steelyard.measuring.sample import EVENT_GAP, MOST, SEEN, WINDOW, Sample, calibrate, precise, quiet_collector, sample
@@ -41,7 +42,7 @@ def every_event(monkeypatch: pytest.MonkeyPatch) -> None:
 class TestCalibration:
     @given(st.integers(1, 3_000_000))
     def test_a_block_lasts_as_long_as_it_should_or_is_one_call(self, nanoseconds: int) -> None:
-        calls = calibrate(lambda n: n * nanoseconds)
+        calls = calibrate(lambda n: n * nanoseconds, HostTimer())
         assert 50_000 <= calls * nanoseconds <= 150_000 or (calls == 1 and nanoseconds > 150_000)
 
     @given(st.integers(1, 140_000), st.integers(0, 7))
@@ -51,12 +52,12 @@ class TestCalibration:
         def mostly_preempted(n: int) -> int:
             return n * nanoseconds + (0 if next(probes) % 8 == calm else 5_000_000)
 
-        assert calibrate(mostly_preempted) == calibrate(lambda n: n * nanoseconds)
+        assert calibrate(mostly_preempted, HostTimer()) == calibrate(lambda n: n * nanoseconds, HostTimer())
 
     @pytest.mark.parametrize("nanoseconds", [20, 1_000, 90_000])
     def test_a_slow_first_call_does_not_decide(self, nanoseconds: int) -> None:
         first = itertools.chain([30_000_000_000], itertools.repeat(0))
-        assert calibrate(lambda n: n * nanoseconds + next(first)) == calibrate(lambda n: n * nanoseconds)
+        assert calibrate(lambda n: n * nanoseconds + next(first), HostTimer()) == calibrate(lambda n: n * nanoseconds, HostTimer())
 
     def test_long_calls_are_not_probed_more_than_they_need(self) -> None:
         probed: list[int] = []
@@ -65,7 +66,7 @@ class TestCalibration:
             probed.append(n)
             return n * 1_000_000_000
 
-        assert calibrate(loop) == 1
+        assert calibrate(loop, HostTimer()) == 1
         assert probed == [1, 1, 1]
 
     def test_sampling_uses_the_calibrated_block(self) -> None:

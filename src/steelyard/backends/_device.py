@@ -10,6 +10,7 @@ import statistics
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from itertools import repeat
 from typing import Any
 
@@ -19,6 +20,7 @@ import torch
 from steelyard.errors import Unsupported
 from steelyard.machine.telemetry import HARMFUL, Meter
 from steelyard.measuring.clock import Loop
+from steelyard.measuring.sample import sample
 from steelyard.measuring.stats import median_interval
 from steelyard.model.experiment import Settings
 from steelyard.model.record import Figure
@@ -32,12 +34,19 @@ FLUSH = 2
 COLD_CALLS = 40
 ENERGY_SECONDS = 0.5
 CHUNK = 5e-3
+BRIEF = 5e-5
 
 
 class EventTimer:
-    """Device time between two events; the host queues the whole block while the device waits, and that is checked."""
+    """Device time between two events; the host queues the whole block while the device waits, and that is checked.
+
+    Blocks are longer than on a host: calls must follow each other as they do at work, with the cache as the last one left
+    it and the power drawn without a pause, or a kernel looks faster than it is.
+    """
 
     method = "events, stream held back"
+    block = 5e-3
+    most = 200
 
     def __init__(self, api: Any, device: Any, meter: Meter | None) -> None:
         self.api, self.device, self.meter = api, device, meter
@@ -224,13 +233,21 @@ def energy_per_call(task: Task, timer: EventTimer, seconds: float, per_call: flo
 
 
 def beside(task: Task, timer: EventTimer, seconds: float, settings: Settings) -> tuple[dict[str, Figure], dict[str, Any]]:
-    """Host time, cold-cache time and energy, each a figure of its own beside the hot device time."""
+    """Host time, cold-cache time, graph-replay time of brief kernels and energy, each a figure beside the hot device time."""
     facts = timer.report(seconds)
     figures = {"host_time": Figure(facts.pop("host_time"), "s", "lower", n=len(timer.host))}
     cold = np.asarray(cold_times(task, timer, min(COLD_CALLS, max(8, int(settings.budget / max(seconds, 1e-6) / 4)))))
     if len(cold):
         interval = median_interval(cold)
         figures["time_cold"] = Figure(interval.centre, "s", "lower", interval.low, interval.high, interval.n)
+    if seconds < BRIEF and task.prepare is None:
+        try:
+            replayed = sample(
+                task, GraphTimer(timer.api, timer.device, timer.meter), replace(settings, budget=settings.budget / 4)
+            ).interval
+            figures["graph_time"] = Figure(replayed.centre, "s", "lower", replayed.low, replayed.high, replayed.n)
+        except Unsupported as error:
+            facts["graph_time"] = error.what
     energy = energy_per_call(task, timer, max(ENERGY_SECONDS, settings.budget / 2), seconds)
     if energy:
         figures["energy"] = Figure(energy[0], "J", "lower")

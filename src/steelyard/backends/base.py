@@ -23,6 +23,8 @@ from steelyard.model.experiment import Settings
 from steelyard.model.record import Figure
 from steelyard.model.task import Task
 
+COMPARED = 2**24
+
 
 @dataclass(frozen=True)
 class Leaf:
@@ -31,6 +33,12 @@ class Leaf:
     path: str
     dtype: str
     data: np.ndarray[Any, Any]
+    whole: tuple[int, ...] | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the array itself, of which a huge one keeps every so many values only."""
+        return self.data.shape if self.whole is None else self.whole
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,11 @@ class Seat:
 
 
 ALONE = Seat()
+
+
+def step_through(size: int) -> int:
+    """Every how many values of an array are compared: all, unless there are more than anyone waits for."""
+    return -(-size // COMPARED)
 
 
 class Backend(ABC):
@@ -181,7 +194,7 @@ class Backend(ABC):
         """Flatten a result into arrays with their places in it."""
         found = self.leaf(value)
         if found is not None:
-            return [Leaf(path, *found)]
+            return [Leaf(path, *found, tuple(value.shape))]
         if isinstance(value, Mapping):
             return [leaf for key, item in value.items() for leaf in self.outputs(item, f"{path}.{key}")]
         if isinstance(value, (list, tuple)):

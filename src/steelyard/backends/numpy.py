@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from steelyard.backends.base import Backend
+from steelyard.backends.base import Backend, step_through
 from steelyard.errors import Unsupported
 
 FORMATS = {
@@ -38,7 +38,8 @@ class Numpy(Backend):
     def leaf(self, value: Any) -> tuple[str, np.ndarray[Any, Any]] | None:
         if not isinstance(value, (np.ndarray, np.generic)):
             return None
-        return NAMES.get(value.dtype, str(value.dtype)), np.asarray(value)
+        step = step_through(value.size)
+        return NAMES.get(value.dtype, str(value.dtype)), np.asarray(value) if step <= 1 else np.asarray(value).reshape(-1)[::step]
 
     def copy(self, value: Any) -> Any:
         return value.copy(order="K") if isinstance(value, np.ndarray) else value

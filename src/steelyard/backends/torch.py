@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from steelyard.backends import _ranks, _torch_modes, _torch_passes
-from steelyard.backends.base import Backend, Seat
+from steelyard.backends.base import Backend, Seat, step_through
 from steelyard.machine.telemetry import Log, Meter, watch
 from steelyard.measuring.clock import Timer
 from steelyard.model.dtypes import canonical
@@ -176,7 +176,8 @@ class Torch(Backend):
     def leaf(self, value: Any) -> tuple[str, np.ndarray[Any, Any]] | None:
         if not isinstance(value, torch.Tensor):
             return None
-        host = value.detach().to("cpu")
+        step = step_through(value.numel())
+        host = (value.detach() if step <= 1 else value.detach().reshape(-1)[::step]).to("cpu")
         plain = host if host.dtype not in (torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2) else host.float()
         return NAMES.get(value.dtype, str(value.dtype)), plain.resolve_conj().resolve_neg().numpy()
 

@@ -194,7 +194,8 @@ def settle(case: Case, catalogue: Catalogue) -> Case:
     for step in case.chain:
         variant = info["variants"].get(step.name) or catalogue.variants.get(step.name)
         if variant is None:
-            raise unknown("variant", step.name, [IDENTITY, *info["variants"], *catalogue.variants], listing="steelyard list variants")
+            kind = f"variant of {case.workload}"
+            raise unknown(kind, step.name, [IDENTITY, *info["variants"], *catalogue.variants], listing="steelyard list variants")
         for option, value in step.options if "options" in variant else ():
             if option not in variant["options"]:
                 raise unknown(f"option of variant {step.name}", option, variant["options"])

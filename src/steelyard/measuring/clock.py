@@ -17,8 +17,12 @@ Loop = Callable[[int], int]
 class Timer(Protocol):
     """Binds a task to a loop that runs n calls and returns nanoseconds.
 
-    `disturbances` counts causes for a discard; `steady` says whether the clock has settled after an idle time.
+    `disturbances` counts causes for a discard; `steady` says whether the clock has settled after an idle time. A block
+    should last `block` seconds with at most `most` calls in it.
     """
+
+    block: float
+    most: int
 
     def bind(self, task: Task) -> Loop: ...
 
@@ -29,6 +33,9 @@ class Timer(Protocol):
 
 class HostTimer:
     """The monotonic clock of the host, with the kernel's count of involuntary switches as the cause for discards."""
+
+    block = 1e-4
+    most = 1_000_000
 
     def __init__(self, now: Callable[[], int] = time.perf_counter_ns, threads: int = 1) -> None:
         self.now = now

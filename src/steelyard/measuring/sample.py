@@ -17,8 +17,7 @@ from steelyard.measuring.stats import Interval, median_interval, noise_grade, tr
 from steelyard.model.experiment import Settings
 from steelyard.model.task import Task
 
-BLOCK = 1.0e-4
-LONGEST_BLOCK = 1.5e-4
+LONGEST = 1.5
 PROBES, PROBES_SLOW = 8, 3
 SLOW_CALL = 1.0e-2
 WINDOW = 20
@@ -103,7 +102,7 @@ def sample(task: Task, timer: Timer, settings: Settings, tell: Tell = lambda pha
     loop = timer.bind(task)
     tell = throttled(tell)
     with quiet_collector():
-        calls = 1 if settings.sampling == "calls" or single(task) else calibrate(loop)
+        calls = 1 if settings.sampling == "calls" or single(task) else calibrate(loop, timer)
         overhead = 0.0 if task.measure else empty_cost(task, timer, calls)
         warm_seconds, warm_blocks, warm_end = warm_up(loop, timer, calls, settings, tell)
         seconds, preempted, stop = collect(loop, timer, calls, overhead, settings, tell)
@@ -115,17 +114,17 @@ def single(task: Task) -> bool:
     return task.measure is not None or task.prepare is not None or not task.repeatable
 
 
-def calibrate(loop: Loop) -> int:
-    """Calls per block so that a block lasts 0.05-0.15 ms, from the fastest of several probes; one if a call is longer."""
+def calibrate(loop: Loop, timer: Timer) -> int:
+    """Calls per block so that a block lasts what the timer asks (0.05-0.15 ms on a host), from the fastest of several probes."""
     best = math.inf
-    calls = 1
+    calls, block = 1, timer.block
     for _ in range(24):
         best = fastest(loop, calls) / calls * 1e-9
-        if best * calls >= BLOCK / 2 or best <= 0:
+        if best * calls >= block / 2 or best <= 0 or calls >= timer.most:
             break
-        calls = max(calls + 1, min(calls * 10, math.ceil(BLOCK / best)))
-    wanted = max(1, round(BLOCK / max(best, 1e-10)))
-    return wanted if wanted * best <= LONGEST_BLOCK else 1
+        calls = min(timer.most, max(calls + 1, min(calls * 10, math.ceil(block / best))))
+    wanted = min(timer.most, max(1, round(block / max(best, 1e-10))))
+    return wanted if wanted * best <= LONGEST * block else 1
 
 
 def fastest(loop: Loop, calls: int) -> int:

@@ -96,7 +96,7 @@ def weigh_arms(
         loops = (timer.bind(tasks[0]), timer.bind(tasks[1]))
         with quiet_collector():
             if not quads:
-                calls = _alike(_calls(tasks[0], loops[0]), _calls(tasks[1], loops[1]))
+                calls = _alike(_calls(tasks[0], loops[0], timer), _calls(tasks[1], loops[1], timer))
                 overhead = min(_overhead(tasks[0], timer, calls[0]), _overhead(tasks[1], timer, calls[1]))
                 rebuilds, quads = _effort(tasks, loops, calls, settings)
             for _ in range(WARM_BLOCKS if quads > FEWEST_QUADS else int(quads > 1)):
@@ -123,8 +123,8 @@ def _overhead(task: Task, timer: Timer, calls: int) -> float:
     return 0.0 if task.measure else empty_cost(task, timer, calls)
 
 
-def _calls(task: Task, loop: Loop) -> int:
-    return 1 if single(task) else calibrate(loop)
+def _calls(task: Task, loop: Loop, timer: Timer) -> int:
+    return 1 if single(task) else calibrate(loop, timer)
 
 
 def _alike(base: int, head: int) -> tuple[int, int]:

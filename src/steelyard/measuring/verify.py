@@ -27,6 +27,8 @@ class LeafLike(Protocol):
     def dtype(self) -> str: ...
     @property
     def data(self) -> Array: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
 
 
 def tolerance(
@@ -70,8 +72,8 @@ def compare(
 
 
 def _structure(got: LeafLike, want: LeafLike, same_dtype: bool) -> str | None:
-    if got.data.shape != want.data.shape:
-        return f"shape {got.data.shape} instead of {want.data.shape}"
+    if got.shape != want.shape:
+        return f"shape {got.shape} instead of {want.shape}"
     if same_dtype and got.dtype != want.dtype:
         return f"dtype {got.dtype} instead of {want.dtype}"
     return None
