@@ -136,7 +136,7 @@ class TestNames:
             (Matrix(("op/one",), {"dtype": ("fp33",)}), "no dtype named 'fp33'"),
             (Matrix(("op/one",), backend=("numpie",)), "did you mean numpy"),
             (Matrix(("op/one",), variant=("fusd",)), "did you mean fused"),
-            (Matrix(("op/two",), variant=("fused",)), "no variant named 'fused'"),
+            (Matrix(("op/two",), variant=("fused",)), "no variant of op/two named 'fused'"),
             (Matrix(("op/one",), variant=("plain+fusd",)), "did you mean fused"),
             (Matrix(("op/one",), variant=("fused[tyle=2]",)), r"no option of variant fused named 'tyle'\n  did you mean tile"),
             (Matrix(("op/one",), mode=("evil",)), "did you mean eval"),
