@@ -99,9 +99,26 @@ def test_the_watch_over_memory_works_without_control_groups(tmp_path: Path, monk
 def test_a_memory_limit_kills_a_forked_and_a_fresh_worker_alike(tmp_path: Path) -> None:
     file = tmp_path / "greedy.py"
     file.write_text(
-        "from steelyard import workload, Task, variant\nfrom steelyard.workloads.fake import misbehave\n"
-        "@variant('new', fresh=True)\ndef new(task):\n    return task\n"
+        "from dataclasses import replace\nfrom steelyard import workload, Task, variant\nfrom steelyard.workloads.fake import misbehave\n"
+        "@variant('new', fresh=True)\ndef new(task):\n    return replace(task, fn=lambda: task.fn())\n"
         "@workload('greedy', backend='numpy')\ndef greedy(be):\n    return Task(lambda: misbehave('eat'))\n"
     )
     found = run_json(str(file), "-V", "eager,new", "--memory", "500MiB", "--isolate", "case", cwd=tmp_path, check=3)
     assert [record["status"] for record in found["records"]] == ["oom", "oom"]
+
+
+def test_a_comparison_that_could_not_be_made_is_not_green(tmp_path: Path) -> None:
+    file = tmp_path / "fickle.py"
+    file.write_text(
+        "from dataclasses import replace\nimport os\nfrom steelyard import Task, variant, workload\nbuilt = []\n"
+        "@workload('steady', backend='numpy')\ndef steady(be):\n    x = be.randn(64)\n    return Task(lambda: x + 1)\n"
+        "@variant('once')\ndef once(task, how: str = 'raise'):\n"
+        "    built.append(1)\n"
+        "    if len(built) > 1:\n        os._exit(7) if how == 'die' else 1 / 0\n"
+        "    return replace(task, fn=lambda: task.fn())\n"
+    )
+    found = run_json(str(file), "-V", "once,once[how=die]", "--vs", "eager", "--isolate", "case", "--budget", "20ms", cwd=tmp_path, check=3)
+    told = [record["effective"].get("unweighed", "") for record in found["records"]]
+    assert [record["status"] for record in found["records"]] == ["ok", "ok", "ok"]
+    assert "ZeroDivisionError" in told[1] and "exited with code 7" in told[2]
+    assert "not weighed" in steelyard("show", cwd=tmp_path).stdout

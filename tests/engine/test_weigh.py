@@ -12,7 +12,7 @@ from steelyard.engine.weigh import out_of_memory, prepare_bench, weigh_case, wei
 from steelyard.errors import NotApplicable, NotApplied, Unsupported, UsageError
 from steelyard.measuring.schedule import CONFIDENCE, REBUILDS
 from steelyard.model.case import Case
-from steelyard.model.define import variant, workload
+from steelyard.model.define import Variant, variant, workload
 from steelyard.model.experiment import Settings
 from steelyard.model.record import Figure, Record
 from steelyard.model.task import Reading, Task
@@ -291,3 +291,31 @@ class TestPairs:
         else:
             weigh_case(base.with_variant("quick"), counted, SETTINGS, lambda phase, fraction: None)
         assert len(CLEANED) == len(built)
+
+
+def test_a_training_step_that_forgets_to_update_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The update itself is compared, since a weight hardly moves against its own size in one step."""
+    import torch
+
+    from steelyard import registry
+
+    case = Case("layer/linear", (("hidden", 32), ("out", 16), ("seq", 4), ("batch", 1), ("dtype", "fp32")), mode="train")
+    quick = Settings(budget=0.005)
+    assert weigh_case(case, registry.built_ins(), quick, lambda phase, fraction: None)[0].status == "ok"
+    calls = []
+    step = torch.optim.SGD.step
+
+    def forgetful(self: torch.optim.SGD, *args: object) -> object:
+        calls.append(1)
+        return None if len(calls) == 1 else step(self, *args)
+
+    monkeypatch.setattr(torch.optim.SGD, "step", forgetful)
+    record = weigh_case(case, registry.built_ins(), quick, lambda phase, fraction: None)[0]
+    assert record.status == "wrong" and "updates" in record.reason
+
+
+def test_a_variant_that_changes_nothing_is_not_applied() -> None:
+    idle = Variant("idle", lambda task: task)
+    loaded = Loaded({"t/scale": scale}, {"idle": idle})
+    record = weigh_case(Case.parse(PLAIN).with_variant("idle"), loaded, SETTINGS, lambda phase, fraction: None)[0]
+    assert record.status == "not_applied"

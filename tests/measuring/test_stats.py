@@ -19,7 +19,6 @@ from steelyard.measuring.stats import (
     mean_interval,
     median_interval,
     noise_grade,
-    normal_quantile,
     order_ranks,
     quantile_interval,
     t_cdf,
@@ -53,11 +52,6 @@ def test_t_quantiles_are_those_of_scipy(p: float, df: float) -> None:
 def test_there_is_no_t_quantile_without_a_distribution(p: float, df: float) -> None:
     with pytest.raises(ValueError, match="no t quantile"):
         t_quantile(p, df)
-
-
-@given(shares)
-def test_normal_quantiles_are_those_of_scipy(p: float) -> None:
-    assert normal_quantile(p) == pytest.approx(stats.norm.ppf(p), rel=1e-6, abs=1e-9)
 
 
 @given(st.integers(1, 1500), st.sampled_from([0.01, 0.1, 0.25, 0.5, 0.9, 0.99]), st.sampled_from([0.5, 0.9, 0.95, 0.99]))

@@ -43,9 +43,13 @@ def test_a_step_moves_every_weight_downhill(name: str) -> None:
     task = build(name, TINY[name][""], Torch(seed=0), "fp64")
     step = in_mode(task, "train")
     before = [item.detach().clone() for item in task.parameters]
+    assert step.observe is not None
+    seen = step.observe()
+    assert all(torch.equal(old, new) for old, new in zip(before, task.parameters, strict=True)), "observing puts weights back"
+    assert all(update.any() for update in seen["updates"])
     first, second = step(), step()
-    assert second["loss"] < first["loss"]
-    for old, new, slope in zip(before, task.parameters, second["gradients"], strict=True):
+    assert second < first
+    for old, new, slope in zip(before, task.parameters, seen["gradients"], strict=True):
         assert slope.isfinite().all() and not torch.equal(old, new)
 
 
@@ -92,7 +96,9 @@ class TestGroupedExperts:
     def test_learns_the_same(self) -> None:
         be = Torch(seed=0)
         one, other = (build("layer/moe", TINY["layer/moe"][""], Torch(seed=0)) for _ in range(2))
-        mine, theirs = in_mode(OURS["layer/moe"].variants["grouped"](other, be, {}), "train")(), in_mode(one, "train")()
+        grouped, masked = in_mode(OURS["layer/moe"].variants["grouped"](other, be, {}), "train"), in_mode(one, "train")
+        assert grouped.observe is not None and masked.observe is not None
+        mine, theirs = grouped.observe(), masked.observe()
         torch.testing.assert_close(mine["gradients"], theirs["gradients"])
 
     def test_says_what_it_cannot_do(self) -> None:

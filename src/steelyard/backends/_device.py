@@ -6,11 +6,12 @@ a kind. What a device lacks is said in the record.
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Any
 
@@ -19,7 +20,7 @@ import torch
 
 from steelyard.errors import Unsupported
 from steelyard.machine.telemetry import HARMFUL, Meter
-from steelyard.measuring.clock import Loop
+from steelyard.measuring.clock import Loop, empty
 from steelyard.measuring.sample import sample
 from steelyard.measuring.stats import median_interval
 from steelyard.model.experiment import Settings
@@ -31,10 +32,22 @@ LONGEST_HOLD = 2e-2
 CLOCK_EVERY = 0.01
 STEADY_CLOCKS = 4
 FLUSH = 2
-COLD_CALLS = 40
+COLD_CALLS, EMPTY_CALLS = 40, 17
 ENERGY_SECONDS = 0.5
 CHUNK = 5e-3
 BRIEF = 5e-5
+HELD, UNHELD, REPLAYED = "events, stream held back", "events", "graph replay"
+EVENT_PARTS = ("record", "query", "synchronize", "elapsed_time")
+GRAPH_PARTS = ("CUDAGraph", "graph", "Stream", "stream", "current_stream")
+
+
+@dataclass
+class Tally:
+    """What the host did in the blocks that count of one bound loop: seconds per call, and how often the device had to wait."""
+
+    method: str
+    host: list[float] = field(default_factory=list)
+    late: int = 0
 
 
 class EventTimer:
@@ -44,40 +57,48 @@ class EventTimer:
     it and the power drawn without a pause, or a kernel looks faster than it is.
     """
 
-    method = "events, stream held back"
     block = 5e-3
     most = 200
 
-    def __init__(self, api: Any, device: Any, meter: Meter | None) -> None:
-        self.api, self.device, self.meter = api, device, meter
-        self.hold = _holder(api, device)
-        self.blocks = self.late = 0
-        self.host: list[float] = []
+    def __init__(self, api: Any, device: Any, meter: Meter | None, now: Callable[[], float] = time.perf_counter) -> None:
+        self.api, self.device, self.meter, self.now = api, device, meter, now
+        hold = _holder(api)
+        self.method = UNHELD if hold is None else HELD
+        self.hold: Callable[[float], None] = hold or (lambda seconds: None)
+        self.tally = Tally(self.method)
+        self._counts = self._throttled = False
+        self._throttles = 0
         self._clocks: list[float] = []
-        self._asked = 0.0
+        self._clock_read = self._reasons_read = -math.inf
 
     def bind(self, task: Task) -> Loop:
         """A block between two events on the current stream."""
+        self._counts = False
+        return self._loop(task, Tally(self.method))
+
+    def _loop(self, task: Task, tally: Tally, calls: int = 1) -> Loop:
+        """The loop of a task, of which one call stands for so many; blocks that count go to the tally."""
         fn, args, kwargs, prepare, scope = task.fn, task.args, task.kwargs, task.prepare, task.scope
         if fn is None:
             raise TypeError("a task that times itself needs no device timer")
-        start, end = self.api.Event(enable_timing=True), self.api.Event(enable_timing=True)
+        start, end = _event(self.api), _event(self.api)
         expected = SHORTEST_HOLD
 
         def queue(n: int) -> int:
             nonlocal expected
             self.hold(min(LONGEST_HOLD, 1.5 * expected + SHORTEST_HOLD))
             start.record()
-            before = time.perf_counter()
+            before = self.now()
             for _ in repeat(None, n):
                 fn(*args, **kwargs)
-            spent = time.perf_counter() - before
+            spent = self.now() - before
             late = start.query()
             end.record()
             end.synchronize()
-            self.blocks += 1
-            self.late += bool(late)
-            self.host.append(spent / n)
+            if self._counts:
+                self._counts, self.tally = False, tally
+                tally.late += bool(late)
+                tally.host.append(spent / (n * calls))
             expected = spent
             elapsed: float = start.elapsed_time(end)
             return round(elapsed * 1e6)
@@ -101,56 +122,56 @@ class EventTimer:
         return inside
 
     def disturbances(self) -> int:
-        """Throttling is the device's preemption: a block taken while clocks were forced down is discarded by that cause."""
-        if self.meter is None or time.monotonic() - self._asked < CLOCK_EVERY:
-            return self._throttles
-        self._asked = time.monotonic()
-        self._throttles += bool(self.meter.reasons() & HARMFUL)
-        return self._throttles
+        """Throttling is the device's preemption: a block taken while clocks were forced down is discarded by that cause.
 
-    _throttles = 0
+        The device is asked now and then; what it said holds until it is asked again. A sampler comes here before every block
+        that counts and before no other, so the next block is also one whose host time counts.
+        """
+        self._counts = True
+        if self.meter is None:
+            return 0
+        before = self._throttled
+        if self.now() - self._reasons_read >= CLOCK_EVERY:
+            self._reasons_read = self.now()
+            self._throttled = bool(self.meter.reasons() & HARMFUL)
+        self._throttles += before or self._throttled
+        return self._throttles
 
     def steady(self) -> bool:
         """Whether the clock has stopped climbing; true at once where it cannot be read."""
         if self.meter is None:
             return True
-        if not self._clocks or time.monotonic() - self._asked >= CLOCK_EVERY:
-            self._asked = time.monotonic()
+        if self.now() - self._clock_read >= CLOCK_EVERY:
+            self._clock_read = self.now()
             self._clocks.append(self.meter.sm_clock())
         recent = self._clocks[-STEADY_CLOCKS:]
-        return len(recent) == STEADY_CLOCKS and (max(recent) - min(recent) <= 0.01 * max(recent) or recent != recent)
+        if any(math.isnan(clock) for clock in recent):
+            return True
+        return len(recent) == STEADY_CLOCKS and max(recent) - min(recent) <= 0.01 * max(recent)
 
     def report(self, device_seconds: float) -> dict[str, Any]:
-        """What the timer saw of the host: launch cost, whether the device ever waited for it, and so what bounds the eager call."""
-        host = statistics.median(self.host[-200:]) if self.host else float("nan")
-        share = self.late / self.blocks if self.blocks else 0.0
+        """What the last sampling saw of the host: launch cost, whether the device ever waited for it, and so what bounds the eager call."""
+        seen = self.tally
+        host = statistics.median(seen.host) if seen.host else math.nan
+        share = seen.late / len(seen.host) if seen.host else 0.0
         bound = "host" if host > device_seconds or share > 0.5 else "device"
-        return {"timer": self.method, "host_time": host, "host_late": round(share, 4), "eager_bound_by": bound}
+        return {"timer": seen.method, "host_time": host, "host_late": round(share, 4), "eager_bound_by": bound}
 
 
 class GraphTimer(EventTimer):
     """Device time of replayed CUDA graphs: the kernels alone, with no launch between them."""
 
-    method = "graph replay"
-
     def bind(self, task: Task) -> Loop:
-        """Capture n calls once per n; a task that cannot be captured is told so plainly."""
+        """Capture n calls once per n; a task that must be prepared cannot be replayed, and is timed and named as by events."""
         if task.prepare is not None:
             return super().bind(task)
-        graphs: dict[int, Any] = {}
-        plain = Task(task.fn, task.args, task.kwargs, scope=task.scope)
-        fn = plain.fn
-
-        def captured(n: int) -> Any:
-            if n not in graphs:
-                graphs[n] = capture(self.api, lambda: [plain() for _ in range(n)] if fn else None)
-            return graphs[n]
-
+        self._counts = False
         replays: dict[int, Loop] = {}
+        tally = Tally(REPLAYED)
 
         def loop(n: int) -> int:
             if n not in replays:
-                replays[n] = EventTimer.bind(self, Task(captured(n).replay))
+                replays[n] = self._loop(Task(capture(self.api, lambda: [task() for _ in range(n)]).replay), tally, n)
             return replays[n](1)
 
         return loop
@@ -158,6 +179,8 @@ class GraphTimer(EventTimer):
 
 def capture(api: Any, work: Callable[[], Any]) -> Any:
     """A graph of the work, after the side-stream warm-up that capturing needs."""
+    if missing := [name for name in GRAPH_PARTS if not hasattr(api, name)]:
+        raise Unsupported("this device has no graphs to capture work in", why=f"its torch module has no {', '.join(missing)}")
     side = api.Stream()
     side.wait_stream(api.current_stream())
     try:
@@ -173,25 +196,45 @@ def capture(api: Any, work: Callable[[], Any]) -> Any:
     return graph
 
 
-def _holder(api: Any, device: Any) -> Callable[[float], None]:
-    """A function that keeps the stream busy for so many seconds without touching memory, or does nothing where there is none."""
+def _event(api: Any) -> Any:
+    """An event that can be timed, or the reason why the device has none."""
+    kind = getattr(api, "Event", None)
+    if kind is None:
+        raise Unsupported("this device cannot be timed", why="its torch module has no Event")
+    try:
+        event = kind(enable_timing=True)
+    except (TypeError, NotImplementedError) as error:
+        raise Unsupported("this device cannot be timed", why=f"its events keep no time: {error}") from error
+    if missing := [name for name in EVENT_PARTS if not hasattr(event, name)]:
+        raise Unsupported("this device cannot be timed", why=f"its events have no {', '.join(missing)}")
+    return event
+
+
+def _holder(api: Any) -> Callable[[float], None] | None:
+    """A function that keeps the stream busy for so many seconds without touching memory; None where there is none."""
+    start, end = _event(api), _event(api)
     spin = getattr(api, "_sleep", None)
-    if spin is None:
-        return lambda seconds: None
-    start, end = api.Event(enable_timing=True), api.Event(enable_timing=True)
     probe = 2_000_000
     for _ in range(3):
         start.record()
-        spin(probe)
+        if spin is not None:
+            spin(probe)
         end.record()
         end.synchronize()
-    rate = probe / (start.elapsed_time(end) * 1e-3)
+    try:
+        milliseconds: float = start.elapsed_time(end)
+    except NotImplementedError as error:
+        raise Unsupported("this device cannot be timed", why=f"its events keep no time: {error}") from error
+    if spin is None:
+        return None
+    rate = probe / (milliseconds * 1e-3)
     return lambda seconds: spin(int(seconds * rate))
 
 
 def cold_times(task: Task, timer: EventTimer, count: int) -> list[float]:
     """Seconds of single calls, each after the device's last-level cache was overwritten, outside the timed window."""
-    size = FLUSH * int(getattr(timer.api.get_device_properties(timer.device), "L2_cache_size", 0) or 0)
+    describe = getattr(timer.api, "get_device_properties", None)
+    size = 0 if describe is None else FLUSH * int(getattr(describe(timer.device), "L2_cache_size", 0) or 0)
     if not size:
         return []
     buffer = torch.empty(size, dtype=torch.uint8, device=timer.device)
@@ -207,6 +250,16 @@ def cold_times(task: Task, timer: EventTimer, count: int) -> list[float]:
     return [loop(1) * 1e-9 for _ in range(count)]
 
 
+def net_cold_times(task: Task, timer: EventTimer, count: int) -> list[float]:
+    """Cold times less those of an empty call taken the same way, as the hot time is net of its own empty call."""
+    times = cold_times(task, timer, count)
+    if not times:
+        return []
+    idle = replace(empty(task), prepare=task.prepare, scope=task.scope)
+    overhead = float(np.quantile(cold_times(idle, timer, EMPTY_CALLS), 0.25))
+    return [seconds - overhead for seconds in times]
+
+
 def energy_per_call(task: Task, timer: EventTimer, seconds: float, per_call: float) -> tuple[float, float] | None:
     """Joules per call and mean watts from the device's counter, over back-to-back calls between two of its ticks.
 
@@ -217,14 +270,14 @@ def energy_per_call(task: Task, timer: EventTimer, seconds: float, per_call: flo
         return None
     chunk = max(1, int(CHUNK / max(per_call, 1e-7)))
     ticks: list[tuple[float, float, int]] = []
-    last, calls, begin = meter.energy(), 0, time.perf_counter()
-    while time.perf_counter() - begin < seconds or (len(ticks) < 2 and time.perf_counter() - begin < 4 * seconds):
+    last, calls, begin = meter.energy(), 0, timer.now()
+    while timer.now() - begin < seconds or (len(ticks) < 2 and timer.now() - begin < 4 * seconds):
         _run(task, chunk)
         timer.api.synchronize()
         calls += chunk
         now = meter.energy()
         if now is not None and now != last:
-            ticks.append((now, time.perf_counter(), calls))
+            ticks.append((now, timer.now(), calls))
             last = now
     if len(ticks) < 2:
         return None
@@ -235,8 +288,8 @@ def energy_per_call(task: Task, timer: EventTimer, seconds: float, per_call: flo
 def beside(task: Task, timer: EventTimer, seconds: float, settings: Settings) -> tuple[dict[str, Figure], dict[str, Any]]:
     """Host time, cold-cache time, graph-replay time of brief kernels and energy, each a figure beside the hot device time."""
     facts = timer.report(seconds)
-    figures = {"host_time": Figure(facts.pop("host_time"), "s", "lower", n=len(timer.host))}
-    cold = np.asarray(cold_times(task, timer, min(COLD_CALLS, max(8, int(settings.budget / max(seconds, 1e-6) / 4)))))
+    figures = {"host_time": Figure(facts.pop("host_time"), "s", "lower", n=len(timer.tally.host))}
+    cold = np.asarray(net_cold_times(task, timer, min(COLD_CALLS, max(8, int(settings.budget / max(seconds, 1e-6) / 4)))))
     if len(cold):
         interval = median_interval(cold)
         figures["time_cold"] = Figure(interval.centre, "s", "lower", interval.low, interval.high, interval.n)
@@ -248,6 +301,8 @@ def beside(task: Task, timer: EventTimer, seconds: float, settings: Settings) ->
             figures["graph_time"] = Figure(replayed.centre, "s", "lower", replayed.low, replayed.high, replayed.n)
         except Unsupported as error:
             facts["graph_time"] = error.what
+    if task.prepare is not None and timer.meter is not None:
+        facts["energy"] = "not measured: the task must be prepared before each call"
     energy = energy_per_call(task, timer, max(ENERGY_SECONDS, settings.budget / 2), seconds)
     if energy:
         figures["energy"] = Figure(energy[0], "J", "lower")
@@ -272,13 +327,14 @@ def open_api(device: str) -> tuple[Any, Any]:
     if device == "rocm" and torch.version.hip is None:
         raise Unsupported("this torch was built without ROCm", do="install a ROCm build of torch")
     if kind == "mps":
-        if not torch.backends.mps.is_available():
+        if api is None or not torch.backends.mps.is_available():
             raise Unsupported("no MPS device: it needs macOS on Apple silicon")
-        return torch.mps, torch.device("mps")
+        return api, torch.device("mps")
     if api is None or not hasattr(api, "is_available"):
         raise Unsupported(f"this torch knows no device kind {device!r}")
     if not api.is_available():
         without = kind == "cuda" and torch.version.cuda is None and torch.version.hip is None
         reason = "torch was built without it" if without else "none is visible"
         raise Unsupported(f"no {device} device here: {reason}", do="nvidia-smi shows what the driver sees" if kind == "cuda" else "")
-    return api, torch.device(kind, api.current_device())
+    current = getattr(api, "current_device", None)
+    return api, torch.device(kind) if current is None else torch.device(kind, current())

@@ -13,6 +13,8 @@ from steelyard.errors import NotApplicable
 from steelyard.model.task import Task
 
 RATE = 1e-4
+SEEN_MOVE = 0.1
+STEP_TOLERANCE, LOW_STEP_NORM = (1e-3, 5e-3), 0.7
 COST = {"fwd": 1.0, "bwd": 2.0, "train": 3.0}
 
 
@@ -43,12 +45,13 @@ def backward(task: Task) -> Task:
     def run() -> list[Any]:
         return list(torch.autograd.grad(outputs, inputs, seeds, retain_graph=True, allow_unused=True))
 
-    return replace(ready, fn=run, args=(), kwargs={}, reference=None)
+    low = task.tolerance is not None or any(item.dtype in (torch.float16, torch.bfloat16) for item in inputs)
+    return replace(ready, fn=run, args=(), kwargs={}, reference=None, any_dtype=low, norm_tolerance=LOW_STEP_NORM if low else None)
 
 
 def train(task: Task) -> Task:
     """One step: forward, loss, backward, optimizer; gradients are cleared untimed before it."""
-    ready = _recording(task)
+    ready = _recording(task, inputs=False)
     parameters = [item for item in ready.parameters if item.requires_grad]
     if not parameters:
         raise NotApplicable("training needs parameters and this workload has none")
@@ -63,13 +66,39 @@ def train(task: Task) -> Task:
     def forward_and_loss() -> Any:
         return loss_of(fn(*args, **kwargs))
 
-    def step() -> dict[str, Any]:
+    def step() -> Any:
         loss = forward_and_loss()
         loss.backward()
         optimizer.step()
-        return {"loss": loss, "gradients": [item.grad for item in parameters], "parameters": parameters}
+        return loss
 
-    return replace(ready, fn=step, args=(), kwargs={}, prepare=clear, reference=None, phases=_phases(forward_and_loss, optimizer, clear))
+    def observe() -> dict[str, Any]:
+        """One step as verification sees it, with a rate at which weights visibly move; they are put back afterwards."""
+        clear()
+        loss = forward_and_loss()
+        loss.backward()
+        before = [item.detach().clone() for item in parameters]
+        group = optimizer.param_groups[0]
+        group["lr"] = SEEN_MOVE * _size(before) / max(_size([item.grad for item in parameters if item.grad is not None]), 1e-30)
+        optimizer.step()
+        group["lr"] = RATE
+        updates = [item.detach().double() - old.double() for item, old in zip(parameters, before, strict=True)]
+        with torch.no_grad():
+            for item, old in zip(parameters, before, strict=True):
+                item.copy_(old)
+        return {"loss": loss, "gradients": [item.grad for item in parameters], "updates": updates}
+
+    wide = parameters[0].dtype in (torch.float32, torch.float64)
+    made = replace(ready, fn=step, args=(), kwargs={}, prepare=clear, reference=None, observe=observe, any_dtype=True)
+    exact = wide and task.tolerance is None
+    made = replace(made, phases=_phases(forward_and_loss, optimizer, clear))
+    return replace(made, tolerance=STEP_TOLERANCE) if exact else replace(made, norm_tolerance=LOW_STEP_NORM)
+
+
+def _size(tensors: Sequence[Any]) -> float:
+    """Root mean square over several tensors."""
+    total = sum(float(item.double().square().sum()) for item in tensors)
+    return float((total / max(1, sum(item.numel() for item in tensors))) ** 0.5)
 
 
 def _phases(forward_and_loss: Callable[[], Any], optimizer: Any, clear: Callable[[], None]) -> dict[str, Task]:
@@ -97,9 +126,9 @@ def mean_square(output: Any) -> Any:
     return sum((item.float().square().mean() for item in parts), start=torch.zeros((), device=parts[0].device))
 
 
-def _recording(task: Task) -> Task:
-    """Mark what gradients flow to: parameters and floating arguments, as inside a larger network; keywords are constants."""
-    for item in [*task.parameters, *_tensors(list(task.args))]:
+def _recording(task: Task, *, inputs: bool = True) -> Task:
+    """Mark what gradients flow to: parameters, and unless a whole network is trained floating arguments; keywords are constants."""
+    for item in [*task.parameters, *(_tensors(list(task.args)) if inputs else [])]:
         if isinstance(item, torch.Tensor) and item.is_floating_point() and item.is_leaf:
             item.requires_grad_(True)
     return replace(task, scope=_both(task.scope, torch.enable_grad))

@@ -55,8 +55,12 @@ ALONE = Seat()
 
 
 def step_through(size: int) -> int:
-    """Every how many values of an array are compared: all, unless there are more than anyone waits for."""
-    return -(-size // COMPARED)
+    """Every how many values of an array are compared: all, unless there are more than anyone waits for.
+
+    The step is odd, so that rows of even length are not met in the same columns every time.
+    """
+    step = -(-size // COMPARED)
+    return step if step <= 1 else step | 1
 
 
 class Backend(ABC):
@@ -167,6 +171,10 @@ class Backend(ABC):
     def beside(self, task: Task, timer: Timer, seconds: float, settings: Settings) -> tuple[dict[str, Figure], dict[str, Any]]:
         """Figures that stand beside the time: cold caches, host time, energy; and facts about how it was timed."""
         return {}, {}
+
+    def graphs(self) -> int:
+        """How many graphs a compiler has made in this process so far; a change while timing voids the figures."""
+        return 0
 
     @classmethod
     def reset(cls) -> None:

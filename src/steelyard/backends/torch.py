@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import gc
 import math
 import platform
 import random
@@ -113,9 +114,12 @@ class Torch(Backend):
     def upcast(self, task: Task) -> Task | None:
         if task.fn is None:
             return None
-        fn = copy.deepcopy(task.fn).double() if isinstance(task.fn, torch.nn.Module) else task.fn
-        wide = {key: _doubled(item) for key, item in task.kwargs.items()}
-        return replace(task, fn=fn, args=tuple(_doubled(item) for item in task.args), kwargs=wide)
+        wide = {id(item): _doubled(item) for item in (*task.args, *task.kwargs.values(), *task.parameters)}
+        args, kwargs = tuple(wide[id(item)] for item in task.args), {key: wide[id(item)] for key, item in task.kwargs.items()}
+        if isinstance(task.fn, torch.nn.Module):
+            module = copy.deepcopy(task.fn).double()
+            return replace(task, fn=module, args=args, kwargs=kwargs, parameters=tuple(module.parameters()))
+        return replace(task, args=args, kwargs=kwargs, parameters=tuple(wide[id(item)] for item in task.parameters))
 
     def start_memory(self) -> None:
         if self.api is None:
@@ -128,8 +132,8 @@ class Torch(Backend):
         if self.api is None:
             return super().peak_memory()
         stats = self.api.memory_stats() if hasattr(self.api, "memory_stats") else {}
-        names = ("allocated", "reserved", "active") if stats else ()
-        return {f"peak_{name}": float(stats[f"{name}_bytes.all.peak"]) for name in names}
+        names = ("allocated", "reserved", "active")
+        return {f"peak_{name}": float(stats[key]) for name in names if (key := f"{name}_bytes.all.peak") in stats}
 
     def release_memory(self) -> None:
         super().release_memory()
@@ -163,8 +167,7 @@ class Torch(Backend):
             return {}, {}
         from steelyard.backends import _device
 
-        assert isinstance(timer, _device.EventTimer)
-        return _device.beside(task, timer, seconds, settings)
+        return _device.beside(task, timer, seconds, settings) if isinstance(timer, _device.EventTimer) else ({}, {})
 
     def array(self, data: np.ndarray[Any, Any], dtype: str) -> Any:
         return torch.from_numpy(np.asarray(data, order="C")).to(self.where, FORMATS[dtype])
@@ -184,12 +187,18 @@ class Torch(Backend):
     def copy(self, value: Any) -> Any:
         return value.detach().clone().requires_grad_(value.requires_grad) if isinstance(value, torch.Tensor) else value
 
+    def graphs(self) -> int:
+        return int(torch._dynamo.utils.counters["stats"]["unique_graphs"]) if "torch._dynamo" in sys.modules else 0
+
     @classmethod
     def reset(cls) -> None:
         cls.leave()
         if "torch._dynamo" in sys.modules:
             torch._dynamo.reset()
             torch._dynamo.utils.counters.clear()
+        if torch.cuda.is_initialized():
+            gc.collect()
+            torch.cuda.empty_cache()
 
     def relocate(self, task: Task, rng: random.Random) -> Task:
         moved = super().relocate(task, rng)

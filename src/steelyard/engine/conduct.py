@@ -60,7 +60,7 @@ def execute(
 ) -> Outcome:
     """Measure a plan into a new run, or into the unfinished one that `resume` asks for ("" means the newest that fits)."""
     machine = facts.collect(Path.cwd())
-    fingerprint = ready.fingerprint(facts.key(machine))
+    fingerprint = ready.fingerprint(facts.key(machine), machine)
     writer = store.resume(fingerprint, resume or None) if resume is not None else None
     if writer is None:
         writer = store.create(_header(ready, machine, fingerprint, command))
@@ -105,9 +105,10 @@ def _header(ready: Plan, machine: dict[str, object], fingerprint: str, command: 
 
 
 def judge(found: Run) -> int:
-    """Nothing measured is never green; a failed or wrong case is not either."""
+    """Nothing measured is never green; a failed or wrong case is not either, nor a comparison that was asked for and not made."""
     statuses = [record.status for record in found.records]
-    held = [FAILED] if any(status in BAD for status in statuses) else []
+    failed = any(status in BAD for status in statuses) or any("unweighed" in record.effective for record in found.records)
+    held = [FAILED] if failed else []
     if not any(status in ("ok", *BAD) for status in statuses):
         held.append(NOTHING)
     return exit_code(held)

@@ -80,11 +80,12 @@ class Plan:
             "files": list(self.experiment.files), "entries": [list(entry) for entry in self.entries],
         }  # fmt: skip
 
-    def fingerprint(self, machine_key: str) -> str:
-        """What must agree for an unfinished run to be continued: cases, settings, sources, machine."""
+    def fingerprint(self, machine_key: str, machine: Mapping[str, Any] | None = None) -> str:
+        """What must agree for an unfinished run to be continued: cases, settings, sources, machine, packages and commit."""
         sources = [hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in self.experiment.files]
-        cases = [(job.case.id, job.vs and job.vs.id, job.place.python) for job in self.jobs]
-        text = json.dumps([cases, asdict(self.settings), sources, machine_key], sort_keys=True)
+        cases = [(job.case.id, job.vs and job.vs.id, job.place.python, job.place.device_index) for job in self.jobs]
+        shared = {name: (machine or {}).get(name) for name in ("packages", "python", "git")}
+        text = json.dumps([cases, asdict(self.settings), sources, machine_key, shared], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -200,7 +201,7 @@ def settle(case: Case, catalogue: Catalogue) -> Case:
             if option not in variant["options"]:
                 raise unknown(f"option of variant {step.name}", option, variant["options"])
             choices = variant.get("choices", {}).get(option)
-            if choices and value not in choices:
+            if choices and value not in [choice for choice in choices if type(choice) is type(value)]:
                 raise unknown(f"{option} of variant {step.name}", str(value), map(str, choices))
     defaults = {key: values[0] for key, values in axes.items()}
     return replace(case, params=tuple({**defaults, **dict(case.params)}.items()))

@@ -94,6 +94,11 @@ def _done(job: Job, writer: RunWriter) -> bool:
     return job.vs is None or compared or record.status != "ok"
 
 
+def _unweighed(record: Record, reason: str) -> Record:
+    """A case whose own figures stand, but whose comparison could not be made."""
+    return replace(record, effective={**record.effective, "unweighed": reason})
+
+
 def _with_attachment(record: Record, attachment: Attachment) -> Record:
     return replace(record, attachments=[*record.attachments, attachment])
 
@@ -147,6 +152,8 @@ class Crew:
         status, reason, answer.stderr = fate
         if answer.record is None:
             answer.record = failure(job, settings, status, reason)
+        elif job.vs and not answer.pair:
+            answer.record = _unweighed(answer.record, f"{status}: {reason}")
         self._after_death(worker)
         return answer
 
@@ -204,7 +211,7 @@ class Crew:
         elif "attach" in message:
             answer.files.append(message["attach"])
         elif "unweighed" in message and answer.record:
-            answer.record = replace(answer.record, effective={**answer.record.effective, "unweighed": message["unweighed"]})
+            answer.record = _unweighed(answer.record, str(message["unweighed"]))
         return "done" in message
 
     def _autopsy(self, worker: Worker, ending: Ending, answer: Answer) -> tuple[Status, str, str]:

@@ -31,6 +31,7 @@ from steelyard.model.record import Arrays, Figure, Record, Status, Verification
 from steelyard.model.task import Reading, Task
 
 NO_SOURCES: Mapping[str, Any] = MappingProxyType({})
+TELLING = ("fn", "args", "kwargs", "scope", "prepare", "measure", "parameters")
 REFERENCE_FLOPS, REFERENCE_BYTES, UPCAST_FLOPS = 5e9, 5e8, 5e12
 
 
@@ -78,7 +79,9 @@ class Bench:
         """The task under all its variants, in written order."""
         be, task = self.base(be)
         for variant, options in self.chain:
-            task = variant(task, be, options)
+            before, task = task, variant(task, be, options)
+            if all(getattr(before, name) is getattr(task, name) for name in TELLING):
+                raise NotApplied(f"variant {variant.name} changed nothing of the task")
         return be, task
 
     def ready(self, be: Any, task: Task) -> Task:
@@ -122,7 +125,9 @@ def open_backend(name: str) -> Any:
         backend = registry.load_backend(name)
         forget_garbage()
         return backend
-    except ImportError as error:
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("steelyard"):
+            raise
         missing = error.name or str(error)
         raise Unsupported(
             f"backend {name} needs {missing}, which is not installed here",
@@ -238,7 +243,7 @@ def _time(
     start = time.perf_counter()
     crew.tell("check")
     task = bench.ready(be, task)
-    output = task() if task.fn is not None else task.measure() if task.measure else None
+    output = _observed(task) if task.fn is not None else task.measure() if task.measure else None
     be.sync()
     notes.metrics["first_call_time"] = Figure(time.perf_counter() - start, "s", "lower", n=1)
     if be.device != "cpu":
@@ -254,11 +259,11 @@ def _time(
     gate()
     with be.observe() as log:
         taken = sample(task, timer, bench.settings, tell)
-    if task.inspect:
-        task.inspect()
     notes.metrics.update(figures_of(taken, task, loaded.metrics.values()))
     notes.metrics.update(_phases(task, be, bench.settings, tell))
     figures, facts = be.beside(task, timer, taken.interval.centre, bench.settings)
+    if task.inspect:
+        task.inspect()
     notes.metrics.update(figures)
     notes.effective.update(facts | ({"telemetry": log.summary()} if log.rows else {}))
     notes.metrics.update(_extras(readings[-len(taken.seconds) :]))
@@ -267,6 +272,7 @@ def _time(
         "block_time": ("s", "<f8", taken.seconds.astype("<f8").tobytes()),
         "preempted": ("1", "|u1", taken.preempted.astype("|u1").tobytes()),
     }
+    notes.arrays.update(log.arrays())
     if notes.verification and notes.verification.status == "failed":
         return "wrong", f"not the answer of {notes.verification.against}: {notes.verification.message}"
     return "ok", ""
@@ -329,7 +335,7 @@ def check(bench: Bench, be: Any, task: Task, output: Any) -> Verification:
     if want is None:
         return Verification("none", "", against)
     asked = (bench.settings.rtol, bench.settings.atol)
-    return verify.compare(be.outputs(output), want, against, asked=asked, own=task.tolerance, same_dtype=same)
+    return verify.compare(be.outputs(output), want, against, asked=asked, own=task.tolerance, same_dtype=same, norm=task.norm_tolerance)
 
 
 def reference(bench: Bench, be: Any, task: Task) -> tuple[Any, str, bool]:
@@ -342,10 +348,8 @@ def reference(bench: Bench, be: Any, task: Task) -> tuple[Any, str, bool]:
         return _answer(bench, *bench.base(), mode=True), f"{bench.case.backend} {IDENTITY}", not task.any_dtype
     if task.reference:
         return be.outputs(task.reference()), "the workload's reference", False
-    if bench.case.mode not in ("eval", "fwd"):
-        return None, "a training step has no independent reference; its variants are compared with it", False
     small = (task.flops or 0) <= REFERENCE_FLOPS and (task.bytes or 0) <= REFERENCE_BYTES
-    if "numpy" in bench.workload.bodies and be.neutral and small:
+    if "numpy" in bench.workload.bodies and bench.case.mode in ("eval", "fwd") and be.neutral and small:
         from steelyard.backends.numpy import Precise
 
         exact = Precise(seed=bench.settings.seed)
@@ -360,9 +364,19 @@ def reference(bench: Bench, be: Any, task: Task) -> tuple[Any, str, bool]:
 def _answer(bench: Bench, be: Any, task: Task, *, mode: bool) -> Any:
     """The outputs of a task that is built for its answer alone; numpy knows no modes and needs none for a forward pass."""
     try:
-        return be.outputs(bench.ready(be, task)() if mode else task())
+        return be.outputs(_observed(bench.ready(be, task)) if mode else task())
     finally:
         _clean_up([task])
+
+
+def _observed(task: Task) -> Any:
+    """One call in the form that is compared."""
+    if task.observe is None:
+        return task()
+    if task.scope is None:
+        return task.observe()
+    with task.scope():
+        return task.observe()
 
 
 def _clean_up(tasks: Iterable[Task]) -> None:
@@ -405,10 +419,17 @@ def _weigh_arms(benches: Sequence[Bench], crew: Crew, settings: Settings, rng: r
             crew.tell("build", arm)
             built.append(bench.build())
             crew.gather()
+        compiles = benches[0].case.ranks == 1 and any(task.inspect for _, task in built)
+        for bench, (be, task) in zip(benches, built, strict=True) if compiles else ():
+            _observed(bench.ready(be, task))
+        before = built[0][0].graphs()
         base, head = (
             crew.rebuilt(be, bench.rebuilder(be, task, rng), settings, arm)
             for arm, (bench, (be, task)) in enumerate(zip(benches, built, strict=True))
         )
-        return schedule.weigh_arms((base, head), crew.timer(built[0][0]), settings, rng.randrange(2**31), tell)
+        quads = schedule.weigh_arms((base, head), crew.timer(built[0][0]), settings, rng.randrange(2**31), tell)
+        if built[0][0].graphs() != before:
+            raise SteelyardError("something was compiled while the arms were weighed", why="the comparison is void")
+        return quads
     finally:
         _clean_up(task for _, task in built)

@@ -9,11 +9,11 @@ import subprocess
 from typing import Any
 
 from steelyard.machine.cpu import attempt
+from steelyard.machine.telemetry import SLOWED
 
 PATIENCE_S = 20.0
 _MIB, _MHZ = 2**20, 10**6
 _APPLICATION_CLOCKS = 0x2
-_SLOWED = {0x4: "power cap", 0x8: "hardware slowdown", 0x20: "heat", 0x40: "heat (hardware)", 0x80: "power brake"}
 _FIELDS = (
     "index",
     "name",
@@ -112,7 +112,7 @@ def _gpu(
         "clock_hz": None if clock is None else clock * _MHZ,
         "clock_max_hz": None if highest is None else highest * _MHZ,
         "clocks_set": None if reasons is None else bool(reasons & _APPLICATION_CLOCKS),
-        "slowed": None if reasons is None else [name for bit, name in _SLOWED.items() if reasons & bit],
+        "slowed": None if reasons is None else [name for bit, name in SLOWED.items() if reasons & bit],
     }
 
 

@@ -7,6 +7,7 @@ there is no telemetry, and the record says so.
 from __future__ import annotations
 
 import importlib
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,9 +15,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from steelyard.model.record import Arrays
+
 EVERY = 0.2
 SLOWED = {0x4: "power cap", 0x8: "hardware slowdown", 0x20: "heat", 0x40: "heat (hardware)", 0x80: "power brake"}
 HARMFUL = 0x8 | 0x20 | 0x40 | 0x80
+SERIES = {"telemetry_sm_clock": "sm_clock", "telemetry_power": "power"}
 UNITS = {"sm_clock": "Hz", "memory_clock": "Hz", "power": "W", "temperature": "degC", "utilisation": "1", "memory_used": "B"}
 
 
@@ -104,6 +108,17 @@ class Log:
             seen |= row.reasons
         slowed = [name for bit, name in SLOWED.items() if seen & bit]
         return {**ranges, "slowed_by": slowed, "readings": len(self.rows), "cost": round(self.cost / span, 6)}
+
+    def arrays(self) -> Arrays:
+        """Every reading for the record's sidecar, so that a slow stretch of blocks can be laid beside the clock of that moment."""
+        if not self.rows:
+            return {}
+        began, count = self.rows[0].at, len(self.rows)
+        times: Arrays = {"telemetry_time": ("s", "<f8", struct.pack(f"<{count}d", *(row.at - began for row in self.rows)))}
+        return times | {
+            series: (UNITS[name], "<f8", struct.pack(f"<{count}d", *(getattr(row, name) for row in self.rows)))
+            for series, name in SERIES.items()
+        }
 
 
 @contextmanager

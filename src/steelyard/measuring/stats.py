@@ -6,7 +6,6 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -178,8 +177,3 @@ def noise_grade(values: Floats, discarded: float) -> str:
         if spread <= limit and discarded <= most:
             return grade
     return "D"
-
-
-def normal_quantile(p: float) -> float:
-    """Quantile of the standard normal."""
-    return NormalDist().inv_cdf(p)

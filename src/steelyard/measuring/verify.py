@@ -48,11 +48,14 @@ def compare(
     asked: tuple[float | None, float | None] = (None, None),
     own: tuple[float, float] | None = None,
     same_dtype: bool = True,
+    norm: float | None = None,
 ) -> Verification:
     """Compare all outputs; the first difference decides the message, the worst error the figures.
 
     An element passes when |got - want| <= atol * rms(want) + rtol * |want|: the absolute part scales with the output, so
-    small outputs are not waved through. `same_dtype` is off when the reference was computed in higher precision.
+    small outputs are not waved through. `same_dtype` is off when the reference was computed in higher precision. With
+    `norm`, an array passes as a whole when the norm of its error is at most that share of its own: the rule for gradients
+    in half precision, whose elements scatter.
     """
     if len(got) != len(want):
         return Verification("failed", against, f"{len(got)} output arrays instead of {len(want)}")
@@ -61,7 +64,7 @@ def compare(
     worst = Verification("passed", against, max_abs=0.0, max_rel=0.0)
     for mine, theirs in zip(got, want, strict=True):
         rtol, atol = tolerance(mine.dtype, asked, own)
-        found = _structure(mine, theirs, same_dtype) or _values(mine.data, theirs.data, rtol, atol)
+        found = _structure(mine, theirs, same_dtype) or _values(mine.data, theirs.data, rtol, atol, norm)
         if isinstance(found, str):
             return Verification("failed", against, f"{mine.path}: {found}", rtol=rtol, atol=atol)
         message, max_abs, max_rel = found
@@ -79,7 +82,7 @@ def _structure(got: LeafLike, want: LeafLike, same_dtype: bool) -> str | None:
     return None
 
 
-def _values(got: Array, want: Array, rtol: float, atol: float) -> str | tuple[str, float, float]:
+def _values(got: Array, want: Array, rtol: float, atol: float, norm: float | None = None) -> str | tuple[str, float, float]:
     if got.size == 0:
         return "", 0.0, 0.0
     wide = np.complex128 if got.dtype.kind == "c" or want.dtype.kind == "c" else np.float64
@@ -98,6 +101,9 @@ def _values(got: Array, want: Array, rtol: float, atol: float) -> str | tuple[st
     if got.dtype.kind in "iub" and want.dtype.kind in "iub":
         error = np.maximum(error, got != want)
     rms = _scale(size)
+    if norm is not None:
+        off = float(np.linalg.norm(error) / (np.linalg.norm(size) or 1.0))
+        return ("" if off <= norm else f"off by {off:.2g} of its norm, {norm:g} allowed"), float(error.max()), off
     bad = error > atol * rms + rtol * size
     max_abs, max_rel = float(error.max()), float((error / np.maximum(size, rms or 1.0)).max())
     if not bad.any():

@@ -88,12 +88,13 @@ class Variant:
         return found
 
     def choices(self) -> dict[str, list[Any]]:
-        """The values of options annotated as Literal, so that a wrong one is found before anything is timed."""
+        """The values of options annotated as Literal or bool, so that a wrong one is found before anything is timed."""
         try:
             hints = get_type_hints(self.apply)
         except (NameError, TypeError):
             return {}
-        return {name: list(get_args(hint)) for name, hint in hints.items() if get_origin(hint) is Literal}
+        found = {name: list(get_args(hint)) for name, hint in hints.items() if get_origin(hint) is Literal}
+        return found | {name: [True, False] for name, hint in hints.items() if hint is bool and name != "return"}
 
     def describe(self) -> dict[str, Any]:
         """The variant as plain data."""

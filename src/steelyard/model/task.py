@@ -21,9 +21,10 @@ class Task:
     """A function with its inputs; everything else is what the measurement needs to know to be fair.
 
     `parameters` are what training updates and `loss` turns an output into a scalar; `phases` are parts of the task that
-    are also timed on their own. `repeatable=False` means one call per block; `prepare` runs untimed before each call; `scope` is entered
-    around a block for process-wide state; `measure` replaces `fn` for tasks that time themselves; `inspect` says after
-    the first call what a variant really did, and raises NotApplied when that is nothing; it is asked again after timing.
+    are also timed on their own. `repeatable=False` means one call per block; `prepare` runs untimed before each call;
+    `scope` is entered around a block for process-wide state; `measure` replaces `fn` for tasks that time themselves;
+    `observe` is one call as verification sees it, where `fn` returns less. `inspect` says after the first call what a
+    variant really did, and raises NotApplied when that is nothing; it is asked again after timing.
     """
 
     fn: Callable[..., Any] | None = None
@@ -37,7 +38,9 @@ class Task:
     phases: Mapping[str, Task] = field(default_factory=dict)
     reference: Callable[[], Any] | None = None
     tolerance: tuple[float, float] | None = None
+    norm_tolerance: float | None = None
     any_dtype: bool = False
+    observe: Callable[[], Any] | None = None
     repeatable: bool = True
     prepare: Callable[[], None] | None = None
     scope: Callable[[], AbstractContextManager[Any]] | None = None

@@ -96,8 +96,9 @@ def _versus(records: Sequence[Record], deltas: Mapping[str, Delta], bases: Mappi
     found = [deltas.get(record.id) for record in records]
     told = [delta for delta in found if delta and delta.verdict in ("faster", "slower")]
     whole = max((len(parts[0].partition(".")[0]) for parts in map(speedup, told) if parts), default=1)
+    base = f"  {'1.00×':>{whole + 4}}"
     return [
-        delta_text(delta, whole) if delta else f"  {'1.00×':>{whole + 4}}" if record.id in bases else ""
+        delta_text(delta, whole) if delta else "✗ not weighed" if "unweighed" in record.effective else base if record.id in bases else ""
         for record, delta in zip(records, found, strict=True)
     ]
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from steelyard.errors import NotApplied, Unsupported
 from steelyard.model.define import variant
 from steelyard.model.task import Task
-from steelyard.variants.wrap import body_of
+from steelyard.variants.wrap import body_of, nested
 
 Kernel = Literal["flash", "efficient", "math", "cudnn"]
 
@@ -28,19 +28,15 @@ def sdpa(task: Task, be: Any, kernel: Kernel = "flash") -> Task:
     if not uses_attention(fn, task):
         raise NotApplied("the workload never calls scaled_dot_product_attention")
 
-    def narrowed(*args: Any, **kwargs: Any) -> Any:
-        with sdpa_kernel(chosen):
-            return fn(*args, **kwargs)
-
     try:
-        with torch.no_grad():
-            narrowed(*task.args, **task.kwargs)
+        with torch.no_grad(), sdpa_kernel(chosen):
+            fn(*task.args, **task.kwargs)
     except RuntimeError as error:
         if "No available kernel" in str(error) or "No viable backend" in str(error):
             first = str(error).split("\n")[0][:120]
             raise Unsupported(f"the {kernel} attention kernel cannot run this case here", why=first, do="try sdpa[kernel=math]") from error
         raise
-    return replace(task, fn=narrowed, effective={**task.effective, "sdpa": kernel})
+    return replace(task, scope=nested(task.scope, lambda: sdpa_kernel(chosen)), effective={**task.effective, "sdpa": kernel})
 
 
 def uses_attention(fn: Callable[..., Any], task: Task) -> bool:

@@ -55,8 +55,12 @@ def aot_inductor(task: Task, be: Any) -> Task:
         raise Unsupported("AOTInductor needs a C++ compiler on the CPU and none is on PATH", do="apt-get install g++")
     program, effective = _exported(task)
     folder = tempfile.mkdtemp(prefix="steelyard-aoti-")
-    package = torch._inductor.aoti_compile_and_package(program, package_path=str(Path(folder) / "program.pt2"))
-    loaded = torch._inductor.aoti_load_package(package)
+    try:
+        package = torch._inductor.aoti_compile_and_package(program, package_path=str(Path(folder) / "program.pt2"))
+        loaded = torch._inductor.aoti_load_package(package)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
     before = task.cleanup
 
     def cleanup() -> None:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from steelyard.errors import NotApplied, Unsupported
 from steelyard.model.define import variant
 from steelyard.model.task import Task
-from steelyard.variants.wrap import body_of, floating_inputs
+from steelyard.variants.wrap import body_of, floating_inputs, nested
 
 LOW = Literal["bf16", "fp16"]
 AUTOCAST_TOLERANCE = (5e-2, 2e-2)
@@ -21,17 +21,17 @@ def autocast(task: Task, be: Any, dtype: LOW = "bf16") -> Task:
     """Matrix work in half precision by torch.autocast; compared with the full-precision answer at its own tolerance."""
     import torch
 
-    fn, low = body_of(task), be.dtype(dtype)
+    body_of(task)
+    low = be.dtype(dtype)
     if not any(item.dtype in (torch.float32, torch.float64) for item in floating_inputs(task)):
         raise NotApplied("the inputs are in half precision already, so autocast changes nothing")
     kind = be.where.type
 
-    def cast(*args: Any, **kwargs: Any) -> Any:
-        with torch.autocast(kind, low):
-            return fn(*args, **kwargs)
+    def cast() -> Any:
+        return torch.autocast(kind, low, cache_enabled=False)
 
     loose = task.tolerance or AUTOCAST_TOLERANCE
-    return replace(task, fn=cast, tolerance=loose, any_dtype=True, effective={**task.effective, "autocast": dtype})
+    return replace(task, scope=nested(task.scope, cast), tolerance=loose, any_dtype=True, effective={**task.effective, "autocast": dtype})
 
 
 @variant("tf32", backends=["torch"])
@@ -43,7 +43,6 @@ def tf32(task: Task, be: Any, on: bool = True) -> Task:
         raise Unsupported("TF32 needs an NVIDIA GPU of compute capability 8.0 or newer")
     if not any(item.dtype == torch.float32 for item in floating_inputs(task)):
         raise NotApplied("no input is fp32, so TF32 changes nothing")
-    outer = task.scope
 
     @contextmanager
     def scope() -> Iterator[None]:
@@ -51,13 +50,9 @@ def tf32(task: Task, be: Any, on: bool = True) -> Task:
         before = (matmul.allow_tf32, convolution.allow_tf32)
         matmul.allow_tf32 = convolution.allow_tf32 = on
         try:
-            if outer is None:
-                yield
-            else:
-                with outer():
-                    yield
+            yield
         finally:
             matmul.allow_tf32, convolution.allow_tf32 = before
 
     loose = task.tolerance or ((1e-2, 5e-3) if on else None)
-    return replace(task, scope=scope, tolerance=loose, effective={**task.effective, "tf32": on})
+    return replace(task, scope=nested(task.scope, scope), tolerance=loose, effective={**task.effective, "tf32": on})

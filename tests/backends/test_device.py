@@ -1,0 +1,331 @@
+"""Timing on a device is right on a made-up one, whose clock, queue, throttling and energy are known exactly."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from steelyard.errors import Unsupported
+from steelyard.machine import nvidia, telemetry
+from steelyard.machine.telemetry import Log, Row
+from steelyard.measuring.sample import sample
+from steelyard.model.experiment import Settings
+from steelyard.model.task import Task
+
+pytest.importorskip("torch")
+from steelyard.backends import _device
+from steelyard.backends._device import EventTimer, GraphTimer
+from steelyard.backends.torch import Torch
+
+LAUNCH, KERNEL, EVENT, MISS, RATE, WATTS, TICK = 5e-6, 2e-5, 1e-6, 7e-6, 1e9, 300.0, 0.02
+HEAT = 0x20
+SHORT = replace(Settings(), budget=0.05)
+
+
+class Device:
+    """One stream with a clock of its own; launching costs host time, and each event leaves a gap on the stream."""
+
+    def __init__(self) -> None:
+        self.now = self.free = 0.0
+        self.cold = False
+        self.recording: list[float] | None = None
+
+        class Event:
+            def __init__(event, enable_timing: bool) -> None:
+                event.at = 0.0
+
+            def record(event) -> None:
+                event.at = self.free = max(self.now, self.free) + EVENT
+
+            def query(event) -> bool:
+                return self.now >= event.at
+
+            def synchronize(event) -> None:
+                self.now = max(self.now, event.at)
+
+            def elapsed_time(event, end: Any) -> float:
+                return (end.at - event.at) * 1e3
+
+        class Graph:
+            work = 0.0
+
+            def replay(graph) -> None:
+                self.launch(graph.work)
+
+        self.api = SimpleNamespace(
+            Event=Event, _sleep=lambda cycles: self.work(cycles / RATE), synchronize=self.synchronize,
+            CUDAGraph=Graph, graph=self.capturing,
+            Stream=lambda: SimpleNamespace(wait_stream=lambda other: None), stream=nullcontext,
+            current_stream=lambda: SimpleNamespace(wait_stream=lambda other: None),
+            get_device_properties=lambda device: SimpleNamespace(L2_cache_size=64),
+        )  # fmt: skip
+
+    def work(self, seconds: float) -> None:
+        self.free = max(self.now, self.free) + seconds
+
+    def launch(self, seconds: float) -> None:
+        self.now += LAUNCH
+        if self.recording is not None:
+            self.recording.append(seconds)
+            return
+        self.work(seconds + (MISS if self.cold else 0.0))
+        self.cold = False
+
+    def synchronize(self) -> None:
+        self.now = max(self.now, self.free)
+
+    def capturing(self, graph: Any) -> Any:
+        device = self
+
+        class Capture:
+            def __enter__(self) -> None:
+                device.recording = []
+
+            def __exit__(self, *error: object) -> None:
+                graph.work, device.recording = sum(device.recording or []), None
+
+        return Capture()
+
+    def without(self, *names: str) -> Any:
+        return SimpleNamespace(**{name: part for name, part in vars(self.api).items() if name not in names})
+
+    def timer(self, meter: Any = None, kind: type[EventTimer] = EventTimer, api: Any = None) -> EventTimer:
+        return kind(api or self.api, "cpu", meter, lambda: self.now)
+
+    def task(self, seconds: float = KERNEL, **more: Any) -> Task:
+        return Task(lambda: self.launch(seconds), **more)
+
+
+class Meter:
+    """Throttles and clocks as told; energy moves in ticks, as the real counter does."""
+
+    def __init__(self, device: Device, clock: Callable[[], float] = lambda: 1.7e9) -> None:
+        self.device, self.sm_clock = device, clock
+        self.asked = self.now_slowed = 0
+
+    def reasons(self) -> int:
+        self.asked += 1
+        return self.now_slowed
+
+    def energy(self) -> float:
+        return WATTS * TICK * math.floor(self.device.now / TICK)
+
+
+@pytest.fixture
+def device() -> Device:
+    return Device()
+
+
+@pytest.fixture
+def flushed(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    buffer = SimpleNamespace(fill_=lambda value: setattr(device, "cold", True))
+    monkeypatch.setattr(_device, "torch", SimpleNamespace(empty=lambda *args, **kwargs: buffer, uint8=None))
+
+
+def test_host_time_is_of_the_sampled_blocks_alone(device: Device) -> None:
+    timer, calls = device.timer(), 0
+
+    def call() -> None:
+        nonlocal calls
+        calls += 1
+        device.now += 1e-3 if calls <= 600 else 0.0
+        device.launch(KERNEL)
+
+    taken = sample(Task(call), timer, replace(SHORT, runs=30, warmup=0.04))
+    assert calls > 600 + 30 * taken.calls
+    assert len(timer.tally.host) == len(taken.seconds) == 30
+    assert timer.tally.host == pytest.approx([LAUNCH] * 30)
+    assert timer.report(KERNEL)["host_time"] == pytest.approx(LAUNCH)
+
+
+def test_a_held_stream_hides_the_launches(device: Device) -> None:
+    timer = device.timer()
+    taken = sample(device.task(1e-6), timer, replace(SHORT, runs=10))
+    assert taken.interval.centre == pytest.approx(1e-6, rel=0.01)
+    assert timer.report(1e-6) == {
+        "timer": "events, stream held back", "host_time": pytest.approx(LAUNCH), "host_late": 0.0, "eager_bound_by": "host",
+    }  # fmt: skip
+
+
+def test_without_a_hold_the_device_waits_and_the_record_says_so(device: Device) -> None:
+    timer = device.timer(api=device.without("_sleep"))
+    taken = sample(device.task(1e-6), timer, replace(SHORT, runs=10))
+    told = timer.report(1e-6)
+    assert taken.interval.centre > 4e-6
+    assert told["timer"] == "events" and told["host_late"] == 1.0
+
+
+def test_a_replayed_graph_launches_once_for_all_its_calls(device: Device) -> None:
+    timer = device.timer(kind=GraphTimer)
+    taken = sample(device.task(1e-6), timer, replace(SHORT, runs=10))
+    assert taken.calls > 10 and taken.interval.centre == pytest.approx(1e-6, rel=0.01)
+    told = timer.report(1e-6)
+    assert told["timer"] == "graph replay" and told["host_time"] == pytest.approx(LAUNCH / taken.calls)
+
+
+def test_a_prepared_task_is_not_called_replayed(device: Device) -> None:
+    timer, prepared = device.timer(kind=GraphTimer), []
+    sample(device.task(prepare=lambda: prepared.append(1)), timer, replace(SHORT, runs=10))
+    told = timer.report(KERNEL)
+    assert prepared and told["timer"] == "events, stream held back" and told["host_time"] == pytest.approx(LAUNCH)
+
+
+def test_every_block_taken_while_throttled_is_disturbed(device: Device) -> None:
+    meter = Meter(device)
+    timer = device.timer(meter)
+    loop, hits = timer.bind(device.task(1e-3)), []
+    for block in range(60):
+        meter.now_slowed = HEAT if 20 <= block < 40 else 0
+        before = timer.disturbances()
+        loop(1)
+        hits.append(timer.disturbances() > before)
+    late = math.ceil(_device.CLOCK_EVERY / 1e-3)
+    assert meter.asked < 10
+    assert not any(hits[:20]) and all(hits[20 + late : 40]) and not any(hits[40 + late :])
+
+
+def test_a_power_cap_is_no_disturbance(device: Device) -> None:
+    meter = Meter(device)
+    meter.now_slowed = 0x4
+    timer = device.timer(meter)
+    assert timer.disturbances() == timer.disturbances() == 0 and meter.asked == 1
+
+
+def test_the_clock_is_steady_once_it_stops_climbing(device: Device) -> None:
+    clocks = iter([1.0e9, 1.4e9, 1.7e9, 1.7e9, 1.7e9, 1.7e9])
+    timer, said = device.timer(Meter(device, lambda: next(clocks))), []
+    for _ in range(6):
+        said.append(timer.steady())
+        assert timer.steady() == said[-1]
+        device.now += 0.02
+    assert said == [False] * 5 + [True]
+
+
+def test_a_clock_that_cannot_be_read_is_steady(device: Device) -> None:
+    assert device.timer(Meter(device, lambda: math.nan)).steady()
+    assert device.timer().steady()
+
+
+@pytest.mark.usefixtures("flushed")
+def test_the_cold_time_is_net_of_an_empty_call(device: Device) -> None:
+    timer = device.timer()
+    assert _device.cold_times(device.task(), timer, 3) == pytest.approx([KERNEL + MISS + EVENT] * 3, abs=2e-9)
+    assert _device.net_cold_times(device.task(), timer, 3) == pytest.approx([KERNEL + MISS] * 3, abs=2e-9)
+
+
+@pytest.mark.usefixtures("flushed")
+def test_beside_the_time_stand_host_cold_replay_and_energy(device: Device) -> None:
+    timer, task = device.timer(Meter(device)), device.task(flops=6e3)
+    taken = sample(task, timer, SHORT)
+    figures, facts = _device.beside(task, timer, taken.interval.centre, SHORT)
+    assert figures["host_time"].value == pytest.approx(LAUNCH) and figures["host_time"].n == len(taken.seconds)
+    assert figures["time_cold"].value == pytest.approx(KERNEL + MISS, abs=2e-9)
+    assert figures["graph_time"].value == pytest.approx(KERNEL, rel=0.01)
+    assert figures["power"].value == pytest.approx(WATTS, rel=0.05)
+    assert figures["energy"].value == pytest.approx(WATTS * (KERNEL + LAUNCH / 250), rel=0.05)
+    assert figures["efficiency"].value == pytest.approx(6e3 / figures["energy"].value)
+    assert facts["eager_bound_by"] == "device" and "energy" not in facts
+
+
+@pytest.mark.usefixtures("flushed")
+def test_energy_of_a_prepared_task_is_said_not_to_be_measured(device: Device) -> None:
+    timer, task = device.timer(Meter(device)), device.task(prepare=lambda: None)
+    taken = sample(task, timer, replace(SHORT, runs=10))
+    figures, facts = _device.beside(task, timer, taken.interval.centre, SHORT)
+    assert facts["energy"] == "not measured: the task must be prepared before each call"
+    assert "energy" not in figures and "graph_time" not in figures and "time_cold" in figures
+
+
+def test_a_counter_that_never_moves_gives_no_energy(device: Device) -> None:
+    meter = SimpleNamespace(energy=lambda: 1.0)
+    assert _device.energy_per_call(device.task(), device.timer(meter), 0.1, KERNEL) is None
+
+
+def test_what_a_device_lacks_is_left_out_or_said(device: Device) -> None:
+    bare = device.timer(api=device.without("get_device_properties", "CUDAGraph", "_sleep"))
+    taken = sample(device.task(), bare, replace(SHORT, runs=10))
+    figures, facts = _device.beside(device.task(), bare, taken.interval.centre, SHORT)
+    assert set(figures) == {"host_time"} and facts["graph_time"] == "this device has no graphs to capture work in"
+
+
+def test_a_device_without_timed_events_is_unsupported_with_the_reason(device: Device) -> None:
+    class Untimed(device.api.Event):  # type: ignore[name-defined,misc]
+        def elapsed_time(self, end: Any) -> float:
+            raise NotImplementedError("built without SYCL")
+
+    class Plain:
+        def __init__(self, enable_timing: bool) -> None: ...
+
+    class Narrow:
+        pass
+
+    for api, why in (
+        (SimpleNamespace(), "no Event"),
+        (SimpleNamespace(Event=Plain), "no record, query, synchronize, elapsed_time"),
+        (SimpleNamespace(Event=Narrow), "keep no time"),
+        (SimpleNamespace(Event=Untimed), "built without SYCL"),
+    ):
+        with pytest.raises(Unsupported) as caught:
+            EventTimer(api, "cpu", None)
+        assert why in caught.value.why
+
+
+def test_work_that_cannot_be_captured_is_unsupported(device: Device) -> None:
+    def refuse() -> None:
+        raise RuntimeError("operation not permitted when stream is capturing\nmore")
+
+    with pytest.raises(Unsupported) as caught:
+        _device.capture(device.api, refuse)
+    assert caught.value.do == "operation not permitted when stream is capturing"
+
+
+@pytest.mark.parametrize("kind", ["abacus", "nn"])
+def test_a_device_kind_torch_does_not_know_is_unsupported(kind: str) -> None:
+    with pytest.raises(Unsupported, match="knows no device kind"):
+        _device.open_api(kind)
+
+
+def test_a_device_module_without_an_index_is_opened_by_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    api = SimpleNamespace(is_available=lambda: True)
+    monkeypatch.setattr(torch, "xpu", api)
+    assert _device.open_api("xpu") == (api, torch.device("xpu"))
+
+
+def test_peaks_a_device_does_not_count_are_left_out() -> None:
+    be = Torch()
+    be.api = SimpleNamespace(memory_stats=lambda: {"allocated_bytes.all.peak": 12})
+    be.start_memory()
+    assert be.peak_memory() == {"peak_allocated": 12.0}
+    be.api = SimpleNamespace()
+    assert be.peak_memory() == {}
+
+
+@pytest.mark.parametrize("used", [True, False])
+def test_a_case_inherits_no_cache_of_the_device_and_wakes_none(monkeypatch: pytest.MonkeyPatch, used: bool) -> None:
+    import torch
+
+    emptied: list[bool] = []
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: used)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: emptied.append(True))
+    Torch.reset()
+    assert emptied == [True] * used
+
+
+def test_readings_become_series_of_equal_length() -> None:
+    rows = [Row(10.0 + at, 1e9 + at, 2e9, 300.0 + at, 40.0, 1.0, 5.0, 0) for at in (0.0, 0.25, 0.5)]
+    read = {name: (unit, struct.unpack("<3d", data)) for name, (unit, _, data) in Log(rows).arrays().items()}
+    assert read == {
+        "telemetry_time": ("s", (0.0, 0.25, 0.5)),
+        "telemetry_sm_clock": ("Hz", (1e9, 1e9 + 0.25, 1e9 + 0.5)),
+        "telemetry_power": ("W", (300.0, 300.25, 300.5)),
+    }
+    assert Log().arrays() == {} and nvidia.SLOWED is telemetry.SLOWED
