@@ -21,7 +21,7 @@ def steelyard(*words: str, cwd: Path, check: int | None = 0, env: dict[str, str]
 
 def run_json(*words: str, cwd: Path, check: int | None = 0) -> dict[str, Any]:
     """`steelyard run … --json`, parsed."""
-    found: dict[str, Any] = json.loads(steelyard("run", *words, "--json", cwd=cwd, check=check).stdout)
+    found: dict[str, Any] = json.loads(steelyard("run", "--json", *words, cwd=cwd, check=check).stdout)
     return found
 
 

@@ -122,3 +122,20 @@ def test_a_comparison_that_could_not_be_made_is_not_green(tmp_path: Path) -> Non
     assert [record["status"] for record in found["records"]] == ["ok", "ok", "ok"]
     assert "ZeroDivisionError" in told[1] and "exited with code 7" in told[2]
     assert "not weighed" in steelyard("show", cwd=tmp_path).stdout
+
+
+def test_forged_answers_cost_their_case_alone_and_a_long_command_line_is_a_case(tmp_path: Path) -> None:
+    file = tmp_path / "forger.py"
+    file.write_text(
+        "import os\nfrom steelyard import Task, workload\n"
+        "def forge():\n"
+        "    for fd in range(3, 64):\n"
+        '        try:\n            os.write(fd, b\'\\xff\\xfe\\n{"record": {"id": "another"}}\\n\')\n        except OSError:\n            pass\n'
+        "@workload('forger', axes={'n': [1, 2]}, backend='numpy')\ndef forger(n, be):\n"
+        "    x = be.randn(8)\n    return Task(lambda: (forge() if n == 1 else None, x)[1])\n"
+    )
+    found = run_json(str(file), "--budget", "20ms", "--isolate", "case", cwd=tmp_path, check=3)
+    assert [record["status"] for record in found["records"]] == ["crashed", "ok"]
+    assert "not an answer" in found["records"][0]["reason"]
+    long = run_json("--runs", "3", "--", "sh", "-c", "true " + "a" * 80, cwd=tmp_path)
+    assert long["records"][0]["status"] == "ok"

@@ -79,7 +79,7 @@ class TestWords:
             ids(Request())
 
     def test_programs_are_cases(self) -> None:
-        assert command_case(("ls", "-l")) == Case("command", (("argv", ["ls", "-l"]),), "command")
+        assert command_case(("ls", "-l"), Request()) == Case("command", (("argv", ["ls", "-l"]),), "command")
         assert ids(Request(commands=(("true",), ("echo", "a b")))) == [
             'command[argv=["true"]]@command/eager:eval',
             'command[argv=[echo,"a b"]]@command/eager:eval',

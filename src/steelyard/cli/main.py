@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +15,7 @@ from steelyard.errors import BUG, INTERRUPTED, PASS, USAGE, SteelyardError, unkn
 from steelyard.version import __version__
 
 BROKEN_PIPE = 141
+CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 COMPLETION_VARIABLE = "_STEELYARD_COMPLETE"
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("steelyard.cli.run", "Measure workloads, suites, experiment files, .py files or a command."),
@@ -155,7 +157,7 @@ def _usage(error: click.ClickException) -> SteelyardError:
 
 def _say(text: str) -> None:
     """`error: …` with its further lines indented, red where colour is wanted."""
-    first, *rest = text.split("\n")
+    first, *rest = CONTROL.sub("\ufffd", text).split("\n")
     plain = bool(os.environ.get("NO_COLOR")) or not sys.stderr.isatty()
     label = "error:" if plain else click.style("error:", fg="red", bold=True)
     click.echo("\n".join([f"{label} {first}", *(line if line.startswith("  ") else f"  {line}" for line in rest)]), err=True)

@@ -53,10 +53,10 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 @click.option("--sampling", type=click.Choice(["blocks", "calls"]), help="blocks for medians, calls for distributions (p90, p99).")
 @click.option("--warmup", metavar="TIME", help="Fixed warm-up time instead of the trend test.")
 @click.option("--runs", type=click.IntRange(min=1), help="Exact number of blocks (or program runs).")
-@click.option("--rtol", type=float, help="Relative tolerance of verification.")
-@click.option("--atol", type=float, help="Absolute tolerance, as a share of the output's rms.")
+@click.option("--rtol", type=click.FloatRange(min=0, max=1e9), help="Relative tolerance of verification.")
+@click.option("--atol", type=click.FloatRange(min=0, max=1e9), help="Absolute tolerance, as a share of the output's rms.")
 @click.option("--verify/--no-verify", default=None, help="Check outputs before timing. Default on.")
-@click.option("--seed", type=int, help="Seed of all data and weights.")
+@click.option("--seed", type=click.IntRange(min=0), help="Seed of all data and weights.")
 @click.option("--isolate", type=click.Choice(["case", "workload", "none"]), help="What shares a worker. Default workload.")
 @click.option("--timeout", metavar="TIME", help="Limit for one case. Default 300s.")
 @click.option("--memory", metavar="SIZE", help="Limit for a worker and all it starts: 8GiB.")
@@ -104,7 +104,7 @@ def _request(options: dict[str, Any]) -> Request:
     devices, index = read_devices(_words(options["devices"]))
     check_modes(modes)
     return Request(
-        selectors=selectors, commands=commands, axes=dict(_axis(text) for text in options["axes"]), backend=_words(options["backends"]),
+        selectors=selectors, commands=commands, axes=_axes(options["axes"]), backend=_words(options["backends"]),
         variant=_words(options["variants"]), mode=modes, device=devices, threads=_whole("threads", options["threads"]),
         ranks=_whole("ranks", options["ranks"]),
         flags=dict(_flag(text) for text in options["flags"]), settings=_settings(options), env=options["env"], device_index=index,
@@ -148,6 +148,14 @@ def _words(texts: Sequence[str]) -> tuple[str, ...]:
                 word += char
         found.append(word)
     return tuple(word.strip() for word in found if word.strip())
+
+
+def _axes(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
+    """Axes by name; one named twice has the values of both."""
+    found: dict[str, tuple[Any, ...]] = {}
+    for name, values in map(_axis, texts):
+        found[name] = (*found.get(name, ()), *values)
+    return found
 
 
 def _axis(text: str) -> tuple[str, tuple[Any, ...]]:

@@ -35,7 +35,7 @@ def prepare(request: Request, store: Store) -> Plan:
     place = replace(envs.place(request.env) if request.env else Place(), device_index=request.device_index)
     experiment, catalogue, entries = selection.gather(request, place)
     experiment = replace(experiment, include=tuple(_recalled(item, store) for item in experiment.include))
-    against = selection.command_case(request.commands[0]) if len(request.commands) > 1 else None
+    against = selection.command_case(request.commands[0], request) if len(request.commands) > 1 else None
     return plan.expand(experiment, catalogue, place=place, entries=entries, against=against)
 
 

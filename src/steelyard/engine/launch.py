@@ -129,7 +129,7 @@ class Worker:
         *complete, rest = bytes(self._buffer).split(b"\n")
         self._buffer = bytearray(rest)
         for line in complete:
-            with contextlib.suppress(json.JSONDecodeError):
+            with contextlib.suppress(ValueError, RecursionError):
                 message = json.loads(line)
                 if isinstance(message, dict):
                     yield message
@@ -224,7 +224,8 @@ class Nursery:
     def fork(self) -> Worker:
         """A new worker in milliseconds."""
         pipes = Pipes.open()
-        socket.send_fds(self.control, [b"fork"], [pipes.command_out, pipes.event_in, pipes.stderr.fileno()])
+        with contextlib.suppress(OSError):
+            socket.send_fds(self.control, [b"fork"], [pipes.command_out, pipes.event_in, pipes.stderr.fileno()])
         return pipes.worker(self._await("forked"), nursery=self)
 
     def _await(self, word: str) -> int:

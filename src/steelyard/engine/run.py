@@ -20,7 +20,7 @@ from steelyard.engine.launch import FORKABLE, Ending, Nursery, Place, Worker, st
 from steelyard.engine.limits import WATCH_EVERY, MemoryLimit
 from steelyard.engine.plan import Entries, Job, Plan
 from steelyard.engine.process import end_orphans, end_tree, keep_orphans
-from steelyard.errors import UsageError
+from steelyard.errors import StoreError, UsageError
 from steelyard.machine import locks
 from steelyard.model.experiment import Settings
 from steelyard.model.pair import Pair
@@ -44,6 +44,7 @@ class Watch(Protocol):
 class Answer:
     """What one job gave: a record, perhaps a pair, and their raw samples."""
 
+    expected: str
     record: Record | None = None
     arrays: Arrays = field(default_factory=dict)
     pair: Pair | None = None
@@ -66,8 +67,7 @@ def supervise(plan: Plan, writer: RunWriter, watch: Watch, judge: Callable[[Reco
         for job in todo:
             watch.started(job.case.id)
             answer = crew.measure(job, plan)
-            record = answer.record
-            assert record is not None
+            record = answer.record or failure(job, plan.settings, "crashed", "the worker ended the job without an answer")
             if answer.stderr and record.status != "ok":
                 log = writer.attach("stderr", f"{len(writer.done) + 1}.txt", answer.stderr.encode())
                 record = _with_attachment(record, log)
@@ -125,6 +125,9 @@ class Crew:
         keep_orphans()
         try:
             yield crew
+        except BaseException:
+            crew.abandon()
+            raise
         finally:
             crew.dismiss()
             crew.see_off()
@@ -143,7 +146,7 @@ class Crew:
         if settings.isolate == "case" and not job.fresh:
             self._keep_spare(job)
         self.see_off()
-        answer = Answer()
+        answer = Answer(job.case.id)
         fate = self._listen(worker, answer, settings)
         if fate is None:
             end_tree(worker.pid, itself=False)
@@ -165,7 +168,7 @@ class Crew:
         worker = self.engage(job, plan.settings)
         worker.send({**plan.message(job), **message})
         self.see_off()
-        answer = Answer()
+        answer = Answer(job.case.id)
         fate = self._listen(worker, answer, plan.settings)
         if fate is None:
             self.dismiss()
@@ -188,12 +191,16 @@ class Crew:
             for message in worker.messages(min(left, WATCH_EVERY) if self.limit and not self.limit.group else left):
                 if message is None:
                     return self._autopsy(worker, worker.stop(), answer)
-                if "error" in message:
-                    return "failed", str(UsageError(**message["error"])), worker.stop().stderr
+                if isinstance(message.get("error"), dict):
+                    told = {key: str(message["error"].get(key, "")) for key in ("what", "why", "do", "where")}
+                    return "failed", str(UsageError(told.pop("what"), **told)), worker.stop().stderr
                 if "ready" in message:
                     worker.send({"do": "go"})
-                if self._take(message, answer):
-                    return None
+                try:
+                    if self._take(message, answer):
+                        return None
+                except (StoreError, TypeError, ValueError, AttributeError, KeyError):
+                    return "crashed", f"the worker sent something that is not an answer during {answer.phase}", worker.stop().stderr
 
     def _take(self, message: Mapping[str, Any], answer: Answer) -> bool:
         if "phase" in message:
@@ -201,8 +208,10 @@ class Crew:
             if self.watch:
                 self.watch.phase(answer.phase, message.get("fraction"))
         elif "record" in message:
-            answer.record = codec.decode(Record, message["record"])
-            answer.arrays = _arrays(message)
+            record = codec.decode(Record, message["record"])
+            if record.id != answer.expected:
+                raise ValueError(f"an answer for {record.id}")
+            answer.record, answer.arrays = record, _arrays(message)
         elif "pair" in message:
             answer.pair = codec.decode(Pair, message["pair"])
             answer.quads = _arrays(message)
@@ -258,6 +267,8 @@ class Crew:
 
     def _nursery(self, job: Job) -> Nursery:
         key = (job.place, FORKABLE[job.case.backend])
+        if key in self.nurseries and self.nurseries[key].process.poll() is not None:
+            self.nurseries.pop(key).stop()
         if key not in self.nurseries:
             self.nurseries[key] = Nursery(job.place, FORKABLE[job.case.backend], self.mark)
         return self.nurseries[key]
@@ -272,6 +283,13 @@ class Crew:
             self.leaving = worker
             if self.limit:
                 self.see_off()
+
+    def abandon(self) -> None:
+        """End a worker in the middle of its case: nobody waits for an answer any more."""
+        if self.worker:
+            worker, self.worker, self.serving = self.worker, None, None
+            worker.stop()
+            self._after_death(worker)
 
     def see_off(self) -> None:
         """Make sure that the worker dismissed last is gone."""

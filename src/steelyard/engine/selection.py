@@ -58,7 +58,7 @@ def gather(request: Request, place: Place) -> tuple[Experiment, Catalogue, Entri
         name=" ".join(source.name for source in sources) or "command line",
         description=sources[0].description if len(sources) == 1 else "",
         matrix=tuple(_override(matrix, request) for matrix in matrices),
-        include=(*included, *(command_case(argv) for argv in request.commands)),
+        include=(*included, *(command_case(argv, request) for argv in request.commands)),
         exclude=tuple(rule for source in sources for rule in source.exclude),
         settings=_settings(sources, request.settings),
         files=files,
@@ -68,7 +68,8 @@ def gather(request: Request, place: Place) -> tuple[Experiment, Catalogue, Entri
 
 def _refuse_overrides(request: Request, elsewhere: bool) -> None:
     """A case id and a program say everything themselves; an option that would change nothing is a mistake."""
-    asked = [name for name in ("axes", "backend", "variant", "mode", "device", "threads", "flags") if getattr(request, name)]
+    own = () if request.commands else ("threads", "flags")
+    asked = [name for name in ("axes", "backend", "variant", "mode", "device", "ranks", *own) if getattr(request, name)]
     if asked and not elsewhere:
         raise UsageError(f"a case id or a program is complete, so {', '.join(asked)} cannot be given beside it", do="change the id itself")
 
@@ -155,9 +156,10 @@ def _settings(sources: Sequence[Experiment], asked: Mapping[str, Any]) -> Settin
     return replace(base, **asked)
 
 
-def command_case(argv: tuple[str, ...]) -> Case:
-    """A program with its arguments is a case like any other."""
-    return Case("command", (("argv", list(argv)),), backend="command")
+def command_case(argv: tuple[str, ...], request: Request) -> Case:
+    """A program with its arguments is a case like any other, with the threads and flags asked for."""
+    threads = request.threads[0] if request.threads else 1
+    return Case("command", (("argv", list(argv)),), backend="command", threads=threads, flags=tuple(request.flags.items()))
 
 
 def read_devices(words: Sequence[str], known: Sequence[str] = ("cpu", "cuda", "xpu", "mps", "tpu", "rocm")) -> tuple[tuple[str, ...], str]:

@@ -73,13 +73,13 @@ class Bench:
         """Call the workload's body for one backend."""
         body = self.workload.bodies[backend]
         wants_mode = {"mode": self.case.mode} if "mode" in body.__code__.co_varnames[: body.__code__.co_argcount] else {}
-        return body(**dict(self.case.params), be=be, **wants_mode)
+        return _task(body(**dict(self.case.params), be=be, **wants_mode), f"workload {self.workload.name}")
 
     def build(self, be: Any = None) -> tuple[Any, Task]:
         """The task under all its variants, in written order."""
         be, task = self.base(be)
         for variant, options in self.chain:
-            before, task = task, variant(task, be, options)
+            before, task = task, _task(variant(task, be, options), f"variant {variant.name}")
             if all(getattr(before, name) is getattr(task, name) for name in TELLING):
                 raise NotApplied(f"variant {variant.name} changed nothing of the task")
         return be, task
@@ -94,6 +94,12 @@ class Bench:
         if any(variant.sticky for variant, _ in self.chain):
             return lambda: self.ready(be, be.relocate(task, rng))
         return lambda: self.ready(*self.build())
+
+
+def _task(made: Any, maker: str) -> Task:
+    if not isinstance(made, Task):
+        raise SteelyardError(f"{maker} returned {type(made).__name__}, not a Task", do="return Task(fn, args, …), or replace(task, …)")
+    return made
 
 
 def prepare_bench(case: Case, loaded: registry.Loaded, settings: Settings) -> Bench:

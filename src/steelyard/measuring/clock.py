@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import resource
 import time
 from collections.abc import Callable
@@ -88,7 +89,10 @@ class HostTimer:
         assert measure is not None
 
         def loop(n: int) -> int:
-            return round(1e9 * sum(measure().seconds for _ in range(n)))
+            seconds = sum(measure().seconds for _ in range(n))
+            if not 0 < seconds < math.inf:
+                raise ValueError(f"a task that times itself reported {seconds} s")
+            return round(1e9 * seconds)
 
         return loop
 

@@ -43,6 +43,6 @@ def derive(item: Metric, time: Figure, task: Task) -> Figure | None:
     if value is None:
         return None
     ends = [item.compute(end, task) for end in (time.low, time.high) if end is not None and end > 0]
-    known = [end for end in ends if end is not None]
+    known = [float(end) for end in ends if end is not None]
     low, high = (min(known), max(known)) if len(known) == 2 else (None, None)
     return Figure(float(value), item.unit, "higher" if item.better == "higher" else "lower", low, high, time.n)

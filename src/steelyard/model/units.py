@@ -148,4 +148,6 @@ def _split(text: str, expected: str) -> tuple[float, str]:
     found = _QUANTITY.fullmatch(str(text))
     if not found:
         raise UsageError(f"not {expected}: {text!r}")
+    if not math.isfinite(float(found[1])):
+        raise UsageError(f"not {expected}: {text!r}", why="the number is too large")
     return float(found[1]), found[2]

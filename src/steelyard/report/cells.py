@@ -92,7 +92,7 @@ def reason(record: Record) -> str:
 
 def parts_of(figure: Figure | None) -> Parts | None:
     """Number, half-width and unit of a figure, or nothing when it was not measured."""
-    return None if figure is None else measured(figure.value, figure.low, figure.high, figure.unit)
+    return None if figure is None else measured(figure.value, figure.low, figure.high, clean(figure.unit))
 
 
 def figure_text(figure: Figure) -> str:
@@ -164,7 +164,7 @@ USUAL = {"mode": "eval", "device": "cpu", "threads": "threads=1", "ranks": "rank
 
 def command_line(argv: Any) -> str:
     """A command as it would be typed."""
-    return clean(argv if isinstance(argv, str) else shlex.join(str(item) for item in argv))
+    return clean(shlex.join(str(item) for item in argv) if isinstance(argv, (list, tuple)) else argv)
 
 
 def value_text(value: Any) -> str:
