@@ -89,7 +89,13 @@ def _yaml(text: str, where: str) -> Any:
     import yaml
 
     class Loader(yaml.SafeLoader):
-        """Refuses a key given twice, where plain YAML would drop the first."""
+        """Refuses a key given twice, where plain YAML would drop the first, and aliases, which can make a small file endless."""
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                line = self.peek_event().start_mark.line + 1
+                raise UsageError("aliases are not read", do="write the value out", where=f"{where}:{line}")
+            return super().compose_node(parent, index)
 
         def compose_mapping_node(self, anchor: Any) -> Any:
             node = super().compose_mapping_node(anchor)
