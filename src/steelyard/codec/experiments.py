@@ -93,8 +93,8 @@ def _yaml(text: str, where: str) -> Any:
 
         def compose_node(self, parent: Any, index: Any) -> Any:
             if self.check_event(yaml.AliasEvent):
-                line = self.peek_event().start_mark.line + 1
-                raise UsageError("aliases are not read", do="write the value out", where=f"{where}:{line}")
+                event: Any = self.get_event()  # type: ignore[no-untyped-call]
+                raise UsageError("aliases are not read", do="write the value out", where=f"{where}:{event.start_mark.line + 1}")
             return super().compose_node(parent, index)
 
         def compose_mapping_node(self, anchor: Any) -> Any:
