@@ -82,6 +82,27 @@ def test_a_function_without_tensors_is_not_applied() -> None:
         task.inspect()
 
 
+def test_graphs_without_an_operation_are_not_applied() -> None:
+    task = compiled(lambda x: x.shape[0], dynamic=True)
+    assert task() == 8 and Torch(seed=1).graphs() == 1
+    assert task.inspect is not None
+    with pytest.raises(NotApplied, match="without an operation"):
+        task.inspect()
+
+
+def test_a_compiler_whose_errors_are_suppressed_is_not_applied(caplog: pytest.LogCaptureFixture) -> None:
+    def failing(graph: Any, inputs: Any) -> Any:
+        raise RuntimeError("told to")
+
+    with torch._dynamo.config.patch(suppress_errors=True):
+        task = compiled(lambda x: x + 1, backend=failing)
+        assert torch.equal(task(), task.args[0] + 1)
+    assert "told to" in caplog.text
+    assert task.inspect is not None
+    with pytest.raises(NotApplied, match="compiled no graph"):
+        task.inspect()
+
+
 def test_compiling_again_while_it_is_timed_voids_the_figures() -> None:
     task = compiled(lambda x: x + 1, dynamic=False)
     task()

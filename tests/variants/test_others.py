@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -62,6 +63,48 @@ def test_channels_last_is_not_applied_without_images() -> None:
         applied("channels_last", *built("op/softmax", SOFTMAX))
 
 
+def test_channels_last_is_not_applied_to_four_dimensions_that_are_no_image() -> None:
+    with pytest.raises(NotApplied, match="other work on images"):
+        applied("channels_last", *built("op/sdpa", SDPA))
+
+
+def test_channels_last_is_not_applied_twice() -> None:
+    plain, be = built("op/conv2d", CONV)
+    with pytest.raises(NotApplied, match="innermost already"):
+        applied("channels_last", applied("channels_last", plain, be), be)
+
+
+def test_channels_last_is_not_applied_where_the_call_turns_the_image_itself() -> None:
+    be = Torch(seed=1)
+    last = torch.channels_last
+    pool = Task(
+        lambda x, mask: (torch.max_pool2d(x.contiguous(memory_format=last), 2), mask + 1), (be.randn(1, 4, 8, 8), be.randn(1, 2, 8, 8))
+    )
+    with pytest.raises(NotApplied, match="other work on images"):
+        applied("channels_last", pool, be)
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda x: torch.max_pool2d(x, 2),
+        lambda x: torch.nn.functional.interpolate(x, scale_factor=2.0),
+        lambda x: torch.batch_norm(x, None, None, None, None, True, 0.1, 1e-5, False),
+    ],
+)
+def test_channels_last_reaches_pooling_resizing_and_normalising(work: Any) -> None:
+    be = Torch(seed=1)
+    task = applied("channels_last", Task(work, (be.randn(2, 4, 8, 8),)), be)
+    assert task.effective["channels_last"] is True
+
+
+def test_channels_last_turns_the_weights_of_a_module_that_takes_no_image() -> None:
+    be = Torch(seed=1)
+    made = be.module(lambda: torch.nn.Sequential(torch.nn.Unflatten(1, (3, 8, 8)), torch.nn.Conv2d(3, 4, 3)), "fp32")
+    task = applied("channels_last", Task(made, (be.randn(2, 192),)), be)
+    assert made[1].weight.is_contiguous(memory_format=torch.channels_last) and task.fn is made
+
+
 def test_inference_mode_leaves_no_trace_of_autograd() -> None:
     plain, be = built("op/linear", LINEAR)
     task = applied("inference_mode", plain, be)
@@ -87,6 +130,53 @@ def test_autocast_is_not_applied_to_inputs_in_half_precision() -> None:
         applied("autocast", *built("op/linear", LINEAR, dtype="bf16"))
 
 
+@pytest.mark.parametrize(("workload", "parameters"), [("op/softmax", SOFTMAX), ("op/sum", {"m": 8, "n": 32}), ("op/copy", {"n": 64})])
+def test_autocast_is_not_applied_to_what_it_does_not_cast(workload: str, parameters: dict[str, int]) -> None:
+    with pytest.raises(NotApplied, match="no operation of this workload"):
+        applied("autocast", *built(workload, parameters))
+
+
+def test_autocast_is_judged_by_what_runs_and_not_by_the_inputs() -> None:
+    be = Torch(seed=1)
+    weight, x = be.randn(4, 4), be.randn(4, 4)
+    closed = Task(lambda tokens: weight[tokens] @ weight, (torch.tensor([0, 1, 2, 3]),))
+    assert applied("autocast", closed, be).effective["autocast"] == "bf16"
+    own_cast = Task(lambda x: x.bfloat16() @ weight.bfloat16(), (x,))
+    with pytest.raises(NotApplied, match="no operation of this workload"):
+        applied("autocast", own_cast, be)
+    with pytest.raises(NotApplied, match="no operation of this workload"):
+        applied("autocast", *built("op/linear", LINEAR, dtype="fp64"))
+
+
+def test_a_call_that_fails_says_so_itself() -> None:
+    be = Torch(seed=1)
+    task = applied("autocast", Task(lambda x: x @ x, (be.randn(2, 3),)), be)
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        task()
+
+
+@pytest.mark.parametrize("first", ["inference_mode", "compile"])
+@pytest.mark.parametrize(
+    ("name", "options", "workload", "parameters"),
+    [("autocast", {}, "op/linear", LINEAR), ("sdpa", {"kernel": "math"}, "op/sdpa", SDPA), ("channels_last", {}, "op/conv2d", CONV)],
+)
+def test_variants_are_judged_after_others_too(
+    first: str, name: str, options: dict[str, Any], workload: str, parameters: dict[str, int]
+) -> None:
+    """A compiled function is judged as it was written, and compiled afterwards as if nothing had been."""
+    Torch.reset()
+    plain, be = built(workload, parameters)
+    how = {"backend": "eager"} if first == "compile" else {}
+    task = applied(name, applied(first, plain, be, **how), be, **options)
+    try:
+        assert against_plain(be, task, plain).status == "passed"
+        assert first == "inference_mode" or (task.inspect is not None and task.inspect()["graphs"] == 1)
+        with pytest.raises(NotApplied):
+            applied(name, applied(first, *built("op/softmax", SOFTMAX), **how), be, **options)
+    finally:
+        Torch.reset()
+
+
 def test_a_wrong_answer_under_autocast_is_still_wrong() -> None:
     plain, be = built("op/linear", LINEAR)
     off = Task(lambda x, weight, bias: torch.nn.functional.linear(x, weight), plain.args, parameters=plain.parameters)
@@ -98,6 +188,15 @@ def test_attention_by_the_named_kernel_gives_the_same_answer() -> None:
     task = applied("sdpa", plain, be, kernel="math")
     assert against_plain(be, task, plain).status == "passed"
     assert task.effective["sdpa"] == "math"
+
+
+def test_the_attention_kernel_that_is_taken_anyway_is_not_applied() -> None:
+    plain, be = built("op/sdpa", SDPA)
+    with pytest.raises(NotApplied, match="flash is the default here"):
+        applied("sdpa", plain, be, kernel="flash")
+    with pytest.raises(NotApplied, match="math is the default here"):
+        applied("sdpa", applied("sdpa", plain, be, kernel="math"), be, kernel="math")
+    assert applied("sdpa", applied("sdpa", plain, be, kernel="math"), be, kernel="flash").effective["sdpa"] == "flash"
 
 
 def test_an_attention_kernel_that_cannot_run_here_is_unsupported() -> None:
@@ -114,6 +213,63 @@ def test_a_choice_of_attention_kernel_needs_attention() -> None:
 def test_what_needs_an_nvidia_gpu_is_unsupported_on_a_cpu(name: str) -> None:
     with pytest.raises(Unsupported, match="NVIDIA GPU"):
         applied(name, *built("op/linear", LINEAR))
+
+
+@pytest.fixture
+def ampere(monkeypatch: pytest.MonkeyPatch) -> Iterator[Torch]:
+    """The switches for TF32 exist without a GPU; what they switch is not run here."""
+    be = Torch(seed=1)
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = matmul.allow_tf32, cudnn.allow_tf32
+    monkeypatch.setattr(be, "device", "cuda")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 0))
+    matmul.allow_tf32, cudnn.allow_tf32 = False, True
+    yield be
+    matmul.allow_tf32, cudnn.allow_tf32 = before
+
+
+@pytest.mark.parametrize(
+    ("workload", "parameters", "dtype", "on", "reason"),
+    [
+        ("op/linear", LINEAR, "fp32", True, ""),
+        ("op/linear", LINEAR, "fp32", False, "off here already for products"),
+        ("op/conv2d", CONV, "fp32", True, "on here already for convolutions"),
+        ("op/conv2d", CONV, "fp32", False, ""),
+        ("op/softmax", SOFTMAX, "fp32", True, "no fp32 product or convolution runs"),
+        ("op/linear", LINEAR, "bf16", True, "no fp32 product or convolution runs"),
+    ],
+)
+def test_tf32_is_applied_where_its_switch_turns_and_fp32_work_follows_it(
+    ampere: Torch, workload: str, parameters: dict[str, int], dtype: str, on: bool, reason: str
+) -> None:
+    task, _ = built(workload, parameters, dtype)
+    if not reason:
+        assert applied("tf32", task, ampere, on=on).effective["tf32"] is on
+        return
+    with pytest.raises(NotApplied, match=reason):
+        applied("tf32", task, ampere, on=on)
+
+
+def test_tf32_is_not_applied_twice_nor_below_autocast(ampere: Torch) -> None:
+    task, _ = built("op/linear", LINEAR)
+    with pytest.raises(NotApplied, match="on here already"):
+        applied("tf32", applied("tf32", task, ampere), ampere)
+    with pytest.raises(NotApplied, match="no fp32 product"):
+        applied("tf32", applied("autocast", task, ampere), ampere)
+
+
+def test_tf32_is_applied_to_a_kernel_that_the_dispatcher_does_not_see(ampere: Torch) -> None:
+    def kernel(x: Any) -> Any:
+        return torch.from_numpy(x.numpy() * (2.0 if torch.backends.cuda.matmul.allow_tf32 else 1.0))
+
+    assert applied("tf32", Task(kernel, (ampere.randn(4),)), ampere).effective["tf32"] is True
+
+
+@pytest.mark.parametrize("name", ["export", "aot_inductor"])
+def test_a_program_without_operations_is_not_applied(name: str) -> None:
+    be = Torch(seed=1)
+    with pytest.raises(NotApplied, match="has no operation"):
+        applied(name, Task(lambda x: (x, x), (be.randn(4),)), be)
 
 
 def test_an_exported_program_gives_the_same_answer_and_counts_its_nodes() -> None:

@@ -2,55 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
 
 from steelyard.errors import NotApplied, Unsupported
 from steelyard.model.define import variant
 from steelyard.model.task import Task
-from steelyard.variants.wrap import body_of, nested
+from steelyard.variants.watch import Seen, differ, watch
+from steelyard.variants.wrap import Scope, body_of, nested
 
 Kernel = Literal["flash", "efficient", "math", "cudnn"]
+NO_KERNEL = ("No available kernel", "No viable backend")
+FUSED = "_scaled_dot_product_"
 
 
 @variant("sdpa", backends=["torch"])
 def sdpa(task: Task, be: Any, kernel: Kernel = "flash") -> Task:
     """Scaled dot-product attention by one named kernel."""
-    import torch
+    body_of(task)
+    scope = only(kernel)
+    plain, forced = watch(task, be), watch(task, be, scope)
+    if forced.error and any(words in str(forced.error) for words in NO_KERNEL):
+        first = str(forced.error).split("\n")[0][:120]
+        raise Unsupported(
+            f"the {kernel} attention kernel cannot run this case here", why=first, do="try sdpa[kernel=math]"
+        ) from forced.error
+    if not differ(task, be, plain, forced):
+        if attends(task, be, plain):
+            raise NotApplied(f"{kernel} is the default here", why="the same kernels run without the choice")
+        raise NotApplied("the workload never calls scaled_dot_product_attention")
+    return replace(task, scope=nested(task.scope, scope), effective={**task.effective, "sdpa": kernel})
+
+
+def only(kernel: Kernel) -> Scope:
+    """The scope in which attention has one kernel to choose from."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     chosen = {
         "flash": SDPBackend.FLASH_ATTENTION, "efficient": SDPBackend.EFFICIENT_ATTENTION,
         "math": SDPBackend.MATH, "cudnn": SDPBackend.CUDNN_ATTENTION,
     }[kernel]  # fmt: skip
-    fn = body_of(task)
-    if not uses_attention(fn, task):
-        raise NotApplied("the workload never calls scaled_dot_product_attention")
-
-    try:
-        with torch.no_grad(), sdpa_kernel(chosen):
-            fn(*task.args, **task.kwargs)
-    except RuntimeError as error:
-        if "No available kernel" in str(error) or "No viable backend" in str(error):
-            first = str(error).split("\n")[0][:120]
-            raise Unsupported(f"the {kernel} attention kernel cannot run this case here", why=first, do="try sdpa[kernel=math]") from error
-        raise
-    return replace(task, scope=nested(task.scope, lambda: sdpa_kernel(chosen)), effective={**task.effective, "sdpa": kernel})
+    return lambda: sdpa_kernel(chosen)
 
 
-def uses_attention(fn: Callable[..., Any], task: Task) -> bool:
-    """Whether one call reaches the attention function, counted rather than guessed."""
-    import torch
-    from torch.overrides import TorchFunctionMode
-
-    class Count(TorchFunctionMode):
-        seen = 0
-
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            self.seen += func is torch.nn.functional.scaled_dot_product_attention
-            return func(*args, **(kwargs or {}))
-
-    with Count() as count, torch.no_grad():
-        fn(*task.args, **task.kwargs)
-    return bool(count.seen)
+def attends(task: Task, be: Any, plain: Seen) -> bool:
+    """Whether a call reaches attention: a fused kernel shows, and the unfused form shows when another one is forced on it."""
+    if any(FUSED in op for op in plain.ops):
+        return True
+    forced = watch(task, be, only("flash"))
+    return forced.error is not None or differ(task, be, plain, forced)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from steelyard.errors import Unsupported
+from steelyard.errors import NotApplied, Unsupported
 from steelyard.model.define import variant
 from steelyard.model.task import Task
 from steelyard.variants.wrap import body_of
@@ -79,6 +79,8 @@ def _exported(task: Task) -> tuple[Any, dict[str, Any]]:
     with torch.no_grad():
         program = torch.export.export(module, task.args, dict(task.kwargs))
     nodes = sum(node.op == "call_function" for node in program.graph.nodes)
+    if not nodes:
+        raise NotApplied("the exported program has no operation, so there is nothing to run in another way")
     return program, {**task.effective, "exported_nodes": nodes}
 
 

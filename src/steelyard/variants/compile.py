@@ -28,14 +28,16 @@ def compile(
         raise Unsupported("torch.compile needs a C++ compiler on the CPU and none is on PATH", do="apt-get install g++, or set CXX")
     kept: dict[str, Any] = {"mode": mode} if mode != "default" else {}
     compiled = torch.compile(task.fn, fullgraph=fullgraph, dynamic=dynamic, backend=backend, **kept)
-    before, broken, earlier = int(counters["stats"]["unique_graphs"]), _breaks(counters), task.inspect
+    before, broken, earlier = _counts(counters), _breaks(counters), task.inspect
     settled: list[int] = []
 
     def inspect() -> dict[str, Any]:
         known = dict(earlier()) if earlier else {}
-        graphs = int(counters["stats"]["unique_graphs"]) - before
+        graphs, operations = (now - then for now, then in zip(_counts(counters), before, strict=True))
         if graphs <= 0:
             raise NotApplied("torch.compile compiled no graph, so this would time eager code", why=_reasons(counters))
+        if operations <= 0:
+            raise NotApplied("torch.compile compiled graphs without an operation, so this would time eager code", why=_reasons(counters))
         if settled and graphs != settled[0]:
             raise SteelyardError(f"torch.compile compiled {graphs - settled[0]} more graphs while it was timed", why="the figures are void")
         settled[:] = [graphs]
@@ -43,6 +45,11 @@ def compile(
 
     asked = {"mode": mode, "fullgraph": fullgraph, "dynamic": dynamic, "backend": backend}
     return replace(task, fn=compiled, inspect=inspect, effective={**task.effective, **asked})
+
+
+def _counts(counters: Any) -> tuple[int, int]:
+    """Graphs that were compiled, and operations found for them."""
+    return int(counters["stats"]["unique_graphs"]), int(counters["stats"]["calls_captured"])
 
 
 def _breaks(counters: Any) -> int:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
 from steelyard.errors import NotApplied
 from steelyard.model.define import variant
 from steelyard.model.task import Task
+from steelyard.variants.watch import Step, watch
 from steelyard.variants.wrap import arrays, body_of
+
+IMAGE_WORK = re.compile(r"convolution|conv_|conv\d|pool\d|upsample|(batch|group|instance)_norm|grid_sampler|pixel_(un)?shuffle")
 
 
 @variant("channels_last", backends=["torch"])
@@ -17,9 +21,13 @@ def channels_last(task: Task, be: Any) -> Task:
     import torch
 
     fn = body_of(task)
-    images = [item for item in arrays([task.args, task.kwargs, task.parameters]) if item.ndim == 4]
+    own = list(fn.parameters()) if isinstance(fn, torch.nn.Module) else []
+    images = [item for item in arrays([task.args, task.kwargs, task.parameters, own]) if item.ndim == 4]
     if not images:
         raise NotApplied("no input has four dimensions, so there is no layout to change")
+    if all(item.is_contiguous(memory_format=torch.channels_last) for item in images):
+        raise NotApplied("every input and weight has its channels innermost already")
+    plain = watch(task, be)
 
     def turned(value: Any) -> Any:
         return value.contiguous(memory_format=torch.channels_last) if isinstance(value, torch.Tensor) and value.ndim == 4 else value
@@ -29,7 +37,16 @@ def channels_last(task: Task, be: Any) -> Task:
     args = tuple(turned(item) for item in task.args)
     moved = {id(old): new for old, new in zip(task.args, args, strict=True)}
     parameters = tuple(moved.get(id(item), item) for item in task.parameters)
-    return replace(task, fn=fn, args=args, kwargs={key: turned(item) for key, item in task.kwargs.items()}, parameters=parameters)
+    kwargs = {key: turned(item) for key, item in task.kwargs.items()}
+    made = replace(task, fn=fn, args=args, kwargs=kwargs, parameters=parameters, effective={**task.effective, "channels_last": True})
+    seen = watch(made, be)
+    if not (plain.error or seen.error or any(map(_turned_image, seen.beyond(plain)))):
+        raise NotApplied("no convolution, pooling or other work on images meets the changed layout")
+    return made
+
+
+def _turned_image(step: Step) -> bool:
+    return bool(IMAGE_WORK.search(step.op)) and any(form.channels_last for form in step.takes)
 
 
 @variant("inference_mode", backends=["torch"])

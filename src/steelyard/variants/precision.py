@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, Literal
 
 from steelyard.errors import NotApplied, Unsupported
 from steelyard.model.define import variant
 from steelyard.model.task import Task
+from steelyard.variants.watch import Seen, differ, watch
 from steelyard.variants.wrap import body_of, floating_inputs, nested
 
 LOW = Literal["bf16", "fp16"]
 AUTOCAST_TOLERANCE = (5e-2, 2e-2)
+PRODUCTS = {"mm", "addmm", "_addmm_activation", "bmm", "baddbmm", "addbmm", "matmul", "linear"}
+CONVOLUTIONS = {"convolution", "_convolution", "cudnn_convolution", "cudnn_convolution_transpose", "conv2d", "_cudnn_rnn"}
 
 
 @variant("autocast", backends=["torch"])
@@ -23,13 +26,17 @@ def autocast(task: Task, be: Any, dtype: LOW = "bf16") -> Task:
 
     body_of(task)
     low = be.dtype(dtype)
-    if not any(item.dtype in (torch.float32, torch.float64) for item in floating_inputs(task)):
-        raise NotApplied("the inputs are in half precision already, so autocast changes nothing")
     kind = be.where.type
 
     def cast() -> Any:
         return torch.autocast(kind, low, cache_enabled=False)
 
+    plain, under = watch(task, be), watch(task, be, cast)
+    if not (plain.error or under.error or under.beyond(plain)):
+        inputs = floating_inputs(task)
+        if inputs and all(item.dtype in (torch.float16, torch.bfloat16) for item in inputs):
+            raise NotApplied("the inputs are in half precision already, so autocast changes nothing")
+        raise NotApplied("no operation of this workload is one that autocast casts")
     loose = task.tolerance or AUTOCAST_TOLERANCE
     return replace(task, scope=nested(task.scope, cast), tolerance=loose, any_dtype=True, effective={**task.effective, "autocast": dtype})
 
@@ -41,18 +48,35 @@ def tf32(task: Task, be: Any, on: bool = True) -> Task:
 
     if be.device != "cuda" or torch.cuda.get_device_capability()[0] < 8:
         raise Unsupported("TF32 needs an NVIDIA GPU of compute capability 8.0 or newer")
-    if not any(item.dtype == torch.float32 for item in floating_inputs(task)):
-        raise NotApplied("no input is fp32, so TF32 changes nothing")
+    body_of(task)
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
 
     @contextmanager
     def scope() -> Iterator[None]:
-        matmul, convolution = torch.backends.cuda.matmul, torch.backends.cudnn
-        before = (matmul.allow_tf32, convolution.allow_tf32)
-        matmul.allow_tf32 = convolution.allow_tf32 = on
+        before = (matmul.allow_tf32, cudnn.allow_tf32)
+        matmul.allow_tf32 = cudnn.allow_tf32 = on
         try:
             yield
         finally:
-            matmul.allow_tf32, convolution.allow_tf32 = before
+            matmul.allow_tf32, cudnn.allow_tf32 = before
 
+    with (task.scope or nullcontext)():
+        turned = {name for name, flag in (("products", matmul), ("convolutions", cudnn)) if flag.allow_tf32 != on}
+    if not turned:
+        raise NotApplied(f"TF32 is {'on' if on else 'off'} here already")
+    plain = watch(task, be)
+    work = fp32_work(plain)
+    if not turned & work and not differ(task, be, plain, watch(task, be, scope)):
+        raise NotApplied(
+            f"TF32 is {'on' if on else 'off'} here already for {work.pop()}, and nothing else of this workload could use it"
+            if work
+            else "no fp32 product or convolution runs, so TF32 changes nothing"
+        )
     loose = task.tolerance or ((1e-2, 5e-3) if on else None)
     return replace(task, scope=nested(task.scope, scope), tolerance=loose, effective={**task.effective, "tf32": on})
+
+
+def fp32_work(seen: Seen) -> set[str]:
+    """The kinds of fp32 matrix work in a call; each has its own switch for TF32."""
+    ops = {step.op for step in seen.steps if any(form.dtype == "float32" for form in step.takes)}
+    return {name for name, known in (("products", PRODUCTS), ("convolutions", CONVOLUTIONS)) if ops & known}

@@ -1,4 +1,4 @@
-"""What several variants need of a task: its function, its arrays, and a count of calls to a torch function."""
+"""What several variants need of a task: its function, its arrays, and scopes inside its own."""
 
 from __future__ import annotations
 

@@ -1,0 +1,202 @@
+"""What one call really runs, seen at torch's dispatcher: how a variant tells whether it changed anything.
+
+A call is watched while the task is built, never while it is timed, and leaves everything as it was.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+from steelyard.model.task import Task
+from steelyard.variants.wrap import Scope, arrays, body_of
+
+
+@dataclass(frozen=True)
+class Form:
+    """A tensor as an operator takes or gives it."""
+
+    dtype: str
+    channels_last: bool
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operator as it ran; its name is without namespace and overload."""
+
+    op: str
+    takes: tuple[Form, ...]
+    gives: tuple[Form, ...]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one call ran and answered; with an error nothing is known, and whoever calls next meets the same error."""
+
+    steps: Counter[Step] = field(default_factory=Counter)
+    output: Any = None
+    error: Exception | None = None
+
+    @property
+    def ops(self) -> set[str]:
+        """The names of all operators."""
+        return {step.op for step in self.steps}
+
+    def beyond(self, other: Seen) -> Counter[Step]:
+        """Steps that the other call did not take, or not as often; what a first call alone does, such as filling a cache, is none."""
+        return self.steps - other.steps
+
+
+def watch(task: Task, be: Any, inner: Scope | None = None) -> Seen:
+    """Call the task once in its scope, and in a further one if given, and note every operator that reaches a kernel.
+
+    What is compiled runs as it was written: a compiler gives up under a watch, and one that was awake remembers that it did.
+    """
+    import torch
+
+    awake = _compiler_loaded()
+    seen = _watched(task, be, inner)
+    if awake or not _compiler_loaded():
+        return seen
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    return _watched(task, be, inner)
+
+
+def _watched(task: Task, be: Any, inner: Scope | None) -> Seen:
+    import torch
+
+    fn, notes = body_of(task), _notebook()
+    if task.prepare:
+        task.prepare()
+    try:
+        with _as_written(), _same_chance(be), torch.no_grad(), (task.scope or nullcontext)(), (inner or nullcontext)(), notes:
+            output = fn(*task.args, **task.kwargs)
+        be.sync()
+        return Seen(notes.steps, output)
+    except Exception as error:
+        return Seen(error=error)
+    finally:
+        notes.undo()
+        if be.device != "cpu":
+            be.release_memory()
+
+
+def differ(task: Task, be: Any, plain: Seen, scoped: Seen) -> bool:
+    """Whether a call in a scope takes other steps than the plain task or, where an operator hides its kernels, gives another answer.
+
+    An answer that differs from call to call anyway tells nothing; a call that cannot be watched is not judged.
+    """
+    if plain.error or scoped.error or scoped.beyond(plain):
+        return True
+    return not same(plain.output, scoped.output) and same(plain.output, watch(task, be).output)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two outputs agree to the bit; NaN agrees with NaN, and what is not dense is not looked at."""
+    import torch
+
+    mine, theirs = ([item for item in arrays(each) if item.layout is torch.strided] for each in (one, other))
+    if [(item.dtype, item.shape) for item in mine] != [(item.dtype, item.shape) for item in theirs]:
+        return False
+    return all(bool(((a == b) | ((a != a) & (b != b))).all()) for a, b in zip(mine, theirs, strict=True))
+
+
+def _as_written() -> AbstractContextManager[Any]:
+    """Compiled functions as plain ones, where a compiler is loaded at all."""
+    import torch
+
+    return torch.compiler.set_stance("force_eager") if _compiler_loaded() else nullcontext()
+
+
+def _compiler_loaded() -> bool:
+    return "torch._dynamo" in sys.modules
+
+
+def _same_chance(be: Any) -> AbstractContextManager[Any]:
+    """Random numbers are drawn as if the call had never been."""
+    import torch
+
+    kind = be.where.type
+    devices = [be.where.index] if kind in ("cuda", "xpu") else []
+    return torch.random.fork_rng(devices, device_type=kind if devices else "cuda")  # type: ignore[no-any-return]
+
+
+def _notebook() -> Any:
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Notebook(TorchDispatchMode):
+        """Writes down what is dispatched, and keeps what is about to be overwritten.
+
+        An operator made of others is taken apart: in inference mode it arrives whole, and hides which kernels it chooses.
+        """
+
+        supports_higher_order_operators = True
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.steps: Counter[Step] = Counter()
+            self.made: set[int] = set()
+            self.kept: dict[Any, tuple[Any, Any]] = {}
+
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            """Otherwise the first operator imports the compiler, which takes seconds."""
+            return False
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kwargs = kwargs or {}
+            if isinstance(func, torch._ops.OpOverload):
+                if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
+                    with self:
+                        return func._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
+                self.keep(func._schema, args, kwargs)
+            out = func(*args, **kwargs)
+            takes, gives = list(arrays([args, kwargs])), list(arrays(out))
+            self.made |= {_home(item) for item in gives} - {_home(item) for item in takes}
+            name = func._schema.name.split("::")[-1] if isinstance(func, torch._ops.OpOverload) else str(func)
+            self.steps[Step(name, tuple(map(_form, takes)), tuple(map(_form, gives)))] += 1
+            return out
+
+        def keep(self, schema: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
+            for item in _written(schema, args, kwargs):
+                home = _home(item)
+                place = (home, item.storage_offset(), item.shape, item.stride()) if home else None
+                if home and home not in self.made and place not in self.kept:
+                    self.kept[place] = (item, item.clone())
+
+        def undo(self) -> None:
+            with torch.inference_mode():
+                for item, before in reversed(self.kept.values()):
+                    item.copy_(before)
+
+    return Notebook()
+
+
+def _written(schema: Any, args: Any, kwargs: Mapping[str, Any]) -> Iterator[Any]:
+    """The tensors that an operator writes into."""
+    if schema.is_mutable:
+        for place, argument in enumerate(schema.arguments):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                yield from arrays(args[place] if place < len(args) else kwargs.get(argument.name))
+
+
+def _home(item: Any) -> int:
+    """The storage that a tensor lies in, as long as it lives; 0 where it has none, as sparse ones."""
+    try:
+        return int(item.untyped_storage()._cdata)
+    except (NotImplementedError, RuntimeError):
+        return 0
+
+
+def _form(item: Any) -> Form:
+    import torch
+
+    flat = item.layout is torch.strided and not item.is_nested and item.ndim == 4
+    turned = flat and item.is_contiguous(memory_format=torch.channels_last) and not item.is_contiguous()
+    return Form(str(item.dtype).removeprefix("torch."), turned)
