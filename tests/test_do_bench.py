@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import steelyard
 from steelyard.drop_in import PROBES, spend, summarise
 from steelyard.errors import UsageError
+from tests.backends.virtual import EVENT, KERNEL, MISS, Device, put_in_use
 
 QUICK = {"warmup": 0, "rep": 1}
 TIMES = st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=50)
@@ -112,3 +113,30 @@ def test_it_needs_no_framework() -> None:
     program = "import sys; sys.modules['torch'] = sys.modules['triton'] = None; import steelyard; print(steelyard.do_bench(list, 0, 1))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert float(done.stdout) > 0
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> Device:
+    pytest.importorskip("torch")
+    made = Device()
+    put_in_use(made, monkeypatch)
+    return made
+
+
+@pytest.mark.torch
+class TestOnADevice:
+    def test_a_kernel_is_timed_alone_with_a_cold_cache(self, device: Device) -> None:
+        times = steelyard.do_bench(lambda: device.launch(KERNEL), return_mode="all", **QUICK)
+        assert times == pytest.approx([1e3 * (KERNEL + MISS + EVENT)] * len(times), rel=1e-3)
+
+    @pytest.mark.parametrize("seconds", [1e-4, 0.05])
+    def test_a_call_that_gives_it_nothing_is_timed_on_the_host(self, device: Device, seconds: float) -> None:
+        """Also one that takes longer than the stream can be held back."""
+
+        def call() -> None:
+            device.now += seconds
+
+        assert steelyard.do_bench(call, return_mode="median", **QUICK) == pytest.approx(1e3 * seconds, rel=1e-6)
+
+    def test_a_long_kernel_is_waited_for(self, device: Device) -> None:
+        assert steelyard.do_bench(lambda: device.launch(0.05), return_mode="median", **QUICK) == pytest.approx(50, rel=1e-3)

@@ -13,6 +13,7 @@ from steelyard import Experiment, Matrix, Settings
 from steelyard.errors import NothingMeasured, UsageError
 from steelyard.library import measure, run
 from steelyard.store.runs import Store
+from tests.backends.virtual import KERNEL, LAUNCH, Device, put_in_use
 
 FAKE = Matrix(("fake/work",), {"seconds": (1e-4, 2e-4)})
 
@@ -58,6 +59,58 @@ class TestMeasure:
                 measure(sum, [1], budget=budget)
         else:
             assert measure(sum, [1], budget=budget).sample.seconds.sum() < 0.4
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> Device:
+    pytest.importorskip("torch")
+    made = Device()
+    put_in_use(made, monkeypatch)
+    return made
+
+
+@pytest.mark.torch
+class TestMeasureOnADevice:
+    def test_the_device_s_work_is_timed_and_not_its_launch(self, device: Device) -> None:
+        found = measure(device.launch, KERNEL, budget=0.02, flops=1e4)
+        assert found.seconds == pytest.approx(KERNEL, rel=0.01)
+        assert found.figures["host_time"].value == pytest.approx(LAUNCH)
+        assert found.figures["compute"].value == pytest.approx(1e4 / KERNEL, rel=0.01)
+        assert found.clock == "device events, stream held back" and f"clock: {found.clock}" in str(found)
+
+    def test_a_host_that_sets_the_pace_is_named(self, device: Device) -> None:
+        found = measure(device.launch, LAUNCH / 5, budget=0.02)
+        assert found.seconds == pytest.approx(LAUNCH / 5, rel=0.01)
+        assert str(found).endswith("the host needs 5.00 µs")
+
+    @pytest.mark.parametrize("seconds", [0.02, 0.5])
+    def test_a_long_call_is_waited_for(self, device: Device, seconds: float) -> None:
+        found = measure(device.launch, seconds, budget=0.1)
+        assert found.seconds == pytest.approx(seconds + LAUNCH, rel=1e-6)
+        assert found.clock == "host, device synchronised" and "host_time" not in found.figures
+
+    @pytest.mark.parametrize("seconds", [1e-4, 0.05])
+    def test_a_call_that_gives_the_device_nothing_is_timed_on_the_host(self, device: Device, seconds: float) -> None:
+        def call() -> None:
+            device.now += seconds
+
+        found = measure(call, budget=0.02)
+        assert found.seconds == pytest.approx(seconds, rel=1e-6) and found.clock == "host, device synchronised"
+
+    def test_single_calls_of_a_device_give_tails(self, device: Device) -> None:
+        found = measure(device.launch, KERNEL, budget=0.02, sampling="calls")
+        assert found.figures["time_p90"].value == pytest.approx(KERNEL, rel=0.01) and found.sample.calls == 1
+
+    def test_a_device_nobody_woke_stays_asleep(self) -> None:
+        import torch
+
+        found = measure(sum, [1], budget=0.01)
+        assert found.clock == "host" and "clock" not in str(found)
+        assert not torch.cuda.is_initialized()
+
+    def test_torch_is_not_imported_to_find_out(self) -> None:
+        code = "import sys, steelyard; print(steelyard.measure(sum, [1], budget=0.01).clock, 'torch' in sys.modules)"
+        assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "host False\n"
 
 
 class TestNames:

@@ -122,10 +122,19 @@ class TestUserFiles:
         assert described["variants"]["acme-twice"]["options"] == ["times"]
         assert described["metrics"]["acme_rate"] == {"doc": "", "unit": "row/s", "better": "higher"}
 
-    def test_the_last_definition_of_a_name_wins(self, tmp_path: Path) -> None:
+    def test_a_file_cannot_take_a_built_in_name(self, tmp_path: Path) -> None:
         (tmp_path / "mine.py").write_text(PACKAGE.replace("acme/add", "op/softmax"))
-        found = built_ins().add(load_file(tmp_path / "mine.py"))
-        assert found.workloads["op/softmax"].doc == "Adds."
+        for found in (built_ins(), Loaded()):
+            with pytest.raises(UsageError, match=r"'op/softmax' is defined twice\n  built in: .*norm.py:\d+, and again: .*mine.py:5"):
+                found.add(load_file(tmp_path / "mine.py"))
+
+    def test_two_files_cannot_share_a_name_but_a_definition(self, tmp_path: Path) -> None:
+        (tmp_path / "mine.py").write_text(PACKAGE)
+        (tmp_path / "beside_mine.py").write_text(PACKAGE)
+        (tmp_path / "again.py").write_text("from beside_mine import *")
+        found = Loaded().add(load_file(tmp_path / "beside_mine.py")).add(load_file(tmp_path / "again.py"))
+        with pytest.raises(UsageError, match="'acme/add' is defined twice"):
+            found.add(load_file(tmp_path / "mine.py"))
 
     def test_a_catalogue_is_extended_and_not_changed(self) -> None:
         before = Catalogue({"a": {"n": 1}}, {}, {}, {"numpy": {}})
@@ -152,7 +161,7 @@ class TestUserFiles:
         assert sys.path[0] != str(tmp_path)
 
     @pytest.mark.parametrize(
-        ("text", "error"), [("def (", SyntaxError), ("1 / 0", ZeroDivisionError), ("import no_such_module_at_all", ModuleNotFoundError)]
+        ("text", "error"), [("def (", UsageError), ("1 / 0", ZeroDivisionError), ("import no_such_module_at_all", ModuleNotFoundError)]
     )
     def test_a_bad_file_raises_its_own_error_and_leaves_nothing(self, tmp_path: Path, text: str, error: type[Exception]) -> None:
         (tmp_path / "bad.py").write_text(text)

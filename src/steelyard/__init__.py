@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from steelyard.version import __version__
 
 if TYPE_CHECKING:
+    from steelyard.comparing import compare
     from steelyard.drop_in import do_bench
     from steelyard.library import measure, run
     from steelyard.model.case import Case
@@ -22,7 +23,7 @@ _HOMES = {
     "workload": "model.define", "variant": "model.define", "metric": "model.define",
     "Task": "model.task", "Reading": "model.task", "Case": "model.case", "Record": "model.record",
     "Experiment": "model.experiment", "Matrix": "model.experiment", "Rule": "model.experiment", "Settings": "model.experiment",
-    "measure": "library", "run": "library", "do_bench": "drop_in",
+    "compare": "comparing", "measure": "library", "run": "library", "do_bench": "drop_in",
 }  # fmt: skip
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "Settings",
     "Task",
     "__version__",
+    "compare",
     "do_bench",
     "measure",
     "metric",

@@ -6,14 +6,18 @@ import importlib
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 from steelyard.errors import UsageError, unknown
+from steelyard.measuring.clock import HostTimer, Timer
 from steelyard.model.task import Task
 
 MODES = ("mean", "median", "min", "max", "all")
 PROBES = 5
 LEAST_KERNEL = 5e-7
+LONG_CALL = 1e-2
 
 Take = Callable[[int], list[float]]
 
@@ -33,7 +37,8 @@ def do_bench(
     mean, median, min, max and all.
 
     On a CUDA device each call is timed alone by events, the L2 cache overwritten before it and the stream held back while
-    it is launched, so neither is in the figure. What never reaches a device is timed by the host's clock.
+    it is launched, so neither is in the figure. What never reaches a device, and what takes so long that neither matters,
+    is timed by the host's clock.
     """
     from steelyard.measuring.sample import quiet_collector
 
@@ -44,7 +49,7 @@ def do_bench(
     task = Task(fn, prepare=_clearing(grad_to_none))
     task()
     with quiet_collector():
-        times = spend(_on_device(task) or _on_host(task), warmup * 1e-3, rep * 1e-3)
+        times = spend(_taker(task), warmup * 1e-3, rep * 1e-3)
     return summarise([1e3 * seconds for seconds in times], quantiles, return_mode)
 
 
@@ -79,24 +84,62 @@ def _clearing(tensors: Any) -> Callable[[], None] | None:
     return clear
 
 
-def _on_host(task: Task) -> Take:
-    from steelyard.measuring.clock import HostTimer
+@dataclass(frozen=True)
+class Clock:
+    """What times a call, and what to call it in a result."""
 
-    loop = HostTimer().bind(task)
-    return lambda count: [loop(1) * 1e-9 for _ in range(count)]
+    name: str
+    timer: Timer
 
 
-def _on_device(task: Task) -> Take | None:
-    """Single calls with a cold cache; None where no CUDA device is in use or the call gives it nothing to do.
+def clock_for(task: Task) -> Clock:
+    """The clock that sees what a call does, which it may have to make a few times to find out.
 
-    The timer is imported by name because it brings torch along, which nothing that imports Steelyard may need.
+    Events, where a CUDA device is in use and the call gives it work; the host's clock, waiting for the device, where the call
+    is so long that its launch does not matter, or where the stream in use shows no work of it; else the host's clock as it is.
     """
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_available():
-        return None
-    events = importlib.import_module("steelyard.backends._device")
-    timer = events.EventTimer(*events.open_api("cuda"), None)
-    loop, idle = timer.bind(task), timer.bind(Task(lambda: None))
-    if min(loop(1) for _ in range(PROBES)) - min(idle(1) for _ in range(2 * PROBES)) < LEAST_KERNEL * 1e9:
-        return None
-    return lambda count: events.cold_times(task, timer, count) or [loop(1) * 1e-9 for _ in range(count)]
+    cuda = _cuda_in_use()
+    if cuda is None:
+        return Clock("host", HostTimer())
+    cuda.synchronize()
+    start = time.perf_counter()
+    task()
+    cuda.synchronize()
+    wall = time.perf_counter() - start
+    if wall < LONG_CALL:
+        events = _events()
+        timer = events.EventTimer(*events.open_api("cuda"), None)
+        if events.work_given(task, timer, wall) >= LEAST_KERNEL:
+            return Clock(f"device {timer.method}", timer)
+    return Clock("host, device synchronised", HostTimer(_synchronised(cuda)))
+
+
+def _cuda_in_use() -> Any:
+    """torch.cuda, if this process has imported torch and woken a device; nothing is imported or woken to find out."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    return cuda if cuda is not None and cuda.is_initialized() else None
+
+
+def _events() -> ModuleType:
+    """Imported by name because it brings torch along, which nothing that imports Steelyard may need."""
+    return importlib.import_module("steelyard.backends._device")
+
+
+def _synchronised(cuda: Any) -> Callable[[], int]:
+    def now() -> int:
+        cuda.synchronize()
+        return time.perf_counter_ns()
+
+    return now
+
+
+def _taker(task: Task) -> Take:
+    """Single calls: with a cold cache where events time them, and without what waiting for an idle device costs."""
+    clock = clock_for(task)
+    loop, idle = clock.timer.bind(task), 0.0
+    if clock.name.startswith("device"):
+        return lambda count: _events().cold_times(task, clock.timer, count) or [loop(1) * 1e-9 for _ in range(count)]
+    if clock.name != "host":
+        nothing = clock.timer.bind(Task(lambda: None))
+        idle = min(nothing(1) for _ in range(2 * PROBES)) * 1e-9
+    return lambda count: [loop(1) * 1e-9 - idle for _ in range(count)]

@@ -75,3 +75,8 @@ def unknown(kind: str, name: str, names: Iterable[str], *, where: str = "", list
     elif len(known) <= 12:
         hint = f"{hint}   known: {', '.join(known)}" if hint else f"known: {', '.join(known) or 'none'}"
     return UsageError(f"no {kind} named {name!r}", do=hint, where=where)
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Frameworks spell it differently; users need one word."""
+    return isinstance(error, MemoryError) or "OutOfMemory" in type(error).__name__ or "can't allocate memory" in str(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from steelyard.errors import UsageError, unknown
 from steelyard.model.experiment import BUDGETS, Experiment, Settings
 from steelyard.model.record import Figure, Record
 from steelyard.model.task import Task
-from steelyard.model.units import parse_budget, percent, with_error
+from steelyard.model.units import parse_budget, percent, plain, with_error
 
 if TYPE_CHECKING:
     from steelyard.measuring.sample import Sample
@@ -21,10 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What `measure` found: figures with intervals, and the raw sample they come from."""
+    """What `measure` found: figures with intervals, the raw sample they come from, and the clock that took it."""
 
     figures: dict[str, Figure]
     sample: Sample
+    clock: str = "host"
 
     @property
     def seconds(self) -> float:
@@ -36,6 +38,9 @@ class Measurement:
         lost = self.figures["discarded"].value
         words = [with_error(time.value, time.low, time.high, "s"), f"n {time.n}", f"noise {self.sample.noise}"]
         words += [f"{percent(lost)} of blocks preempted"] if lost else []
+        words += [f"clock: {self.clock}"] if self.clock != "host" else []
+        host = self.figures.get("host_time")
+        words += [f"the host needs {plain(host.value, 's')}"] if host and host.value > time.value else []
         return " · ".join(words)
 
 
@@ -49,9 +54,12 @@ def measure(
     bytes: float | None = None,
     items: float | None = None,
 ) -> Measurement:
-    """Time a function in this process, with calibration, warm-up, overhead subtraction and an honest interval."""
+    """Time a function in this process, with calibration, warm-up, overhead subtraction and an honest interval.
+
+    Where the function gives work to a CUDA device it is that work that is timed, not its launch; `clock` in the result says so.
+    """
+    from steelyard.drop_in import clock_for
     from steelyard.measuring import metrics
-    from steelyard.measuring.clock import HostTimer
     from steelyard.measuring.figures import figures
     from steelyard.measuring.sample import sample
 
@@ -59,8 +67,13 @@ def measure(
         raise UsageError(f"sampling is 'blocks' or 'calls', not {sampling!r}")
     settings = Settings(budget=parse_budget(budget, BUDGETS), precision=precision, sampling="blocks" if sampling == "blocks" else "calls")
     task = Task(fn, args, flops=flops, bytes=bytes, items=items)
-    taken = sample(task, HostTimer(), settings)
-    return Measurement(figures(taken, task, (metrics.compute, metrics.bandwidth, metrics.item_rate)), taken)
+    task()
+    clock = clock_for(task)
+    taken = sample(task, clock.timer, settings)
+    found = figures(taken, task, (metrics.compute, metrics.bandwidth, metrics.item_rate))
+    if (tally := getattr(clock.timer, "tally", None)) is not None:
+        found["host_time"] = Figure(statistics.median(tally.host), "s", "lower", n=len(tally.host))
+    return Measurement(found, taken, clock.name)
 
 
 class Silent:

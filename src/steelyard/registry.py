@@ -37,11 +37,15 @@ class Loaded:
     metrics: dict[str, Metric] = field(default_factory=dict)
 
     def add(self, module: ModuleType) -> Loaded:
-        """Take what a module defines under its own attributes; the last definition of a name wins."""
+        """Take what a module defines under its own attributes; a name that means something else already is a mistake."""
+        ours = module.__name__.startswith(f"{__package__}.")
         for value in vars(module).values():
             for kind, kind_of in KINDS.items():
                 if isinstance(value, kind_of):
-                    getattr(self, kind)[value.name] = value
+                    table: dict[str, Any] = getattr(self, kind)
+                    built_in = None if ours else getattr(_own_definitions(), kind).get(value.name)
+                    _check_free(kind, value, table.get(value.name), built_in)
+                    table[value.name] = value
         return self
 
     def describe(self) -> dict[str, Any]:
@@ -51,6 +55,23 @@ class Loaded:
             "variants": {name: item.describe() for name, item in self.variants.items()},
             "metrics": {name: {"doc": item.doc, "unit": item.unit, "better": item.better} for name, item in self.metrics.items()},
         }
+
+
+def _check_free(kind: str, value: Any, known: Any, built_in: Any) -> None:
+    """One name has one meaning; the same function imported once more is the same meaning."""
+    for other, words in ((built_in, "built in: "), (known, "")):
+        if other is not None and other is not value and _place(other) != _place(value):
+            what = f"{kind.removesuffix('s')} {value.name!r} is defined twice"
+            raise UsageError(what, why=f"{words}{_place(other)}, and again: {_place(value)}", do="give one of them another name")
+
+
+def _place(item: Workload | Variant | Metric) -> str:
+    """Where a definition's function was written; whatever is no plain function is told by itself."""
+    function: Any = (
+        item.compute if isinstance(item, Metric) else item.apply if isinstance(item, Variant) else next(iter(item.bodies.values()))
+    )
+    code = getattr(function, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)
 
 
 @dataclass(frozen=True)
@@ -139,14 +160,21 @@ def load_file(path: str | Path) -> ModuleType:
     sys.path.insert(0, str(file.parent))
     try:
         spec.loader.exec_module(module)
-    except BaseException:
+    except BaseException as error:
         sys.modules.pop(name, None)
+        if isinstance(error, SyntaxError):
+            raise _misspelt(error, file) from None
         raise
     finally:
         sys.path.remove(str(file.parent))
     if str(file.parent) not in sys.path:
         sys.path.append(str(file.parent))
     return module
+
+
+def _misspelt(error: SyntaxError, file: Path) -> UsageError:
+    place = f"{error.filename or file}" + (f":{error.lineno}" if error.lineno else "")
+    return UsageError(f"{type(error).__name__}: {error.msg}", why=(error.text or "").strip()[:200], where=place)
 
 
 def backend_names() -> list[str]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
+import select
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from steelyard.backends.command import Command, run_once
+from steelyard.backends import command
+from steelyard.backends.command import Command, OutOfMemory, run_once, watch
 from steelyard.errors import SteelyardError, Unsupported
 from steelyard.model.task import Reading
 
@@ -108,3 +113,34 @@ def test_a_command_has_no_arrays() -> None:
     with pytest.raises(Unsupported, match="no arrays"):
         be.randn(3)
     assert be.outputs([1.5, object()])[0].dtype == "float"
+
+
+def test_a_program_ends_with_a_worker_that_is_killed(tmp_path: Path) -> None:
+    told = tmp_path / "pid"
+    os.mkfifo(told)
+    program = ["sh", "-c", 'echo $$ > "$0"; exec sleep 600', str(told)]
+    code = f"from steelyard.backends.command import Command; Command().program({program}).measure()"
+    worker = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+    pid = int(told.read_text())
+    watched = os.pidfd_open(pid)
+    try:
+        worker.kill()
+        worker.wait()
+        assert select.select([watched], [], [], 30)[0], "the program lives on"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        os.close(watched)
+
+
+def test_who_leads_no_session_gets_no_guard() -> None:
+    assert os.getsid(0) != os.getpid(), "run the tests from a shell"
+    Command().program(["true"])
+    assert watch(os.getpid()).process is None
+
+
+def test_a_kill_for_memory_is_told_from_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = iter([3, 4])
+    monkeypatch.setattr(command, "_memory_kills", lambda: next(counts))
+    with pytest.raises(OutOfMemory, match="too much memory"):
+        run_once(python("import os; os.kill(os.getpid(), 9)"))

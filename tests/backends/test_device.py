@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -23,99 +21,10 @@ pytest.importorskip("torch")
 from steelyard.backends import _device
 from steelyard.backends._device import EventTimer, GraphTimer
 from steelyard.backends.torch import Torch
+from tests.backends.virtual import EVENT, KERNEL, LAUNCH, MISS, WATTS, Device, Meter
 
-LAUNCH, KERNEL, EVENT, MISS, RATE, WATTS, TICK = 5e-6, 2e-5, 1e-6, 7e-6, 1e9, 300.0, 0.02
 HEAT = 0x20
 SHORT = replace(Settings(), budget=0.05)
-
-
-class Device:
-    """One stream with a clock of its own; launching costs host time, and each event leaves a gap on the stream."""
-
-    def __init__(self) -> None:
-        self.now = self.free = 0.0
-        self.cold = False
-        self.recording: list[float] | None = None
-
-        class Event:
-            def __init__(event, enable_timing: bool) -> None:
-                event.at = 0.0
-
-            def record(event) -> None:
-                event.at = self.free = max(self.now, self.free) + EVENT
-
-            def query(event) -> bool:
-                return self.now >= event.at
-
-            def synchronize(event) -> None:
-                self.now = max(self.now, event.at)
-
-            def elapsed_time(event, end: Any) -> float:
-                return (end.at - event.at) * 1e3
-
-        class Graph:
-            work = 0.0
-
-            def replay(graph) -> None:
-                self.launch(graph.work)
-
-        self.api = SimpleNamespace(
-            Event=Event, _sleep=lambda cycles: self.work(cycles / RATE), synchronize=self.synchronize,
-            CUDAGraph=Graph, graph=self.capturing,
-            Stream=lambda: SimpleNamespace(wait_stream=lambda other: None), stream=nullcontext,
-            current_stream=lambda: SimpleNamespace(wait_stream=lambda other: None),
-            get_device_properties=lambda device: SimpleNamespace(L2_cache_size=64),
-        )  # fmt: skip
-
-    def work(self, seconds: float) -> None:
-        self.free = max(self.now, self.free) + seconds
-
-    def launch(self, seconds: float) -> None:
-        self.now += LAUNCH
-        if self.recording is not None:
-            self.recording.append(seconds)
-            return
-        self.work(seconds + (MISS if self.cold else 0.0))
-        self.cold = False
-
-    def synchronize(self) -> None:
-        self.now = max(self.now, self.free)
-
-    def capturing(self, graph: Any) -> Any:
-        device = self
-
-        class Capture:
-            def __enter__(self) -> None:
-                device.recording = []
-
-            def __exit__(self, *error: object) -> None:
-                graph.work, device.recording = sum(device.recording or []), None
-
-        return Capture()
-
-    def without(self, *names: str) -> Any:
-        return SimpleNamespace(**{name: part for name, part in vars(self.api).items() if name not in names})
-
-    def timer(self, meter: Any = None, kind: type[EventTimer] = EventTimer, api: Any = None) -> EventTimer:
-        return kind(api or self.api, "cpu", meter, lambda: self.now)
-
-    def task(self, seconds: float = KERNEL, **more: Any) -> Task:
-        return Task(lambda: self.launch(seconds), **more)
-
-
-class Meter:
-    """Throttles and clocks as told; energy moves in ticks, as the real counter does."""
-
-    def __init__(self, device: Device, clock: Callable[[], float] = lambda: 1.7e9) -> None:
-        self.device, self.sm_clock = device, clock
-        self.asked = self.now_slowed = 0
-
-    def reasons(self) -> int:
-        self.asked += 1
-        return self.now_slowed
-
-    def energy(self) -> float:
-        return WATTS * TICK * math.floor(self.device.now / TICK)
 
 
 @pytest.fixture
@@ -228,19 +137,46 @@ def test_beside_the_time_stand_host_cold_replay_and_energy(device: Device) -> No
     assert figures["host_time"].value == pytest.approx(LAUNCH) and figures["host_time"].n == len(taken.seconds)
     assert figures["time_cold"].value == pytest.approx(KERNEL + MISS, abs=2e-9)
     assert figures["graph_time"].value == pytest.approx(KERNEL, rel=0.01)
-    assert figures["power"].value == pytest.approx(WATTS, rel=0.05)
-    assert figures["energy"].value == pytest.approx(WATTS * (KERNEL + LAUNCH / 250), rel=0.05)
+    assert figures["power"].value == pytest.approx(WATTS, rel=0.02)
+    assert figures["energy"].value == pytest.approx(WATTS * KERNEL, rel=0.02)
     assert figures["efficiency"].value == pytest.approx(6e3 / figures["energy"].value)
     assert facts["eager_bound_by"] == "device" and "energy" not in facts
 
 
 @pytest.mark.usefixtures("flushed")
-def test_energy_of_a_prepared_task_is_said_not_to_be_measured(device: Device) -> None:
-    timer, task = device.timer(Meter(device)), device.task(prepare=lambda: None)
+def test_energy_of_a_prepared_task_includes_the_preparation_and_says_so(device: Device) -> None:
+    restore = 5e-6
+    timer, task = device.timer(Meter(device)), device.task(prepare=lambda: device.launch(restore), flops=6e3)
     taken = sample(task, timer, replace(SHORT, runs=10))
+    assert taken.interval.centre == pytest.approx(KERNEL, rel=0.01)
     figures, facts = _device.beside(task, timer, taken.interval.centre, SHORT)
-    assert facts["energy"] == "not measured: the task must be prepared before each call"
-    assert "energy" not in figures and "graph_time" not in figures and "time_cold" in figures
+    assert facts["energy"] == "includes the preparation before each call"
+    assert figures["energy"].value == pytest.approx(WATTS * (KERNEL + restore), rel=0.02)
+    assert figures["efficiency"].value == pytest.approx(6e3 / figures["energy"].value)
+    assert "graph_time" not in figures and "time_cold" in figures
+
+
+def test_the_device_works_on_while_its_energy_is_read(device: Device) -> None:
+    """A counter that takes a millisecond to answer must not leave gaps that dilute the power."""
+    meter = Meter(device)
+
+    def read_slowly() -> float:
+        device.now += 1e-3
+        return Meter.energy(meter)
+
+    slow = SimpleNamespace(energy=read_slowly)
+    found = _device.energy_per_call(device.task(), device.timer(slow), 0.5, KERNEL)
+    assert found == (pytest.approx(WATTS * KERNEL, rel=0.02), pytest.approx(WATTS, rel=0.02))
+
+
+@pytest.mark.parametrize(("host", "kernel"), [(0.0, 1e-6), (8e-3, 1e-6), (0.0, 5e-3), (8e-3, 0.0), (0.0, 0.0)])
+def test_work_given_to_the_device_is_told_from_the_host_s(device: Device, host: float, kernel: float) -> None:
+    def call() -> None:
+        device.now += host
+        if kernel:
+            device.launch(kernel)
+
+    assert _device.work_given(Task(call), device.timer(), host + kernel + LAUNCH) == pytest.approx(kernel, abs=1e-9)
 
 
 def test_a_counter_that_never_moves_gives_no_energy(device: Device) -> None:
@@ -253,6 +189,8 @@ def test_what_a_device_lacks_is_left_out_or_said(device: Device) -> None:
     taken = sample(device.task(), bare, replace(SHORT, runs=10))
     figures, facts = _device.beside(device.task(), bare, taken.interval.centre, SHORT)
     assert set(figures) == {"host_time"} and facts["graph_time"] == "this device has no graphs to capture work in"
+    assert facts["telemetry"] == "none: this device cannot be read through NVML"
+    assert "telemetry" not in _device.beside(device.task(), bare, taken.interval.centre, replace(SHORT, telemetry=False))[1]
 
 
 def test_a_device_without_timed_events_is_unsupported_with_the_reason(device: Device) -> None:

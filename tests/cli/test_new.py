@@ -26,6 +26,13 @@ def without_torch(name: str) -> None:
     return None
 
 
+@pytest.mark.parametrize("folder", [".", "", "sub"])
+def test_a_folder_gets_the_usual_file(folder: str, here: Path) -> None:
+    (here / "sub").mkdir()
+    assert main(["new", "workload", "my/gelu", "-o", folder]) == 0
+    assert (here / folder / "gelu.py").is_file()
+
+
 @pytest.mark.parametrize("kind", ["workload", "variant", "metric"])
 def test_the_file_defines_what_was_asked_for(kind: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(new, "find_spec", without_torch)

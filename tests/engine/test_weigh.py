@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from steelyard.engine.weigh import out_of_memory, prepare_bench, weigh_case, weigh_pair
-from steelyard.errors import NotApplicable, NotApplied, Unsupported, UsageError
-from steelyard.measuring.schedule import CONFIDENCE, REBUILDS
+from steelyard.engine.bench import prepare_bench
+from steelyard.engine.pairs import weigh_heads
+from steelyard.engine.weigh import weigh_case
+from steelyard.errors import NotApplicable, NotApplied, Unsupported, UsageError, out_of_memory
 from steelyard.model.case import Case
 from steelyard.model.define import Variant, variant, workload
 from steelyard.model.experiment import Settings
@@ -254,30 +255,40 @@ class TestPairs:
     def test_two_variants_are_weighed_together(self) -> None:
         base = Case.parse(PLAIN)
         head = base.with_variant("quick[factor=0.8]")
-        pair, arrays = weigh_pair(base, head, LOADED, SETTINGS, lambda phase, fraction: None)
-        assert (pair.ratio, pair.low, pair.high) == pytest.approx((0.8, 0.8, 0.8))
-        assert (pair.base.id, pair.head.id, pair.confidence, pair.rebuilds) == (base.id, head.id, CONFIDENCE, REBUILDS)
+        [(pair, arrays)] = weigh_heads(base, [head], LOADED, SETTINGS, lambda phase, fraction: None)
+        assert (pair.ratio, pair.low, pair.high) == pytest.approx((0.8, 0.8, 0.8), rel=1e-4)
+        assert (pair.base.id, pair.head.id, pair.confidence) == (base.id, head.id, 0.99)
         assert pair.base.source != pair.head.source
         assert pair.discarded == {"base": 0.0, "head": 0.0}
-        assert len(pair.centres) == REBUILDS
-        times, coin, rebuild = (np.frombuffer(arrays[name][2], arrays[name][1]) for name in ("quad_time", "quad_coin", "quad_rebuild"))
-        assert len(times) == 4 * len(coin) == 4 * len(rebuild) == 4 * pair.quads
-        first = np.where(coin == 1, 1e-4, 0.8e-4)
-        assert times.reshape(-1, 4)[:, 0] == pytest.approx(first * np.where(coin == 1, pair.calls[0], pair.calls[1]))
+        assert len(pair.centres) == pair.rebuilds
+        times, arm, rebuild = (np.frombuffer(arrays[name][2], arrays[name][1]) for name in ("round_time", "round_arm", "round_rebuild"))
+        assert len(times) == len(arm) == 6 * len(rebuild) == 6 * pair.quads
+        calls = np.array([pair.calls[0], pair.calls[1], pair.calls[0]])[arm]
+        assert times == pytest.approx(np.array([1e-4, 0.8e-4, 1e-4])[arm] * calls)
+
+    def test_several_heads_are_weighed_at_once_and_each_against_the_same_base(self) -> None:
+        base = Case.parse(PLAIN)
+        heads = [base.with_variant(f"quick[factor={factor}]") for factor in (0.5, 0.8, 2.0)]
+        found = weigh_heads(base, heads, LOADED, SETTINGS, lambda phase, fraction: None)
+        assert [pair.head.id for pair, _ in found] == [head.id for head in heads]
+        assert [pair.ratio for pair, _ in found] == pytest.approx([0.5, 0.8, 2.0])
+        assert len({pair.coin_seed for pair, _ in found}) == 1
 
     def test_the_order_is_drawn_from_seed_and_cases(self) -> None:
         base = Case.parse(PLAIN)
 
-        def coins(head: str, seed: int) -> tuple[int, bytes]:
-            pair, arrays = weigh_pair(base, base.with_variant(head), LOADED, replace(SETTINGS, seed=seed), lambda phase, fraction: None)
-            return pair.coin_seed, arrays["quad_coin"][2]
+        def drawn(head: str, seed: int) -> tuple[int, bytes]:
+            [(pair, arrays)] = weigh_heads(
+                base, [base.with_variant(head)], LOADED, replace(SETTINGS, seed=seed), lambda phase, fraction: None
+            )
+            return pair.coin_seed, arrays["round_arm"][2]
 
-        assert coins("quick", 1) == coins("quick", 1)
-        assert len({coins("quick", 1), coins("quick", 2), coins("quick[factor=0.25]", 1)}) == 3
+        assert drawn("quick", 1) == drawn("quick", 1)
+        assert len({drawn("quick", 1), drawn("quick", 2), drawn("quick[factor=0.25]", 1)}) == 3
 
     def test_equal_arms_weigh_the_same(self) -> None:
         base = Case.parse(PLAIN)
-        pair, _ = weigh_pair(base, base, LOADED, SETTINGS, lambda phase, fraction: None)
+        [(pair, _)] = weigh_heads(base, [base], LOADED, SETTINGS, lambda phase, fraction: None)
         assert pair.low <= 1 <= pair.high
 
     @pytest.mark.parametrize("pair", [True, False])
@@ -287,7 +298,7 @@ class TestPairs:
         counted = Loaded({"t/scale": replace(scale, bodies={"fake": lambda **asked: built.append(1) or scale.bodies["fake"](**asked)})})
         CLEANED.clear()
         if pair:
-            weigh_pair(base, base.with_variant("quick"), counted, SETTINGS, lambda phase, fraction: None)
+            weigh_heads(base, [base.with_variant("quick")], counted, SETTINGS, lambda phase, fraction: None)
         else:
             weigh_case(base.with_variant("quick"), counted, SETTINGS, lambda phase, fraction: None)
         assert len(CLEANED) == len(built)
@@ -306,8 +317,9 @@ def test_a_training_step_that_forgets_to_update_is_wrong(monkeypatch: pytest.Mon
     step = torch.optim.SGD.step
 
     def forgetful(self: torch.optim.SGD, *args: object) -> object:
-        calls.append(1)
-        return None if len(calls) == 1 else step(self, *args)
+        moving = self.param_groups[0]["lr"] > 0
+        calls.extend([1] * moving)
+        return None if moving and len(calls) == 1 else step(self, *args)
 
     monkeypatch.setattr(torch.optim.SGD, "step", forgetful)
     record = weigh_case(case, registry.built_ins(), quick, lambda phase, fraction: None)[0]

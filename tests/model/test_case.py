@@ -135,6 +135,9 @@ def test_defaults_are_left_out_and_aliases_settled() -> None:
         ("op/a[n=1,n=2]@torch/eager:eval", "given twice"),
         ("op/a@torch/eager:evla", "did you mean eval"),
         ("op/a@torch/eager:eval:threads=0", "at least 1"),
+        ("op/a[dtype=4]@torch/eager:eval", "a dtype is a name such as fp32, not 4"),
+        ("op/a@torch/eager:eval:flag.PYTHONHOME=x", "PYTHONHOME cannot be a flag"),
+        ('op/a@torch/eager:eval:flag.A="\\u0000"', "flag A holds a zero byte"),
     ],
 )
 def test_a_wrong_id_says_what_was_expected(text: str, expected: str) -> None:

@@ -50,3 +50,9 @@ def test_wrapping_loses_nothing(text: str, width: int) -> None:
     pieces = wrap_text(text, width)
     assert "".join("".join(pieces).split()) == "".join(text.split())
     assert all(cells(piece) <= width for piece in pieces)
+
+
+def test_a_reason_without_end_is_cut_and_cannot_steer() -> None:
+    failed = record("op/a@torch/eager:eval", status="failed", reason="ValueError: \x1b[31m" + "x" * 100_000)
+    shown = case_line(failed)
+    assert shown.endswith("x…") and len(shown) < 600 and "\x1b" not in shown

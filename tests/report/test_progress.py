@@ -95,3 +95,22 @@ def test_a_note_stays_above_the_live_line() -> None:
     progress.started(CASE)
     progress.note("warning: clocks moved")
     assert terminal.getvalue().endswith(f"{ERASE}warning: clocks moved\n")
+
+
+def test_a_phase_cannot_steer_the_terminal() -> None:
+    terminal = Terminal()
+    progress = Progress(1, terminal, clock=Hands())
+    progress.started(CASE)
+    progress.phase("warm\x1b[2J\rup\x9b", 0.5)
+    assert terminal.drawn[-1].endswith("· warm up 50 %")
+
+
+def test_a_stream_that_fails_is_left_alone() -> None:
+    class Full(io.StringIO):
+        def flush(self) -> None:
+            raise OSError(28, "No space left on device")
+
+    progress = Progress(1, Full())
+    progress.started(CASE)
+    progress.finished(record(CASE, figures(1e-3, 1e-5)))
+    assert progress.done == 1

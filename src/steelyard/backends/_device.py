@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import repeat
@@ -34,8 +34,10 @@ STEADY_CLOCKS = 4
 FLUSH = 2
 COLD_CALLS, EMPTY_CALLS = 40, 17
 ENERGY_SECONDS = 0.5
-CHUNK = 5e-3
+CHUNK = 2.5e-2
 BRIEF = 5e-5
+UNREAD = "none: this device cannot be read through NVML"
+PREPARED = "includes the preparation before each call"
 HELD, UNHELD, REPLAYED = "events, stream held back", "events", "graph replay"
 EVENT_PARTS = ("record", "query", "synchronize", "elapsed_time")
 GRAPH_PARTS = ("CUDAGraph", "graph", "Stream", "stream", "current_stream")
@@ -59,6 +61,8 @@ class EventTimer:
 
     block = 5e-3
     most = 200
+    net = True
+    rounds = 8
 
     def __init__(self, api: Any, device: Any, meter: Meter | None, now: Callable[[], float] = time.perf_counter) -> None:
         self.api, self.device, self.meter, self.now = api, device, meter, now
@@ -137,6 +141,14 @@ class EventTimer:
         self._throttles += before or self._throttled
         return self._throttles
 
+    def effort(self) -> float:
+        """Wall time: the host waits for the device."""
+        return self.now()
+
+    def busy(self) -> int:
+        """The host's CPU time says nothing about the device."""
+        return 0
+
     def steady(self) -> bool:
         """Whether the clock has stopped climbing; true at once where it cannot be read."""
         if self.meter is None:
@@ -161,6 +173,9 @@ class EventTimer:
 class GraphTimer(EventTimer):
     """Device time of replayed CUDA graphs: the kernels alone, with no launch between them."""
 
+    warmth = 2
+    side: Any = None
+
     def bind(self, task: Task) -> Loop:
         """Capture n calls once per n; a task that must be prepared cannot be replayed, and is timed and named as by events."""
         if task.prepare is not None:
@@ -171,25 +186,65 @@ class GraphTimer(EventTimer):
 
         def loop(n: int) -> int:
             if n not in replays:
-                replays[n] = self._loop(Task(capture(self.api, lambda: [task() for _ in range(n)]).replay), tally, n)
+                replays[n] = self._loop(
+                    Task(capture(self.api, lambda: [task() for _ in range(n)], self.warmth, self._stream()).replay), tally, n
+                )
             return replays[n](1)
 
         return loop
 
+    def _stream(self) -> Any:
+        if self.side is None and hasattr(self.api, "Stream"):
+            self.side = self.api.Stream()
+        return self.side
 
-def capture(api: Any, work: Callable[[], Any]) -> Any:
-    """A graph of the work, after the side-stream warm-up that capturing needs."""
+
+class PairTimer(GraphTimer):
+    """For comparisons: blocks short enough that the device's clock is the same in all blocks of a round.
+
+    Replayed graphs where every arm can be captured, held-back events for all arms where one cannot.
+    """
+
+    block = 4e-4
+    most = 64
+    net = False
+
+    def __init__(self, api: Any, device: Any, meter: Meter | None, arms: Iterable[Task]) -> None:
+        super().__init__(api, device, meter)
+        self.replays = all(_captures(api, task) for task in arms)
+        self.warmth, self.rounds = 0, 3 if self.replays else 8
+
+    def bind(self, task: Task) -> Loop:
+        """The arms have run before, so nothing is left to warm up for a capture."""
+        return super().bind(task) if self.replays else EventTimer.bind(self, task)
+
+
+def _captures(api: Any, task: Task) -> bool:
+    if task.fn is None or task.prepare is not None:
+        return False
+    try:
+        capture(api, task)
+    except Unsupported:
+        return False
+    return True
+
+
+def capture(api: Any, work: Callable[[], Any], warmth: int = 2, side: Any = None) -> Any:
+    """A graph of the work, after the side-stream warm-up that capturing needs the first time.
+
+    Whoever captures often gives one stream for all: libraries keep a workspace for every stream they ever saw.
+    """
     if missing := [name for name in GRAPH_PARTS if not hasattr(api, name)]:
         raise Unsupported("this device has no graphs to capture work in", why=f"its torch module has no {', '.join(missing)}")
-    side = api.Stream()
+    side = side or api.Stream()
     side.wait_stream(api.current_stream())
     try:
         with api.stream(side):
-            for _ in range(2):
+            for _ in range(warmth):
                 work()
         api.current_stream().wait_stream(side)
         graph = api.CUDAGraph()
-        with api.graph(graph):
+        with api.graph(graph, stream=side):
             work()
     except RuntimeError as error:
         raise Unsupported("this task cannot be captured in a CUDA graph", do=str(error).split("\n")[0]) from error
@@ -231,6 +286,22 @@ def _holder(api: Any) -> Callable[[float], None] | None:
     return lambda seconds: spin(int(seconds * rate))
 
 
+def work_given(task: Task, timer: EventTimer, wall: float, probes: int = 5) -> float:
+    """Seconds that the device works for a call: the stream is held for longer than the whole call takes, so the host cannot be in it."""
+    start, end = _event(timer.api), _event(timer.api)
+
+    def spent(call: Callable[[], Any]) -> float:
+        timer.hold(1.5 * wall + SHORTEST_HOLD)
+        start.record()
+        call()
+        end.record()
+        end.synchronize()
+        milliseconds: float = start.elapsed_time(end)
+        return milliseconds * 1e-3
+
+    return min(spent(task) for _ in range(probes)) - min(spent(lambda: None) for _ in range(probes))
+
+
 def cold_times(task: Task, timer: EventTimer, count: int) -> list[float]:
     """Seconds of single calls, each after the device's last-level cache was overwritten, outside the timed window."""
     describe = getattr(timer.api, "get_device_properties", None)
@@ -263,31 +334,37 @@ def net_cold_times(task: Task, timer: EventTimer, count: int) -> list[float]:
 def energy_per_call(task: Task, timer: EventTimer, seconds: float, per_call: float) -> tuple[float, float] | None:
     """Joules per call and mean watts from the device's counter, over back-to-back calls between two of its ticks.
 
-    The counter moves in steps of many milliseconds, so a window that begins or ends inside a step would be off by one.
+    The counter moves in steps of many milliseconds, so a window that begins or ends inside a step would be off by one. The
+    device has further calls to do while the counter is read. Where a call must be prepared, its preparation is in the figure.
     """
     meter = timer.meter
-    if meter is None or meter.energy() is None or task.fn is None or task.prepare is not None:
+    if meter is None or meter.energy() is None or task.fn is None:
         return None
     chunk = max(1, int(CHUNK / max(per_call, 1e-7)))
-    ticks: list[tuple[float, float, int]] = []
+    done, ticks = _event(timer.api), list[tuple[float, float, int]]()
+    _run(task, chunk)
     last, calls, begin = meter.energy(), 0, timer.now()
     while timer.now() - begin < seconds or (len(ticks) < 2 and timer.now() - begin < 4 * seconds):
+        done.record()
         _run(task, chunk)
-        timer.api.synchronize()
+        done.synchronize()
         calls += chunk
         now = meter.energy()
         if now is not None and now != last:
             ticks.append((now, timer.now(), calls))
             last = now
+    timer.api.synchronize()
     if len(ticks) < 2:
         return None
-    (joules, at, done), (joules_end, at_end, done_end) = ticks[0], ticks[-1]
-    return (joules_end - joules) / (done_end - done), (joules_end - joules) / (at_end - at)
+    (joules, at, first), (joules_end, at_end, final) = ticks[0], ticks[-1]
+    return (joules_end - joules) / (final - first), (joules_end - joules) / (at_end - at)
 
 
 def beside(task: Task, timer: EventTimer, seconds: float, settings: Settings) -> tuple[dict[str, Figure], dict[str, Any]]:
     """Host time, cold-cache time, graph-replay time of brief kernels and energy, each a figure beside the hot device time."""
     facts = timer.report(seconds)
+    if settings.telemetry and timer.meter is None:
+        facts["telemetry"] = UNREAD
     figures = {"host_time": Figure(facts.pop("host_time"), "s", "lower", n=len(timer.tally.host))}
     cold = np.asarray(net_cold_times(task, timer, min(COLD_CALLS, max(8, int(settings.budget / max(seconds, 1e-6) / 4)))))
     if len(cold):
@@ -301,22 +378,24 @@ def beside(task: Task, timer: EventTimer, seconds: float, settings: Settings) ->
             figures["graph_time"] = Figure(replayed.centre, "s", "lower", replayed.low, replayed.high, replayed.n)
         except Unsupported as error:
             facts["graph_time"] = error.what
-    if task.prepare is not None and timer.meter is not None:
-        facts["energy"] = "not measured: the task must be prepared before each call"
     energy = energy_per_call(task, timer, max(ENERGY_SECONDS, settings.budget / 2), seconds)
     if energy:
         figures["energy"] = Figure(energy[0], "J", "lower")
         figures["power"] = Figure(energy[1], "W", "none")
         if task.flops:
             figures["efficiency"] = Figure(task.flops / energy[0], "FLOP/J", "higher")
+        if task.prepare is not None:
+            facts["energy"] = PREPARED
     return figures, facts
 
 
 def _run(task: Task, count: int) -> None:
-    fn = task.fn
+    fn, prepare = task.fn, task.prepare
     assert fn is not None
     with task.scope() if task.scope else nullcontext():
         for _ in repeat(None, count):
+            if prepare is not None:
+                prepare()
             fn(*task.args, **task.kwargs)
 
 

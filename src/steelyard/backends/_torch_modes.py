@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -15,11 +15,15 @@ from steelyard.model.task import Task
 RATE = 1e-4
 SEEN_MOVE = 0.1
 STEP_TOLERANCE, LOW_STEP_NORM = (1e-3, 5e-3), 0.7
+RECORDED = "holds the forward pass that is recorded for the backward one"
 COST = {"fwd": 1.0, "bwd": 2.0, "train": 3.0}
 
 
 def in_mode(task: Task, mode: str) -> Task:
-    """The task as the mode runs it; its declared cost follows."""
+    """The task as the mode runs it; its declared cost follows.
+
+    Nothing is called here that the mode does not need: whether there is a gradient at all is seen at the first call.
+    """
     if task.fn is None:
         return task
     if mode == "eval":
@@ -31,22 +35,53 @@ def in_mode(task: Task, mode: str) -> Task:
 def forward(task: Task) -> Task:
     """The forward pass with its graph recorded, as training runs it."""
     ready = _recording(task)
-    _check(ready, ready())
-    return ready
+    fn, args, kwargs, prepare, seen = ready.fn, ready.args, ready.kwargs, ready.prepare, ready.observe
+    assert fn is not None
+
+    def observe() -> Any:
+        if seen is not None:
+            return _checked(seen())
+        if prepare is not None:
+            prepare()
+        return _checked(fn(*args, **kwargs))
+
+    return replace(ready, observe=observe)
 
 
 def backward(task: Task) -> Task:
     """The backward pass alone: the graph is recorded once, untimed, and kept; nothing accumulates between calls."""
     ready = _recording(task)
-    outputs = _check(ready, ready())
+    outputs = _differentiable(ready())
     seeds = [torch.ones_like(output) for output in outputs]
-    inputs = _leaves(ready)
+    inputs, earlier = _leaves(ready), task.inspect
 
     def run() -> list[Any]:
         return list(torch.autograd.grad(outputs, inputs, seeds, retain_graph=True, allow_unused=True))
 
+    def inspect() -> dict[str, Any]:
+        return {**(earlier() if earlier else {}), "first_call": RECORDED}
+
+    def observe() -> Seen:
+        found = run()
+        return Seen(gradients=lambda: together(found))
+
     low = task.tolerance is not None or any(item.dtype in (torch.float16, torch.bfloat16) for item in inputs)
-    return replace(ready, fn=run, args=(), kwargs={}, reference=None, any_dtype=low, norm_tolerance=LOW_STEP_NORM if low else None)
+    norm, together = _gradient_rule(task, low=low)
+    made = replace(ready, fn=run, args=(), kwargs={}, prepare=None, observe=observe, inspect=inspect, reference=None)
+    return replace(made, any_dtype=low, norm_tolerance=norm)
+
+
+def _gradient_rule(task: Task, *, low: bool) -> tuple[float | None, Callable[[Any], Any]]:
+    """How far gradients may be off, as a share of their norm, and in which form they are compared.
+
+    None compares every element; in low precision each array is compared as a whole. Where the workload gives a share of its
+    own, all arrays are compared as one, in any precision, so that a variant in another has the same form: behind many kinks
+    and norms the gradient of a small array is mostly rounding.
+    """
+    own = task.norm_tolerance
+    if own is None:
+        return LOW_STEP_NORM if low else None, _as_is
+    return max(own, LOW_STEP_NORM) if low else own, _joined
 
 
 def train(task: Task) -> Task:
@@ -56,12 +91,13 @@ def train(task: Task) -> Task:
     if not parameters:
         raise NotApplicable("training needs parameters and this workload has none")
     optimizer = torch.optim.SGD(parameters, lr=RATE)
-    fn, args, kwargs, loss_of = ready.fn, ready.args, ready.kwargs, ready.loss or mean_square
+    fn, args, kwargs, loss_of, restore = ready.fn, ready.args, ready.kwargs, ready.loss or mean_square, ready.prepare
     assert fn is not None
-    _check(ready, ready())
 
     def clear() -> None:
         optimizer.zero_grad(set_to_none=True)
+        if restore is not None:
+            restore()
 
     def forward_and_loss() -> Any:
         return loss_of(fn(*args, **kwargs))
@@ -72,27 +108,75 @@ def train(task: Task) -> Task:
         optimizer.step()
         return loss
 
-    def observe() -> dict[str, Any]:
-        """One step as verification sees it, with a rate at which weights visibly move; they are put back afterwards."""
+    def observe() -> Seen:
+        """The first step, whole, at a rate of 0: it costs what a step costs and leaves the weights as they are."""
         clear()
-        loss = forward_and_loss()
+        loss = _checked(loss_of(_checked(fn(*args, **kwargs))))
         loss.backward()
-        before = [item.detach().clone() for item in parameters]
-        group = optimizer.param_groups[0]
-        group["lr"] = SEEN_MOVE * _size(before) / max(_size([item.grad for item in parameters if item.grad is not None]), 1e-30)
-        optimizer.step()
-        group["lr"] = RATE
-        updates = [item.detach().double() - old.double() for item, old in zip(parameters, before, strict=True)]
-        with torch.no_grad():
-            for item, old in zip(parameters, before, strict=True):
-                item.copy_(old)
-        return {"loss": loss, "gradients": [item.grad for item in parameters], "updates": updates}
+        with _rate(optimizer, 0.0):
+            optimizer.step()
+        gradients = [item.grad for item in parameters]
+        return Seen(
+            loss=lambda: loss,
+            gradients=lambda: together(gradients),
+            updates=lambda: together(updates(parameters, gradients, optimizer)),
+        )
 
-    wide = parameters[0].dtype in (torch.float32, torch.float64)
+    exact = parameters[0].dtype in (torch.float32, torch.float64) and task.tolerance is None
+    norm, together = _gradient_rule(task, low=not exact)
     made = replace(ready, fn=step, args=(), kwargs={}, prepare=clear, reference=None, observe=observe, any_dtype=True)
-    exact = wide and task.tolerance is None
-    made = replace(made, phases=_phases(forward_and_loss, optimizer, clear))
-    return replace(made, tolerance=STEP_TOLERANCE) if exact else replace(made, norm_tolerance=LOW_STEP_NORM)
+    made = replace(made, phases=_phases(forward_and_loss, optimizer, clear), norm_tolerance=norm)
+    return replace(made, tolerance=STEP_TOLERANCE) if exact else made
+
+
+class Seen(Mapping[str, Any]):
+    """A call as verification sees it; parts are made when they are read, so that their time and memory do not pass for the call's."""
+
+    def __init__(self, **parts: Callable[[], Any]) -> None:
+        self.parts = parts
+
+    def __getitem__(self, name: str) -> Any:
+        return self.parts[name]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.parts)
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+
+def updates(parameters: Sequence[Any], gradients: Sequence[Any], optimizer: Any) -> list[Any]:
+    """What one optimizer step adds to each weight, which is put back; gradients are scaled so that no move is lost in rounding."""
+    before = [item.detach().clone() for item in parameters]
+    usual = _size(before)
+    for item, gradient in zip(parameters, gradients, strict=True):
+        item.grad = None if gradient is None else gradient * ((_size([item.detach()]) or usual) / max(_size([gradient]), 1e-30))
+    with _rate(optimizer, SEEN_MOVE):
+        optimizer.step()
+    moved = [item.detach().double() - old.double() for item, old in zip(parameters, before, strict=True)]
+    with torch.no_grad():
+        for item, old in zip(parameters, before, strict=True):
+            item.copy_(old)
+    return moved
+
+
+def _as_is(gradients: Any) -> Any:
+    return gradients
+
+
+def _joined(gradients: Sequence[Any]) -> Any:
+    return torch.cat([item.flatten() for item in gradients if item is not None])
+
+
+@contextmanager
+def _rate(optimizer: Any, rate: float) -> Iterator[None]:
+    """Another learning rate for a while."""
+    group = optimizer.param_groups[0]
+    usual, group["lr"] = group["lr"], rate
+    try:
+        yield
+    finally:
+        group["lr"] = usual
 
 
 def _size(tensors: Sequence[Any]) -> float:
@@ -134,11 +218,17 @@ def _recording(task: Task, *, inputs: bool = True) -> Task:
     return replace(task, scope=_both(task.scope, torch.enable_grad))
 
 
-def _check(task: Task, output: Any) -> list[Any]:
+def _differentiable(output: Any) -> list[Any]:
     found = [item for item in _tensors(output) if item.requires_grad]
     if not found:
         raise NotApplicable("no output of this workload has a gradient")
     return found
+
+
+def _checked(output: Any) -> Any:
+    """The output itself, if gradients can flow from it."""
+    _differentiable(output)
+    return output
 
 
 def _leaves(task: Task) -> list[Any]:
@@ -164,8 +254,6 @@ def _both(
         return inner
 
     def enter() -> AbstractContextManager[Any]:
-        from contextlib import ExitStack
-
         stack = ExitStack()
         stack.enter_context(outer())
         stack.enter_context(inner())

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import gc
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import FunctionType, MethodType, ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,6 +26,7 @@ from steelyard.model.record import Figure
 from steelyard.model.task import Task
 
 COMPARED = 2**24
+PLAIN = (int, float, complex, type(None))
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,10 @@ class Backend(ABC):
         """The clock that sees this backend's work; the host clock unless the device has its own."""
         return HostTimer(threads=self.threads)
 
+    def pair_timer(self, arms: Sequence[Task]) -> Timer:
+        """The clock for comparing these arms; another than for timing one of them where the device has a better."""
+        return self.timer()
+
     def sync(self) -> None:
         """Wait until all work handed to the device is done."""
 
@@ -156,6 +163,10 @@ class Backend(ABC):
     def captured(self) -> AbstractContextManager[None]:
         """The range that a profiler outside of the process looks at."""
         raise Unsupported(f"backend {self.name} on {self.device} has no range to profile", do="--ncu needs torch on cuda")
+
+    @classmethod
+    def import_mode(cls, mode: str) -> None:
+        """Import what a mode needs, so that its import is not taken for the first call."""
 
     def import_compiler(self) -> None:
         """Import what compiling needs, so that its import is not taken for compiling."""
@@ -222,6 +233,13 @@ class Backend(ABC):
         parameters = tuple(moved.get(id(item), item) for item in task.parameters)
         return replace(task, args=args, kwargs=kwargs, parameters=parameters, cleanup=None)
 
+    def movable(self, task: Task) -> bool:
+        """Whether `relocate` moves all that the task's function works on: it may hold no array but its parameters and inputs."""
+        if task.fn is None or task.prepare is not None or task.phases:
+            return False
+        known = {id(item) for item in (*task.args, *task.kwargs.values(), *task.parameters)}
+        return all(id(item) in known for item in held_arrays(task.fn))
+
     def copy(self, value: Any) -> Any:
         """A copy of an array at another address, laid out as it was; anything else as it is."""
         return value
@@ -229,6 +247,39 @@ class Backend(ABC):
     def _generator(self) -> np.random.Generator:
         self._drawn += 1
         return np.random.default_rng([self.seed, self._drawn])
+
+
+def held_arrays(value: Any, depth: int = 4) -> Iterator[Any]:
+    """Arrays that a callable keeps for itself: in its closure, its bound object, its defaults, its module; as deep as anyone writes."""
+    if hasattr(value, "nbytes") and hasattr(value, "shape"):
+        yield value
+        return
+    if depth == 0 or isinstance(value, (str, bytes, type, ModuleType, *PLAIN)):
+        return
+    for item in _inside(value):
+        yield from held_arrays(item, depth - 1)
+
+
+def _inside(value: Any) -> Iterator[Any]:
+    if isinstance(value, Mapping):
+        yield from value.values()
+    elif isinstance(value, (list, tuple)):
+        yield from value
+    elif isinstance(value, functools.partial):
+        yield from (value.func, value.args, value.keywords)
+    elif isinstance(value, FunctionType):
+        yield from (value.__defaults__ or (), value.__kwdefaults__ or {}, getattr(value, "__wrapped__", None))
+        for cell in value.__closure__ or ():
+            with contextlib.suppress(ValueError):
+                yield cell.cell_contents
+        used = (value.__globals__.get(name) for name in value.__code__.co_names)
+        yield from (item for item in used if hasattr(item, "nbytes") and hasattr(item, "shape"))
+    elif isinstance(value, MethodType):
+        yield from (value.__self__, value.__func__)
+    elif hasattr(value, "parameters") and callable(getattr(value, "buffers", None)):
+        yield from value.parameters()
+    elif hasattr(value, "__dict__"):
+        yield vars(value)
 
 
 def library_memory() -> float:

@@ -29,6 +29,12 @@ class VirtualTimer(HostTimer):
     def disturbances(self) -> int:
         return self.world.switches
 
+    def busy(self) -> int:
+        return 0
+
+    def effort(self) -> float:
+        return self.world.clock * 1e-9
+
 
 class Fake(Numpy):
     """numpy arrays on a scripted clock."""

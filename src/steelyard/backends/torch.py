@@ -10,7 +10,7 @@ import platform
 import random
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +35,7 @@ FORMATS = {
     "complex64": torch.complex64, "complex128": torch.complex128,
 }  # fmt: skip
 DRAWN_THERE = 2**24
+PADDING, EMPTIED = 2**22, 0.2
 LIBRARIES = {
     "gcc": r"GCC (\S+)", "mkl": r"Math Kernel Library Version (\S+)", "onednn": r"MKL-DNN (v\S+)", "openmp": r"OpenMP (\d+)",
     "cpu_capability": r"CPU capability usage: (\S+)", "cudnn": r"CuDNN (\S+)",
@@ -82,6 +83,13 @@ class Torch(Backend):
 
         timer = EventTimer(self.api, self.where, self.meter)
         return timer if self.seat.size == 1 else _ranks.unheld(timer)
+
+    def pair_timer(self, arms: Sequence[Task]) -> Timer:
+        if self.api is None or self.seat.size > 1:
+            return self.timer()
+        from steelyard.backends._device import PairTimer
+
+        return PairTimer(self.api, self.where, self.meter, arms)
 
     def sync(self) -> None:
         if self.api is not None:
@@ -152,6 +160,11 @@ class Torch(Backend):
     def captured(self) -> AbstractContextManager[None]:
         return _torch_passes.captured() if self.device == "cuda" else super().captured()
 
+    @classmethod
+    def import_mode(cls, mode: str) -> None:
+        if mode == "train":
+            torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.0)
+
     def import_compiler(self) -> None:
         import torch._dynamo
         import torch._inductor.compile_fx  # noqa: F401
@@ -198,9 +211,14 @@ class Torch(Backend):
             torch._dynamo.utils.counters.clear()
         if torch.cuda.is_initialized():
             gc.collect()
+            getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None)()
             torch.cuda.empty_cache()
 
     def relocate(self, task: Task, rng: random.Random) -> Task:
+        if self.api is not None:
+            self._room = torch.empty(rng.randrange(1, PADDING), dtype=torch.uint8, device=self.where)
+            if rng.random() < EMPTIED and hasattr(self.api, "empty_cache"):
+                self.api.empty_cache()
         moved = super().relocate(task, rng)
         for parameter in task.parameters:
             if isinstance(parameter, torch.nn.Parameter):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +11,13 @@ import click
 from steelyard.cli.output import console, emit_json, json_option, store_option, width
 
 if TYPE_CHECKING:
+    from steelyard.engine.plan import Plan
     from steelyard.machine.doctor import Finding
+    from steelyard.machine.noise import Noise
     from steelyard.machine.peaks import Peaks
     from steelyard.model.experiment import Experiment
     from steelyard.model.record import Record
+    from steelyard.store.runs import Run
 
 GLYPHS = {"ok": "✓", "note": "·", "warn": "!", "bad": "✗"}
 COLOURS = {"ok": "green", "note": "dim", "warn": "yellow", "bad": "red"}
@@ -24,37 +27,51 @@ WORDS = {"ok": "fit", "note": "to know", "warn": "to change", "bad": "unfit"}
 @click.command("doctor")
 @click.option("--strict", is_flag=True, help="Exit with 3 when a finding says the machine is unfit to measure (✗).")
 @click.option("--peaks", "wants_peaks", is_flag=True, help="Measure what a device can do at most, so that runs show each case's share.")
-@click.option("-d", "--device", metavar="KIND", help="With --peaks: cpu or cuda. Default cpu.")
-@click.option("--threads", type=click.IntRange(min=1), help="With --peaks: CPU threads. Default 1.")
-@click.option("--budget", metavar="TIME", help="With --peaks: sampling time per case. Default quick.")
+@click.option("--noise", "wants_noise", is_flag=True, help="Measure what change this machine can see in 1 s, 5 s and 30 s.")
+@click.option("-d", "--device", metavar="KIND", help="With --peaks or --noise: cpu or cuda. Default cpu.")
+@click.option("--threads", type=click.IntRange(min=1), help="With --peaks or --noise: CPU threads. Default 1.")
+@click.option("--budget", metavar="TIME", help="Sampling time per case. Default quick with --peaks, normal with --noise.")
 @store_option
 @json_option
 def command(
-    strict: bool, wants_peaks: bool, device: str | None, threads: int | None, budget: str | None, store: Path | None, as_json: bool
+    strict: bool,
+    wants_peaks: bool,
+    wants_noise: bool,
+    device: str | None,
+    threads: int | None,
+    budget: str | None,
+    store: Path | None,
+    as_json: bool,
 ) -> None:
     """Say whether this machine is fit to measure, and what to change.
 
     Each finding says what was seen, how much it matters to a timing (≈), and the exact command that changes it (→).
     """
     from steelyard.errors import FAILED, UsageError
-    from steelyard.machine import doctor, facts, peaks
+    from steelyard.machine import doctor, facts, noise, peaks
 
-    if wants_peaks:
+    if wants_peaks and wants_noise:
+        raise UsageError("--peaks and --noise are two measurements", do="run the doctor twice")
+    if wants_peaks or wants_noise:
         if strict or store:
-            raise UsageError("--strict and --store do not go with --peaks", do="run the doctor twice")
-        measure_peaks(device or "cpu", threads or 1, _budget(budget), as_json=as_json)
+            option = "--peaks" if wants_peaks else "--noise"
+            raise UsageError(f"--strict and --store do not go with {option}", do="run the doctor twice")
+        measure = measure_peaks if wants_peaks else measure_noise
+        measure(device or "cpu", threads or 1, budget, as_json=as_json)
         return
     if device or threads or budget:
-        raise UsageError("--device, --threads and --budget go with --peaks", do="steelyard doctor --peaks")
+        raise UsageError("--device, --threads and --budget go with --peaks or --noise", do="steelyard doctor --peaks")
     machine = facts.collect()
     key, findings = facts.key(machine), doctor.examine(machine, store=store)
-    kept = peaks.saved(key)
+    roofs, floors = peaks.saved(key), noise.saved(key)
     if as_json:
-        emit_json({"machine": machine, "key": key, "findings": findings, "peaks": kept})
+        emit_json({"machine": machine, "key": key, "findings": findings, "peaks": roofs, "noise": floors})
     else:
         _draw(f"{facts.summary(machine)} · key {key}", findings)
-        known = ", ".join(kept) if kept else "none measured here, so no case shows its share; measure them: steelyard doctor --peaks"
-        click.echo(f"peaks: {known}")
+        unseen = "not measured here; learn what change this machine can see: steelyard doctor --noise"
+        unknown = "none measured here, so no case shows its share; measure them: steelyard doctor --peaks"
+        click.echo(f"noise: {', '.join(floors) or unseen}")
+        click.echo(f"peaks: {', '.join(roofs) or unknown}")
     if strict and any(finding.status == "bad" for finding in findings):
         raise click.exceptions.Exit(FAILED)
 
@@ -88,43 +105,72 @@ def _wrapped(text: str, columns: int) -> list[str]:
     return textwrap.wrap(text, max(columns, 20), break_on_hyphens=False)
 
 
-def _budget(text: str | None) -> float:
-    from steelyard.errors import UsageError
-    from steelyard.machine.peaks import BUDGET
-    from steelyard.model.experiment import BUDGETS
-    from steelyard.model.units import parse_seconds
-
-    seconds = BUDGET if text is None else BUDGETS[text] if text in BUDGETS else parse_seconds(text)
-    if not seconds > 0:
-        raise UsageError(f"--budget must be more than 0, not {text!r}")
-    return seconds
-
-
-def measure_peaks(device: str, threads: int, budget: float, *, as_json: bool, scale: float = 1.0) -> None:
+def measure_peaks(device: str, threads: int, budget: str | None, *, as_json: bool, scale: float = 1.0) -> None:
     """Measure, keep and show the peaks of one device; `scale` shrinks every size, for a trial."""
+    from steelyard.engine import peaks as work
     from steelyard.engine.selection import read_devices
     from steelyard.machine import facts, peaks
 
+    seconds = _seconds(budget, work.BUDGET)
     read_devices([device])
     peaks.check_writable()
     machine = facts.collect()
     key = facts.key(machine)
-    found = peaks.measure(_records, machine, device, threads, budget=budget, scale=scale)
+    found = work.measure(_records, machine, device, threads, budget=seconds, scale=scale)
     file = peaks.save(found, key, device, threads)
     sheet = peaks.datasheet(found.name)
     if as_json:
         emit_json({"key": key, "device": device, "threads": threads, "peaks": found, "datasheet": sheet, "path": file})
         return
-    where = found.name or (f"{threads} thread" if threads == 1 else f"{threads} threads")
     console().print(f"{facts.summary(machine)} · key {key}", style="bold")
-    for line in _peak_lines(f"{device} · {where}", found, sheet):
+    for line in _peak_lines(f"{device} · {found.name or _threads(threads)}", found, sheet):
         click.echo(line)
     if sheet:
         click.echo(f"datasheet: vendor datasheet of {sheet.name}, dense (no sparsity)")
     click.echo(f"saved {file}")
 
 
-def _records(experiment: Experiment) -> list[Record]:
+def measure_noise(device: str, threads: int, budget: str | None, *, as_json: bool, chosen: Experiment | None = None) -> None:
+    """Weigh a few cases against themselves, keep how much that scatters, and show what change would stand out; `chosen` is for a trial."""
+    from steelyard.engine import noise as work
+    from steelyard.engine.selection import read_devices
+    from steelyard.machine import facts, noise
+    from steelyard.model.units import duration
+    from steelyard.report.cells import clean
+
+    seconds = _seconds(budget, work.BUDGET)
+    read_devices([device])
+    noise.check_writable()
+    machine = facts.collect()
+    key, ready = facts.key(machine), work.against_itself(chosen or work.experiment(machine, device, threads, seconds))
+    click.echo(f"weighing {len(ready.jobs)} cases against themselves · about {duration(ready.estimate)}", err=True)
+    done = _executed(ready, "--noise")
+    found = work.learn(done.records, done.pairs)
+    for line in work.left_out(done.records, found.cases):
+        click.echo(f"warning: {clean(line)}", err=True)
+    file = noise.save(found, key, device, threads)
+    if as_json:
+        sees = {id: {f"{length:g}": work.smallest_change(case, length) for length in work.LENGTHS} for id, case in found.cases.items()}
+        emit_json({"key": key, "device": device, "threads": threads, "noise": found, "sees": sees, "path": file})
+        return
+    console().print(f"{facts.summary(machine)} · key {key} · {device if device != 'cpu' else _threads(threads)}", style="bold")
+    for line in _noise_lines(found, done.records):
+        click.echo(line)
+    click.echo(f"saved {file}")
+
+
+def _seconds(text: str | None, usual: float) -> float:
+    from steelyard.model.experiment import BUDGETS
+    from steelyard.model.units import parse_budget
+
+    return usual if text is None else parse_budget(text, BUDGETS)
+
+
+def _threads(threads: int) -> str:
+    return f"{threads} thread" if threads == 1 else f"{threads} threads"
+
+
+def _executed(ready: Plan, option: str) -> Run:
     """Run through the engine, so that isolation and locks hold, into a store that is gone afterwards."""
     import sys
     import tempfile
@@ -133,14 +179,38 @@ def _records(experiment: Experiment) -> list[Record]:
     from steelyard.report.progress import Progress
     from steelyard.store.runs import Store
 
-    ready = conduct.from_experiment(experiment)
     progress = Progress(len(ready.jobs), sys.stderr)
     try:
-        with tempfile.TemporaryDirectory(prefix="steelyard-peaks-") as place:
-            done = conduct.execute(ready, Store(Path(place)), ["steelyard", "doctor", "--peaks"], lambda writer: progress)
+        with tempfile.TemporaryDirectory(prefix="steelyard-doctor-") as place:
+            return conduct.execute(ready, Store(Path(place)), ["steelyard", "doctor", option], lambda writer: progress).run
     finally:
         progress.close()
-    return list(done.run.records)
+
+
+def _records(experiment: Experiment) -> list[Record]:
+    from steelyard.engine import conduct
+
+    return list(_executed(conduct.from_experiment(experiment), "--peaks").records)
+
+
+def _noise_lines(found: Noise, records: Sequence[Record]) -> list[str]:
+    """A row per case, how to read the table, and where to look if it is bad."""
+    from steelyard.engine.noise import LENGTHS, smallest_change
+    from steelyard.model.pair import MARGIN
+    from steelyard.model.units import percent, plain
+
+    rows = [["can see (90 % of the time)", "one call", *(f"{length:g} s" for length in LENGTHS)]]
+    for record in records:
+        if case := found.cases.get(record.id):
+            changes = [percent(smallest_change(case, length)) for length in LENGTHS]
+            rows.append([record.case["workload"], plain(record.metrics["time"].value, "s"), *changes])
+    said = "A change of this size or more is found in 9 of 10 comparisons (--vs) of that --budget; a smaller one may end as unclear."
+    worst = max(smallest_change(case, LENGTHS[1]) for case in found.cases.values())
+    if worst > MARGIN:
+        said += (
+            f" {percent(worst)} in {LENGTHS[1]:g} s is much: something disturbs this machine, and `steelyard doctor` says what to change."
+        )
+    return [*_table(rows), *_wrapped(said, width())]
 
 
 def _peak_lines(title: str, found: Peaks, sheet: Peaks | None) -> list[str]:
@@ -159,5 +229,10 @@ def _peak_lines(title: str, found: Peaks, sheet: Peaks | None) -> list[str]:
         cells = [f"{name:<6}  {case.workload} n={params['n']}", plain(rate, unit)]
         cells += [plain(promised, unit), percent(rate / promised)] if promised else []
         rows.append(cells)
+    return _table(rows)
+
+
+def _table(rows: list[list[str]]) -> list[str]:
+    """Words to the left, numbers to the right; a row may end early."""
     widths = [max(len(row[place]) for row in rows if len(row) > place) for place in range(len(rows[0]))]
     return ["   ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -174,6 +174,7 @@ def drawn(items: list[Item], footer: str, columns: int) -> Text:
     from steelyard.report.cells import clean, pad
     from steelyard.report.wrap import wrap_text
 
+    items = [replace(item, name=clean(item.name)) for item in items]
     label = min(max(len(item.name) for item in items), columns // 2)
     lines: list[Text] = []
     for item in items:
@@ -185,5 +186,5 @@ def drawn(items: list[Item], footer: str, columns: int) -> Text:
             lines.append(Text.assemble((pad(item.name, label + 3), "bold"), told.pop(0)))
         lines += [Text(" " * (label + 3) + piece, style) for piece, style in told]
     if footer:
-        lines += [Text(piece, "dim") for piece in wrap_text(footer, columns)]
+        lines += [Text(piece, "dim") for piece in wrap_text(clean(footer), columns)]
     return Text("\n", no_wrap=True, overflow="crop").join(lines)

@@ -11,16 +11,20 @@ from typing import Any
 
 import click
 
+from steelyard.cli.streams import ReaderGone, guarded
 from steelyard.errors import BUG, INTERRUPTED, PASS, USAGE, SteelyardError, unknown
 from steelyard.version import __version__
 
 BROKEN_PIPE = 141
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+LONGEST = 1000
 COMPLETION_VARIABLE = "_STEELYARD_COMPLETE"
 COMMANDS: dict[str, tuple[str, str]] = {
-    "run": ("steelyard.cli.run", "Measure workloads, suites, experiment files, .py files or a command."),
+    "run": ("steelyard.cli.run", "Measure workloads, suites, experiments, .py files or a command."),
     "list": ("steelyard.cli.list", "List workloads, variants, backends, suites, metrics or saved runs."),
     "show": ("steelyard.cli.show", "Show a run, one of its records, or a workload in full."),
+    "gate": ("steelyard.cli.gate", "Judge a change: compare, hold against a policy, exit code for CI."),
+    "compare": ("steelyard.cli.compare", "Compare two sides of saved results, case by case."),
     "doctor": ("steelyard.cli.doctor", "Check whether this machine is fit to measure, and what to change."),
     "env": ("steelyard.cli.env", "Create and list environments for stacks that cannot live together."),
     "new": ("steelyard.cli.new", "Start a workload, variant, metric or experiment from a small file."),
@@ -89,15 +93,16 @@ def cli(ctx: click.Context) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line and answer its exit code; only here do exceptions become messages."""
     args = list(sys.argv[1:] if argv is None else argv)
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")
+    with guarded():
+        return _outcome(args)
+
+
+def _outcome(args: list[str]) -> int:
     try:
         code = _complete() if COMPLETION_VARIABLE in os.environ else _dispatch(args)
         sys.stdout.flush()
         return code
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    except (ReaderGone, BrokenPipeError):
         return BROKEN_PIPE
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
@@ -157,7 +162,7 @@ def _usage(error: click.ClickException) -> SteelyardError:
 
 def _say(text: str) -> None:
     """`error: …` with its further lines indented, red where colour is wanted."""
-    first, *rest = CONTROL.sub("\ufffd", text).split("\n")
+    first, *rest = (line if len(line) <= LONGEST else f"{line[:LONGEST]}…" for line in CONTROL.sub("\ufffd", text).split("\n"))
     plain = bool(os.environ.get("NO_COLOR")) or not sys.stderr.isatty()
     label = "error:" if plain else click.style("error:", fg="red", bold=True)
     click.echo("\n".join([f"{label} {first}", *(line if line.startswith("  ") else f"  {line}" for line in rest)]), err=True)

@@ -118,7 +118,9 @@ reason = "an example of a rule; a dropped case is reported with it"
 @click.command("new")
 @click.argument("kind", type=click.Choice(["workload", "variant", "metric", "experiment"]))
 @click.argument("name")
-@click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Where to write; by default NAME in this folder.")
+@click.option(
+    "-o", "--output", metavar="PATH", type=click.Path(path_type=Path), help="File or folder to write to; by default NAME in this folder."
+)
 def command(kind: str, name: str, output: Path | None) -> None:
     """Write a small file that runs as it is, to start from.
 
@@ -130,8 +132,9 @@ def command(kind: str, name: str, output: Path | None) -> None:
     if not NAME.fullmatch(name) or (kind in ("variant", "experiment") and "/" in name):
         allowed = "letters, digits, '_', '.', '-'" + ("" if kind in ("variant", "experiment") else " and '/'")
         raise UsageError(f"not a {kind} name: {name!r}", do=f"use {allowed}, beginning with a letter or digit")
-    path = output or Path(file_stem(name) + (".toml" if kind == "experiment" else ".py"))
     wanted = ".toml" if kind == "experiment" else ".py"
+    usual = file_stem(name) + wanted
+    path = output / usual if output and output.is_dir() else output or Path(usual)
     if path.suffix != wanted:
         raise UsageError(f"{kind} files end in {wanted}, not {path.name!r}", do=f"-o {path.with_suffix(wanted)}")
     run = f"steelyard run {quoted(path)}" + (f" -V eager,{name} --vs eager" if kind == "variant" else "")

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import os
+import re
 import shutil
 import sys
 from collections.abc import Mapping
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 WIDEST, NARROWEST = 100, 40
+STEERING = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Characters that JSON lets through and terminals obey: late control codes and those that turn the direction of text."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON to stdout.")
 store_option = click.option(
@@ -27,7 +30,8 @@ store_option = click.option(
 
 def emit_json(value: Any) -> None:
     """One JSON document on stdout; what JSON cannot say, such as NaN, becomes null."""
-    click.echo(json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False))
+    text = json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False)
+    click.echo(STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def plain(value: Any) -> Any:

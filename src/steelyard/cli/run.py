@@ -47,7 +47,8 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 @click.option("--threads", multiple=True, metavar="LIST", help="CPU threads; part of the case. Default 1.")
 @click.option("--ranks", multiple=True, metavar="LIST", help="Processes that work together; part of the case. Default 1.")
 @click.option("--flag", "flags", multiple=True, metavar="NAME=VALUE", help="Environment variable set for the case; part of it.")
-@click.option("--vs", metavar="VARIANT", help="Weigh every case against this variant, interleaved in one worker.")
+@click.option("--vs", metavar="VARIANT", help="Weigh every case against this variant, or env:NAME: itself in another environment.")
+@click.option("--vs-path", metavar="DIR", help="Weigh every case against itself in another checkout or build of this folder.")
 @click.option("--budget", metavar="TIME", help="Sampling time per case: quick, normal, thorough or 30s.")
 @click.option("--precision", metavar="SHARE", help="Stop when the interval is this narrow: 1%.")
 @click.option("--sampling", type=click.Choice(["blocks", "calls"]), help="blocks for medians, calls for distributions (p90, p99).")
@@ -60,6 +61,7 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 @click.option("--isolate", type=click.Choice(["case", "workload", "none"]), help="What shares a worker. Default workload.")
 @click.option("--timeout", metavar="TIME", help="Limit for one case. Default 300s.")
 @click.option("--memory", metavar="SIZE", help="Limit for a worker and all it starts: 8GiB.")
+@click.option("--telemetry/--no-telemetry", default=None, help="Read the GPU's clocks, power and heat while it is timed. Default on.")
 @click.option("--peak-memory", is_flag=True, default=None, help="Peak memory and model size, each case alone in a process of its own.")
 @click.option("--memory-snapshot", is_flag=True, default=None, help="Keep the CUDA allocator's history of that process.")
 @click.option("--profile", is_flag=True, default=None, help="Keep a trace and a kernel table of a few untimed calls.")
@@ -197,8 +199,12 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
         "precision": parse_share, "warmup": parse_seconds, "timeout": parse_seconds, "memory": parse_bytes,
     }  # fmt: skip
     found = {}
+    if options["vs_path"] is not None:
+        if options["vs"] is not None:
+            raise UsageError("--vs and --vs-path both name a base", do="give one of them")
+        options = {**options, "vs": f"path:{options['vs_path']}"}
     asked = ("sampling", "runs", "rtol", "atol", "verify", "seed", "isolate", "vs")
-    for name in (*asked, "peak_memory", "memory_snapshot", "profile", "ncu", "compile_time", *readers):
+    for name in (*asked, "telemetry", "peak_memory", "memory_snapshot", "profile", "ncu", "compile_time", *readers):
         if options[name] is not None:
             found[name] = readers[name](options[name]) if name in readers else options[name]
     for name in ("budget", "timeout", "memory"):
@@ -209,6 +215,7 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
 
 def _preview(ready: Plan, *, as_json: bool) -> int:
     from steelyard.model.units import duration
+    from steelyard.report.cells import clean
 
     cases = [job.case.id for job in ready.jobs]
     dropped = [{"case": item.case.id, "rule": str(item.rule), "reason": item.rule.reason} for item in ready.dropped]
@@ -218,7 +225,7 @@ def _preview(ready: Plan, *, as_json: bool) -> int:
     for case in cases:
         click.echo(case)
     for item in dropped:
-        click.echo(f"dropped  {item['case']}  by {item['rule']}" + (f": {item['reason']}" if item["reason"] else ""), err=True)
+        click.echo(clean(f"dropped  {item['case']}  by {item['rule']}" + (f": {item['reason']}" if item["reason"] else "")), err=True)
     click.echo(f"{_cases(len(cases))} · about {duration(ready.estimate)} · nothing measured", err=True)
     return 0
 
@@ -226,6 +233,7 @@ def _preview(ready: Plan, *, as_json: bool) -> int:
 def _execute(ready: Plan, store: Store, options: dict[str, Any]) -> int:
     from steelyard.engine import conduct
     from steelyard.model.units import duration
+    from steelyard.report.cells import clean
     from steelyard.report.progress import Progress
     from steelyard.report.text import run_table
 
@@ -236,7 +244,7 @@ def _execute(ready: Plan, store: Store, options: dict[str, Any]) -> int:
         opened.append(writer)
         left = sum(job.case.id not in writer.done for job in ready.jobs)
         for warning in writer.warnings:
-            click.echo(f"warning: {warning}", err=True)
+            click.echo(f"warning: {clean(warning)}", err=True)
         click.echo(f"{_cases(left)} · about {duration(ready.estimate * left / len(ready.jobs))} · run {writer.id}", err=True)
         shown.append(Progress(left, sys.stderr))
         return shown[0]

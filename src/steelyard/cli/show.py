@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 @click.command("show")
 @click.argument("ref", default="latest")
 @click.option("--samples", is_flag=True, help="Print the raw samples instead.")
+@click.option("--history", is_flag=True, help="Show the case over all saved runs, and where its time changed.")
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of records and pairs.")
 @store_option
 @json_option
-def command(ref: str, samples: bool, schema: bool, store: Path | None, as_json: bool) -> None:
+def command(ref: str, samples: bool, history: bool, schema: bool, store: Path | None, as_json: bool) -> None:
     """Show a run, one of its records, or a workload in full.
 
     REF is latest, latest~3, a run id such as k3f9, a record of it such as k3f9/2, a case id, a path, or a workload's name.
@@ -33,7 +34,9 @@ def command(ref: str, samples: bool, schema: bool, store: Path | None, as_json: 
         emit_json(record_schema())
         return
     found = resolve(ref, store)
-    if isinstance(found, dict):
+    if history:
+        show_history(found, store, as_json)
+    elif isinstance(found, dict):
         if samples:
             raise UsageError(f"{ref} is a workload, which has no samples", do="name a run or a record: steelyard list runs")
         show_workload(found, as_json)
@@ -105,8 +108,26 @@ def show_record(ref: Ref, as_json: bool) -> None:
     console().print(record_detail(record, ref.run, width=width()))
 
 
+def show_history(found: Ref | dict[str, Any], folder: Path | None, as_json: bool) -> None:
+    """One case over time, on the machine of the record that was named."""
+    if isinstance(found, dict) or found.record is None:
+        raise UsageError("--history is of one case", do="name a case id, or a record such as latest/1")
+    from steelyard.analyze.history import history
+    from steelyard.store.runs import Store
+
+    series = history(Store.find(explicit=str(folder) if folder else None), found.record.id, found.run.header.machine_key)
+    if as_json:
+        emit_json(series)
+        return
+    from steelyard.report.history import history_page
+
+    console().print(history_page(series, width=width()))
+
+
 def show_samples(ref: Ref, as_json: bool) -> None:
     """Raw arrays in full precision: of one record, or of everything in a run."""
+    from steelyard.report.cells import clean
+
     warn(ref.run)
     wanted: list[tuple[str, list[Series]]] = []
     for number, record in enumerate(ref.run.records, 1):
@@ -121,14 +142,17 @@ def show_samples(ref: Ref, as_json: bool) -> None:
     if not arrays:
         click.echo("no raw samples were kept", err=True)
     for owner, series, values in arrays:
-        click.echo(f"# {owner}  {series.name}  {f'in {series.unit}, ' if series.unit not in ('', '1') else ''}{series.count} values")
+        unit = f"in {clean(series.unit)}, " if series.unit not in ("", "1") else ""
+        click.echo(f"# {clean(owner)}  {clean(series.name)}  {unit}{series.count} values")
         click.echo("\n".join(map(repr, values)))
 
 
 def warn(run: Run) -> None:
     """What a reader must know about a run's file, beside the data and not in it."""
+    from steelyard.report.cells import clean
+
     for warning in run.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        click.echo(f"warning: {clean(warning)}", err=True)
     if run.seal is None:
         missing = len(set(run.header.cases) - {record.id for record in run.records})
         left = f", {missing} cases are missing" if missing else ""

@@ -20,6 +20,8 @@ T = TypeVar("T")
 _TOP = ("name", "description", "files", "settings", "matrix", "include", "exclude")
 _MATRIX = ("workload", "axes", "backend", "variant", "mode", "device", "threads", "ranks", "flags")
 _EXCLUDE = (*_MATRIX, "reason")
+DEEPEST = 20
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
 
@@ -35,14 +37,28 @@ def load_experiment(path: Path) -> Experiment:
         raise UsageError("the file is empty", do="see docs/reference/experiment-file.md for what goes in it", where=where)
     try:
         data = read(text, where)
-    except (ValueError, RecursionError, OverflowError) as error:
+        deep = _nested(data)
+    except RecursionError:
+        deep = True
+    except (ValueError, OverflowError) as error:
         raise UsageError(f"cannot be read as {path.suffix[1:].upper()}", why=str(error), where=where) from None
+    if deep:
+        raise UsageError(f"nested more than {DEEPEST} deep", do="no value of an experiment needs that", where=where)
     if not isinstance(data, dict):
         raise UsageError(f"expected a table of keys, not {_shown(data)}", do=f"keys: {', '.join(_TOP)}", where=where)
     return parse_experiment(data, where, text)
 
 
+def _nested(data: Any) -> bool:
+    level = [data]
+    for _ in range(DEEPEST):
+        level = [item for part in level if isinstance(part, (dict, list)) for item in (part.values() if isinstance(part, dict) else part)]
+    return bool(level)
+
+
 def _text_of(path: Path) -> str:
+    if path.exists() and not path.is_file():
+        raise UsageError(f"cannot read {str(path)!r}", why="it is a folder, a pipe or a device", do="name a file")
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
@@ -282,7 +298,7 @@ def _expect(good: bool, expected: str, value: Any) -> None:
 
 
 def _shown(value: Any) -> str:
-    text = json.dumps(value, default=str, ensure_ascii=False)
+    text = json.dumps(value, default=str, ensure_ascii=False, skipkeys=True)
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
@@ -300,6 +316,7 @@ def _many(reader: Callable[[Any], T]) -> Callable[[Any], tuple[T, ...]]:
 
 def _text(value: Any) -> str:
     _expect(isinstance(value, str) and bool(value.strip()), "text", value)
+    _expect(not _CONTROL.search(value), "text without control characters", value)
     return str(value)
 
 
@@ -365,6 +382,7 @@ def _yes_or_no(value: Any) -> bool:
 
 def _flag(value: Any) -> str:
     _expect(isinstance(value, (str, bool)) or _is_number(value), "text, a number, true or false", value)
+    _expect("\0" not in str(value), "text without zero bytes", value)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -404,6 +422,7 @@ _SETTINGS: Mapping[str, Callable[[Any], Any]] = {
     "isolate": _choice(get_args(Isolation)),
     "vs": _text,
     "runs": _whole(1),
+    "telemetry": _yes_or_no,
     "peak_memory": _yes_or_no,
     "memory_snapshot": _yes_or_no,
     "profile": _yes_or_no,

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from steelyard.codec.shapes import CaseShape, check_depth, check_shape
 from steelyard.errors import StoreError
 from steelyard.model.case import Case
 from steelyard.model.pair import Pair
@@ -49,10 +50,14 @@ def decode(kind: type[T], data: bytes | Mapping[str, Any]) -> T:
     """Read a Record, a Pair or a header from its line or its JSON object; null in a figure reads as NaN."""
     try:
         whole = upgrade(msgspec.json.decode(data, type=dict[str, Any]) if isinstance(data, bytes) else data)
+        check_depth(whole)
         try:
-            return msgspec.convert(whole, kind)
+            made = msgspec.convert(whole, kind)
         except msgspec.ValidationError:
-            return msgspec.convert(_with_nan(whole), kind)
+            made = msgspec.convert(_with_nan(whole), kind)
+        if isinstance(made, Record):
+            check_shape("record", made.case, CaseShape)
+        return made
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise StoreError(f"not a readable {kind.__name__.lower()}", why=str(error)) from None
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from steelyard import codec, registry
-from steelyard.engine import envs, plan, run, selection
+from steelyard.engine import envs, plan, run, selection, sides
 from steelyard.engine.launch import Place
 from steelyard.engine.plan import Plan
 from steelyard.engine.selection import Request
@@ -33,10 +33,28 @@ class Outcome:
 def prepare(request: Request, store: Store) -> Plan:
     """Everything checked and settled, nothing timed."""
     place = replace(envs.place(request.env) if request.env else Place(), device_index=request.device_index)
+    place = sides.here(request.settings.get("vs"), place)
     experiment, catalogue, entries = selection.gather(request, place)
     experiment = replace(experiment, include=tuple(_recalled(item, store) for item in experiment.include))
     against = selection.command_case(request.commands[0], request) if len(request.commands) > 1 else None
-    return plan.expand(experiment, catalogue, place=place, entries=entries, against=against)
+    if against and sides.is_side(experiment.settings.vs):
+        raise UsageError(f"several programs are compared with each other, so {experiment.settings.vs} cannot be the base", do="name one")
+    place = sides.here(experiment.settings.vs, place)
+    other = _other_side(experiment, place, entries, f"env:{request.env}" if request.env else "")
+    return plan.expand(experiment, catalogue, place=place, entries=entries, against=against, other=other)
+
+
+def _other_side(experiment: Experiment, place: Place, entries: plan.Entries, facing: str) -> sides.Side | None:
+    """The side that the bases run on, if not ours; files that cannot be loaded there are found out before anything is timed."""
+    other = sides.there(experiment.settings.vs, place, experiment.files)
+    if other is None:
+        return None
+    if other.files or entries:
+        try:
+            run.describe(other.place, other.files, entries)
+        except UsageError as error:
+            raise UsageError(f"{other.label}: {error.what}", why=error.why, do=error.do, where=error.where) from error
+    return replace(other, facing=facing)
 
 
 def _recalled(item: str | Case, store: Store) -> str | Case:
@@ -100,8 +118,15 @@ def under_roof(record: Record, roofs: Roofs) -> Record:
 def _header(ready: Plan, machine: dict[str, object], fingerprint: str, command: Sequence[str]) -> Header:
     return Header(
         version=__version__, command=list(command), experiment=ready.experiment.name, settings=asdict(ready.settings),
-        fingerprint=fingerprint, cases=[job.case.id for job in ready.jobs], machine=machine, machine_key=facts.key(machine),
+        fingerprint=fingerprint, cases=[job.case.id for job in ready.jobs], files=[_relative(file) for file in ready.experiment.files],
+        machine=machine, machine_key=facts.key(machine),
     )  # fmt: skip
+
+
+def _relative(file: str) -> str:
+    """A user's file as seen from here, which is how another checkout would name it."""
+    path, here = Path(file).resolve(), Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def judge(found: Run) -> int:
@@ -116,7 +141,7 @@ def judge(found: Run) -> int:
 
 def from_experiment(experiment: Experiment) -> Plan:
     """The plan of an experiment built in Python."""
-    catalogue, place = registry.catalogue(), Place()
+    catalogue, place = registry.catalogue(), sides.here(experiment.settings.vs, Place())
     if experiment.files:
         catalogue = catalogue.extend(run.describe(place, experiment.files, ()), ", ".join(experiment.files))
-    return plan.expand(experiment, catalogue, place=place)
+    return plan.expand(experiment, catalogue, place=place, other=_other_side(experiment, place, (), ""))

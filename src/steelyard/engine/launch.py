@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
+import resource
 import select
 import selectors
 import signal
@@ -18,9 +20,9 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 from steelyard.engine.process import MARK, end, end_tree
-from steelyard.errors import SteelyardError
+from steelyard.errors import SteelyardError, UsageError
 
-COMMON = ("numpy.random", "numpy.ma", "steelyard.engine.weigh", "steelyard.backends.numpy")
+COMMON = ("numpy.random", "numpy.ma", "steelyard.engine.weigh", "steelyard.engine.arm", "steelyard.backends.numpy")
 FORKABLE: dict[str, tuple[str, ...]] = {
     "torch": (*COMMON, "steelyard.backends.torch"),
     "numpy": COMMON,
@@ -31,20 +33,31 @@ FORKABLE: dict[str, tuple[str, ...]] = {
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 VISIBLE_DEVICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
 LARGEST_LINE = 256 << 20
+NO_RANDOM_ADDRESSES, ASK = 0x0040000, 0xFFFFFFFF
+LEAST_STACK = 200 << 20
+SHIFTS = 1 << 16
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a worker runs: interpreter, threads, and environment variables that must be set before it starts."""
+    """Where a worker runs: interpreter, threads, and environment variables that must be set before it starts.
+
+    `paths` are searched for packages before what is installed; `folder` is where the worker starts, ours unless said.
+    """
 
     python: str = sys.executable
     threads: int = 1
     flags: tuple[tuple[str, str], ...] = ()
     search_path: str = ""
     device_index: str = ""
+    paths: tuple[str, ...] = ()
+    folder: str = ""
 
-    def environment(self, mark: str) -> dict[str, str]:
-        """The worker's environment: ours, with thread counts and flags set before any library reads them."""
+    def environment(self, mark: str, shift: int | None = None) -> dict[str, str]:
+        """The worker's environment: ours, with thread counts and flags set before any library reads them.
+
+        Workers of one layout share the seed of Python's hashes and the size of their environment too.
+        """
         found = dict(os.environ) | dict.fromkeys(THREAD_VARIABLES, str(self.threads)) | {MARK: mark}
         found.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
         found["PYTHONSAFEPATH"] = "1"
@@ -52,7 +65,49 @@ class Place:
             found |= dict.fromkeys(VISIBLE_DEVICES, self.device_index)
         if self.search_path:
             found["PYTHONPATH"] = self.search_path
-        return found | dict(self.flags)
+        if shift is not None:
+            found.setdefault("PYTHONHASHSEED", str(1 + shift))
+            found["STEELYARD_LAYOUT"] = "." * (shift % 1024)
+        asked = dict(self.flags)
+        if self.search_path and "PYTHONPATH" in asked:
+            asked["PYTHONPATH"] = os.pathsep.join((self.search_path, asked["PYTHONPATH"]))
+        return found | asked
+
+
+@contextlib.contextmanager
+def laid_out(shift: int | None) -> Iterator[None]:
+    """Programs started inside map their libraries where `shift` says, instead of at random: equal shifts give equal layouts.
+
+    Both the switch and the stack limit, which decides where mapping begins, are inherited by what is started here and
+    change nothing for a process that runs already.
+    """
+    if shift is None:
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    before = _personality(ASK)
+    resource.setrlimit(resource.RLIMIT_STACK, (LEAST_STACK + shift * resource.getpagesize(), hard))
+    _personality(before | NO_RANDOM_ADDRESSES)
+    try:
+        yield
+    finally:
+        _personality(before)
+        resource.setrlimit(resource.RLIMIT_STACK, (soft, hard))
+
+
+def can_lay_out() -> bool:
+    """Whether this system lets us choose layouts; the profiles of some containers do not."""
+    if sys.platform != "linux":
+        return False
+    with contextlib.suppress(OSError, ValueError, AttributeError), laid_out(SHIFTS):
+        return bool(_personality(ASK) & NO_RANDOM_ADDRESSES)
+    return False
+
+
+def _personality(value: int) -> int:
+    call = ctypes.CDLL(None).personality
+    call.argtypes = [ctypes.c_ulong]
+    return int(call(value))
 
 
 @dataclass
@@ -83,6 +138,7 @@ class Worker:
     nursery: Nursery | None = None
     pidfd: int | None = None
     _buffer: bytearray = field(default_factory=bytearray)
+    _ending: Ending | None = None
     jobs: int = 0
 
     def send(self, job: Mapping[str, Any]) -> None:
@@ -134,9 +190,15 @@ class Worker:
                 if isinstance(message, dict):
                     yield message
 
+    @property
+    def gone(self) -> bool:
+        """Whether it has been reaped."""
+        return self._ending is not None
+
     def stop(self) -> Ending:
-        """End the worker and everything it started, and say how it ended."""
-        end_tree(self.pid, itself=True)
+        """End the worker and everything it started, and say how it ended; asked again, it says so again."""
+        if self._ending is None:
+            end_tree(self.pid, itself=True)
         return self.wait()
 
     def leave(self) -> None:
@@ -151,6 +213,8 @@ class Worker:
 
     def wait(self) -> Ending:
         """Reap the process and close the pipes."""
+        if self._ending is not None:
+            return self._ending
         code: int | None = None
         if self.process is not None:
             code = self.process.wait()
@@ -165,7 +229,8 @@ class Worker:
         for fd in (self.events, self.pidfd):
             if fd is not None:
                 os.close(fd)
-        return Ending(code, text)
+        self._ending = Ending(code, text)
+        return self._ending
 
 
 @dataclass
@@ -193,33 +258,92 @@ class Pipes:
         return Worker(pid, os.fdopen(self.command_in, "w", encoding="utf-8"), self.event_out, self.stderr, pidfd=pidfd, **origin)
 
 
-def start_fresh(place: Place, mark: str) -> Worker:
-    """A worker in a new interpreter: seconds, and clean of everything."""
+def start_fresh(place: Place, mark: str, shift: int | None = None) -> Worker:
+    """A worker in a new interpreter: seconds, and clean of everything; `shift` chooses its layout."""
     pipes = Pipes.open()
-    process = subprocess.Popen(
-        [place.python, "-m", "steelyard.engine.worker", str(pipes.event_in)],
-        stdin=pipes.command_out, stdout=pipes.stderr, stderr=pipes.stderr, pass_fds=(pipes.event_in,),
-        env=place.environment(mark), start_new_session=True,
-    )  # fmt: skip
+    with laid_out(shift):
+        process = subprocess.Popen(
+            [place.python, "-m", "steelyard.engine.worker", f"{pipes.event_in:05}"],
+            stdin=pipes.command_out, stdout=pipes.stderr, stderr=pipes.stderr, pass_fds=(pipes.event_in,),
+            env=place.environment(mark, shift), cwd=place.folder or None, start_new_session=True,
+        )  # fmt: skip
     return pipes.worker(process.pid, process=process)
 
 
-class Nursery:
-    """The conductor's handle on a nursery process."""
+class Sibling:
+    """A process that another one forked, as far as its handle needs it; its pid is known once it has said so."""
 
-    def __init__(self, place: Place, modules: tuple[str, ...], mark: str) -> None:
+    def __init__(self, elder: subprocess.Popen[bytes]) -> None:
+        self.elder, self.pid = elder, 0
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """A code when it is gone: it does not outlive the process that forked it."""
+        if self.returncode is None and (self.elder.poll() is not None or (self.pid and not _alive(self.pid))):
+            self.returncode = 1
+        return self.returncode
+
+    def wait(self) -> int | None:
+        """It is reaped by the process that forked it."""
+        self.returncode = 1
+        return self.returncode
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+class Nursery:
+    """The conductor's handle on a nursery process; several that are started without waiting load their frameworks side by side."""
+
+    def __init__(
+        self,
+        place: Place,
+        modules: tuple[str, ...],
+        mark: str,
+        shift: int | None = None,
+        *,
+        wait: bool = True,
+        twin: socket.socket | None = None,
+    ) -> None:
         ours, theirs = socket.socketpair()
-        self.control = ours
+        self._take(ours, tempfile.TemporaryFile(), place)  # noqa: SIM115
+        fds = [end.fileno() for end in (theirs, twin) if end]
+        with laid_out(shift):
+            self.process: subprocess.Popen[bytes] | Sibling = subprocess.Popen(
+                [place.python, "-m", "steelyard.engine.nursery", ",".join(f"{fd:05}" for fd in fds), *modules],
+                stdin=subprocess.DEVNULL, stdout=self.stderr, stderr=self.stderr, pass_fds=fds,
+                env=place.environment(mark, shift), start_new_session=True,
+            )  # fmt: skip
+        theirs.close()
+        if wait:
+            self.wait()
+
+    @classmethod
+    def twins(cls, places: tuple[Place, Place], modules: tuple[str, ...], mark: str, shift: int | None = None) -> tuple[Nursery, Nursery]:
+        """Two nurseries that were one process before they loaded anything, so that both map the same libraries at the same addresses."""
+        ours, theirs = socket.socketpair()
+        elder = cls(places[0], modules, mark, shift, wait=False, twin=theirs)
+        theirs.close()
+        assert isinstance(elder.process, subprocess.Popen)
+        younger = cls.__new__(cls)
+        younger._take(ours, os.fdopen(os.dup(elder.stderr.fileno()), "rb"), places[1])
+        younger.process = Sibling(elder.process)
+        return elder, younger
+
+    def _take(self, control: socket.socket, stderr: IO[bytes], place: Place) -> None:
+        self.control, self.stderr = control, stderr
         self._buffer = b""
         self._codes: dict[int, int] = {}
-        self.stderr = tempfile.TemporaryFile()  # noqa: SIM115
-        self.process = subprocess.Popen(
-            [place.python, "-m", "steelyard.engine.nursery", str(theirs.fileno()), *modules],
-            stdin=subprocess.DEVNULL, stdout=self.stderr, stderr=self.stderr, pass_fds=(theirs.fileno(),),
-            env=place.environment(mark), start_new_session=True,
-        )  # fmt: skip
-        theirs.close()
-        self._await("ready")
+        self.control.sendall(json.dumps({"paths": place.paths, "folder": place.folder}).encode() + b"\n")
+
+    def wait(self) -> None:
+        """Until it can fork."""
+        self.process.pid = self._await("ready")
 
     def fork(self) -> Worker:
         """A new worker in milliseconds."""
@@ -238,14 +362,18 @@ class Nursery:
                 break
         self.stderr.seek(0)
         tail = self.stderr.read()[-2000:].decode(errors="replace").strip()
-        raise SteelyardError(
-            "the process that keeps the framework loaded ended", why=tail, do="try --isolate none, or look at the framework's installation"
+        self.stop()
+        raise UsageError(
+            "the process that keeps the framework loaded ended", why=tail, do="look at --flag and at the framework's installation"
         )
 
     def _receive(self, timeout: float) -> list[dict[str, Any]]:
         if not select.select([self.control], [], [], timeout)[0]:
             return []
-        data = self.control.recv(65536)
+        try:
+            data = self.control.recv(65536)
+        except ConnectionResetError:
+            data = b""
         *complete, self._buffer = (self._buffer + data).split(b"\n")
         messages = [json.loads(line) for line in complete]
         for message in messages:
@@ -275,8 +403,9 @@ class Nursery:
 
     def stop(self) -> None:
         """End the nursery and all its children."""
-        end_tree(self.process.pid, itself=True)
-        end([self.process.pid])
+        if self.process.poll() is None and self.process.pid:
+            end_tree(self.process.pid, itself=True)
+            end([self.process.pid])
         self.process.wait()
         self.control.close()
         self.stderr.close()

@@ -15,6 +15,7 @@ import select
 import signal
 import socket
 import sys
+from typing import Any
 
 from steelyard import registry
 from steelyard.engine import worker
@@ -23,15 +24,19 @@ from steelyard.model.define import fingerprint
 
 
 def main(argv: list[str]) -> None:
-    """`python -m steelyard.engine.nursery CONTROL_FD MODULE…`"""
+    """`python -m steelyard.engine.nursery CONTROL_FD[,CONTROL_FD] MODULE…`: with two, the process becomes two nurseries."""
     die_with_parent()
     keep_orphans()
+    control = twin([socket.socket(fileno=int(fd)) for fd in argv[1].split(",")])
+    control.set_inheritable(False)
+    told = first_words(control)
+    if told["folder"]:
+        os.chdir(told["folder"])
+    worker.look_first(told["paths"])
     for name in argv[2:]:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     warm_up()
-    control = socket.socket(fileno=int(argv[1]))
-    control.set_inheritable(False)
     alarm_out, alarm_in = os.pipe()
     os.set_blocking(alarm_in, False)
     signal.set_wakeup_fd(alarm_in, warn_on_full_buffer=False)
@@ -42,7 +47,7 @@ def main(argv: list[str]) -> None:
 
 def warm_up() -> None:
     """Everything a child would otherwise do again for each case, as far as it runs no operation of a framework."""
-    from steelyard.engine.weigh import forget_garbage
+    from steelyard.engine.bench import forget_garbage
     from steelyard.measuring.stats import t_quantile
 
     for workload in registry.built_ins().workloads.values():
@@ -51,6 +56,32 @@ def warm_up() -> None:
     for freedom in range(3, 16):
         t_quantile(0.975, freedom)
     forget_garbage()
+
+
+def twin(controls: list[socket.socket]) -> socket.socket:
+    """Which of the conductor's lines this process answers; a second one is answered by a child that is forked here and now."""
+    if len(controls) == 1 or os.fork():
+        mine, others = controls[0], controls[1:]
+    else:
+        mine, others = controls[1], controls[:1]
+        os.setsid()
+        die_with_parent()
+        keep_orphans()
+    for other in others:
+        other.close()
+    return mine
+
+
+def first_words(control: socket.socket) -> dict[str, Any]:
+    """What the conductor wants known before anything is imported; in no argument, so that what is started looks alike everywhere."""
+    line = b""
+    while not line.endswith(b"\n"):
+        data = control.recv(65536)
+        if not data:
+            sys.exit(1)
+        line += data
+    found: dict[str, Any] = json.loads(line)
+    return found
 
 
 def say(control: socket.socket, message: dict[str, int]) -> None:

@@ -19,8 +19,7 @@ from typing import Any
 
 from steelyard import registry
 from steelyard.backends.base import own_memory
-from steelyard.engine import weigh
-from steelyard.engine.weigh import Bench
+from steelyard.engine.bench import Bench, prepare_bench
 from steelyard.errors import SteelyardError, Unsupported
 from steelyard.model.case import Case
 from steelyard.model.experiment import Settings
@@ -46,7 +45,7 @@ class Found:
 def perform(job: Mapping[str, Any], loaded: registry.Loaded, send: Send) -> None:
     """Do one pass and send what it found; whatever it raises is told by the caller."""
     send({"phase": f"{job['do']} pass", "fraction": None})
-    bench = weigh.prepare_bench(Case.from_plain(job["case"]), loaded, Settings(**job["settings"]))
+    bench = prepare_bench(Case.from_plain(job["case"]), loaded, Settings(**job["settings"]))
     bench.backend.reset()
     key, work = PASSES[job["do"]]
     try:
@@ -201,7 +200,7 @@ def main(argv: Sequence[str]) -> None:
     from steelyard.engine.worker import definitions
 
     job = json.loads(Path(argv[2]).read_text(encoding="utf-8"))
-    once(weigh.prepare_bench(Case.from_plain(job["case"]), definitions(job, {}), Settings(**job["settings"])))
+    once(prepare_bench(Case.from_plain(job["case"]), definitions(job, {}), Settings(**job["settings"])))
 
 
 if __name__ == "__main__":

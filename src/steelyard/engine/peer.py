@@ -16,13 +16,14 @@ from typing import IO, Any
 
 from steelyard.backends.base import Seat
 from steelyard.engine import ranks, weigh
+from steelyard.engine.bench import Bench, prepare_bench
 from steelyard.engine.process import die_with_parent, volunteer_for_oom
-from steelyard.engine.weigh import Bench
+from steelyard.engine.reference import check
 from steelyard.engine.worker import definitions
 from steelyard.measuring.clock import Loop, Timer
 from steelyard.model.case import Case
 from steelyard.model.experiment import Settings
-from steelyard.model.task import Task
+from steelyard.model.task import Task, observed
 
 Say = Callable[[Mapping[str, Any]], None]
 
@@ -54,7 +55,7 @@ def follow(job: Mapping[str, Any], orders: IO[str], answer: Say) -> tuple[Any, s
     """Do what rank 0 orders until it says quit or is gone; the order of calls is the same on all ranks, or collectives would not meet."""
     settings, seat = Settings(**job["settings"]), Seat(**job["seat"])
     loaded = definitions(job, {})
-    stands = [Stand(replace(weigh.prepare_bench(Case.from_plain(case), loaded, settings), seat=seat)) for case in job["cases"]]
+    stands = [Stand(replace(prepare_bench(Case.from_plain(case), loaded, settings), seat=seat)) for case in job["cases"]]
     answer({"ready": seat.rank})
     for line in orders:
         order = json.loads(line)
@@ -86,10 +87,10 @@ class Stand:
         """The first call and its answer held against the reference, as rank 0 does."""
         assert self.task is not None
         task = self.bench.ready(self.be, self.task)
-        output = task() if task.fn is not None else None
+        output = observed(task) if task.fn is not None else None
         self.be.sync()
         wanted = self.bench.settings.verify and task.fn is not None
-        verification = asdict(weigh.check(self.bench, self.be, task, output)) if wanted else None
+        verification = asdict(check(self.bench, self.be, task, output)) if wanted else None
         if task.fn is not None:
             self.bind(task)
         return {"verification": verification}

@@ -6,6 +6,8 @@ import fnmatch
 import hashlib
 import itertools
 import json
+import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -14,17 +16,22 @@ from typing import Any
 
 from steelyard.engine import ncu
 from steelyard.engine.launch import FORKABLE, Place
+from steelyard.engine.sides import Side
 from steelyard.errors import NothingMeasured, UsageError, unknown
 from steelyard.model.case import IDENTITY, MODES, Case, VariantSpec
 from steelyard.model.experiment import Experiment, Matrix, Rule, Settings
 from steelyard.registry import Catalogue
 
 Entries = tuple[tuple[str, str], ...]
+MOST_CASES = 100_000
 
 
 @dataclass(frozen=True)
 class Job:
-    """One case to measure, the case to weigh it against, and the worker it shares with others; `compiles` is about its own variants."""
+    """One case to measure, the case to weigh it against, and the worker it shares with others; `compiles` is about its own variants.
+
+    Where the plan has another side, `vs` is the same case there.
+    """
 
     case: Case
     vs: Case | None
@@ -32,6 +39,11 @@ class Job:
     unit: str
     fresh: bool
     compiles: bool = False
+
+    @property
+    def scale(self) -> tuple[Any, ...]:
+        """What cases must share to be weighed together."""
+        return (self.vs or self.case, self.unit, self.place)
 
 
 @dataclass(frozen=True)
@@ -44,12 +56,13 @@ class Dropped:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that will run, in order, and what was left out."""
+    """Everything that will run, in order, and what was left out; `other` is the side that the bases run on, if not ours."""
 
     experiment: Experiment
     jobs: tuple[Job, ...]
     dropped: tuple[Dropped, ...]
     entries: Entries = ()
+    other: Side | None = None
 
     @property
     def settings(self) -> Settings:
@@ -63,6 +76,7 @@ class Plan:
         fresh = {(job.unit, job.place) for job in self.jobs if job.fresh}
         starts = 0.3 + 3.0 * len(fresh) + 2.5 * any(job.case.backend == "torch" and not job.fresh for job in self.jobs)
         starts += 4.0 * sum(2 if job.vs else 1 for job in self.jobs if job.case.ranks > 1)
+        starts += 16 * (2.5 if any(job.case.backend == "torch" for job in self.jobs) else 0.2) / (os.cpu_count() or 1) if self.other else 0
         compiling = 8.0 * sum("compile" in job.case.variant for job in self.jobs)
         return sampling + starts + compiling + sum(self._beside(job) for job in self.jobs)
 
@@ -77,22 +91,36 @@ class Plan:
         settings = {key: value for key, value in asdict(self.settings).items() if value is not None}
         return {
             "case": job.case.plain(), "settings": settings,
-            "files": list(self.experiment.files), "entries": [list(entry) for entry in self.entries],
+            "files": list(self.experiment.files), "entries": [list(entry) for entry in self.entries], "paths": list(job.place.paths),
         }  # fmt: skip
+
+    def weighing(self, job: Job, heads: Sequence[Job]) -> dict[str, Any]:
+        """What a worker must know to weigh a job, and those before it, against their common base."""
+        assert job.vs is not None
+        suite = sum(other.vs is not None for other in self.jobs)
+        return {"vs": job.vs.plain(), "heads": [head.case.plain() for head in heads], "suite": suite}
 
     def fingerprint(self, machine_key: str, machine: Mapping[str, Any] | None = None) -> str:
         """What must agree for an unfinished run to be continued: cases, settings, sources, machine, packages and commit."""
         sources = [hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in self.experiment.files]
         cases = [(job.case.id, job.vs and job.vs.id, job.place.python, job.place.device_index) for job in self.jobs]
         shared = {name: (machine or {}).get(name) for name in ("packages", "python", "git")}
-        text = json.dumps([cases, asdict(self.settings), sources, machine_key, shared], sort_keys=True)
+        other = [self.other.label, *self.other.identity] if self.other else None
+        text = json.dumps([cases, asdict(self.settings), sources, machine_key, shared, other], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def expand(
-    experiment: Experiment, catalogue: Catalogue, *, place: Place | None = None, entries: Entries = (), against: Case | None = None
+    experiment: Experiment,
+    catalogue: Catalogue,
+    *,
+    place: Place | None = None,
+    entries: Entries = (),
+    against: Case | None = None,
+    other: Side | None = None,
 ) -> Plan:
     """Turn matrices, included cases and rules into jobs; `against` is one base for all, in place of a variant."""
+    check_size(experiment, catalogue)
     cases: dict[Case, None] = {}
     for matrix in experiment.matrix:
         with errors_at(matrix.origin):
@@ -110,7 +138,30 @@ def expand(
         )
     if experiment.settings.ncu:
         ncu.check([case.device for case in kept])
-    return Plan(experiment, tuple(_jobs(kept, experiment.settings, catalogue, place or Place(), against)), tuple(dropped), entries)
+    jobs = _jobs(kept, experiment.settings, catalogue, place or Place(), against, elsewhere=other is not None)
+    return Plan(experiment, tuple(jobs), tuple(dropped), entries, other)
+
+
+def check_size(experiment: Experiment, catalogue: Catalogue) -> None:
+    """Refuse a product that no run could finish, by counting it; expanding it would take all memory first."""
+    total = len(experiment.include)
+    for matrix in experiment.matrix:
+        with errors_at(matrix.origin):
+            names = dict.fromkeys(name for pattern in matrix.workload for name in select(pattern, catalogue))
+            total += sum(_product(matrix, catalogue.workloads[name].get("axes", {})) for name in names)
+        if total > MOST_CASES:
+            raise UsageError(
+                f"{total:,} cases are too many for one run".replace(",", " "),
+                why=f"it may have {MOST_CASES:,}; every value of an axis multiplies them".replace(",", " "),
+                do="give fewer values, or several runs a part each", where=matrix.origin,
+            )  # fmt: skip
+
+
+def _product(matrix: Matrix, axes: Mapping[str, Sequence[Any]]) -> int:
+    points = math.prod(len(matrix.axes.get(key, values)) for key, values in axes.items())
+    sizes = len(matrix.axes.get("size", ())) if "size" not in axes else 0
+    how = (matrix.device, matrix.mode, matrix.threads, matrix.ranks, matrix.flags, matrix.backend or ("",), matrix.variant)
+    return points * max(sizes, 1) * math.prod(map(len, how))
 
 
 @contextmanager
@@ -233,9 +284,11 @@ def _matches(rule: Rule, case: Case) -> bool:
     return True
 
 
-def _jobs(cases: Sequence[Case], settings: Settings, catalogue: Catalogue, place: Place, against: Case | None) -> list[Job]:
-    wanted: dict[Case, Case | None] = {}
-    for case in cases:
+def _jobs(
+    cases: Sequence[Case], settings: Settings, catalogue: Catalogue, place: Place, against: Case | None, *, elsewhere: bool
+) -> list[Job]:
+    wanted: dict[Case, Case | None] = {case: case for case in cases} if elsewhere else {}
+    for case in () if elsewhere else cases:
         base = against if settings.vs is None else settle(case.with_variant(settings.vs), catalogue)
         if base is not None:
             wanted.setdefault(base, None)

@@ -229,7 +229,7 @@ class CrewTimer(HostTimer):
     """Adds up what the ranks report of themselves; disturbances of any of them count."""
 
     def __init__(self, crew: Crew, own: Timer) -> None:
-        super().__init__()
+        super().__init__(threads=crew.seat.size)
         self.crew, self.own = crew, own
 
     def disturbances(self) -> int:
@@ -265,6 +265,7 @@ def assemble(cases: Sequence[Case], settings: Settings, sources: Mapping[str, An
     job = {
         "do": "case", "cases": [case.plain() for case in cases], "settings": asdict(settings),
         "files": list(sources.get("files", [])), "entries": list(sources.get("entries", [])),
+        "paths": list(sources.get("paths", [])),
     }  # fmt: skip
     try:
         with _environment(variables(seat)):

@@ -7,18 +7,19 @@ import contextlib
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
 from steelyard import codec
-from steelyard.engine import after
+from steelyard.engine import after, lockstep
 from steelyard.engine.after import Reply
 from steelyard.engine.launch import FORKABLE, Ending, Nursery, Place, Worker, start_fresh
 from steelyard.engine.limits import WATCH_EVERY, MemoryLimit
 from steelyard.engine.plan import Entries, Job, Plan
+from steelyard.engine.pool import Pool, Unweighed
 from steelyard.engine.process import end_orphans, end_tree, keep_orphans
 from steelyard.errors import StoreError, UsageError
 from steelyard.machine import locks
@@ -47,8 +48,7 @@ class Answer:
     expected: str
     record: Record | None = None
     arrays: Arrays = field(default_factory=dict)
-    pair: Pair | None = None
-    quads: Arrays = field(default_factory=dict)
+    pairs: list[tuple[Pair, Arrays]] = field(default_factory=list)
     phase: str = "start"
     stderr: str = ""
     found: Mapping[str, Any] = field(default_factory=dict)
@@ -64,9 +64,13 @@ def supervise(plan: Plan, writer: RunWriter, watch: Watch, judge: Callable[[Reco
         locks.hold(names, owner, lambda who: watch.waiting(f"waiting for {who}, which measures on this machine")),
         Crew.assemble(watch) as crew,
     ):
-        for job in todo:
+        heads: list[Job] = []
+        for job, following in zip(todo, [*todo[1:], None], strict=True):
             watch.started(job.case.id)
-            answer = crew.measure(job, plan)
+            kept, last = writer.done.get(job.case.id), following is None or following.scale != job.scale
+            answer = Answer(job.case.id, kept) if kept and (plan.other or not last) else crew.measure(job, plan, heads if last else None)
+            if plan.other and answer.record and answer.record.status == "ok":
+                crew.weigh_apart(job, plan, answer)
             record = answer.record or failure(job, plan.settings, "crashed", "the worker ended the job without an answer")
             if answer.stderr and record.status != "ok":
                 log = writer.attach("stderr", f"{len(writer.done) + 1}.txt", answer.stderr.encode())
@@ -74,8 +78,9 @@ def supervise(plan: Plan, writer: RunWriter, watch: Watch, judge: Callable[[Reco
             if job.case.id not in writer.done:
                 record = after.complete(record, job, plan, crew, writer)
                 record = writer.append(judge(record), answer.arrays)
-            if answer.pair:
-                writer.append_pair(answer.pair, answer.quads)
+            heads = [] if last else [*heads, *([job] if job.vs and record.status == "ok" else [])]
+            for pair, arrays in answer.pairs:
+                writer.append_pair(pair, arrays)
             watch.finished(record)
 
 
@@ -116,6 +121,7 @@ class Crew:
     leaving: Worker | None = None
     spare: Worker | None = None
     limit: MemoryLimit | None = None
+    pool: Pool = field(default_factory=Pool)
 
     @classmethod
     @contextlib.contextmanager
@@ -135,14 +141,19 @@ class Crew:
                 crew.spare.stop()
             for nursery in crew.nurseries.values():
                 nursery.stop()
+            crew.pool.close()
             end_orphans(crew.mark, ())
             keep_orphans(False)
 
-    def measure(self, job: Job, plan: Plan) -> Answer:
-        """Run one job on a fitting worker; if the worker does not survive, the case is to blame."""
+    def measure(self, job: Job, plan: Plan, heads: Sequence[Job] | None = None) -> Answer:
+        """Run one job on a fitting worker; if the worker does not survive, the case is to blame.
+
+        `heads` are cases measured before that share its base: all are weighed together, unless it is None and they wait.
+        """
         settings = plan.settings
         worker = self.engage(job, settings)
-        worker.send({"do": "case", "vs": job.vs and job.vs.plain(), **plan.message(job)})
+        weighing = {} if job.vs is None or plan.other or heads is None else plan.weighing(job, heads)
+        worker.send({"do": "case", **weighing, **plan.message(job)})
         if settings.isolate == "case" and not job.fresh:
             self._keep_spare(job)
         self.see_off()
@@ -155,10 +166,31 @@ class Crew:
         status, reason, answer.stderr = fate
         if answer.record is None:
             answer.record = failure(job, settings, status, reason)
-        elif job.vs and not answer.pair:
+        elif weighing and not answer.pairs:
             answer.record = _unweighed(answer.record, f"{status}: {reason}")
         self._after_death(worker)
+        if heads and "weighing" not in answer.phase and not answer.pairs:
+            self._weigh_rest(job, plan, heads, answer)
         return answer
+
+    def _weigh_rest(self, job: Job, plan: Plan, heads: Sequence[Job], answer: Answer) -> None:
+        """The last case of several took the worker with it before any was weighed; the others have not deserved that."""
+        worker = self.engage(job, plan.settings)
+        worker.send({**plan.message(job), "do": "weigh", **plan.weighing(job, heads)})
+        rest = Answer(job.case.id)
+        if self._listen(worker, rest, plan.settings) is not None:
+            self.worker, self.serving = None, None
+            self._after_death(worker)
+        answer.pairs = rest.pairs
+
+    def weigh_apart(self, job: Job, plan: Plan, answer: Answer) -> None:
+        """Weigh a measured case against the other side in processes of their own; what prevents that costs the comparison alone."""
+        self.see_off()
+        assert answer.record is not None
+        try:
+            answer.pairs = [lockstep.weigh(self.pool, job, plan, self.watch.phase if self.watch else lambda *_: None)]
+        except Unweighed as error:
+            answer.record = _unweighed(answer.record, str(error))
 
     def ask(self, job: Job, plan: Plan, message: Mapping[str, Any], *, alone: bool) -> Reply:
         """Have a worker do a pass beside the timing; it does nothing else afterwards, and nothing before if it must be alone."""
@@ -213,8 +245,7 @@ class Crew:
                 raise ValueError(f"an answer for {record.id}")
             answer.record, answer.arrays = record, _arrays(message)
         elif "pair" in message:
-            answer.pair = codec.decode(Pair, message["pair"])
-            answer.quads = _arrays(message)
+            answer.pairs.append((codec.decode(Pair, message["pair"]), _arrays(message)))
         elif "found" in message:
             answer.found = message["found"]
         elif "attach" in message:
@@ -308,7 +339,8 @@ def describe(place: Place, files: tuple[str, ...], entries: Entries) -> dict[str
     """What users' files and packages define, asked of a worker, so that the conductor never imports them."""
     with Crew.assemble() as crew:
         worker = start_fresh(place, crew.mark)
-        worker.send({"do": "describe", "files": list(files), "entries": [list(entry) for entry in entries]})
+        told = {"files": list(files), "entries": [list(entry) for entry in entries], "paths": list(place.paths)}
+        worker.send({"do": "describe", **told})
         try:
             return _description(worker, ", ".join([*files, *(name for _, name in entries)]))
         finally:

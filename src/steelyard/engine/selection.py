@@ -12,6 +12,7 @@ from steelyard import codec, registry
 from steelyard.engine import run
 from steelyard.engine.launch import Place
 from steelyard.engine.plan import Entries
+from steelyard.engine.sides import is_side
 from steelyard.errors import UsageError, unknown
 from steelyard.model.case import Case
 from steelyard.model.experiment import Experiment, Matrix, Settings
@@ -84,6 +85,8 @@ def _load(word: str) -> Experiment:
 
 
 def _check_readable(path: Path) -> None:
+    if path.exists() and not path.is_file():
+        raise UsageError(f"cannot read {path}", why="it is a folder, a pipe or a device", do="name a file")
     try:
         with path.open("rb"):
             pass
@@ -122,7 +125,7 @@ def _named_entries(catalogue: Catalogue, patterns: Sequence[str], request: Reque
 
 def _variant_words(request: Request, sources: Sequence[Experiment]) -> list[str]:
     from_files = [variant for source in sources for matrix in source.matrix for variant in matrix.variant]
-    vs = request.settings.get("vs")
+    vs = None if is_side(request.settings.get("vs")) else request.settings.get("vs")
     from_cases = [word.split("/")[-1].split(":")[0] for word in request.selectors if "@" in word]
     return [*request.variant, *from_files, *([vs] if vs else []), *from_cases]
 

@@ -11,8 +11,9 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import IO, Any
 
 from steelyard import registry
@@ -86,6 +87,13 @@ def answer(job: Mapping[str, Any], cache: dict[str, registry.Loaded], send: Send
             send({"described": loaded.describe()})
         elif job["do"] == "case":
             measure(job, loaded, send, gate)
+        elif job["do"] == "weigh":
+            compare(job, [Case.from_plain(head) for head in job["heads"]], loaded, send)
+            send({"done": job["case"]})
+        elif job["do"] == "arm":
+            from steelyard.engine import arm
+
+            arm.perform(job, loaded, send, gate)
         else:
             from steelyard.engine import passes
 
@@ -110,6 +118,7 @@ def answer(job: Mapping[str, Any], cache: dict[str, registry.Loaded], send: Send
 
 def definitions(job: Mapping[str, Any], cache: dict[str, registry.Loaded]) -> registry.Loaded:
     """Built-ins with the user's files and packages laid over them; loaded once per worker."""
+    look_first(job.get("paths", []))
     files, entries = job.get("files", []), job.get("entries", [])
     key = json.dumps([files, entries])
     if key not in cache:
@@ -123,21 +132,39 @@ def definitions(job: Mapping[str, Any], cache: dict[str, registry.Loaded]) -> re
     return cache[key]
 
 
+def look_first(paths: Sequence[str]) -> None:
+    """Packages come from these folders before any other place, but no file in them can stand for one of Python's own modules."""
+    if not paths:
+        return
+    own = Path(os.__file__).parent
+    python = [entry for entry in sys.path if entry in (str(own), str(own / "lib-dynload"))]
+    sys.path[:] = [*python, *paths, *(entry for entry in sys.path if entry not in (*python, *paths))]
+
+
 def measure(job: Mapping[str, Any], loaded: registry.Loaded, send: Send, gate: Callable[[], None]) -> None:
-    """One case, and where asked its comparison with another variant of the same point."""
+    """One case, and where asked its comparison, and that of cases before it, with another variant of the same point."""
     from steelyard.engine import weigh
 
     case, settings = Case.from_plain(job["case"]), Settings(**job["settings"])
     tell = teller(send)
     record, arrays = weigh.weigh_case(case, loaded, settings, tell, gate, job)
     send({"record": asdict(record), "arrays": encoded(arrays)})
-    if job.get("vs") and record.status == "ok":
-        try:
-            pair, quads = weigh.weigh_pair(Case.from_plain(job["vs"]), case, loaded, settings, tell, job)
-            send({"pair": asdict(pair), "arrays": encoded(quads)})
-        except Exception as error:
-            send({"unweighed": f"{type(error).__name__}: {error}"})
+    heads = [*map(Case.from_plain, job.get("heads", [])), *([case] if record.status == "ok" else [])]
+    if job.get("vs") and heads:
+        compare(job, heads, loaded, send)
     send({"done": case.id})
+
+
+def compare(job: Mapping[str, Any], heads: Sequence[Case], loaded: registry.Loaded, send: Send) -> None:
+    """Weigh variants of one point against their base, all at once; if that cannot be done, the reason is the answer."""
+    from steelyard.engine import pairs
+
+    try:
+        base, settings = Case.from_plain(job["vs"]), Settings(**job["settings"])
+        for pair, rounds in pairs.weigh_heads(base, heads, loaded, settings, teller(send), job, job.get("suite", 1)):
+            send({"pair": asdict(pair), "arrays": encoded(rounds)})
+    except Exception as error:
+        send({"unweighed": f"{type(error).__name__}: {error}"})
 
 
 def teller(send: Send) -> Callable[[str, float | None], None]:

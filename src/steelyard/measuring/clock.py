@@ -13,17 +13,23 @@ from typing import Protocol
 from steelyard.model.task import Task
 
 Loop = Callable[[int], int]
+PATIENCE = 6.0
 
 
 class Timer(Protocol):
     """Binds a task to a loop that runs n calls and returns nanoseconds.
 
-    `disturbances` counts causes for a discard; `steady` says whether the clock has settled after an idle time. A block
-    should last `block` seconds with at most `most` calls in it.
+    `disturbances` counts causes for a discard; `steady` says whether the clock has settled after an idle time; `effort`
+    is what a budget counts, in seconds since some moment; `busy` counts nanoseconds of CPU that this thread has had, or
+    stays 0 where that says nothing about the task. A block should last `block` seconds with at most `most` calls in it;
+    `net` says whether the cost of the loop itself is to be taken off. `rounds` is how many rounds of a comparison make a
+    median that is worth a rebuild.
     """
 
     block: float
     most: int
+    net: bool
+    rounds: int
 
     def bind(self, task: Task) -> Loop: ...
 
@@ -31,15 +37,22 @@ class Timer(Protocol):
 
     def steady(self) -> bool: ...
 
+    def effort(self) -> float: ...
+
+    def busy(self) -> int: ...
+
 
 class HostTimer:
     """The monotonic clock of the host, with the kernel's count of involuntary switches as the cause for discards."""
 
     block = 1e-4
     most = 1_000_000
+    net = True
+    rounds = 8
 
     def __init__(self, now: Callable[[], int] = time.perf_counter_ns, threads: int = 1) -> None:
-        self.now = now
+        self.now, self.threads = now, threads
+        self._began = (time.process_time(), time.perf_counter())
         self._who = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF) if threads == 1 else resource.RUSAGE_SELF
 
     def disturbances(self) -> int:
@@ -49,9 +62,17 @@ class HostTimer:
         """A host gives no sign that can be trusted; the trend test decides alone."""
         return True
 
+    def busy(self) -> int:
+        return time.thread_time_ns() if self.threads == 1 else 0
+
+    def effort(self) -> float:
+        """CPU time, which others on the machine cannot stretch; wall time counts too, or a task that sleeps would never end."""
+        wall = time.perf_counter() - self._began[1]
+        return wall if self.threads > 1 else max(time.process_time() - self._began[0], wall / PATIENCE)
+
     def bind(self, task: Task) -> Loop:
         """A loop with nothing in it but the call; its own cost is measured with an empty call and subtracted."""
-        loop = self._self_timed(task) if task.measure else self._timed(task)
+        loop = self._self_timed(task) if task.measure else _own_code(self._timed(task))
         return loop if task.scope is None else _scoped(loop, task)
 
     def _timed(self, task: Task) -> Loop:
@@ -95,6 +116,15 @@ class HostTimer:
             return round(1e9 * seconds)
 
         return loop
+
+
+def _own_code(loop: Loop) -> Loop:
+    """A loop with bytecode of its own: the interpreter tunes a call site to what it calls first, and a second task would pay for that."""
+    return (
+        FunctionType(loop.__code__.replace(), loop.__globals__, loop.__name__, None, loop.__closure__)
+        if isinstance(loop, FunctionType)
+        else loop
+    )
 
 
 def _prepared(task: Task, prepare: Callable[[], None], now: Callable[[], int]) -> Loop:

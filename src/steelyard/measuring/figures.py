@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from steelyard.measuring.metrics import check_amounts
 from steelyard.measuring.sample import Sample
 from steelyard.measuring.stats import quantile_interval
 from steelyard.model.define import Metric
@@ -15,6 +16,7 @@ from steelyard.model.task import Task
 
 def figures(sample: Sample, task: Task, metrics: Iterable[Metric]) -> dict[str, Figure]:
     """Everything that one sample says, each with unit, direction, interval and n."""
+    check_amounts(task)
     interval, net = sample.interval, sample.per_call
     found = {
         "time": Figure(interval.centre, "s", "lower", interval.low, interval.high, interval.n),

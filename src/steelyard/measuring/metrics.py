@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+from steelyard.errors import SteelyardError
 from steelyard.model.define import metric
 from steelyard.model.task import Task
 
@@ -22,3 +25,15 @@ def bandwidth(seconds: float, task: Task) -> float | None:
 def item_rate(seconds: float, task: Task) -> float | None:
     """Items per second, for workloads that say what an item is."""
     return task.items / seconds if task.items else None
+
+
+def check_amounts(task: Task) -> None:
+    """What a task declares must be an amount; anything else is the workload's mistake and would become a figure."""
+    for name in ("flops", "bytes", "items"):
+        amount = getattr(task, name)
+        try:
+            sound = amount is None or (math.isfinite(amount) and amount >= 0)
+        except (TypeError, ValueError, OverflowError):
+            sound = False
+        if not sound:
+            raise SteelyardError(f"the task declares {name}={str(amount)[:60]}", do="declare an amount of at least 0, or leave it out")

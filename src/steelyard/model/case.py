@@ -24,6 +24,8 @@ from steelyard.model.values import KEY, Digest, Pairs, Scanner, render, render_p
 
 MODES = ("eval", "train", "fwd", "bwd")
 IDENTITY = "eager"
+RESERVED = ("PYTHONHOME", "PYTHONEXECUTABLE", "PYTHONPLATLIBDIR", "PYTHONSAFEPATH", "STEELYARD_SESSION")
+"""Variables that decide whether a worker starts at all and is found again; none of them can belong to a case."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 
@@ -37,6 +39,8 @@ def sorted_pairs(pairs: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Pairs:
 def _settle(key: str, value: Any) -> Any:
     if isinstance(value, tuple):
         value = list(value)
+    if key == "dtype" and not (value is None or isinstance(value, (str, Digest))):
+        raise UsageError(f"a dtype is a name such as fp32, not {render(value)}")
     return canonical(value) if key == "dtype" and isinstance(value, str) else value
 
 
@@ -101,6 +105,11 @@ class Case:
         for key, _ in (*self.params, *self.flags):
             if not KEY.fullmatch(key):
                 raise UsageError(f"not a parameter name: {key!r}", do="use letters, digits, '_', '.' and '-', beginning with a letter")
+        for key, value in self.flags:
+            if key in RESERVED:
+                raise UsageError(f"{key} cannot be a flag", why="a worker needs it to start", do="set what the workload itself reads")
+            if isinstance(value, str) and "\0" in value:
+                raise UsageError(f"flag {key} holds a zero byte", why="no environment variable can")
         if self.mode not in MODES:
             raise unknown("mode", self.mode, MODES)
         if self.threads < 1 or self.ranks < 1:

@@ -10,12 +10,15 @@ import functools
 import hashlib
 import inspect
 import linecache
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from steelyard.errors import UsageError, unknown
+from steelyard.model.case import MODES
+from steelyard.model.dtypes import canonical
 from steelyard.model.task import Task
 
 Body = Callable[..., Task]
@@ -190,7 +193,21 @@ def workload(
     sizes: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Callable[[Body], Workload]:
     """Define what is computed; the function's arguments are the axes, and `be` is the backend."""
-    values = {key: tuple(value) if isinstance(value, (list, tuple)) else (value,) for key, value in (axes or {}).items()}
+    if not isinstance(name, str):
+        raise UsageError(f"a workload's name is text, not {name!r}", do='write @workload("my/name", axes={…})')
+    values = {key: tuple(value) if isinstance(value, (list, tuple)) else (value,) for key, value in _table(name, "axes", axes).items()}
+    for key, items in values.items():
+        if not items:
+            raise UsageError(f"workload {name!r}: axis {key!r} has no values", do="give it at least one")
+        for item in items:
+            _check_value(name, key, item)
+    for size, preset in _table(name, "sizes", sizes).items():
+        for key, item in _table(name, f"size {size!r}", preset).items():
+            _check_value(name, key, item)
+    for mode in _words(name, "modes", modes):
+        if mode not in MODES:
+            raise unknown(f"mode of workload {name!r}", str(mode), MODES)
+    _words(name, "tags", tags)
 
     def define(body: Body) -> Workload:
         made = Workload(name, values, tuple(tags), _doc(body), tuple(modes), sizes or {})
@@ -198,6 +215,50 @@ def workload(
         return made
 
     return define
+
+
+def _table(name: str, what: str, value: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    if value is not None and not (isinstance(value, Mapping) and all(isinstance(key, str) for key in value)):
+        raise UsageError(f"workload {name!r}: {what} are a dictionary by name, not {_shown(value)}")
+    return value or {}
+
+
+def _words(name: str, what: str, value: Sequence[str]) -> Sequence[str]:
+    """A word alone would be taken for a list of its letters."""
+    if not isinstance(value, (list, tuple)) or not all(isinstance(word, str) for word in value):
+        raise UsageError(
+            f"workload {name!r}: {what} are a list of words, not {_shown(value)}",
+            do=f'write {what}=["{"eval" if what == "modes" else "smoke"}"]',
+        )
+    return value
+
+
+def _check_value(name: str, axis: str, value: Any) -> None:
+    """What cannot stand in a case id would be measured under another name than its own."""
+    if axis == "dtype" and value is not None:
+        if not isinstance(value, str):
+            raise UsageError(f"workload {name!r}: a dtype is a name such as 'fp32', not {_shown(value)}")
+        canonical(value)
+    if not _is_plain(value):
+        raise UsageError(
+            f"workload {name!r}: axis {axis!r} cannot have the value {_shown(value)}",
+            do="use finite numbers, text, booleans, None, or lists and dictionaries of these; build the rest in the function",
+        )
+
+
+def _is_plain(value: Any, depth: int = 0) -> bool:
+    if depth > 20:
+        return False
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and _is_plain(item, depth + 1) for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return all(_is_plain(item, depth + 1) for item in value)
+    return math.isfinite(value) if isinstance(value, float) else value is None or isinstance(value, (bool, int, str))
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
 
 
 def _checked(owner: Workload, body: Body) -> Body:

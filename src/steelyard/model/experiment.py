@@ -34,6 +34,7 @@ class Settings:
     isolate: Isolation = "workload"
     vs: str | None = None
     runs: int | None = None
+    telemetry: bool = True
     peak_memory: bool = False
     memory_snapshot: bool = False
     profile: bool = False

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from steelyard.model.record import SCHEMA, Series
+from steelyard.model.units import percent
 
 Verdict = Literal["slower", "faster", "same", "unclear", "missing", "failed", "incomparable"]
+MARGIN = 0.02
+ALPHA = 0.01
+MOST_DISCARDED = 0.5
 
 
 @dataclass(frozen=True)
@@ -21,7 +26,13 @@ class Arm:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two arms measured interleaved; `ratio` is head time over base time, with its interval over rebuilds."""
+    """Two arms measured interleaved; `ratio` is head time over base time, with its interval over rebuilds and processes.
+
+    `centres` holds one log-ratio per rebuild, or per process where there are several. `floor` is the spread (SD of the
+    log-ratio) between the baseline and the baseline built again, `p` the chance of a difference as large under randomly
+    swapped arms, `evidence` the e-value that stays valid however often one looks. `alpha` is what may go wrong in all,
+    half for the interval, half for stopping early. `needed` is how many seconds more would settle what is unclear.
+    """
 
     base: Arm
     head: Arm
@@ -36,6 +47,16 @@ class Pair:
     centres: list[float] = field(default_factory=list)
     discarded: dict[str, float] = field(default_factory=dict)
     schedule: str = "quads"
+    processes: int = 1
+    layout: str = ""
+    clock: str = ""
+    floor: float | None = None
+    p: float | None = None
+    evidence: float | None = None
+    stopped_by: str = ""
+    measured_s: float = 0.0
+    needed_s: float | None = None
+    notes: list[str] = field(default_factory=list)
     samples: list[Series] = field(default_factory=list)
     schema: int = SCHEMA
 
@@ -54,6 +75,7 @@ class Delta:
     verdict: Verdict
     paired: bool
     reason: str = ""
+    p: float | None = None
 
     @property
     def direction(self) -> int:
@@ -69,10 +91,64 @@ class Delta:
             return False
         return self.low > 1 + self.margin or self.high < 1 / (1 + self.margin)
 
+    def __str__(self) -> str:
+        """The verdict as a sentence, with what it rests on."""
+        if self.ratio is None or self.low is None or self.high is None:
+            return f"{self.head}: {self.verdict}" + (f" ({self.reason})" if self.reason else "")
+        span = f"{_change(self.low)} to {_change(self.high)}"
+        if self.verdict == "same":
+            text = f"{self.head} and {self.base} take the same time within {percent(self.margin)} ({span})"
+        elif self.verdict in ("slower", "faster"):
+            text = f"{self.head} is {self.verdict} than {self.base}: {_times(self.ratio)} ({span})"
+        else:
+            text = f"{self.verdict}: {self.head} against {self.base} {_change(self.ratio)} ({span})"
+        return text + ("" if self.paired else ", unpaired") + (f"; {self.reason}" if self.reason else "")
 
-def weigh(pair: Pair, margin: float = 0.02) -> Delta:
-    """Turn a pair's interval into a verdict; the margin decides `same`, the interval decides direction."""
-    low, high = pair.low, pair.high
+
+def _change(ratio: float) -> str:
+    return f"{'+' if ratio >= 1 else '−'}{percent(abs(ratio - 1))}" if 0.5 < ratio < 2 else f"{ratio:.3g}×"
+
+
+def _times(ratio: float) -> str:
+    if 0.5 < ratio < 2:
+        return f"{percent(abs(ratio - 1))} {'more' if ratio > 1 else 'less'} time"
+    return f"{ratio:.3g}× the time" if ratio > 1 else f"1/{1 / ratio:.3g} of the time"
+
+
+def judge(low: float, high: float, margin: float) -> Verdict:
+    """The margin decides `same`, the interval decides direction."""
     inside = low >= 1 / (1 + margin) and high <= 1 + margin
-    verdict: Verdict = "same" if inside else "slower" if low > 1 else "faster" if high < 1 else "unclear"
-    return Delta(pair.base.id, pair.head.id, "time", pair.ratio, low, high, margin, verdict, paired=True)
+    return "same" if inside else "slower" if low > 1 else "faster" if high < 1 else "unclear"
+
+
+def weigh(pair: Pair, margin: float = MARGIN) -> Delta:
+    """Turn a pair's interval into a verdict; one of which too much was disturbed says nothing."""
+    verdict, reason = judge(pair.low, pair.high, margin), ""
+    lost = max(pair.discarded.values(), default=0.0)
+    if lost > MOST_DISCARDED:
+        verdict, reason = "unclear", f"{lost:.0%} of the blocks of one arm were disturbed"
+    elif verdict == "unclear" and pair.needed_s:
+        reason = f"about {pair.needed_s:.2g} s more would settle it"
+    base = pair.base.environment if pair.base.environment and pair.base.id == pair.head.id else pair.base.id
+    return Delta(base, pair.head.id, "time", pair.ratio, pair.low, pair.high, margin, verdict, paired=True, reason=reason, p=pair.p)
+
+
+def told_from_chance(deltas: Sequence[Delta]) -> list[Delta]:
+    """The paired verdicts of a whole suite: among many comparisons a few look different by chance, and those become unclear."""
+    tested = [delta for delta in deltas if delta.paired and delta.p is not None]
+    kept = dict(zip(map(id, tested), benjamini_hochberg([delta.p or 0.0 for delta in tested]), strict=True))
+    reason = f"among {len(tested)} comparisons one as clear as this can be chance"
+    return [
+        replace(delta, verdict="unclear", reason=reason)
+        if delta.verdict in ("slower", "faster") and not kept.get(id(delta), True)
+        else delta
+        for delta in deltas
+    ]
+
+
+def benjamini_hochberg(p_values: Sequence[float], alpha: float = ALPHA) -> list[bool]:
+    """Which of many findings stand when at most a share alpha of those that stand may be false."""
+    order = sorted(range(len(p_values)), key=lambda index: p_values[index])
+    last = max((rank for rank, index in enumerate(order, 1) if p_values[index] <= alpha * rank / len(order)), default=0)
+    kept = set(order[:last])
+    return [index in kept for index in range(len(p_values))]

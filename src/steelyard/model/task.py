@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -59,3 +59,20 @@ class Task:
             return self.fn(*self.args, **self.kwargs)
         with self.scope():
             return self.fn(*self.args, **self.kwargs)
+
+
+def observed(task: Task) -> Any:
+    """One call in the form that is compared."""
+    if task.observe is None:
+        return task()
+    if task.scope is None:
+        return task.observe()
+    with task.scope():
+        return task.observe()
+
+
+def clean_up(tasks: Iterable[Task]) -> None:
+    """Give back what tasks hold outside of memory."""
+    for task in tasks:
+        if task.cleanup:
+            task.cleanup()

@@ -25,6 +25,7 @@ VERDICT_GLYPHS: dict[Verdict, str] = {
     "incomparable": "–",
 }
 COMMAND = "command"
+LONGEST_REASON = 500
 THIN = "\u202f"
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 Parts = tuple[str, str, str]
@@ -90,6 +91,11 @@ def reason(record: Record) -> str:
     return record.reason or (record.verification.message if record.verification and record.status == "wrong" else "")
 
 
+def shortened(text: str, longest: int = LONGEST_REASON) -> str:
+    """An exception may print whole arrays; a table shows how it begins, and the record keeps the rest."""
+    return text if len(text) <= longest else f"{text[:longest]}…"
+
+
 def parts_of(figure: Figure | None) -> Parts | None:
     """Number, half-width and unit of a figure, or nothing when it was not measured."""
     return None if figure is None else measured(figure.value, figure.low, figure.high, clean(figure.unit))
@@ -151,10 +157,10 @@ def facets(case: Mapping[str, Any]) -> dict[str, str]:
     found.update({key: clean(f"{key}={value_text(value)}") for key, value in params.items()})
     if dtype is not None:
         found["dtype"] = clean(dtype)
-    found["mode"] = str(case.get("mode", "eval"))
-    found["device"] = str(case.get("device", "cpu"))
+    found["mode"] = clean(case.get("mode", "eval"))
+    found["device"] = clean(case.get("device", "cpu"))
     for key in ("threads", "ranks"):
-        found[key] = f"{key}={case.get(key, 1)}"
+        found[key] = clean(f"{key}={case.get(key, 1)}")
     found.update({f"flag.{key}": clean(f"{key}={value}") for key, value in (case.get("flags") or {}).items()})
     return found
 
@@ -193,11 +199,11 @@ def brief(id: str) -> str:
 def case_line(record: Record) -> str:
     """One finished case on one plain line, for logs and pipes."""
     time = record.metrics.get("time")
-    shown = [f"{status_words(record)}  {record.id}"]
+    shown = [f"{status_words(record)}  {clean(record.id)}"]
     if time:
         shown.append(figure_text(time))
         shown.append(f"n={time.n}" if time.n else "")
-        shown.append(f"noise {record.effective['noise']}" if record.effective.get("noise") else "")
+        shown.append(clean(f"noise {record.effective['noise']}") if record.effective.get("noise") else "")
     if record.status != "ok":
-        shown.append(clean(reason(record)))
+        shown.append(clean(shortened(reason(record))))
     return "  ".join(text for text in shown if text)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from steelyard.errors import UsageError
 from steelyard.model.case import Case
-from steelyard.model.pair import Delta, Pair, weigh
+from steelyard.model.pair import Delta, Pair, told_from_chance, weigh
 from steelyard.model.record import Figure, Record
 from steelyard.model.units import measured, percent, scale
 from steelyard.model.units import plain as quantity
@@ -73,11 +73,15 @@ def pairs_by_head(pairs: Sequence[Pair], records: Sequence[Record]) -> tuple[dic
     """Deltas by head, and the cases that serve as base; only records that are ok enter a speedup."""
     fine = {record.id for record in records if record.status == "ok"}
     kept = [pair for pair in pairs if pair.base.id in fine and pair.head.id in fine]
-    return {pair.head.id: weigh(pair) for pair in kept}, {pair.base.id: pair.head.id for pair in kept}
+    deltas = told_from_chance([weigh(pair) for pair in kept])
+    return {delta.head: delta for delta in deltas}, {pair.base.id: pair.head.id for pair in kept}
 
 
 def versus_head(deltas: Mapping[str, Delta]) -> str:
-    """`vs eager`: what all bases have in common and their heads have not."""
+    """`vs eager`: what all bases have in common and their heads have not; a side has a name instead of a case."""
+    bases = {delta.base for delta in deltas.values()}
+    if len(bases) == 1 and "@" not in (side := bases.pop()):
+        return f"vs {clean(side)}"
     try:
         told = {(Case.parse(delta.base), Case.parse(delta.head)) for delta in deltas.values()}
     except UsageError:
@@ -128,7 +132,7 @@ def noise(record: Record) -> str:
     """`A`, or `C 4.2 %` where part of the blocks had to be discarded."""
     dropped = record.metrics.get("discarded")
     share = percent(dropped.value) if dropped and dropped.value > 0 else ""
-    return " ".join(filter(None, (str(record.effective.get("noise") or ""), share)))
+    return " ".join(filter(None, (clean(record.effective.get("noise") or ""), share)))
 
 
 def _rate(records: Sequence[Record]) -> Column:

@@ -44,8 +44,9 @@ class Progress:
 
     def phase(self, name: str, fraction: float | None = None) -> None:
         """The running case tells what it does and, where it knows, how far it is."""
-        changed = not self._doing.startswith(name)
-        self._doing = name if fraction is None else f"{name} {percent(min(max(fraction, 0.0), 1.0))}"
+        shown = clean(name)
+        changed = not self._doing.startswith(shown)
+        self._doing = shown if fraction is None else f"{shown} {percent(min(max(fraction, 0.0), 1.0))}"
         if changed or self._drawn_at is None or self.clock() - self._drawn_at >= REDRAW_GAP:
             self._draw()
 
@@ -71,7 +72,7 @@ class Progress:
     def note(self, text: str) -> None:
         """A line that stays, above the live one."""
         self._clear()
-        self._print(text)
+        self._print(clean(text))
 
     def close(self) -> None:
         """Leave the terminal as it was found."""
@@ -110,7 +111,7 @@ class Progress:
         try:
             self.stream.write(text)
             self.stream.flush()
-        except (BrokenPipeError, ValueError):
+        except (OSError, ValueError):
             self._live = False
 
     def _width(self) -> int:

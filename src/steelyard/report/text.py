@@ -14,7 +14,7 @@ from rich.text import Text
 
 from steelyard.model.pair import Delta, Pair
 from steelyard.model.record import BAD, STATUSES, Record
-from steelyard.report.cells import case_line, cells, clean, cut, lines_of, pad, reason, status_words
+from steelyard.report.cells import case_line, cells, clean, cut, lines_of, pad, reason, shortened, status_words
 from steelyard.report.columns import Column, columns, pairs_by_head
 from steelyard.report.detail import record_detail
 from steelyard.report.heading import RunHeaderLike, heading
@@ -25,6 +25,7 @@ __all__ = ["RunHeaderLike", "case_line", "record_detail", "run_table"]
 
 GAPS = ("   ", "  ")
 LONGEST_NOTE = 12
+MOST_READ = 4000
 LEAST_LABEL = 8
 STYLES: dict[str, str] = {"faster": "green", "slower": "red", **dict.fromkeys(BAD, "red")}
 
@@ -114,7 +115,7 @@ def _row(name: str, record: Record, deltas: Mapping[str, Delta], kept: Sequence[
 
 def _broken_row(name: str, record: Record, time: Column, gap: str, index: int, width: int) -> tuple[Text, bool]:
     """A status in place of figures; timings of a wrong answer stand beside it, since they were measured."""
-    words, why = status_words(record), lines_of(reason(record))
+    words, why = status_words(record), lines_of(shortened(reason(record), MOST_READ))
     made = Text(name)
     if time.cells[index] and cells(name) + time.width + len(gap) + cells(words) <= width:
         made.append(pad(time.cells[index], time.width, time.align) + gap)
@@ -140,10 +141,11 @@ def _notes(run: str, records: Sequence[Record], missed: Sequence[int], width: in
                 (cut(status_words(records[members[0]]), width), STYLES.get(status, "yellow")), (cut(f"  {names}", max(0, width - 16)), "")
             ),
         ]
-        told = [part for line in lines_of(why) for part in wrap_text(line, width - 2)]
+        told = [part for line in lines_of(shortened(why, MOST_READ)) for part in wrap_text(line, width - 2)]
         made += [_line((f"  {line}", "")) for line in told[:LONGEST_NOTE]]
         if len(told) > LONGEST_NOTE:
-            made.append(_line((cut(f"  … {len(told) - LONGEST_NOTE} more lines: steelyard show {run}/{members[0] + 1}", width), "dim")))
+            more = "many" if len(why) > MOST_READ else len(told) - LONGEST_NOTE
+            made.append(_line((cut(f"  … {more} more lines: steelyard show {run}/{members[0] + 1}", width), "dim")))
     return [*made, _line(("", ""))] if made else []
 
 

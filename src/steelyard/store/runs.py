@@ -24,11 +24,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from steelyard import codec
+from steelyard.codec.shapes import MachineShape, check_shape
 from steelyard.errors import StoreError, UsageError
 from steelyard.model.pair import Pair
 from steelyard.model.record import SCHEMA, Attachment, Record, Series
 from steelyard.store import samples
-from steelyard.store.samples import Arrays, trouble, write_whole
+from steelyard.store.samples import Arrays, open_plain, trouble, write_whole
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,6 +38,7 @@ FOLDER = ".steelyard"
 VARIABLE = "STEELYARD_STORE"
 ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"
 _NAMED = re.compile(r"(\d{8}T\d{6})-([a-z0-9]+)")
+_ID = re.compile(r"[A-Za-z0-9_.-]{0,64}")
 _TAIL = 65536
 
 
@@ -57,6 +59,7 @@ class Header:
     settings: dict[str, Any] = field(default_factory=dict)
     fingerprint: str = ""
     cases: list[str] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
     machine: dict[str, Any] = field(default_factory=dict)
     machine_key: str = ""
     environment: dict[str, Any] = field(default_factory=dict)
@@ -123,7 +126,8 @@ def read_run(folder: Path) -> Run:
     """Every sound line of a run; a torn last line and damaged ones are warnings, a missing header is an error."""
     file = folder / "run.jsonl"
     try:
-        return _parse(folder, file.read_bytes())
+        with open_plain(file) as held:
+            return _parse(folder, held.read())
     except OSError as error:
         raise trouble("read the run", file, error) from error
 
@@ -166,7 +170,12 @@ def _read_line(line: bytes) -> tuple[str, Any]:
     name = next(iter(whole), "")
     if len(whole) != 1 or name not in _KINDS:
         raise StoreError("not a line of a run", why=f"expected one of {', '.join(_KINDS)}")
-    return name, codec.decode(_KINDS[name], whole[name])
+    value: Any = codec.decode(_KINDS[name], whole[name])
+    if isinstance(value, Header):
+        if not _ID.fullmatch(value.id):
+            raise StoreError("not a readable header", why=f"no run has the id {value.id[:40]!a}")
+        check_shape("header", value.machine, MachineShape)
+    return name, value
 
 
 class RunWriter:
@@ -377,15 +386,16 @@ def _reopen(folder: Path, fingerprint: str | None) -> RunWriter:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UsageError(f"run {folder.name} is being written by another process", do="wait for it, or start a new run") from None
-        data = file.read_bytes()
+        with open_plain(file) as held:
+            data = held.read()
         run = _parse(folder, data)
         if run.seal:
             raise UsageError(f"run {run.id} is sealed", why=f"it ended at {run.seal.time}", do="measure again in a new run")
         if fingerprint is not None and run.header.fingerprint != fingerprint:
             why = "its cases, settings, code or machine differ from what is asked for now"
             raise UsageError(f"run {run.id} is another experiment", why=why, do="repeat its own command, or start a new run")
-        held = (folder / "samples.bin").stat().st_size if (folder / "samples.bin").exists() else 0
-        if samples.extent(chain(*(item.samples for item in run.records), *(item.samples for item in run.pairs))) > held:
+        kept = (folder / "samples.bin").stat().st_size if (folder / "samples.bin").exists() else 0
+        if samples.extent(chain(*(item.samples for item in run.records), *(item.samples for item in run.pairs))) > kept:
             raise StoreError(f"run {run.id} cannot go on", why="samples.bin is shorter than its records say", do="start a new run")
         if run.size == len(data) and not data.endswith(b"\n"):
             run = replace(run, size=write_whole(fd, b"\n", len(data), file))
@@ -403,7 +413,7 @@ def _info(folder: Path) -> RunInfo:
     named = _NAMED.fullmatch(folder.name)
     id, created = (named[2], _stamped(named[1])) if named else (folder.name, "")
     try:
-        with (folder / "run.jsonl").open("rb") as file:
+        with open_plain(folder / "run.jsonl") as file:
             name, header = _read_line(file.readline().rstrip(b"\n"))
             file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
             last = file.read().rstrip(b"\n").rpartition(b"\n")[2]

@@ -7,6 +7,7 @@ from typing import Any
 
 from steelyard.model.define import workload
 from steelyard.model.task import Task
+from steelyard.workloads.layers.conv import gradient_share
 from steelyard.workloads.layers.rounding import model_tolerance
 from steelyard.workloads.models.mlp import perceptron
 from steelyard.workloads.models.parts import Module, chain_flops, count
@@ -67,7 +68,8 @@ def doubt_at(targets: Array) -> Callable[[Array], Array]:
     },
 )  # fmt: skip
 def dlrm(
-    batch: int, numbers: int, tables: int, rows: int, length: int, width: int, hidden: int, dtype: str, be: Any
+    batch: int, numbers: int, tables: int, rows: int, length: int, width: int, hidden: int, dtype: str, be: Any,
+    mode: str = "eval",
 ) -> Task:  # fmt: skip
     """Recommendation by embedding bags, pairwise products and two MLPs; memory bound by the tables, compute bound if those are small."""
     quarter = divides("quarters", 4, "hidden", hidden)
@@ -87,4 +89,5 @@ def dlrm(
         parameters=tuple(module.parameters()),
         loss=doubt_at(targets),
         tolerance=model_tolerance(dtype),
+        norm_tolerance=gradient_share(dtype, mode),
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 from steelyard.model.define import workload
 from steelyard.model.task import Task
+from steelyard.workloads.layers.conv import gradient_share
 from steelyard.workloads.layers.rounding import model_tolerance
 from steelyard.workloads.models.parts import Module, chain_flops, count, surprise_at
 from steelyard.workloads.ops.cost import size
@@ -32,7 +33,7 @@ def perceptron(widths: tuple[int, ...]) -> Module:
         "h200": {"batch": 8192, "features": 4096, "hidden": 8192, "depth": 8, "classes": 1024, "dtype": "bf16"},
     },
 )
-def mlp(batch: int, features: int, hidden: int, depth: int, classes: int, dtype: str, be: Any) -> Task:
+def mlp(batch: int, features: int, hidden: int, depth: int, classes: int, dtype: str, be: Any, mode: str = "eval") -> Task:
     """Perceptron of `depth` hidden layers with ReLU that classifies rows; compute bound, or bound by reading weights for few rows."""
     widths = (features, *[hidden] * depth, classes)
     x = be.randn(batch, features, dtype=dtype)
@@ -47,4 +48,5 @@ def mlp(batch: int, features: int, hidden: int, depth: int, classes: int, dtype:
         parameters=tuple(module.parameters()),
         loss=surprise_at(targets),
         tolerance=model_tolerance(dtype),
+        norm_tolerance=gradient_share(dtype, mode),
     )

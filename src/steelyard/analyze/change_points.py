@@ -1,0 +1,178 @@
+"""Where a series changed its level, by a test that is exact whatever the noise looks like.
+
+In the manner of E-divisive, a segment is cut where its parts differ most, the cut counts when hardly any shuffled order of
+the same values gives one as clear, and the parts are searched again. Two things are better. A stretch in the middle is held
+against the rest as well, since a slowdown that was mended a few runs later moves no single cut far enough to be seen. And
+distances are those of scores that bound an outlier's say, which makes the search quadratic and rare slow runs harmless.
+
+The answer for a segment depends on its values alone. It is kept, so a new point at the end makes only the segments that
+reach the end be searched again, and gives what a search from scratch would give.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from steelyard.measuring.stats import Floats
+
+ALPHA = 0.01
+SHUFFLES = 499
+BATCHES = (20, 100, SHUFFLES)
+SHORTEST = 3
+FEWEST = 10
+BOUND = 4.0
+ROUNDS = 8
+SEED = 7
+_TIE = 1e-9
+
+Span = tuple[int, int]
+Orders = np.ndarray[Any, np.dtype[np.intp]]
+
+
+@dataclass(frozen=True)
+class Split:
+    """A new level from `index` on; `p` is the chance of a split as clear if the values around it had no order."""
+
+    index: int
+    p: float
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """The part of a segment that differs most from the rest, from `start` up to `stop`."""
+
+    start: int
+    stop: int
+    p: float
+
+
+@dataclass
+class Track:
+    """A series that grows; what was found in a segment is found once."""
+
+    values: list[float] = field(default_factory=list)
+    _known: dict[tuple[int, int, bool], Stretch | None] = field(default_factory=dict, repr=False)
+
+    def extend(self, values: Iterable[float]) -> Track:
+        """Add points at the end."""
+        self.values += values
+        return self
+
+    def splits(self) -> list[Split]:
+        """Every change of level, in order."""
+        cuts = self._cut()
+        for _ in range(ROUNDS):
+            cuts, before = self._moved(self._without_unclear(cuts)), cuts
+            if cuts == before:
+                break
+        cuts = self._without_unclear(cuts)
+        return [Split(cut, step.p) for cut, step in zip(cuts, self._steps(cuts), strict=True) if step]
+
+    def _cut(self) -> list[int]:
+        """Cut until no part has a clear stretch in it."""
+        cuts: set[int] = set()
+        waiting = [(0, len(self.values))]
+        while waiting:
+            start, stop = waiting.pop()
+            found = self._clear(start, stop, inner=False) or self._clear(start, stop, inner=True)
+            if found:
+                edges = sorted({start, found.start, found.stop, stop})
+                cuts.update(edges[1:-1])
+                waiting += pairwise(edges)
+        return sorted(cuts)
+
+    def _without_unclear(self, cuts: list[int]) -> list[int]:
+        """Drop the weakest cut as long as one is not clear between its two neighbours: a stretch may have one edge by chance."""
+        while cuts:
+            chances = [step.p if step else 1.0 for step in self._steps(cuts)]
+            weakest = max(range(len(cuts)), key=chances.__getitem__)
+            if chances[weakest] <= ALPHA:
+                break
+            cuts = cuts[:weakest] + cuts[weakest + 1 :]
+        return cuts
+
+    def _moved(self, cuts: list[int]) -> list[int]:
+        """Each cut at the best place between its neighbours, which the search could not know yet."""
+        edges = [0, *cuts, len(self.values)]
+        for place in range(1, len(edges) - 1):
+            step = self._clearest(edges[place - 1], edges[place + 1], inner=False)
+            edges[place] = step.stop if step else edges[place]
+        return edges[1:-1]
+
+    def _steps(self, cuts: list[int]) -> list[Stretch | None]:
+        edges = [0, *cuts, len(self.values)]
+        return [self._clearest(before, after, inner=False) for before, after in zip(edges, edges[2:], strict=False)]
+
+    def _clear(self, start: int, stop: int, *, inner: bool) -> Stretch | None:
+        found = self._clearest(start, stop, inner=inner)
+        return found if found and found.p <= ALPHA else None
+
+    def _clearest(self, start: int, stop: int, *, inner: bool) -> Stretch | None:
+        if (start, stop, inner) not in self._known:
+            found = clearest(np.asarray(self.values[start:stop], float), inner=inner)
+            self._known[start, stop, inner] = found and Stretch(start + found.start, start + found.stop, found.p)
+        return self._known[start, stop, inner]
+
+
+def change_points(values: Sequence[float]) -> list[Split]:
+    """The splits of a finished series."""
+    return Track(list(values)).splits()
+
+
+def clearest(values: Floats, *, inner: bool) -> Stretch | None:
+    """The stretch that differs most from the rest, with its p-value; `inner` ones lie anywhere, others begin at the start.
+
+    Fewer than FEWEST values have too few orders for any of them to be rare.
+    Shuffling ends early once the answer can only be no; the p-value then is what was seen until there.
+    """
+    size = len(values)
+    if size < FEWEST:
+        return None
+    scores = bounded(values)
+    places = [(start, heights[:, 0]) for start, heights in _heights(scores, np.arange(size)[:, None], inner)]
+    start, heights = max(places, key=lambda place: float(place[1].max()))
+    bar = float(heights.max()) * (1 - _TIE)
+    if not bar > 0:
+        return None
+    stretch = Stretch(start, start + SHORTEST + int(np.argmax(heights)), 1.0)
+    orders, reached, done = shuffles(size), 0, 0
+    for end in BATCHES:
+        tops = [heights.max(axis=0) for _, heights in _heights(scores, orders[:, done:end], inner)]
+        reached, done = reached + int((np.max(tops, axis=0) >= bar).sum()), end
+        if (1 + reached) / (SHUFFLES + 1) > ALPHA:
+            return replace(stretch, p=reached / done)
+    return replace(stretch, p=(1 + reached) / (SHUFFLES + 1))
+
+
+def bounded(values: Floats) -> Floats:
+    """Distances from the median in robust standard deviations, at most BOUND, then centred; the order has no part in it."""
+    away = values - np.median(values)
+    scale = 1.4826 * float(np.median(np.abs(away))) or float(np.mean(np.abs(away))) or 1.0
+    scores = np.clip(away / scale, -BOUND, BOUND)
+    centred: Floats = scores - scores.mean()
+    return centred
+
+
+@functools.lru_cache(maxsize=32)
+def shuffles(size: int) -> Orders:
+    """The orders that a segment is held against, one per column: the same for every segment of a length, so that answers repeat."""
+    rows = np.tile(np.arange(size), (SHUFFLES, 1))
+    return np.ascontiguousarray(np.random.default_rng((SEED, size)).permuted(rows, axis=1).T)
+
+
+def _heights(scores: Floats, orders: Orders, inner: bool) -> Iterator[tuple[int, Floats]]:
+    """For each start, how far every stretch (row) differs from the rest in every order (column), in units of its own spread."""
+    size = len(scores)
+    sums = np.zeros((size + 1, orders.shape[1]))
+    np.cumsum(scores[orders], axis=0, out=sums[1:])
+    length = np.arange(size + 1.0)[:, None]
+    weights = 1 / np.sqrt(np.clip(length * (size - length), 1, None) / size)
+    for start in (0, *range(SHORTEST, size - 2 * SHORTEST + 1)) if inner else (0,):
+        last = size - SHORTEST + 1
+        yield start, np.abs(sums[start + SHORTEST : last] - sums[start]) * weights[SHORTEST : last - start]

@@ -1,0 +1,151 @@
+"""Two sides of stored runs, case by case: what changed, what cannot be said, and what is missing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from steelyard.analyze.provenance import describe
+from steelyard.analyze.unpaired import CHANGED, Both, Held, Question, answer, held, silent, status_words
+from steelyard.errors import UsageError, unknown
+from steelyard.model.pair import ALPHA, MARGIN, Delta, Pair, Verdict, told_from_chance, weigh
+from steelyard.model.record import Record
+from steelyard.store.runs import Run
+
+COMPARABLE: tuple[Verdict, ...] = ("slower", "faster", "same", "unclear")
+Confirm = Callable[[list[Delta]], list[Pair]]
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a comparison: one or several runs, oldest first, native or read from another tool's file."""
+
+    name: str
+    runs: tuple[Run, ...]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Every case of the base with what can be said about it, and what a reader must know to judge that.
+
+    `deltas` has one per case and metric, in the order of base; `new` are the cases only in head. `means` maps a metric to
+    the geometric mean of head over base and the count of cases behind it. `figures` maps metric and case of a delta's head
+    to both sides' figures.
+    """
+
+    base: str
+    head: str
+    deltas: list[Delta] = field(default_factory=list)
+    new: list[str] = field(default_factory=list)
+    means: dict[str, tuple[float, int]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    figures: dict[str, dict[str, Both]] = field(default_factory=dict)
+
+    @property
+    def comparable(self) -> list[Delta]:
+        """The deltas that have a ratio; where there are none, nothing was compared."""
+        return [delta for delta in self.deltas if delta.ratio is not None]
+
+
+def compare(
+    base: Side,
+    head: Side,
+    *,
+    margins: Mapping[str, float] = {},
+    metrics: Sequence[str] = ("time",),
+    floor: float | None = None,
+    alpha: float = ALPHA,
+    allow_edited: bool = False,
+    confirm: Confirm | None = None,
+) -> Comparison:
+    """Match cases by id and judge each; a run against itself answers with the pairs that it holds."""
+    if base.runs == head.runs:
+        return own_pairs(head, margins=margins)
+    if shared := {run.id for run in base.runs if run in head.runs}:
+        raise UsageError(f"run {', '.join(sorted(shared))} is on both sides", do="name different runs for base and head")
+    sides, asked = (held(base.runs), held(head.runs)), list(dict.fromkeys(metrics))
+    _check_metrics(asked, sides)
+    questions = [Question(metric, margins.get(metric, MARGIN), alpha, floor, allow_edited) for metric in asked]
+    answers = {question.metric: answer(question, (base.runs, head.runs), sides) for question in questions}
+    deltas = [found.deltas[id] for id in sides[0] for found in answers.values() if id in found.deltas]
+    notes = describe(base.runs, head.runs, [id for id in sides[0] if id in sides[1]])
+    notes += [note for found in answers.values() for note in found.notes]
+    if confirm:
+        deltas, said = _confirmed(deltas, confirm, margins)
+        notes.append(said)
+    new = [id for id in sides[1] if id not in sides[0]]
+    figures = {metric: found.figures for metric, found in answers.items()}
+    return Comparison(base.name, head.name, deltas, new, _means(deltas), list(dict.fromkeys(notes)), figures)
+
+
+def own_pairs(side: Side, *, margins: Mapping[str, float] = {}) -> Comparison:
+    """What a run says about itself: the arms that were weighed together in it, with `--vs`."""
+    margin = margins.get("time", MARGIN)
+    deltas: dict[tuple[str, str], Delta] = {}
+    figures: dict[str, Both] = {}
+    for run in side.runs:
+        records = {record.id: record for record in run.records}
+        for pair in run.pairs:
+            deltas[pair.base.id, pair.head.id] = _own_delta(pair, records, margin)
+            arms = [records.get(arm.id) for arm in (pair.base, pair.head)]
+            times = [record.metrics.get("time") if record else None for record in arms]
+            figures[pair.head.id] = (times[0], times[1])
+        for record in run.records:
+            if "unweighed" in record.effective:
+                why = f"not weighed: {record.effective['unweighed']}"
+                deltas["", record.id] = silent(record.id, "time", margin, "failed", why, paired=True)
+    weighed = {id for delta in deltas.values() for id in (delta.base, delta.head)}
+    alone = len({record.id for run in side.runs for record in run.records if record.id not in weighed})
+    notes = ["paired: both arms were measured interleaved in the same run"] if deltas else []
+    if alone:
+        notes.append(f"{alone} case{' was' if alone == 1 else 's were'} weighed against nothing")
+    found = told_from_chance(list(deltas.values()))
+    return Comparison(side.name, side.name, found, [], _means(found), notes, {"time": figures})
+
+
+def _own_delta(pair: Pair, records: Mapping[str, Record], margin: float) -> Delta:
+    arms = (("base", records.get(pair.base.id)), ("head", records.get(pair.head.id)))
+    broken = [f"{name} is {status_words(record)}" for name, record in arms if record is not None and record.status != "ok"]
+    if broken:
+        return replace(silent(pair.head.id, "time", margin, "failed", ", ".join(broken), paired=True), base=pair.base.id)
+    if not all(math.isfinite(end) and end > 0 for end in (pair.ratio, pair.low, pair.high)):
+        return replace(silent(pair.head.id, "time", margin, "unclear", "its interval is unbounded", paired=True), base=pair.base.id)
+    return weigh(pair, margin)
+
+
+def suspicious(delta: Delta) -> bool:
+    """Worth measuring again interleaved: called a change, or so far off that only noise kept it from being called one."""
+    if delta.paired or delta.ratio is None or delta.metric != "time":
+        return False
+    beyond = not 1 / (1 + delta.margin) <= delta.ratio <= 1 + delta.margin
+    return delta.verdict in CHANGED or (delta.verdict == "unclear" and beyond)
+
+
+def _confirmed(deltas: Sequence[Delta], confirm: Confirm, margins: Mapping[str, float]) -> tuple[list[Delta], str]:
+    """Put what was measured interleaved in place of what was not; what could not be measured stays as it was."""
+    suspects = sorted(filter(suspicious, deltas), key=lambda delta: 1.0 if delta.p is None else delta.p)
+    if not suspects:
+        return list(deltas), "nothing was suspicious, so nothing was measured again"
+    chosen = {delta.head for delta in suspects}
+    pairs = {pair.head.id: pair for pair in confirm(suspects) if pair.head.id in chosen}
+    margin = margins.get("time", MARGIN)
+    again = [_own_delta(pairs[delta.head], {}, margin) if delta.metric == "time" and delta.head in pairs else delta for delta in deltas]
+    return again, f"{len(pairs)} of {len(suspects)} suspicious cases were measured again, interleaved"
+
+
+def _check_metrics(metrics: Sequence[str], sides: tuple[Held, Held]) -> None:
+    """A metric that nothing has is a spelling mistake, not an empty answer."""
+    known = {name for side in sides for records in side.values() for record in records.values() for name in record.metrics}
+    for metric in metrics:
+        if metric not in known and metric != "time":
+            raise unknown("metric", metric, known)
+
+
+def _means(deltas: Sequence[Delta]) -> dict[str, tuple[float, int]]:
+    """Geometric mean of head over base by metric, over the cases that both sides have."""
+    logs: dict[str, list[float]] = {}
+    for delta in deltas:
+        if delta.ratio and delta.verdict in COMPARABLE:
+            logs.setdefault(delta.metric, []).append(math.log(delta.ratio))
+    return {metric: (math.exp(math.fsum(found) / len(found)), len(found)) for metric, found in logs.items()}

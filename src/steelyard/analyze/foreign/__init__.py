@@ -1,0 +1,71 @@
+"""Results of other tools, read as runs, so that `compare` and `gate` work on what a team already has.
+
+A file is recognised by what it holds, never by its name, and nothing in it is trusted: sizes are bounded, every value is
+checked, names are cleaned, and a path in it leads nowhere but beside the file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from steelyard.analyze.foreign import google_benchmark, nvbench, pyperf, pytest_benchmark, tritonbench
+from steelyard.analyze.foreign.parts import Source, as_runs
+from steelyard.errors import StoreError
+from steelyard.store.runs import Run
+
+LARGEST = 512 * 2**20
+READERS: dict[str, tuple[Callable[[Any], bool], Callable[[Any, Path], Source]]] = {
+    "pyperf": (pyperf.fits, pyperf.read),
+    "pytest-benchmark": (pytest_benchmark.fits, pytest_benchmark.read),
+    "nvbench": (nvbench.fits, nvbench.read),
+    "google-benchmark": (google_benchmark.fits, google_benchmark.read),
+    "tritonbench": (tritonbench.fits, tritonbench.read),
+}
+
+
+def read_file(path: Path) -> tuple[Run, ...]:
+    """The results in a file, one run per process that made them."""
+    data = _load(path)
+    for tool, (fits, read) in READERS.items():
+        if fits(data):
+            source = read(data, path)
+            if not source.results:
+                raise StoreError(f"no results in {str(path)!r}", why=f"it is a file of {tool}, and holds no benchmark that can be read")
+            return as_runs(tool, path, source)
+    raise StoreError(
+        f"not a file of results: {str(path)!r}",
+        why=f"its content is none of {', '.join(READERS)}",
+        do="name one of those tools' JSON files, a run folder, or a run id",
+    )
+
+
+def _load(path: Path) -> Any:
+    try:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise StoreError(f"not a plain file: {str(path)!r}")
+            if status.st_size > LARGEST:
+                raise StoreError(f"{str(path)!r} is too large", why=f"{status.st_size >> 20} MiB, and at most {LARGEST >> 20} are read")
+            content = file.read(LARGEST + 1)
+    except OSError as error:
+        raise StoreError(f"could not read {str(path)!r}", why=error.strerror or str(error)) from error
+    try:
+        return msgspec.json.decode(content)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return _lenient(content, path, str(error))
+
+
+def _lenient(content: bytes, path: Path, why: str) -> Any:
+    """Python's own writer puts NaN and Infinity into JSON, which strict readers refuse; they become null."""
+    try:
+        return json.loads(content, parse_constant=lambda _: None)
+    except (ValueError, RecursionError):
+        raise StoreError(f"not JSON: {str(path)!r}", why=why) from None

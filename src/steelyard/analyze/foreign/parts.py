@@ -1,0 +1,180 @@
+"""What the readers of other tools' files share: checked numbers, clean names, and results as runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from steelyard.errors import StoreError
+from steelyard.model.record import Figure, Record, Status
+from steelyard.store.runs import Header, Run, Seal
+
+LONGEST_NAME = 160
+LONGEST_REASON = 500
+MOST_RESULTS = 100_000
+MOST_PROCESSES = 1000
+LONGEST_TIME = 1e7
+NOTCH = 1.57
+FEWEST = 6
+
+
+@dataclass(frozen=True)
+class Result:
+    """One benchmark of a file; `processes` has its figures by process, one entry where the tool does not tell them apart."""
+
+    name: str
+    processes: Sequence[Mapping[str, Figure]] = ()
+    status: Status = "ok"
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file's results, and what it says about where they come from."""
+
+    results: Sequence[Result]
+    created: str = ""
+    machine: Mapping[str, Any] = field(default_factory=dict)
+    commit: str = ""
+    dirty: bool = False
+    versions: Mapping[str, Any] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
+
+
+def as_runs(tool: str, path: Path, source: Source) -> tuple[Run, ...]:
+    """A run per process; the first holds what failed, the others only what they measured."""
+    if len(source.results) > MOST_RESULTS:
+        raise StoreError(f"{str(path)!r} holds {len(source.results)} results", why=f"at most {MOST_RESULTS} are read")
+    count = min(MOST_PROCESSES, max(1, *(len(result.processes) for result in source.results)))
+    named = list(zip(_distinct(tool, [result.name for result in source.results]), source.results, strict=True))
+    return tuple(_run(tool, path, source, named, number, count) for number in range(count))
+
+
+def _run(tool: str, path: Path, source: Source, named: Sequence[tuple[str, Result]], number: int, count: int) -> Run:
+    records = []
+    for id, result in named:
+        if result.status == "ok" and number >= len(result.processes):
+            continue
+        if result.status != "ok" and number:
+            continue
+        figures = dict(result.processes[number]) if number < len(result.processes) else {}
+        case = {"workload": id, "params": {}, "backend": tool, "variant": "eager", "mode": "eval", "device": "cpu"}
+        records.append(Record(id, case, result.status, text(result.reason, LONGEST_REASON), figures, effective={"tool": tool}))
+    git = {"git": {"commit": source.commit, "branch": None, "dirty": source.dirty}} if source.commit else {}
+    versions = {name: text(version) for name, version in source.versions.items() if isinstance(version, str)}
+    header = Header(
+        id=text(path.name) if count == 1 else f"{text(path.name)}#{number + 1}",
+        created=source.created,
+        experiment=tool,
+        machine={**git, "packages": versions},
+        machine_key=machine_key(source.machine),
+    )
+    counts: dict[str, int] = {}
+    for record in records:
+        counts[record.status] = counts.get(record.status, 0) + 1
+    seal = Seal(source.created, len(records), counts, reason=f"read from {tool}")
+    return Run(path, header, tuple(records), seal=seal, warnings=tuple(source.warnings) if number == 0 else ())
+
+
+def machine_key(facts: Mapping[str, Any]) -> str:
+    """A key from what a tool tells of its machine, so that results of two kinds of machine are not compared; empty for nothing."""
+    told = {name: value for name, value in facts.items() if isinstance(value, (str, int, float)) and value}
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12] if told else ""
+
+
+def _distinct(tool: str, names: Sequence[str]) -> list[str]:
+    """Ids from names: `foreign/pyperf:name`, cleaned, cut, and told apart by digest or number where that made two alike."""
+    seen: dict[str, int] = {}
+    made = []
+    for name in names:
+        plain = text(name, LONGEST_NAME)
+        if plain != name:
+            plain = f"{plain}#{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]}"
+        seen[plain] = seen.get(plain, 0) + 1
+        made.append(f"foreign/{tool}:{plain}" + (f"#{seen[plain]}" if seen[plain] > 1 else ""))
+    return made
+
+
+def text(value: object, longest: int = LONGEST_NAME) -> str:
+    """One line of printable text, cut where it is too long."""
+    plain = "".join(char if char.isprintable() else "_" for char in (value if isinstance(value, str) else str(value))[: longest + 1])
+    return plain if len(plain) <= longest else f"{plain[: longest - 1]}…"
+
+
+def number(value: Any) -> float | None:
+    """A finite number, as such or as text, which some tools write."""
+    if isinstance(value, str) and len(value) <= 64:
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        found = float(value)
+    except OverflowError:
+        return None
+    return found if math.isfinite(found) else None
+
+
+def seconds(value: Any, unit: float = 1.0) -> float | None:
+    """A length of time that can be: more than nothing, less than months."""
+    found = number(value)
+    return found * unit if found is not None and 0 < found * unit < LONGEST_TIME else None
+
+
+def table(value: Any) -> dict[str, Any]:
+    """A JSON object, or an empty one where something else stands."""
+    return value if isinstance(value, dict) else {}
+
+
+def rows(value: Any) -> list[dict[str, Any]]:
+    """The JSON objects of a list."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def word(value: Any, fallback: str = "") -> str:
+    """A string, or nothing where something else stands."""
+    return value if isinstance(value, str) else fallback
+
+
+def time_of(values: Iterable[Any], unit: float = 1.0) -> Figure | None:
+    """The median of raw values with its interval."""
+    known = [found for value in values if (found := seconds(value, unit)) is not None]
+    if len(known) < FEWEST:
+        return _of_few(sorted(known))
+    import numpy as np
+
+    from steelyard.measuring.stats import median_interval
+
+    interval = median_interval(np.array(known, float))
+    return Figure(interval.centre, "s", "lower", interval.low, interval.high, interval.n)
+
+
+def _of_few(known: Sequence[float]) -> Figure | None:
+    """Too few for an interval of their median: their range, which is what `median_interval` gives too."""
+    if not known:
+        return None
+    centre = (known[(len(known) - 1) // 2] + known[len(known) // 2]) / 2
+    low, high = (known[0], known[-1]) if len(known) > 1 else (None, None)
+    return Figure(centre, "s", "lower", low, high, len(known))
+
+
+def time_around(centre: float | None, half: float | None, n: int | None) -> Figure | None:
+    """A time for which only a summary is known."""
+    if centre is None:
+        return None
+    known = half is not None and math.isfinite(half) and 0 <= half < centre
+    low, high = (centre - half, centre + half) if known and half is not None else (None, None)
+    return Figure(centre, "s", "lower", low, high, n)
+
+
+def count(value: Any) -> int | None:
+    """A number of samples."""
+    found = number(value)
+    return int(found) if found is not None and 1 <= found < 1e15 else None

@@ -1,0 +1,303 @@
+"""Whether a change may pass: a comparison held against a policy, with an exit code and everything that led to it.
+
+Only what lies wholly beyond its margin, on the bad side, is a regression. Whatever cannot be judged is listed with its
+reason and never dropped, and nothing comparable is never green.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, get_args
+
+from steelyard.analyze.compare import Comparison, Confirm, Side, compare, suspicious
+from steelyard.analyze.unpaired import held, status_words
+from steelyard.codec.policy import Excuse, Policy
+from steelyard.errors import FAILED, INCONCLUSIVE, NOTHING, PASS, REGRESSION, UsageError, exit_code, unknown
+from steelyard.model.case import Case
+from steelyard.model.pair import Delta, weigh
+from steelyard.model.record import BAD, Figure, Record
+
+Kind = Literal["regression", "failed", "missing", "unclear", "incomparable", "new pass", "improvement", "slower", "faster", "same"]
+Outcome = Literal["pass", "regression", "failed", "nothing comparable", "inconclusive"]
+Records = Mapping[str, Record]
+
+SCHEMA = 1
+KINDS: tuple[Kind, ...] = get_args(Kind)
+OUTCOMES: Mapping[int, Outcome] = {
+    PASS: "pass",
+    REGRESSION: "regression",
+    FAILED: "failed",
+    NOTHING: "nothing comparable",
+    INCONCLUSIVE: "inconclusive",
+}
+CODES: Mapping[Kind, int] = {
+    "regression": REGRESSION,
+    "failed": FAILED,
+    "missing": FAILED,
+    "unclear": INCONCLUSIVE,
+    "incomparable": INCONCLUSIVE,
+}
+_WORDS: Mapping[Kind, str] = {
+    "regression": "slower beyond the margin",
+    "failed": "failed",
+    "missing": "missing",
+    "unclear": "unclear",
+    "incomparable": "not comparable",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One case and figure as the gate sees it; `counts` says that the verdict rests on it, `excuse` why it does not.
+
+    `ratio` is head over base with its interval, `was` and `now` the figures themselves, `repeat` the command that measures
+    the case again.
+    """
+
+    kind: Kind
+    case: str
+    base: str
+    metric: str = "time"
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    margin: float | None = None
+    paired: bool = False
+    reason: str = ""
+    excuse: str = ""
+    counts: bool = False
+    was: Figure | None = None
+    now: Figure | None = None
+    repeat: str = ""
+
+    @property
+    def size(self) -> float:
+        """How far it moved in either direction, by which the worst stands first."""
+        return abs(math.log(self.ratio)) if self.ratio else math.inf
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The verdict, the findings it rests on, worst first within each kind, and what a reader must know."""
+
+    outcome: Outcome
+    exit_code: int
+    base: str
+    head: str
+    findings: list[Finding] = field(default_factory=list)
+    means: dict[str, tuple[float, int]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    policy: str = ""
+    schema: int = SCHEMA
+
+    def of(self, *kinds: Kind) -> list[Finding]:
+        """The findings of some kinds, in order."""
+        return [finding for finding in self.findings if finding.kind in kinds]
+
+    @property
+    def compared(self) -> int:
+        """How many comparisons there were."""
+        return sum(finding.ratio is not None for finding in self.findings if finding.kind != "new pass")
+
+    @property
+    def headline(self) -> str:
+        """The verdict in one sentence."""
+        counted = Counter(finding.kind for finding in self.findings if finding.counts)
+        said = [f"{counted[kind]} {words}" for kind, words in _WORDS.items() if counted[kind]]
+        number = f"{self.compared} comparison{'' if self.compared == 1 else 's'}"
+        if self.outcome == "pass":
+            unclear = len(self.of("unclear"))
+            said = [f"no regression in {number}", *([f"{unclear} unclear"] if unclear else [])]
+        elif counted["regression"]:
+            said[0] += f" in {number}"
+        return f"{self.outcome}: {', '.join(said)}" if said else f"{self.outcome}: no case has a ratio"
+
+
+def gate(
+    base: Side, head: Side, policy: Policy, *, strict: bool = False, allow_edited: bool = False, confirm: Confirm | None = None
+) -> Judgement:
+    """Compare, confirm where asked, and judge; a run as both sides is judged by the pairs it holds."""
+    _check_metrics(policy, base, head)
+    comparison = compare_under(policy, base, head, allow_edited=allow_edited)
+    if confirm:
+        comparison = confirmed(comparison, policy, confirm)
+    return judge(comparison, base, head, policy, strict=strict)
+
+
+def _check_metrics(policy: Policy, base: Side, head: Side) -> None:
+    """A margin for a figure that no case has is a spelling mistake or a missing option of `run`, never a pass."""
+    known = {name for side in (base, head) for run in side.runs for record in run.records for name in record.metrics}
+    for metric in policy.metrics:
+        if metric not in known and metric != "time":
+            raise unknown("figure of these runs", metric, known, where=f"{policy.where}  margins" if policy.where else "")
+
+
+def compare_under(policy: Policy, base: Side, head: Side, *, allow_edited: bool = False) -> Comparison:
+    """The comparison under the policy's margins; a case with margins of its own is taken from one made under those."""
+
+    def under(margins: Mapping[str, float]) -> Comparison:
+        return compare(
+            base, head, margins=margins, metrics=policy.metrics, floor=policy.floor, alpha=policy.alpha, allow_edited=allow_edited
+        )
+
+    whole = under(policy.margins)
+    made = {tuple(policy.margins.items()): whole.deltas}
+    deltas = []
+    for place, delta in enumerate(whole.deltas):
+        margins = policy.margins_of(delta.head)
+        if (key := tuple(margins.items())) not in made:
+            made[key] = under(margins).deltas
+        deltas.append(made[key][place])
+    return replace(whole, deltas=deltas)
+
+
+def confirmed(comparison: Comparison, policy: Policy, confirm: Confirm) -> Comparison:
+    """Measure what looks slower again, interleaved, and believe that instead; what cannot be measured stays as it was."""
+    slow = [delta for delta in comparison.deltas if suspicious(delta) and delta.verdict != "faster"]
+    suspects = {delta.head: delta for delta in slow if not excuse(policy, delta.head, "slower")}
+    if not suspects:
+        return replace(comparison, notes=[*comparison.notes, "nothing looked slower, so nothing was measured again"])
+    pairs = {pair.head.id: pair for pair in confirm(list(suspects.values())) if pair.head.id in suspects}
+    deltas = [weigh(pairs[item.head], item.margin) if item.metric == "time" and item.head in pairs else item for item in comparison.deltas]
+    note = f"{len(pairs)} of {len(suspects)} that looked slower were measured again, interleaved"
+    return replace(comparison, deltas=deltas, notes=[*comparison.notes, note])
+
+
+def judge(comparison: Comparison, base: Side, head: Side, policy: Policy, *, strict: bool = False) -> Judgement:
+    """What every delta and every failure means under the policy."""
+    alone = base.runs == head.runs
+    before, after = ({id: records[max(records)] for id, records in held(side.runs).items()} for side in (base, head))
+    found: dict[tuple[str, ...], Finding] = {}
+    for finding in (
+        *_passes(comparison, after, policy),
+        *_changes(comparison, before, after, policy),
+        *_failures(comparison, after, alone),
+    ):
+        told_apart = finding.metric if finding.ratio is not None else "" if finding.kind in ("failed", "new pass") else finding.reason
+        found.setdefault((finding.case, finding.kind, told_apart), finding)
+    scale = _Scale(policy, before, after, strict=strict or policy.unclear == "fail", alone=alone)
+    vs = str(head.runs[-1].header.settings.get("vs") or "") if alone else ""
+    judged = [repeated(scale.weighed(finding), vs) for finding in found.values()]
+    findings = sorted(judged, key=lambda item: (KINDS.index(item.kind), not item.counts, -item.size))
+    codes = [CODES[finding.kind] for finding in findings if finding.counts]
+    code = exit_code(codes if comparison.comparable else [*codes, NOTHING])
+    notes = [*comparison.notes, *_policy_notes(policy, {*before, *after}, alone)]
+    return Judgement(OUTCOMES[code], code, comparison.base, comparison.head, findings, comparison.means, notes, policy.where)
+
+
+def _changes(comparison: Comparison, before: Records, after: Records, policy: Policy) -> Iterator[Finding]:
+    for delta in comparison.deltas:
+        was, now = comparison.figures.get(delta.metric, {}).get(delta.head, (None, None))
+        yield replace(_finding(_kind(delta, before, after, policy), delta), was=was, now=now)
+
+
+def _kind(delta: Delta, before: Records, after: Records, policy: Policy) -> Kind:
+    if delta.verdict == "failed":
+        here, there = after.get(delta.head), before.get(delta.base)
+        if here and here.status == "ok" and there and there.status != "ok":
+            return "new pass"
+        return "missing" if here and here.status not in ("ok", *BAD) else "failed"
+    if delta.verdict not in ("slower", "faster"):
+        return delta.verdict
+    beyond = delta.material and _beyond(delta, policy.floor or 0.0)
+    return ("regression" if beyond else "slower") if delta.verdict == "slower" else "improvement" if beyond else "faster"
+
+
+def _beyond(delta: Delta, floor: float) -> bool:
+    return replace(delta, margin=floor).material
+
+
+def _finding(kind: Kind, delta: Delta, reason: str = "") -> Finding:
+    ends = (delta.ratio, delta.low, delta.high, delta.margin)
+    return Finding(kind, delta.head, delta.base, delta.metric, *ends, delta.paired, reason or delta.reason)
+
+
+def repeated(finding: Finding, vs: str = "") -> Finding:
+    """A finding with the command that measures it again, against the same base; another tool's case has none."""
+    try:
+        base, head = (Case.parse(id) for id in (finding.base or finding.case, finding.case))
+    except (UsageError, ValueError):
+        return finding
+    other = vs or (base.variant if base.variant != head.variant else "")
+    option, base_name = ("--vs-path", other.removeprefix("path:")) if other.startswith("path:") else ("--vs", other)
+    versus = f" {option} {shlex.quote(base_name)}" if base_name else ""
+    return replace(finding, repeat=f"steelyard run {shlex.quote(finding.case)}{versus}")
+
+
+def _failures(comparison: Comparison, after: Records, alone: bool) -> Iterator[Finding]:
+    """Broken cases that no delta speaks of: those only in head, and in a single run all that were weighed against nothing."""
+    for id in after if alone else comparison.new:
+        if after[id].status in BAD:
+            words = status_words(after[id])
+            yield Finding("failed", id, id, reason=words if alone else f"not in base, and {words} in head")
+
+
+def _passes(comparison: Comparison, after: Records, policy: Policy) -> Iterator[Finding]:
+    """What was expected to be bad and is not: the policy can be tightened."""
+    for item in policy.expected:
+        for id in filter(item.fits, after):
+            reason = f"expected {item.outcome}{f' ({item.reason})' if item.reason else ''}"
+            deltas = [delta for delta in comparison.deltas if delta.head == id]
+            if item.outcome in BAD and after[id].status == "ok":
+                yield Finding("new pass", id, id, reason=f"{reason}, and passes")
+            elif item.outcome == "slower" and deltas and all(delta.verdict in ("same", "faster") for delta in deltas):
+                yield _finding("new pass", deltas[0], f"{reason}, and is {deltas[0].verdict}")
+
+
+def excuse(policy: Policy, case: str, outcome: str) -> str:
+    """Why the policy does not mind an outcome of a case; empty when it does."""
+
+    def words(kind: str, item: Excuse) -> str:
+        return f"{kind}: {item.reason}" if item.reason else kind
+
+    named = [("expected", item) for item in policy.expected] + [("allowed", item) for item in policy.allowed]
+    return next((words(kind, item) for kind, item in named if item.fits(case) and item.covers(outcome)), "")
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """What it takes for a finding to count."""
+
+    policy: Policy
+    before: Records
+    after: Records
+    strict: bool
+    alone: bool
+
+    def weighed(self, finding: Finding) -> Finding:
+        if finding.kind not in CODES:
+            return finding
+        why = excuse(self.policy, finding.case, self._outcome(finding))
+        return replace(finding, excuse=why, counts=not why and self._matters(finding))
+
+    def _outcome(self, finding: Finding) -> str:
+        if finding.kind == "failed":
+            record = self.after.get(finding.case)
+            return record.status if record and record.status in BAD else "failed"
+        return "slower" if finding.kind == "regression" else finding.kind
+
+    def _matters(self, finding: Finding) -> bool:
+        if finding.kind in ("unclear", "incomparable"):
+            return self.strict
+        if finding.kind == "regression" or self.alone:
+            return True
+        base, head = self.before.get(finding.base), self.after.get(finding.case)
+        had = base is not None and base.status == "ok"
+        if finding.kind == "failed":
+            return had
+        gained = head is not None and head.status == "ok" and finding.metric in head.metrics
+        return had and not gained and self.policy.missing == "fail"
+
+
+def _policy_notes(policy: Policy, cases: set[str], alone: bool) -> Iterator[str]:
+    patterns = [(key, item.pattern) for key, items in (("expected", policy.expected), ("allowed", policy.allowed)) for item in items]
+    for key, pattern in (*patterns, *(("cases", pattern) for pattern in policy.cases)):
+        if not any(Excuse(pattern).fits(case) for case in cases):
+            yield f'{key}."{pattern}" in the policy fits no case'
+    others = [metric for metric in policy.metrics if metric != "time"]
+    if alone and others:
+        yield f"pairs are weighed by time alone, so {', '.join(others)} was not judged"

@@ -1,0 +1,211 @@
+"""A case over all saved runs: its series on one machine, where its level changed, and which commits lie at each change."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from steelyard.analyze.change_points import change_points
+from steelyard.errors import StoreError, UsageError
+from steelyard.measuring.stats import Floats, Interval
+from steelyard.model.record import Record
+from steelyard.store.index import Entry, Index
+from steelyard.store.runs import Store, read_run
+from steelyard.store.samples import open_plain
+
+MOST_POINTS = 500
+CONFIDENCE = 0.95
+DIGITS = 9
+_COMMIT = re.compile(r"[0-9a-f]{7,64}")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run's answer: median time with its interval, and the commit it was made at (`dirty`: with uncommitted changes)."""
+
+    run: str
+    number: int
+    created: str
+    time: float
+    low: float | None = None
+    high: float | None = None
+    commit: str = ""
+    dirty: bool = False
+
+
+@dataclass(frozen=True)
+class Change:
+    """A new level from point `index` on: medians before and after, their ratio with its interval, and what changed with it.
+
+    `last` is the last commit known at the old level and `first` the first at the new one; `others` are versions and sources
+    that are not the same in the two runs next to the change.
+    """
+
+    index: int
+    run: str
+    created: str
+    before: float
+    after: float
+    ratio: float
+    low: float
+    high: float
+    p: float
+    last: str = ""
+    first: str = ""
+    dirty: bool = False
+    others: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Apart:
+    """Runs of the same case on another machine, which say nothing about this series."""
+
+    machine_key: str
+    points: int
+    created: str
+
+
+@dataclass(frozen=True)
+class History:
+    """What is known of a case over time; `broken` counts records that are not ok, `searched` the newest points looked at."""
+
+    case: str
+    machine_key: str
+    points: list[Point] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+    apart: list[Apart] = field(default_factory=list)
+    broken: int = 0
+    searched: int = 0
+
+
+def history(store: Store, case: str, machine_key: str | None = None) -> History:
+    """The series of a case on one machine, by default that of its newest run."""
+    with Index(store) as index:
+        index.refresh()
+        entries = index.series(case)
+    if not entries:
+        raise UsageError(f"no record of {case}", do=f"measure it: steelyard run '{case}'")
+    heads = {folder: _head(store.folder / folder) for folder in dict.fromkeys(entry.folder for entry in entries)}
+    key = heads[entries[-1].folder].machine_key if machine_key is None else machine_key
+    sound = list({entry.folder: entry for entry in entries if _sound(entry)}.values())
+    here = [entry for entry in sound if heads[entry.folder].machine_key == key]
+    points = [_point(entry, heads[entry.folder]) for entry in here]
+    broken = sum(not _sound(entry) and heads[entry.folder].machine_key == key for entry in entries)
+    searched = points[-MOST_POINTS:]
+    changes = find_changes(searched, len(points) - len(searched))
+    told = [_explained(store, change, here) for change in changes]
+    return History(case, key, points, told, _apart(sound, heads, key), broken, len(searched))
+
+
+class _Head(msgspec.Struct):
+    """The part of a run's header that places it: on which machine, at which commit."""
+
+    machine_key: str = ""
+    machine: dict[str, Any] = {}
+
+    @property
+    def commit(self) -> tuple[str, bool]:
+        """The commit, and whether files differed from it; empty when unknown or no commit's name."""
+        found = self.machine.get("git")
+        git = found if isinstance(found, dict) else {}
+        name = git.get("commit")
+        return (name, bool(git.get("dirty"))) if isinstance(name, str) and _COMMIT.fullmatch(name) else ("", False)
+
+
+def _head(folder: Path) -> _Head:
+    """Read from the first line alone; a run may hold hundreds of records."""
+    try:
+        with open_plain(folder / "run.jsonl") as file:
+            return msgspec.json.decode(file.readline(), type=dict[str, _Head])["header"]
+    except (OSError, KeyError, msgspec.MsgspecError, UnicodeDecodeError):
+        return _Head()
+
+
+def _sound(entry: Entry) -> bool:
+    return entry.status == "ok" and entry.time is not None and math.isfinite(entry.time) and entry.time > 0
+
+
+def _point(entry: Entry, head: _Head) -> Point:
+    assert entry.time is not None
+    return Point(entry.run, entry.number, entry.created, entry.time, entry.low, entry.high, *head.commit)
+
+
+def _apart(entries: Sequence[Entry], heads: dict[str, _Head], key: str) -> list[Apart]:
+    others: dict[str, list[Entry]] = {}
+    for entry in entries:
+        if (other := heads[entry.folder].machine_key) != key:
+            others.setdefault(other, []).append(entry)
+    return [Apart(other, len(found), found[-1].created) for other, found in others.items()]
+
+
+def find_changes(points: Sequence[Point], skipped: int = 0) -> list[Change]:
+    """Changes of level in a series of points; `skipped` older ones are not among them but count in the index."""
+    logs = np.array([round(math.log(point.time), DIGITS) for point in points], np.float64)
+    splits = change_points(logs.tolist())
+    edges = [0, *(split.index for split in splits), len(points)]
+    found = []
+    for split, start, stop in zip(splits, edges, edges[2:], strict=False):
+        old, new = points[start : split.index], points[split.index : stop]
+        moved = shift(logs[start : split.index], logs[split.index : stop])
+        ratio, low, high = (math.exp(value) for value in (moved.centre, moved.low, moved.high))
+        change = Change(skipped + split.index, new[0].run, new[0].created, _median(old), _median(new), ratio, low, high, split.p)
+        found.append(_between_commits(change, old, new))
+    return found
+
+
+def _between_commits(change: Change, old: Sequence[Point], new: Sequence[Point]) -> Change:
+    last = next((point for point in reversed(old) if point.commit), None)
+    first = next((point for point in new if point.commit), None)
+    dirty = any(point.dirty for point in (last, first) if point)
+    return replace(change, last=last.commit if last else "", first=first.commit if first else "", dirty=dirty)
+
+
+def _median(points: Sequence[Point]) -> float:
+    return float(np.median([point.time for point in points]))
+
+
+def shift(before: Floats, after: Floats, confidence: float = CONFIDENCE) -> Interval:
+    """How far one level lies from another: the median of all differences, with the interval of the rank-sum test.
+
+    Neither outliers nor the shape of the noise matter (Hodges and Lehmann).
+    """
+    differences = np.sort((after[:, None] - before).ravel())
+    pairs, n = len(differences), len(before) + len(after)
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    rank = max(0, math.floor(pairs / 2 - z * math.sqrt(pairs * (n + 1) / 12)) - 1)
+    return Interval(float(np.median(differences)), float(differences[rank]), float(differences[pairs - 1 - rank]), n)
+
+
+def _explained(store: Store, change: Change, entries: Sequence[Entry]) -> Change:
+    """A change with what else is not the same on both sides of it."""
+    try:
+        old, new = (_record(store, entries[index]) for index in (change.index - 1, change.index))
+    except (StoreError, IndexError):
+        return change
+    return replace(change, others=list(_differences(old, new)))
+
+
+def _record(store: Store, entry: Entry) -> Record:
+    return read_run(store.folder / entry.folder).records[entry.number - 1]
+
+
+def _differences(old: Record, new: Record) -> Iterable[str]:
+    for part in ("workload", "variant"):
+        if old.source.get(part) != new.source.get(part):
+            yield f"source of the {part}"
+    for name in dict.fromkeys((*old.environment, *new.environment)):
+        was, now = old.environment.get(name), new.environment.get(name)
+        if was != now and all(value is None or isinstance(value, (str, int, float)) for value in (was, now)):
+            yield f"{name} {_word(was)} → {_word(now)}"
+
+
+def _word(value: Any) -> str:
+    return "none" if value is None else str(value)

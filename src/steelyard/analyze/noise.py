@@ -1,0 +1,211 @@
+"""How much two runs of the same code differ: the noise that a comparison across time has to overcome.
+
+A run is one draw of everything that outlives a call: the process, its memory layout, the machine's mood that hour. So the
+noise is learned between runs, never from the many samples inside one. What it is learned from is the first of these that
+there is: replicate runs of a side; the spread of all cases, where most did not change; an assumption.
+
+What all cases did together is a matter of its own. Where the runs of both sides alternate in time it is noise like any
+other. Where all of one side came first it cannot be told from a change of the machine, so the interval covers both readings.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from steelyard.measuring.evidence import Spread
+from steelyard.measuring.stats import t_quantile
+from steelyard.model.units import percent
+
+DEFAULT = 0.10
+LEAST = 0.005
+MANY = 8
+ASSUMED_FREEDOM = 8.0
+MAD = 1.4826
+MAD_EFFICIENCY = 0.37
+TAIL, NORMAL_TAIL = 0.8, 1.2816
+UNLIKE = 6.0
+"""Cases differ in how noisy they are, so their ratios reach further than their middle shows: like a t of few degrees of freedom."""
+TINY = 1e-6
+
+
+@dataclass(frozen=True)
+class Logs:
+    """One case: the logarithm of its figure by run of each side, and the variance that the records themselves admit."""
+
+    base: Mapping[int, float]
+    head: Mapping[int, float]
+    within: float = 0.0
+
+    @property
+    def ratio(self) -> float:
+        """Log of head over base."""
+        return math.fsum(self.head.values()) / len(self.head) - math.fsum(self.base.values()) / len(self.base)
+
+    @property
+    def share(self) -> float:
+        """Variance of the log-ratio in units of the variance of one run."""
+        return 1 / len(self.base) + 1 / len(self.head)
+
+    @property
+    def freedom(self) -> int:
+        """How many replicates there are beyond the first of each side."""
+        return len(self.base) + len(self.head) - 2
+
+
+@dataclass(frozen=True)
+class Noise:
+    """SD of each case's log-ratio; `shift` is what all cases moved together, which may be the machine's doing."""
+
+    spreads: Mapping[str, Spread]
+    shift: float
+    words: str
+
+
+def between_runs(
+    found: Mapping[str, Logs], *, default: float = DEFAULT, floor: float | None = None, alternating: bool = False, alpha: float = 0.01
+) -> Noise:
+    """Choose the best source of knowledge about noise between runs, and say which it was."""
+    least = LEAST if floor is None else max(floor, TINY)
+    if max((logs.freedom for logs in found.values()), default=0) >= 2:
+        return _from_replicates(found, least, alternating, alpha)
+    if len(found) >= MANY:
+        return _from_cases(found, least)
+    sd = default if floor is None else least
+    spreads = {id: Spread(math.sqrt(sd**2 * logs.share + logs.within), ASSUMED_FREEDOM) for id, logs in found.items()}
+    source = "as given" if floor is not None else f"assumed, since there are no replicate runs and fewer than {MANY} cases"
+    return Noise(spreads, 0.0, f"noise between runs: {percent(sd)}, {source}")
+
+
+def _from_cases(found: Mapping[str, Logs], least: float) -> Noise:
+    """Under the assumption that most cases did not change, their ratios show the noise, and their common shift the machine's."""
+    ratios = [logs.ratio for logs in found.values()]
+    shift, usual = median(ratios), median([logs.within for logs in found.values()])
+    away = sorted(abs(ratio - shift) for ratio in ratios)
+    sd = max(MAD * median(away), away[int(TAIL * (len(away) - 1))] / NORMAL_TAIL)
+    freedom = min(UNLIKE, max(2.0, MAD_EFFICIENCY * (len(ratios) - 1)))
+    spreads = {
+        id: Spread(math.sqrt(max(sd**2 + max(0.0, logs.within - usual), least**2 * logs.share)), freedom) for id, logs in found.items()
+    }
+    words = f"noise between runs: {percent(max(sd, least * math.sqrt(2)))} of the ratio, from the spread of {len(ratios)} cases"
+    return Noise(spreads, shift, f"{words}, assuming that most of them did not change")
+
+
+def _from_replicates(found: Mapping[str, Logs], least: float, alternating: bool, alpha: float) -> Noise:
+    """Variance between replicates in two parts: what a whole run shares, known by few runs, and what each case adds."""
+    rest = {id: _residuals(logs) for id, logs in found.items()}
+    shared, runs_freedom = _shared_by_run(rest)
+    own = {id: _own_variance(rest[id], shared, logs.freedom) for id, logs in found.items()}
+    prior = _prior([(own[id], logs.freedom) for id, logs in found.items() if logs.freedom], alike=bool(shared))
+    most = max(logs.freedom for logs in found.values())
+    spreads = {}
+    for id, logs in found.items():
+        freedom = logs.freedom + prior.freedom if shared else float(logs.freedom or most)
+        variance = _moderated(own[id], logs.freedom, prior)
+        if shared and alternating:
+            variance += _inflated(shared, runs_freedom, freedom, alpha)
+        spreads[id] = Spread(math.sqrt(max(variance, least**2) * logs.share), freedom)
+    usual = median([spread.sd / math.sqrt(found[id].share) for id, spread in spreads.items()])
+    shift = median([logs.ratio for logs in found.values()]) if shared and not alternating else 0.0
+    runs = [max(map(len, sides)) for sides in zip(*((logs.base, logs.head) for logs in found.values()), strict=True)]
+    return Noise(spreads, shift, f"noise between runs: {percent(usual)}, from {runs[0]} base and {runs[1]} head runs")
+
+
+Residuals = dict[tuple[int, int], float]
+
+
+def _residuals(logs: Logs) -> Residuals:
+    """Each run's distance from the mean of its side, where there is more than one."""
+    found = {}
+    for side, values in enumerate((logs.base, logs.head)):
+        if len(values) > 1:
+            centre = math.fsum(values.values()) / len(values)
+            found.update({(side, run): value - centre for run, value in values.items()})
+    return found
+
+
+def _shared_by_run(rest: Mapping[str, Residuals]) -> tuple[dict[tuple[int, int], float], int]:
+    """What a run did to all its cases alike, with degrees of freedom; nothing where the cases are too few to tell."""
+    by_run: dict[tuple[int, int], list[float]] = {}
+    for residuals in rest.values():
+        for run, value in residuals.items():
+            by_run.setdefault(run, []).append(value)
+    if not by_run or min(map(len, by_run.values())) < MANY:
+        return {}, 0
+    return {run: median(values) for run, values in by_run.items()}, len(by_run) - len({side for side, _ in by_run})
+
+
+def _own_variance(residuals: Residuals, shared: Mapping[tuple[int, int], float], freedom: int) -> float:
+    squares = [(value - shared.get(run, 0.0)) ** 2 for run, value in residuals.items()]
+    return math.fsum(squares) / freedom if freedom else 0.0
+
+
+def _inflated(shared: Mapping[tuple[int, int], float], runs_freedom: int, freedom: float, alpha: float) -> float:
+    """The variance shared by a run, widened for being known from few runs, so that one t quantile serves both parts."""
+    if not shared:
+        return 0.0
+    known = math.fsum(value**2 for value in shared.values()) / runs_freedom
+    return known * (t_quantile(1 - alpha / 2, float(runs_freedom)) / t_quantile(1 - alpha / 2, freedom)) ** 2
+
+
+def _moderated(variance: float, freedom: int, prior: Spread) -> float:
+    """A case's own variance with that of the others; never below its own, since a quiet neighbour proves nothing."""
+    if not freedom:
+        return prior.sd**2
+    weight = prior.freedom or freedom
+    return max(variance, (freedom * variance + weight * prior.sd**2) / (freedom + weight))
+
+
+def _prior(known: Sequence[tuple[float, int]], *, alike: bool) -> Spread:
+    """What the other cases say about the variance of one: its usual size, and how much alike the cases are.
+
+    The moments of the log-variances decide (Smyth 2004): alike, and the pool counts fully; unlike, and each stands alone.
+    Where the cases are few their runs moved together, so the pool has a size but no degrees of freedom of its own.
+    """
+    total = sum(freedom for _, freedom in known)
+    mean = math.fsum(freedom * variance for variance, freedom in known) / total
+    if not alike:
+        return Spread(math.sqrt(mean), 0.0)
+    logs = [math.log(max(variance, TINY**2)) - digamma(freedom / 2) + math.log(freedom / 2) for variance, freedom in known]
+    centre = math.fsum(logs) / len(logs)
+    spread = math.fsum((value - centre) ** 2 for value in logs) / (len(logs) - 1)
+    excess = spread - math.fsum(trigamma(freedom / 2) for _, freedom in known) / len(known)
+    if excess <= trigamma(total / 2):
+        return Spread(math.exp(centre / 2), float(total))
+    freedom = 2 * _inverse_trigamma(excess)
+    return Spread(math.exp((centre + digamma(freedom / 2) - math.log(freedom / 2)) / 2), freedom)
+
+
+def median(values: Sequence[float]) -> float:
+    """The middle value; numpy's own loads a third of numpy for it."""
+    ordered = sorted(values)
+    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+
+
+def digamma(x: float) -> float:
+    """Derivative of log gamma, by recurrence and its asymptotic series."""
+    below = 0.0
+    while x < 8:
+        below -= 1 / x
+        x += 1
+    f = 1 / x**2
+    return below + math.log(x) - 0.5 / x - f * (1 / 12 - f * (1 / 120 - f * (1 / 252 - f * (1 / 240 - f / 132))))
+
+
+def trigamma(x: float) -> float:
+    """Second derivative of log gamma, likewise."""
+    below = 0.0
+    while x < 8:
+        below += 1 / x**2
+        x += 1
+    f = 1 / x**2
+    return below + 1 / x + f / 2 + f / x * (1 / 6 - f * (1 / 30 - f * (1 / 42 - f * (1 / 30 - f * 5 / 66))))
+
+
+def _inverse_trigamma(value: float) -> float:
+    low, high = 1e-3, 1e6
+    for _ in range(80):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if trigamma(middle) > value else (low, middle)
+    return math.sqrt(low * high)

@@ -1,0 +1,78 @@
+"""What a reader must know about where two sides come from before believing their difference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+from steelyard.store.runs import Run, moment
+
+MOST_NAMED = 4
+
+
+def describe(base: Sequence[Run], head: Sequence[Run], shared: Sequence[str]) -> list[str]:
+    """Unpaired, of which commits, with which versions, from which machine: each in one plain sentence."""
+    notes = ["unpaired: base and head were measured at different times, so whatever else changed between them counts too"]
+    if len(base) + len(head) > 2 and not alternating(base, head):
+        notes.append("all runs of one side came before those of the other; runs that alternate tell a change from drift")
+    notes += [*_commits(base, head), *_versions(base, head, set(shared))]
+    if not all(run.header.machine_key for run in chain(base, head)):
+        notes.append("not every run says on which machine it was made; that both sides had the same is taken on trust")
+    return notes
+
+
+def alternating(base: Sequence[Run], head: Sequence[Run]) -> bool:
+    """True where the runs of both sides overlap in time, so that drift hit both."""
+    times = [[moment(run.header.created) for run in side] for side in (base, head)]
+    if not all(times) or not all(all(side) for side in times):
+        return False
+    return min(times[0]) < max(times[1]) and min(times[1]) < max(times[0])
+
+
+def commit_of(run: Run) -> tuple[str, bool]:
+    """The commit that a run's folder was at, and whether files differed from it; empty when unknown."""
+    git = run.header.machine.get("git")
+    if not isinstance(git, dict) or not isinstance(git.get("commit"), str):
+        return "", False
+    return git["commit"], bool(git.get("dirty"))
+
+
+def _commits(base: Sequence[Run], head: Sequence[Run]) -> list[str]:
+    sides = [_named(side) for side in (base, head)]
+    if not any(sides):
+        return []
+    if sides[0] == sides[1]:
+        return [f"both sides are of commit {sides[0]}"]
+    return [f"base is of commit {sides[0] or 'unknown'}, head of {sides[1] or 'unknown'}"]
+
+
+def _named(side: Sequence[Run]) -> str:
+    told = [commit_of(run) for run in side]
+    names = list(dict.fromkeys(f"{commit[:10]}{' with changes' if dirty else ''}" for commit, dirty in told if commit))
+    return _some(names)
+
+
+def _versions(base: Sequence[Run], head: Sequence[Run], shared: set[str]) -> list[str]:
+    """Libraries whose versions differ between the cases that both sides have."""
+    sides = [_libraries(side, shared) for side in (base, head)]
+    differing = [name for name in sides[0] if name in sides[1] and sides[0][name] != sides[1][name]]
+    changes = [f"{name} {_some(sorted(sides[0][name]))} → {_some(sorted(sides[1][name]))}" for name in differing]
+    return [f"versions differ: {_some(changes)}"] if changes else []
+
+
+def _libraries(side: Sequence[Run], shared: set[str]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for run in side:
+        packages: Any = run.header.machine.get("packages")
+        tables = [packages if isinstance(packages, dict) else {}, *(item.environment for item in run.records if item.id in shared)]
+        for table in tables:
+            for name, version in table.items():
+                if isinstance(version, str) and version[:1].isdigit():
+                    found.setdefault(name, set()).add(version)
+    return found
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more

@@ -1,0 +1,224 @@
+"""One metric of two sides whose runs were made apart: which cases can be compared, and what the comparison says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from steelyard.analyze import noise
+from steelyard.analyze.provenance import alternating
+from steelyard.measuring.evidence import Spread
+from steelyard.measuring.stats import mean_interval, t_cdf, t_quantile
+from steelyard.model.pair import Delta, Verdict, benjamini_hochberg, judge
+from steelyard.model.record import Figure, Record
+from steelyard.model.units import percent
+from steelyard.store.runs import Run
+
+NORMAL_95 = 1.959964
+STEADY_UNITS = ("B",)
+NOTABLE_SHIFT = 0.02
+UNCONFIRMED = "unpaired, not confirmed"
+CHANGED: tuple[Verdict, ...] = ("slower", "faster")
+NAMES = ("base", "head")
+
+Held = dict[str, dict[int, Record]]
+"""The records of a side: case -> number of the run -> the last record of that case in it."""
+Both = tuple[Figure | None, Figure | None]
+
+
+def held(runs: Sequence[Run]) -> Held:
+    """A side's records by case, in the order in which the cases were first seen."""
+    found: Held = {}
+    for number, run in enumerate(runs):
+        for record in run.records:
+            found.setdefault(record.id, {})[number] = record
+    return found
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked about one metric; `floor` is the least noise between runs, where it is known better than we can tell."""
+
+    metric: str
+    margin: float
+    alpha: float
+    floor: float | None = None
+    allow_edited: bool = False
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The deltas of one metric by case, the figures behind them, and what a reader must know."""
+
+    deltas: dict[str, Delta] = field(default_factory=dict)
+    figures: dict[str, Both] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def answer(question: Question, runs: tuple[Sequence[Run], Sequence[Run]], sides: tuple[Held, Held]) -> Answer:
+    """A delta for every case of the base; only cases where neither side has this metric, unless it is time, are left out."""
+    metric = question.metric
+    figures = {id: (figure_of(metric, base), figure_of(metric, sides[1].get(id, {}))) for id, base in sides[0].items()}
+    logs: dict[str, noise.Logs] = {}
+    deltas: dict[str, Delta] = {}
+    for id, base in sides[0].items():
+        found = _obstacle(question, runs, base, sides[1].get(id))
+        if found:
+            deltas[id] = silent(id, metric, question.margin, *found)
+        elif any(figures[id]):
+            logs[id] = _logs(metric, base, sides[1][id])
+    told: list[str] = []
+    if logs:
+        weighed, told = _weigh(question, logs, figures, alternating(*runs))
+        deltas.update(weighed)
+    edited = sum(len(_sources(sides[0][id], sides[1][id])) > 1 for id in logs)
+    if edited:
+        told.append(f"the source of {edited} workload{'s' if edited > 1 else ''} was edited in between; compared all the same, as asked")
+    return Answer({id: deltas[id] for id in sides[0] if id in deltas}, figures, told)
+
+
+def _obstacle(
+    question: Question, runs: tuple[Sequence[Run], Sequence[Run]], base: Mapping[int, Record], head: Mapping[int, Record] | None
+) -> tuple[Verdict, str] | None:
+    """Why a case cannot be compared, if so."""
+    if head is None:
+        return "missing", "not in head"
+    newest = zip(NAMES, (base[max(base)], head[max(head)]), strict=True)
+    broken = [f"{name} is {status_words(record)}" for name, record in newest if record.status != "ok"]
+    if broken:
+        return "failed", ", ".join(broken)
+    keys = [{key for run in side if (key := held_by[run].header.machine_key)} for side, held_by in zip((base, head), runs, strict=True)]
+    if len(keys[0] | keys[1]) > 1:
+        return "incomparable", f"measured on different machines: base on {_listed(keys[0])}, head on {_listed(keys[1])}"
+    if len(_sources(base, head)) > 1 and not question.allow_edited:
+        return "incomparable", "the workload's source was edited; --allow-edited compares it all the same"
+    return _lacking(question.metric, base, head)
+
+
+def _lacking(metric: str, base: Mapping[int, Record], head: Mapping[int, Record]) -> tuple[Verdict, str] | None:
+    known = [any(metric in record.metrics for record in side.values()) for side in (base, head)]
+    if not any(known):
+        return ("incomparable", "no time was measured") if metric == "time" else None
+    if not all(known):
+        return "missing", f"{NAMES[known.index(False)]} has no {metric}"
+    useless = [name for name, side in zip(NAMES, (base, head), strict=True) if not any(_positive(item, metric) for item in side.values())]
+    return ("incomparable", f"{metric} of {' and '.join(useless)} is not a positive number") if useless else None
+
+
+def _sources(base: Mapping[int, Record], head: Mapping[int, Record]) -> set[str]:
+    """What was computed, by fingerprint; the variant's is left out, since a changed variant is what one compares."""
+    return {source for side in (base, head) for record in side.values() if (source := record.source.get("workload"))}
+
+
+def _logs(metric: str, base: Mapping[int, Record], head: Mapping[int, Record]) -> noise.Logs:
+    known = [{run: value for run, record in side.items() if (value := _positive(record, metric))} for side in (base, head)]
+    within = sum(
+        math.fsum(_within(side[run].metrics[metric]) for run in values) / len(values) ** 2
+        for side, values in zip((base, head), known, strict=True)
+    )
+    sides = [{run: math.log(value) for run, value in values.items()} for values in known]
+    return noise.Logs(sides[0], sides[1], within)
+
+
+def _weigh(
+    question: Question, logs: Mapping[str, noise.Logs], figures: Mapping[str, Both], alternate: bool
+) -> tuple[dict[str, Delta], list[str]]:
+    some = next(figure for id in logs for figure in figures[id] if figure)
+    default = noise.LEAST if some.unit in STEADY_UNITS else noise.DEFAULT
+    known = noise.between_runs(logs, default=default, floor=question.floor, alternating=alternate, alpha=question.alpha)
+    reach = {id: _reach(item.ratio, known.shift, known.spreads[id], question.alpha) for id, item in logs.items()}
+    kept = dict(zip(reach, benjamini_hochberg([found.p for found in reach.values()], question.alpha), strict=True))
+    deltas = {}
+    for id, item in logs.items():
+        better = next((figure.better for figure in reversed(figures[id]) if figure), "lower")
+        verdict, reason = _verdict(question, reach[id], better, kept[id])
+        low, high = _exp(reach[id].low), _exp(reach[id].high)
+        deltas[id] = Delta(
+            id, id, question.metric, _exp(item.ratio), low, high, question.margin, verdict, paired=False, reason=reason, p=reach[id].p
+        )
+    words = known.words if question.metric == "time" else f"{question.metric}: {known.words}"
+    return deltas, [words, *_shift_words(question.metric, known.shift, len(logs))]
+
+
+def _verdict(question: Question, reach: _Reach, better: str, kept: bool) -> tuple[Verdict, str]:
+    """`slower` is the bad direction whatever the metric; one finding of many must stand among them."""
+    verdict = judge(_exp(reach.low), _exp(reach.high), question.margin)
+    if verdict not in CHANGED:
+        together = verdict == "unclear" and not reach.bare_low <= 0 <= reach.bare_high
+        return verdict, "all cases moved together, so it may be the machine" if together else ""
+    if better == "none":
+        return "unclear", f"it changed, but neither direction of {question.metric} is the better one"
+    if not kept:
+        return "unclear", "alone it would count as a change, but among so many cases it may be chance"
+    if better == "higher":
+        verdict = "faster" if verdict == "slower" else "slower"
+    return verdict, UNCONFIRMED
+
+
+@dataclass(frozen=True)
+class _Reach:
+    """The interval of a log-ratio, its p-value, and the interval as it would be without the common shift."""
+
+    low: float
+    high: float
+    p: float
+    bare_low: float
+    bare_high: float
+
+
+def _reach(ratio: float, shift: float, spread: Spread, alpha: float) -> _Reach:
+    """An interval that holds whether the common shift is the machine's or the code's."""
+    half = t_quantile(1 - alpha / 2, spread.freedom) * spread.sd
+    near, far = sorted((ratio, ratio - shift))
+    distance = 0.0 if near <= 0 <= far else min(abs(near), abs(far))
+    p = 2 * (1 - t_cdf(distance / spread.sd, spread.freedom))
+    return _Reach(near - half, far + half, min(1.0, max(0.0, p)), ratio - half, ratio + half)
+
+
+def _shift_words(metric: str, shift: float, count: int) -> list[str]:
+    if abs(shift) <= NOTABLE_SHIFT:
+        return []
+    ratio = _exp(shift)
+    words = f"{percent(abs(ratio - 1))} {'higher' if ratio > 1 else 'lower'}"
+    return [f"all {count} cases together: {metric} is {words} in head; the machine or a change, which runs made apart cannot tell"]
+
+
+def _exp(value: float) -> float:
+    return math.exp(min(max(value, -700.0), 700.0))
+
+
+def _positive(record: Record, metric: str) -> float | None:
+    figure = record.metrics.get(metric) if record.status == "ok" else None
+    return figure.value if figure and math.isfinite(figure.value) and figure.value > 0 else None
+
+
+def _within(figure: Figure) -> float:
+    """Variance of the log of a figure by its own 95 % interval; nothing where it has none."""
+    if figure.low is None or figure.high is None or not 0 < figure.low <= figure.high < math.inf:
+        return 0.0
+    return ((math.log(figure.high) - math.log(figure.low)) / (2 * NORMAL_95)) ** 2
+
+
+def figure_of(metric: str, records: Mapping[int, Record]) -> Figure | None:
+    """A side's figure as a reader sees it: the record's own, or the mean over runs with its interval."""
+    known = [record.metrics[metric] for record in records.values() if _positive(record, metric)]
+    if len(known) < 2:
+        return known[0] if known else next((record.metrics[metric] for record in records.values() if metric in record.metrics), None)
+    found = mean_interval([math.log(figure.value) for figure in known], 0.95)
+    return replace(known[0], value=_exp(found.centre), low=_exp(found.low), high=_exp(found.high), n=len(known))
+
+
+def status_words(record: Record) -> str:
+    """`oom (asked for 17 GB)`."""
+    reason = " ".join(record.reason.split())
+    return record.status.replace("_", " ") + (f" ({reason[:120]})" if reason else "")
+
+
+def silent(id: str, metric: str, margin: float, verdict: Verdict, reason: str, *, paired: bool = False) -> Delta:
+    """A delta without a ratio: the case is listed, and why there is nothing to say."""
+    return Delta(id, id, metric, None, None, None, margin, verdict, paired=paired, reason=reason)
+
+
+def _listed(keys: set[str]) -> str:
+    return ", ".join(sorted(keys)) or "an unknown one"

@@ -1,0 +1,138 @@
+"""`steelyard compare`: what changed between two sides of saved results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from steelyard.cli.output import console, emit_json, json_option, store_option, width
+from steelyard.errors import NOTHING, PASS, NothingMeasured, UsageError, unknown
+
+if TYPE_CHECKING:
+    from steelyard.analyze.compare import Comparison, Side
+    from steelyard.model.pair import Delta, Pair
+
+OWN = "vs"
+
+
+@click.command("compare")
+@click.argument("base")
+@click.argument("head", required=False)
+@click.option("--metric", "metrics", metavar="NAME", multiple=True, help="Compare this figure; may be repeated. By default time.")
+@click.option(
+    "--margin",
+    "margins",
+    metavar="[METRIC=]SHARE",
+    multiple=True,
+    help="Smaller changes do not matter, such as 2% or time=1%. By default 2%.",
+)
+@click.option("--floor", metavar="SHARE", help="Least noise between runs, where you know it, such as 1%.")
+@click.option(
+    "--alpha", type=click.FloatRange(0, 0.5, min_open=True), default=0.01, show_default=True,
+    help="Share of the changes reported that may be chance.",
+)  # fmt: skip
+@click.option("--allow-edited", is_flag=True, help="Compare cases whose workload was edited in between.")
+@click.option("--confirm", is_flag=True, help="Measure suspicious cases again, both sides interleaved, before calling anything a change.")
+@store_option
+@json_option
+def command(
+    base: str, head: str | None, metrics: tuple[str, ...], margins: tuple[str, ...], floor: str | None, alpha: float,
+    allow_edited: bool, confirm: bool, store: Path | None, as_json: bool,
+) -> int:  # fmt: skip
+    """Compare two sides of saved results, case by case.
+
+    BASE and HEAD are runs (k3f9, latest, latest~3, a path), several of them (a1b2,c3d4 or latest~3..latest), a commit, or a
+    file of pyperf, pytest-benchmark, google-benchmark, nvbench or TritonBench. With BASE alone, what was measured with --vs
+    inside that run is shown; vs RUN does the same.
+    """
+    from steelyard.analyze import sides
+    from steelyard.analyze.compare import compare
+    from steelyard.model.units import parse_share
+    from steelyard.store.runs import Store
+
+    place = Store.find(explicit=str(store) if store else None)
+    asked = metrics or ("time",)
+    allowed = parse_margins(margins, asked)
+    if head is None or base == OWN:
+        own(sides.find(place, head or base), asked, allowed, confirm, as_json)
+        return PASS
+    before, after = sides.find(place, base), sides.find(place, head)
+    warn_of(before, after)
+    found = compare(
+        before,
+        after,
+        margins=allowed,
+        metrics=asked,
+        floor=parse_share(floor) if floor else None,
+        alpha=alpha,
+        allow_edited=allow_edited,
+        confirm=again(before, after) if confirm else None,
+    )
+    show(found, as_json)
+    return PASS if found.comparable else NOTHING
+
+
+def own(side: Side, metrics: Sequence[str], margins: dict[str, float], confirm: bool, as_json: bool) -> None:
+    """The comparisons inside a run, which were paired when it was measured."""
+    from steelyard.analyze.compare import own_pairs
+
+    if confirm:
+        raise UsageError(
+            "there is nothing to confirm", why="what a run compares with --vs was measured interleaved", do="leave out --confirm"
+        )
+    if other := [metric for metric in metrics if metric != "time"]:
+        raise UsageError(f"a run compares time alone, not {other[0]}", do="name two runs: steelyard compare BASE HEAD")
+    warn_of(side)
+    found = own_pairs(side, margins=margins)
+    if not found.deltas:
+        raise NothingMeasured(f"{side.name} holds no comparison", do="name two sides, or measure with --vs: steelyard run … --vs eager")
+    show(found, as_json)
+
+
+def again(base: Side, head: Side) -> Callable[[list[Delta]], list[Pair]]:
+    """Measure suspicious cases of two runs once more, interleaved."""
+    for side in (base, head):
+        if side.runs[-1].path.is_file():
+            raise UsageError(f"{side.name} cannot be measured again", why="it is another tool's file", do="leave out --confirm")
+    from steelyard.engine.confirm import confirm
+
+    return lambda deltas: confirm(base.runs[-1], head.runs[-1], [delta.head for delta in deltas])
+
+
+def parse_margins(texts: Sequence[str], metrics: Sequence[str]) -> dict[str, float]:
+    """`2%` for every metric that is compared, `peak_memory=5%` for one."""
+    from steelyard.model.units import parse_share
+
+    found: dict[str, float] = {}
+    named: dict[str, float] = {}
+    for text in texts:
+        metric, sign, share = text.rpartition("=")
+        if not sign:
+            found.update(dict.fromkeys(metrics, parse_share(share)))
+        elif metric not in metrics:
+            raise unknown("metric that is compared", metric, metrics)
+        else:
+            named[metric] = parse_share(share)
+    return found | named
+
+
+def warn_of(*sides: Side) -> None:
+    """What is wrong with the files themselves, beside the data."""
+    from steelyard.cli.show import warn
+
+    for side in sides:
+        for run in side.runs:
+            warn(run)
+
+
+def show(found: Comparison, as_json: bool) -> None:
+    """Print it as data or as a table."""
+    if as_json:
+        emit_json(found)
+        return
+    from steelyard.report.comparison import comparison_table
+
+    console().print(comparison_table(found, width=width()))

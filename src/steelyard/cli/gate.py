@@ -1,0 +1,103 @@
+"""`steelyard gate`: may this change pass? An exit code for CI, with everything that led to it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from steelyard.cli.output import console, emit_json, json_option, plain, store_option, width
+from steelyard.errors import UsageError
+
+if TYPE_CHECKING:
+    from steelyard.analyze.gate import Judgement
+
+SUMMARY = "GITHUB_STEP_SUMMARY"
+MOST_SUMMARY = 1 << 20
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command("gate")
+@click.argument("base")
+@click.argument("head", required=False)
+@click.option("--policy", metavar="FILE", type=_FILE, help="Margins, noise floor, allowed and expected failures, as TOML.")
+@click.option("--strict", is_flag=True, help="Exit with 6 when something is unclear or not comparable.")
+@click.option("--confirm", is_flag=True, help="Measure what looks slower again, interleaved, before it counts.")
+@click.option("--allow-edited", is_flag=True, help="Compare cases whose workload was edited in between, too.")
+@click.option("-o", "--output", metavar="FILE", type=_FILE, help="Write the verdict with all findings as JSON, such as verdict.json.")
+@click.option("--markdown", metavar="FILE", type=_FILE, help="Write a summary as Markdown.")
+@click.option("--summary/--no-summary", default=True, help=f"Append the Markdown to the job summary where {SUMMARY} is set. Default on.")
+@store_option
+@json_option
+def command(base: str, head: str | None, **options: Any) -> int:
+    """Judge HEAD against BASE: exit with 4 on a regression, 3 when cases fail that did not, 5 when nothing is comparable.
+
+    BASE and HEAD are what 'steelyard compare' takes: a run, latest~3, a commit, a file. With one RUN alone, the pairs it holds
+    (from 'steelyard run --vs') are judged. Only what lies wholly beyond its margin is a regression.
+
+    \b
+    steelyard gate latest~1 latest --policy gate.toml
+    steelyard gate latest
+    """
+    from steelyard.analyze import gate, sides
+    from steelyard.cli.compare import again, warn_of
+    from steelyard.codec.policy import Policy, load_policy
+    from steelyard.store.runs import Store
+
+    policy = load_policy(options["policy"]) if options["policy"] else Policy()
+    store = Store.find(explicit=str(options["store"]) if options["store"] else None)
+    before = sides.find(store, base)
+    after = sides.find(store, head) if head else before
+    if options["confirm"] and not head:
+        raise UsageError("--confirm needs BASE and HEAD", why="the pairs of one run were measured interleaved already")
+    warn_of(*((before, after) if head else (before,)))
+    confirm = again(before, after) if options["confirm"] else None
+    judgement = gate.gate(before, after, policy, strict=options["strict"], allow_edited=options["allow_edited"], confirm=confirm)
+    _write(judgement, options)
+    if options["as_json"]:
+        emit_json(verdict(judgement))
+    else:
+        from steelyard.report.verdict import verdict_page
+
+        console().print(verdict_page(judgement, width=width()))
+    return judgement.exit_code
+
+
+def verdict(judgement: Judgement) -> dict[str, Any]:
+    """What verdict.json holds."""
+    found: dict[str, Any] = plain(judgement)
+    means = {metric: {"ratio": mean, "cases": count} for metric, (mean, count) in judgement.means.items()}
+    return {"schema": found.pop("schema"), "headline": judgement.headline, **found, "means": means}
+
+
+def _write(judgement: Judgement, options: dict[str, Any]) -> None:
+    from steelyard.report.markdown import markdown
+
+    if options["output"]:
+        _save(options["output"], json.dumps(verdict(judgement), indent=2, ensure_ascii=True) + "\n")
+    if options["markdown"]:
+        _save(options["markdown"], markdown(judgement))
+    if options["summary"] and os.environ.get(SUMMARY):
+        _append(Path(os.environ[SUMMARY]), markdown(judgement))
+
+
+def _save(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {str(path)!r}", why=error.strerror or str(error)) from None
+
+
+def _append(path: Path, text: str) -> None:
+    """Add to the job summary; the verdict does not depend on it, so trouble is only told."""
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            if file.tell() + len(text.encode()) > MOST_SUMMARY:
+                click.echo(f"warning: the job summary is full, nothing was added to {SUMMARY}", err=True)
+                return
+            file.write(text)
+    except OSError as error:
+        click.echo(f"warning: cannot write the job summary: {error.strerror or error}", err=True)

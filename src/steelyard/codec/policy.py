@@ -1,0 +1,173 @@
+"""Gate policies: what may change by how much, and what is known to fail, checked whole before anything is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from steelyard.codec.experiments import _choice, _expect, _Page, _quantity, _shown, _text, _text_of, _toml
+from steelyard.errors import UsageError, did_you_mean
+from steelyard.model.pair import MARGIN
+from steelyard.model.record import BAD
+from steelyard.model.units import parse_share
+
+T = TypeVar("T")
+
+ALPHA = 0.01
+OUTCOMES = ("slower", "unclear", "missing", "incomparable", *BAD)
+_TOP = ("floor", "alpha", "missing", "unclear", "margins", "cases", "expected", "allowed")
+
+
+@dataclass(frozen=True)
+class Excuse:
+    """Cases, by pattern, whose outcome is known beforehand; `outcome` is empty where any failure is."""
+
+    pattern: str
+    outcome: str = ""
+    reason: str = ""
+
+    def fits(self, case: str) -> bool:
+        """Whether a case is meant: `*` and `?` stand for others, brackets for themselves, as case ids have them."""
+        return fits(self.pattern, case)
+
+    def covers(self, outcome: str) -> bool:
+        """Whether this is what was foreseen; `failed` means any way of failing."""
+        return outcome in BAD if self.outcome in ("", "failed") else outcome == self.outcome
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What the gate lets pass; the defaults are those of `compare`.
+
+    `cases` gives cases margins of their own, by pattern; where several fit, the last one written decides.
+    """
+
+    margins: Mapping[str, float] = field(default_factory=lambda: {"time": MARGIN})
+    floor: float | None = None
+    alpha: float = ALPHA
+    missing: Literal["fail", "warn"] = "fail"
+    unclear: Literal["pass", "fail"] = "pass"
+    cases: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    expected: tuple[Excuse, ...] = ()
+    allowed: tuple[Excuse, ...] = ()
+    where: str = ""
+
+    def margins_of(self, case: str) -> dict[str, float]:
+        """The margins by metric that hold for a case."""
+        found = dict(self.margins)
+        for pattern, margins in self.cases.items():
+            if fits(pattern, case):
+                found.update(margins)
+        return found
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """What is judged: time, and whatever has a margin."""
+        named = [*self.margins, *(metric for margins in self.cases.values() for metric in margins)]
+        return tuple(dict.fromkeys(("time", *named)))
+
+
+def fits(pattern: str, case: str) -> bool:
+    """Match a case id, whose brackets are no character classes."""
+    return fnmatchcase(case, pattern.replace("[", "[[]"))
+
+
+def load_policy(path: Path) -> Policy:
+    """Read a policy file, or raise one error that names every mistake in it by line and key path."""
+    where = str(path)
+    text = _text_of(path)
+    try:
+        return parse_policy(_toml(text, where), where, text)
+    except (ValueError, RecursionError, OverflowError) as error:
+        raise UsageError("cannot be read as a policy", why=str(error), where=where) from None
+
+
+def parse_policy(data: Mapping[str, Any], where: str, text: str = "") -> Policy:
+    """Check a whole policy and build it."""
+    page = _Page(where, text)
+    page.known(data, "", _TOP)
+    missing: Literal["fail", "warn"] = page.read(data, "", "missing", _one_of("fail", "warn"), "fail")
+    unclear: Literal["pass", "fail"] = page.read(data, "", "unclear", _one_of("pass", "fail"), "pass")
+    policy = Policy(
+        margins=_margins(page, _table(page, data, "margins"), "margins") or Policy().margins,
+        floor=page.read(data, "", "floor", _share, None),
+        alpha=page.read(
+            data, "", "alpha", _quantity(parse_share, "a share such as 0.01, at most 0.5", lambda share: 0 < share <= 0.5), ALPHA
+        ),
+        missing=missing,
+        unclear=unclear,
+        cases={pattern: _own_margins(page, pattern, value) for pattern, value in _patterns(page, data, "cases")},
+        expected=tuple(_expected(page, pattern, value) for pattern, value in _patterns(page, data, "expected")),
+        allowed=tuple(_allowed(page, pattern, value) for pattern, value in _patterns(page, data, "allowed")),
+        where=where,
+    )
+    page.finish()
+    return policy
+
+
+_share = _quantity(parse_share, "a share such as 2% or 0.02", lambda share: 0 < share < 1)
+
+
+def _one_of(*names: Any) -> Callable[[Any], Any]:
+    return _choice(names)
+
+
+def _table(page: _Page, data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = data.get(key, {})
+    if not isinstance(value, dict):
+        page.wrong(key, f"expected a table, not {_shown(value)}")
+        return {}
+    return value
+
+
+def _patterns(page: _Page, data: Mapping[str, Any], key: str) -> Iterator[tuple[str, Any]]:
+    """The entries of a table whose keys are patterns of case ids."""
+    for pattern, value in _table(page, data, key).items():
+        if pattern.strip():
+            yield pattern, value
+        else:
+            page.wrong(f'{key}.""', "an empty pattern fits no case", near='""')
+
+
+def _margins(page: _Page, table: Mapping[str, Any], path: str) -> dict[str, float]:
+    found = {metric: page.read(table, path, metric, _share, None) for metric in table}
+    return {metric: margin for metric, margin in found.items() if margin is not None}
+
+
+def _own_margins(page: _Page, pattern: str, value: Any) -> dict[str, float]:
+    path = f'cases."{pattern}"'
+    if not isinstance(value, dict) or not value:
+        page.wrong(path, f'expected margins by metric, such as {{time = "5%"}}, not {_shown(value)}', near=f'"{pattern}"')
+        return {}
+    return _margins(page, value, path)
+
+
+def _expected(page: _Page, pattern: str, value: Any) -> Excuse:
+    table = {"outcome": value} if isinstance(value, str) else value
+    outcome, reason = _read(page, f'expected."{pattern}"', pattern, lambda: _outcome_and_reason(table), ("failed", ""))
+    return Excuse(pattern, outcome, reason)
+
+
+def _allowed(page: _Page, pattern: str, value: Any) -> Excuse:
+    return Excuse(pattern, "", _read(page, f'allowed."{pattern}"', pattern, lambda: _text(value), ""))
+
+
+def _outcome_and_reason(table: Any) -> tuple[str, str]:
+    _expect(isinstance(table, dict), f"one of {', '.join(OUTCOMES)}, or a table of outcome and reason", table)
+    for key in table:
+        if key not in ("outcome", "reason"):
+            raise UsageError(f"unknown key {key!r} (allowed: outcome, reason)", do=did_you_mean(str(key), ("outcome", "reason")))
+    _expect("outcome" in table, f"an outcome: one of {', '.join(OUTCOMES)}", table)
+    return _choice(OUTCOMES)(table["outcome"]), _text(table["reason"]) if "reason" in table else ""
+
+
+def _read(page: _Page, path: str, pattern: str, reader: Callable[[], T], default: T) -> T:
+    """As `page.read`, for keys that hold dots and can be told in the text only as a whole."""
+    try:
+        return reader()
+    except UsageError as error:
+        page.wrong(path, error.what, error.do, near=f'"{pattern}"')
+    return default

@@ -1,0 +1,89 @@
+"""The free parts of a stored result, as far as readers rely on them: a file that was edited by hand must not break a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from steelyard.errors import StoreError
+
+DEEPEST = 50
+Number = int | float
+
+
+class CaseShape(msgspec.Struct):
+    """A record's case."""
+
+    workload: str = ""
+    params: dict[str, Any] = {}
+    backend: str = ""
+    variant: str = ""
+    mode: str = ""
+    device: str = ""
+    threads: int = 1
+    ranks: int = 1
+    flags: dict[str, str | Number] = {}
+
+
+class Chip(msgspec.Struct):
+    """What a heading says of a processor."""
+
+    model: str | None = None
+    arch: str | None = None
+    cores: int | None = None
+    cpus: int | None = None
+    virtual: str | None = None
+
+
+class Quota(msgspec.Struct):
+    """What a heading says of a container."""
+
+    cpu_quota: Number | None = None
+
+
+class System(msgspec.Struct):
+    """What a heading says of an operating system."""
+
+    system: str | None = None
+    kernel: str | None = None
+
+
+class Gpu(msgspec.Struct):
+    """What a heading says of an accelerator."""
+
+    name: str | None = None
+    driver: str | None = None
+    clocks_set: bool | None = None
+
+
+class MachineShape(msgspec.Struct):
+    """A run's machine."""
+
+    cpu: Chip | None = None
+    cgroup: Quota | None = None
+    os: System | None = None
+    gpus: list[Gpu] | None = None
+
+
+def check_shape(what: str, value: Any, shape: type[msgspec.Struct]) -> None:
+    """Raise where a part has another form than the one it is read in."""
+    try:
+        msgspec.convert(value, shape)
+    except msgspec.ValidationError as error:
+        raise StoreError(f"not a readable {what}", why=str(error)) from None
+
+
+def check_depth(value: Any) -> None:
+    """Nobody nests this far; what does would end every reader that follows it down."""
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [item for part in level for item in _inside(part) if isinstance(item, (dict, list))]
+        if not level:
+            return
+    raise StoreError("not a line of a run", why=f"it is nested more than {DEEPEST} deep")
+
+
+def _inside(part: Any) -> Any:
+    return part.values() if isinstance(part, Mapping) else part

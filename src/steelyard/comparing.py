@@ -1,0 +1,156 @@
+"""Two functions weighed against each other in a script or a notebook: no store, no worker, an answer in seconds."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from steelyard import registry
+from steelyard.errors import UsageError
+from steelyard.model.experiment import BUDGETS, Settings
+from steelyard.model.pair import MARGIN, Arm, Delta, Pair, weigh
+from steelyard.model.task import Task
+from steelyard.model.units import parse_budget, parse_share, percent, plain
+
+if TYPE_CHECKING:
+    from steelyard.backends.base import Backend
+
+UNMOVED = 0.005
+
+
+@dataclass(frozen=True)
+class Weighed(Delta):
+    """What `compare` found: a Delta with the pair it comes from, readable as text and in a notebook."""
+
+    pair: Pair | None = None
+
+    def __str__(self) -> str:
+        pair = self.pair
+        if pair is None:
+            return super().__str__()
+        facts = [f"{pair.rebuilds} rebuilds", f"{pair.quads} rounds", plain(pair.measured_s, "s", 2), f"p {pair.p:.2g}"]
+        facts += [f"noise floor {percent(pair.floor)} a rebuild"] if pair.floor else []
+        return "\n  ".join([super().__str__(), " · ".join(facts), *pair.notes])
+
+    def _repr_html_(self) -> str:
+        lines = str(self).split("\n")
+        rest = "".join(f"<div style='opacity:.7'>{escape(line.strip())}</div>" for line in lines[1:])
+        return f"<div style='font-family:sans-serif'><div><b>{escape(lines[0])}</b></div>{self._bar()}{rest}</div>"
+
+    def _bar(self) -> str:
+        """The interval on a line with the margin behind it and a mark at no change."""
+        if self.low is None or self.high is None or self.ratio is None:
+            return ""
+        reach = 1.2 * max(abs(self.low - 1), abs(self.high - 1), self.margin)
+
+        def x(value: float) -> float:
+            return round(160 + 150 * (value - 1) / reach, 1)
+
+        label = escape(f"ratio {self.ratio:.4g}, interval {self.low:.4g} to {self.high:.4g}", quote=True)
+        edge = (x(1 / (1 + self.margin)), x(1 + self.margin))
+        return (
+            f"<svg role='img' aria-label='{label}' width='320' height='24'>"
+            f"<rect x='{edge[0]}' y='4' width='{edge[1] - edge[0]:.1f}' height='16' fill='currentColor' opacity='.12'/>"
+            "<line x1='160' x2='160' y1='2' y2='22' stroke='currentColor' stroke-dasharray='2 2'/>"
+            f"<line x1='{x(self.low)}' x2='{x(self.high)}' y1='12' y2='12' stroke='currentColor' stroke-width='3'/>"
+            f"<circle cx='{x(self.ratio)}' cy='12' r='4' fill='currentColor'/></svg>"
+        )
+
+
+def compare(
+    base: Callable[..., Any],
+    head: Callable[..., Any],
+    *args: Any,
+    setup: Callable[[], Any] | None = None,
+    budget: float | str = "normal",
+    margin: float | str = MARGIN,
+    names: tuple[str, str] | None = None,
+    verify: bool = True,
+    seed: int | None = None,
+) -> Weighed:
+    """Say whether `head` takes more or less time than `base`, both called with `args` or with what `setup` returns.
+
+    `setup` makes fresh inputs for each function again and again, which takes the luck of memory placement out of the
+    answer; a tuple is spread over the arguments, a mapping over the keywords. Without it, arrays among `args` are copied
+    to fresh places, and what the functions themselves hold stays where it is.
+    """
+    from steelyard.engine.pairs import pair_from
+    from steelyard.measuring import paired, schedule
+
+    if setup is not None and args:
+        raise UsageError("compare takes inputs either directly or from setup, not both")
+    for fn in (base, head, *((setup,) if setup else ())):
+        if not callable(fn):
+            raise UsageError(f"compare takes functions, not {type(fn).__name__}")
+    be = backend_here()
+    labels = names or (_label(base, "base"), _label(head, "head"))
+    labels = labels if labels[0] != labels[1] else (f"{labels[0]} (first)", f"{labels[1]} (second)")
+    share = parse_share(margin) if isinstance(margin, str) else margin
+    settings = Settings(budget=parse_budget(budget, BUDGETS))
+    rng = random.Random(seed)
+    builds = [_builder(fn, args, setup, be, rng) for fn in (base, head, base)]
+    differ = _difference(be, builds[0], builds[1]) if verify else ""
+    doing = schedule.weigh_arms(
+        builds[:2], be.pair_timer([build() for build in builds]), settings, rng.randrange(2**31), placebo=builds[2], margin=share
+    )
+    found = paired.find(doing.rounds(), peeked=doing.stop == "evidence")
+    if stuck := [label for label, build in zip(labels, builds, strict=False) if not be.movable(build())]:
+        note = f"{' and '.join(stuck)} cannot be rebuilt, so this is about these very objects: half a percent is added to the interval"
+        wider = replace(found.interval, low=found.interval.low - UNMOVED, high=found.interval.high + UNMOVED)
+        found = replace(found, interval=wider, notes=(*found.notes, note))
+    arms = (Arm(labels[0]), Arm(labels[1]))
+    pair = pair_from(found, doing.rounds(), 1, arms, stopped_by=doing.stop, measured_s=doing.spent, schedule="rounds")
+    delta = weigh(pair, share)
+    if differ:
+        delta = replace(delta, verdict="failed", reason=differ)
+    return Weighed(**{name: getattr(delta, name) for name in Delta.__dataclass_fields__}, pair=pair)
+
+
+def backend_here() -> Backend:
+    """What this process works with, without importing anything for it: torch where it is in use, on its GPU if that is."""
+    torch = sys.modules.get("torch")
+    if torch is not None and hasattr(torch, "get_num_threads"):
+        device = "cuda" if torch.cuda.is_initialized() else "cpu"
+        name, options = "torch", {"device": device, "threads": torch.get_num_threads()}
+    else:
+        name, options = "numpy", {}
+    found: Backend = registry.load_backend(name)(**options)
+    return found
+
+
+def _label(fn: Callable[..., Any], otherwise: str) -> str:
+    name = getattr(fn, "__name__", "") or type(fn).__name__
+    return otherwise if name == "<lambda>" else str(name)
+
+
+def _builder(
+    fn: Callable[..., Any], args: tuple[Any, ...], setup: Callable[[], Any] | None, be: Backend, rng: random.Random
+) -> Callable[[], Task]:
+    """How one arm is had afresh."""
+
+    def build() -> Task:
+        if setup is None:
+            return be.relocate(Task(fn, args), rng)
+        made = setup()
+        if isinstance(made, Mapping):
+            return Task(fn, kwargs=made)
+        return Task(fn, made if isinstance(made, tuple) else (made,))
+
+    return build
+
+
+def _difference(be: Backend, base: Callable[[], Task], head: Callable[[], Task]) -> str:
+    """How the head's answer differs from the base's on equal inputs; nothing where it does not or there is none to compare."""
+    from steelyard.measuring import verify
+
+    task = base()
+    other = replace(
+        head(), args=tuple(be.copy(item) for item in task.args), kwargs={key: be.copy(item) for key, item in task.kwargs.items()}
+    )
+    want, got = be.outputs(task()), be.outputs(other())
+    found = verify.compare(got, want, "base", same_dtype=False)
+    return "" if found.status != "failed" else f"the answers differ: {found.message}"

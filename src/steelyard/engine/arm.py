@@ -1,0 +1,386 @@
+"""One arm of a comparison in two processes: builds the case, then takes turns with the other arm, block by block.
+
+The arms hand a token to each other through named pipes; who holds it runs, the other sleeps. Both draw the same order
+from the same seed. After each hand-over one block goes untimed, so that caches and predictors are the arm's own again.
+An arm that dies closes its pipe, which the other sees at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import random
+import select
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from steelyard import registry
+from steelyard.engine import ranks, weigh
+from steelyard.engine.bench import Bench, prepare_bench
+from steelyard.engine.reference import check
+from steelyard.engine.worker import Send, encoded, teller
+from steelyard.errors import SteelyardError
+from steelyard.measuring.clock import HostTimer, Timer
+from steelyard.measuring.sample import calibrate, empty_cost, fastest, quiet_collector, single
+from steelyard.model.case import Case
+from steelyard.model.experiment import Settings
+from steelyard.model.record import Arrays, Status, Verification
+from steelyard.model.task import Task, clean_up, observed
+
+WARM_BLOCKS = 4
+MOST_REBUILDS, FEWEST_BETWEEN, REBUILDING = 12, 4, 0.25
+LONG = 5e-3
+MOST_QUADS = 5000
+TOKEN = b"t"
+SCRAPS, LARGEST_SCRAP, SLABS, LARGEST_SLAB = 100, 6000, 8, 80_000
+
+
+class OtherArmLost(SteelyardError):
+    """The other arm's process is gone; it knows why, this one does not."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What both arms hold to: calls per block of each, quads and how often the task is built for them, and what these cost.
+
+    The first pair finds out by doing it once what building again costs.
+    """
+
+    calls: tuple[int, int]
+    quads: int
+    rebuilds: int
+    overhead: float
+    quad: float
+
+
+def perform(job: Mapping[str, Any], loaded: registry.Loaded, send: Send, gate: Callable[[], None]) -> None:
+    """Do one arm's part in one pair of processes; whatever happens, the conductor is told."""
+    lost = False
+
+    def work() -> tuple[Status, str]:
+        nonlocal lost
+        try:
+            with Token(Path(job["token"]), job["arm"]) as token, seated(job["cpu"]) as rise:
+                return _take_part(job, loaded, send, gate, token, rise)
+        except OtherArmLost:
+            lost = True
+            raise
+
+    status, reason = weigh.attempt(work, weigh.Notes())
+    if lost:
+        send({"lost": reason})
+    elif status != "ok":
+        send({"failed": [status, reason]})
+    send({"done": job["arm"]})
+
+
+def _take_part(
+    job: Mapping[str, Any], loaded: registry.Loaded, send: Send, gate: Callable[[], None], token: Token, rise: Callable[[], None]
+) -> tuple[Status, str]:
+    case, settings, tell = Case.from_plain(job["case"]), Settings(**job["settings"]), teller(send)
+    bench = prepare_bench(case, loaded, settings)
+    bench.backend.reset()
+    tell("build", None)
+    with ranks.assemble([case], settings, job, bench.backend.leave) as crew:
+        bench = replace(bench, seat=crew.seat)
+        rng = random.Random(f"{job['seed']} {job['arm']}")
+        holes, began = scraps(rng), time.perf_counter()
+        with _ready(bench, crew) as (be, task, output):
+            building = time.perf_counter() - began
+            if task.inspect:
+                task.inspect()
+            verification = crew.agree(_verified(bench, be, task, output) if crew.peers else None)
+            del output
+            timer, led = crew.timer(be), crew.lead(be, task, settings)
+            if single(led):
+                rise()
+            source = Source(led, timer, None if single(led) else bench.rebuilder(be, task, rng), rng, building)
+            with quiet_collector():
+                gate()
+                agreed, arrays = _alternate(job, be, source, token)
+        del holes
+        if settings.verify and not crew.peers:
+            with _ready(bench, crew) as (be, again, output):
+                verification = _verified(bench, be, again, output)
+    if verification and verification.status == "failed":
+        return "wrong", f"not the answer of {verification.against}: {verification.message}"
+    figures = {**asdict(agreed), "renewal": source.renewal, "source": bench.sources, "single": single(led)}
+    send({"arm": figures, "arrays": encoded(arrays)})
+    return "ok", ""
+
+
+def scraps(rng: random.Random) -> list[Any]:
+    """A heap with holes at random places, for what is built next to fall into; placement is part of the noise and must vary."""
+    made: list[Any] = [bytearray(rng.randrange(16, LARGEST_SCRAP)) for _ in range(rng.randrange(SCRAPS))]
+    made += [np.empty(rng.randrange(64, LARGEST_SLAB), np.uint8) for _ in range(rng.randrange(SLABS))]
+    return made[::5]
+
+
+@contextlib.contextmanager
+def _ready(bench: Bench, crew: ranks.Crew) -> Iterator[tuple[Any, Task, Any]]:
+    """The task built and called once, with its first answer."""
+    crew.tell("build")
+    be, built = bench.build()
+    crew.gather()
+    try:
+        crew.tell("check")
+        task = bench.ready(be, built)
+        output = observed(task) if task.fn is not None else task.measure() if task.measure else None
+        be.sync()
+        yield be, task, output
+    finally:
+        clean_up([built])
+
+
+def _verified(bench: Bench, be: Any, task: Task, output: Any) -> Verification | None:
+    """The check of the first answer; what is alone does it after its blocks, since checking leaves traces on the heap."""
+    return check(bench, be, task, output) if bench.settings.verify and task.fn is not None else None
+
+
+@contextlib.contextmanager
+def seated(cpu: int | None) -> Iterator[Callable[[], None]]:
+    """On one CPU, which the other arm shares, and in no hurry: an arm that wakes must not cut in before its waker sleeps.
+
+    What this gives ends it early, for tasks that need more than one CPU or are seen call by call.
+    """
+    if cpu is None:
+        yield lambda: None
+        return
+    before = os.sched_getaffinity(0)
+
+    def rise() -> None:
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+            os.sched_setaffinity(0, before)
+
+    os.sched_setaffinity(0, {cpu})
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    try:
+        yield rise
+    finally:
+        rise()
+
+
+class Token:
+    """The right to run, handed over through a pipe in each direction; the pipes also carry what the arms must agree on."""
+
+    def __init__(self, folder: Path, arm: int) -> None:
+        self.inward = os.open(folder / str(arm), os.O_RDONLY | os.O_NONBLOCK)
+        self.outward, self._to = -1, folder / str(1 - arm)
+
+    def __enter__(self) -> Token:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for end in (self.inward, self.outward):
+            if end >= 0:
+                os.close(end)
+
+    def meet(self) -> None:
+        """Open the way to the other arm, which listens already."""
+        try:
+            self.outward = os.open(self._to, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            raise OtherArmLost("the other arm has gone") from error
+        os.set_blocking(self.outward, True)
+
+    def say(self, message: Mapping[str, Any]) -> None:
+        """A short line to the other arm."""
+        self._write(json.dumps(message).encode() + b"\n")
+
+    def hear(self) -> dict[str, Any]:
+        """The other arm's line; waits until it has opened its end, without which an empty pipe looks like a closed one."""
+        line = b""
+        while not line.endswith(b"\n"):
+            waiting = select.poll()
+            waiting.register(self.inward, select.POLLIN)
+            waiting.poll()
+            line += self._read(1)
+        os.set_blocking(self.inward, True)
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def give(self) -> None:
+        """Hand over."""
+        self._write(TOKEN)
+
+    def take(self) -> None:
+        """Sleep until it is this arm's turn."""
+        self._read(1)
+
+    def _write(self, data: bytes) -> None:
+        try:
+            os.write(self.outward, data)
+        except BrokenPipeError as error:
+            raise OtherArmLost("the other arm has gone") from error
+
+    def _read(self, count: int) -> bytes:
+        data = os.read(self.inward, count)
+        if not data:
+            raise OtherArmLost("the other arm has gone")
+        return data
+
+
+class Source:
+    """Where the blocks of an arm come from: its task as first built, then built again at other places."""
+
+    def __init__(self, task: Task, timer: Timer, rebuild: Callable[[], Task] | None, rng: random.Random, building: float) -> None:
+        self.task, self.timer, self.rebuild, self.rng, self.building = task, timer, rebuild, rng, building
+        self.loop = timer.bind(task)
+        self.renewal: float | None = None
+        self._holes: list[Any] = []
+        self._made: list[Task] = []
+
+    def renew(self, calls: int) -> None:
+        """Build again on a heap with other holes, and warm up; nothing of the last building is kept."""
+        assert self.rebuild is not None
+        began = time.perf_counter()
+        self.close()
+        self._holes = scraps(self.rng)
+        made = self.rebuild()
+        self._made = [made]
+        self.loop = self.timer.bind(made)
+        for _ in range(WARM_BLOCKS):
+            self.loop(calls)
+        self.renewal = time.perf_counter() - began
+
+    def close(self) -> None:
+        """Give back what a rebuilt task holds outside of memory; the first one is its maker's."""
+        made, self._made = self._made, []
+        clean_up(made)
+
+
+def _alternate(job: Mapping[str, Any], be: Any, source: Source, token: Token) -> tuple[Agreement, Arrays]:
+    """Meet, agree, take turns; the blocks of this arm in order of time."""
+    arm, task = job["arm"], source.task
+    token.meet()
+    try:
+        agreed = _agree(job, source, token)
+        before = be.graphs()
+        calls = agreed.calls[arm]
+        untimed = 0 if task.measure or agreed.quad / 4 > LONG else calls
+        order = turns(coins(job["seed"], agreed.quads))
+        took, busy, hit = take_turns(arm, order, source, calls, untimed, token, agreed.rebuilds, holds=arm == job["first"])
+    finally:
+        source.close()
+    if be.graphs() != before:
+        raise SteelyardError("something was compiled while the arms were weighed", why="the comparison is void")
+    return agreed, {
+        "took": ("ns", "<i8", np.asarray(took, "<i8").tobytes()),
+        "busy": ("ns", "<i8", np.asarray(busy, "<i8").tobytes()),
+        "hit": ("1", "|u1", np.asarray(hit, "|u1").tobytes()),
+    }
+
+
+def _agree(job: Mapping[str, Any], source: Source, token: Token) -> Agreement:
+    """One arm after the other warms up and, in the first pair, finds out how long its calls take; then both know the same."""
+    known, arm = job.get("agreed"), job["arm"]
+    theirs = None if arm == job["first"] else token.hear()
+    mine = _probe(source) if known is None else {}
+    calls, block = (mine["calls"], mine["calls"] * mine["seconds"]) if known is None else (known["calls"][arm], known["quad"] / 4)
+    for _ in range(WARM_BLOCKS if block <= LONG else 0):
+        source.loop(calls)
+    token.say(mine)
+    theirs = token.hear() if theirs is None else theirs
+    if known is not None:
+        return Agreement(**{**known, "calls": tuple(known["calls"])})
+    return settle((theirs, mine) if arm else (mine, theirs), job["share"])
+
+
+def _probe(source: Source) -> dict[str, Any]:
+    """What calls, empty calls and building cost here."""
+    task, loop, timer = source.task, source.loop, source.timer
+    calls = 1 if single(task) else calibrate(loop, timer)
+    seconds = max(1, loop(1) if task.measure else fastest(loop, calls)) * 1e-9 / calls
+    overhead = 0.0 if task.measure else empty_cost(task, timer, calls)
+    return {"calls": calls, "seconds": seconds, "overhead": overhead, "building": source.building if source.rebuild else None}
+
+
+def settle(said: Sequence[Mapping[str, Any]], share: float) -> Agreement:
+    """From what both arms said to what both do: blocks of equally many calls unless one is far faster, quads to fill the time.
+
+    Unequal blocks would cost unequal amounts themselves, and that would pass for a difference. Where there is time for it,
+    the task is built again on the way, since placement matters.
+    """
+    base, head = (int(arm["calls"]) for arm in said)
+    few = min(base, head)
+    calls = (few, few) if max(base, head) <= 2 * few else (base, head)
+    quad = 2 * sum(count * arm["seconds"] for count, arm in zip(calls, said, strict=True))
+    quads = min(MOST_QUADS, max(1 if quad > share else 2, int(share / quad)))
+    building = max((math.inf if arm["building"] is None else float(arm["building"])) for arm in said)
+    rebuilds = 2 if quads >= 2 * FEWEST_BETWEEN and building < share else 1
+    return Agreement(calls, quads, rebuilds, min(arm["overhead"] for arm in said), quad)
+
+
+def affordable(renewals: Sequence[float | None], quads: int, share: float) -> int:
+    """How often to build in every further pair, when building again cost this much in the first."""
+    dearest = max((math.inf if seconds is None else seconds) for seconds in renewals)
+    return max(1, min(MOST_REBUILDS, quads // FEWEST_BETWEEN, 1 + int(REBUILDING * share / max(dearest, 1e-9))))
+
+
+def coins(seed: str, quads: int) -> list[bool]:
+    """Whether the base comes first, for each quad; the conductor draws the same."""
+    rng = random.Random(seed)
+    return [rng.random() < 0.5 for _ in range(quads)]
+
+
+def turns(drawn: Sequence[bool]) -> list[int]:
+    """ABBA or BAAB by the coin: whose block is next."""
+    return [arm for base_first in drawn for arm in ((0, 1, 1, 0) if base_first else (1, 0, 0, 1))]
+
+
+def _busy_clock(task: Task, timer: Timer) -> Callable[[], int]:
+    """The thread's own CPU time where that is what a block is made of, and nothing where it is not."""
+    plain = isinstance(timer, HostTimer) and timer.now is time.perf_counter_ns and not task.measure
+    return time.thread_time_ns if plain else lambda: 0
+
+
+def take_turns(
+    arm: int, order: Sequence[int], source: Source, calls: int, untimed: int, token: Token, rebuilds: int, *, holds: bool
+) -> tuple[list[int], list[int], list[bool]]:
+    """Nanoseconds, CPU nanoseconds and whether something cut in, for each block of this arm; one of the two holds the token first."""
+    took, busy, hit = [], [], []
+    timer, loop, clock = source.timer, source.loop, _busy_clock(source.task, source.timer)
+    renewals = {4 * (number * len(order) // 4 // rebuilds) for number in range(1, rebuilds)}
+    for number, turn in enumerate(order):
+        if number in renewals:
+            holds = _renew_in_turn(source, token, calls, holds)
+            loop = source.loop
+        if turn != arm:
+            if holds:
+                token.give()
+                holds = False
+            continue
+        if not holds:
+            token.take()
+            holds = True
+            if untimed:
+                loop(untimed)
+        cuts, began = timer.disturbances(), clock()
+        took.append(loop(calls))
+        busy.append(clock() - began)
+        hit.append(timer.disturbances() > cuts)
+    if holds:
+        token.give()
+    else:
+        token.take()
+    return took, busy, hit
+
+
+def _renew_in_turn(source: Source, token: Token, calls: int, holds: bool) -> bool:
+    """Build again while the other arm sleeps, then let it do the same; who did it last holds the token."""
+    if not holds:
+        token.take()
+    source.renew(calls)
+    if holds:
+        token.give()
+    return not holds

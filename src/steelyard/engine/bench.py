@@ -1,0 +1,126 @@
+"""Bench: one case with everything that builds it."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from steelyard import registry
+from steelyard.backends.base import ALONE, Seat
+from steelyard.errors import NotApplicable, NotApplied, SteelyardError, Unsupported, unknown
+from steelyard.model.case import IDENTITY, Case
+from steelyard.model.define import Variant, Workload, fingerprint
+from steelyard.model.experiment import Settings
+from steelyard.model.task import Task
+
+TELLING = ("fn", "args", "kwargs", "scope", "prepare", "measure", "parameters")
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One case with everything that builds it; every `build` gives a fresh task."""
+
+    case: Case
+    workload: Workload
+    chain: tuple[tuple[Variant, Mapping[str, Any]], ...]
+    backend: Any
+    settings: Settings
+    seat: Seat = ALONE
+
+    def open(self) -> Any:
+        """A fresh backend instance, so that equal seeds give equal data."""
+        if self.case.ranks != self.seat.size:
+            raise Unsupported(f"a case of {self.case.ranks} ranks cannot be looked at in one process alone")
+        return self.backend(self.case.device, seed=self.settings.seed, threads=self.case.threads, seat=self.seat)
+
+    def base(self, be: Any = None) -> tuple[Any, Task]:
+        """The workload's own task, without variants."""
+        be = be or self.open()
+        return be, self.body(self.case.backend, be)
+
+    def body(self, backend: str, be: Any) -> Task:
+        """Call the workload's body for one backend."""
+        body = self.workload.bodies[backend]
+        wants_mode = {"mode": self.case.mode} if "mode" in body.__code__.co_varnames[: body.__code__.co_argcount] else {}
+        return _task(body(**dict(self.case.params), be=be, **wants_mode), f"workload {self.workload.name}")
+
+    def build(self, be: Any = None) -> tuple[Any, Task]:
+        """The task under all its variants, in written order."""
+        be, task = self.base(be)
+        for variant, options in self.chain:
+            before, task = task, _task(variant(task, be, options), f"variant {variant.name}")
+            if all(getattr(before, name) is getattr(task, name) for name in TELLING):
+                raise NotApplied(f"variant {variant.name} changed nothing of the task")
+        return be, task
+
+    def ready(self, be: Any, task: Task) -> Task:
+        """The task as the case's mode runs it; compilers may do their work here, so it counts as part of the first call."""
+        made: Task = be.in_mode(task, self.case.mode)
+        return made
+
+    @property
+    def sources(self) -> str:
+        """Fingerprint of all code that shapes the task."""
+        return fingerprint(self.workload.bodies[self.case.backend], *(variant.apply for variant, _ in self.chain))
+
+    def rebuilder(self, be: Any, task: Task, rng: random.Random) -> Callable[[], Task]:
+        """How a comparison gets fresh buffers: move the inputs where all that the task holds can be moved, else build again."""
+        if any(variant.sticky for variant, _ in self.chain) or be.movable(task):
+            return lambda: self.ready(be, be.relocate(task, rng))
+        return lambda: self.ready(*self.build())
+
+
+def _task(made: Any, maker: str) -> Task:
+    if not isinstance(made, Task):
+        raise SteelyardError(f"{maker} returned {type(made).__name__}, not a Task", do="return Task(fn, args, …), or replace(task, …)")
+    return made
+
+
+def prepare_bench(case: Case, loaded: registry.Loaded, settings: Settings) -> Bench:
+    """Find the pieces a case names; what cannot be had here is Unsupported with the remedy."""
+    workload = loaded.workloads.get(case.workload)
+    if workload is None:
+        raise unknown("workload", case.workload, loaded.workloads, listing="steelyard list")
+    backend = open_backend(case.backend)
+    if case.backend not in workload.bodies:
+        raise Unsupported(
+            f"{workload.name} has no implementation for backend {case.backend}", do=f"it has one for {', '.join(workload.bodies)}"
+        )
+    if case.mode not in workload.modes:
+        raise NotApplicable(f"{workload.name} has no mode {case.mode}; it has {', '.join(workload.modes)}")
+    chain = []
+    for step in case.chain:
+        variant = workload.variants.get(step.name) or loaded.variants.get(step.name)
+        if variant is None:
+            raise unknown("variant", step.name, [*workload.variants, *loaded.variants, IDENTITY])
+        if variant.backends and case.backend not in variant.backends:
+            raise Unsupported(f"variant {variant.name} works with {', '.join(variant.backends)}, not with backend {case.backend}")
+        chain.append((variant, dict(step.options)))
+    return Bench(case, workload, tuple(chain), backend, settings)
+
+
+def open_backend(name: str) -> Any:
+    """Load a backend; a framework that is not installed is a fact about this environment, not a crash."""
+    try:
+        backend = registry.load_backend(name)
+        forget_garbage()
+        return backend
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("steelyard"):
+            raise
+        missing = error.name or str(error)
+        raise Unsupported(
+            f"backend {name} needs {missing}, which is not installed here",
+            do=f"pip install 'steelyard[{name}]', or steelyard env create {name}",
+        ) from error
+
+
+@functools.cache
+def forget_garbage() -> None:
+    """Put what the framework's import left out of the collector's sight: a collection before each case costs 70 ms otherwise."""
+    gc.collect()
+    gc.freeze()

@@ -1,0 +1,121 @@
+"""Weighing variants of one point against each other in one worker: interleaved, rebuilt, and judged by what was seen."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from steelyard import registry
+from steelyard.engine import ranks
+from steelyard.engine.bench import Bench, prepare_bench
+from steelyard.engine.ranks import Crew
+from steelyard.errors import SteelyardError
+from steelyard.machine.telemetry import watch
+from steelyard.measuring import paired, schedule
+from steelyard.measuring.paired import Finding, Rounds
+from steelyard.measuring.sample import Tell, single
+from steelyard.model.case import Case
+from steelyard.model.experiment import Settings
+from steelyard.model.pair import ALPHA, Arm, Pair
+from steelyard.model.record import Arrays
+from steelyard.model.task import Task, clean_up, observed
+
+NO_SOURCES: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """What was measured of all arms, and how."""
+
+    rounds: Rounds
+    stop: str
+    spent: float
+    schedule: str
+    telemetry: Arrays
+
+
+def weigh_heads(
+    base: Case,
+    heads: Sequence[Case],
+    loaded: registry.Loaded,
+    settings: Settings,
+    tell: Tell,
+    sources: Mapping[str, Any] = NO_SOURCES,
+    suite: int = 1,
+) -> list[tuple[Pair, Arrays]]:
+    """Variants of one point in this process, sharing the base's blocks; all have been verified before."""
+    rng = random.Random(f"{settings.seed} {base.id} {' '.join(head.id for head in heads)}")
+    benches = [prepare_bench(case, loaded, settings) for case in (base, *heads)]
+    with ranks.assemble((base, *heads), settings, sources, benches[0].backend.leave) as crew:
+        done = _weigh([replace(bench, seat=crew.seat) for bench in benches], crew, settings, rng, tell, suite)
+    found = []
+    for number, bench in enumerate(benches[1:], 1):
+        pair = pair_of(done.rounds, number, arms_of(benches[0], bench), done.stop, done.spent, done.schedule, settings)
+        found.append((pair, {**arrays_of(done.rounds.only(number)), **done.telemetry}))
+    return found
+
+
+def arms_of(base: Bench, head: Bench) -> tuple[Arm, Arm]:
+    """Both sides of a comparison made here."""
+    return Arm(base.case.id, source=base.sources), Arm(head.case.id, source=head.sources)
+
+
+def _weigh(benches: Sequence[Bench], crew: Crew, settings: Settings, rng: random.Random, tell: Tell, suite: int) -> Weighed:
+    built: list[tuple[Bench, Any, Task]] = []
+    alone = crew.seat.size == 1
+    try:
+        for arm, bench in enumerate([*benches, benches[0]] if alone else benches):
+            crew.tell("build", arm)
+            built.append((bench, *bench.build()))
+            crew.gather()
+        for bench, be, task in built if alone and any(task.inspect for _, _, task in built) else ():
+            observed(bench.ready(be, task))
+        lead = built[0][1]
+        before = lead.graphs()
+        builds = [crew.rebuilt(be, bench.rebuilder(be, task, rng), settings, arm) for arm, (bench, be, task) in enumerate(built)]
+        timer = lead.pair_timer([bench.ready(be, task) for bench, be, task in built]) if lead.device != "cpu" else crew.timer(lead)
+        with lead.observe() if settings.telemetry else watch(None) as log:
+            doing = schedule.weigh_arms(
+                builds[: len(benches)], timer, settings, rng.randrange(2**31), tell, placebo=builds[-1] if alone else None, suite=suite
+            )
+        if lead.graphs() != before:
+            raise SteelyardError("something was compiled while the arms were weighed", why="the comparison is void")
+        how = "alternating calls" if all(single(task) for _, _, task in built) else "rounds"
+        how = how if alone else f"{how} on {crew.seat.size} ranks"
+        return Weighed(doing.rounds(), doing.stop, doing.spent, how, log.arrays())
+    finally:
+        clean_up(task for _, _, task in built)
+
+
+def pair_of(rounds: Rounds, head: int, arms: tuple[Arm, Arm], stop: str, spent: float, how: str, settings: Settings, **more: Any) -> Pair:
+    """The pair of two arms from raw rounds; `more` is what only the caller knows, such as the layout of processes."""
+    found = paired.find(rounds, head, peeked=stop == "evidence")
+    return pair_from(found, rounds, head, arms, stopped_by=stop, measured_s=spent, schedule=how, **more)
+
+
+def pair_from(found: Finding, rounds: Rounds, head: int, arms: tuple[Arm, Arm], **more: Any) -> Pair:
+    """A finding with the facts of how it was come by."""
+    ratio = found.ratio
+    spent = float(more.get("measured_s", 0.0))
+    return Pair(
+        base=arms[0], head=arms[1], ratio=ratio.centre, low=ratio.low, high=ratio.high, confidence=1 - ALPHA,
+        rebuilds=len(rounds.groups), quads=len(rounds.seconds), coin_seed=rounds.seed, calls=(rounds.calls[0], rounds.calls[head]),
+        centres=[float(value) for value in found.centres], discarded=dict(zip(("base", "head"), found.discarded, strict=True)),
+        clock=found.clock, floor=found.floor, p=found.p, evidence=found.evidence, notes=list(found.notes),
+        needed_s=paired.needed_seconds(found, spent), **more,
+    )  # fmt: skip
+
+
+def arrays_of(rounds: Rounds) -> Arrays:
+    """Raw blocks for the sidecar, each array row after row in order of time."""
+    kept: dict[str, tuple[str, str, np.ndarray[Any, Any]]] = {
+        "round_time": ("s", "<f8", rounds.seconds), "round_cpu": ("s", "<f8", rounds.cpu),
+        "round_disturbed": ("1", "|u1", rounds.disturbed),
+        "round_arm": ("1", "|u1", rounds.arm), "round_rebuild": ("1", "<i4", rounds.group),
+    }  # fmt: skip
+    return {name: (unit, dtype, values.astype(dtype).tobytes()) for name, (unit, dtype, values) in kept.items()}

@@ -1,0 +1,223 @@
+"""Processes kept warm in pairs, one for the base and one for the head of a comparison, for all comparisons of a run.
+
+Both of a pair are started with the same memory layout, every pair with another, so that layout cancels inside a pair and
+is sampled across them.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from steelyard.engine.launch import FORKABLE, SHIFTS, Nursery, Place, Worker, can_lay_out, start_fresh
+from steelyard.engine.limits import MemoryLimit
+from steelyard.engine.plan import Job
+from steelyard.engine.process import end_orphans, end_tree
+from steelyard.engine.sides import FREE, MATCHED, Side
+from steelyard.errors import SteelyardError
+
+PAIRS, FRESH_PAIRS = 8, 6
+MOST_STABLES = 2
+FORBIDDEN = "free: this system does not let layouts be chosen"
+
+Tell = Callable[[str, float | None], None]
+Couple = tuple[Worker, Worker]
+
+
+class Unweighed(SteelyardError):
+    """The comparison could not be made; the head's own figures stand."""
+
+
+class Stable:
+    """Workers of one kind in pairs by number: forked from pairs of nurseries, or fresh interpreters where nothing may fork.
+
+    Forks serve once: where a process has been before decides where its buffers fall, and a new one has been nowhere. Fresh
+    interpreters are kept for what shares a worker, as `--isolate` says.
+    """
+
+    def __init__(self, places: tuple[Place, Place], modules: tuple[str, ...] | None, shifts: Sequence[int | None], mark: str) -> None:
+        self.places, self.shifts, self.mark = places, shifts, mark
+        self.held: dict[int, list[Worker]] = {}
+        self.unit = ""
+        self.nurseries: list[tuple[Nursery, ...]] = []
+        try:
+            for shift in shifts if modules is not None else ():
+                self.nurseries.append(_nurseries(places, modules or (), mark, shift))
+            for nursery in self._nurseries():
+                nursery.wait()
+        except BaseException:
+            self.close()
+            raise
+
+    def _nurseries(self) -> Iterator[Nursery]:
+        return (nursery for pair in self.nurseries for nursery in pair)
+
+    def serve(self, unit: str) -> None:
+        """What follows shares its workers; those that served something else go."""
+        if unit != self.unit:
+            self._rest()
+            self.unit = unit
+
+    def couple(self, number: int) -> Couple:
+        """The workers of one pair, the base's first."""
+        mine = self.held.setdefault(number, [])
+        for arm in range(len(mine), 2):
+            fork = self.nurseries[number][arm].fork if self.nurseries else None
+            mine.append(fork() if fork else start_fresh(self.places[arm], self.mark, self.shifts[number]))
+        return mine[0], mine[1]
+
+    def release(self, couple: Couple) -> None:
+        """A job is done; what it left running goes, and forks with it."""
+        for worker in couple:
+            end_tree(worker.pid, itself=False)
+        if self.nurseries:
+            self._rest()
+
+    def drop(self, couple: Couple) -> None:
+        """End both in the middle of whatever they do; the next job gets others."""
+        self.held = {number: mine for number, mine in self.held.items() if mine[0] is not couple[0]}
+        for worker in couple:
+            worker.stop()
+        self._sweep()
+
+    def _rest(self) -> None:
+        workers = [worker for mine in self.held.values() for worker in mine]
+        self.held = {}
+        for worker in workers:
+            worker.leave()
+        for worker in workers:
+            worker.see_off()
+        self._sweep()
+
+    def _sweep(self) -> None:
+        keep = self.pids()
+        for nursery in self._nurseries():
+            nursery.sweep(keep)
+
+    def pids(self) -> list[int]:
+        """Processes that are meant to run."""
+        return [*(nursery.process.pid for nursery in self._nurseries()), *(worker.pid for mine in self.held.values() for worker in mine)]
+
+    def close(self) -> None:
+        """End everything."""
+        for mine in self.held.values():
+            for worker in mine:
+                worker.stop()
+        self.held = {}
+        for nursery in self._nurseries():
+            nursery.stop()
+
+
+def _nurseries(places: tuple[Place, Place], modules: tuple[str, ...], mark: str, shift: int | None) -> tuple[Nursery, Nursery]:
+    """A pair; where nothing but folders tells its places apart, both are forked from one process, which of them is drawn."""
+    if not alike(places):
+        base, head = (Nursery(place, modules, mark, shift, wait=False) for place in places)
+        return base, head
+    if random.random() < 0.5:
+        return Nursery.twins(places, modules, mark, shift)
+    head, base = Nursery.twins((places[1], places[0]), modules, mark, shift)
+    return base, head
+
+
+def alike(places: tuple[Place, Place]) -> bool:
+    """Whether one interpreter in one environment can be both."""
+    bare = [replace(place, paths=(), folder="") for place in places]
+    return bare[0] == bare[1]
+
+
+class Pool:
+    """The processes kept warm for all comparisons of a run; it leaves nothing running."""
+
+    def __init__(self, pairs: int = PAIRS) -> None:
+        self.pairs, self.mark = pairs, uuid.uuid4().hex
+        self.stables: dict[Any, Stable] = {}
+        self.limits: dict[int, tuple[Worker, MemoryLimit]] = {}
+        self._broken: dict[Any, str] = {}
+        self._draw = random.SystemRandom()
+
+    def layout(self, job: Job, side: Side) -> str:
+        """What is said of layouts: programs and ranks have their own, and those of two builds are never quite equal."""
+        case = job.case
+        if case.device != "cpu" or case.ranks != 1 or case.backend == "command":
+            return FREE
+        if side.layout != MATCHED or (alike(_places(job, side)) and forks(job)):
+            return side.layout
+        return FREE if not one_thread(job) else MATCHED if can_lay_out() else FORBIDDEN
+
+    def count(self, job: Job) -> int:
+        """How many pairs a comparison may have; those that need fresh interpreters get fewer."""
+        return self.pairs if forks(job) else min(self.pairs, FRESH_PAIRS)
+
+    def stable(self, job: Job, side: Side, tell: Tell) -> Stable:
+        """Where a job's workers come from; the one used longest ago is closed when there are too many."""
+        chosen = one_thread(job) and can_lay_out()
+        places = _places(job, side)
+        modules = FORKABLE[job.case.backend] if forks(job) else None
+        key = (*places, chosen, modules)
+        if key in self._broken:
+            raise Unweighed(self._broken[key])
+        found = self.stables.pop(key, None)
+        if found is None:
+            while len(self.stables) >= MOST_STABLES:
+                self.stables.pop(next(iter(self.stables))).close()
+            shifts = [self._draw.randrange(SHIFTS) if chosen else None for _ in range(self.count(job))]
+            tell("warming up processes", None)
+            try:
+                found = Stable(places, modules, shifts, self.mark)
+            except (SteelyardError, OSError) as error:
+                self._broken[key] = f"its processes could not be started: {said(error)}"
+                raise Unweighed(self._broken[key]) from error
+        self.stables[key] = found
+        found.serve(job.unit)
+        return found
+
+    def forget(self, stable: Stable) -> None:
+        """Close what does not work any more; the next job starts it again."""
+        self.stables = {key: item for key, item in self.stables.items() if item is not stable}
+        stable.close()
+
+    def limit(self, worker: Worker, most: int | None) -> MemoryLimit | None:
+        """The limit that a worker is under, as long as it lives."""
+        if most is None:
+            return None
+        if worker.pid not in self.limits:
+            self.limits[worker.pid] = worker, MemoryLimit.create(most, f"{os.getpid()}-{worker.pid}")
+            self.limits[worker.pid][1].admit(worker.pid)
+        return self.limits[worker.pid][1]
+
+    def tidy(self) -> None:
+        """Take away what workers that are gone left behind: their limits, and processes that outlived them."""
+        for pid in [pid for pid, (worker, _) in self.limits.items() if worker.gone]:
+            self.limits.pop(pid)[1].release()
+        end_orphans(self.mark, [pid for stable in self.stables.values() for pid in stable.pids()])
+
+    def close(self) -> None:
+        """End every process that was started here."""
+        for stable in self.stables.values():
+            stable.close()
+        self.stables = {}
+        self.tidy()
+
+
+def _places(job: Job, side: Side) -> tuple[Place, Place]:
+    return replace(side.place, threads=job.place.threads, flags=job.place.flags), job.place
+
+
+def forks(job: Job) -> bool:
+    """Whether a job by itself can run in a forked worker; in a run beside compiled ones it would not."""
+    return not job.compiles and job.case.device == "cpu" and job.case.backend in FORKABLE
+
+
+def one_thread(job: Job) -> bool:
+    """Whether a job runs in one thread of one process on the host, so that one CPU is enough and memory layout tells."""
+    case = job.case
+    return case.device == "cpu" and case.threads == 1 and case.ranks == 1 and case.backend != "command"
+
+
+def said(error: Exception) -> str:
+    """An error in one line."""
+    return "; ".join(part for part in (error.what, error.why) if part) if isinstance(error, SteelyardError) else str(error)

@@ -1,0 +1,59 @@
+"""Whether an answer is still right: the best reference there is for a case, and the comparison with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from steelyard.engine.bench import Bench
+from steelyard.errors import Unsupported, out_of_memory
+from steelyard.measuring import verify
+from steelyard.model.case import IDENTITY
+from steelyard.model.record import Verification
+from steelyard.model.task import Task, clean_up, observed
+
+REFERENCE_FLOPS, REFERENCE_BYTES, UPCAST_FLOPS = 5e9, 5e8, 5e12
+
+
+def check(bench: Bench, be: Any, task: Task, output: Any) -> Verification:
+    """Compare the first output with the best reference there is, and say which that was."""
+    try:
+        want, against, same = reference(bench, be, task)
+    except Exception as error:
+        if not (isinstance(error, (Unsupported, NotImplementedError)) or out_of_memory(error)):
+            raise
+        return Verification("none", "", f"no reference could be computed: {type(error).__name__}: {str(error).splitlines()[0]}")
+    if want is None:
+        return Verification("none", "", against)
+    asked = (bench.settings.rtol, bench.settings.atol)
+    return verify.compare(be.outputs(output), want, against, asked=asked, own=task.tolerance, same_dtype=same, norm=task.norm_tolerance)
+
+
+def reference(bench: Bench, be: Any, task: Task) -> tuple[Any, str, bool]:
+    """The answer to compare with, where it comes from, and whether formats must agree.
+
+    A variant is held against the plain task; the plain task against its own reference, an independent numpy form in
+    double precision, or, where data is too large or was drawn on the device, itself in double precision.
+    """
+    if bench.chain:
+        return _answer(bench, *bench.base(), mode=True), f"{bench.case.backend} {IDENTITY}", not task.any_dtype
+    if task.reference:
+        return be.outputs(task.reference()), "the workload's reference", False
+    small = (task.flops or 0) <= REFERENCE_FLOPS and (task.bytes or 0) <= REFERENCE_BYTES
+    if "numpy" in bench.workload.bodies and bench.case.mode in ("eval", "fwd") and be.neutral and small:
+        from steelyard.backends.numpy import Precise
+
+        exact = Precise(seed=bench.settings.seed)
+        return _answer(bench, exact, bench.body("numpy", exact), mode=False), "numpy fp64", False
+    other, plain = bench.base()
+    wide = other.upcast(plain) if (task.flops or 0) <= UPCAST_FLOPS else None
+    if wide is None:
+        return None, "no reference: the workload has none, and no double-precision form small enough to compute", False
+    return _answer(bench, other, wide, mode=True), f"{bench.case.backend} fp64", False
+
+
+def _answer(bench: Bench, be: Any, task: Task, *, mode: bool) -> Any:
+    """The outputs of a task that is built for its answer alone; numpy knows no modes and needs none for a forward pass."""
+    try:
+        return be.outputs(observed(bench.ready(be, task)) if mode else task())
+    finally:
+        clean_up([task])

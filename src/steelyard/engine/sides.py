@@ -1,0 +1,125 @@
+"""The other side of a comparison that no process can hold together with this one: another environment, or another checkout.
+
+`env:NAME` runs the same files under another interpreter. `path:DIR` takes DIR for what the current folder is here: the
+named files lie at the same relative places there, and packages are imported from there first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from steelyard.engine import envs
+from steelyard.engine.launch import Place
+from steelyard.errors import UsageError
+from steelyard.machine import facts
+from steelyard.machine.cpu import attempt
+
+ENVIRONMENT, FOLDER = "env:", "path:"
+MATCHED, FREE, TWO_BUILDS = "matched", "free", "free: two builds"
+CODE, COMPILED = (".py", ".so", ".pyd", ".dylib"), (".so", ".pyd", ".dylib")
+MOST_FILES = 20_000
+
+
+@dataclass(frozen=True)
+class Side:
+    """What the base of every comparison of a run is called, where its workers run, and which files they load.
+
+    `layout` is what may be expected of memory layouts: equal ones help only where both sides load the same libraries.
+    `identity` must stay the same for a run to be continued. `facing` is what the head's side is called, if it has a name.
+    """
+
+    label: str
+    place: Place
+    files: tuple[str, ...] = ()
+    layout: str = MATCHED
+    identity: tuple[Any, ...] = ()
+    notes: tuple[str, ...] = ()
+    facing: str = ""
+
+
+def is_side(vs: str | None) -> bool:
+    """Whether a base is a side rather than a variant; no variant has a colon in its name."""
+    return vs is not None and vs.startswith((ENVIRONMENT, FOLDER))
+
+
+def here(vs: str | None, place: Place) -> Place:
+    """Where the head runs: as it would alone, but where the base takes packages from a folder, so does the head from ours."""
+    if vs is None or not vs.startswith(FOLDER):
+        return place
+    return replace(place, paths=_search_path(Path.cwd()))
+
+
+def there(vs: str | None, place: Place, files: Sequence[str]) -> Side | None:
+    """The base's side with everything about it checked; nothing where the base is a variant, or there is none."""
+    if vs is None or not is_side(vs):
+        return None
+    return _environment(vs, place, files) if vs.startswith(ENVIRONMENT) else _folder(vs, place, files)
+
+
+def _environment(label: str, place: Place, files: Sequence[str]) -> Side:
+    env = envs.find(label.removeprefix(ENVIRONMENT))
+    found = replace(envs.place(env.name), device_index=place.device_index)
+    identity = (found.python, env.stack, sorted(env.packages.items()))
+    return Side(label, found, tuple(files), MATCHED if found.python == place.python else TWO_BUILDS, identity)
+
+
+def _folder(label: str, place: Place, files: Sequence[str]) -> Side:
+    named = Path(label.removeprefix(FOLDER)).expanduser()
+    root, own = named.resolve(), Path.cwd()
+    if not label.removeprefix(FOLDER) or not root.is_dir():
+        why = "it is a file" if root.is_file() else "there is no such folder"
+        raise UsageError(f"cannot take the base from {str(named)!r}", why=why, do="--vs-path takes the folder of another checkout or build")
+    matching, shared = [], []
+    for file in map(Path, files):
+        inside = file.is_relative_to(own)
+        found = root / file.relative_to(own) if inside else file
+        if not found.is_file():
+            raise UsageError(
+                f"{named} has no {file.relative_to(own)}", why="the base is taken from the same relative path there",
+                do="check the folder, or run from outside of both checkouts a file that both shall use",
+            )  # fmt: skip
+        matching.append(str(found))
+        shared += [] if inside else [f"{file.name} lies outside of the current folder and is the same file for both"]
+    mine, theirs = list(_modules(own)), list(_modules(root))
+    hashes = [hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in matching]
+    identity = (str(root), hashes, attempt(facts.git, root), _stamp(root, theirs))
+    layout = MATCHED if _same_builds(own, mine, root, theirs) else TWO_BUILDS
+    moved = replace(place, paths=_search_path(root), folder=str(root))
+    return Side(label, moved, tuple(matching), layout, identity, tuple(shared))
+
+
+def _search_path(root: Path) -> tuple[str, ...]:
+    """Where a checkout keeps its packages: in `src` if it has one, and in itself."""
+    return tuple(str(folder) for folder in (root / "src", root) if folder.is_dir())
+
+
+def _modules(root: Path) -> Iterator[Path]:
+    """Files below a folder that an import could reach, as far as anyone waits for them."""
+    queue, seen = [root], 0
+    while queue and seen < MOST_FILES:
+        for path in sorted(attempt(lambda folder: list(folder.iterdir()), queue.pop(0)) or []):
+            seen += 1
+            if path.is_dir() and not path.is_symlink() and path.name.isidentifier() and path.name != "__pycache__":
+                queue.append(path)
+            elif path.suffix in CODE and path.is_file():
+                yield path.relative_to(root)
+
+
+def _stamp(root: Path, modules: Sequence[Path]) -> str:
+    stats = [(str(path), (root / path).stat()) for path in modules]
+    return hashlib.sha256(repr([(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]).encode()).hexdigest()
+
+
+def _same_builds(own: Path, mine: Sequence[Path], root: Path, theirs: Sequence[Path]) -> bool:
+    """Whether both folders hold the same compiled libraries: those of two builds differ in size, and so lie elsewhere in memory."""
+    ours, others = ({path for path in found if path.suffix in COMPILED} for found in (mine, theirs))
+    return ours == others and all(_digest(own / path) == _digest(root / path) for path in ours)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,76 @@
+"""How much this machine's comparisons scatter: learnt once from code weighed against itself, and kept per user."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from steelyard.machine.kept import Shelf, quantity
+
+SCHEMA = 1
+FREEDOM = 8.0
+MOST_REBUILDS = 10**6
+
+
+@dataclass(frozen=True)
+class CaseNoise:
+    """What weighing one case against itself gave.
+
+    `sd` is the spread of the log-ratio between rebuilds and `cost` the seconds of one rebuild, both over the `rebuilds`
+    that counted; `floor` is the spread between the base and the base built again.
+    """
+
+    sd: float
+    cost: float
+    floor: float | None
+    rebuilds: int
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The noise of one device by case id, and when it was measured."""
+
+    cases: Mapping[str, CaseNoise]
+    measured: str
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """The usual SD between rebuilds, and how many degrees of freedom a comparison of another case should give it.
+
+        These are few, because cases differ in noise far more than an SD from so many rebuilds would err.
+        """
+        return statistics.median(case.sd for case in self.cases.values()), FREEDOM
+
+
+def _decode(data: Mapping[str, Any]) -> Noise:
+    cases = {str(name): _case(found) for name, found in data["cases"].items()}
+    if not cases:
+        raise ValueError("no cases")
+    return Noise(cases, str(data["measured"]))
+
+
+def _case(data: Mapping[str, Any]) -> CaseNoise:
+    floor, rebuilds = data["floor"], data["rebuilds"]
+    if type(rebuilds) is not int or not 2 <= rebuilds <= MOST_REBUILDS:
+        raise ValueError(f"not a number of rebuilds: {rebuilds!r}")
+    return CaseNoise(
+        quantity(data["sd"], zero=True), quantity(data["cost"]), None if floor is None else quantity(floor, zero=True), rebuilds
+    )
+
+
+SHELF = Shelf("noise", SCHEMA, _decode)
+path, load, saved, check_writable = SHELF.path, SHELF.load, SHELF.saved, SHELF.check_writable
+
+
+def save(noise: Noise, key: str, device: str, threads: int) -> Path:
+    """Keep noise until it is measured again."""
+    return SHELF.write(asdict(noise), key, device, threads)
+
+
+def spread(key: str, device: str, threads: int) -> tuple[float, float] | None:
+    """What a comparison on this machine may know beforehand: an SD and its degrees of freedom, if noise was measured."""
+    kept, _ = load(key, device, threads)
+    return kept.spread if kept else None

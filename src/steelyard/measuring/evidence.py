@@ -1,0 +1,182 @@
+"""How sure a difference is: an interval over rebuilds, a randomisation test, and evidence that survives peeking.
+
+All look at one row per rebuild: how far each arm lies from the mean of the others, the head first; a row adds up to
+zero. Under "no difference" any arm of a rebuild could have been the head, because the order in which arms were built
+and called was drawn. The randomisation test and the e-process need nothing else: no normal noise, no symmetric noise.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from steelyard.measuring.stats import Interval, t_cdf, t_quantile
+from steelyard.model.pair import ALPHA
+
+DRAWS = 8192
+FEWEST_FOR_DRAWS = 10
+STAKES = ((0.98, 0.5), (0.6, 0.3), (0.25, 0.2))
+FAIR = 0.7
+GRID = 81
+REFINEMENTS = 3
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What is known of the noise between rebuilds from elsewhere: an SD, and how many degrees of freedom it is worth."""
+
+    sd: float
+    freedom: float
+
+
+def rows_of(values: Sequence[float] | Floats) -> Floats:
+    """Rows of two arms from their log-ratios."""
+    ratios = np.asarray(values, float)
+    return np.stack([ratios, -ratios], axis=1)
+
+
+def shifted(rows: Floats, shift: Any) -> Floats:
+    """The rows as they would be had the head been faster by so much."""
+    arms = rows.shape[-1]
+    weights = np.asarray([1.0, *[-1.0 / (arms - 1)] * (arms - 1)])
+    moved: Floats = rows - np.asarray(shift)[..., None, None] * weights
+    return moved
+
+
+def pooled_spread(values: Floats, others: Sequence[Spread]) -> Spread:
+    """The values' own SD pooled with what else is known, and never below their own: other noise may widen an interval only."""
+    freedom = len(values) - 1.0
+    own = float(values.var(ddof=1))
+    total = freedom + sum(other.freedom for other in others)
+    pooled = (freedom * own + sum(other.freedom * other.sd**2 for other in others)) / total
+    return Spread(math.sqrt(max(own, pooled)), total)
+
+
+def t_interval(values: Floats, others: Sequence[Spread] = (), alpha: float = ALPHA / 2) -> Interval:
+    """Mean with its interval, the spread moderated by what else is known of this machine's noise."""
+    n = len(values)
+    centre = float(values.mean()) if n else math.nan
+    if n < 2:
+        return Interval(centre, -math.inf, math.inf, n)
+    spread = pooled_spread(values, others)
+    half = t_quantile(1 - alpha / 2, spread.freedom) * spread.sd / math.sqrt(n)
+    return Interval(centre, centre - half, centre + half, n)
+
+
+def t_p_value(values: Floats, others: Sequence[Spread] = ()) -> float:
+    """Two-sided chance of a mean this far from zero, by the same model as the interval."""
+    if len(values) < 2:
+        return 1.0
+    spread = pooled_spread(values, others)
+    if spread.sd == 0:
+        return 1.0 if values.mean() == 0 else 0.0
+    return 2 * t_cdf(-abs(float(values.mean())) / (spread.sd / math.sqrt(len(values))), spread.freedom)
+
+
+@functools.lru_cache(maxsize=8)
+def _draws(n: int, arms: int) -> np.ndarray[Any, np.dtype[np.intp]]:
+    """Which arm of each rebuild is taken for the head, per draw: every choice where that is few, else drawn once for good."""
+    if arms**n <= DRAWS:
+        return (np.arange(arms**n)[:, None] // arms ** np.arange(n)) % arms
+    drawn = np.random.default_rng([n, arms]).integers(0, arms, (DRAWS, n))
+    drawn[0] = 0
+    return drawn
+
+
+def swap_p_value(rows: Floats) -> float:
+    """Two-sided chance of a mean this far from zero when the head of each rebuild is drawn among its arms."""
+    return _swap_p(_draws(*rows.shape), rows)
+
+
+def _swap_p(draws: np.ndarray[Any, np.dtype[np.intp]], rows: Floats) -> float:
+    seen = abs(float(rows[:, 0].sum()))
+    sums = rows[np.arange(len(rows)), draws].sum(axis=1)
+    return float(np.mean(np.abs(sums) >= seen * (1 - 1e-9)))
+
+
+def swap_interval(rows: Floats, alpha: float = ALPHA / 2) -> Interval | None:
+    """The shifts that the randomisation test does not exclude; None where there are too few rebuilds to exclude any."""
+    n, centre = len(rows), float(rows[:, 0].mean())
+    if n < FEWEST_FOR_DRAWS:
+        return None
+    draws = _draws(*rows.shape)
+    sums = rows[np.arange(n), draws].sum(axis=1)
+    arms = rows.shape[1]
+    weights = np.where(draws == 0, 1.0, -1.0 / (arms - 1)).sum(axis=1)
+    ends = []
+    for side in (-1, 1):
+        inside, outside = 0.0, 4 * max(float(np.abs(rows).max()), 1e-15)
+        for _ in range(24):
+            middle = (inside + outside) / 2
+            shift = centre + side * middle
+            chance = float(np.mean(np.abs(sums - shift * weights) >= abs(n * (centre - shift)) * (1 - 1e-9)))
+            inside, outside = (middle, outside) if chance > alpha else (inside, middle)
+        ends.append(centre + side * outside)
+    return Interval(centre, ends[0], ends[1], n)
+
+
+class Wager:
+    """Wealth of a gambler who bets, rebuild by rebuild, on which arm is the head; for several hypothetical shifts at once.
+
+    The stake follows how much the arms differ, never which is which, so without a difference every bet is fair, and
+    wealth above 1/alpha has a chance of at most alpha, however often one looks.
+    """
+
+    def __init__(self, shifts: Sequence[float] | Floats = (0.0,)) -> None:
+        self.shifts = np.asarray(shifts, float)
+        self._sizes: list[Floats] = []
+        self._logs = np.zeros((2 * len(STAKES), len(self.shifts)))
+        self.highest = np.ones(len(self.shifts))
+
+    def add(self, row: Floats) -> None:
+        """Bet on one more rebuild."""
+        moved = shifted(row[None, :], self.shifts)[:, 0, :]
+        size = np.abs(moved).max(axis=1)
+        weight = np.ones_like(size)
+        if self._sizes:
+            weight = np.minimum(1.0, size / np.maximum(FAIR * np.median(self._sizes, axis=0), 1e-300))
+        self._sizes.append(size)
+        bet = weight * np.divide(moved[:, 0], size, out=np.zeros_like(size), where=size > 0)
+        self._logs += np.log1p(np.stack([side * stake * bet for stake, _ in STAKES for side in (1.0, -1.0)]))
+        shares = np.repeat([share / 2 for _, share in STAKES], 2)
+        self.highest = np.maximum(self.highest, shares @ np.exp(np.minimum(self._logs, 700.0)))
+
+
+def strongest(rows: Floats, shifts: Sequence[float] | Floats = (0.0,)) -> Floats:
+    """The highest wealth against each shift that any look so far could have seen."""
+    wager = Wager(shifts)
+    for row in rows:
+        wager.add(row)
+    return wager.highest
+
+
+def sure_interval(rows: Floats, alpha: float = ALPHA / 2) -> Interval:
+    """The shifts never excluded by the e-process so far: an interval that stays valid however often one looked."""
+    n = len(rows)
+    middle = float(np.median(rows[:, 0])) if n else math.nan
+    if n < 8:
+        return Interval(middle, -math.inf, math.inf, n)
+    reach = max(8 * float(np.abs(rows - np.median(rows, axis=0)).max()), abs(middle), 1e-12)
+    low, high = (middle + side * _last_kept(rows, middle, side, reach, alpha) for side in (-1, 1))
+    return Interval(middle, low, high, n)
+
+
+def _last_kept(rows: Floats, middle: float, side: int, far: float, alpha: float) -> float:
+    """The largest distance from the middle that evidence does not exclude, on a grid that is refined around it."""
+    near = 0.0
+    for _ in range(REFINEMENTS):
+        steps = np.linspace(near, far, GRID)
+        kept = np.flatnonzero(strongest(rows, middle + side * steps) < 1 / alpha)
+        if len(kept) == 0:
+            return near
+        if kept[-1] == GRID - 1:
+            return math.inf
+        near, far = float(steps[kept[-1]]), float(steps[kept[-1] + 1])
+    return far

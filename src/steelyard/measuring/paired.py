@@ -1,0 +1,193 @@
+"""What interleaved blocks of several arms say: one log-ratio per rebuild, its noise floor, and a finding with its interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from steelyard.measuring.evidence import Spread, strongest, sure_interval, swap_interval, swap_p_value, t_interval, t_p_value
+from steelyard.measuring.stats import Interval, t_quantile
+from steelyard.model.pair import ALPHA, MARGIN
+
+FEWEST_PAIRS = 2
+FEWEST_CENTRES = 6
+CLEAN_SHARE = 0.6
+BUSY = 0.95
+LEAST_NET = 0.1
+PLACEBO_FACTOR = math.sqrt(0.75)
+WALL, CPU = "wall", "thread CPU"
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+Bools = np.ndarray[Any, np.dtype[np.bool_]]
+Ints = np.ndarray[Any, np.dtype[np.int32]]
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Raw blocks; a round calls every arm once in drawn order and once in the reverse of it. Columns are in order of time.
+
+    Arm 0 is the base. With two arms a round is a quad, ABBA or BAAB. `group` counts rebuilds, or pairs of processes.
+    `placebo` is the arm that is the base built again.
+    """
+
+    seconds: Floats
+    cpu: Floats
+    disturbed: Bools
+    arm: Ints
+    group: Ints
+    calls: tuple[int, ...]
+    placebo: int | None = None
+    overhead: float = 0.0
+    seed: int = 0
+
+    @classmethod
+    def from_quads(
+        cls, seconds: Floats, cpu: Floats, disturbed: Bools, coin: Bools, group: Ints, calls: tuple[int, int], overhead: float, seed: int
+    ) -> Rounds:
+        """Rounds of two arms where a coin said which came first."""
+        arm = np.where(coin[:, None], [0, 1, 1, 0], [1, 0, 0, 1]).astype(np.int32)
+        return cls(seconds, cpu, disturbed, arm, group, calls, None, overhead, seed)
+
+    @property
+    def groups(self) -> list[int]:
+        return [int(number) for number in np.unique(self.group)]
+
+    def only(self, head: int) -> Rounds:
+        """The blocks of one head, of the base and of the placebo; arms keep their numbers."""
+        kept = np.isin(self.arm, [0, head, -1 if self.placebo is None else self.placebo])
+        shape = (len(self.arm), -1)
+        fewer = {name: getattr(self, name)[kept].reshape(shape) for name in ("seconds", "cpu", "disturbed", "arm")}
+        return replace(self, **fewer)
+
+    def clock(self, arms: Sequence[int]) -> str:
+        """Wall time of the undisturbed blocks; where most pairs were disturbed, the thread's own CPU time of all blocks.
+
+        CPU time stands for wall time only where an undisturbed call is busy all the time.
+        """
+        mine = np.isin(self.arm, arms)
+        clean = mine & ~self.disturbed
+        if not len(self.seconds) or (~self.disturbed[mine]).mean() >= math.sqrt(CLEAN_SHARE) or not np.any(self.cpu > 0):
+            return WALL
+        busy = self.cpu[clean] / np.maximum(self.seconds[clean], 1e-12) if clean.sum() >= 8 else self.cpu[mine] / self.seconds[mine]
+        return CPU if float(np.median(busy)) > BUSY or clean.sum() < 8 else WALL
+
+    def ratios(self, base: int, head: int, clock: str) -> tuple[Floats, Bools]:
+        """Two log-ratios head/base per round, one from each half of it, with the mask of undisturbed ones.
+
+        All arms have the same overhead taken off: two figures for it would differ by their noise, and that difference
+        would pass for one between the arms.
+        """
+        taken = self.seconds if clock == WALL else self.cpu
+        rows, half = np.arange(len(taken)), self.arm.shape[1] // 2
+        times, marks = [], []
+        for number in (base, head):
+            first = np.argmax(self.arm[:, :half] == number, axis=1)
+            second = self.arm.shape[1] - 1 - first
+            raw = np.maximum(np.stack([taken[rows, first], taken[rows, second]], axis=1) / self.calls[number], 1e-12)
+            times.append(np.log(np.maximum(raw - self.overhead, LEAST_NET * raw)))
+            marks.append(np.stack([self.disturbed[rows, first], self.disturbed[rows, second]], axis=1))
+        clean = ~(marks[0] | marks[1]) if clock == WALL else np.ones_like(marks[0])
+        return times[1] - times[0], clean
+
+    def centres(self, base: int, head: int, clock: str) -> dict[int, float]:
+        """The median log-ratio of each group with enough undisturbed pairs; the others are left out by that cause."""
+        ratios, clean = self.ratios(base, head, clock)
+        found = {}
+        for number in self.groups:
+            mine = self.group == number
+            kept = ratios[mine][clean[mine]]
+            if len(kept) >= FEWEST_PAIRS or (len(kept) and mine.sum() == 1):
+                found[number] = float(np.median(kept))
+        return found
+
+    def rows(self, head: int, clock: str) -> tuple[Floats, Floats]:
+        """Per group how far each arm lies from the mean of the others, the head first; and the base built again against the base."""
+        direct = self.centres(0, head, clock)
+        if self.placebo is None:
+            values = np.asarray(list(direct.values()))
+            return np.stack([values, -values], axis=1), np.empty(0)
+        other, floor = self.centres(self.placebo, head, clock), self.centres(0, self.placebo, clock)
+        whole = [number for number in direct if number in other and number in floor]
+        to_base, to_placebo, between = (np.asarray([found[number] for number in whole]) for found in (direct, other, floor))
+        rows = np.stack([to_base + to_placebo, -to_base - between, between - to_placebo], axis=1) / 2
+        return rows, between
+
+    def discarded(self, arms: Iterable[int]) -> list[float]:
+        """Share of each arm's blocks that something disturbed."""
+        return [float(self.disturbed[self.arm == number].mean()) if np.any(self.arm == number) else 0.0 for number in arms]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The log-ratio of two arms with its interval, and what stands behind it."""
+
+    interval: Interval
+    centres: Floats
+    p: float
+    evidence: float
+    clock: str
+    discarded: tuple[float, float]
+    floor: float | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ratio(self) -> Interval:
+        """As a ratio of times."""
+        low, high = (math.exp(min(50.0, max(-50.0, end))) for end in (self.interval.low, self.interval.high))
+        return Interval(math.exp(self.interval.centre), low, high, self.interval.n)
+
+
+def find(rounds: Rounds, head: int = 1, *, prior: Spread | None = None, alpha: float = ALPHA, peeked: bool = False) -> Finding:
+    """Weigh one head against the base; `peeked` when the evidence decided when to stop, which the interval must survive."""
+    clock, notes = rounds.clock([0, head]), []
+    rows, between = rounds.rows(head, clock)
+    if len(rows) < min(FEWEST_CENTRES, len(rounds.groups)):
+        rows, between = replace(rounds, disturbed=np.zeros_like(rounds.disturbed)).rows(head, WALL)
+        clock = WALL
+        notes.append("too few undisturbed blocks: all of them were used")
+    floor = float(between.std(ddof=1)) if len(between) > 2 else None
+    others = [] if floor is None else [Spread(PLACEBO_FACTOR * floor, len(between) - 1.0)]
+    others += [prior] if prior else []
+    strength = float(strongest(rows)[0])
+    interval, p = sure_interval(rows, alpha / 2), 1 / strength
+    if not peeked:
+        fixed, chance = fixed_interval(rows, others, alpha / 2)
+        interval, p = _both(fixed, interval), 2 * min(p, chance)
+    lost = rounds.discarded((0, head))
+    return Finding(interval, rows[:, 0], min(1.0, p), strength, clock, (lost[0], lost[1]), floor, tuple(notes))
+
+
+def _both(fixed: Interval, sure: Interval) -> Interval:
+    """What neither of two intervals excludes; each may be wrong in half of the cases that are allowed to be."""
+    low, high = max(fixed.low, sure.low), min(fixed.high, sure.high)
+    if low > high:
+        return sure
+    return Interval(min(max(fixed.centre, low), high), low, high, fixed.n)
+
+
+def fixed_interval(rows: Floats, others: Sequence[Spread], alpha: float) -> tuple[Interval, float]:
+    """The interval at the end of a budget, with its p-value: Student's, widened where the randomisation test excludes less."""
+    interval, p = t_interval(rows[:, 0], others, alpha), t_p_value(rows[:, 0], others)
+    swapped = swap_interval(rows, alpha)
+    if swapped is None:
+        return interval, p
+    chance = swap_p_value(rows)
+    widened = Interval(interval.centre, min(interval.low, swapped.low), max(interval.high, swapped.high), interval.n)
+    return widened, max(p, chance) if chance > alpha else p
+
+
+def needed_seconds(finding: Finding, spent: float, margin: float = MARGIN, alpha: float = ALPHA) -> float | None:
+    """How many more seconds would settle an unclear finding: until its interval leaves zero or fits in the margin, whichever is sooner."""
+    low, high, n = finding.interval.low, finding.interval.high, finding.interval.n
+    edge = math.log1p(margin)
+    if not math.isfinite(high - low) or n < 3 or low > 0 or high < 0 or (low >= -edge and high <= edge):
+        return None
+    centre, half = finding.interval.centre, (high - low) / 2
+    asked = max(abs(centre), edge - abs(centre))
+    more = t_quantile(1 - alpha / 4, max(1.0, n - 1.0)) / t_quantile(1 - alpha / 4, 60.0)
+    factor = (half / asked / more) ** 2
+    return max(spent * 0.25, spent * (factor - 1)) if factor < 1e6 else None

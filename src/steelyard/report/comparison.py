@@ -1,0 +1,198 @@
+"""A comparison on the terminal: one row per case, then what could not be compared, the mean, and what a reader must know."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from rich.text import Text
+
+from steelyard.errors import UsageError
+from steelyard.model.case import Case
+from steelyard.model.pair import Delta, Verdict
+from steelyard.model.record import Figure, Record
+from steelyard.model.units import digits_after_point
+from steelyard.report.cells import VERDICT_GLYPHS, aligned, cells, clean, cut, pad, parts_of
+from steelyard.report.columns import Column, versus_head
+from steelyard.report.page import wrap_spaced
+from steelyard.report.tree import group, lines
+from steelyard.report.wrap import wrap_text, wrap_words
+
+GAP = "  "
+LEAST_LABEL = 18
+MOST_NAMED = 40
+STYLES: dict[Verdict, str] = {"slower": "red", "faster": "green"}
+SUSPECT = "suspect"
+WORDS = {"slower": "worse", "faster": "better"}
+SILENT: tuple[Verdict, ...] = ("failed", "missing", "incomparable")
+LEGEND = "suspect: it looks slower (▼) or faster (▲), but was not measured interleaved; --confirm does that"
+
+
+class ComparisonLike(Protocol):
+    """What the table needs of a comparison."""
+
+    @property
+    def base(self) -> str:
+        """The name of the one side."""
+
+    @property
+    def head(self) -> str:
+        """The name of the other."""
+
+    @property
+    def deltas(self) -> Sequence[Delta]:
+        """One per case and metric."""
+
+    @property
+    def new(self) -> Sequence[str]:
+        """Cases that only head has."""
+
+    @property
+    def means(self) -> Mapping[str, tuple[float, int]]:
+        """Geometric mean of head over base by metric, and over how many cases."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What a reader must know."""
+
+    @property
+    def figures(self) -> Mapping[str, Mapping[str, tuple[Figure | None, Figure | None]]]:
+        """Both sides' figures by metric and case."""
+
+
+def comparison_table(found: ComparisonLike, *, width: int = 100) -> Text:
+    """Draw a comparison within a width."""
+    drawn = [*_top(found, width)]
+    metrics = list(dict.fromkeys(delta.metric for delta in found.deltas))
+    for metric in metrics:
+        rows = [delta for delta in found.deltas if delta.metric == metric and delta.ratio is not None]
+        if len(metrics) > 1 and rows:
+            drawn.append(Text(clean(metric), "bold"))
+        drawn += _body(rows, found.figures.get(metric, {}), width) if rows else []
+    drawn += [*_not_compared(found, width), *_bottom(found, metrics, width), *_notes(found, width)]
+    return Text("\n", no_wrap=True, overflow="crop").join(drawn)
+
+
+def verdict_words(delta: Delta) -> str:
+    """`▼ slower`, `≈ same`; `▼ suspect` for what was not measured interleaved; better and worse for what is not a time."""
+    word = delta.verdict
+    shown = SUSPECT if _suspect(delta) else WORDS.get(word, word) if "time" not in delta.metric else word
+    return f"{VERDICT_GLYPHS[word]} {shown}"
+
+
+def ratio_words(delta: Delta) -> str:
+    """`1.042 [0.981, 1.104]`: head over base, with no more digits than the interval allows."""
+    if delta.ratio is None or delta.low is None or delta.high is None:
+        return ""
+    half = max(delta.high - delta.ratio, delta.ratio - delta.low)
+    digits = min(4, max(2, digits_after_point(half)))
+    ends = (f"{end:.{digits}f}" if end < 1000 else f"{end:.2g}" for end in (delta.low, delta.high))
+    return f"{delta.ratio:.{digits}f} [{', '.join(ends)}]" if delta.ratio < 1000 else f"{delta.ratio:.3g} [{', '.join(ends)}]"
+
+
+def _suspect(delta: Delta) -> bool:
+    return not delta.paired and delta.verdict in STYLES
+
+
+def _style(delta: Delta) -> str:
+    return "yellow" if _suspect(delta) else STYLES.get(delta.verdict, "")
+
+
+def _top(found: ComparisonLike, width: int) -> list[Text]:
+    names = clean(found.head) if found.base == found.head else f"base {clean(found.base)} · head {clean(found.head)}"
+    count = len({(delta.base, delta.head) for delta in found.deltas})
+    return [Text(part, "bold") for part in wrap_words(f"{names} · {count} case{'' if count == 1 else 's'}", width)]
+
+
+def _body(rows: Sequence[Delta], figures: Mapping[str, tuple[Figure | None, Figure | None]], width: int) -> list[Text]:
+    both = [figures.get(delta.head, (None, None)) for delta in rows]
+    versus = versus_head({delta.head: delta for delta in rows}) if any(delta.base != delta.head for delta in rows) else ""
+    table = [
+        Column("base ± 95 %", tuple(aligned([parts_of(base) for base, _ in both])), rank=2),
+        Column("head ± 95 %", tuple(aligned([parts_of(head) for _, head in both])), rank=1),
+        Column(f"head / {versus.removeprefix('vs ') or 'base'}", tuple(ratio_words(delta) for delta in rows), "<"),
+        Column("", tuple(verdict_words(delta) for delta in rows), "<"),
+    ]
+    widths = {column.head: column.width for column in table}
+    kept = next((shown for shown in _fewer(table) if width - _taken(shown, widths) >= LEAST_LABEL), table[2:])
+    tree = lines(group([_row_record(delta) for delta in rows]), max(LEAST_LABEL, width - _taken(kept, widths)))
+    label = max((cells(line.label) for line in tree if line.index is not None), default=0)
+    head = pad("", label) + "".join(GAP + pad(column.head, widths[column.head], column.align) for column in kept)
+    drawn = [Text(head.rstrip(), "dim")]
+    for line in tree:
+        if line.index is None:
+            drawn += [Text(part, "" if line.indent else "bold") for part in wrap_spaced(line.label, width)]
+            continue
+        made = Text(pad(cut(line.label, label), label))
+        for column in kept:
+            style = _style(rows[line.index]) if column is table[-1] else ""
+            made.append(GAP).append(pad(column.cells[line.index], widths[column.head], column.align), style)
+        made.rstrip()
+        drawn.append(made)
+    return drawn
+
+
+def _fewer(table: Sequence[Column]) -> Iterable[list[Column]]:
+    """The columns, given up one by one from the least telling."""
+    for most in (2, 1, 0):
+        yield [column for column in table if column.rank <= most and not (column.empty and column.rank)]
+
+
+def _taken(kept: Sequence[Column], widths: Mapping[str, int]) -> int:
+    return sum(len(GAP) + widths[column.head] for column in kept)
+
+
+def _row_record(delta: Delta) -> Record:
+    """A case as the tree groups it; what is not a case id of ours stands alone under its own name."""
+    try:
+        return Record(delta.head, Case.parse(delta.head).plain(), "ok")
+    except UsageError:
+        return Record(delta.head, {"workload": delta.head}, "ok")
+
+
+def _not_compared(found: ComparisonLike, width: int) -> list[Text]:
+    """Every case that has no ratio, by reason, so that none is dropped in silence."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for delta in found.deltas:
+        if delta.ratio is None:
+            words = f"{VERDICT_GLYPHS[delta.verdict]} {delta.verdict}"
+            groups.setdefault((words, clean(delta.reason)), []).append(clean(delta.head))
+    if found.new:
+        groups["+ new", "not in base"] = [clean(id) for id in found.new]
+    drawn: list[Text] = []
+    for (words, reason), ids in groups.items():
+        named = list(dict.fromkeys(ids))
+        drawn += [Text(part) for part in wrap_text(f"{words}: {len(named)}" + (f", {reason}" if reason else ""), width)]
+        drawn += [Text(f"    {part}", "dim") for id in named[:MOST_NAMED] for part in wrap_text(id, width - 4)]
+        if len(named) > MOST_NAMED:
+            drawn.append(Text(f"    and {len(named) - MOST_NAMED} more, all in --json", "dim"))
+    return drawn
+
+
+def _bottom(found: ComparisonLike, metrics: Sequence[str], width: int) -> list[Text]:
+    counts = Counter((SUSPECT if _suspect(delta) else delta.verdict) for delta in found.deltas if not metrics or delta.metric == metrics[0])
+    order = ("slower", "faster", SUSPECT, "same", "unclear", *SILENT)
+    words = [f"{counts[word]} {word}" for word in order if counts[word]] + ([f"{len(found.new)} new"] if found.new else [])
+    means = [f"geometric mean of head / base{_of(metric)} {mean:.3f} over {n}" for metric, (mean, n) in found.means.items()]
+    parts = [*(words or ["nothing compared"]), *means]
+    return [Text(part) for part in wrap_words(" · ".join(parts), width)]
+
+
+def _of(metric: str) -> str:
+    return "" if metric == "time" else f" of {clean(metric)}"
+
+
+def _notes(found: ComparisonLike, width: int) -> list[Text]:
+    told = [clean(note) for note in found.notes]
+    if any(_suspect(delta) for delta in found.deltas):
+        told.append(LEGEND)
+    reasons = Counter(
+        clean(delta.reason) for delta in found.deltas if delta.ratio is not None and delta.verdict == "unclear" and delta.reason
+    )
+    told += [f"{count} unclear: {reason}" for reason, count in reasons.items()]
+    drawn = []
+    for note in told:
+        first, *rest = wrap_text(note, width - 2)
+        drawn += [Text(f"· {first}", "dim"), *(Text(f"  {part}", "dim") for part in rest)]
+    return drawn

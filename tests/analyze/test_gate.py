@@ -1,0 +1,199 @@
+"""The gate says no for material slowdowns and new failures, and for nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from steelyard.analyze.compare import Comparison
+from steelyard.analyze.gate import Finding, Judgement, gate, judge, repeated
+from steelyard.codec.policy import Excuse, Policy
+from steelyard.errors import FAILED, INCONCLUSIVE, NOTHING, PASS, REGRESSION, UsageError
+from steelyard.model.pair import Delta, Pair
+from steelyard.model.record import Figure
+from tests.analyze.saved import case, delta, pair, record, side
+
+A, B, C = case("a"), case("b"), case("c")
+OK = {A: 1.0, B: 1.0, C: 1.0}
+
+
+def judged(
+    *deltas: Delta, policy: Policy | None = None, strict: bool = False, base: Any = OK, head: Any = OK, new: Sequence[str] = ()
+) -> Judgement:
+    comparison = Comparison("base", "head", list(deltas), list(new))
+    return judge(comparison, side("base", base), side("head", head), policy or Policy(), strict=strict)
+
+
+def failed(id: str) -> Delta:
+    return Delta(id, id, "time", None, None, None, 0.02, "failed", False, "told")
+
+
+@pytest.mark.parametrize(
+    ("ratio", "half", "kind", "code"),
+    [
+        (1.05, 0.01, "regression", REGRESSION),
+        (1.025, 0.01, "slower", PASS),
+        (1.021, 0.0, "regression", REGRESSION),
+        (1.0, 0.01, "same", PASS),
+        (1.0, 0.05, "unclear", PASS),
+        (0.97, 0.02, "faster", PASS),
+        (0.90, 0.01, "improvement", PASS),
+    ],
+)
+def test_only_a_whole_interval_beyond_the_margin_is_a_regression(ratio: float, half: float, kind: str, code: int) -> None:
+    found = judged(delta(A, ratio, half))
+    assert ([item.kind for item in found.findings], found.exit_code) == ([kind], code)
+
+
+def test_a_change_below_the_noise_floor_is_never_a_regression() -> None:
+    slow = delta(A, 1.03, 0.005)
+    assert judged(slow, policy=Policy(floor=0.02)).exit_code == REGRESSION
+    assert judged(slow, policy=Policy(floor=0.03)).exit_code == PASS
+
+
+def test_a_figure_that_should_be_high_regresses_downwards() -> None:
+    less = replace(delta(A, 0.90, 0.01, metric="bandwidth"), verdict="slower")
+    assert judged(delta(A, 1.0, 0.01), less).of("regression")[0].metric == "bandwidth"
+
+
+def test_a_case_that_broke_fails_the_gate_and_one_that_was_broken_does_not() -> None:
+    same = delta(C, 1.0, 0.01)
+    assert judged(failed(A), same, head={**OK, A: "wrong"}).exit_code == FAILED
+    assert judged(failed(A), same, head={**OK, A: "oom"}, base={**OK, A: "failed"}).exit_code == PASS
+    new = judged(same, head={**OK, case("d"): "crashed"}, new=[case("d")])
+    assert new.exit_code == PASS and "not in base" in new.of("failed")[0].reason
+    fixed = judged(failed(A), same, base={**OK, A: "failed"})
+    assert fixed.exit_code == PASS and [item.case for item in fixed.of("new pass")] == [A]
+
+
+def test_a_case_that_is_not_measured_any_more_is_missing() -> None:
+    gone = Delta(A, A, "time", None, None, None, 0.02, "missing", False, "not in head")
+    same = delta(C, 1.0, 0.01)
+    assert judged(gone, same, head={B: 1.0, C: 1.0}).exit_code == FAILED
+    assert judged(gone, same, head={B: 1.0, C: 1.0}, policy=Policy(missing="warn")).exit_code == PASS
+    unsupported = judged(failed(A), same, head={**OK, A: "unsupported"})
+    assert unsupported.exit_code == FAILED and unsupported.of("missing")[0].case == A
+    never = judged(failed(A), same, head={**OK, A: "unsupported"}, base={**OK, A: "unsupported"})
+    assert never.exit_code == PASS and never.of("missing")
+
+
+def test_a_figure_gained_is_not_missing() -> None:
+    gained = Delta(A, A, "peak_memory", None, None, None, 0.05, "missing", False, "base has no peak_memory")
+    comparison = Comparison("base", "head", [delta(A, 1.0, 0.01), gained])
+    base, head = side("base", {A: 1.0}), side("head", {A: 1.0})
+    memory = {"peak_memory": Figure(1.0, "B", "lower")}
+    with_memory = replace(head, runs=(replace(head.runs[0], records=(record(A, 1.0, metrics=memory),)),))
+    assert judge(comparison, base, with_memory, Policy()).exit_code == PASS
+    assert judge(comparison, with_memory, head, Policy()).exit_code == FAILED
+
+
+def test_strict_wants_everything_judged() -> None:
+    unclear = delta(A, 1.0, 0.05)
+    assert judged(unclear, delta(C, 1.0, 0.01)).headline == "pass: no regression in 2 comparisons, 1 unclear"
+    edited = Delta(B, B, "time", None, None, None, 0.02, "incomparable", False, "edited")
+    for found in (unclear, edited):
+        assert judged(found, delta(C, 1.0, 0.01)).exit_code == PASS
+        assert judged(found, delta(C, 1.0, 0.01), strict=True).exit_code == INCONCLUSIVE
+        assert judged(found, delta(C, 1.0, 0.01), policy=Policy(unclear="fail")).exit_code == INCONCLUSIVE
+    forgiven = Policy(unclear="fail", expected=(Excuse(A, "unclear"),))
+    assert judged(unclear, delta(C, 1.0, 0.01), policy=forgiven).exit_code == PASS
+
+
+def test_the_code_that_must_be_seen_first_wins() -> None:
+    slow, broken, unclear = delta(A, 1.5, 0.01), failed(B), delta(C, 1.0, 0.1)
+    head = {**OK, B: "failed"}
+    assert judged(slow, broken, unclear, head=head, strict=True).exit_code == REGRESSION
+    assert judged(broken, unclear, head=head, strict=True).exit_code == FAILED
+    assert judged(broken, head=head, strict=True).exit_code == NOTHING
+    assert judged().exit_code == NOTHING
+
+
+def test_known_failures_are_excused_and_told_when_they_pass() -> None:
+    policy = Policy(expected=(Excuse(A, "failed", "issue 7"), Excuse(B, "slower")), allowed=(Excuse("op/c[*", reason="flaky"),))
+    bad = judged(failed(A), delta(B, 1.5, 0.01), failed(C), head={A: "oom", B: 1.5, C: "timeout"}, policy=policy)
+    assert bad.exit_code == PASS and not bad.of("new pass")
+    assert [item.excuse for item in bad.of("regression", "failed")] == ["expected", "expected: issue 7", "allowed: flaky"]
+    good = judged(delta(A, 1.0, 0.01), delta(B, 1.0, 0.01), delta(C, 1.0, 0.01), policy=policy)
+    assert [item.case for item in good.of("new pass")] == [A, B]
+    assert "issue 7" in good.of("new pass")[0].reason and good.exit_code == PASS
+
+
+def test_an_excuse_covers_what_it_says_and_no_more() -> None:
+    assert judged(failed(A), delta(C, 1.0, 0.01), head={**OK, A: "wrong"}, policy=Policy(expected=(Excuse(A, "oom"),))).exit_code == FAILED
+    assert judged(delta(A, 1.5, 0.01), policy=Policy(allowed=(Excuse(A, reason="flaky"),))).exit_code == REGRESSION
+    note = judged(delta(A, 1.0, 0.01), policy=Policy(allowed=(Excuse("op/none*"),))).notes
+    assert note == ['allowed."op/none*" in the policy fits no case']
+
+
+def test_brackets_in_a_pattern_stand_for_themselves() -> None:
+    assert Excuse("op/a[n=64]@*").fits(A)
+    assert not Excuse("op/[abc][n=64]@*").fits(A)
+
+
+def test_the_worst_stands_first_and_each_can_be_repeated() -> None:
+    found = judged(delta(A, 1.1, 0.01), delta(B, 1.9, 0.01), delta(C, 1.3, 0.01))
+    assert [item.case for item in found.of("regression")] == [B, C, A]
+    assert found.of("regression")[0].repeat == f"steelyard run '{B}'"
+    assert found.headline == "regression: 3 slower beyond the margin in 3 comparisons"
+    weighed = replace(delta(A, 1.1, 0.01), head=case("a", "compile"))
+    assert judged(weighed).findings[0].repeat == f"steelyard run '{case('a', 'compile')}' --vs eager"
+    assert repeated(Finding("same", A, A), "path:../other build").repeat == f"steelyard run '{A}' --vs-path '../other build'"
+    assert judged(replace(delta(A, 1.1, 0.01), base="pyperf thing", head="pyperf thing")).findings[0].repeat == ""
+
+
+def test_a_run_alone_is_judged_by_its_pairs() -> None:
+    compiled = [case(name, "compile") for name in "abc"]
+    answers: dict[str, float | str] = {**OK, compiled[0]: 1.0, compiled[1]: 1.0}
+    pairs = [pair(A, compiled[0], 1.10, 0.01), pair(B, compiled[1], 1.0, 0.01)]
+    one = side("k3f9", answers, *pairs)
+    found = gate(one, one, Policy())
+    assert found.exit_code == REGRESSION and [item.case for item in found.of("regression")] == [compiled[0]]
+    assert gate(one, one, Policy(cases={"op/a*": {"time": 0.2}})).exit_code == PASS
+    broken = side("k3f9", {**answers, compiled[2]: "wrong"}, pairs[1])
+    assert gate(broken, broken, Policy()).exit_code == FAILED
+    assert gate(side("k3f9", OK), side("k3f9", OK), Policy()).exit_code == NOTHING
+
+
+def test_a_margin_for_a_figure_that_nothing_has_is_a_mistake() -> None:
+    one = side("k3f9", OK, pair(A, B, 1.0, 0.01))
+    with pytest.raises(UsageError, match="tiem") as told:
+        gate(one, one, Policy(margins={"tiem": 0.02}, where="gate.toml"))
+    assert told.value.where.startswith("gate.toml") and "time" in told.value.do
+
+
+def suite(slow: float) -> tuple[Any, Any]:
+    """Two sides of twenty cases in which one changed; enough for the noise between runs to be known."""
+    base = {case(f"x{number}"): 1e-3 * (1 + number) for number in range(20)}
+    head = {id: time * (1 + 1e-4 * (index % 3 - 1)) for index, (id, time) in enumerate(base.items())}
+    first = next(iter(base))
+    return side("base", base), side("head", {**head, first: base[first] * slow})
+
+
+def test_a_regression_between_runs_made_apart_counts_and_says_that_it_is_not_confirmed() -> None:
+    found = gate(*suite(2.0), Policy())
+    assert found.exit_code == REGRESSION
+    assert [item.paired for item in found.of("regression")] == [False] and any("unpaired" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(("ratio", "code"), [(1.0, PASS), (2.0, REGRESSION), (None, REGRESSION)])
+def test_confirming_measures_the_suspects_alone_and_believes_the_answer(ratio: float | None, code: int) -> None:
+    asked: list[str] = []
+
+    def confirm(suspects: list[Delta]) -> list[Pair]:
+        asked.extend(item.head for item in suspects)
+        return [pair(id, id, ratio, 0.005) for id in asked] if ratio else []
+
+    found = gate(*suite(2.0), Policy(), confirm=confirm)
+    assert found.exit_code == code and asked == [case("x0")]
+    assert all(item.paired == bool(ratio) for item in found.of("regression"))
+
+
+def test_what_got_faster_or_is_expected_to_be_slow_is_not_measured_again() -> None:
+    def refuse(suspects: list[Delta]) -> list[Pair]:
+        raise AssertionError(suspects)
+
+    assert gate(*suite(0.5), Policy(), confirm=refuse).exit_code == PASS
+    assert gate(*suite(2.0), Policy(expected=(Excuse("op/x0[*", "slower"),)), confirm=refuse).exit_code == PASS

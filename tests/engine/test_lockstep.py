@@ -1,0 +1,449 @@
+"""Two things that cannot live in one process are weighed in lock-step, and a broken one costs its comparison alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sysconfig
+import threading
+import venv
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steelyard.engine import arm, conduct, lockstep
+from steelyard.engine.arm import OtherArmLost, Token
+from steelyard.engine.launch import FORKABLE, Nursery, Place, can_lay_out
+from steelyard.engine.lockstep import Bout
+from steelyard.engine.plan import Plan
+from steelyard.engine.pool import Pool, Unweighed
+from steelyard.engine.selection import Request
+from steelyard.errors import UsageError
+from steelyard.model.pair import Pair, weigh
+from steelyard.store.runs import Store
+from tests.engine.drive import PROGRAM, processes_below, run_json, steelyard
+
+WORK = """
+from steelyard import Task, workload
+
+@workload("mine/work", axes={{"turn": [0]}}, backend="fake")
+def work(turn, be):
+    x = be.randn(16)
+
+    def fn():
+        be.spend({seconds})
+        return x * {factor}
+
+    return Task(fn, reference=lambda: x * 2)
+"""
+
+REAL = """
+import numpy as np
+from steelyard import Task, workload
+
+@workload("mine/adds", backend="numpy")
+def adds(be):
+    x, y = be.randn(256), be.randn(256)
+    z = np.empty_like(x)
+
+    def fn():
+        for _ in range({count}):
+            np.add(x, y, out=z)
+        return z
+
+    return Task(fn)
+"""
+
+FAULTY = """
+import os, time
+from steelyard import Task, workload
+from steelyard.workloads.fake import misbehave
+
+@workload("mine/faulty", axes={{"fault": ["none"]}}, backend="fake")
+def faulty(fault, be):
+    x, calls = be.randn(16), iter(range(10**9))
+    if {broken} and fault == "raise":
+        raise ValueError("told to fail")
+
+    def fn():
+        be.spend(1e-4)
+        if {broken} and fault in ("exit", "hang") and next(calls) == 25:
+            misbehave(fault)
+        return x * (3 if {broken} and fault == "wrong" else 2)
+
+    return Task(fn, reference=lambda: x * 2)
+"""
+
+
+@pytest.fixture(autouse=True)
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Temporary files in a folder of their own, which is empty again afterwards."""
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    yield folder
+    assert list(folder.glob("steelyard-arms-*")) == []
+
+
+def checkouts(root: Path, head: str, base: str, name: str = "bench.py") -> tuple[Path, Path]:
+    """Two folders that differ in one file."""
+    folders = root / "new", root / "old"
+    for folder, text in zip(folders, (head, base), strict=True):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folders
+
+
+def prepare(monkeypatch: pytest.MonkeyPatch, folder: Path, vs: str, *selectors: str, **more: Any) -> Plan:
+    """A plan made in a folder, as the command line would."""
+    monkeypatch.chdir(folder)
+    settings = {"vs": vs, "budget": 0.02, "timeout": 60.0, **more.pop("settings", {})}
+    return conduct.prepare(Request(selectors=selectors, settings=settings, **more), Store(folder / ".steelyard"))
+
+
+def weighed(plan: Plan, pairs: int = 2) -> Pair:
+    """The first job of a plan, weighed with a small pool."""
+    pool = Pool(pairs)
+    try:
+        return lockstep.weigh(pool, plan.jobs[0], plan, lambda phase, fraction: None)[0]
+    finally:
+        pool.close()
+
+
+class TestTwoCheckouts:
+    def test_the_command_line_weighs_every_case_and_leaves_nothing_running(self, tmp_path: Path) -> None:
+        new, old = checkouts(tmp_path, WORK.format(seconds="1e-4", factor=2), WORK.format(seconds="2e-4", factor=2))
+        found = run_json("bench.py", "-a", "turn=0,1", "--vs-path", "../old", "--budget", "20ms", cwd=new)
+        assert [record["status"] for record in found["records"]] == ["ok", "ok"]
+        assert [pair["head"]["id"] for pair in found["pairs"]] == [record["id"] for record in found["records"]]
+        for pair in found["pairs"]:
+            assert pair["base"]["id"] == pair["head"]["id"] and pair["base"]["source"] != pair["head"]["source"]
+            assert pair["base"]["environment"] == "path:../old" and pair["head"]["environment"] == ""
+            assert pair["ratio"] == pytest.approx(0.5) and pair["high"] < 0.51
+            assert (pair["schedule"], pair["processes"]) == ("lock-step quads", 16)
+            assert len(pair["centres"]) == 8 and pair["quads"] >= 8
+        assert processes_below(new) == processes_below(old) == []
+
+    def test_real_work_twice_as_much_is_slower(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        new, _ = checkouts(tmp_path, REAL.format(count=100), REAL.format(count=50))
+        pair = weighed(prepare(monkeypatch, new, "path:../old", "bench.py"), pairs=4)
+        assert weigh(pair).verdict == "slower"
+        assert pair.calls[0] >= 1 and set(pair.discarded) == {"base", "head"}
+
+    def test_packages_come_from_their_own_checkout_and_never_stand_for_python_itself(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        text = WORK.format(seconds="SECONDS", factor=2)
+        new, old = checkouts(tmp_path, f"from pack.speed import SECONDS\n{text}", f"from pack.speed import SECONDS\n{text}", "sub/bench.py")
+        for folder, seconds in ((new, 3e-3), (old, 1e-3)):
+            (folder / "src" / "pack").mkdir(parents=True)
+            (folder / "src" / "pack" / "speed.py").write_text(f"SECONDS = {seconds}\n")
+            for name in ("queue.py", "src/bisect.py"):
+                (folder / name).write_text("raise ImportError('shadowed')\n")
+        pair = weighed(prepare(monkeypatch, new, "path:../old", "sub/bench.py"))
+        assert pair.ratio == pytest.approx(3.0)
+
+    def test_a_file_outside_of_both_serves_both(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "bench.py").write_text("from speed import SECONDS\n" + WORK.format(seconds="SECONDS", factor=2))
+        new, _ = checkouts(tmp_path, "SECONDS = 1e-3", "SECONDS = 4e-3", "speed.py")
+        pair = weighed(prepare(monkeypatch, new, "path:../old", "../bench.py"))
+        assert pair.ratio == pytest.approx(0.25)
+        assert "is the same file for both" in pair.notes[0]
+
+    def test_a_program_is_started_in_its_own_checkout(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        new, old = checkouts(tmp_path, "#!/bin/sh\nexit 0\n", "#!/bin/sh\nexit 3\n", "prog")
+        for folder in (new, old):
+            (folder / "prog").chmod(0o755)
+        plan = prepare(monkeypatch, new, "path:../old", commands=(("./prog",),))
+        with pytest.raises(Unweighed, match=r"the base \(path:../old\) failed: the command exited with 3"):
+            weighed(plan)
+        (old / "prog").write_text("#!/bin/sh\nexit 0\n")
+        pair = weighed(prepare(monkeypatch, new, "path:../old", commands=(("./prog",),)))
+        assert (pair.schedule, pair.layout, pair.calls) == ("alternating calls", "free", (1, 1))
+
+    @pytest.mark.parametrize(
+        ("words", "said"),
+        [
+            (("--vs-path", "../nowhere"), "there is no such folder"),
+            (("--vs-path", "bench.py"), "it is a file"),
+            (("--vs-path", "../empty"), "../empty has no bench.py"),
+            (("--vs-path", "../old", "--vs", "eager"), "--vs and --vs-path both name a base"),
+            (("--vs-path", "../broken"), "path:../broken: could not load"),
+            (("--vs", "env:nowhere"), "no environment named 'nowhere'"),
+        ],
+    )
+    def test_what_cannot_work_is_said_before_anything_is_timed(self, tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+        new, _ = checkouts(tmp_path, WORK.format(seconds="1e-3", factor=2), "")
+        (tmp_path / "empty").mkdir()
+        (tmp_path / "broken").mkdir()
+        (tmp_path / "broken" / "bench.py").write_text("import nothing_of_that_name\n")
+        done = steelyard("run", "bench.py", *words, cwd=new, check=2)
+        assert said in done.stderr and not (new / ".steelyard").exists()
+
+
+class TestFaults:
+    def test_a_broken_base_costs_its_comparison_alone(self, tmp_path: Path) -> None:
+        new, old = checkouts(tmp_path, FAULTY.format(broken=False), FAULTY.format(broken=True))
+        words = ["-a", "fault=none,exit,hang,raise,wrong", "--timeout", "3s", "--budget", "20ms", "--vs-path", "../old"]
+        found = run_json("bench.py", *words, cwd=new, check=3)
+        assert {record["status"] for record in found["records"]} == {"ok"}
+        said = {record["case"]["params"]["fault"]: record["effective"].get("unweighed", "") for record in found["records"]}
+        assert said["none"] == ""
+        assert said["exit"].startswith("the base (path:../old) crashed: its process exited with code 0 and no answer during weighing")
+        assert said["hang"].startswith("timeout: no answer within 3.00 s")
+        assert said["raise"] == "the base (path:../old) failed: ValueError: told to fail"
+        assert said["wrong"].startswith("the base (path:../old) wrong: not the answer of the workload's reference")
+        assert [pair["head"]["id"] for pair in found["pairs"]] == [found["records"][0]["id"]]
+        assert processes_below(new) == processes_below(old) == []
+
+    def test_an_interrupt_ends_both_arms_at_once(self, tmp_path: Path, scratch: Path) -> None:
+        gate = tmp_path / "gate"
+        os.mkfifo(gate)
+        good = WORK.format(seconds="1e-3", factor=2)
+        new, old = checkouts(tmp_path, good, good.replace("x * 2", f"[open({str(gate)!r}, 'w').write('x'), time.sleep(1e6)]", 1))
+        (old / "bench.py").write_text("import time\n" + (old / "bench.py").read_text())
+        running = subprocess.Popen([*PROGRAM, "run", "bench.py", "--vs-path", "../old"], cwd=new, stderr=subprocess.PIPE, text=True)
+        with gate.open() as met:
+            assert met.read(1) == "x"
+            os.kill(running.pid, signal.SIGINT)
+            assert running.wait(60) == 130
+        assert running.communicate()[1].count("interrupted") == 1
+        assert list(scratch.iterdir()) == []
+        assert processes_below(new) == processes_below(old) == []
+
+    def test_a_limit_on_memory_holds_for_the_arms(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        eating = WORK.format(seconds="1e-3", factor=2) + "\n    import numpy\n".replace("    ", "")
+        hungry = eating.replace("    x = be.randn(16)\n", "    x = be.randn(16)\n    hoard = [numpy.ones(8 << 20) for _ in range(20)]\n")
+        new, _ = checkouts(tmp_path, eating, hungry)
+        plan = prepare(monkeypatch, new, "path:../old", "bench.py", settings={"memory": 500 << 20})
+        with pytest.raises(Unweighed, match=r"the base .* oom: used more than the 500 MiB"):
+            weighed(plan)
+
+    def test_what_an_arm_sends_is_checked(self) -> None:
+        good = {"calls": [1, 2], "quads": 3, "rebuilds": 1, "renewal": None, "quad": 1e-3, "overhead": 0.0, "source": "a", "single": False}
+        assert lockstep.checked(good)["quads"] == 3
+        for name, value in (("calls", [1]), ("quads", 0), ("quads", True), ("quad", 0.0), ("overhead", -1.0), ("renewal", 0.0)):
+            with pytest.raises(ValueError, match="figures"):
+                lockstep.checked({**good, name: value})
+        torn = Bout("1 0", (good, good), ({"took": b"1"}, {"took": b"2"}))
+        with pytest.raises((ValueError, KeyError)):
+            lockstep.rounds_of([torn], 1)
+
+
+class TestEnvironments:
+    @pytest.fixture()
+    def other(self, apart: Path) -> str:
+        """Another interpreter with the packages of this one, as `steelyard env create` would leave it."""
+        path = apart / "envs" / "other"
+        venv.create(path, symlinks=True)
+        (next(path.glob("lib/*/site-packages")) / "shared.pth").write_text(sysconfig.get_path("purelib") + "\n")
+        (path / "steelyard-env.json").write_text(json.dumps({"stack": "numpy", "packages": {"numpy": "1"}}))
+        return "other"
+
+    def test_the_base_runs_in_the_other_interpreter(self, tmp_path: Path, other: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        text = WORK.format(seconds="2e-3 if 'envs' in sys.prefix else 1e-3", factor=2)
+        new, _ = checkouts(tmp_path, f"import sys\n{text}", "")
+        plan = prepare(monkeypatch, new, f"env:{other}", "bench.py")
+        pair = weighed(plan)
+        assert pair.ratio == pytest.approx(0.5)
+        assert (pair.base.environment, pair.layout) == ("env:other", "free: two builds")
+
+    def test_variants_are_weighed_against_themselves_there(self, other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        plan = prepare(monkeypatch, tmp_path, f"env:{other}", "fake/work", variant=("eager", "half"))
+        assert [(job.case.variant, job.vs and job.vs.variant) for job in plan.jobs] == [("eager", "eager"), ("half", "half")]
+
+    def test_a_misspelt_name_is_told_with_the_right_one(self, other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        with pytest.raises(UsageError) as error:
+            prepare(monkeypatch, tmp_path, "env:othr", "fake/work")
+        assert "did you mean other?" in str(error.value)
+
+    def test_an_interpreter_that_is_gone_leaves_the_head_alone(self, other: str, apart: Path, tmp_path: Path) -> None:
+        (apart / "envs" / other / "bin" / "python").unlink()
+        found = run_json("fake/work", "--vs", f"env:{other}", cwd=tmp_path, check=3)
+        assert found["records"][0]["status"] == "ok"
+        assert "its processes could not be started" in found["records"][0]["effective"]["unweighed"]
+
+
+def libraries(nursery: Nursery) -> list[tuple[str, str]]:
+    """Where a process has its libraries."""
+    lines = Path(f"/proc/{nursery.process.pid}/maps").read_text().splitlines()
+    return sorted((line.split()[-1], line.split("-")[0]) for line in lines if ".so" in line)
+
+
+class TestLayouts:
+    @pytest.mark.skipif(not can_lay_out(), reason="this system does not let layouts be chosen")
+    def test_equal_shifts_map_libraries_at_equal_places_and_others_elsewhere(self) -> None:
+        nurseries = [Nursery(Place(), FORKABLE["numpy"], "layouts", shift, wait=False) for shift in (7, 7, 20_000)]
+        try:
+            for nursery in nurseries:
+                nursery.wait()
+            first, same, other = map(libraries, nurseries)
+            assert first == same and not set(first) & set(other)
+        finally:
+            for nursery in nurseries:
+                nursery.stop()
+
+    def test_twins_share_a_layout_and_not_a_folder(self, tmp_path: Path) -> None:
+        folders = tmp_path / "one", tmp_path / "two"
+        for folder in folders:
+            folder.mkdir()
+        one, two = Nursery.twins((Place(folder=str(folders[0])), Place(folder=str(folders[1]))), FORKABLE["numpy"], "twins")
+        try:
+            one.wait()
+            two.wait()
+            assert libraries(one) == libraries(two)
+            workers = one.fork(), two.fork()
+            assert [Path(f"/proc/{worker.pid}/cwd").resolve() for worker in workers] == list(folders)
+            for worker in workers:
+                worker.leave()
+                worker.see_off()
+        finally:
+            two.stop()
+            one.stop()
+        assert processes_below(folders[0]) == processes_below(folders[1]) == []
+
+    def test_where_layouts_cannot_be_chosen_forks_share_theirs_and_the_rest_is_said_to_be_free(self, tmp_path: Path) -> None:
+        fresh = "\n@work.variant('copy', fresh=True)\ndef copy(task):\n    return Task(lambda: task.fn(), reference=task.reference)\n"
+        new, _ = checkouts(tmp_path, WORK.format(seconds="1e-3", factor=2) + fresh, WORK.format(seconds="2e-3", factor=2) + fresh)
+        words = [*PROGRAM, "run", "--json", "bench.py", "-V", "eager,copy", "--vs-path", "../old", "--budget", "20ms"]
+        limited = ["sh", "-c", 'ulimit -Hs 100000 && exec "$@"', "sh", *words]
+        done = subprocess.run(limited, cwd=new, capture_output=True, text=True, timeout=120, check=True)
+        eager, copy = json.loads(done.stdout)["pairs"]
+        assert (eager["layout"], copy["layout"]) == ("matched", "free: this system does not let layouts be chosen")
+        assert eager["ratio"] == pytest.approx(0.5) and copy["ratio"] == pytest.approx(0.5)
+
+    def test_libraries_built_twice_are_two_builds(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        new, old = checkouts(tmp_path, WORK.format(seconds="1e-3", factor=2), WORK.format(seconds="1e-3", factor=2))
+        for folder in (new, old):
+            (folder / "pack").mkdir()
+            (folder / "pack" / "fast.so").write_bytes(b"build one")
+        same = prepare(monkeypatch, new, "path:../old", "bench.py").other
+        (old / "pack" / "fast.so").write_bytes(b"build two")
+        other = prepare(monkeypatch, new, "path:../old", "bench.py").other
+        assert same and other and (same.layout, other.layout) == ("matched", "free: two builds")
+
+
+class TestResume:
+    def test_a_run_is_continued_only_while_the_other_side_is_the_same(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        new, old = checkouts(tmp_path, WORK.format(seconds="1e-3", factor=2), WORK.format(seconds="2e-3", factor=2))
+        first, again = (prepare(monkeypatch, new, "path:../old", "bench.py").fingerprint("machine") for _ in range(2))
+        assert first == again
+        (old / "bench.py").write_text(WORK.format(seconds="5e-3", factor=2))
+        edited = prepare(monkeypatch, new, "path:../old", "bench.py").fingerprint("machine")
+        (old / "helper.py").write_text("X = 1\n")
+        grown = prepare(monkeypatch, new, "path:../old", "bench.py").fingerprint("machine")
+        elsewhere = prepare(monkeypatch, new, "path:.", "bench.py").fingerprint("machine")
+        assert len({first, edited, grown, elsewhere}) == 4
+
+    def test_a_measured_case_without_its_comparison_gets_that_alone(self, tmp_path: Path) -> None:
+        new, _ = checkouts(tmp_path, WORK.format(seconds="1e-3", factor=2), WORK.format(seconds="2e-3", factor=2))
+        words = ["bench.py", "--vs-path", "../old", "--budget", "20ms"]
+        run_json(*words, cwd=new)
+        file = next((new / ".steelyard" / "runs").glob("*/run.jsonl"))
+        header, record, *_ = lines = file.read_text().splitlines()
+        assert [next(iter(json.loads(line))) for line in lines] == ["header", "record", "pair", "seal"]
+        file.write_text(f"{header}\n{record}\n")
+        found = run_json(*words, "--resume", cwd=new)
+        assert len(found["records"]) == 1 and found["pairs"][0]["ratio"] == pytest.approx(0.5)
+        assert file.read_text().splitlines()[1] == record
+
+
+class TestTakingTurns:
+    @given(st.integers(0, 2**31), st.integers(1, 60))
+    def test_every_quad_has_both_arms_twice_and_mirrored(self, seed: int, quads: int) -> None:
+        drawn = arm.coins(f"{seed} 3", quads)
+        order = np.asarray(arm.turns(drawn)).reshape(-1, 4)
+        assert (order.sum(axis=1) == 2).all() and (order == order[:, ::-1]).all()
+        assert ((order[:, 0] == 0) == drawn).all()
+
+    @given(
+        st.tuples(st.integers(1, 1000), st.integers(1, 1000)), st.tuples(st.floats(1e-7, 10), st.floats(1e-7, 10)), st.floats(1e-3, 1),
+        st.one_of(st.none(), st.floats(1e-5, 10)),
+    )  # fmt: skip
+    def test_both_arms_agree_on_what_fits(
+        self, calls: tuple[int, int], seconds: tuple[float, float], share: float, building: float | None
+    ) -> None:
+        said = [
+            {"calls": count, "seconds": time, "overhead": 1e-8 * (number + 1), "building": building}
+            for number, (count, time) in enumerate(zip(calls, seconds, strict=True))
+        ]
+        agreed = arm.settle(said, share)
+        assert agreed.calls == calls or (agreed.calls == (min(calls), min(calls)) and max(calls) <= 2 * min(calls))
+        assert agreed.quads == 1 or agreed.quads == 2 or agreed.quads * agreed.quad <= share * (1 + 1e-9)
+        assert 1 <= agreed.rebuilds <= agreed.quads and (building is not None or agreed.rebuilds == 1)
+        later = arm.affordable([building, 1e-4], agreed.quads, share)
+        assert 1 <= later <= agreed.quads and (building is not None or later == 1)
+        assert agreed.overhead == 1e-8
+
+    def test_blocks_are_put_together_in_order_of_time(self) -> None:
+        figures = {
+            "calls": [1, 1],
+            "quads": 5,
+            "rebuilds": 1,
+            "renewal": None,
+            "quad": 1e-3,
+            "overhead": 0.0,
+            "source": "",
+            "single": False,
+        }
+        drawn = arm.coins("8 0", 5)
+        stamps: tuple[list[int], list[int]] = ([], [])
+        for moment, turn in enumerate(arm.turns(drawn), 1):
+            stamps[turn].append(moment)
+        arrays = tuple(
+            {"took": np.asarray(mine, "<i8").tobytes(), "busy": np.zeros(10, "<i8").tobytes(), "hit": np.zeros(10, "|u1").tobytes()}
+            for mine in stamps
+        )
+        rounds = lockstep.rounds_of([Bout("8 0", (figures, figures), (arrays[0], arrays[1]))], 8)
+        assert (np.round(rounds.seconds * 1e9).reshape(-1) == np.arange(1, 21)).all()
+        assert (rounds.arm.reshape(-1) == arm.turns(drawn)).all()
+
+    def test_the_token_passes_and_a_lost_arm_is_noticed(self, tmp_path: Path) -> None:
+        for number in (0, 1):
+            os.mkfifo(tmp_path / str(number))
+        seen: list[str] = []
+        with Token(tmp_path, 0) as base:
+            with Token(tmp_path, 1) as head:
+                base.meet()
+                head.meet()
+
+                def other() -> None:
+                    seen.append(head.hear()["calls"])
+                    head.say({"calls": "theirs"})
+                    head.take()
+                    seen.append("taken")
+                    head.give()
+
+                thread = threading.Thread(target=other)
+                thread.start()
+                base.say({"calls": "ours"})
+                assert base.hear() == {"calls": "theirs"}
+                base.give()
+                base.take()
+                thread.join()
+                assert seen == ["ours", "taken"]
+            with pytest.raises(OtherArmLost):
+                base.take()
+            with pytest.raises(OtherArmLost):
+                base.give()
+
+    def test_more_pairs_than_the_budget_allows_are_not_started(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        new, _ = checkouts(tmp_path, WORK.format(seconds="1.0", factor=2), WORK.format(seconds="1.0", factor=2))
+        pair = weighed(prepare(monkeypatch, new, "path:../old", "bench.py"), pairs=6)
+        assert (pair.processes, pair.quads) == (8, 4)
+
+
+def test_a_plan_for_another_side_cannot_be_weighed_in_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without its other side such a plan would weigh a case against itself."""
+    plan = prepare(monkeypatch, tmp_path, "path:.", "fake/work")
+    with pytest.raises(AssertionError):
+        lockstep.weigh(Pool(1), plan.jobs[0], replace(plan, other=None), lambda phase, fraction: None)

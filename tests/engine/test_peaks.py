@@ -1,0 +1,84 @@
+"""Peaks measured: the order of work with a scripted engine, and numpy through the real one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from steelyard.cli import doctor as cli
+from steelyard.engine import peaks
+from steelyard.errors import NothingMeasured
+from steelyard.machine import facts
+from steelyard.model.experiment import Experiment
+from steelyard.model.record import Record
+from tests.machine.test_peaks import answered
+
+
+class TestMeasuring:
+    """The order of work, with a scripted engine; the real one comes below."""
+
+    def script(self, slow: Sequence[str] = ()) -> tuple[list[Experiment], Any]:
+        seen: list[Experiment] = []
+
+        def run(experiment: Experiment) -> list[Record]:
+            seen.append(experiment)
+            made = []
+            for matrix in experiment.matrix:
+                how = f"@{matrix.backend[0]}/{matrix.variant[0]}:eval:device={matrix.device[0]}"
+                for name in matrix.workload:
+                    for dtype in matrix.axes["dtype"]:
+                        n, product = matrix.axes["n"][0], name == "op/matmul"
+                        rate = (1e9 if dtype in slow else 1e13 + n) if product else 1e11
+                        case = f"{name}[dtype={dtype},n={n}]{how}"
+                        environment = {"device": "NVIDIA H200"} if matrix.device == ("cuda",) else {}
+                        made.append(answered(case, rate, "compute" if product else "bandwidth", environment=environment))
+            return made
+
+        return seen, run
+
+    def test_slow_formats_are_not_tried_at_a_large_size(self) -> None:
+        seen, run = self.script(slow=["fp16"])
+        found = peaks.measure(run, {"packages": {"torch": "2"}}, "cpu", 1)
+        assert [matrix.axes["dtype"] for matrix in seen[1].matrix] == 2 * [("fp32",)] + 2 * [("fp64",)] + 2 * [("bf16",)]
+        assert {matrix.axes["n"] for matrix in seen[1].matrix} == {(4096,), (2048,)}
+        assert found.compute == pytest.approx(
+            {"fp32": (1e13 + 4096) / 0.8, "fp64": (1e13 + 4096) / 0.8, "bf16": (1e13 + 4096) / 0.8, "fp16": 1e9 / 0.8}
+        )
+        assert found.bandwidth == pytest.approx(1e11 / 0.8) and "n=4096" in found.cases["fp32"]
+
+    def test_cuda_has_tf32_beside_fp32_and_knows_its_name(self) -> None:
+        seen, run = self.script()
+        found = peaks.measure(run, {}, "cuda", 8)
+        assert set(found.compute) == {"fp32", "tf32", "fp64", "bf16", "fp16"} and found.name == "NVIDIA H200"
+        assert {matrix.threads for experiment in seen for matrix in experiment.matrix} == {(1,)}
+
+    def test_arrays_are_several_times_the_largest_cache_and_fit_into_memory(self) -> None:
+        def size(**machine: Any) -> int:
+            seen, run = self.script()
+            peaks.measure(run, machine, "cpu", 1)
+            return 4 * int(next(matrix for matrix in seen[0].matrix if "op/copy" in matrix.workload).axes["n"][0])
+
+        assert size(cpu={"caches": {"L2": 2**20, "L3": 2**25}}) == 4 * 2**25
+        assert size(cpu={"caches": {"L2": None, "L3": None}}) >= 2**26
+        assert size(memory={"available": 2**28}) == 2**24
+
+    def test_without_torch_numpy_is_measured_in_its_own_formats(self) -> None:
+        seen, run = self.script()
+        assert set(peaks.measure(run, {"packages": {"torch": None}}, "cpu", 1).compute) == {"fp32", "fp64"}
+        assert {matrix.backend for experiment in seen for matrix in experiment.matrix} == {("numpy",)}
+
+    def test_nothing_measured_says_why(self) -> None:
+        def run(experiment: Experiment) -> list[Record]:
+            return [answered("op/copy@torch/eager:eval:device=cuda", 1.0, "bandwidth", status="unsupported", reason="no cuda device here")]
+
+        with pytest.raises(NothingMeasured, match="no cuda device here"):
+            peaks.measure(run, {}, "cuda", 1)
+
+
+def test_numpy_through_the_engine() -> None:
+    machine = {**facts.collect(), "packages": {}}
+    found = peaks.measure(cli._records, machine, "cpu", 1, budget=0.01, scale=0.05)
+    assert set(found.compute) == {"fp32", "fp64"} and found.versions["numpy"]
+    assert all(rate > 1e6 for rate in (*found.compute.values(), found.bandwidth))

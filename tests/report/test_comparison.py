@@ -1,0 +1,100 @@
+"""A comparison as a reader sees it: within the width, every case named, colour for confirmed changes alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from rich.text import Text
+
+from steelyard.analyze.compare import Comparison, Side, compare, own_pairs
+from steelyard.model.pair import Arm, Delta, Pair
+from steelyard.model.record import Figure
+from steelyard.report.cells import cells
+from steelyard.report.comparison import comparison_table, ratio_words, verdict_words
+from tests.analyze.made import case, record, run, side
+
+
+def delta(**changes: object) -> Delta:
+    return replace(Delta(case(1), case(1), "time", 1.042, 0.981, 1.104, 0.02, "unclear", paired=False), **changes)  # type: ignore[arg-type]
+
+
+def sample() -> Comparison:
+    base = [record(case(number)) for number in range(12)] + [record(case(20)), record(case(21))]
+    head = [record(case(number), 2e-3 if number == 0 else 1e-3) for number in range(12)]
+    head += [record(case(21), status="failed", reason="no \x1b[31mdevice\nhere"), record(case(30))]
+    return compare(Side("b", (run("b", base),)), Side("h", (run("h", head, 1),)))
+
+
+def styles(text: Text, word: str) -> set[str]:
+    start = text.plain.index(word)
+    return {str(span.style) for span in text.spans if span.start <= start < span.end}
+
+
+def test_the_table_shows_figures_ratio_and_verdict() -> None:
+    shown = comparison_table(sample()).plain.splitlines()
+    assert shown[0] == "base b · head h · 14 cases"
+    assert " ".join(shown[1].split()) == "base ± 95 % head ± 95 % head / base"
+    assert " ".join(shown[3].split()) == "├─ n=0 1.0000 ± 0.0010 ms 2.0000 ± 0.0020 ms 2.00 [1.94, 2.07] ▼ suspect"
+    assert sum(line.endswith("? unclear") for line in shown) == 11
+
+
+def test_what_could_not_be_compared_is_listed_without_control_characters() -> None:
+    shown = comparison_table(sample()).plain
+    assert f"– missing: 1, not in head\n    {case(20)}" in shown
+    assert f"✗ failed: 1, head is failed (no device here)\n    {case(21)}" in shown
+    assert f"+ new: 1, not in base\n    {case(30)}" in shown
+    assert "1 suspect · 11 unclear · 1 failed · 1 missing · 1 new" in shown and "over 12" in shown
+    assert "\x1b" not in shown and "--confirm" in shown
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100])
+def test_every_line_fits(width: int) -> None:
+    long = compare(
+        Side("b" * 30, (run("b", [record(f"foreign/pyperf:{'x' * 150}{n}") for n in range(3)]),)),
+        Side("h" * 30, (run("h", [record(f"foreign/pyperf:{'x' * 150}{n}") for n in range(2)], 1),)),
+    )
+    for found in (sample(), long):
+        lines = comparison_table(found, width=width).plain.splitlines()
+        assert all(cells(line) <= width for line in lines), max(lines, key=cells)
+        assert any("unclear" in line for line in lines)
+
+
+def test_colour_is_for_confirmed_changes_alone() -> None:
+    drawn = comparison_table(sample())
+    assert styles(drawn, "▼ suspect") == {"yellow"} and not any("red" in str(span.style) for span in drawn.spans)
+    pair = Pair(Arm(case(1)), Arm(case(1, "compile")), 1.3, 1.29, 1.31, 0.99, 8, 64, 1, (4, 4))
+    whole = replace(run("k", [record(case(1)), record(case(1, "compile"), 1.3e-3)]), pairs=(pair,))
+    paired = comparison_table(own_pairs(Side("k", (whole,))))
+    assert styles(paired, "▼ slower") == {"red"} and "head / eager" in paired.plain and paired.plain.startswith("k · 1 case\n")
+
+
+def test_words_follow_the_metric() -> None:
+    assert verdict_words(delta(verdict="slower", paired=True)) == "▼ slower"
+    assert verdict_words(delta(verdict="slower", paired=True, metric="compute")) == "▼ worse"
+    assert verdict_words(delta(verdict="faster")) == "▲ suspect"
+    assert verdict_words(delta(verdict="same")) == "≈ same"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "low", "high", "words"),
+    [
+        (1.042, 0.981, 1.104, "1.04 [0.98, 1.10]"),
+        (1.0421, 1.0402, 1.0441, "1.0421 [1.0402, 1.0441]"),
+        (1e6, 1.0, 1e12, "1e+06 [1.00, 1e+12]"),
+        (None, None, None, ""),
+    ],
+)
+def test_ratios_have_the_digits_their_interval_allows(ratio: float | None, low: float | None, high: float | None, words: str) -> None:
+    assert ratio_words(delta(ratio=ratio, low=low, high=high)) == words
+
+
+def test_several_metrics_stand_below_each_other() -> None:
+    def rated(name: str, factor: float) -> Side:
+        made = side(name, [1e-3 * factor] * 9, first=int(factor * 10)).runs[0]
+        extra = [replace(item, metrics={**item.metrics, "rate": Figure(1e9 / factor, "B/s", "higher")}) for item in made.records]
+        return Side(name, (replace(made, records=tuple(extra)),))
+
+    shown = comparison_table(compare(rated("b", 1.0), rated("h", 1.1), metrics=["time", "rate"])).plain
+    assert "\ntime\n" in shown and "\nrate\n" in shown
+    assert "geometric mean of head / base 1.100 over 9" in shown and "geometric mean of head / base of rate 0.909 over 9" in shown
