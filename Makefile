@@ -8,7 +8,7 @@ PIP = $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints
 CODE = src tests benchmarks scripts examples
 PINS = pyproject.toml constraints/base.txt constraints/torch.txt
 
-.PHONY: help bench test test-stacks benchmarks docs clean compiler
+.PHONY: help bench test test-stacks benchmarks powercurve docs clean compiler
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | while IFS=$$'\t' read -r name words; do printf '  make %-12s %s\n' "$$name" "$$words"; done
@@ -28,6 +28,10 @@ test-stacks: compiler $(VENV)/.for-test  ## tests that build other frameworks' e
 
 benchmarks: compiler $(VENV)/.for-test  ## Steelyard's own benchmarks: isolation, overhead, start-up
 	@for name in startup overhead isolation; do echo "== $$name"; $(BIN)/python benchmarks/$$name.py || exit 1; done
+
+powercurve: compiler $(VENV)/.for-test  ## twenty more minutes of comparisons for the power curve, and what all of them say
+	$(BIN)/python -m benchmarks.powercurve collect --minutes 20
+	$(BIN)/python -m benchmarks.powercurve score
 
 docs: $(VENV)/.for-bench  ## write the generated pages of docs/reference again
 	$(BIN)/python scripts/reference.py

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import platform
 import resource
@@ -11,6 +13,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +23,11 @@ from steelyard.errors import SteelyardError, Unsupported
 from steelyard.model.task import Reading, Task
 
 FLOOR = 1.05
+GUARD = 'read -r line || kill -s KILL -- "-$0"'
+
+
+class OutOfMemory(SteelyardError):
+    """The kernel ended the program because memory, or its share of it, ran out."""
 
 
 class Command(Backend):
@@ -41,11 +49,39 @@ class Command(Backend):
         words = [str(word) for word in argv]
         if not words or shutil.which(words[0]) is None:
             raise SteelyardError(f"no program named {words[0] if words else ''!r}", do="give its path, or put it on PATH")
+        watch(os.getpid()).keep()
         return Task(measure=lambda: run_once(words), repeatable=False)
+
+
+class Guard:
+    """A sleeping shell that ends this worker's process group when the worker is killed; the program would outlive it otherwise.
+
+    Asking the kernel for a signal at a parent's death needs code in the child before it starts, which slows down what is timed.
+    The conductor ends a guard with all else that a case left behind, so each program sees to it that there is one.
+    """
+
+    def __init__(self) -> None:
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def keep(self) -> None:
+        """Start it if it is not there; a process that leads no session, as in a test, has no group of its own to end."""
+        shell = shutil.which("sh")
+        if shell and os.getsid(0) == os.getpid() and (self.process is None or self.process.poll() is not None):
+            self.process = subprocess.Popen(
+                [shell, "-c", GUARD, str(os.getpid())], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )  # fmt: skip
+
+
+@functools.cache
+def watch(pid: int) -> Guard:
+    """The one guard of a process, which must not be lost before the process is."""
+    return Guard()
 
 
 def run_once(argv: Sequence[str]) -> Reading:
     """Start, wait, read the kernel's accounts; a failing program is an error, not a fast run."""
+    killed = _memory_kills()
     with tempfile.TemporaryFile() as errors:
         start = time.perf_counter_ns()
         child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors)
@@ -54,11 +90,22 @@ def run_once(argv: Sequence[str]) -> Reading:
         child.returncode = os.waitstatus_to_exitcode(status)
         if child.returncode:
             errors.seek(0)
-            raise SteelyardError(_ending(child.returncode), why=errors.read()[-2000:].decode(errors="replace").strip())
+            said = errors.read()[-2000:].decode(errors="replace").strip()
+            if child.returncode == -signal.SIGKILL and _memory_kills() > killed:
+                raise OutOfMemory("the kernel ended the command because it used too much memory", why=said)
+            raise SteelyardError(_ending(child.returncode), why=said)
     extras = {"user_time": usage.ru_utime, "system_time": usage.ru_stime}
     if usage.ru_maxrss > FLOOR * _own_peak():
         extras["peak_memory"] = usage.ru_maxrss * 1024.0
     return Reading(seconds, extras)
+
+
+def _memory_kills() -> int:
+    """How often the kernel has ended a process for memory since it started; where it does not say, never."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        words = Path("/proc/vmstat").read_text().split()
+        return int(words[words.index("oom_kill") + 1])
+    return 0
 
 
 def _own_peak() -> int:

@@ -1,0 +1,134 @@
+"""The power curve's commands: `collect`, `gpu`, `score`, `plot`. Run as `python -m benchmarks.powercurve` from the repository."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+from benchmarks.powercurve import cells, results  # noqa: E402
+
+
+def main() -> None:
+    """Do what was asked."""
+    chosen = _parser().parse_args()
+    chosen.do(chosen)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.powercurve", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, do: object, text: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=text, description=text)
+        made.set_defaults(do=do)
+        made.add_argument("--results", type=Path, default=results.RESULTS, metavar="DIR", help="where the lines are kept")
+        return made
+
+    collecting = command("collect", _collect, "compare for a stated time, those cells first that lack data")
+    collecting.add_argument("--env", choices=(cells.QUIET, cells.HOGS), default=cells.QUIET)
+    collecting.add_argument("--only", type=_words, default=[], metavar="KIND,…", help=f"of {', '.join(_kinds())}")
+    collecting.add_argument("--op", type=_words, default=[], metavar="OP,…", help="of adds, matmul, softmax, layer")
+    device = command("gpu", _gpu, "the same for the device's rows")
+    for made in (collecting, device):
+        made.add_argument("--minutes", type=float, required=True)
+        made.add_argument("--seed", type=int, help="of what is drawn (default: new every time)")
+    scoring = command("score", _score, "print the tables and the goals")
+    scoring.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
+    plotting = command("plot", _plot, "draw the curve")
+    plotting.add_argument("file", type=Path, metavar="FILE.svg")
+    for made in (scoring, plotting):
+        made.add_argument("--versions", type=_versions, default=[], metavar="ID,…", help="earlier versions of the code, pooled")
+    command("serve", _serve, "used by collect: compare what is asked on standard input")
+    return parser
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in text.split(",") if word]
+
+
+def _versions(text: str) -> list[str]:
+    if not all(re.fullmatch(r"[0-9a-f]{10}", word) for word in _words(text)):
+        raise argparse.ArgumentTypeError("versions are folder names of the results, ten hexadecimal digits each")
+    return _words(text)
+
+
+def _kinds() -> list[str]:
+    return [kind for kinds in cells.FAMILIES.values() for kind in kinds]
+
+
+def _collect(chosen: argparse.Namespace) -> None:
+    from benchmarks.powercurve import collect
+
+    for name, known, asked in (("kind", _kinds(), chosen.only), ("op", ["adds", "matmul", "softmax", "layer"], chosen.op)):
+        if wrong := [word for word in asked if word not in known]:
+            raise SystemExit(f"no {name} named {wrong[0]!r}; there are {', '.join(known)}")
+    wanted = cells.chosen(cells.cpu_plan(chosen.env), chosen.only, chosen.op)
+    for reason in sorted({cells.missing(cell.kind) for cell in wanted} - {""}):
+        print(reason, file=sys.stderr)
+    wanted = {cell: goal for cell, goal in wanted.items() if not cells.missing(cell.kind)}
+    if not wanted:
+        raise SystemExit("nothing of that can be compared here")
+    collect.collect(wanted, chosen.env, 60 * chosen.minutes, chosen.results, random.Random(chosen.seed))
+
+
+def _gpu(chosen: argparse.Namespace) -> None:
+    from benchmarks.powercurve import gpu
+
+    gpu.collect(cells.gpu_plan(), 60 * chosen.minutes, chosen.results, random.Random(chosen.seed))
+    chosen.versions, chosen.json = [], None
+    _score(chosen)
+
+
+def _score(chosen: argparse.Namespace) -> None:
+    from benchmarks.powercurve import goals, score
+
+    from steelyard.machine import facts
+
+    shots = list(score.shots(_kept(chosen)))
+    listed, promised = score.rows(shots), goals.promises(shots)
+    machine = facts.summary(facts.collect())
+    print(f"{machine} · {len(shots)} judgements · versions {_current()}")
+    for table in (*score.tables(listed), goals.table([one for one in promised if one.found != "-"] or promised)):
+        print(f"\n{table}")
+    for reason in filter(None, map(cells.missing, (cells.PYPERF, cells.PYTEST, cells.ASV))):
+        print(reason)
+    if chosen.json:
+        figures = {
+            "machine": machine,
+            "rows": [row.plain() for row in listed],
+            "goals": [{**vars(one), "state": one.state} for one in promised],
+        }
+        chosen.json.write_text(json.dumps(figures, indent=1) + "\n")
+
+
+def _plot(chosen: argparse.Namespace) -> None:
+    from benchmarks.powercurve import plot, score
+
+    chosen.file.write_text(plot.draw(list(score.shots(_kept(chosen)))), encoding="utf-8")
+
+
+def _serve(chosen: argparse.Namespace) -> None:
+    from benchmarks.powercurve import collect
+
+    collect.serve(sys.stdin, sys.stdout)
+
+
+def _kept(chosen: argparse.Namespace) -> list[results.Outcome]:
+    kinds = [*_kinds(), cells.GRAPH, cells.DO_BENCH, cells.DO_BENCH_GRAPH]
+    return list(results.read(chosen.results, kinds, chosen.versions))
+
+
+def _current() -> str:
+    return ", ".join(f"{kind} {results.version(kind)}" for kind in (cells.ONE, cells.MATCHED, cells.GRAPH, cells.SEQUENTIAL))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""The collecting loop: fresh interpreters one after the other, each with a few dozen drawn comparisons, until the time is up.
+
+Every comparison is on disk before the next one ends, so it can be killed at any moment and goes on where it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from benchmarks.powercurve import results
+from benchmarks.powercurve.cells import FREE, HOGS, MATCHED, ONE, SEQUENTIAL, Cell, draw_batch
+from benchmarks.powercurve.results import Outcome
+
+from steelyard.engine.process import die_with_parent
+from steelyard.errors import SteelyardError
+from steelyard.machine import facts, locks
+
+ROOT = Path(__file__).parents[2]
+HOG = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    for _ in range(10_000_000):\n        pass\n"
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+MOST_EMPTY = 3
+
+
+@contextlib.contextmanager
+def hogs(count: int) -> Iterator[None]:
+    """Busy loops beside the measurement; they end with this, or by themselves when whoever started them is gone."""
+    started: list[subprocess.Popen[bytes]] = []
+    try:
+        for _ in range(count):
+            started.append(subprocess.Popen([sys.executable, "-c", HOG], stdin=subprocess.DEVNULL))
+        yield
+    finally:
+        for hog in started:
+            hog.kill()
+        for hog in started:
+            hog.wait()
+
+
+def collect(
+    wanted: Mapping[Cell, int], env: str, seconds: float, folder: Path, rng: random.Random, now: Callable[[], float] = time.time
+) -> Counter[Cell]:
+    """Gather comparisons for so long, those first that lack most; what was gathered now."""
+    end, machine = now() + seconds, facts.key(facts.collect(ROOT))
+    have = Counter(outcome.cell for outcome in results.read(folder, {cell.kind for cell in wanted}, machine=machine))
+    gathered: Counter[Cell] = Counter()
+    empty = 0
+    while now() < end:
+        batch, before = draw_batch(wanted, have, rng), gathered.total()
+        with locks.hold(locks.cpu_names(), f"power curve, pid {os.getpid()}", _waiting), hogs(os.cpu_count() or 1 if env == HOGS else 0):
+            for outcome in interpreted(batch, end):
+                results.append(folder, machine, outcome)
+                have[outcome.cell] += 1
+                gathered[outcome.cell] += 1
+                print(_progress(gathered.total(), outcome), file=sys.stderr)
+        empty = empty + 1 if gathered.total() == before else 0
+        if empty == MOST_EMPTY:
+            raise SystemExit("nothing was gathered three times in a row; what went wrong is said above")
+    return gathered
+
+
+def interpreted(batch: Sequence[Cell], end: float) -> Iterator[Outcome]:
+    """The outcomes of one fresh interpreter as they come; it ends with this process, and when the time is up."""
+    command = [sys.executable, "-m", "benchmarks.powercurve", "serve"]
+    environment = {**os.environ, **dict.fromkeys(THREADS, "1")}
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        with process.stdin as orders:
+            json.dump({"end": end, "cells": [dataclasses.asdict(cell) for cell in batch]}, orders)
+        for line in process.stdout:
+            outcome = Outcome.from_line(line)
+            if outcome is not None:
+                yield outcome
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def serve(orders: IO[str], answers: IO[str]) -> None:
+    """What the fresh interpreter does: one comparison after the other, an answer line for each."""
+    die_with_parent()
+    order, process, rng = json.load(orders), uuid.uuid4().hex[:8], random.Random()
+    batch = [Cell(**cell) for cell in order["cells"]]
+    with comparer(batch, rng) as compare:
+        for cell in batch:
+            if time.time() >= order["end"]:
+                break
+            try:
+                outcome = compare(cell)
+            except (SteelyardError, results.NotMeasured) as error:
+                print(f"{cell}: {error}", file=sys.stderr)
+                continue
+            done = dataclasses.replace(outcome, process=process, at=round(time.time()), load=os.getloadavg()[0])
+            print(done.line(), file=answers, flush=True)
+
+
+@contextlib.contextmanager
+def comparer(batch: Sequence[Cell], rng: random.Random) -> Iterator[Any]:
+    """What compares the cells of one interpreter."""
+    from benchmarks.powercurve import arms, ops, peers
+
+    ops.settle()
+    purse = arms.Purse()
+    kinds = {cell.kind for cell in batch}
+    with arms.Couples(batch[0].kind) if kinds & {MATCHED, FREE} else contextlib.nullcontext() as couples:
+
+        def compare(cell: Cell) -> Outcome:
+            if couples is not None:
+                return couples.weigh(cell, purse, rng)
+            if cell.kind == ONE:
+                return arms.one_process(cell, purse, rng)
+            return arms.sequential(cell, rng) if cell.kind == SEQUENTIAL else peers.run(cell)
+
+        yield compare
+
+
+def _progress(count: int, outcome: Outcome) -> str:
+    said = "" if outcome.estimate is None else f" {100 * outcome.estimate:+.2f} %"
+    found = outcome.verdict or ("" if outcome.flag is None else f"flag {outcome.flag:+d}")
+    what = f"{outcome.kind} {outcome.op} {outcome.env} {outcome.budget:g} s, {outcome.percent:g} % slower"
+    return f"{count:5}  {what}:{said} {found} {outcome.stop}".rstrip()
+
+
+def _waiting(text: str) -> None:
+    print(f"waiting for {text}", file=sys.stderr)
