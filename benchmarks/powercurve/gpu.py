@@ -22,12 +22,11 @@ from benchmarks.powercurve import arms, ops, results
 from benchmarks.powercurve.cells import DO_BENCH, GRAPH, Cell, lacking, missing
 from benchmarks.powercurve.results import Outcome
 
-from steelyard.backends._device import GraphTimer
 from steelyard.backends.torch import Torch
 from steelyard.machine import facts
-from steelyard.measuring.clock import Timer
 
 WARM_SECONDS = 2.0
+SHARE = 0.8
 
 
 def collect(wanted: Mapping[Cell, int], seconds: float, folder: Path, rng: random.Random) -> Counter[Cell]:
@@ -36,7 +35,7 @@ def collect(wanted: Mapping[Cell, int], seconds: float, folder: Path, rng: rando
         raise SystemExit("there is no CUDA device here")
     ops.settle()
     wanted = {cell: goal for cell, goal in wanted.items() if not missing(cell.kind)}
-    machine, timer, process = facts.key(facts.collect()), device_timer(), uuid.uuid4().hex[:8]
+    machine, be, process = facts.key(facts.collect()), Torch("cuda"), uuid.uuid4().hex[:8]
     have = Counter(outcome.cell for outcome in results.read(folder, {cell.kind for cell in wanted}, machine=machine))
     gathered: Counter[Cell] = Counter()
     warm_up()
@@ -44,19 +43,13 @@ def collect(wanted: Mapping[Cell, int], seconds: float, folder: Path, rng: rando
     while time.time() < end:
         weights = lacking(wanted, have)
         cell = rng.choices(list(weights), list(weights.values()))[0]
-        outcome = weigh(cell, timer, rng) if cell.kind == GRAPH else by_triton(cell, rng)
+        outcome = weigh(cell, be, rng) if cell.kind == GRAPH else by_triton(cell, rng)
         results.append(folder, machine, dataclasses.replace(outcome, process=process, at=round(time.time())))
         have[cell] += 1
         gathered[cell] += 1
         if gathered.total() % 50 == 0:
             print(f"{gathered.total():5} comparisons, {max(0.0, end - time.time()):.0f} s left", file=sys.stderr)
     return gathered
-
-
-def device_timer() -> Timer:
-    """Graph replay, as Steelyard times work that can be captured."""
-    be = Torch("cuda")
-    return GraphTimer(be.api, be.where, be.meter)
 
 
 def warm_up() -> None:
@@ -69,12 +62,13 @@ def warm_up() -> None:
         torch.cuda.synchronize()
 
 
-def weigh(cell: Cell, timer: Timer, rng: random.Random) -> Outcome:
+def weigh(cell: Cell, be: Torch, rng: random.Random) -> Outcome:
     """One comparison by our schedule with the device's clock; its time is wall time, everything included."""
     extra = ops.extra_of(cell.op, cell.percent)
     builds = [ops.arm_with(cell.op, size, rng) for size in (0, extra, 0)]
     wall, busy = time.perf_counter(), time.process_time()
-    outcome, rounds = arms.weighed(cell, builds, timer, cell.budget, rng)
+    timer = be.pair_timer([build() for build in builds])
+    outcome, rounds = arms.weighed(cell, builds, timer, SHARE * cell.budget, rng)
     took, spent = time.perf_counter() - wall, time.process_time() - busy
     return dataclasses.replace(outcome, extra=extra, cpu=spent, wall=took, called=arms.called_after(rounds))
 

@@ -205,7 +205,7 @@ class PairTimer(GraphTimer):
     Replayed graphs where every arm can be captured, held-back events for all arms where one cannot.
     """
 
-    block = 4e-4
+    block = 2e-4
     most = 64
     net = False
 

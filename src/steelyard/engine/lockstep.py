@@ -127,7 +127,8 @@ def weigh(pool: Pool, job: Job, plan: Plan, tell: Tell) -> tuple[Pair, Arrays]:
 
 def _bouts(pool: Pool, stable: Stable, job: Job, plan: Plan, seed: str, rng: random.Random, tell: Tell) -> list[Bout]:
     """One pair of processes after another; the first finds out what fits the budget, and the others do as it did."""
-    settings, count = plan.settings, pool.count(job)
+    assert plan.other is not None
+    settings, count = plan.settings, pool.count(job, plan.other)
     share, deadline = settings.budget / count, time.monotonic() + settings.timeout
     found: list[Bout] = []
     with tempfile.TemporaryDirectory(prefix="steelyard-arms-", ignore_cleanup_errors=True) as folder:

@@ -55,7 +55,9 @@ def weigh_heads(
         done = _weigh([replace(bench, seat=crew.seat) for bench in benches], crew, settings, rng, tell, suite)
     found = []
     for number, bench in enumerate(benches[1:], 1):
-        pair = pair_of(done.rounds, number, arms_of(benches[0], bench), done.stop, done.spent, done.schedule, settings)
+        finding = paired.find(done.rounds, number, peeked=done.stop == "evidence")
+        how = {"stopped_by": done.stop, "measured_s": done.spent, "schedule": done.schedule}
+        pair = pair_from(finding, done.rounds, number, arms_of(benches[0], bench), **how)
         found.append((pair, {**arrays_of(done.rounds.only(number)), **done.telemetry}))
     return found
 

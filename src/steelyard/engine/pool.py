@@ -20,7 +20,7 @@ from steelyard.engine.process import end_orphans, end_tree
 from steelyard.engine.sides import FREE, MATCHED, Side
 from steelyard.errors import SteelyardError
 
-PAIRS, FRESH_PAIRS = 8, 6
+PAIRS, FREE_PAIRS, FRESH_PAIRS = 8, 12, 6
 MOST_STABLES = 2
 FORBIDDEN = "free: this system does not let layouts be chosen"
 
@@ -39,14 +39,16 @@ class Stable:
     interpreters are kept for what shares a worker, as `--isolate` says.
     """
 
-    def __init__(self, places: tuple[Place, Place], modules: tuple[str, ...] | None, shifts: Sequence[int | None], mark: str) -> None:
+    def __init__(
+        self, places: tuple[Place, Place], modules: tuple[str, ...] | None, shifts: Sequence[int | None], mark: str, *, twins: bool = True
+    ) -> None:
         self.places, self.shifts, self.mark = places, shifts, mark
         self.held: dict[int, list[Worker]] = {}
         self.unit = ""
         self.nurseries: list[tuple[Nursery, ...]] = []
         try:
             for shift in shifts if modules is not None else ():
-                self.nurseries.append(_nurseries(places, modules or (), mark, shift))
+                self.nurseries.append(_nurseries(places, modules or (), mark, shift, twins=twins))
             for nursery in self._nurseries():
                 nursery.wait()
         except BaseException:
@@ -112,9 +114,11 @@ class Stable:
             nursery.stop()
 
 
-def _nurseries(places: tuple[Place, Place], modules: tuple[str, ...], mark: str, shift: int | None) -> tuple[Nursery, Nursery]:
+def _nurseries(
+    places: tuple[Place, Place], modules: tuple[str, ...], mark: str, shift: int | None, *, twins: bool
+) -> tuple[Nursery, Nursery]:
     """A pair; where nothing but folders tells its places apart, both are forked from one process, which of them is drawn."""
-    if not alike(places):
+    if not (twins and alike(places)):
         base, head = (Nursery(place, modules, mark, shift, wait=False) for place in places)
         return base, head
     if random.random() < 0.5:
@@ -148,26 +152,27 @@ class Pool:
             return side.layout
         return FREE if not one_thread(job) else MATCHED if can_lay_out() else FORBIDDEN
 
-    def count(self, job: Job) -> int:
-        """How many pairs a comparison may have; those that need fresh interpreters get fewer."""
-        return self.pairs if forks(job) else min(self.pairs, FRESH_PAIRS)
+    def count(self, job: Job, side: Side) -> int:
+        """How many pairs a comparison may have: more where layouts differ inside them, fewer where each needs fresh interpreters."""
+        usual = self.pairs if side.layout == MATCHED else self.pairs * FREE_PAIRS // PAIRS
+        return usual if forks(job) else min(usual, FRESH_PAIRS)
 
     def stable(self, job: Job, side: Side, tell: Tell) -> Stable:
         """Where a job's workers come from; the one used longest ago is closed when there are too many."""
-        chosen = one_thread(job) and can_lay_out()
+        chosen = one_thread(job) and can_lay_out() and side.layout != FREE
         places = _places(job, side)
         modules = FORKABLE[job.case.backend] if forks(job) else None
-        key = (*places, chosen, modules)
+        key = (*places, chosen, modules, self.count(job, side))
         if key in self._broken:
             raise Unweighed(self._broken[key])
         found = self.stables.pop(key, None)
         if found is None:
             while len(self.stables) >= MOST_STABLES:
                 self.stables.pop(next(iter(self.stables))).close()
-            shifts = [self._draw.randrange(SHIFTS) if chosen else None for _ in range(self.count(job))]
+            shifts = [self._draw.randrange(SHIFTS) if chosen else None for _ in range(self.count(job, side))]
             tell("warming up processes", None)
             try:
-                found = Stable(places, modules, shifts, self.mark)
+                found = Stable(places, modules, shifts, self.mark, twins=side.layout != FREE)
             except (SteelyardError, OSError) as error:
                 self._broken[key] = f"its processes could not be started: {said(error)}"
                 raise Unweighed(self._broken[key]) from error

@@ -29,7 +29,7 @@ from steelyard.model.task import Task
 WARM_SHARE, MOST_ROUNDS = 0.375, 4000
 PILOT, FEWEST_REBUILDS, MOST_REBUILDS = 8, 8, 256
 FEWEST_BEFORE_STOP = 8
-SAME_SHARE, CLOSE = 0.25, 0.25
+SAME_SHARE, CLOSE = 0.25, 0.1
 PADDING = 65536
 
 Build = Callable[[], Task]
@@ -252,8 +252,9 @@ class Plan:
         differs, not_above, not_below = (value >= self.least for value in wager.highest)
         middle, edge = float(np.median(seen)), math.log1p(self.margin)
         if abs(middle) > edge:
-            error = 3 * float(np.std(seen, ddof=1)) / math.sqrt(len(seen))
-            return bool(differs and (not_above if middle > 0 else not_below) and error <= max(self.margin, abs(middle) / 10))
+            error, precision = 3 * float(np.std(seen, ddof=1)) / math.sqrt(len(seen)), self.settings.precision
+            known = error <= max(2 * precision, 10 * precision * abs(middle))
+            return bool(differs and (not_above if middle > 0 else not_below) and known)
         close = abs(middle) < CLOSE * edge
         return bool(not_above and not_below and close and spent >= SAME_SHARE * self.settings.budget)
 
