@@ -205,14 +205,14 @@ class PairTimer(GraphTimer):
     Replayed graphs where every arm can be captured, held-back events for all arms where one cannot.
     """
 
-    block = 2e-4
+    block = 2.7e-4
     most = 64
     net = False
 
     def __init__(self, api: Any, device: Any, meter: Meter | None, arms: Iterable[Task]) -> None:
         super().__init__(api, device, meter)
         self.replays = all(_captures(api, task) for task in arms)
-        self.warmth, self.rounds = 0, 3 if self.replays else 8
+        self.warmth, self.rounds = 0, 2 if self.replays else 8
 
     def bind(self, task: Task) -> Loop:
         """The arms have run before, so nothing is left to warm up for a capture."""

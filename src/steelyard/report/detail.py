@@ -141,9 +141,24 @@ def _weighed(record: Record, pairs: Sequence[Pair]) -> Rows:
             as_head = record.id == pair.head.id
             other = pair.base.id if as_head else pair.head.id
             low, high = 1 / pair.high if pair.high else 0.0, 1 / pair.low if pair.low else 0.0
-            interval = f"speedup {low:.3f} to {high:.3f} at {percent(pair.confidence)}, {pair.rebuilds} rebuilds, {pair.quads} quads"
-            rows.append(("base" if as_head else "head", f"{clean(other)}\n{delta_text(weigh(pair))} · {interval}"))
+            interval = f"speedup {low:.3f} to {high:.3f} at {percent(pair.confidence)}, {pair.rebuilds} rebuilds, {pair.quads} rounds"
+            label = clean(f"{other}  {pair.base.environment}" if as_head and pair.base.environment else other)
+            delta = weigh(pair)
+            lines = [label, f"{delta_text(delta)} · {interval}", " · ".join(_evidence(pair)), clean(delta.reason), *map(clean, pair.notes)]
+            rows.append(("base" if as_head else "head", "\n".join(line for line in lines if line)))
     return rows
+
+
+def _evidence(pair: Pair) -> list[str]:
+    """What a verdict rests on."""
+    found = [f"p {pair.p:.2g}"] if pair.p is not None else []
+    found += [f"noise floor {percent(pair.floor)} a rebuild"] if pair.floor is not None else []
+    found += [f"stopped by {clean(pair.stopped_by)}"] if pair.stopped_by else []
+    found += [f"{quantity(pair.measured_s, 's')} spent"] if pair.measured_s else []
+    found += [f"{pair.processes} processes, layout {clean(pair.layout)}"] if pair.processes > 1 else []
+    lost = max(pair.discarded.values(), default=0.0)
+    found += [f"{percent(lost)} of blocks disturbed"] if lost else []
+    return [*found, f"{clean(pair.clock)} time"] if pair.clock not in ("", "wall") else found
 
 
 def _verification(found: Verification | None) -> Rows:
