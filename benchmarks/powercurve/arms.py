@@ -97,8 +97,10 @@ def weighed(cell: Cell, builds: list[Build], timer: Timer, budget: float, rng: r
     rounds = doing.rounds()
     found = paired.find(rounds, peeked=doing.stop == "evidence")
     low, high, ratio = found.interval.low, found.interval.high, found.ratio
+    usable = max(found.discarded) <= MOST_DISCARDED
     outcome = Outcome(
-        cell.kind, cell.op, cell.env, cell.budget, cell.percent, flag=(low > 0) - (high < 0), estimate=found.interval.centre, low=low,
+        cell.kind, cell.op, cell.env, cell.budget, cell.percent, flag=usable * ((low > 0) - (high < 0)),
+        estimate=found.interval.centre, low=low,
         high=high, verdict=verdict_of(ratio.low, ratio.high, max(found.discarded)), stop=doing.stop, p=found.p,
         timed=float(rounds.seconds.sum()), rebuilds=len(rounds.groups), rounds=len(rounds.seconds),
         discarded=max(found.discarded), clock=found.clock, floor=found.floor,
@@ -183,9 +185,10 @@ class Couples:
         spent = time.process_time() + cpu_seconds(stable.pids()) - busy
         purse.learn(cell, spent, pair.stopped_by)
         low, high, lost = pair.low, pair.high, max(pair.discarded.values())
+        usable = lost <= MOST_DISCARDED
         logs = [float(np.log(end)) for end in (pair.ratio, low, high)]
         return Outcome(
-            cell.kind, cell.op, cell.env, cell.budget, cell.percent, extra=extra, flag=(low > 1) - (high < 1), estimate=logs[0],
+            cell.kind, cell.op, cell.env, cell.budget, cell.percent, extra=extra, flag=usable * ((low > 1) - (high < 1)), estimate=logs[0],
             low=logs[1], high=logs[2], verdict=verdict_of(low, high, lost), stop=pair.stopped_by, p=pair.p, cpu=spent,
             wall=time.perf_counter() - wall, timed=pair.measured_s, rebuilds=pair.rebuilds, rounds=pair.quads, discarded=lost,
             clock=pair.clock, floor=pair.floor, note=pair.layout,

@@ -20,8 +20,11 @@ HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 DIGITS = 6
 
-_MEASURING = tuple(f"measuring/{name}.py" for name in ("clock", "sample", "schedule", "paired", "evidence", "stats"))
-_PROCESSES = tuple(f"engine/{name}.py" for name in ("lockstep", "arm", "pool"))
+_MEASURING = (
+    "model/pair.py",
+    *(f"measuring/{name}.py" for name in ("clock", "sample", "schedule", "effort", "paired", "evidence", "stats")),
+)
+_PROCESSES = tuple(f"engine/{name}.py" for name in ("lockstep", "arm", "pool", "sides", "launch", "nursery"))
 SOURCES: dict[str, tuple[str, ...]] = {
     ONE: _MEASURING, MATCHED: _MEASURING + _PROCESSES, FREE: _MEASURING + _PROCESSES, GRAPH: (*_MEASURING, "backends/_device.py"),
 }  # fmt: skip

@@ -10,6 +10,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from steelyard import registry
+from steelyard.drop_in import clock_for
 from steelyard.errors import UsageError
 from steelyard.model.experiment import BUDGETS, Settings
 from steelyard.model.pair import MARGIN, Arm, Delta, Pair, weigh
@@ -18,6 +19,7 @@ from steelyard.model.units import parse_budget, parse_share, percent, plain
 
 if TYPE_CHECKING:
     from steelyard.backends.base import Backend
+    from steelyard.measuring.clock import Timer
 
 UNMOVED = 0.005
 
@@ -95,7 +97,7 @@ def compare(
     builds = [_builder(fn, args, setup, be, rng) for fn in (base, head, base)]
     differ = _difference(be, builds[0], builds[1]) if verify else ""
     doing = schedule.weigh_arms(
-        builds[:2], be.pair_timer([build() for build in builds]), settings, rng.randrange(2**31), placebo=builds[2], margin=share
+        builds[:2], _timer(be, [build() for build in builds]), settings, rng.randrange(2**31), placebo=builds[2], margin=share
     )
     found = paired.find(doing.rounds(), peeked=doing.stop == "evidence")
     if stuck := [label for label, build in zip(labels, builds, strict=False) if not be.movable(build())]:
@@ -103,8 +105,9 @@ def compare(
         wider = replace(found.interval, low=found.interval.low - UNMOVED, high=found.interval.high + UNMOVED)
         found = replace(found, interval=wider, notes=(*found.notes, note))
     arms = (Arm(labels[0]), Arm(labels[1]))
-    pair = pair_from(found, doing.rounds(), 1, arms, stopped_by=doing.stop, measured_s=doing.spent, schedule="rounds")
-    delta = weigh(pair, share)
+    how = {"stopped_by": doing.stop, "measured_s": doing.spent, "schedule": "rounds", "margin": share}
+    pair = pair_from(found, doing.rounds(), 1, arms, **how)
+    delta = weigh(pair)
     if differ:
         delta = replace(delta, verdict="failed", reason=differ)
     return Weighed(**{name: getattr(delta, name) for name in Delta.__dataclass_fields__}, pair=pair)
@@ -120,6 +123,15 @@ def backend_here() -> Backend:
         name, options = "numpy", {}
     found: Backend = registry.load_backend(name)(**options)
     return found
+
+
+def _timer(be: Backend, tasks: list[Task]) -> Timer:
+    """The device's clock where every function gives it work, else the host's, which then waits for the device."""
+    if be.device == "cpu":
+        return be.timer()
+    clocks = [clock_for(task) for task in tasks]
+    waiting = next((clock.timer for clock in clocks if not clock.name.startswith("device")), None)
+    return waiting or be.pair_timer(tasks)
 
 
 def _label(fn: Callable[..., Any], otherwise: str) -> str:

@@ -148,9 +148,9 @@ def test_a_finding_must_stand_among_all_cases() -> None:
 def test_suspects_are_measured_again_before_anything_is_called_a_change() -> None:
     asked: list[str] = []
 
-    def again(deltas: list[Delta]) -> list[Pair]:
+    def again(deltas: list[Delta]) -> tuple[list[Pair], dict[str, str]]:
         asked.extend(delta.head for delta in deltas)
-        return [pair(case(0), 1.3), pair(case(1), 1.001)]
+        return [pair(case(0), 1.3), pair(case(1), 1.001)], {case(2): "crashed: gone"}
 
     head = [QUIET[0] * 1.3, QUIET[1] * 1.5, QUIET[2] * 1.4, *QUIET[3:]]
     found = compare(side("b", QUIET), side("h", head, first=1), confirm=again)
@@ -158,8 +158,25 @@ def test_suspects_are_measured_again_before_anything_is_called_a_change() -> Non
     kinds = [(delta.verdict, delta.paired) for delta in found.deltas[:3]]
     assert kinds == [("slower", True), ("same", True), ("slower", False)]
     assert any("2 of 3 suspicious" in note for note in found.notes)
+    assert f"not confirmed, so judged as before: {case(2)}: crashed: gone" in found.notes
+    assert found.means["time"][0] == pytest.approx(math.exp(math.fsum(math.log(delta.ratio or 1) for delta in found.deltas) / 20))
     calm = compare(side("b", QUIET), side("h", QUIET, first=1), confirm=again)
     assert len(asked) == 3 and any("nothing was suspicious" in note for note in calm.notes)
+
+
+def test_what_was_measured_again_must_stand_among_the_others_measured_again() -> None:
+    def again(deltas: list[Delta]) -> tuple[list[Pair], dict[str, str]]:
+        return [replace(pair(delta.head, 1.02), p=0.006) for delta in deltas], {}
+
+    head = [value * (1.4 if number < 3 else 1) for number, value in enumerate(QUIET)]
+    found = compare(side("b", QUIET), side("h", head, first=1), confirm=again)
+    assert [delta.verdict for delta in found.deltas[:3]] == ["slower"] * 3
+
+    def one_of_three(deltas: list[Delta]) -> tuple[list[Pair], dict[str, str]]:
+        return [replace(pair(delta.head, 1.02), p=0.006 if delta.head == case(0) else 0.5) for delta in deltas], {}
+
+    found = compare(side("b", QUIET), side("h", head, first=1), confirm=one_of_three)
+    assert found.deltas[0].verdict == "unclear" and "chance" in found.deltas[0].reason and found.deltas[0].paired
 
 
 def test_what_is_unclear_but_far_off_is_suspicious_too() -> None:
@@ -182,11 +199,17 @@ def test_a_run_against_itself_is_its_own_pairs() -> None:
     assert base and head and (base.value, head.value) == (1e-3, 5e-4)
 
 
-def test_a_pair_without_an_end_says_nothing() -> None:
-    whole = Side(
-        "k", (replace(run("k", [record(case(1)), record(case(2))]), pairs=(replace(pair(case(2), 1.0, base=case(1)), high=math.inf),)),)
-    )
-    assert own_pairs(whole).deltas[0].verdict == "unclear"
+@pytest.mark.parametrize(("low", "high"), [(0.9, math.inf), (0.0, 1.1), (math.exp(-50), math.exp(50)), (math.nan, 2.0)])
+def test_a_pair_without_an_end_says_nothing(low: float, high: float) -> None:
+    odd = replace(pair(case(2), 1.0, base=case(1)), low=low, high=high)
+    found = own_pairs(Side("k", (replace(run("k", [record(case(1)), record(case(2))]), pairs=(odd,)),)))
+    assert found.deltas[0].verdict == "unclear" and "unbounded" in found.deltas[0].reason and not found.comparable
+
+
+def test_a_pair_is_judged_by_the_margin_it_was_measured_for() -> None:
+    tight = replace(pair(case(2), 1.01, base=case(1)), margin=0.001)
+    whole = Side("k", (replace(run("k", [record(case(1)), record(case(2))]), pairs=(tight,)),))
+    assert own_pairs(whole).deltas[0].verdict == "slower" and own_pairs(whole, margins={"time": 0.02}).deltas[0].verdict == "same"
 
 
 def test_a_run_cannot_be_on_both_sides() -> None:

@@ -182,17 +182,19 @@ def test_a_regression_between_runs_made_apart_counts_and_says_that_it_is_not_con
 def test_confirming_measures_the_suspects_alone_and_believes_the_answer(ratio: float | None, code: int) -> None:
     asked: list[str] = []
 
-    def confirm(suspects: list[Delta]) -> list[Pair]:
+    def confirm(suspects: list[Delta]) -> tuple[list[Pair], dict[str, str]]:
         asked.extend(item.head for item in suspects)
-        return [pair(id, id, ratio, 0.005) for id in asked] if ratio else []
+        return ([pair(id, id, ratio, 0.005) for id in asked], {}) if ratio else ([], dict.fromkeys(asked, "timeout: no answer"))
 
     found = gate(*suite(2.0), Policy(), confirm=confirm)
     assert found.exit_code == code and asked == [case("x0")]
+    assert any("timeout: no answer" in note for note in found.notes) is (ratio is None)
+    assert found.means["time"][0] == pytest.approx((ratio or 2.0) ** (1 / 20), rel=1e-3)
     assert all(item.paired == bool(ratio) for item in found.of("regression"))
 
 
 def test_what_got_faster_or_is_expected_to_be_slow_is_not_measured_again() -> None:
-    def refuse(suspects: list[Delta]) -> list[Pair]:
+    def refuse(suspects: list[Delta]) -> tuple[list[Pair], dict[str, str]]:
         raise AssertionError(suspects)
 
     assert gate(*suite(0.5), Policy(), confirm=refuse).exit_code == PASS

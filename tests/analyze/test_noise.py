@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from scipy import special
 
 from steelyard.analyze import noise
 from steelyard.analyze.compare import compare
-from tests.analyze.made import side
+from steelyard.analyze.provenance import alternating
+from tests.analyze.made import run, side
 
 
 @given(st.floats(0.05, 1e4))
@@ -44,6 +46,7 @@ def suites(rounds: int, runs: int, cases: int, shared: float, own: float, unlike
         (4, 40, 0.03, 0.01, 0.5, True),
         (4, 3, 0.02, 0.01, 0.0, True),
         (1, 3, 0.05, 0.03, 0.0, False),
+        (4, 3, 0.00, 0.01, 0.0, False),
     ],
 )
 def test_equal_code_is_not_called_changed(runs: int, cases: int, shared: float, own: float, unlike: float, alternate: bool) -> None:
@@ -66,9 +69,30 @@ def test_a_clear_slowdown_of_one_case_is_seen(runs: int, cases: int, shared: flo
 
 def test_replicates_give_the_textbook_variance_for_one_case() -> None:
     base, head = [0.0, 0.02, 0.04], [0.10, 0.11, 0.15]
-    found = noise.between_runs({"a": noise.Logs(dict(enumerate(base)), dict(enumerate(head)))}).spreads["a"]
+    found = noise.between_runs({"a": noise.Logs(dict(enumerate(base)), dict(enumerate(head)))}, alternating=True).spreads["a"]
     pooled = (np.var(base, ddof=1) + np.var(head, ddof=1)) / 2
     assert found.sd == pytest.approx(math.sqrt(pooled * 2 / 3)) and found.freedom == 4
+
+
+@pytest.mark.parametrize("drift", [1.05, 1.1, 1.2])
+def test_drift_between_two_sessions_is_no_change(drift: float) -> None:
+    """Quiet replicates of one hour say nothing about the next one, unless both sides have runs in each."""
+    quiet = [[1e-3 * factor] for factor in (1.0, 1.002, 0.998, 1.001)]
+    later = [[value * drift for value in table] for table in quiet]
+    found = compare(side("b", *quiet), side("h", *later, first=10))
+    assert found.deltas[0].verdict == "unclear" and any("assumed between the sides" in note for note in found.notes)
+    mixed = compare(side("b", *quiet, step=2), side("h", *later, first=1, step=2))
+    assert mixed.deltas[0].verdict == "slower" and not any("assumed" in note for note in mixed.notes)
+
+
+@pytest.mark.parametrize(
+    ("order", "so"),
+    [("bh", False), ("bbhh", False), ("bhbh", True), ("bhhb", True), ("bbbhbhhh", False), ("hbbbbhhh", False), ("bbhbhhbh", True)],
+)
+def test_sides_alternate_where_their_runs_take_turns(order: str, so: bool) -> None:
+    sides = [[run(f"r{hour}", [], hour) for hour, name in enumerate(order) if name == wanted] for wanted in "bh"]
+    assert alternating(*sides) is so
+    assert alternating(*([replace(item, header=replace(item.header, created="")) for item in runs] for runs in sides)) is False
 
 
 def test_a_noisy_case_among_quiet_ones_keeps_its_own_noise() -> None:

@@ -197,6 +197,19 @@ class TestRelocation:
         assert x.grad is None
         assert not be.relocate(Task(max, (be.integers(0, 9, 5),)), random.Random(0)).args[0].requires_grad
 
+    def test_buffers_of_a_module_move_too_and_of_one_that_is_hidden_they_do_not(self) -> None:
+        be = Torch()
+        module = torch.nn.BatchNorm1d(4).eval()
+        task = Task(module, (be.randn(3, 4),), parameters=tuple(module.parameters()))
+        before, places = task().detach().clone(), {pointer(item) for item in module.buffers()}
+        kept = [item.data for item in module.buffers()]
+        assert be.movable(task)
+        moved = be.relocate(task, random.Random(0))
+        assert places.isdisjoint({pointer(item) for item in module.buffers()}) and len(kept) == 3
+        assert torch.equal(moved(), before)
+        hidden = Task(lambda x: module(x), task.args, parameters=task.parameters)
+        assert not be.movable(hidden) and not be.kept(hidden)
+
     def test_what_the_first_task_owns_is_not_cleaned_up_by_its_copies(self) -> None:
         assert Numpy().relocate(Task(max, cleanup=lambda: None), random.Random(0)).cleanup is None
 

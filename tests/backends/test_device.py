@@ -15,11 +15,11 @@ from steelyard.machine import nvidia, telemetry
 from steelyard.machine.telemetry import Log, Row
 from steelyard.measuring.sample import sample
 from steelyard.model.experiment import Settings
-from steelyard.model.task import Task
+from steelyard.model.task import Reading, Task
 
 pytest.importorskip("torch")
 from steelyard.backends import _device
-from steelyard.backends._device import EventTimer, GraphTimer
+from steelyard.backends._device import EventTimer, GraphTimer, PairTimer
 from steelyard.backends.torch import Torch
 from tests.backends.virtual import EVENT, KERNEL, LAUNCH, MISS, WATTS, Device, Meter
 
@@ -84,6 +84,113 @@ def test_a_prepared_task_is_not_called_replayed(device: Device) -> None:
     sample(device.task(prepare=lambda: prepared.append(1)), timer, replace(SHORT, runs=10))
     told = timer.report(KERNEL)
     assert prepared and told["timer"] == "events, stream held back" and told["host_time"] == pytest.approx(LAUNCH)
+
+
+def test_results_do_not_pile_up_in_a_graph(device: Device) -> None:
+    """Calls that keep their outputs would write to as many places as there are calls, which eager ones do not."""
+    alive, most = 0, 0
+
+    class Result:
+        def __init__(self) -> None:
+            nonlocal alive, most
+            alive += 1
+            most = max(most, alive)
+
+        def __del__(self) -> None:
+            nonlocal alive
+            alive -= 1
+
+    def call() -> Result:
+        device.launch(KERNEL)
+        return Result()
+
+    device.timer(kind=GraphTimer).bind(Task(call))(50)
+    assert most == 1
+
+
+class TestPairs:
+    def refused(self, device: Device) -> Task:
+        """Work that cannot be captured."""
+
+        def call() -> None:
+            if device.recording is not None:
+                raise RuntimeError("operation not permitted when stream is capturing")
+            device.launch(KERNEL)
+
+        return Task(call)
+
+    def timer(self, device: Device, *arms: Task, api: Any = None) -> PairTimer:
+        timer = PairTimer(api or device.api, "cpu", None, arms)
+        timer.now = lambda: device.now
+        return timer
+
+    def test_the_method_is_what_is_done_with_all_arms(self, device: Device) -> None:
+        fine, prepared = device.task(), device.task(prepare=lambda: None)
+        for arms, api, method, rounds in (
+            ((fine, fine), None, "graph replay", 2),
+            ((fine, self.refused(device)), None, "events, stream held back", 8),
+            ((fine, prepared), None, "events, stream held back", 8),
+            ((fine, fine), device.without("_sleep", "CUDAGraph"), "events", 8),
+        ):
+            timer = self.timer(device, *arms, api=api)
+            loop = timer.bind(fine)
+            timer.disturbances()
+            loop(4)
+            assert (timer.method, timer.tally.method, timer.rounds) == (method, method, rounds)
+
+    def test_replaying_can_be_given_up_for_the_other_arm(self, device: Device) -> None:
+        timer = self.timer(device, device.task())
+        timer.use_events()
+        loop = timer.bind(device.task())
+        timer.disturbances()
+        assert loop(4) == pytest.approx((4 * KERNEL + EVENT) * 1e9, rel=0.01)
+        assert (timer.method, timer.tally.method) == ("events, stream held back",) * 2
+
+    @pytest.mark.parametrize("replayed", [True, False])
+    def test_a_block_in_which_the_host_was_late_is_disturbed_if_it_counts(self, device: Device, replayed: bool) -> None:
+        timer = self.timer(device, device.task())
+        if not replayed:
+            timer.use_events()
+        delay = 0.0
+
+        def call() -> None:
+            device.launch(KERNEL)
+            device.now += delay
+
+        loop = timer.bind(Task(call))
+        graph = device.api.CUDAGraph.replay
+
+        def replay(self: Any) -> None:
+            graph(self)
+            device.now += delay
+
+        device.api.CUDAGraph.replay = replay
+        loop(4)
+        hits = []
+        for block in range(6):
+            delay = 0.1 if block in (2, 3) else 0.0
+            loop(4)
+            delay = 0.1 if block == 4 else 0.0
+            before = timer.disturbances()
+            loop(4)
+            hits.append(timer.disturbances() > before)
+        assert hits == [False] * 4 + [True, False]
+
+    def test_a_stream_that_cannot_be_held_is_always_behind_and_that_is_no_disturbance(self, device: Device) -> None:
+        timer = self.timer(device, device.task(), api=device.without("_sleep", "CUDAGraph"))
+        loop = timer.bind(device.task())
+        before = timer.disturbances()
+        loop(4)
+        assert timer.tally.late == 1 and timer.disturbances() == before == 0
+
+    def test_tasks_that_time_themselves_have_no_pair_timer_and_are_asked(self, device: Device) -> None:
+        be = Torch()
+        be.api, be.where = device.api, "cpu"
+        own = Task(measure=lambda: Reading(0.25))
+        assert isinstance(be.pair_timer([device.task()]), PairTimer)
+        timer = be.pair_timer([device.task(), own])
+        assert not isinstance(timer, PairTimer)
+        assert timer.bind(own)(2) == 500_000_000
 
 
 def test_every_block_taken_while_throttled_is_disturbed(device: Device) -> None:

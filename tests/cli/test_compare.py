@@ -67,11 +67,24 @@ def test_nothing_to_compare_is_exit_code_5(store: str, capsys: pytest.CaptureFix
     assert "holds no comparison" in capsys.readouterr().err
 
 
+def test_a_run_in_which_nothing_could_be_weighed_is_exit_code_5(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = Store(tmp_path)
+    with made.create(Header(id="ddd1", machine_key="one")) as writer:
+        writer.append(replace(record(case(1)), effective={"unweighed": "the base crashed"}))
+        writer.append(record(case(2)))
+        writer.append(record(case(2, "compile")))
+        writer.append_pair(Pair(Arm(case(2)), Arm(case(2, "compile")), 1.0, 2e-22, 5e21, 0.99, 1, 4, 1, (4, 4)))
+        writer.seal()
+    assert main(["compare", "ddd1", "--store", str(tmp_path)]) == 5
+    shown = printed(capsys)
+    assert "not weighed: the base crashed" in shown and "unbounded" in shown and "e+21" not in shown
+
+
 def test_files_of_other_tools(tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]) -> None:
     calm = [[1e-3 * factor] * 3 for factor in (1.0, 1.01, 0.99, 1.005)]
     files = [
         str(pyperf_file(tmp_path / f"{name}.json", {"a": [[value * factor for value in values] for values in calm]}))
-        for name, factor in (("old", 1.0), ("new", 1.5))
+        for name, factor in (("old", 1.0), ("new", 2.0))
     ]
     assert main(["compare", *files, "--store", store]) == 0
     shown = printed(capsys)
@@ -104,6 +117,10 @@ def test_hostile_names_never_reach_the_terminal(tmp_path: Path, store: str, caps
         (["aaa1", "bbb1", "--floor", "-1"], "share"),
         (["aaa1,bbb1", "bbb1"], "on both sides"),
         (["bbb1", "--confirm"], "nothing to confirm"),
+        (["bbb1", "bbb1", "--confirm"], "nothing to confirm"),
+        (["bbb1", "--alpha", "0.05"], "--alpha cannot be used with one run"),
+        (["vs", "bbb1", "--floor", "1%", "--allow-edited"], "--floor and --allow-edited cannot be used with one run"),
+        (["bbb1", "bbb1", "--floor", "1%"], "--floor cannot be used with one run"),
         (["bbb1", "--metric", "peak_memory"], "time alone"),
         (["aaa1", "bbb1", "--alpha", "0"], "alpha"),
     ],

@@ -99,7 +99,9 @@ def test_a_side_that_is_not_there_is_exit_code_2(tmp_path: Path, capsys: pytest.
     assert main(["gate", "zzzz", "latest", "--store", str(tmp_path)]) == 2
     assert "zzzz" in capsys.readouterr().err
     save(Store(tmp_path), BASE)
-    assert main(["gate", "latest", "--confirm", "--store", str(tmp_path)]) == 2
+    for option in ("--confirm", "--allow-edited"):
+        assert main(["gate", "latest", option, "--store", str(tmp_path)]) == 2
+        assert f"{option} needs BASE and HEAD" in capsys.readouterr().err
 
 
 def test_one_run_is_judged_by_its_pairs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ from steelyard.errors import NotApplicable, NotApplied, Unsupported, UsageError,
 from steelyard.model.case import Case
 from steelyard.model.define import Variant, variant, workload
 from steelyard.model.experiment import Settings
+from steelyard.model.pair import weigh as judged
 from steelyard.model.record import Figure, Record
 from steelyard.model.task import Reading, Task
 from steelyard.registry import Loaded
@@ -274,17 +275,19 @@ class TestPairs:
         assert [pair.ratio for pair, _ in found] == pytest.approx([0.5, 0.8, 2.0])
         assert len({pair.coin_seed for pair, _ in found}) == 1
 
-    def test_the_order_is_drawn_from_seed_and_cases(self) -> None:
+    def test_a_repeated_comparison_is_another_draw(self) -> None:
         base = Case.parse(PLAIN)
+        drawn = [weigh_heads(base, [base.with_variant("quick")], LOADED, SETTINGS, lambda phase, fraction: None)[0] for _ in range(2)]
+        assert len({pair.coin_seed for pair, _ in drawn}) == 2
+        assert len({arrays["round_arm"][2] for _, arrays in drawn}) == 2
 
-        def drawn(head: str, seed: int) -> tuple[int, bytes]:
-            [(pair, arrays)] = weigh_heads(
-                base, [base.with_variant(head)], LOADED, replace(SETTINGS, seed=seed), lambda phase, fraction: None
-            )
-            return pair.coin_seed, arrays["round_arm"][2]
-
-        assert drawn("quick", 1) == drawn("quick", 1)
-        assert len({drawn("quick", 1), drawn("quick", 2), drawn("quick[factor=0.25]", 1)}) == 3
+    def test_the_margin_asked_for_is_the_pairs_own(self) -> None:
+        base = Case.parse(PLAIN)
+        found = weigh_heads(
+            base, [base.with_variant("quick[factor=0.95]")], LOADED, replace(SETTINGS, margin=0.1), lambda phase, fraction: None
+        )
+        assert judged(found[0][0]).verdict == "same"
+        assert judged(found[0][0], 0.02).verdict == "faster"
 
     def test_equal_arms_weigh_the_same(self) -> None:
         base = Case.parse(PLAIN)

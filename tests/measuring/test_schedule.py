@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from steelyard.measuring.effort import FEWEST_REBUILDS
 from steelyard.measuring.paired import Finding, find
-from steelyard.measuring.schedule import FEWEST_REBUILDS, Weighing, weigh_arms
+from steelyard.measuring.schedule import Weighing, weigh_arms
 from steelyard.model.experiment import Settings
 from steelyard.model.task import Reading, Task
 from tests.measuring.virtual import Machine, costly_clock, noisy_clock

@@ -136,6 +136,36 @@ class TestTolerances:
         assert check(want.conj(), want, "complex64").status == "failed"
 
 
+class TestTrainingSteps:
+    WANT = np.linspace(-1, 1, 200)
+    SCATTER = 0.05 * np.where(np.arange(200) % 2, 1, -1)
+
+    def step(self, part: str, data: Any, want: Any = WANT) -> Verification:
+        got, wanted = Leaf(f"out.{part}", "bf16", np.asarray(data)), Leaf(f"out.{part}", "bf16", np.asarray(want))
+        return compare([got], [wanted], "fp64", own=(3e-2, 5e-2), norm=0.4)
+
+    @pytest.mark.parametrize("part", ["gradients", "gradients[3]", "updates", "updates[0]"])
+    def test_gradients_and_updates_may_scatter_but_have_their_length_and_sign(self, part: str) -> None:
+        assert self.step(part, self.WANT + 3 * self.SCATTER).status == "passed"
+        assert "off by 0.5 of its norm" in self.step(part, 0.5 * self.WANT).message
+        assert "0.7 times what it should be" in self.step(part, 0.7 * self.WANT).message
+        assert "1.3 times what it should be" in self.step(part, 1.3 * self.WANT + self.SCATTER).message
+        for wrong in (-self.WANT, 0 * self.WANT, 2 * self.WANT, self.WANT + 6 * self.SCATTER):
+            assert self.step(part, wrong).status == "failed"
+
+    def test_the_loss_is_held_to_its_relative_tolerance_alone(self) -> None:
+        assert self.step("loss", 1.02, 1.0).status == "passed"
+        found = self.step("loss", 1.04, 1.0)
+        assert (found.status, found.atol) == ("failed", 0.0)
+
+    def test_the_share_is_for_gradients_and_no_other_output(self) -> None:
+        assert self.step("gradient", self.WANT + 3 * self.SCATTER).status == "failed"
+        assert self.step("[0]", self.WANT + 3 * self.SCATTER).status == "failed"
+
+    def test_a_gradient_that_is_not_finite_is_wrong(self) -> None:
+        assert "NaN" in self.step("gradients", np.where(np.arange(200) == 7, np.nan, self.WANT)).message
+
+
 class TestMessages:
     def test_size_and_place_of_the_error(self) -> None:
         want = np.arange(1, 13, dtype=np.float32).reshape(3, 4)

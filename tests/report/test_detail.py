@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import pytest
 from rich.cells import cell_len
 
 from steelyard.model.record import Attachment, Figure, Series, Verification
 from steelyard.report.describe import workload_detail
-from steelyard.report.text import record_detail
-from tests.report.made import Run, figures, mixed, pair, record
+from steelyard.report.text import record_detail, run_table
+from tests.report.made import Header, Run, figures, mixed, pair, record
 
 
 def full() -> Run:
@@ -35,6 +38,25 @@ def test_everything_of_a_record_is_on_its_page() -> None:
         "attachments/t.json sha256 abababababab", "480 × <f8 in s", "steelyard run 'op/a[n=8]@torch/compile:eval:device=cuda'",
     ):  # fmt: skip
         assert part in shown, part
+
+
+def test_a_pair_is_judged_as_in_the_table_of_its_run() -> None:
+    records = [record(f"op/a[n={n}]@torch/{variant}:eval", figures(1e-5, 1e-8)) for n in range(4) for variant in ("eager", "compile")]
+    pairs = [replace(pair(*records[2 * n : 2 * n + 2], 1.03, 0.005), p=0.006 if n == 0 else 0.5) for n in range(4)]
+    page = record_detail(records[1], Run(records, pairs)).plain
+    assert "? unclear" in page and "can be chance" in " ".join(page.split()) and "▼" not in page
+    assert "? unclear" in run_table(Header(), records, pairs).plain.splitlines()[4]
+    assert "▼" in record_detail(records[1], Run(records, pairs[:1])).plain
+
+
+def test_an_unbounded_interval_is_called_so_and_a_broken_arm_has_no_speedup() -> None:
+    run = full()
+    wide = replace(run.pairs[0], low=math.exp(-50), high=math.exp(50))
+    shown = record_detail(run.records[1], Run(run.records, [wide])).plain
+    assert "interval unbounded, 8 rebuilds" in shown and "e+21" not in shown
+    assert "interval unbounded" in record_detail(run.records[1], Run(run.records, [replace(wide, low=0.0, high=math.inf)])).plain
+    wrong = [replace(run.records[0], status="wrong"), run.records[1]]
+    assert "✗ failed" in record_detail(wrong[1], Run(wrong, run.pairs)).plain
 
 
 @pytest.mark.parametrize("width", [40, 60, 100])

@@ -44,6 +44,8 @@ def judgement(*findings: Finding, code: int = 4) -> Judgement:
         (1.0001, 0.9, 1.1, "0 % ± 10"),
         (0.9999, 0.9, 1.1, "0 % ± 10"),
         (2.0, None, None, "+100 %"),
+        (1.1, 1e-22, 5e21, "+10.0 %, unbounded"),
+        (1.1, 1.0, float("inf"), "+10.0 %, unbounded"),
         (None, None, None, ""),
     ],
 )

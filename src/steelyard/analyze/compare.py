@@ -14,7 +14,10 @@ from steelyard.model.record import Record
 from steelyard.store.runs import Run
 
 COMPARABLE: tuple[Verdict, ...] = ("slower", "faster", "same", "unclear")
-Confirm = Callable[[list[Delta]], list[Pair]]
+Confirm = Callable[[list[Delta]], tuple[list[Pair], dict[str, str]]]
+"""Measures cases again, interleaved: the pairs there are, and for the other cases why there is none."""
+MOST_NAMED = 4
+UNBOUNDED = 1e6
 
 
 @dataclass(frozen=True)
@@ -72,16 +75,16 @@ def compare(
     notes = describe(base.runs, head.runs, [id for id in sides[0] if id in sides[1]])
     notes += [note for found in answers.values() for note in found.notes]
     if confirm:
-        deltas, said = _confirmed(deltas, confirm, margins)
-        notes.append(said)
+        deltas, said = _confirmed(deltas, confirm)
+        notes += said
     new = [id for id in sides[1] if id not in sides[0]]
     figures = {metric: found.figures for metric, found in answers.items()}
-    return Comparison(base.name, head.name, deltas, new, _means(deltas), list(dict.fromkeys(notes)), figures)
+    return Comparison(base.name, head.name, deltas, new, mean_ratios(deltas), list(dict.fromkeys(notes)), figures)
 
 
 def own_pairs(side: Side, *, margins: Mapping[str, float] = {}) -> Comparison:
     """What a run says about itself: the arms that were weighed together in it, with `--vs`."""
-    margin = margins.get("time", MARGIN)
+    margin = margins.get("time")
     deltas: dict[tuple[str, str], Delta] = {}
     figures: dict[str, Both] = {}
     for run in side.runs:
@@ -94,22 +97,29 @@ def own_pairs(side: Side, *, margins: Mapping[str, float] = {}) -> Comparison:
         for record in run.records:
             if "unweighed" in record.effective:
                 why = f"not weighed: {record.effective['unweighed']}"
-                deltas["", record.id] = silent(record.id, "time", margin, "failed", why, paired=True)
+                deltas["", record.id] = silent(record.id, "time", MARGIN if margin is None else margin, "failed", why, paired=True)
     weighed = {id for delta in deltas.values() for id in (delta.base, delta.head)}
     alone = len({record.id for run in side.runs for record in run.records if record.id not in weighed})
     notes = ["paired: both arms were measured interleaved in the same run"] if deltas else []
     if alone:
         notes.append(f"{alone} case{' was' if alone == 1 else 's were'} weighed against nothing")
     found = told_from_chance(list(deltas.values()))
-    return Comparison(side.name, side.name, found, [], _means(found), notes, {"time": figures})
+    return Comparison(side.name, side.name, found, [], mean_ratios(found), notes, {"time": figures})
 
 
-def _own_delta(pair: Pair, records: Mapping[str, Record], margin: float) -> Delta:
+def _own_delta(pair: Pair, records: Mapping[str, Record], margin: float | None) -> Delta:
+    """The verdict of a pair by its own margin, unless another is asked for."""
+    margin = pair.margin if margin is None else margin
     arms = (("base", records.get(pair.base.id)), ("head", records.get(pair.head.id)))
     broken = [f"{name} is {status_words(record)}" for name, record in arms if record is not None and record.status != "ok"]
     if broken:
         return replace(silent(pair.head.id, "time", margin, "failed", ", ".join(broken), paired=True), base=pair.base.id)
-    if not all(math.isfinite(end) and end > 0 for end in (pair.ratio, pair.low, pair.high)):
+    return bounded_delta(pair, margin)
+
+
+def bounded_delta(pair: Pair, margin: float) -> Delta:
+    """A pair's verdict; where too little was undisturbed to bound its interval there is no ratio to speak of."""
+    if not all(1 / UNBOUNDED < end < UNBOUNDED for end in (pair.ratio, pair.low, pair.high)):
         return replace(silent(pair.head.id, "time", margin, "unclear", "its interval is unbounded", paired=True), base=pair.base.id)
     return weigh(pair, margin)
 
@@ -122,16 +132,32 @@ def suspicious(delta: Delta) -> bool:
     return delta.verdict in CHANGED or (delta.verdict == "unclear" and beyond)
 
 
-def _confirmed(deltas: Sequence[Delta], confirm: Confirm, margins: Mapping[str, float]) -> tuple[list[Delta], str]:
-    """Put what was measured interleaved in place of what was not; what could not be measured stays as it was."""
+def _confirmed(deltas: Sequence[Delta], confirm: Confirm) -> tuple[list[Delta], list[str]]:
     suspects = sorted(filter(suspicious, deltas), key=lambda delta: 1.0 if delta.p is None else delta.p)
     if not suspects:
-        return list(deltas), "nothing was suspicious, so nothing was measured again"
+        return list(deltas), ["nothing was suspicious, so nothing was measured again"]
+    return replaced(deltas, suspects, confirm, "suspicious cases")
+
+
+def replaced(deltas: Sequence[Delta], suspects: Sequence[Delta], confirm: Confirm, name: str) -> tuple[list[Delta], list[str]]:
+    """Put what was measured interleaved in place of what was not; what could not be measured stays as it was, with the reason.
+
+    What was measured again is judged together, as the pairs of any run are.
+    """
     chosen = {delta.head for delta in suspects}
-    pairs = {pair.head.id: pair for pair in confirm(suspects) if pair.head.id in chosen}
-    margin = margins.get("time", MARGIN)
-    again = [_own_delta(pairs[delta.head], {}, margin) if delta.metric == "time" and delta.head in pairs else delta for delta in deltas]
-    return again, f"{len(pairs)} of {len(suspects)} suspicious cases were measured again, interleaved"
+    found, reasons = confirm(list(suspects))
+    pairs = {pair.head.id: pair for pair in found if pair.head.id in chosen}
+    again = {place: item for place, item in enumerate(deltas) if item.metric == "time" and item.head in pairs}
+    judged = told_from_chance([replace(bounded_delta(pairs[item.head], item.margin), base=item.base) for item in again.values()])
+    fresh = dict(zip(again, judged, strict=True))
+    notes = [f"{len(pairs)} of {len(chosen)} {name} were measured again, interleaved", *_left_as_they_were(chosen - set(pairs), reasons)]
+    return [fresh.get(place, item) for place, item in enumerate(deltas)], notes
+
+
+def _left_as_they_were(cases: set[str], reasons: Mapping[str, str]) -> list[str]:
+    told = [f"not confirmed, so judged as before: {id}: {reasons.get(id) or 'no reason is known'}" for id in sorted(cases)]
+    more = [f"and {len(told) - MOST_NAMED} more could not be confirmed"] if len(told) > MOST_NAMED else []
+    return [*told[:MOST_NAMED], *more]
 
 
 def _check_metrics(metrics: Sequence[str], sides: tuple[Held, Held]) -> None:
@@ -142,7 +168,7 @@ def _check_metrics(metrics: Sequence[str], sides: tuple[Held, Held]) -> None:
             raise unknown("metric", metric, known)
 
 
-def _means(deltas: Sequence[Delta]) -> dict[str, tuple[float, int]]:
+def mean_ratios(deltas: Sequence[Delta]) -> dict[str, tuple[float, int]]:
     """Geometric mean of head over base by metric, over the cases that both sides have."""
     logs: dict[str, list[float]] = {}
     for delta in deltas:

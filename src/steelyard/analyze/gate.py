@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
-from steelyard.analyze.compare import Comparison, Confirm, Side, compare, suspicious
+from steelyard.analyze.compare import Comparison, Confirm, Side, compare, mean_ratios, replaced, suspicious
 from steelyard.analyze.unpaired import held, status_words
 from steelyard.codec.policy import Excuse, Policy
 from steelyard.errors import FAILED, INCONCLUSIVE, NOTHING, PASS, REGRESSION, UsageError, exit_code, unknown
 from steelyard.model.case import Case
-from steelyard.model.pair import Delta, weigh
+from steelyard.model.pair import Delta
 from steelyard.model.record import BAD, Figure, Record
 
 Kind = Literal["regression", "failed", "missing", "unclear", "incomparable", "new pass", "improvement", "slower", "faster", "same"]
@@ -161,10 +161,8 @@ def confirmed(comparison: Comparison, policy: Policy, confirm: Confirm) -> Compa
     suspects = {delta.head: delta for delta in slow if not excuse(policy, delta.head, "slower")}
     if not suspects:
         return replace(comparison, notes=[*comparison.notes, "nothing looked slower, so nothing was measured again"])
-    pairs = {pair.head.id: pair for pair in confirm(list(suspects.values())) if pair.head.id in suspects}
-    deltas = [weigh(pairs[item.head], item.margin) if item.metric == "time" and item.head in pairs else item for item in comparison.deltas]
-    note = f"{len(pairs)} of {len(suspects)} that looked slower were measured again, interleaved"
-    return replace(comparison, deltas=deltas, notes=[*comparison.notes, note])
+    deltas, notes = replaced(comparison.deltas, list(suspects.values()), confirm, "that looked slower")
+    return replace(comparison, deltas=deltas, means=mean_ratios(deltas), notes=[*comparison.notes, *notes])
 
 
 def judge(comparison: Comparison, base: Side, head: Side, policy: Policy, *, strict: bool = False) -> Judgement:

@@ -4,8 +4,9 @@ A run is one draw of everything that outlives a call: the process, its memory la
 noise is learned between runs, never from the many samples inside one. What it is learned from is the first of these that
 there is: replicate runs of a side; the spread of all cases, where most did not change; an assumption.
 
-What all cases did together is a matter of its own. Where the runs of both sides alternate in time it is noise like any
-other. Where all of one side came first it cannot be told from a change of the machine, so the interval covers both readings.
+What all cases did together is a matter of its own. Where the runs of both sides take turns in time it is noise like any
+other. Where they do not it cannot be told from a change of the machine, so the interval covers both readings; and where the
+cases are too few to show what they did together, the noise between sessions is assumed on top of that between replicates.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ def between_runs(
     """Choose the best source of knowledge about noise between runs, and say which it was."""
     least = LEAST if floor is None else max(floor, TINY)
     if max((logs.freedom for logs in found.values()), default=0) >= 2:
-        return _from_replicates(found, least, alternating, alpha)
+        known = _from_replicates(found, least, alternating, alpha)
+        return known if alternating or _tell_together(found) else _between_sessions(known, default if floor is None else least)
     if len(found) >= MANY:
         return _from_cases(found, least)
     sd = default if floor is None else least
@@ -110,6 +112,22 @@ def _from_replicates(found: Mapping[str, Logs], least: float, alternating: bool,
     shift = median([logs.ratio for logs in found.values()]) if shared and not alternating else 0.0
     runs = [max(map(len, sides)) for sides in zip(*((logs.base, logs.head) for logs in found.values()), strict=True)]
     return Noise(spreads, shift, f"noise between runs: {percent(usual)}, from {runs[0]} base and {runs[1]} head runs")
+
+
+def _tell_together(found: Mapping[str, Logs]) -> bool:
+    """Whether every replicate has cases enough to show what its run did to all of them."""
+    return bool(_shared_by_run({id: _residuals(logs) for id, logs in found.items()})[0])
+
+
+def _between_sessions(known: Noise, sd: float) -> Noise:
+    """Replicates made one after the other share an hour: what the next hour brings adds to their noise, once for each side."""
+    drift = 2 * sd**2
+    spreads = {}
+    for id, spread in known.spreads.items():
+        variance = spread.sd**2
+        freedom = (variance + drift) ** 2 / (variance**2 / spread.freedom + drift**2 / ASSUMED_FREEDOM)
+        spreads[id] = Spread(math.sqrt(variance + drift), freedom)
+    return Noise(spreads, known.shift, f"{known.words}, and {percent(sd)} assumed between the sides, whose runs do not take turns in time")
 
 
 Residuals = dict[tuple[int, int], float]

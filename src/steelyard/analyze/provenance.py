@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 from steelyard.store.runs import Run, moment
 
 MOST_NAMED = 4
+FEWEST_SWITCHES = 2
 
 
 def describe(base: Sequence[Run], head: Sequence[Run], shared: Sequence[str]) -> list[str]:
     """Unpaired, of which commits, with which versions, from which machine: each in one plain sentence."""
     notes = ["unpaired: base and head were measured at different times, so whatever else changed between them counts too"]
     if len(base) + len(head) > 2 and not alternating(base, head):
-        notes.append("all runs of one side came before those of the other; runs that alternate tell a change from drift")
+        notes.append("the runs of both sides do not take turns in time (base, head, base, head), so a change cannot be told from drift")
     notes += [*_commits(base, head), *_versions(base, head, set(shared))]
     if not all(run.header.machine_key for run in chain(base, head)):
         notes.append("not every run says on which machine it was made; that both sides had the same is taken on trust")
@@ -23,11 +24,17 @@ def describe(base: Sequence[Run], head: Sequence[Run], shared: Sequence[str]) ->
 
 
 def alternating(base: Sequence[Run], head: Sequence[Run]) -> bool:
-    """True where the runs of both sides overlap in time, so that drift hit both."""
-    times = [[moment(run.header.created) for run in side] for side in (base, head)]
-    if not all(times) or not all(all(side) for side in times):
+    """True where the runs of both sides take turns in time, so that drift hit both: there and back at least once, and often
+
+    A single run among many of the other side does not make them so: there are at least as many changes as the fewer side has runs.
+    """
+    times = [(moment(run.header.created), side) for side, runs in enumerate((base, head)) for run in runs]
+    if not all(time for time, _ in times):
         return False
-    return min(times[0]) < max(times[1]) and min(times[1]) < max(times[0])
+    order = [side for _, side in sorted(times)]
+    switches = sum(before != after for before, after in pairwise(order))
+    fewest = min(len(base), len(head))
+    return switches >= max(FEWEST_SWITCHES, fewest)
 
 
 def commit_of(run: Run) -> tuple[str, bool]:

@@ -20,7 +20,7 @@ import torch
 
 from steelyard.errors import Unsupported
 from steelyard.machine.telemetry import HARMFUL, Meter
-from steelyard.measuring.clock import Loop, empty
+from steelyard.measuring.clock import HostTimer, Loop, empty
 from steelyard.measuring.sample import sample
 from steelyard.measuring.stats import median_interval
 from steelyard.model.experiment import Settings
@@ -67,16 +67,19 @@ class EventTimer:
     def __init__(self, api: Any, device: Any, meter: Meter | None, now: Callable[[], float] = time.perf_counter) -> None:
         self.api, self.device, self.meter, self.now = api, device, meter, now
         hold = _holder(api)
-        self.method = UNHELD if hold is None else HELD
+        self.held = hold is not None
+        self.method = HELD if self.held else UNHELD
         self.hold: Callable[[float], None] = hold or (lambda seconds: None)
         self.tally = Tally(self.method)
         self._counts = self._throttled = False
-        self._throttles = 0
+        self._throttles = self.delays = 0
         self._clocks: list[float] = []
         self._clock_read = self._reasons_read = -math.inf
 
     def bind(self, task: Task) -> Loop:
-        """A block between two events on the current stream."""
+        """A block between two events on the current stream; a task that times itself needs neither."""
+        if task.measure is not None:
+            return HostTimer().bind(task)
         self._counts = False
         return self._loop(task, Tally(self.method))
 
@@ -84,7 +87,7 @@ class EventTimer:
         """The loop of a task, of which one call stands for so many; blocks that count go to the tally."""
         fn, args, kwargs, prepare, scope = task.fn, task.args, task.kwargs, task.prepare, task.scope
         if fn is None:
-            raise TypeError("a task that times itself needs no device timer")
+            raise TypeError("a task needs fn or measure")
         start, end = _event(self.api), _event(self.api)
         expected = SHORTEST_HOLD
 
@@ -102,6 +105,7 @@ class EventTimer:
             if self._counts:
                 self._counts, self.tally = False, tally
                 tally.late += bool(late)
+                self.delays += bool(late) and self.held
                 tally.host.append(spent / (n * calls))
             expected = spent
             elapsed: float = start.elapsed_time(end)
@@ -178,7 +182,7 @@ class GraphTimer(EventTimer):
 
     def bind(self, task: Task) -> Loop:
         """Capture n calls once per n; a task that must be prepared cannot be replayed, and is timed and named as by events."""
-        if task.prepare is not None:
+        if task.prepare is not None or task.measure is not None:
             return super().bind(task)
         self._counts = False
         replays: dict[int, Loop] = {}
@@ -186,9 +190,8 @@ class GraphTimer(EventTimer):
 
         def loop(n: int) -> int:
             if n not in replays:
-                replays[n] = self._loop(
-                    Task(capture(self.api, lambda: [task() for _ in range(n)], self.warmth, self._stream()).replay), tally, n
-                )
+                graph = capture(self.api, lambda: _call(task, n), self.warmth, self._stream())
+                replays[n] = self._loop(Task(graph.replay), tally, n)
             return replays[n](1)
 
         return loop
@@ -202,7 +205,8 @@ class GraphTimer(EventTimer):
 class PairTimer(GraphTimer):
     """For comparisons: blocks short enough that the device's clock is the same in all blocks of a round.
 
-    Replayed graphs where every arm can be captured, held-back events for all arms where one cannot.
+    Replayed graphs where every arm can be captured, held-back events for all arms where one cannot. A block in which the
+    device had to wait for the host is no measure of the device: that is a disturbance here.
     """
 
     block = 2.7e-4
@@ -211,12 +215,29 @@ class PairTimer(GraphTimer):
 
     def __init__(self, api: Any, device: Any, meter: Meter | None, arms: Iterable[Task]) -> None:
         super().__init__(api, device, meter)
-        self.replays = all(_captures(api, task) for task in arms)
-        self.warmth, self.rounds = 0, 2 if self.replays else 8
+        self.warmth, self._unreplayed = 0, self.method
+        if not all(_captures(api, task) for task in arms):
+            self.use_events()
+        else:
+            self.replays, self.method, self.rounds = True, REPLAYED, 2
+
+    def use_events(self) -> None:
+        """Replay nothing from here on: an arm cannot be captured, here or in another process."""
+        self.replays, self.method, self.rounds = False, self._unreplayed, EventTimer.rounds
 
     def bind(self, task: Task) -> Loop:
         """The arms have run before, so nothing is left to warm up for a capture."""
         return super().bind(task) if self.replays else EventTimer.bind(self, task)
+
+    def disturbances(self) -> int:
+        """Throttling, and blocks that count in which the host was late."""
+        return super().disturbances() + self.delays
+
+
+def _call(task: Task, count: int) -> None:
+    """So many calls, of which no result outlives its own: the next one writes where it was, as eager calls do."""
+    for _ in repeat(None, count):
+        task()
 
 
 def _captures(api: Any, task: Task) -> bool:

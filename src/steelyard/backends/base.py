@@ -234,11 +234,15 @@ class Backend(ABC):
         return replace(task, args=args, kwargs=kwargs, parameters=parameters, cleanup=None)
 
     def movable(self, task: Task) -> bool:
-        """Whether `relocate` moves all that the task's function works on: it may hold no array but its parameters and inputs."""
+        """Whether `relocate` moves all that the task's function works on: it may hold no array but those that are known to be moved."""
         if task.fn is None or task.prepare is not None or task.phases:
             return False
-        known = {id(item) for item in (*task.args, *task.kwargs.values(), *task.parameters)}
+        known = {id(item) for item in (*task.args, *task.kwargs.values(), *task.parameters, *self.kept(task))}
         return all(id(item) in known for item in held_arrays(task.fn))
+
+    def kept(self, task: Task) -> Sequence[Any]:
+        """Arrays inside the task's function, besides its parameters, that `relocate` moves where they are, such as a module's buffers."""
+        return ()
 
     def copy(self, value: Any) -> Any:
         """A copy of an array at another address, laid out as it was; anything else as it is."""
@@ -277,7 +281,7 @@ def _inside(value: Any) -> Iterator[Any]:
     elif isinstance(value, MethodType):
         yield from (value.__self__, value.__func__)
     elif hasattr(value, "parameters") and callable(getattr(value, "buffers", None)):
-        yield from value.parameters()
+        yield from (*value.parameters(), *value.buffers())
     elif hasattr(value, "__dict__"):
         yield vars(value)
 

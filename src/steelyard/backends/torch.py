@@ -85,7 +85,7 @@ class Torch(Backend):
         return timer if self.seat.size == 1 else _ranks.unheld(timer)
 
     def pair_timer(self, arms: Sequence[Task]) -> Timer:
-        if self.api is None or self.seat.size > 1:
+        if self.api is None or self.seat.size > 1 or any(task.measure or task.fn is None for task in arms):
             return self.timer()
         from steelyard.backends._device import PairTimer
 
@@ -223,7 +223,12 @@ class Torch(Backend):
         for parameter in task.parameters:
             if isinstance(parameter, torch.nn.Parameter):
                 parameter.data = parameter.data.clone()
+        for buffer in self.kept(task):
+            buffer.data = buffer.data.clone()
         return moved
+
+    def kept(self, task: Task) -> Sequence[Any]:
+        return list(task.fn.buffers()) if isinstance(task.fn, torch.nn.Module) else []
 
     def versions(self) -> dict[str, str]:
         found = {"torch": torch.__version__, "numpy": np.__version__, "python": platform.python_version()}

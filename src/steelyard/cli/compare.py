@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,8 +12,7 @@ from steelyard.cli.output import console, emit_json, json_option, store_option, 
 from steelyard.errors import NOTHING, PASS, NothingMeasured, UsageError, unknown
 
 if TYPE_CHECKING:
-    from steelyard.analyze.compare import Comparison, Side
-    from steelyard.model.pair import Delta, Pair
+    from steelyard.analyze.compare import Comparison, Confirm, Side
 
 OWN = "vs"
 
@@ -31,15 +30,14 @@ OWN = "vs"
 )
 @click.option("--floor", metavar="SHARE", help="Least noise between runs, where you know it, such as 1%.")
 @click.option(
-    "--alpha", type=click.FloatRange(0, 0.5, min_open=True), default=0.01, show_default=True,
-    help="Share of the changes reported that may be chance.",
+    "--alpha", type=click.FloatRange(0, 0.5, min_open=True), help="Share of the changes reported that may be chance. By default 0.01.",
 )  # fmt: skip
 @click.option("--allow-edited", is_flag=True, help="Compare cases whose workload was edited in between.")
 @click.option("--confirm", is_flag=True, help="Measure suspicious cases again, both sides interleaved, before calling anything a change.")
 @store_option
 @json_option
 def command(
-    base: str, head: str | None, metrics: tuple[str, ...], margins: tuple[str, ...], floor: str | None, alpha: float,
+    base: str, head: str | None, metrics: tuple[str, ...], margins: tuple[str, ...], floor: str | None, alpha: float | None,
     allow_edited: bool, confirm: bool, store: Path | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Compare two sides of saved results, case by case.
@@ -50,16 +48,18 @@ def command(
     """
     from steelyard.analyze import sides
     from steelyard.analyze.compare import compare
+    from steelyard.model.pair import ALPHA
     from steelyard.model.units import parse_share
     from steelyard.store.runs import Store
 
     place = Store.find(explicit=str(store) if store else None)
     asked = metrics or ("time",)
     allowed = parse_margins(margins, asked)
-    if head is None or base == OWN:
-        own(sides.find(place, head or base), asked, allowed, confirm, as_json)
-        return PASS
-    before, after = sides.find(place, base), sides.find(place, head)
+    before = sides.find(place, head or base if base == OWN else base)
+    after = before if head is None or base == OWN else sides.find(place, head)
+    if before.runs == after.runs:
+        refuse_unpaired_options({"--alpha": alpha, "--floor": floor, "--allow-edited": allow_edited, "--confirm": confirm})
+        return own(after, asked, allowed, as_json)
     warn_of(before, after)
     found = compare(
         before,
@@ -67,7 +67,7 @@ def command(
         margins=allowed,
         metrics=asked,
         floor=parse_share(floor) if floor else None,
-        alpha=alpha,
+        alpha=ALPHA if alpha is None else alpha,
         allow_edited=allow_edited,
         confirm=again(before, after) if confirm else None,
     )
@@ -75,14 +75,24 @@ def command(
     return PASS if found.comparable else NOTHING
 
 
-def own(side: Side, metrics: Sequence[str], margins: dict[str, float], confirm: bool, as_json: bool) -> None:
-    """The comparisons inside a run, which were paired when it was measured."""
-    from steelyard.analyze.compare import own_pairs
-
-    if confirm:
+def refuse_unpaired_options(given: Mapping[str, object]) -> None:
+    """What is about noise between runs has no meaning inside one, and is never ignored."""
+    named = [option for option, value in given.items() if value not in (None, False)]
+    if "--confirm" in named:
         raise UsageError(
             "there is nothing to confirm", why="what a run compares with --vs was measured interleaved", do="leave out --confirm"
         )
+    if named:
+        raise UsageError(
+            f"{' and '.join(named)} cannot be used with one run", why="what a run compares with --vs was settled when it was measured",
+            do="leave it out, or name two runs: steelyard compare BASE HEAD",
+        )  # fmt: skip
+
+
+def own(side: Side, metrics: Sequence[str], margins: dict[str, float], as_json: bool) -> int:
+    """The comparisons inside a run, which were paired when it was measured."""
+    from steelyard.analyze.compare import own_pairs
+
     if other := [metric for metric in metrics if metric != "time"]:
         raise UsageError(f"a run compares time alone, not {other[0]}", do="name two runs: steelyard compare BASE HEAD")
     warn_of(side)
@@ -90,9 +100,10 @@ def own(side: Side, metrics: Sequence[str], margins: dict[str, float], confirm: 
     if not found.deltas:
         raise NothingMeasured(f"{side.name} holds no comparison", do="name two sides, or measure with --vs: steelyard run … --vs eager")
     show(found, as_json)
+    return PASS if found.comparable else NOTHING
 
 
-def again(base: Side, head: Side) -> Callable[[list[Delta]], list[Pair]]:
+def again(base: Side, head: Side) -> Confirm:
     """Measure suspicious cases of two runs once more, interleaved."""
     for side in (base, head):
         if side.runs[-1].path.is_file():

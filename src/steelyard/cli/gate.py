@@ -51,8 +51,11 @@ def command(base: str, head: str | None, **options: Any) -> int:
     store = Store.find(explicit=str(options["store"]) if options["store"] else None)
     before = sides.find(store, base)
     after = sides.find(store, head) if head else before
-    if options["confirm"] and not head:
-        raise UsageError("--confirm needs BASE and HEAD", why="the pairs of one run were measured interleaved already")
+    if before.runs == after.runs:
+        for option in ("confirm", "allow_edited"):
+            if options[option]:
+                why = "the pairs of one run were measured interleaved, from the code of that moment"
+                raise UsageError(f"--{option.replace('_', '-')} needs BASE and HEAD", why=why)
     warn_of(*((before, after) if head else (before,)))
     confirm = again(before, after) if options["confirm"] else None
     judgement = gate.gate(before, after, policy, strict=options["strict"], allow_edited=options["allow_edited"], confirm=confirm)

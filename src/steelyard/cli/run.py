@@ -51,6 +51,7 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 @click.option("--vs-path", metavar="DIR", help="Weigh every case against itself in another checkout or build of this folder.")
 @click.option("--budget", metavar="TIME", help="Sampling time per case: quick, normal, thorough or 30s.")
 @click.option("--precision", metavar="SHARE", help="Stop when the interval is this narrow: 1%.")
+@click.option("--margin", metavar="SHARE", help="With --vs: differences smaller than this are the same. Default 2%.")
 @click.option("--sampling", type=click.Choice(["blocks", "calls"]), help="blocks for medians, calls for distributions (p90, p99).")
 @click.option("--warmup", metavar="TIME", help="Fixed warm-up time instead of the trend test.")
 @click.option("--runs", type=click.IntRange(min=1), help="Exact number of blocks (or program runs).")
@@ -196,7 +197,7 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
 
     readers: dict[str, Callable[[str], Any]] = {
         "budget": lambda text: parse_budget(text, BUDGETS),
-        "precision": parse_share, "warmup": parse_seconds, "timeout": parse_seconds, "memory": parse_bytes,
+        "precision": parse_share, "margin": parse_share, "warmup": parse_seconds, "timeout": parse_seconds, "memory": parse_bytes,
     }  # fmt: skip
     found = {}
     if options["vs_path"] is not None:

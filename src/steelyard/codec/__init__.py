@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from steelyard.codec.experiments import line_of, load_experiment, parse_experiment
+from steelyard.codec.experiments import load_experiment, parse_experiment
+from steelyard.codec.reading import line_of
 from steelyard.codec.records import case_of, decode, encode, record_schema, upgrade
 
 __all__ = ["case_of", "decode", "encode", "line_of", "load_experiment", "parse_experiment", "record_schema", "upgrade"]

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from steelyard.codec.experiments import _choice, _expect, _Page, _quantity, _shown, _text, _text_of, _toml
+from steelyard.codec.reading import Page, choice, expect, parse_toml, quantity, shown, text_of, text_value
 from steelyard.errors import UsageError, did_you_mean
 from steelyard.model.pair import MARGIN
 from steelyard.model.record import BAD
@@ -78,16 +78,16 @@ def fits(pattern: str, case: str) -> bool:
 def load_policy(path: Path) -> Policy:
     """Read a policy file, or raise one error that names every mistake in it by line and key path."""
     where = str(path)
-    text = _text_of(path)
+    text = text_of(path)
     try:
-        return parse_policy(_toml(text, where), where, text)
+        return parse_policy(parse_toml(text, where), where, text)
     except (ValueError, RecursionError, OverflowError) as error:
         raise UsageError("cannot be read as a policy", why=str(error), where=where) from None
 
 
 def parse_policy(data: Mapping[str, Any], where: str, text: str = "") -> Policy:
     """Check a whole policy and build it."""
-    page = _Page(where, text)
+    page = Page(where, text)
     page.known(data, "", _TOP)
     missing: Literal["fail", "warn"] = page.read(data, "", "missing", _one_of("fail", "warn"), "fail")
     unclear: Literal["pass", "fail"] = page.read(data, "", "unclear", _one_of("pass", "fail"), "pass")
@@ -95,7 +95,7 @@ def parse_policy(data: Mapping[str, Any], where: str, text: str = "") -> Policy:
         margins=_margins(page, _table(page, data, "margins"), "margins") or Policy().margins,
         floor=page.read(data, "", "floor", _share, None),
         alpha=page.read(
-            data, "", "alpha", _quantity(parse_share, "a share such as 0.01, at most 0.5", lambda share: 0 < share <= 0.5), ALPHA
+            data, "", "alpha", quantity(parse_share, "a share such as 0.01, at most 0.5", lambda share: 0 < share <= 0.5), ALPHA
         ),
         missing=missing,
         unclear=unclear,
@@ -108,22 +108,22 @@ def parse_policy(data: Mapping[str, Any], where: str, text: str = "") -> Policy:
     return policy
 
 
-_share = _quantity(parse_share, "a share such as 2% or 0.02", lambda share: 0 < share < 1)
+_share = quantity(parse_share, "a share such as 2% or 0.02", lambda share: 0 < share < 1)
 
 
 def _one_of(*names: Any) -> Callable[[Any], Any]:
-    return _choice(names)
+    return choice(names)
 
 
-def _table(page: _Page, data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+def _table(page: Page, data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     value = data.get(key, {})
     if not isinstance(value, dict):
-        page.wrong(key, f"expected a table, not {_shown(value)}")
+        page.wrong(key, f"expected a table, not {shown(value)}")
         return {}
     return value
 
 
-def _patterns(page: _Page, data: Mapping[str, Any], key: str) -> Iterator[tuple[str, Any]]:
+def _patterns(page: Page, data: Mapping[str, Any], key: str) -> Iterator[tuple[str, Any]]:
     """The entries of a table whose keys are patterns of case ids."""
     for pattern, value in _table(page, data, key).items():
         if pattern.strip():
@@ -132,39 +132,39 @@ def _patterns(page: _Page, data: Mapping[str, Any], key: str) -> Iterator[tuple[
             page.wrong(f'{key}.""', "an empty pattern fits no case", near='""')
 
 
-def _margins(page: _Page, table: Mapping[str, Any], path: str) -> dict[str, float]:
+def _margins(page: Page, table: Mapping[str, Any], path: str) -> dict[str, float]:
     found = {metric: page.read(table, path, metric, _share, None) for metric in table}
     return {metric: margin for metric, margin in found.items() if margin is not None}
 
 
-def _own_margins(page: _Page, pattern: str, value: Any) -> dict[str, float]:
+def _own_margins(page: Page, pattern: str, value: Any) -> dict[str, float]:
     path = f'cases."{pattern}"'
     if not isinstance(value, dict) or not value:
-        page.wrong(path, f'expected margins by metric, such as {{time = "5%"}}, not {_shown(value)}', near=f'"{pattern}"')
+        page.wrong(path, f'expected margins by metric, such as {{time = "5%"}}, not {shown(value)}', near=f'"{pattern}"')
         return {}
     return _margins(page, value, path)
 
 
-def _expected(page: _Page, pattern: str, value: Any) -> Excuse:
+def _expected(page: Page, pattern: str, value: Any) -> Excuse:
     table = {"outcome": value} if isinstance(value, str) else value
     outcome, reason = _read(page, f'expected."{pattern}"', pattern, lambda: _outcome_and_reason(table), ("failed", ""))
     return Excuse(pattern, outcome, reason)
 
 
-def _allowed(page: _Page, pattern: str, value: Any) -> Excuse:
-    return Excuse(pattern, "", _read(page, f'allowed."{pattern}"', pattern, lambda: _text(value), ""))
+def _allowed(page: Page, pattern: str, value: Any) -> Excuse:
+    return Excuse(pattern, "", _read(page, f'allowed."{pattern}"', pattern, lambda: text_value(value), ""))
 
 
 def _outcome_and_reason(table: Any) -> tuple[str, str]:
-    _expect(isinstance(table, dict), f"one of {', '.join(OUTCOMES)}, or a table of outcome and reason", table)
+    expect(isinstance(table, dict), f"one of {', '.join(OUTCOMES)}, or a table of outcome and reason", table)
     for key in table:
         if key not in ("outcome", "reason"):
             raise UsageError(f"unknown key {key!r} (allowed: outcome, reason)", do=did_you_mean(str(key), ("outcome", "reason")))
-    _expect("outcome" in table, f"an outcome: one of {', '.join(OUTCOMES)}", table)
-    return _choice(OUTCOMES)(table["outcome"]), _text(table["reason"]) if "reason" in table else ""
+    expect("outcome" in table, f"an outcome: one of {', '.join(OUTCOMES)}", table)
+    return choice(OUTCOMES)(table["outcome"]), text_value(table["reason"]) if "reason" in table else ""
 
 
-def _read(page: _Page, path: str, pattern: str, reader: Callable[[], T], default: T) -> T:
+def _read(page: Page, path: str, pattern: str, reader: Callable[[], T], default: T) -> T:
     """As `page.read`, for keys that hold dots and can be told in the text only as a whole."""
     try:
         return reader()

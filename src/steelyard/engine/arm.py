@@ -99,7 +99,8 @@ def _take_part(
                 task.inspect()
             verification = crew.agree(_verified(bench, be, task, output) if crew.peers else None)
             del output
-            timer, led = crew.timer(be), crew.lead(be, task, settings)
+            timer = crew.timer(be) if crew.peers or be.device == "cpu" else be.pair_timer([task])
+            led = crew.lead(be, task, settings)
             if single(led):
                 rise()
             source = Source(led, timer, None if single(led) else bench.rebuilder(be, task, rng), rng, building)
@@ -113,6 +114,7 @@ def _take_part(
     if verification and verification.status == "failed":
         return "wrong", f"not the answer of {verification.against}: {verification.message}"
     figures = {**asdict(agreed), "renewal": source.renewal, "source": bench.sources, "single": single(led)}
+    figures["method"] = getattr(timer, "method", "")
     send({"arm": figures, "arrays": encoded(arrays)})
     return "ok", ""
 
@@ -264,6 +266,7 @@ def _alternate(job: Mapping[str, Any], be: Any, source: Source, token: Token) ->
     arm, task = job["arm"], source.task
     token.meet()
     try:
+        _time_alike(source, token)
         agreed = _agree(job, source, token)
         before = be.graphs()
         calls = agreed.calls[arm]
@@ -279,6 +282,15 @@ def _alternate(job: Mapping[str, Any], be: Any, source: Source, token: Token) ->
         "busy": ("ns", "<i8", np.asarray(busy, "<i8").tobytes()),
         "hit": ("1", "|u1", np.asarray(hit, "|u1").tobytes()),
     }
+
+
+def _time_alike(source: Source, token: Token) -> None:
+    """Both arms are timed in one way: where one of them cannot be replayed on its device, the other is not either."""
+    mine = getattr(source.timer, "method", "")
+    token.say({"method": mine})
+    if token.hear()["method"] != mine and hasattr(source.timer, "use_events"):
+        source.timer.use_events()
+        source.loop = source.timer.bind(source.task)
 
 
 def _agree(job: Mapping[str, Any], source: Source, token: Token) -> Agreement:
@@ -301,7 +313,7 @@ def _probe(source: Source) -> dict[str, Any]:
     task, loop, timer = source.task, source.loop, source.timer
     calls = 1 if single(task) else calibrate(loop, timer)
     seconds = max(1, loop(1) if task.measure else fastest(loop, calls)) * 1e-9 / calls
-    overhead = 0.0 if task.measure else empty_cost(task, timer, calls)
+    overhead = 0.0 if task.measure or not timer.net else empty_cost(task, timer, calls)
     return {"calls": calls, "seconds": seconds, "overhead": overhead, "building": source.building if source.rebuild else None}
 
 

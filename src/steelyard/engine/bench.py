@@ -63,13 +63,18 @@ class Bench:
         return made
 
     @property
+    def sticky(self) -> bool:
+        """Whether a variant takes too long to be applied again for every rebuild."""
+        return any(variant.sticky for variant, _ in self.chain)
+
+    @property
     def sources(self) -> str:
         """Fingerprint of all code that shapes the task."""
         return fingerprint(self.workload.bodies[self.case.backend], *(variant.apply for variant, _ in self.chain))
 
     def rebuilder(self, be: Any, task: Task, rng: random.Random) -> Callable[[], Task]:
         """How a comparison gets fresh buffers: move the inputs where all that the task holds can be moved, else build again."""
-        if any(variant.sticky for variant, _ in self.chain) or be.movable(task):
+        if self.sticky or be.movable(task):
             return lambda: self.ready(be, be.relocate(task, rng))
         return lambda: self.ready(*self.build())
 

@@ -7,11 +7,14 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from steelyard import codec
 from steelyard.engine import conduct
 from steelyard.errors import UsageError
 from steelyard.machine import facts
@@ -21,6 +24,14 @@ from steelyard.model.record import Record
 from steelyard.store.runs import Header, Run, Store
 
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+LONGEST = 3600.0
+PATIENCE_S = 300.0
+KEPT: Mapping[str, Any] = {
+    "rtol": (int, float), "atol": (int, float), "verify": bool, "seed": int, "timeout": (int, float), "memory": int, "sampling": str,
+}  # fmt: skip
+
+Again = tuple[list[Pair], dict[str, str]]
+"""What was measured again, and why the other cases were not."""
 
 
 class Unwatched:
@@ -32,48 +43,126 @@ class Unwatched:
     def waiting(self, text: str) -> None: ...
 
 
-def confirm(base: Run, head: Run, cases: Sequence[str]) -> list[Pair]:
-    """Weigh cases of two runs against each other again, the code of both as it was, interleaved in pairs of processes."""
+def confirm(base: Run, head: Run, cases: Sequence[str]) -> Again:
+    """Weigh cases of two runs against each other again, the code of both as it was, interleaved in pairs of processes.
+
+    Gives the pairs there are, and for every other case why there is none. What holds for all of them is raised.
+    """
     if not cases:
-        return []
-    budget = head.header.settings.get("budget")
-    seconds = float(budget) if isinstance(budget, (int, float)) and 0 < budget < 3600 else BUDGETS["normal"]
-    with checkout(base.header) as there, checkout(head.header) as here, tempfile.TemporaryDirectory(prefix="steelyard-confirm-") as folder:
+        return [], {}
+    if facts.git(Path.cwd()) is None:
+        raise UsageError(
+            "nothing can be confirmed here", why="this folder is no git checkout", do="go to the one that both runs were made in"
+        )
+    commits = [clean_commit(run.header) for run in (base, head)]
+    if commits[0] == commits[1]:
+        raise UsageError(
+            "there is nothing to confirm", why=f"runs {base.id} and {head.id} are of the same commit, {commits[0][:10]}",
+            do="leave out --confirm; what differs between them is no change of the code in it",
+        )  # fmt: skip
+    for run in (base, head):
+        check_surroundings(run.header)
+    known = {record.id: record for record in head.records}
+    chosen = tuple(codec.case_of(known[id]) for id in cases if id in known)
+    with contextlib.ExitStack() as stack:
+        there, here = (stack.enter_context(checkout(commit)) for commit in commits)
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="steelyard-confirm-"))
+        stack.enter_context(contextlib.chdir(here))
         files = tuple(str(here / file) for file in head.header.files)
-        settings = Settings(budget=max(seconds, BUDGETS["normal"]), vs=f"path:{there}")
-        with contextlib.chdir(here):
-            ready = conduct.from_experiment(Experiment("confirm", include=tuple(cases), files=files, settings=settings))
-            outcome = conduct.execute(ready, Store(Path(folder)), ["steelyard", "confirm"], lambda writer: Unwatched())
-    if missing := [record for record in outcome.run.records if "unweighed" in record.effective or record.status != "ok"]:
-        first = missing[0]
-        why = first.reason or str(first.effective.get("unweighed", ""))
-        raise UsageError(f"{len(missing)} of {len(cases)} cases could not be confirmed", why=f"{first.id}: {why}")
-    return list(outcome.run.pairs)
+        settings = replace(asked_settings(head.header), vs=f"path:{there}")
+        ready = conduct.from_experiment(Experiment("confirm", include=chosen, files=files, settings=settings))
+        done = conduct.execute(ready, Store(Path(folder)), ["steelyard", "confirm"], lambda writer: Unwatched()).run
+    return sorted_out(done, (base, head), cases)
+
+
+def sorted_out(done: Run, runs: tuple[Run, Run], cases: Sequence[str]) -> Again:
+    """The pairs that answer for their case, and the reasons of all others."""
+    pairs, records = {pair.head.id: pair for pair in done.pairs}, {record.id: record for record in done.records}
+    reasons = {}
+    for id in cases:
+        record = records.get(id)
+        if record is None:
+            reasons[id] = "it was not measured again"
+        elif record.status != "ok":
+            reasons[id] = f"{record.status}: {record.reason}"
+        elif id not in pairs:
+            reasons[id] = str(record.effective.get("unweighed") or "it was weighed against nothing")
+        elif other := _other_versions(record, runs):
+            reasons[id] = other
+    return [pair for id, pair in pairs.items() if id in cases and id not in reasons], reasons
+
+
+def _other_versions(record: Record, runs: tuple[Run, Run]) -> str:
+    """What the worker itself says it ran with counts more than what is installed beside the conductor."""
+    for run in runs:
+        before = next((old.environment for old in reversed(run.records) if old.id == record.id), {})
+        now = record.environment
+        changed = [f"{name} {old} (now {now.get(name)})" for name, old in before.items() if _version(old) and now.get(name) != old]
+        if changed:
+            return f"run {run.id} had {', '.join(changed)}"
+    return ""
+
+
+def _version(value: Any) -> bool:
+    return isinstance(value, str) and value[:1].isdigit()
+
+
+def clean_commit(header: Header) -> str:
+    """The commit that a run's code can be had from again; one with uncommitted changes cannot."""
+    what = f"run {header.id} cannot be measured again"
+    found: Any = header.machine.get("git")
+    commit = found.get("commit") if isinstance(found, dict) else None
+    if not isinstance(commit, str) or not COMMIT.fullmatch(commit):
+        raise UsageError(what, why="its commit is not known", do="measure inside a git checkout what you want to compare later")
+    if found.get("dirty"):
+        raise UsageError(
+            what, why=f"it was made with uncommitted changes on {commit[:10]}", do="commit before measuring what you want to compare later"
+        )
+    for file in header.files:
+        if not Path(file).is_absolute() and not _held(commit, file):
+            raise UsageError(what, why=f"{file} is not in commit {commit[:10]}", do="commit it before measuring, and stay in its folder")
+    return commit
+
+
+def check_surroundings(header: Header) -> None:
+    """Code is confirmed with what it was measured with; else another version could clear it, or blame it."""
+    what = f"run {header.id} cannot be measured again here"
+    words = header.command[: header.command.index("--")] if "--" in header.command else header.command
+    if any(word == "--env" or word.startswith("--env=") for word in words):
+        raise UsageError(
+            what, why="it was made in another environment (--env)", do="weigh two checkouts in it: steelyard run --env … --vs-path …"
+        )
+    changed = [f"{name} {before} (now {now or 'none'})" for name, before, now in _differing(header)]
+    if changed:
+        raise UsageError(what, why=f"it was made with {', '.join(changed)}", do="measure again both sides here, or install what it had")
+
+
+def _differing(header: Header) -> Iterator[tuple[str, str, str | None]]:
+    packages, python = header.machine.get("packages"), header.machine.get("python")
+    before = {"python": python.get("version")} if isinstance(python, dict) else {}
+    before |= packages if isinstance(packages, dict) else {}
+    now = {**facts.packages(), "python": sys.version.split()[0]}
+    yield from ((str(name), old, now.get(name)) for name, old in before.items() if isinstance(old, str) and now.get(name) != old)
+
+
+def asked_settings(header: Header) -> Settings:
+    """What the run was asked for, as far as it decides whether a case is right and may go on; budgets are long enough to tell."""
+    known = {name: value for name, value in header.settings.items() if name in KEPT and isinstance(value, KEPT[name])}
+    budget = header.settings.get("budget")
+    seconds = float(budget) if isinstance(budget, (int, float)) and 0 < budget < LONGEST else BUDGETS["normal"]
+    return Settings(**known, budget=max(seconds, BUDGETS["normal"]))
 
 
 @contextlib.contextmanager
-def checkout(header: Header) -> Iterator[Path]:
-    """The folder that holds the code a run was made from: this one where it is the same, else the commit checked out beside it."""
-    wanted, now = _source(header), facts.git(Path.cwd())
-    if wanted is None or now is None:
-        raise UsageError(
-            f"run {header.id} cannot be measured again", why="its commit is not known" if now else "this folder is no git checkout",
-            do="run it inside the repository the runs were made in",
-        )  # fmt: skip
-    commit, dirty = wanted
-    if commit == now["commit"] and dirty == now["dirty"]:
-        yield Path.cwd()
-        return
-    if dirty:
-        raise UsageError(
-            f"run {header.id} cannot be measured again", why=f"it was made with uncommitted changes on {commit[:10]}",
-            do="commit before measuring what you want to compare later",
-        )  # fmt: skip
+def checkout(commit: str) -> Iterator[Path]:
+    """The current folder as it was at a commit, in a worktree of its own: what lies about untracked here is on neither side."""
     folder = Path(tempfile.mkdtemp(prefix="steelyard-checkout-"))
     tree = folder / "tree"
     prefix = _git("rev-parse", "--show-prefix").strip()
     try:
-        _git("-c", "core.hooksPath=" + os.devnull, "worktree", "add", "--detach", "--force", str(tree), commit)
+        _git("worktree", "add", "--detach", "--force", str(tree), commit)
+        if not (tree / prefix).is_dir():
+            raise UsageError(f"commit {commit[:10]} has no folder {prefix}", do="run it in the folder in which both runs were made")
         yield tree / prefix
     finally:
         with contextlib.suppress(UsageError):
@@ -83,16 +172,21 @@ def checkout(header: Header) -> Iterator[Path]:
             _git("worktree", "prune")
 
 
-def _source(header: Header) -> tuple[str, bool] | None:
-    found: Any = header.machine.get("git")
-    commit = found.get("commit") if isinstance(found, dict) else None
-    return (commit, bool(found.get("dirty"))) if isinstance(commit, str) and COMMIT.fullmatch(commit) else None
+def _held(commit: str, file: str) -> bool:
+    """Whether a commit has a file, seen from the current folder."""
+    try:
+        _git("cat-file", "-e", f"{commit}:./{file}")
+    except UsageError:
+        return False
+    return True
 
 
 def _git(*words: str) -> str:
     try:
-        done = subprocess.run(["git", *words], capture_output=True, text=True, check=True, timeout=300)
+        done = subprocess.run(
+            ["git", "-c", f"core.hooksPath={os.devnull}", *words], capture_output=True, text=True, check=True, timeout=300
+        )
     except (OSError, subprocess.SubprocessError) as error:
         said = str(getattr(error, "stderr", "") or error).strip().splitlines()
-        raise UsageError(f"git {words[-2] if len(words) > 1 else words[0]} failed", why=said[-1] if said else "") from error
+        raise UsageError(f"git {words[0]} failed", why=said[-1] if said else "") from error
     return done.stdout

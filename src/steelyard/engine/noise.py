@@ -14,7 +14,7 @@ from steelyard.engine.plan import Plan
 from steelyard.errors import NothingMeasured
 from steelyard.machine.kept import settled_threads
 from steelyard.machine.noise import CaseNoise, Noise
-from steelyard.measuring.schedule import FEWEST_REBUILDS, MOST_REBUILDS
+from steelyard.measuring.effort import FEWEST_REBUILDS, MOST_REBUILDS
 from steelyard.measuring.stats import t_quantile
 from steelyard.model.experiment import BUDGETS, Experiment, Matrix, Settings
 from steelyard.model.pair import ALPHA, Pair
@@ -26,6 +26,7 @@ SEEN = 0.9
 CAUTION = 0.9
 FEWEST_CENTRES = 4
 LARGEST = 50.0
+MOST_WORTH = 1e9
 
 
 def experiment(machine: Mapping[str, Any], device: str, threads: int, budget: float = BUDGET) -> Experiment:
@@ -74,16 +75,17 @@ def _case(pair: Pair) -> CaseNoise:
 
 
 def smallest_change(case: CaseNoise, seconds: float) -> float:
-    """The smallest change, as a share, that 9 of 10 comparisons of this length would find, by the interval that they are judged by.
+    """About the smallest change, as a share, that 9 of 10 comparisons of this length would find, by the interval that they are judged by.
 
     Few rebuilds tell an SD badly, so an upper bound of it is taken. The power of a t-test is that of the noncentral t
-    distribution, by its normal approximation.
+    distribution, by its normal approximation. A comparison that has all its rebuilds gives each more rounds, so that its variance
+    goes on falling with time; how far, before what differs from rebuild to rebuild is all that is left, is not known here.
     """
-    rebuilds = int(min(MOST_REBUILDS, max(FEWEST_REBUILDS, seconds / case.cost)))
-    freedom = rebuilds - 1
+    worth = int(min(MOST_WORTH, max(FEWEST_REBUILDS, seconds / case.cost)))
+    freedom = min(MOST_REBUILDS, worth) - 1
     edge = t_quantile(1 - ALPHA / 4, freedom)
     asked = edge * (1 - 1 / (4 * freedom)) + statistics.NormalDist().inv_cdf(SEEN) * math.sqrt(1 + edge**2 / (2 * freedom))
-    return math.expm1(min(LARGEST, asked * cautious(case) / math.sqrt(rebuilds)))
+    return math.expm1(min(LARGEST, asked * cautious(case) / math.sqrt(worth)))
 
 
 def cautious(case: CaseNoise) -> float:

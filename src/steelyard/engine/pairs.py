@@ -21,7 +21,7 @@ from steelyard.measuring.paired import Finding, Rounds
 from steelyard.measuring.sample import Tell, single
 from steelyard.model.case import Case
 from steelyard.model.experiment import Settings
-from steelyard.model.pair import ALPHA, Arm, Pair
+from steelyard.model.pair import ALPHA, MARGIN, Arm, Pair
 from steelyard.model.record import Arrays
 from steelyard.model.task import Task, clean_up, observed
 
@@ -37,6 +37,8 @@ class Weighed:
     spent: float
     schedule: str
     telemetry: Arrays
+    method: str = ""
+    notes: tuple[str, ...] = ()
 
 
 def weigh_heads(
@@ -48,8 +50,12 @@ def weigh_heads(
     sources: Mapping[str, Any] = NO_SOURCES,
     suite: int = 1,
 ) -> list[tuple[Pair, Arrays]]:
-    """Variants of one point in this process, sharing the base's blocks; all have been verified before."""
-    rng = random.Random(f"{settings.seed} {base.id} {' '.join(head.id for head in heads)}")
+    """Variants of one point in this process, sharing the base's blocks and as many budgets as there are heads.
+
+    All have been verified before. What is drawn is new every time, so that a repeated comparison is another draw; its seed is kept.
+    """
+    rng = random.SystemRandom()
+    settings = replace(settings, budget=settings.budget * len(heads))
     benches = [prepare_bench(case, loaded, settings) for case in (base, *heads)]
     with ranks.assemble((base, *heads), settings, sources, benches[0].backend.leave) as crew:
         done = _weigh([replace(bench, seat=crew.seat) for bench in benches], crew, settings, rng, tell, suite)
@@ -57,7 +63,8 @@ def weigh_heads(
     for number, bench in enumerate(benches[1:], 1):
         finding = paired.find(done.rounds, number, peeked=done.stop == "evidence")
         how = {"stopped_by": done.stop, "measured_s": done.spent, "schedule": done.schedule}
-        pair = pair_from(finding, done.rounds, number, arms_of(benches[0], bench), **how)
+        pair = pair_from(finding, done.rounds, number, arms_of(benches[0], bench), margin=settings.margin, **how)
+        pair = replace(pair, clock=done.method or pair.clock, notes=[*pair.notes, *done.notes])
         found.append((pair, {**arrays_of(done.rounds.only(number)), **done.telemetry}))
     return found
 
@@ -68,36 +75,36 @@ def arms_of(base: Bench, head: Bench) -> tuple[Arm, Arm]:
 
 
 def _weigh(benches: Sequence[Bench], crew: Crew, settings: Settings, rng: random.Random, tell: Tell, suite: int) -> Weighed:
-    built: list[tuple[Bench, Any, Task]] = []
     alone = crew.seat.size == 1
+    arms = [*benches, benches[0]] if alone else list(benches)
+    made: dict[int, tuple[Bench, Any, Task]] = {}
     try:
-        for arm, bench in enumerate([*benches, benches[0]] if alone else benches):
+        for arm in rng.sample(range(len(arms)), len(arms)):
             crew.tell("build", arm)
-            built.append((bench, *bench.build()))
+            made[arm] = (arms[arm], *arms[arm].build())
             crew.gather()
+        built = [made[arm] for arm in range(len(arms))]
         for bench, be, task in built if alone and any(task.inspect for _, _, task in built) else ():
             observed(bench.ready(be, task))
         lead = built[0][1]
         before = lead.graphs()
         builds = [crew.rebuilt(be, bench.rebuilder(be, task, rng), settings, arm) for arm, (bench, be, task) in enumerate(built)]
-        timer = lead.pair_timer([bench.ready(be, task) for bench, be, task in built]) if lead.device != "cpu" else crew.timer(lead)
+        on_device = alone and lead.device != "cpu"
+        timer = lead.pair_timer([bench.ready(be, task) for bench, be, task in built]) if on_device else crew.timer(lead)
         with lead.observe() if settings.telemetry else watch(None) as log:
             doing = schedule.weigh_arms(
-                builds[: len(benches)], timer, settings, rng.randrange(2**31), tell, placebo=builds[-1] if alone else None, suite=suite
-            )
+                builds[: len(benches)], timer, settings, rng.randrange(2**31), tell,
+                placebo=builds[-1] if alone else None, suite=suite, margin=settings.margin,
+            )  # fmt: skip
         if lead.graphs() != before:
             raise SteelyardError("something was compiled while the arms were weighed", why="the comparison is void")
         how = "alternating calls" if all(single(task) for _, _, task in built) else "rounds"
         how = how if alone else f"{how} on {crew.seat.size} ranks"
-        return Weighed(doing.rounds(), doing.stop, doing.spent, how, log.arrays())
+        kept = [bench.case.variant for bench, _, _ in built[: len(benches)] if bench.sticky]
+        notes = (f"{', '.join(kept)}: one compilation, whose code stays where it is while inputs are moved",) if kept else ()
+        return Weighed(doing.rounds(), doing.stop, doing.spent, how, log.arrays(), str(getattr(timer, "method", "")), notes)
     finally:
-        clean_up(task for _, _, task in built)
-
-
-def pair_of(rounds: Rounds, head: int, arms: tuple[Arm, Arm], stop: str, spent: float, how: str, settings: Settings, **more: Any) -> Pair:
-    """The pair of two arms from raw rounds; `more` is what only the caller knows, such as the layout of processes."""
-    found = paired.find(rounds, head, peeked=stop == "evidence")
-    return pair_from(found, rounds, head, arms, stopped_by=stop, measured_s=spent, schedule=how, **more)
+        clean_up(task for _, _, task in made.values())
 
 
 def pair_from(found: Finding, rounds: Rounds, head: int, arms: tuple[Arm, Arm], **more: Any) -> Pair:
@@ -109,7 +116,7 @@ def pair_from(found: Finding, rounds: Rounds, head: int, arms: tuple[Arm, Arm], 
         rebuilds=len(rounds.groups), quads=len(rounds.seconds), coin_seed=rounds.seed, calls=(rounds.calls[0], rounds.calls[head]),
         centres=[float(value) for value in found.centres], discarded=dict(zip(("base", "head"), found.discarded, strict=True)),
         clock=found.clock, floor=found.floor, p=found.p, evidence=found.evidence, notes=list(found.notes),
-        needed_s=paired.needed_seconds(found, spent), **more,
+        needed_s=paired.needed_seconds(found, spent, float(more.get("margin", MARGIN))), **more,
     )  # fmt: skip
 
 

@@ -19,7 +19,6 @@ from steelyard.measuring.stats import Interval, t_cdf, t_quantile
 from steelyard.model.pair import ALPHA
 
 DRAWS = 8192
-FEWEST_FOR_DRAWS = 10
 STAKES = ((0.98, 0.5), (0.6, 0.3), (0.25, 0.2))
 FAIR = 0.7
 GRID = 81
@@ -51,12 +50,12 @@ def shifted(rows: Floats, shift: Any) -> Floats:
 
 
 def pooled_spread(values: Floats, others: Sequence[Spread]) -> Spread:
-    """The values' own SD pooled with what else is known, and never below their own: other noise may widen an interval only."""
+    """The values' own SD, or that pooled with what else is known where that is wider: other noise may widen an interval only."""
     freedom = len(values) - 1.0
     own = float(values.var(ddof=1))
     total = freedom + sum(other.freedom for other in others)
     pooled = (freedom * own + sum(other.freedom * other.sd**2 for other in others)) / total
-    return Spread(math.sqrt(max(own, pooled)), total)
+    return Spread(math.sqrt(pooled), total) if pooled > own else Spread(math.sqrt(own), freedom)
 
 
 def t_interval(values: Floats, others: Sequence[Spread] = (), alpha: float = ALPHA / 2) -> Interval:
@@ -104,7 +103,7 @@ def _swap_p(draws: np.ndarray[Any, np.dtype[np.intp]], rows: Floats) -> float:
 def swap_interval(rows: Floats, alpha: float = ALPHA / 2) -> Interval | None:
     """The shifts that the randomisation test does not exclude; None where there are too few rebuilds to exclude any."""
     n, centre = len(rows), float(rows[:, 0].mean())
-    if n < FEWEST_FOR_DRAWS:
+    if rows.shape[1] ** n * alpha < 2:
         return None
     draws = _draws(*rows.shape)
     sums = rows[np.arange(n), draws].sum(axis=1)
@@ -158,7 +157,10 @@ def strongest(rows: Floats, shifts: Sequence[float] | Floats = (0.0,)) -> Floats
 
 
 def sure_interval(rows: Floats, alpha: float = ALPHA / 2) -> Interval:
-    """The shifts never excluded by the e-process so far: an interval that stays valid however often one looked."""
+    """The shifts never excluded by the e-process so far: an interval that stays valid however often one looked.
+
+    Where even the middle is excluded, the difference was not the same all the time, and nothing is sure.
+    """
     n = len(rows)
     middle = float(np.median(rows[:, 0])) if n else math.nan
     if n < 8:
@@ -175,7 +177,7 @@ def _last_kept(rows: Floats, middle: float, side: int, far: float, alpha: float)
         steps = np.linspace(near, far, GRID)
         kept = np.flatnonzero(strongest(rows, middle + side * steps) < 1 / alpha)
         if len(kept) == 0:
-            return near
+            return math.inf
         if kept[-1] == GRID - 1:
             return math.inf
         near, far = float(steps[kept[-1]]), float(steps[kept[-1] + 1])

@@ -16,7 +16,7 @@ from steelyard.model.pair import ALPHA, MARGIN
 FEWEST_PAIRS = 2
 FEWEST_CENTRES = 6
 CLEAN_SHARE = 0.6
-BUSY = 0.95
+BUSY, FEWEST_BUSY = 0.95, 8
 LEAST_NET = 0.1
 PLACEBO_FACTOR = math.sqrt(0.75)
 WALL, CPU = "wall", "thread CPU"
@@ -72,8 +72,10 @@ class Rounds:
         clean = mine & ~self.disturbed
         if not len(self.seconds) or (~self.disturbed[mine]).mean() >= math.sqrt(CLEAN_SHARE) or not np.any(self.cpu > 0):
             return WALL
-        busy = self.cpu[clean] / np.maximum(self.seconds[clean], 1e-12) if clean.sum() >= 8 else self.cpu[mine] / self.seconds[mine]
-        return CPU if float(np.median(busy)) > BUSY or clean.sum() < 8 else WALL
+        if clean.sum() < FEWEST_BUSY:
+            return WALL
+        busy = float(np.median(self.cpu[clean] / np.maximum(self.seconds[clean], 1e-12)))
+        return CPU if BUSY < busy < 2 - BUSY else WALL
 
     def ratios(self, base: int, head: int, clock: str) -> tuple[Floats, Bools]:
         """Two log-ratios head/base per round, one from each half of it, with the mask of undisturbed ones.
@@ -158,6 +160,9 @@ def find(rounds: Rounds, head: int = 1, *, prior: Spread | None = None, alpha: f
         fixed, chance = fixed_interval(rows, others, alpha / 2)
         interval, p = _both(fixed, interval), 2 * min(p, chance)
     lost = rounds.discarded((0, head))
+    if clock == CPU:
+        notes.append(f"{max(lost):.0%} of blocks were disturbed: the thread's CPU time of all of them was used")
+        lost = [0.0, 0.0]
     return Finding(interval, rows[:, 0], min(1.0, p), strength, clock, (lost[0], lost[1]), floor, tuple(notes))
 
 

@@ -8,29 +8,26 @@ is a placebo, whose distance from the first is the noise floor, and serves as ba
 from __future__ import annotations
 
 import gc
-import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise, repeat
+from itertools import pairwise
 from types import FunctionType
 from typing import Any
 
 import numpy as np
 
 from steelyard.measuring.clock import Loop, Timer
-from steelyard.measuring.evidence import Wager
-from steelyard.measuring.paired import WALL, Rounds
+from steelyard.measuring.effort import Effort
+from steelyard.measuring.paired import Rounds
 from steelyard.measuring.sample import Tell, calibrate, empty_cost, quiet_collector, single, throttled
 from steelyard.model.experiment import Settings
-from steelyard.model.pair import ALPHA, MARGIN
-from steelyard.model.task import Task
+from steelyard.model.pair import MARGIN
+from steelyard.model.task import Task, clean_up
 
-WARM_SHARE, MOST_ROUNDS = 0.375, 4000
-PILOT, FEWEST_REBUILDS, MOST_REBUILDS = 8, 8, 256
-FEWEST_BEFORE_STOP = 8
-SAME_SHARE, CLOSE = 0.25, 0.1
 PADDING = 65536
+PROBES = 3
+LONG_SHARE, SHORT_OF_TIME = 50, 4
 
 Build = Callable[[], Task]
 
@@ -47,6 +44,7 @@ class Weighing:
     calls: tuple[int, ...] = ()
     overhead: float = 0.0
     placebo: int | None = None
+    on_cpu: bool = True
     seed: int = 0
     stop: str = ""
     spent: float = 0.0
@@ -89,43 +87,75 @@ def weigh_arms(
     rng, tell = random.Random(seed), throttled(tell)
     doing = Weighing(seed=seed, placebo=len(builds) if placebo else None)
     makers = [*builds, *([placebo] if placebo else [])]
-    plan, start = Plan(settings, suite, margin, timer.rounds), timer.effort()
+    effort, start = Effort(settings, suite, margin, timer.rounds, len(builds) - 1), timer.effort()
     with quiet_collector():
         while not doing.stop:
             began = timer.effort()
-            tasks, loops, padding = _rebuild(makers, timer, rng)
+            arms = _rebuild(makers, timer, rng)
             number = doing.groups[-1] + 1 if doing.groups else 0
             if not doing.calls:
-                doing.calls, doing.overhead = _calls(tasks, loops, timer)
-                plan.settle(tasks, loops, doing.calls)
-                _steady(loops, doing.calls, timer, start + settings.budget / 10)
-            for _ in range(plan.warm):
-                for loop, count in zip(loops, doing.calls, strict=True):
-                    loop(count)
+                _settle(doing, arms, timer, effort)
+                makers = makers[: len(doing.calls)]
+                arms.keep(len(makers))
+                _steady(arms.loops, doing.calls, timer, start + settings.budget / 10)
+            for _ in range(effort.warm):
+                for arm in arms.order:
+                    arms.loops[arm](doing.calls[arm])
             built = timer.effort()
-            for _ in range(plan.rounds):
-                _round(doing, loops, timer, rng, number)
-            plan.learn(doing, number, built - began, timer.effort() - built)
-            doing.spent = max(timer.effort() - start, doing.timed if plan.fresh else 0.0)
-            doing.stop = plan.verdict(doing)
+            for _ in range(effort.rounds):
+                _round(doing, arms.loops, timer, rng, number)
+            doing.spent = max(timer.effort() - start, doing.timed if effort.fresh else 0.0)
+            effort.learn(doing.of_group(number), built - began, timer.effort() - built)
+            doing.stop = effort.verdict(number + 1, doing.spent)
             tell("weighing", min(1.0, doing.spent / settings.budget))
-            for task in tasks:
-                if task.cleanup:
-                    task.cleanup()
-            del tasks, loops, padding
+            clean_up(arms.tasks)
+            del arms
             gc.collect(0)
     return doing
 
 
-def _rebuild(makers: Sequence[Build], timer: Timer, rng: random.Random) -> tuple[list[Task], list[Loop], list[Any]]:
+@dataclass
+class Arms:
+    """All arms as they are built now; they were built, bound and are warmed up in a drawn order."""
+
+    order: list[int]
+    tasks: list[Task]
+    loops: list[Loop]
+    padding: list[Any]
+
+    def keep(self, count: int) -> None:
+        """Let the last ones go."""
+        clean_up(self.tasks[count:])
+        self.tasks, self.loops = self.tasks[:count], self.loops[:count]
+        self.order = [arm for arm in self.order if arm < count]
+
+
+def _rebuild(makers: Sequence[Build], timer: Timer, rng: random.Random) -> Arms:
     """Every arm built afresh in drawn order, on a heap that is shifted by random padding, with code objects of its own."""
     padding: list[Any] = []
     tasks: dict[int, Task] = {}
-    for arm in rng.sample(range(len(makers)), len(makers)):
+    loops: dict[int, Loop] = {}
+    order = rng.sample(range(len(makers)), len(makers))
+    for arm in order:
         padding += [np.empty(rng.randrange(16, PADDING), np.uint8) for _ in range(rng.randrange(1, 6))]
         tasks[arm] = own_code(makers[arm]())
-    ordered = [tasks[arm] for arm in range(len(makers))]
-    return ordered, [timer.bind(task) for task in ordered], padding
+        loops[arm] = timer.bind(tasks[arm])
+    numbers = range(len(makers))
+    return Arms(order, [tasks[arm] for arm in numbers], [loops[arm] for arm in numbers], padding)
+
+
+def _settle(doing: Weighing, arms: Arms, timer: Timer, effort: Effort) -> None:
+    """What is found out once: calls per block, what a round takes, and whether CPU time may stand for it."""
+    first = [loop(1) * 1e-9 for loop in arms.loops]
+    if max(first) > effort.settings.budget / LONG_SHARE:
+        doing.calls, doing.overhead = (1,) * len(first), 0.0
+    else:
+        doing.calls, doing.overhead = _calls(arms.tasks, arms.loops, timer)
+        first = [min(loop(count) for _ in range(PROBES)) * 1e-9 for loop, count in zip(arms.loops, doing.calls, strict=True)]
+    if doing.placebo is not None and max(first) > effort.settings.budget / SHORT_OF_TIME:
+        doing.calls, first, doing.placebo = doing.calls[:-1], first[:-1], None
+    doing.on_cpu = not any(single(task) for task in arms.tasks)
+    effort.settle(2 * sum(first), fresh=all(task.measure for task in arms.tasks))
 
 
 def own_code(task: Task) -> Task:
@@ -168,98 +198,7 @@ def _round(doing: Weighing, loops: Sequence[Loop], timer: Timer, rng: random.Ran
         busy.append(timer.busy())
         marks.append(timer.disturbances())
     doing.blocks.append(tuple(took))
-    doing.cpu.append(tuple(after - before for before, after in pairwise(busy)))
+    doing.cpu.append(tuple((after - before) * doing.on_cpu for before, after in pairwise(busy)))
     doing.hits.append(tuple(after > before for before, after in pairwise(marks)))
     doing.orders.append(tuple(order))
     doing.groups.append(number)
-
-
-class Plan:
-    """How many rounds a rebuild gets, and when to stop.
-
-    After a pilot the rounds per rebuild follow from what a rebuild and a round cost and how much each varies: the
-    interval shrinks fastest where a second removes the most variance.
-    """
-
-    def __init__(self, settings: Settings, suite: int, margin: float, usual: int) -> None:
-        self.settings, self.margin, self.usual = settings, margin, usual
-        self.least = suite / (ALPHA / 2)
-        self.rounds, self.warm, self.most = usual, round(WARM_SHARE * usual), MOST_REBUILDS
-        self.fresh = False
-        self.wagers: list[Wager] = []
-        self.seen: dict[int, list[float]] = {}
-        self.costs: list[tuple[float, float]] = []
-        self.centres: list[float] = []
-        self.scatter: list[float] = []
-
-    def settle(self, tasks: Sequence[Task], loops: Sequence[Loop], calls: Sequence[int]) -> None:
-        """First effort, from the fastest of a few probes. A task that times itself is new at every call: no rounds to repeat."""
-        self.fresh = all(task.measure for task in tasks)
-        probes = 1 if self.fresh else 3
-        self.one = 2e-9 * max(1, sum(min(loop(count) for _ in range(probes)) for loop, count in zip(loops, calls, strict=True)))
-        if self.fresh:
-            self.rounds, self.warm = 1, 0
-            return
-        share = self.settings.budget / PILOT
-        self.rounds = max(1, min(self.usual, int(share / self.one)))
-        self.warm = self.warm if self.one * 4 < share else int(self.rounds > 1)
-
-    def learn(self, doing: Weighing, number: int, building: float, measuring: float) -> None:
-        """Take the last rebuild into account."""
-        last = doing.of_group(number)
-        self.costs.append((building, measuring / max(1, self.rounds)))
-        heads = [arm for arm in range(1, len(doing.calls)) if arm != doing.placebo]
-        self.wagers = self.wagers or [Wager((0.0, math.log1p(self.margin), -math.log1p(self.margin))) for _ in heads]
-        for head, wager in zip(heads, self.wagers, strict=True):
-            rows, _ = last.rows(head, WALL)
-            for row in rows:
-                wager.add(row)
-                self.seen.setdefault(head, []).append(float(row[0]))
-        ratios, clean = last.ratios(0, heads[0], WALL)
-        kept = ratios[clean]
-        if len(kept) >= 4:
-            self.centres.append(float(np.median(kept)))
-            self.scatter.append(1.5 * float(np.median(np.abs(kept - np.median(kept)))))
-        if number + 1 >= PILOT and not self.fresh and number < 4 * PILOT:
-            self.rounds = self._best_rounds()
-
-    def _best_rounds(self) -> int:
-        """The split of Kalibera and Jones: the square root of cost over cost times variance over variance."""
-        if len(self.centres) < 4:
-            return self.rounds
-        rebuild, one = (float(np.median([cost[index] for cost in self.costs])) for index in (0, 1))
-        within = (math.pi / 2) * float(np.median(self.scatter)) ** 2 / 2
-        between = max(float(np.var(self.centres, ddof=1)) - within / self.rounds, 0.05 * within / self.rounds)
-        best = math.sqrt(rebuild / max(one, 1e-9) * within / max(between, 1e-18))
-        affordable = int(self.settings.budget / FEWEST_REBUILDS / max(one, 1e-9))
-        filling = int((self.settings.budget / MOST_REBUILDS - rebuild) / max(one, 1e-9))
-        return max(1, min(MOST_ROUNDS, max(self.usual, round(best), filling), max(1, affordable)))
-
-    def verdict(self, doing: Weighing) -> str:
-        """Why to stop now, or nothing: every head decided by evidence, the budget spent, or as many rebuilds as anyone needs."""
-        done = doing.groups[-1] + 1
-        if done >= FEWEST_BEFORE_STOP and self.wagers and all(map(self._decided, self.wagers, self.seen.values(), repeat(doing.spent))):
-            return "evidence"
-        if done >= self._fewest() and doing.spent * (1 + 1 / done) > self.settings.budget:
-            return "budget"
-        return "rebuilds" if done >= self.most else ""
-
-    def _decided(self, wager: Wager, seen: Sequence[float], spent: float) -> bool:
-        """A difference beyond the margin is certain and its size known well enough, or one within it is certain.
-
-        The latter ends a measurement early only where there is hardly any difference whose direction could still be told.
-        """
-        differs, not_above, not_below = (value >= self.least for value in wager.highest)
-        middle, edge = float(np.median(seen)), math.log1p(self.margin)
-        if abs(middle) > edge:
-            error, precision = 3 * float(np.std(seen, ddof=1)) / math.sqrt(len(seen)), self.settings.precision
-            known = error <= max(2 * precision, 10 * precision * abs(middle))
-            return bool(differs and (not_above if middle > 0 else not_below) and known)
-        close = abs(middle) < CLOSE * edge
-        return bool(not_above and not_below and close and spent >= SAME_SHARE * self.settings.budget)
-
-    def _fewest(self) -> int:
-        """Calls that take longer than the budget are still seen a few times."""
-        if self.fresh:
-            return 6
-        return FEWEST_REBUILDS if self.one * 2 * FEWEST_REBUILDS < self.settings.budget else 4

@@ -14,6 +14,8 @@ TOLERANCES: dict[str, tuple[float, float]] = {
     "fp8e4m3": (0.15, 0.1), "fp8e5m2": (0.3, 0.2), "complex64": (1e-4, 1e-5), "complex128": (1e-9, 1e-10),
 }  # fmt: skip
 EXACT = (0.0, 0.0)
+GRADIENTS, LOSS = ("out.gradients", "out.updates"), "out.loss"
+SKEW = 0.5
 
 Array = np.ndarray[Any, Any]
 
@@ -54,8 +56,9 @@ def compare(
 
     An element passes when |got - want| <= atol * rms(want) + rtol * |want|: the absolute part scales with the output, so
     small outputs are not waved through. `same_dtype` is off when the reference was computed in higher precision. With
-    `norm`, an array passes as a whole when the norm of its error is at most that share of its own: the rule for gradients
-    in half precision, whose elements scatter.
+    `norm`, gradients and updates pass as whole arrays, since in half precision their elements scatter: the norm of the error
+    is at most that share of the array's own, and the length along the reference is off by half of that at most, which noise
+    hardly moves and a wrong scale does. The loss is one number and has the relative tolerance alone.
     """
     if len(got) != len(want):
         return Verification("failed", against, f"{len(got)} output arrays instead of {len(want)}")
@@ -64,7 +67,10 @@ def compare(
     worst = Verification("passed", against, max_abs=0.0, max_rel=0.0)
     for mine, theirs in zip(got, want, strict=True):
         rtol, atol = tolerance(mine.dtype, asked, own)
-        found = _structure(mine, theirs, same_dtype) or _values(mine.data, theirs.data, rtol, atol, norm)
+        if mine.path == LOSS and asked[1] is None:
+            atol = 0.0
+        share = norm if mine.path.startswith(GRADIENTS) else None
+        found = _structure(mine, theirs, same_dtype) or _values(mine.data, theirs.data, rtol, atol, share)
         if isinstance(found, str):
             return Verification("failed", against, f"{mine.path}: {found}", rtol=rtol, atol=atol)
         message, max_abs, max_rel = found
@@ -102,8 +108,7 @@ def _values(got: Array, want: Array, rtol: float, atol: float, norm: float | Non
         error = np.maximum(error, got != want)
     rms = _scale(size)
     if norm is not None:
-        off = float(np.linalg.norm(error) / (np.linalg.norm(size) or 1.0))
-        return ("" if off <= norm else f"off by {off:.2g} of its norm, {norm:g} allowed"), float(error.max()), off
+        return _as_a_whole(np.where(finite, mine, 0), np.where(finite, theirs, 0), norm)
     bad = error > atol * rms + rtol * size
     max_abs, max_rel = float(error.max()), float((error / np.maximum(size, rms or 1.0)).max())
     if not bad.any():
@@ -115,6 +120,19 @@ def _values(got: Array, want: Array, rtol: float, atol: float, norm: float | Non
         f"largest error {error[place]:.3g} at {where}: {_shown(got[place])} instead of {_shown(want[place])}"
     )
     return message, max_abs, max_rel
+
+
+def _as_a_whole(got: Array, want: Array, norm: float) -> tuple[str, float, float]:
+    """By norm: the error as a share of the reference, and how long the part along the reference is."""
+    error, length = np.abs(got - want), float(np.linalg.norm(want))
+    off = float(np.linalg.norm(error)) / (length or 1.0)
+    along = float(np.vdot(want, got).real) / length**2 if length else 1.0
+    message = ""
+    if off > norm:
+        message = f"off by {off:.2g} of its norm, {norm:g} allowed"
+    elif abs(along - 1) > SKEW * norm:
+        message = f"{along:.2g} times what it should be, {SKEW * norm:g} off allowed"
+    return message, float(error.max()), off
 
 
 def _scale(size: Array) -> float:

@@ -34,6 +34,7 @@ class Settings:
     isolate: Isolation = "workload"
     vs: str | None = None
     runs: int | None = None
+    margin: float = 0.02
     telemetry: bool = True
     peak_memory: bool = False
     memory_snapshot: bool = False

@@ -29,9 +29,10 @@ class Pair:
     """Two arms measured interleaved; `ratio` is head time over base time, with its interval over rebuilds and processes.
 
     `centres` holds one log-ratio per rebuild, or per process where there are several. `floor` is the spread (SD of the
-    log-ratio) between the baseline and the baseline built again, `p` the chance of a difference as large under randomly
-    swapped arms, `evidence` the e-value that stays valid however often one looks. `alpha` is what may go wrong in all,
-    half for the interval, half for stopping early. `needed` is how many seconds more would settle what is unclear.
+    log-ratio) between the baseline and the baseline built again. `p` is the chance of a difference as large where there is
+    none: by Student's or the randomisation test, whichever is larger, or by the evidence if that is stronger, times two for the
+    choice. `evidence` is the e-value, which stays valid however often one looks. `clock` is wall time, thread CPU time, or how a
+    device was timed. `needed_s` is how many seconds more would settle what is unclear.
     """
 
     base: Arm
@@ -56,6 +57,7 @@ class Pair:
     stopped_by: str = ""
     measured_s: float = 0.0
     needed_s: float | None = None
+    margin: float = MARGIN
     notes: list[str] = field(default_factory=list)
     samples: list[Series] = field(default_factory=list)
     schema: int = SCHEMA
@@ -106,6 +108,8 @@ class Delta:
 
 
 def _change(ratio: float) -> str:
+    if not 1e-6 < ratio < 1e6:
+        return "unbounded"
     return f"{'+' if ratio >= 1 else '−'}{percent(abs(ratio - 1))}" if 0.5 < ratio < 2 else f"{ratio:.3g}×"
 
 
@@ -121,8 +125,9 @@ def judge(low: float, high: float, margin: float) -> Verdict:
     return "same" if inside else "slower" if low > 1 else "faster" if high < 1 else "unclear"
 
 
-def weigh(pair: Pair, margin: float = MARGIN) -> Delta:
-    """Turn a pair's interval into a verdict; one of which too much was disturbed says nothing."""
+def weigh(pair: Pair, margin: float | None = None) -> Delta:
+    """Turn a pair's interval into a verdict, by its own margin unless told another; one of which too much was disturbed says nothing."""
+    margin = (pair.margin if 0 < pair.margin < 1 else MARGIN) if margin is None else margin
     verdict, reason = judge(pair.low, pair.high, margin), ""
     lost = max(pair.discarded.values(), default=0.0)
     if lost > MOST_DISCARDED:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from rich.text import Text
 
+from steelyard.analyze.compare import UNBOUNDED
 from steelyard.errors import UsageError
 from steelyard.model.case import Case
 from steelyard.model.pair import Delta, Verdict
@@ -85,10 +86,17 @@ def ratio_words(delta: Delta) -> str:
     """`1.042 [0.981, 1.104]`: head over base, with no more digits than the interval allows."""
     if delta.ratio is None or delta.low is None or delta.high is None:
         return ""
-    half = max(delta.high - delta.ratio, delta.ratio - delta.low)
+    half = max(abs(end - delta.ratio) for end in (delta.low, delta.high) if end < UNBOUNDED or end == delta.low)
     digits = min(4, max(2, digits_after_point(half)))
-    ends = (f"{end:.{digits}f}" if end < 1000 else f"{end:.2g}" for end in (delta.low, delta.high))
-    return f"{delta.ratio:.{digits}f} [{', '.join(ends)}]" if delta.ratio < 1000 else f"{delta.ratio:.3g} [{', '.join(ends)}]"
+    ends = ", ".join(_end_words(end, digits) for end in (delta.low, delta.high))
+    return f"{delta.ratio:.{digits}f} [{ends}]" if delta.ratio < 1000 else f"{delta.ratio:.3g} [{ends}]"
+
+
+def _end_words(end: float, digits: int) -> str:
+    """The end of an interval; one that is as good as none is not given digits."""
+    if not 1 / UNBOUNDED < end < UNBOUNDED:
+        return "0" if end < 1 else "∞"
+    return f"{end:.{digits}f}" if end < 1000 else f"{end:.2g}"
 
 
 def _suspect(delta: Delta) -> bool:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from rich.text import Text
 
-from steelyard.model.pair import Pair, weigh
+from steelyard.analyze.compare import UNBOUNDED
+from steelyard.model.pair import Delta, Pair, told_from_chance, weigh
 from steelyard.model.record import BAD, Figure, Record, Verification
 from steelyard.model.units import percent
 from steelyard.model.units import plain as quantity
@@ -73,7 +75,7 @@ def record_detail(record: Record, run: RunLike, *, width: int = 100) -> Text:
     page.rows("figures", _figures(record.metrics))
     page.rows("phases", _phases(record))
     page.rows("top kernels", _kernels(record.effective.get("top_kernels")))
-    page.rows("weighed against", _weighed(record, run.pairs))
+    page.rows("weighed against", _weighed(record, run))
     page.rows("verification", _verification(record.verification))
     page.rows("requested and effective", _settings(record))
     page.rows("source", [(name, digest) for name, digest in record.source.items()])
@@ -134,19 +136,33 @@ def _blocks(count: Any) -> str:
     return f"{quantity(count, '', 1)} block{'' if count == 1 else 's'}" if isinstance(count, int) else ""
 
 
-def _weighed(record: Record, pairs: Sequence[Pair]) -> Rows:
+def _weighed(record: Record, run: RunLike) -> Rows:
     rows = []
-    for pair in pairs:
+    for pair, delta in judged(run):
         if record.id in (pair.base.id, pair.head.id):
             as_head = record.id == pair.head.id
             other = pair.base.id if as_head else pair.head.id
-            low, high = 1 / pair.high if pair.high else 0.0, 1 / pair.low if pair.low else 0.0
-            interval = f"speedup {low:.3f} to {high:.3f} at {percent(pair.confidence)}, {pair.rebuilds} rebuilds, {pair.quads} rounds"
             label = clean(f"{other}  {pair.base.environment}" if as_head and pair.base.environment else other)
-            delta = weigh(pair)
-            lines = [label, f"{delta_text(delta)} · {interval}", " · ".join(_evidence(pair)), clean(delta.reason), *map(clean, pair.notes)]
+            about = f"{delta_text(delta)} · {_interval(pair)}"
+            lines = [label, about, " · ".join(_evidence(pair)), clean(delta.reason), *map(clean, pair.notes)]
             rows.append(("base" if as_head else "head", "\n".join(line for line in lines if line)))
     return rows
+
+
+def judged(run: RunLike) -> list[tuple[Pair, Delta]]:
+    """Every pair of a run with its verdict among all of them, as the run's table has it; an arm that is not ok has none."""
+    broken = {record.id for record in run.records if record.status != "ok"}
+    sound = [pair for pair in run.pairs if not {pair.base.id, pair.head.id} & broken]
+    found = dict(zip(map(id, sound), told_from_chance([weigh(pair) for pair in sound]), strict=True))
+    failed = {id(pair): replace(weigh(pair), verdict="failed", reason="one of the two is not ok") for pair in run.pairs}
+    return [(pair, found.get(id(pair), failed[id(pair)])) for pair in run.pairs]
+
+
+def _interval(pair: Pair) -> str:
+    count = f"{pair.rebuilds} rebuilds, {pair.quads} rounds"
+    if not all(1 / UNBOUNDED < end < UNBOUNDED for end in (pair.low, pair.high)):
+        return f"interval unbounded, {count}"
+    return f"speedup {1 / pair.high:.3f} to {1 / pair.low:.3f} at {percent(pair.confidence)}, {count}"
 
 
 def _evidence(pair: Pair) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
+from steelyard.analyze.compare import UNBOUNDED
 from steelyard.analyze.gate import Finding, Judgement, Kind
 from steelyard.model.units import measured, percent
 from steelyard.report.cells import cells, clean, pad
@@ -32,6 +33,8 @@ def change_text(ratio: float | None, low: float | None, high: float | None) -> s
     """`+3.1 % ± 0.4`: how far head lies from base."""
     if ratio is None:
         return ""
+    if not all(1 / UNBOUNDED < end < UNBOUNDED for end in (low, high) if end is not None):
+        return f"{change_text(ratio, None, None)}, unbounded" if 1 / UNBOUNDED < ratio < UNBOUNDED else "unbounded"
     ends = [None if end is None else 100 * (end - 1) for end in (low, high)]
     number, half, _ = measured(100 * (ratio - 1), ends[0], ends[1], "")
     if not number.strip("-0."):

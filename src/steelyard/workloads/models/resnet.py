@@ -6,6 +6,7 @@ from typing import Any
 
 from steelyard.errors import NotApplicable
 from steelyard.model.define import workload
+from steelyard.model.dtypes import canonical
 from steelyard.model.task import Task
 from steelyard.workloads.layers.conv import gradient_share
 from steelyard.workloads.layers.rounding import model_tolerance
@@ -18,7 +19,13 @@ STAGES = ((3, 1, 1), (4, 2, 2), (6, 4, 2), (3, 8, 2))
 REDUCTION = 32
 FEWEST_VALUES = 8
 FIRST_GAIN = 0.03
-SHORT_GRADIENTS = 0.7
+SHORT_GRADIENTS = {"fp16": 0.2, "bf16": 0.4}
+
+
+def deep_gradient_share(dtype: str, mode: str) -> float | None:
+    """Behind fifty norms over a small batch correct code is off by up to 0.09 in fp16 and 0.25 in bf16."""
+    share = gradient_share(dtype, mode)
+    return share if share is None else SHORT_GRADIENTS.get(canonical(dtype), share)
 
 
 def shrink(side: int, stride: int) -> int:
@@ -121,5 +128,5 @@ def resnet50(batch: int, image: int, width: int, classes: int, dtype: str, be: A
         parameters=tuple(module.parameters()),
         loss=surprise_at(targets),
         tolerance=model_tolerance(dtype),
-        norm_tolerance=gradient_share(dtype, mode) or (SHORT_GRADIENTS if mode in ("bwd", "train") else None),
+        norm_tolerance=deep_gradient_share(dtype, mode),
     )

@@ -1,0 +1,160 @@
+"""Files that people write: every mistake in one is collected, and named by line and key path."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from steelyard.errors import UsageError, did_you_mean
+
+T = TypeVar("T")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def text_of(path: Path) -> str:
+    """The text of a file, or an error that says why there is none."""
+    if path.exists() and not path.is_file():
+        raise UsageError(f"cannot read {str(path)!r}", why="it is a folder, a pipe or a device", do="name a file")
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        folder = path.parent
+        names = [item.name for item in folder.iterdir()] if folder.is_dir() else []
+        raise UsageError(f"no such file: {str(path)!r}", do=did_you_mean(path.name, names)) from None
+    except OSError as error:
+        raise UsageError(f"cannot read {str(path)!r}", why=error.strerror or str(error)) from None
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise UsageError("not a text file", why="it is not UTF-8, or holds zero bytes", where=str(path))
+    return text
+
+
+def parse_toml(text: str, where: str) -> Any:
+    """TOML as plain data; a mistake is named by its line."""
+    import tomllib
+
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        what, _, place = str(error).partition(" (at ")
+        line = re.match(r"line (\d+)", place)
+        at = f":{line[1]}" if line else f":{len(text.splitlines())}"
+        raise UsageError(f"not valid TOML: {what}", where=where + at) from None
+
+
+def line_of(text: str, key: str) -> int | None:
+    """The line on which a key is set; None when no line or more than one could be meant."""
+    pattern = re.compile(rf"""(?<![\w-])["']?{re.escape(key)}["']?\s*(?:[=:]|\]|\.[\w."'-]+\s*[=:\]])""")
+    found = [number for number, line in enumerate(text.splitlines(), 1) if pattern.search(line) and line.lstrip()[0] != "#"]
+    return found[0] if len(found) == 1 else None
+
+
+class Page:
+    """One file being read, and the mistakes found in it so far."""
+
+    def __init__(self, where: str, text: str) -> None:
+        self.where, self.text = where, text
+        self.mistakes: list[tuple[str, str, str]] = []
+
+    def wrong(self, path: str, what: str, do: str = "", near: str | None = None) -> None:
+        """Keep a mistake, with its line where only one can be meant; `near` is text that stands on it."""
+        key = re.sub(r"\[\d+\]$", "", path.rpartition(".")[2] or path)
+        line = line_of(self.text, key)
+        if near is not None:
+            hits = [number for number, row in enumerate(self.text.splitlines(), 1) if near in row]
+            line = hits[0] if len(hits) == 1 else line
+        self.mistakes.append((f"{self.where}:{line}" if line else self.where, f"{path}: {what}", do))
+
+    def known(self, table: Mapping[Any, Any], path: str, allowed: Iterable[str]) -> None:
+        """Keys that nobody reads are mistakes."""
+        names = sorted(allowed)
+        for key in table:
+            if key not in names:
+                whole = f"{path}.{key}" if path else str(key)
+                self.wrong(whole, f"unknown key (allowed: {', '.join(names)})", did_you_mean(str(key), names))
+
+    def read(self, table: Mapping[str, Any], path: str, key: str, reader: Callable[[Any], T], default: T) -> T:
+        """A value, or the default where there is none or it is a mistake."""
+        if key not in table:
+            return default
+        try:
+            return reader(table[key])
+        except UsageError as error:
+            self.wrong(f"{path}.{key}" if path else key, error.what, error.do)
+        return default
+
+    def tables(self, data: Mapping[str, Any], key: str) -> list[tuple[str, Mapping[str, Any]]]:
+        """The tables of an array, each with its key path; a single table is an array of one."""
+        value = data.get(key, [])
+        whole = [(f"{key}[{index}]", table) for index, table in enumerate(value)] if isinstance(value, list) else [(key, value)]
+        for path, table in whole:
+            if not isinstance(table, dict):
+                self.wrong(path, f"expected a table, not {shown(table)}")
+        return [(path, table) for path, table in whole if isinstance(table, dict)]
+
+    def finish(self) -> None:
+        """Raise all mistakes as one error, if there are any."""
+        if len(self.mistakes) == 1:
+            where, what, do = self.mistakes[0]
+            raise UsageError(what, do=do, where=where)
+        if self.mistakes:
+            lines = [f"{where}  {what}{f'; {do}' if do else ''}" for where, what, do in self.mistakes]
+            raise UsageError(f"{len(lines)} mistakes", why="\n  ".join(lines), where=self.where)
+
+
+def expect(good: bool, expected: str, value: Any) -> None:
+    """One wording for every value that is not what it should be."""
+    if not good:
+        raise UsageError(f"expected {expected}, not {shown(value)}")
+
+
+def shown(value: Any) -> str:
+    """A value in a message, cut where it is long."""
+    text = json.dumps(value, default=str, ensure_ascii=False, skipkeys=True)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def text_value(value: Any) -> str:
+    """Text that is not empty and cannot steer a terminal."""
+    expect(isinstance(value, str) and bool(value.strip()), "text", value)
+    expect(not _CONTROL.search(value), "text without control characters", value)
+    return str(value)
+
+
+def choice(names: Iterable[str]) -> Callable[[Any], str]:
+    """A reader of one of some names."""
+
+    def read(value: Any) -> str:
+        if value not in tuple(names):
+            raise UsageError(f"expected one of {', '.join(names)}, not {shown(value)}", do=did_you_mean(str(value), names))
+        return str(value)
+
+    return read
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a finite number of sane size; true and false are none."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e300
+
+
+def quantity(read: Callable[[str], float], expected: str, fits: Callable[[float], bool]) -> Callable[[Any], float]:
+    """A reader of numbers with or without a unit."""
+
+    def reader(value: Any) -> float:
+        number = value
+        if isinstance(value, str):
+            try:
+                number = read(value)
+            except OverflowError:
+                number = math.inf
+        expect(is_number(number) and fits(number), expected, value)
+        return float(number)
+
+    return reader

@@ -1,0 +1,109 @@
+"""Where a comparison spends its budget: rounds or rebuilds, and when it has seen enough."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from steelyard.measuring.evidence import Wager
+from steelyard.measuring.paired import WALL, Rounds
+from steelyard.model.experiment import Settings
+from steelyard.model.pair import ALPHA
+
+WARM_SHARE, MOST_ROUNDS = 0.375, 4000
+PILOT, FEWEST_REBUILDS, MOST_REBUILDS = 8, 8, 256
+FEWEST_SLOW, FEWEST_FRESH = 4, 6
+SAME_SHARE, CLOSE = 0.25, 0.1
+CALM = 0.2
+
+
+class Effort:
+    """How many rounds a rebuild gets, and when to stop.
+
+    After a pilot the rounds per rebuild follow from what a rebuild and a round cost and how much each varies: the
+    interval shrinks fastest where a second removes the most variance.
+    """
+
+    def __init__(self, settings: Settings, suite: int, margin: float, usual: int, heads: int) -> None:
+        self.settings, self.margin, self.usual = settings, margin, usual
+        self.least = suite / (ALPHA / 2)
+        self.rounds, self.warm, self.one, self.fresh = usual, round(WARM_SHARE * usual), 0.0, False
+        self.wagers = [Wager((0.0, math.log1p(margin), -math.log1p(margin))) for _ in range(heads)]
+        self.seen: list[list[float]] = [[] for _ in range(heads)]
+        self.disturbed: list[float] = []
+        self.costs: list[tuple[float, float]] = []
+        self.centres: list[float] = []
+        self.scatter: list[float] = []
+
+    def settle(self, one: float, *, fresh: bool) -> None:
+        """The first effort, from what a round takes. Tasks that time themselves are new at every call: no rounds to repeat."""
+        self.one, self.fresh = one, fresh
+        if fresh:
+            self.rounds, self.warm = 1, 0
+            return
+        share = self.settings.budget / PILOT
+        self.rounds = max(1, min(self.usual, int(share / one))) if one > 0 else self.usual
+        self.warm = self.warm if one * 4 < share else int(self.rounds > 1)
+
+    def learn(self, last: Rounds, building: float, measuring: float) -> None:
+        """Take one more rebuild into account, of which building and measuring took so long."""
+        self.costs.append((building, measuring / max(1, self.rounds)))
+        self.disturbed.append(float(last.disturbed.mean()))
+        for head, (wager, seen) in enumerate(zip(self.wagers, self.seen, strict=True), 1):
+            for row in last.rows(head, WALL)[0]:
+                wager.add(row)
+                seen.append(float(row[0]))
+        ratios, clean = last.ratios(0, 1, WALL)
+        kept = ratios[clean]
+        if len(kept) >= 4:
+            self.centres.append(float(np.median(kept)))
+            self.scatter.append(1.5 * float(np.median(np.abs(kept - np.median(kept)))))
+        if PILOT <= len(self.costs) <= 4 * PILOT and not self.fresh:
+            self.rounds = self._best_rounds()
+
+    def _best_rounds(self) -> int:
+        """The split of Kalibera and Jones: the square root of cost over cost times variance over variance."""
+        if len(self.centres) < 4:
+            return self.rounds
+        rebuild, one = (float(np.median([cost[index] for cost in self.costs])) for index in (0, 1))
+        within = (math.pi / 2) * float(np.median(self.scatter)) ** 2 / 2
+        between = max(float(np.var(self.centres, ddof=1)) - within / self.rounds, 0.05 * within / self.rounds)
+        best = math.sqrt(rebuild / max(one, 1e-9) * within / max(between, 1e-18))
+        affordable = int(self.settings.budget / FEWEST_REBUILDS / max(one, 1e-9))
+        filling = int((self.settings.budget / MOST_REBUILDS - rebuild) / max(one, 1e-9))
+        return max(1, min(MOST_ROUNDS, max(self.usual, round(best), filling), max(1, affordable)))
+
+    def verdict(self, done: int, spent: float) -> str:
+        """Why to stop now, or nothing: every head decided by evidence, the budget spent, or as many rebuilds as anyone needs.
+
+        Evidence is gathered from undisturbed wall time, so it decides only where that is what will be judged.
+        """
+        calm = float(np.mean(self.disturbed)) < CALM
+        if calm and all(self._decided(wager, seen, spent) for wager, seen in zip(self.wagers, self.seen, strict=True)):
+            return "evidence"
+        if done >= self._fewest() and spent * (1 + 1 / done) > self.settings.budget:
+            return "budget"
+        return "rebuilds" if done >= MOST_REBUILDS else ""
+
+    def _decided(self, wager: Wager, seen: list[float], spent: float) -> bool:
+        """A difference beyond the margin is certain and its size known well enough, or one within it is certain.
+
+        The latter ends a measurement early only where there is hardly any difference whose direction could still be told.
+        """
+        if len(seen) < PILOT:
+            return False
+        differs, not_above, not_below = (value >= self.least for value in wager.highest)
+        middle, edge = float(np.median(seen)), math.log1p(self.margin)
+        if abs(middle) > edge:
+            error, precision = 3 * float(np.std(seen, ddof=1)) / math.sqrt(len(seen)), self.settings.precision
+            known = error <= max(2 * precision, 10 * precision * abs(middle))
+            return bool(differs and (not_above if middle > 0 else not_below) and known)
+        close = abs(middle) < CLOSE * edge
+        return bool(not_above and not_below and close and spent >= SAME_SHARE * self.settings.budget)
+
+    def _fewest(self) -> int:
+        """Calls that take longer than the budget are still seen a few times."""
+        if self.fresh:
+            return FEWEST_FRESH
+        return FEWEST_REBUILDS if self.one * 2 * FEWEST_REBUILDS < self.settings.budget else FEWEST_SLOW

@@ -1,0 +1,87 @@
+"""`steelyard.compare` as a script or a notebook uses it: real clocks, tiny budgets, verdicts that only gross errors could turn."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import steelyard
+from steelyard.errors import UsageError
+from steelyard.model.pair import Delta
+
+BUDGET = 0.15
+
+
+def short(x: np.ndarray) -> float:
+    return float(np.sort(x)[0])
+
+
+def long(x: np.ndarray) -> float:
+    np.sort(x)
+    np.sort(x)
+    return float(np.sort(x)[0])
+
+
+def wrong(x: np.ndarray) -> float:
+    return float(np.sort(x)[1])
+
+
+def draw() -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(4096)
+
+
+def test_three_times_the_work_is_slower_and_says_so() -> None:
+    found = steelyard.compare(short, long, setup=draw, budget=BUDGET)
+    assert isinstance(found, Delta)
+    assert (found.verdict, found.direction, found.material, found.paired) == ("slower", 1, True, True)
+    assert str(found).startswith("long is slower than short: ")
+    assert found.pair is not None
+    assert found.pair.floor is not None
+
+
+def test_the_other_way_round_it_is_faster() -> None:
+    assert steelyard.compare(long, short, draw(), budget=BUDGET).verdict == "faster"
+
+
+def test_a_wrong_answer_is_no_speedup() -> None:
+    found = steelyard.compare(short, wrong, draw(), budget=BUDGET)
+    assert found.verdict == "failed"
+    assert "the answers differ" in found.reason
+    assert steelyard.compare(short, wrong, draw(), budget=BUDGET, verify=False).verdict != "failed"
+
+
+def test_objects_that_cannot_be_rebuilt_are_named_and_the_interval_is_wider() -> None:
+    held = draw()
+    found = steelyard.compare(lambda: held.sum(), lambda: held.sum(), budget=BUDGET)
+    assert found.pair is not None
+    assert "these very objects" in found.pair.notes[-1]
+    assert found.low is not None
+    assert found.high is not None
+    assert found.high - found.low > 0.009
+
+
+@pytest.mark.parametrize(("made", "names"), [((draw(),), "tuple"), ({"x": draw()}, "mapping"), (draw(), "value")])
+def test_setup_may_give_a_value_a_tuple_or_a_mapping(made: object, names: str) -> None:
+    assert steelyard.compare(short, long, setup=lambda: made, budget=BUDGET).verdict == "slower"
+
+
+def test_a_notebook_shows_text_and_a_picture_with_names_escaped() -> None:
+    page = steelyard.compare(short, long, draw(), budget=BUDGET, names=("<script>", "b"))._repr_html_()
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+    assert "<svg role='img'" in page
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    with pytest.raises(UsageError, match="not both"):
+        steelyard.compare(short, long, draw(), setup=draw)
+    with pytest.raises(UsageError, match="takes functions"):
+        steelyard.compare(short, 3)  # type: ignore[arg-type]
+
+
+def test_nothing_is_imported_for_it_that_the_script_does_not_use() -> None:
+    code = "import steelyard, sys; steelyard.compare(sorted, list, [3, 1], verify=False, budget=0.05); assert 'torch' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60).returncode == 0
