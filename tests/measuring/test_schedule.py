@@ -157,7 +157,20 @@ class TestSchedule:
         builds = [lambda: machine.task(lambda _: 100_000 * math.exp(rng.gauss(0, 0.5)))] * 2
         doing = weigh_arms(builds, machine.timer, Settings(budget=budget), 0)
         assert doing.stop == "budget"
-        assert 0.8 * budget < doing.spent <= 1.05 * budget
+        assert 0.8 * budget < doing.spent <= 1.3 * budget
+
+    def test_the_first_call_after_a_change_of_arm_is_not_timed(self) -> None:
+        machine, last = Machine(), [""]
+
+        def build(name: str) -> Task:
+            def fn() -> None:
+                machine.spend(50_000 if last[0] == name else 80_000)
+                last[0] = name
+
+            return Task(fn)
+
+        doing = weigh_arms([partial(build, "base"), partial(build, "head")], machine.timer, SHORT, 0)
+        assert set(doing.rounds().seconds.ravel()) == {1e-4}
 
     def test_slow_arms_are_seen_a_few_times(self) -> None:
         doing = weigh(Machine(), 2e9, 3e9, Settings(budget=1.0))
@@ -175,7 +188,7 @@ class TestStopping:
     def test_a_clear_difference_ends_the_measurement_early(self) -> None:
         doing = weigh(Machine(), 100_000, 105_000, Settings(budget=5.0))
         assert (doing.stop, len(set(doing.groups))) == ("evidence", pytest.approx(10, abs=3))
-        assert doing.spent < 0.1
+        assert doing.spent < 0.15
         assert found(doing).interval.low > 0
 
     def test_equal_arms_end_when_that_is_certain(self) -> None:
@@ -207,7 +220,7 @@ class TestStopping:
             doing = weigh_arms([build, build], machine.timer, Settings(budget=1.0), 0, margin=1e-6)
             return len(doing.groups) / len(set(doing.groups))
 
-        assert rounds(5e6) > 1.4 * rounds(1e4)
+        assert rounds(5e6) > 1.2 * rounds(1e4)
         assert FEWEST_REBUILDS == 8
 
 

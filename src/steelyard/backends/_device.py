@@ -63,6 +63,7 @@ class EventTimer:
     most = 200
     net = True
     rounds = 8
+    settles = 0.0
 
     def __init__(self, api: Any, device: Any, meter: Meter | None, now: Callable[[], float] = time.perf_counter) -> None:
         self.api, self.device, self.meter, self.now = api, device, meter, now

@@ -23,13 +23,15 @@ class Timer(Protocol):
     is what a budget counts, in seconds since some moment; `busy` counts nanoseconds of CPU that this thread has had, or
     stays 0 where that says nothing about the task. A block should last `block` seconds with at most `most` calls in it;
     `net` says whether the cost of the loop itself is to be taken off. `rounds` is how many rounds of a comparison make a
-    median that is worth a rebuild.
+    median that is worth a rebuild; where the arm changes, a call before a block shorter than `settles` is not timed, because
+    it finds caches and predictors as another arm left them.
     """
 
     block: float
     most: int
     net: bool
     rounds: int
+    settles: float
 
     def bind(self, task: Task) -> Loop: ...
 
@@ -49,6 +51,7 @@ class HostTimer:
     most = 1_000_000
     net = True
     rounds = 8
+    settles = 5e-4
 
     def __init__(self, now: Callable[[], int] = time.perf_counter_ns, threads: int = 1) -> None:
         self.now, self.threads = now, threads

@@ -11,7 +11,6 @@ import gc
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from types import FunctionType
 from typing import Any
 
@@ -45,6 +44,7 @@ class Weighing:
     overhead: float = 0.0
     placebo: int | None = None
     on_cpu: bool = True
+    settling: bool = False
     seed: int = 0
     stop: str = ""
     spent: float = 0.0
@@ -155,7 +155,8 @@ def _settle(doing: Weighing, arms: Arms, timer: Timer, effort: Effort) -> None:
     if doing.placebo is not None and max(first) > effort.settings.budget / SHORT_OF_TIME:
         doing.calls, first, doing.placebo = doing.calls[:-1], first[:-1], None
     doing.on_cpu = not any(single(task) for task in arms.tasks)
-    effort.settle(2 * sum(first), fresh=all(task.measure for task in arms.tasks))
+    doing.settling = max(first) < timer.settles and not any(task.measure for task in arms.tasks)
+    effort.settle((3 if doing.settling else 2) * sum(first), fresh=all(task.measure for task in arms.tasks))
 
 
 def own_code(task: Task) -> Task:
@@ -192,13 +193,16 @@ def _round(doing: Weighing, loops: Sequence[Loop], timer: Timer, rng: random.Ran
     """Every arm once in drawn order and once in reverse."""
     order = rng.sample(range(len(loops)), len(loops))
     order += order[::-1]
-    took, marks, busy = [], [timer.disturbances()], [timer.busy()]
+    took, cpu, hits, last = [], [], [], -1
     for arm in order:
+        if doing.settling and arm != last:
+            loops[arm](1)
+        last, mark, busy = arm, timer.disturbances(), timer.busy()
         took.append(loops[arm](doing.calls[arm]))
-        busy.append(timer.busy())
-        marks.append(timer.disturbances())
+        cpu.append((timer.busy() - busy) * doing.on_cpu)
+        hits.append(timer.disturbances() > mark)
     doing.blocks.append(tuple(took))
-    doing.cpu.append(tuple((after - before) * doing.on_cpu for before, after in pairwise(busy)))
-    doing.hits.append(tuple(after > before for before, after in pairwise(marks)))
+    doing.cpu.append(tuple(cpu))
+    doing.hits.append(tuple(hits))
     doing.orders.append(tuple(order))
     doing.groups.append(number)
