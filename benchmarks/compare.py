@@ -9,8 +9,8 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from sheet import Goal, Sheet, Spread, Table, count, options, quantity
-from startup import commands, cpu_seconds
+from sheet import Goal, Sheet, Table, count, options, quantity
+from startup import commands, in_drawn_order
 from steelyard.machine import facts, locks
 from steelyard.model.case import Case
 from steelyard.model.record import Figure, Record
@@ -79,15 +79,7 @@ def main() -> None:
             "steelyard compare, pyperf files": [*ours, "compare", *files, *place],
             "pyperf compare_to": [sys.executable, "-m", "pyperf", "compare_to", *files],
         }
-        took = {name: list[float]() for name in tried}
-        order, rng = list(tried.items()), random.Random(0)
-        for command in tried.values():
-            cpu_seconds(command, folder)
-        for _ in range(chosen.repeats):
-            rng.shuffle(order)
-            for name, command in order:
-                took[name].append(cpu_seconds(command, folder))
-    found = {name: Spread.of(values) for name, values in took.items()}
+        found = in_drawn_order(tried, folder, chosen.repeats)
     rows = tuple((name, quantity(figure.low, "s"), quantity(figure.median, "s")) for name, figure in found.items())
     title = f"CPU time (user + system) of {chosen.repeats} comparisons of 2 x {chosen.cases} cases, after one to fill the caches"
     goal = Goal(f"CPU time of comparing 2 x {chosen.cases} cases", found["steelyard compare"].median, GOAL, "s")

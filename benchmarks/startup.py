@@ -42,22 +42,27 @@ def cpu_seconds(command: list[str], folder: str) -> float:
     return usage.ru_utime + usage.ru_stime
 
 
+def in_drawn_order(tried: dict[str, list[str]], folder: str, repeats: int) -> dict[str, Spread]:
+    """CPU time of every command in each of several rounds, in an order that is drawn, after one start of each to fill the caches."""
+    order, rng = list(tried.items()), random.Random(0)
+    took = {name: list[float]() for name in tried}
+    for command in tried.values():
+        cpu_seconds(command, folder)
+    for _ in range(repeats):
+        rng.shuffle(order)
+        for name, command in order:
+            took[name].append(cpu_seconds(command, folder))
+    return {name: Spread.of(values) for name, values in took.items()}
+
+
 def main() -> None:
     """Start every command in each round, in drawn order, and print best and median."""
     parser = options(__doc__)
     parser.add_argument("--repeats", type=count, default=7, help="starts of each command (default 7)")
     chosen = parser.parse_args()
     load = os.getloadavg()
-    order, took = list(commands().items()), {name: list[float]() for name in commands()}
-    rng = random.Random(0)
     with tempfile.TemporaryDirectory() as folder, locks.hold(locks.cpu_names(), f"benchmark startup, pid {os.getpid()}", _waiting):
-        for command in commands().values():
-            cpu_seconds(command, folder)
-        for _ in range(chosen.repeats):
-            rng.shuffle(order)
-            for name, command in order:
-                took[name].append(cpu_seconds(command, folder))
-    found = {name: Spread.of(values) for name, values in took.items()}
+        found = in_drawn_order(commands(), folder, chosen.repeats)
     rows = tuple((name, quantity(figure.low, "s"), quantity(figure.median, "s")) for name, figure in found.items())
     table = Table(f"CPU time (user + system) of {chosen.repeats} starts, after one to fill the caches", ("command", "best", "median"), rows)
     goals = tuple(

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.backends.virtual import Device
 
 
 @pytest.fixture(autouse=True)
@@ -18,3 +22,13 @@ def apart(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
     for name in ("CI", "COLUMNS", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
     return folder
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> Device:
+    """A made-up accelerator that torch seems to use."""
+    from tests.backends.virtual import Device, put_in_use
+
+    made = Device()
+    put_in_use(made, monkeypatch)
+    return made

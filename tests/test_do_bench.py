@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import steelyard
 from steelyard.drop_in import PROBES, spend, summarise
 from steelyard.errors import UsageError
-from tests.backends.virtual import EVENT, KERNEL, MISS, Device, put_in_use
+from tests.backends.virtual import EVENT, KERNEL, MISS, Device
 
 QUICK = {"warmup": 0, "rep": 1}
 TIMES = st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=50)
@@ -113,14 +113,6 @@ def test_it_needs_no_framework() -> None:
     program = "import sys; sys.modules['torch'] = sys.modules['triton'] = None; import steelyard; print(steelyard.do_bench(list, 0, 1))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert float(done.stdout) > 0
-
-
-@pytest.fixture
-def device(monkeypatch: pytest.MonkeyPatch) -> Device:
-    pytest.importorskip("torch")
-    made = Device()
-    put_in_use(made, monkeypatch)
-    return made
 
 
 @pytest.mark.torch

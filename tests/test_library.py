@@ -13,7 +13,7 @@ from steelyard import Experiment, Matrix, Settings
 from steelyard.errors import NothingMeasured, UsageError
 from steelyard.library import measure, run
 from steelyard.store.runs import Store
-from tests.backends.virtual import KERNEL, LAUNCH, Device, put_in_use
+from tests.backends.virtual import KERNEL, LAUNCH, Device
 
 FAKE = Matrix(("fake/work",), {"seconds": (1e-4, 2e-4)})
 
@@ -59,14 +59,6 @@ class TestMeasure:
                 measure(sum, [1], budget=budget)
         else:
             assert measure(sum, [1], budget=budget).sample.seconds.sum() < 0.4
-
-
-@pytest.fixture
-def device(monkeypatch: pytest.MonkeyPatch) -> Device:
-    pytest.importorskip("torch")
-    made = Device()
-    put_in_use(made, monkeypatch)
-    return made
 
 
 @pytest.mark.torch
