@@ -55,10 +55,10 @@ def collect(
     end, machine = now() + seconds, facts.key(facts.collect(ROOT))
     have = Counter(outcome.cell for outcome in results.read(folder, {cell.kind for cell in wanted}, machine=machine))
     gathered: Counter[Cell] = Counter()
-    empty = 0
+    empty, beside = 0, len(os.sched_getaffinity(0)) if env == HOGS else 0
     while now() < end:
         batch, before = draw_batch(wanted, have, rng), gathered.total()
-        with locks.hold(locks.cpu_names(), f"power curve, pid {os.getpid()}", _waiting), hogs(os.cpu_count() or 1 if env == HOGS else 0):
+        with locks.hold(locks.cpu_names(), f"power curve, pid {os.getpid()}", _waiting), hogs(beside):
             for outcome in interpreted(batch, end):
                 results.append(folder, machine, outcome)
                 have[outcome.cell] += 1

@@ -10,7 +10,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from steelyard import registry
-from steelyard.drop_in import clock_for
+from steelyard.drop_in import clock_for, cuda_in_use
 from steelyard.errors import UsageError
 from steelyard.model.experiment import BUDGETS, Settings
 from steelyard.model.pair import MARGIN, Arm, Delta, Pair, weigh
@@ -88,7 +88,7 @@ def compare(
     for fn in (base, head, *((setup,) if setup else ())):
         if not callable(fn):
             raise UsageError(f"compare takes functions, not {type(fn).__name__}")
-    be = backend_here()
+    be = backend_here(_plain(base, args, setup))
     labels = names or (_label(base, "base"), _label(head, "head"))
     labels = labels if labels[0] != labels[1] else (f"{labels[0]} (first)", f"{labels[1]} (second)")
     share = parse_share(margin) if isinstance(margin, str) else margin
@@ -113,11 +113,11 @@ def compare(
     return Weighed(**{name: getattr(delta, name) for name in Delta.__dataclass_fields__}, pair=pair)
 
 
-def backend_here() -> Backend:
-    """What this process works with, without importing anything for it: torch where it is in use, on its GPU if that is."""
+def backend_here(call: Callable[[], Any]) -> Backend:
+    """What this process works with, without importing anything for it: torch where it is in use, on its GPU if the call is."""
     torch = sys.modules.get("torch")
     if torch is not None and hasattr(torch, "get_num_threads"):
-        device = "cuda" if torch.cuda.is_initialized() else "cpu"
+        device = "cpu" if cuda_in_use(call) is None else "cuda"
         name, options = "torch", {"device": device, "threads": torch.get_num_threads()}
     else:
         name, options = "numpy", {}
@@ -139,18 +139,24 @@ def _label(fn: Callable[..., Any], otherwise: str) -> str:
     return otherwise if name == "<lambda>" else str(name)
 
 
+def _plain(fn: Callable[..., Any], args: tuple[Any, ...], setup: Callable[[], Any] | None) -> Task:
+    """A function with the inputs as they are given or made."""
+    if setup is None:
+        return Task(fn, args)
+    made = setup()
+    if isinstance(made, Mapping):
+        return Task(fn, kwargs=made)
+    return Task(fn, made if isinstance(made, tuple) else (made,))
+
+
 def _builder(
     fn: Callable[..., Any], args: tuple[Any, ...], setup: Callable[[], Any] | None, be: Backend, rng: random.Random
 ) -> Callable[[], Task]:
     """How one arm is had afresh."""
 
     def build() -> Task:
-        if setup is None:
-            return be.relocate(Task(fn, args), rng)
-        made = setup()
-        if isinstance(made, Mapping):
-            return Task(fn, kwargs=made)
-        return Task(fn, made if isinstance(made, tuple) else (made,))
+        made = _plain(fn, args, setup)
+        return be.relocate(made, rng) if setup is None else made
 
     return build
 

@@ -98,7 +98,7 @@ def clock_for(task: Task) -> Clock:
     Events, where a CUDA device is in use and the call gives it work; the host's clock, waiting for the device, where the call
     is so long that its launch does not matter, or where the stream in use shows no work of it; else the host's clock as it is.
     """
-    cuda = _cuda_in_use()
+    cuda = cuda_in_use(task)
     if cuda is None:
         return Clock("host", HostTimer())
     cuda.synchronize()
@@ -114,10 +114,18 @@ def clock_for(task: Task) -> Clock:
     return Clock("host, device synchronised", HostTimer(_synchronised(cuda)))
 
 
-def _cuda_in_use() -> Any:
-    """torch.cuda, if this process has imported torch and woken a device; nothing is imported or woken to find out."""
-    cuda = getattr(sys.modules.get("torch"), "cuda", None)
-    return cuda if cuda is not None and cuda.is_initialized() else None
+def cuda_in_use(call: Callable[[], Any]) -> Any:
+    """torch.cuda, if this process has woken a device or a call wakes it; None otherwise, and nothing is imported to find out.
+
+    The call is made only where it could: torch is there, was built for CUDA, and no device is awake yet.
+    """
+    torch = sys.modules.get("torch")
+    cuda = getattr(torch, "cuda", None)
+    if torch is None or cuda is None:
+        return None
+    if not cuda.is_initialized() and torch.version.cuda is not None and cuda.is_available():
+        call()
+    return cuda if cuda.is_initialized() else None
 
 
 def _events() -> ModuleType:

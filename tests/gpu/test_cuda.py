@@ -349,6 +349,30 @@ def test_measure_times_the_device_and_not_the_launch() -> None:
     assert found.seconds > 3 * found.figures["host_time"].value
 
 
+ASLEEP = """
+import json, torch, steelyard
+
+def setup():
+    return torch.randn(4096, 4096, device="cuda")
+
+def half(x):
+    return torch.softmax(x[:2048], -1)
+
+def whole(x):
+    return torch.softmax(x, -1)
+
+found = steelyard.compare(whole, half, setup=setup, verify=False, budget="quick")
+print(json.dumps({"ratio": found.ratio, "floor": found.pair.floor}))
+"""
+
+
+def test_compare_times_the_device_that_its_own_inputs_wake() -> None:
+    """Nothing has used the device before: the launch alone would take both functions as long."""
+    found = own(ASLEEP)
+    assert 0.4 < found["ratio"] < 0.65
+    assert found["floor"] < 0.02
+
+
 def test_measure_waits_for_a_long_call() -> None:
     import torch
 

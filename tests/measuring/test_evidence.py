@@ -97,6 +97,14 @@ class TestRandomisation:
         assert found.low < -1
         assert found.high > 1
 
+    def test_a_difference_that_grew_less_is_still_known_to_be_there(self) -> None:
+        """Evidence of the beginning excludes the later middle; what was never excluded lies above it, and far from zero."""
+        rng = np.random.default_rng(1)
+        values = np.concatenate([rng.normal(0.075, 0.02, 20), rng.normal(0.045, 0.02, 57)])
+        found = sure_interval(rows_of(values))
+        assert strongest(rows_of(values), [float(np.median(values))])[0] >= 2 / ALPHA
+        assert 0.03 < found.low == found.centre < found.high < 0.1
+
 
 class TestWealth:
     @pytest.mark.parametrize("null", NULLS)

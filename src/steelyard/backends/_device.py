@@ -220,7 +220,7 @@ class PairTimer(GraphTimer):
         if not all(_captures(api, task) for task in arms):
             self.use_events()
         else:
-            self.replays, self.method, self.rounds = True, REPLAYED, 2
+            self.replays, self.method, self.rounds = True, REPLAYED, 6
 
     def use_events(self) -> None:
         """Replay nothing from here on: an arm cannot be captured, here or in another process."""

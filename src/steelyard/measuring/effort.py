@@ -16,6 +16,7 @@ PILOT, FEWEST_REBUILDS, MOST_REBUILDS = 8, 8, 256
 FEWEST_SLOW, FEWEST_FRESH = 4, 6
 SAME_SHARE, CLOSE = 0.25, 0.1
 CALM = 0.2
+LEAST_MEASURING = 1 / 3
 
 
 class Effort:
@@ -36,13 +37,14 @@ class Effort:
         self.centres: list[float] = []
         self.scatter: list[float] = []
 
-    def settle(self, one: float, *, fresh: bool) -> None:
-        """The first effort, from what a round takes. Tasks that time themselves are new at every call: no rounds to repeat."""
+    def settle(self, one: float, building: float = 0.0, *, fresh: bool) -> None:
+        """The first effort, from what a round and a rebuild take. Tasks that time themselves are new at every call: no rounds to repeat."""
         self.one, self.fresh = one, fresh
         if fresh:
             self.rounds, self.warm = 1, 0
             return
         share = self.settings.budget / PILOT
+        share = max(share - building, LEAST_MEASURING * share)
         self.rounds = max(1, min(self.usual, int(share / one))) if one > 0 else self.usual
         self.warm = self.warm if one * 4 < share else int(self.rounds > 1)
 

@@ -22,7 +22,7 @@ DRAWS = 8192
 STAKES = ((0.98, 0.5), (0.6, 0.3), (0.25, 0.2))
 FAIR = 0.7
 GRID = 81
-REFINEMENTS = 3
+REFINEMENTS = 2
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -125,12 +125,15 @@ class Wager:
     """Wealth of a gambler who bets, rebuild by rebuild, on which arm is the head; for several hypothetical shifts at once.
 
     The stake follows how much the arms differ, never which is which, so without a difference every bet is fair, and
-    wealth above 1/alpha has a chance of at most alpha, however often one looks.
+    wealth above 1/alpha has a chance of at most alpha, however often one looks. What size is usual is learned from earlier
+    rebuilds, and anew whenever an eighth more of them are there.
     """
 
     def __init__(self, shifts: Sequence[float] | Floats = (0.0,)) -> None:
         self.shifts = np.asarray(shifts, float)
         self._sizes: list[Floats] = []
+        self._usual = np.zeros(len(self.shifts))
+        self._due = 1
         self._logs = np.zeros((2 * len(STAKES), len(self.shifts)))
         self.highest = np.ones(len(self.shifts))
 
@@ -138,10 +141,11 @@ class Wager:
         """Bet on one more rebuild."""
         moved = shifted(row[None, :], self.shifts)[:, 0, :]
         size = np.abs(moved).max(axis=1)
-        weight = np.ones_like(size)
-        if self._sizes:
-            weight = np.minimum(1.0, size / np.maximum(FAIR * np.median(self._sizes, axis=0), 1e-300))
+        weight = np.minimum(1.0, size / np.maximum(FAIR * self._usual, 1e-300))
         self._sizes.append(size)
+        if len(self._sizes) == self._due:
+            self._usual = np.median(self._sizes, axis=0)
+            self._due += 1 + self._due // 8
         bet = weight * np.divide(moved[:, 0], size, out=np.zeros_like(size), where=size > 0)
         self._logs += np.log1p(np.stack([side * stake * bet for stake, _ in STAKES for side in (1.0, -1.0)]))
         shares = np.repeat([share / 2 for _, share in STAKES], 2)
@@ -157,28 +161,30 @@ def strongest(rows: Floats, shifts: Sequence[float] | Floats = (0.0,)) -> Floats
 
 
 def sure_interval(rows: Floats, alpha: float = ALPHA / 2) -> Interval:
-    """The shifts never excluded by the e-process so far: an interval that stays valid however often one looked.
+    """From the lowest to the highest shift that the e-process never excluded: valid however often one looked.
 
-    Where even the middle is excluded, the difference was not the same all the time, and nothing is sure.
+    The middle belongs to it even where the difference changed on the way and early evidence excludes it. Where every shift
+    was excluded, the difference was never the same for long, and nothing is sure.
     """
     n = len(rows)
     middle = float(np.median(rows[:, 0])) if n else math.nan
+    nothing = Interval(middle, -math.inf, math.inf, n)
     if n < 8:
-        return Interval(middle, -math.inf, math.inf, n)
+        return nothing
     reach = max(8 * float(np.abs(rows - np.median(rows, axis=0)).max()), abs(middle), 1e-12)
-    low, high = (middle + side * _last_kept(rows, middle, side, reach, alpha) for side in (-1, 1))
-    return Interval(middle, low, high, n)
+    shifts = middle + reach * np.linspace(-1.0, 1.0, GRID) ** 3
+    kept = np.flatnonzero(strongest(rows, shifts) < 1 / alpha)
+    if len(kept) == 0:
+        return nothing
+    low = -math.inf if kept[0] == 0 else _edge(rows, shifts[kept[0] - 1], shifts[kept[0]], alpha)
+    high = math.inf if kept[-1] == GRID - 1 else _edge(rows, shifts[kept[-1] + 1], shifts[kept[-1]], alpha)
+    return Interval(middle, min(low, middle), max(high, middle), n)
 
 
-def _last_kept(rows: Floats, middle: float, side: int, far: float, alpha: float) -> float:
-    """The largest distance from the middle that evidence does not exclude, on a grid that is refined around it."""
-    near = 0.0
+def _edge(rows: Floats, excluded: float, kept: float, alpha: float) -> float:
+    """The excluded shift nearest to a kept one, on grids that are refined between the two."""
     for _ in range(REFINEMENTS):
-        steps = np.linspace(near, far, GRID)
-        kept = np.flatnonzero(strongest(rows, middle + side * steps) < 1 / alpha)
-        if len(kept) == 0:
-            return math.inf
-        if kept[-1] == GRID - 1:
-            return math.inf
-        near, far = float(steps[kept[-1]]), float(steps[kept[-1] + 1])
-    return far
+        shifts = np.linspace(excluded, kept, GRID)
+        last = int(np.flatnonzero(strongest(rows, shifts) < 1 / alpha)[0])
+        excluded, kept = float(shifts[last - 1]), float(shifts[last])
+    return excluded

@@ -94,7 +94,7 @@ def weigh_arms(
             arms = _rebuild(makers, timer, rng)
             number = doing.groups[-1] + 1 if doing.groups else 0
             if not doing.calls:
-                _settle(doing, arms, timer, effort)
+                _settle(doing, arms, timer, effort, began)
                 makers = makers[: len(doing.calls)]
                 arms.keep(len(makers))
                 _steady(arms.loops, doing.calls, timer, start + settings.budget / 10)
@@ -144,9 +144,10 @@ def _rebuild(makers: Sequence[Build], timer: Timer, rng: random.Random) -> Arms:
     return Arms(order, [tasks[arm] for arm in numbers], [loops[arm] for arm in numbers], padding)
 
 
-def _settle(doing: Weighing, arms: Arms, timer: Timer, effort: Effort) -> None:
+def _settle(doing: Weighing, arms: Arms, timer: Timer, effort: Effort, began: float) -> None:
     """What is found out once: calls per block, what a round takes, and whether CPU time may stand for it."""
     first = [loop(1) * 1e-9 for loop in arms.loops]
+    building = timer.effort() - began
     if max(first) > effort.settings.budget / LONG_SHARE:
         doing.calls, doing.overhead = (1,) * len(first), 0.0
     else:
@@ -156,7 +157,7 @@ def _settle(doing: Weighing, arms: Arms, timer: Timer, effort: Effort) -> None:
         doing.calls, first, doing.placebo = doing.calls[:-1], first[:-1], None
     doing.on_cpu = not any(single(task) for task in arms.tasks)
     doing.settling = max(first) < timer.settles and not any(task.measure for task in arms.tasks)
-    effort.settle((3 if doing.settling else 2) * sum(first), fresh=all(task.measure for task in arms.tasks))
+    effort.settle((3 if doing.settling else 2) * sum(first), building, fresh=all(task.measure for task in arms.tasks))
 
 
 def own_code(task: Task) -> Task:
