@@ -46,6 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     plotting.add_argument("file", type=Path, metavar="FILE.svg")
     for made in (scoring, plotting):
         made.add_argument("--versions", type=_versions, default=[], metavar="ID,…", help="earlier versions of the code, pooled")
+        made.add_argument("--machine", type=_machine, default="*", metavar="KEY", help="results of one machine alone")
     command("serve", _serve, "used by collect: compare what is asked on standard input")
     return parser
 
@@ -58,6 +59,12 @@ def _versions(text: str) -> list[str]:
     if not all(re.fullmatch(r"[0-9a-f]{10}", word) for word in _words(text)):
         raise argparse.ArgumentTypeError("versions are folder names of the results, ten hexadecimal digits each")
     return _words(text)
+
+
+def _machine(text: str) -> str:
+    if not re.fullmatch(r"[0-9a-f]{12}", text):
+        raise argparse.ArgumentTypeError("machines are file names of the results, twelve hexadecimal digits each")
+    return text
 
 
 def _kinds() -> list[str]:
@@ -83,7 +90,7 @@ def _gpu(chosen: argparse.Namespace) -> None:
     from benchmarks.powercurve import gpu
 
     gpu.collect(cells.gpu_plan(), 60 * chosen.minutes, chosen.results, random.Random(chosen.seed))
-    chosen.versions, chosen.json = [], None
+    chosen.versions, chosen.json, chosen.machine = [], None, "*"
     _score(chosen)
 
 
@@ -94,7 +101,7 @@ def _score(chosen: argparse.Namespace) -> None:
 
     shots = list(score.shots(_kept(chosen)))
     listed, promised = score.rows(shots), goals.promises(shots)
-    machine = facts.summary(facts.collect())
+    machine = facts.summary(facts.collect()) if chosen.machine == "*" else f"machine {chosen.machine}"
     print(f"{machine} · {len(shots)} judgements · versions {_current()}")
     for table in (*score.tables(listed), goals.table([one for one in promised if one.found != "-"] or promised)):
         print(f"\n{table}")
@@ -123,7 +130,7 @@ def _serve(chosen: argparse.Namespace) -> None:
 
 def _kept(chosen: argparse.Namespace) -> list[results.Outcome]:
     kinds = [*_kinds(), cells.GRAPH, cells.DO_BENCH, cells.DO_BENCH_GRAPH]
-    return list(results.read(chosen.results, kinds, chosen.versions))
+    return list(results.read(chosen.results, kinds, chosen.versions, chosen.machine))
 
 
 def _current() -> str:

@@ -26,7 +26,7 @@ from steelyard.backends.torch import Torch
 from steelyard.machine import facts
 
 WARM_SECONDS = 2.0
-SHARE = 0.8
+SHARE = 0.6
 
 
 def collect(wanted: Mapping[Cell, int], seconds: float, folder: Path, rng: random.Random) -> Counter[Cell]:
@@ -38,12 +38,13 @@ def collect(wanted: Mapping[Cell, int], seconds: float, folder: Path, rng: rando
     machine, be, process = facts.key(facts.collect()), Torch("cuda"), uuid.uuid4().hex[:8]
     have = Counter(outcome.cell for outcome in results.read(folder, {cell.kind for cell in wanted}, machine=machine))
     gathered: Counter[Cell] = Counter()
+    purse = arms.Purse()
     warm_up()
     end = time.time() + seconds
     while time.time() < end:
         weights = lacking(wanted, have)
         cell = rng.choices(list(weights), list(weights.values()))[0]
-        outcome = weigh(cell, be, rng) if cell.kind == GRAPH else by_triton(cell, rng)
+        outcome = weigh(cell, be, purse, rng) if cell.kind == GRAPH else by_triton(cell, rng)
         results.append(folder, machine, dataclasses.replace(outcome, process=process, at=round(time.time())))
         have[cell] += 1
         gathered[cell] += 1
@@ -62,14 +63,15 @@ def warm_up() -> None:
         torch.cuda.synchronize()
 
 
-def weigh(cell: Cell, be: Torch, rng: random.Random) -> Outcome:
+def weigh(cell: Cell, be: Torch, purse: arms.Purse, rng: random.Random) -> Outcome:
     """One comparison by our schedule with the device's clock; its time is wall time, everything included."""
     extra = ops.extra_of(cell.op, cell.percent)
     builds = [ops.arm_with(cell.op, size, rng) for size in (0, extra, 0)]
     wall, busy = time.perf_counter(), time.process_time()
     timer = be.pair_timer([build() for build in builds])
-    outcome, rounds = arms.weighed(cell, builds, timer, SHARE * cell.budget, rng)
+    outcome, rounds = arms.weighed(cell, builds, timer, purse.ask(cell, SHARE * cell.budget), rng)
     took, spent = time.perf_counter() - wall, time.process_time() - busy
+    purse.learn(cell, took, outcome.stop)
     return dataclasses.replace(outcome, extra=extra, cpu=spent, wall=took, called=arms.called_after(rounds))
 
 

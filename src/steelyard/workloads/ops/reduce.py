@@ -50,10 +50,10 @@ def _cumsum(fn: Callable[..., Array], m: int, n: int, dtype: str, be: Backend) -
     axes={"m": [128], "n": [1024], "dtype": ["fp32"]},
     tags=["op", "memory"],
     modes=["eval", "fwd", "bwd"],
-    sizes={"small": {"m": 32, "n": 128}, "h200": {"m": 32768, "n": 8192, "dtype": "bf16"}},
+    sizes={"small": {"m": 32, "n": 128}, "h200": {"m": 32768, "n": 8192}},
 )
 def cumsum(m: int, n: int, dtype: str, be: Backend) -> Task:
-    """Running sum of each row; memory bound, or bound by the chain of additions."""
+    """Running sum of each row; memory bound, or bound by the chain of additions. In half precision long rows drift and are found wrong."""
     import torch
 
     return _cumsum(torch.cumsum, m, n, dtype, be)
