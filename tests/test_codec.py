@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import tomllib
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steelyard import codec
+from steelyard.codec import toml
 from steelyard.errors import StoreError, UsageError
 from steelyard.model.case import Case
 from steelyard.model.experiment import Experiment, Matrix, Rule, Settings
@@ -372,3 +374,16 @@ def test_any_data_is_an_experiment_or_a_usage_error(data: dict[str, Any]) -> Non
         assert isinstance(codec.parse_experiment(data, "exp.toml"), Experiment)
     except UsageError as error:
         assert "exp.toml" in str(error)
+
+
+words = st.text(st.characters(exclude_categories=("Cs",)), max_size=8)
+toml_values = st.recursive(
+    st.booleans() | st.integers(-(2**62), 2**62) | st.floats(allow_nan=False) | words,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(words, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(toml_values)
+def test_whatever_is_written_as_toml_is_read_back(value: Any) -> None:
+    assert tomllib.loads(f"key = {toml.value(value)}")["key"] == value

@@ -46,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     plotting.add_argument("file", type=Path, metavar="FILE.svg")
     for made in (scoring, plotting):
         made.add_argument("--versions", type=_versions, default=[], metavar="ID,…", help="earlier versions of the code, pooled")
-        made.add_argument("--machine", type=_machine, default="*", metavar="KEY", help="results of one machine alone")
+        made.add_argument("--machine", type=_machine, metavar="KEY", help="results of one machine alone")
     command("serve", _serve, "used by collect: compare what is asked on standard input")
     return parser
 
@@ -90,7 +90,7 @@ def _gpu(chosen: argparse.Namespace) -> None:
     from benchmarks.powercurve import gpu
 
     gpu.collect(cells.gpu_plan(), 60 * chosen.minutes, chosen.results, random.Random(chosen.seed))
-    chosen.versions, chosen.json, chosen.machine = [], None, "*"
+    chosen.versions, chosen.json, chosen.machine = [], None, None
     _score(chosen)
 
 
@@ -101,7 +101,7 @@ def _score(chosen: argparse.Namespace) -> None:
 
     shots = list(score.shots(_kept(chosen)))
     listed, promised = score.rows(shots), goals.promises(shots)
-    machine = facts.summary(facts.collect()) if chosen.machine == "*" else f"machine {chosen.machine}"
+    machine = f"machine {chosen.machine}" if chosen.machine else facts.summary(facts.collect())
     print(f"{machine} · {len(shots)} judgements · versions {_current()}")
     for table in (*score.tables(listed), goals.table([one for one in promised if one.found != "-"] or promised)):
         print(f"\n{table}")
@@ -130,7 +130,7 @@ def _serve(chosen: argparse.Namespace) -> None:
 
 def _kept(chosen: argparse.Namespace) -> list[results.Outcome]:
     kinds = [*_kinds(), cells.GRAPH, cells.DO_BENCH, cells.DO_BENCH_GRAPH]
-    return list(results.read(chosen.results, kinds, chosen.versions, chosen.machine))
+    return list(results.read(chosen.results, kinds, chosen.versions, chosen.machine or "*"))
 
 
 def _current() -> str:

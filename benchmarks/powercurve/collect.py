@@ -99,13 +99,22 @@ def serve(orders: IO[str], answers: IO[str]) -> None:
         for cell in batch:
             if time.time() >= order["end"]:
                 break
+            start, busy = time.perf_counter(), busy_seconds()
             try:
                 outcome = compare(cell)
             except (SteelyardError, results.NotMeasured) as error:
                 print(f"{cell}: {error}", file=sys.stderr)
                 continue
-            done = dataclasses.replace(outcome, process=process, at=round(time.time()), load=os.getloadavg()[0])
+            beside = (busy_seconds() - busy - (outcome.cpu or 0.0)) / (time.perf_counter() - start)
+            done = dataclasses.replace(outcome, process=process, at=round(time.time()), load=os.getloadavg()[0], others=max(0.0, beside))
             print(done.line(), file=answers, flush=True)
+
+
+def busy_seconds() -> float:
+    """CPU time that everything on this machine has taken so far."""
+    words = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+    user, nice, system, _, _, irq, softirq, steal = (int(word) for word in words[:8])
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
 
 
 @contextlib.contextmanager

@@ -70,6 +70,7 @@ class Outcome:
     process: str = ""
     at: float = 0.0
     load: float = 0.0
+    others: float = 0.0
     note: str = ""
 
     @property

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from steelyard.model.case import Case
     from steelyard.model.define import metric, variant, workload
     from steelyard.model.experiment import Experiment, Matrix, Rule, Settings
+    from steelyard.model.operators import generator, iterator, operator
     from steelyard.model.record import Record
     from steelyard.model.task import Reading, Task
 
 _HOMES = {
     "workload": "model.define", "variant": "model.define", "metric": "model.define",
+    "operator": "model.operators", "iterator": "model.operators", "generator": "model.operators",
     "Task": "model.task", "Reading": "model.task", "Case": "model.case", "Record": "model.record",
     "Experiment": "model.experiment", "Matrix": "model.experiment", "Rule": "model.experiment", "Settings": "model.experiment",
     "compare": "comparing", "measure": "library", "run": "library", "do_bench": "drop_in",
@@ -38,8 +40,11 @@ __all__ = [
     "__version__",
     "compare",
     "do_bench",
+    "generator",
+    "iterator",
     "measure",
     "metric",
+    "operator",
     "run",
     "variant",
     "workload",

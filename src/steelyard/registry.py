@@ -20,11 +20,16 @@ from typing import TYPE_CHECKING, Any
 
 from steelyard.errors import UsageError, unknown
 from steelyard.model.define import Metric, Variant, Workload
+from steelyard.model.operators import DataGenerator, Operator, SpecIterator
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-KINDS: dict[str, type[Workload] | type[Variant] | type[Metric]] = {"workloads": Workload, "variants": Variant, "metrics": Metric}
+KINDS: dict[str, Any] = {
+    "workloads": Workload, "variants": Variant, "metrics": Metric,
+    "operators": Operator, "iterators": SpecIterator, "generators": DataGenerator,
+}  # fmt: skip
+FOR_CONFIGS = ("operators", "iterators", "generators")
 BUILT_IN = "built-in"
 
 
@@ -35,6 +40,9 @@ class Loaded:
     workloads: dict[str, Workload] = field(default_factory=dict)
     variants: dict[str, Variant] = field(default_factory=dict)
     metrics: dict[str, Metric] = field(default_factory=dict)
+    operators: dict[str, Operator] = field(default_factory=dict)
+    iterators: dict[str, SpecIterator] = field(default_factory=dict)
+    generators: dict[str, DataGenerator] = field(default_factory=dict)
 
     def add(self, module: ModuleType) -> Loaded:
         """Take what a module defines under its own attributes; a name that means something else already is a mistake."""
@@ -54,6 +62,7 @@ class Loaded:
             "workloads": {name: item.describe() for name, item in self.workloads.items()},
             "variants": {name: item.describe() for name, item in self.variants.items()},
             "metrics": {name: {"doc": item.doc, "unit": item.unit, "better": item.better} for name, item in self.metrics.items()},
+            **{kind: {name: {"doc": item.doc} for name, item in getattr(self, kind).items()} for kind in FOR_CONFIGS},
         }
 
 
@@ -65,11 +74,11 @@ def _check_free(kind: str, value: Any, known: Any, built_in: Any) -> None:
             raise UsageError(what, why=f"{words}{_place(other)}, and again: {_place(value)}", do="give one of them another name")
 
 
-def _place(item: Workload | Variant | Metric) -> str:
+def _place(item: Any) -> str:
     """Where a definition's function was written; whatever is no plain function is told by itself."""
-    function: Any = (
-        item.compute if isinstance(item, Metric) else item.apply if isinstance(item, Variant) else next(iter(item.bodies.values()))
-    )
+    names = {Metric: "compute", Variant: "apply", Operator: "make", SpecIterator: "expand", DataGenerator: "make"}
+    function: Any = next(iter(item.bodies.values())) if isinstance(item, Workload) else getattr(item, names[type(item)])
+    function = getattr(function, "forward", function)
     code = getattr(function, "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)
 
@@ -82,6 +91,9 @@ class Catalogue:
     variants: dict[str, dict[str, Any]]
     metrics: dict[str, dict[str, Any]]
     backends: dict[str, dict[str, Any]]
+    operators: dict[str, dict[str, Any]] = field(default_factory=dict)
+    iterators: dict[str, dict[str, Any]] = field(default_factory=dict)
+    generators: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def extend(self, described: Mapping[str, Any], origin: str) -> Catalogue:
         """Lay the descriptions of a file or package over this catalogue."""
@@ -95,7 +107,7 @@ class Catalogue:
 def built_ins() -> Loaded:
     """Every definition in the house, in tables of the caller's own; these modules import no framework at top level."""
     own = _own_definitions()
-    return Loaded(dict(own.workloads), dict(own.variants), dict(own.metrics))
+    return Loaded(**{kind: dict(getattr(own, kind)) for kind in KINDS})
 
 
 @functools.cache

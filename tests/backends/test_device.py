@@ -127,7 +127,7 @@ class TestPairs:
     def test_the_method_is_what_is_done_with_all_arms(self, device: Device) -> None:
         fine, prepared = device.task(), device.task(prepare=lambda: None)
         for arms, api, method, rounds in (
-            ((fine, fine), None, "graph replay", 2),
+            ((fine, fine), None, "graph replay", 6),
             ((fine, self.refused(device)), None, "events, stream held back", 8),
             ((fine, prepared), None, "events, stream held back", 8),
             ((fine, fine), device.without("_sleep", "CUDAGraph"), "events", 8),

@@ -50,6 +50,12 @@ def test_isolation_compares_both_routes(tmp_path: Path) -> None:
 
 
 @pytest.mark.torch
+def test_operators_weighs_configs_and_iterations(tmp_path: Path) -> None:
+    printed, found = hand_in("operators", tmp_path, "--configs", "2", "--iterations", "50", "--rounds", "1")
+    check_sheet("operators", printed, found)
+
+
+@pytest.mark.torch
 def test_overhead_puts_peers_beside_us(tmp_path: Path) -> None:
     printed, found = hand_in("overhead", tmp_path, "--rounds", "1", "--cases", "1")
     check_sheet("overhead", printed, found)

@@ -1,4 +1,4 @@
-"""Nsight Compute's CSV is read as it is written, and what the tool cannot do costs no case."""
+"""A pass under Nsight Compute: what the tool cannot do costs no case."""
 
 from __future__ import annotations
 
@@ -10,45 +10,18 @@ import pytest
 
 from steelyard.engine import after, conduct, ncu
 from steelyard.errors import SteelyardError, UsageError
+from steelyard.measuring.ncu_table import COLUMNS, Kernel
 from steelyard.model.experiment import Experiment, Matrix, Settings
 
-PAGE = '''==WARNING== Note: Running with unmodified GPU clocks. If not controlled otherwise, profiling results may be inconsistent.
-==PROF== Connected to process 2231 (/usr/bin/python3.11)
-==PROF== Profiling "cunn_SoftMaxForward" - 0: 0%....50%....100% - 3 passes
-==PROF== Disconnected from process 2231
-"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device","CC",\
-"dram__bytes.sum","gpu__time_duration.sum","sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active",\
-"sm__warps_active.avg.pct_of_peak_sustained_active"
-"","","","","","","","","","","","Mbyte","us","%","%"
-"0","2231","python3.11","127.0.0.1","void cunn_SoftMaxForward<8, float, float>(T3 *, const T2 *, int)","1","7","(1024, 1, 1)",\
-"(4,096, 1, 1)","0","9.0","16.80","1,124.5","0","71.35"
-==WARNING== a line that is no row
-"1","2231","python3.11","127.0.0.1","sm90_xmma_gemm, ""quoted""","1","7","(128, 1, 1)","(64, 1, 1)","0","9.0","2,001.2","0.5","88.10","n/a"
-'''
 ROW = ",".join(['"0"', '"gemm"', '"1,000"', '"2,048"', '"50"', '"25"'])
 
 
-def test_a_raw_page_is_rows_in_plain_units() -> None:
-    first, second = ncu.parse(PAGE)
-    assert first.name == "void cunn_SoftMaxForward<8, float, float>(T3 *, const T2 *, int)"
-    assert first.duration == pytest.approx(1124.5e-6) and first.dram_bytes == pytest.approx(16.8e6)
-    assert first.occupancy == pytest.approx(0.7135) and first.tensor == 0
-    assert second.name == 'sm90_xmma_gemm, "quoted"' and second.occupancy is None and second.dram_bytes == pytest.approx(2001.2e6)
-    found = ncu.figures([first, second])
-    assert found["ncu_duration"].value == pytest.approx(1125e-6) and found["ncu_duration"].unit == "s"
-    assert found["ncu_dram_bytes"].value == pytest.approx(2018e6) and found["ncu_dram_bytes"].unit == "B"
-
-
-def test_a_counter_the_device_lacks_is_unknown_and_sums_of_it_are_left_out() -> None:
-    page = '"ID","Kernel Name","gpu__time_duration.sum"\n"","","nsecond"\n"0","gemm","1,500"\n'
-    (kernel,) = ncu.parse(page)
-    assert kernel == ncu.Kernel("gemm", pytest.approx(1.5e-6), None, None, None)
-    assert list(ncu.figures([kernel])) == ["ncu_duration"]
-
-
-@pytest.mark.parametrize("text", ["", "==ERROR== ERR_NVGPUCTRPERM\n", '"ID","Kernel Name"\n'])
-def test_a_page_without_kernels_is_no_rows(text: str) -> None:
-    assert ncu.parse(text) == []
+def test_sums_with_a_missing_part_are_left_out() -> None:
+    first, second = Kernel("softmax", 1e-3, 16e6, 0.7, 0.0), Kernel("gemm", 2e-3, None, None, None)
+    assert list(ncu.figures([first, second])) == ["ncu_duration"]
+    found = ncu.figures([first, first])
+    assert (found["ncu_duration"].value, found["ncu_duration"].unit) == (pytest.approx(2e-3), "s")
+    assert (found["ncu_dram_bytes"].value, found["ncu_dram_bytes"].unit) == (pytest.approx(32e6), "B")
 
 
 def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
@@ -61,8 +34,8 @@ def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None
 
 
 def test_a_counter_that_is_not_found_is_asked_for_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tensor = ncu.COLUMNS["tensor"]
-    names = ",".join(f'"{name}"' for name in ["ID", "Kernel Name", *ncu.COLUMNS.values()])
+    tensor = COLUMNS["tensor"]
+    names = ",".join(f'"{name}"' for name in ["ID", "Kernel Name", *COLUMNS.values()])
     page = f'{names}\n"","","nsecond","byte","%","%"\n{ROW}\n'
     (tmp_path / "page").write_text(page)
     lacks = f'echo "==ERROR== Failed to find metric {tensor}" >$log; exit 1'

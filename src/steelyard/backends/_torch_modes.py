@@ -15,6 +15,7 @@ from steelyard.model.task import Task
 
 RATE = 1e-4
 SEEN_MOVE = 0.1
+SEED_PERIOD = 7
 STEP_TOLERANCE, GRADIENT_TOLERANCE = (1e-3, 5e-3), (1e-3, 1e-3)
 GRADIENT_NORM = {"fp16": 0.0125, "bf16": 0.1}
 KINKED_NORM = {"fp16": 0.2, "bf16": 0.4}
@@ -55,7 +56,7 @@ def backward(task: Task) -> Task:
     """The backward pass alone: the graph is recorded once, untimed, and kept; nothing accumulates between calls."""
     ready = _recording(task)
     outputs = _differentiable(ready())
-    seeds = [torch.ones_like(output) for output in outputs]
+    seeds = [_seed(output) for output in outputs]
     inputs, earlier = _leaves(ready), task.inspect
 
     def run() -> list[Any]:
@@ -73,6 +74,16 @@ def backward(task: Task) -> Task:
     made = replace(ready, fn=run, args=(), kwargs={}, prepare=None, observe=observe, inspect=inspect, reference=None)
     usual = GRADIENT_TOLERANCE if short is None and any(item.dtype == torch.float32 for item in inputs) else None
     return replace(made, any_dtype=short is not None, norm_tolerance=norm, tolerance=task.tolerance or usual)
+
+
+def _seed(output: Any) -> Any:
+    """Where the backward pass starts: quarters that every format holds exactly, repeated with a period that fits no shape.
+
+    Ones would not do: what sums to a constant, as a softmax or a normalisation does, has no gradient but rounding then.
+    """
+    quarters = torch.arange(1, SEED_PERIOD + 1, device=output.device).to(output.dtype) / 4
+    whole = quarters.repeat(-(-output.numel() // SEED_PERIOD))[: output.numel()]
+    return torch.empty_like(output).copy_(whole.view(output.shape))
 
 
 def _stored_short(arrays: Sequence[Any]) -> str | None:

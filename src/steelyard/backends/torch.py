@@ -30,10 +30,14 @@ from steelyard.model.task import Task
 
 FORMATS = {
     "fp64": torch.float64, "fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16,
-    "fp8e4m3": torch.float8_e4m3fn, "fp8e5m2": torch.float8_e5m2, "int64": torch.int64, "int32": torch.int32,
-    "int16": torch.int16, "int8": torch.int8, "uint8": torch.uint8, "bool": torch.bool,
-    "complex64": torch.complex64, "complex128": torch.complex128,
+    "fp8e4m3": torch.float8_e4m3fn, "fp8e5m2": torch.float8_e5m2, "fp8e4m3fnuz": torch.float8_e4m3fnuz,
+    "fp8e5m2fnuz": torch.float8_e5m2fnuz, "fp8e8m0": torch.float8_e8m0fnu, "int64": torch.int64, "int32": torch.int32,
+    "int16": torch.int16, "int8": torch.int8, "uint64": torch.uint64, "uint32": torch.uint32, "uint16": torch.uint16,
+    "uint8": torch.uint8, "bool": torch.bool,
+    "complex32": torch.complex32, "complex64": torch.complex64, "complex128": torch.complex128,
 }  # fmt: skip
+READ_AS = {kind: torch.float32 for name, kind in FORMATS.items() if name.startswith(("bf", "fp8"))} | {torch.complex32: torch.complex64}
+"""Formats that numpy lacks, and the next wider ones that it has."""
 DRAWN_THERE = 2**24
 PADDING, EMPTIED = 2**22, 0.2
 LIBRARIES = {
@@ -194,7 +198,7 @@ class Torch(Backend):
             return None
         step = step_through(value.numel())
         host = (value.detach() if step <= 1 else value.detach().reshape(-1)[::step]).to("cpu")
-        plain = host if host.dtype not in (torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2) else host.float()
+        plain = host.to(READ_AS.get(host.dtype, host.dtype))
         return NAMES.get(value.dtype, str(value.dtype)), plain.resolve_conj().resolve_neg().numpy()
 
     def copy(self, value: Any) -> Any:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import importlib
 import os
-import re
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from steelyard.cli.streams import ReaderGone, guarded
+from steelyard.cli.streams import ReaderGone, complain, guarded
 from steelyard.errors import BUG, INTERRUPTED, PASS, USAGE, SteelyardError, unknown
 from steelyard.version import __version__
 
 BROKEN_PIPE = 141
-CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
-LONGEST = 1000
 COMPLETION_VARIABLE = "_STEELYARD_COMPLETE"
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("steelyard.cli.run", "Measure workloads, suites, experiments, .py files or a command."),
@@ -26,6 +23,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "gate": ("steelyard.cli.gate", "Judge a change: compare, hold against a policy, exit code for CI."),
     "compare": ("steelyard.cli.compare", "Compare two sides of saved results, case by case."),
     "doctor": ("steelyard.cli.doctor", "Check whether this machine is fit to measure, and what to change."),
+    "as": ("steelyard.cli.as_", "Take another tool's flags and write its own output: as param …"),
+    "convert": ("steelyard.cli.convert", "Turn another tool's config into an experiment file."),
     "env": ("steelyard.cli.env", "Create and list environments for stacks that cannot live together."),
     "new": ("steelyard.cli.new", "Start a workload, variant, metric or experiment from a small file."),
 }
@@ -140,10 +139,10 @@ def _report(error: Exception, *, debug: bool) -> int:
     if isinstance(error, click.ClickException):
         error = _usage(error)
     if isinstance(error, SteelyardError):
-        _say(str(error))
+        complain(str(error))
         return error.exit_code
     line = " ".join(f"{type(error).__name__}: {error}".split())
-    _say(f"this is a bug in steelyard\n{line}" + ("" if debug else "\nfor the traceback: steelyard --debug … (the same command)"))
+    complain(f"this is a bug in steelyard\n{line}" + ("" if debug else "\nfor the traceback: steelyard --debug … (the same command)"))
     return BUG
 
 
@@ -158,11 +157,3 @@ def _usage(error: click.ClickException) -> SteelyardError:
         return unknown("option", error.option_name, options, listing=f"{path} --help")
     message = error.format_message().strip().rstrip(".")
     return UsageError(message[:1].lower() + message[1:], do=f"see {path} --help")
-
-
-def _say(text: str) -> None:
-    """`error: …` with its further lines indented, red where colour is wanted."""
-    first, *rest = (line if len(line) <= LONGEST else f"{line[:LONGEST]}…" for line in CONTROL.sub("\ufffd", text).split("\n"))
-    plain = bool(os.environ.get("NO_COLOR")) or not sys.stderr.isatty()
-    label = "error:" if plain else click.style("error:", fg="red", bold=True)
-    click.echo("\n".join([f"{label} {first}", *(line if line.startswith("  ") else f"  {line}" for line in rest)]), err=True)

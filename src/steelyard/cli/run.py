@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steelyard.cli.output import console, emit_json, json_option, store_option, width
+from steelyard.cli.streams import complain
 from steelyard.errors import INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 )  # fmt: skip
 @click.option("--env", metavar="NAME", help="Run in an environment made by 'steelyard env create'.")
 @click.option("--resume", is_flag=False, flag_value="", metavar="[RUN]", help="Continue an unfinished run of the same cases.")
+@click.option("--keep-going/--fail-fast", default=True, help="After a mistake or a failure go on with the rest (default), or stop.")
 @click.option("--dry-run", is_flag=True, help="Print the cases and the estimated time, measure nothing.")
 @store_option
 @json_option
@@ -91,9 +93,19 @@ def command(**options: Any) -> int:
     request = _request(options)
     store = Store.find(None, str(options["store"]) if options["store"] else None)
     ready = conduct.prepare(request, store)
+    _tell_mistakes(ready, stop=not options["keep_going"])
     if options["dry_run"]:
         return _preview(ready, as_json=options["as_json"])
     return _execute(ready, store, options)
+
+
+def _tell_mistakes(ready: Plan, *, stop: bool) -> None:
+    """A line for each part of a config that cannot run; the others can."""
+    lines = ready.experiment.mistakes
+    if lines and stop:
+        raise UsageError(f"{len(lines)} mistakes", why="\n  ".join(lines), do="without --fail-fast all that is right is measured")
+    for line in lines:
+        complain(line)
 
 
 def _request(options: dict[str, Any]) -> Request:
@@ -215,20 +227,25 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _preview(ready: Plan, *, as_json: bool) -> int:
+    from steelyard.errors import FAILED
     from steelyard.model.units import duration
     from steelyard.report.cells import clean
 
+    code = FAILED if ready.experiment.mistakes else 0
     cases = [job.case.id for job in ready.jobs]
+    labels = {job.case.id: job.label for job in ready.jobs if job.label}
     dropped = [{"case": item.case.id, "rule": str(item.rule), "reason": item.rule.reason} for item in ready.dropped]
     if as_json:
-        emit_json({"cases": cases, "dropped": dropped, "estimate_s": ready.estimate})
-        return 0
+        found = {"cases": cases, "dropped": dropped, "estimate_s": ready.estimate}
+        emit_json(found | ({"labels": labels, "mistakes": list(ready.experiment.mistakes)} if labels else {}))
+        return code
+    widest = max(map(len, labels.values()), default=0)
     for case in cases:
-        click.echo(case)
+        click.echo(clean(f"{labels.get(case, ''):<{widest}}  {case}" if labels else case))
     for item in dropped:
         click.echo(clean(f"dropped  {item['case']}  by {item['rule']}" + (f": {item['reason']}" if item["reason"] else "")), err=True)
     click.echo(f"{_cases(len(cases))} · about {duration(ready.estimate)} · nothing measured", err=True)
-    return 0
+    return code
 
 
 def _execute(ready: Plan, store: Store, options: dict[str, Any]) -> int:
@@ -253,7 +270,8 @@ def _execute(ready: Plan, store: Store, options: dict[str, Any]) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     try:
-        outcome = conduct.execute(ready, store, ["steelyard", *_typed()], watching, resume=options["resume"])
+        typed, stop = ["steelyard", *_typed()], not options["keep_going"]
+        outcome = conduct.execute(ready, store, typed, watching, resume=options["resume"], fail_fast=stop)
     except KeyboardInterrupt:
         return _interrupted(opened, shown, ready)
     finally:
@@ -261,7 +279,8 @@ def _execute(ready: Plan, store: Store, options: dict[str, Any]) -> int:
             progress.close()
     found = outcome.run
     if options["as_json"]:
-        emit_json({"run": found.id, "path": str(found.path), "exit_code": outcome.code, "records": found.records, "pairs": found.pairs})
+        told = {"run": found.id, "path": str(found.path), "exit_code": outcome.code, "records": found.records, "pairs": found.pairs}
+        emit_json(told | ({"mistakes": list(ready.experiment.mistakes)} if ready.experiment.mistakes else {}))
     else:
         console().print(run_table(found.header, found.records, found.pairs, width=width()))
     return outcome.code

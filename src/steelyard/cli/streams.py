@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Iterator
 from typing import Any, TextIO, cast
 
+import click
+
 from steelyard.errors import UsageError
+
+CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+LONGEST = 1000
 
 
 class ReaderGone(Exception):
@@ -85,3 +91,11 @@ def guarded() -> Iterator[None]:
             stream.reconfigure(errors="replace")
     with contextlib.redirect_stdout(cast(TextIO, Output(out))), contextlib.redirect_stderr(cast(TextIO, Aside(err))):
         yield
+
+
+def complain(text: str) -> None:
+    """`error: …` with its further lines indented, red where colour is wanted."""
+    first, *rest = (line if len(line) <= LONGEST else f"{line[:LONGEST]}…" for line in CONTROL.sub("\ufffd", text).split("\n"))
+    plain = bool(os.environ.get("NO_COLOR")) or not sys.stderr.isatty()
+    label = "error:" if plain else click.style("error:", fg="red", bold=True)
+    click.echo("\n".join([f"{label} {first}", *(line if line.startswith("  ") else f"  {line}" for line in rest)]), err=True)

@@ -29,6 +29,7 @@ class Bench:
     chain: tuple[tuple[Variant, Mapping[str, Any]], ...]
     backend: Any
     settings: Settings
+    loaded: registry.Loaded
     seat: Seat = ALONE
 
     def open(self) -> Any:
@@ -45,8 +46,9 @@ class Bench:
     def body(self, backend: str, be: Any) -> Task:
         """Call the workload's body for one backend."""
         body = self.workload.bodies[backend]
-        wants_mode = {"mode": self.case.mode} if "mode" in body.__code__.co_varnames[: body.__code__.co_argcount] else {}
-        return _task(body(**dict(self.case.params), be=be, **wants_mode), f"workload {self.workload.name}")
+        named = body.__code__.co_varnames[: body.__code__.co_argcount]
+        wanted = {name: value for name, value in (("mode", self.case.mode), ("loaded", self.loaded)) if name in named}
+        return _task(body(**dict(self.case.params), be=be, **wanted), f"workload {self.workload.name}")
 
     def build(self, be: Any = None) -> tuple[Any, Task]:
         """The task under all its variants, in written order."""
@@ -73,7 +75,12 @@ class Bench:
         return fingerprint(self.workload.bodies[self.case.backend], *(variant.apply for variant, _ in self.chain))
 
     def rebuilder(self, be: Any, task: Task, rng: random.Random) -> Callable[[], Task]:
-        """How a comparison gets fresh buffers: move the inputs where all that the task holds can be moved, else build again."""
+        """How a comparison gets fresh buffers: move the inputs where all that the task holds can be moved, else build again.
+
+        What restores its inputs knows them where they are; if it also takes long to build, it stays as it is.
+        """
+        if self.sticky and task.prepare is not None:
+            return lambda: self.ready(be, task)
         if self.sticky or be.movable(task):
             return lambda: self.ready(be, be.relocate(task, rng))
         return lambda: self.ready(*self.build())
@@ -105,7 +112,7 @@ def prepare_bench(case: Case, loaded: registry.Loaded, settings: Settings) -> Be
         if variant.backends and case.backend not in variant.backends:
             raise Unsupported(f"variant {variant.name} works with {', '.join(variant.backends)}, not with backend {case.backend}")
         chain.append((variant, dict(step.options)))
-    return Bench(case, workload, tuple(chain), backend, settings)
+    return Bench(case, workload, tuple(chain), backend, settings, loaded)
 
 
 def open_backend(name: str) -> Any:

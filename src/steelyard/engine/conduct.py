@@ -74,9 +74,18 @@ def _recalled(item: str | Case, store: Store) -> str | Case:
 
 
 def execute(
-    ready: Plan, store: Store, command: Sequence[str], watching: Callable[[RunWriter], run.Watch], *, resume: str | None = None
+    ready: Plan,
+    store: Store,
+    command: Sequence[str],
+    watching: Callable[[RunWriter], run.Watch],
+    *,
+    resume: str | None = None,
+    fail_fast: bool = False,
 ) -> Outcome:
-    """Measure a plan into a new run, or into the unfinished one that `resume` asks for ("" means the newest that fits)."""
+    """Measure a plan into a new run, or into the unfinished one that `resume` asks for ("" means the newest that fits).
+
+    With `fail_fast` the first case that fails ends it, and the run can be resumed.
+    """
     machine = facts.collect(Path.cwd())
     fingerprint = ready.fingerprint(facts.key(machine), machine)
     writer = store.resume(fingerprint, resume or None) if resume is not None else None
@@ -84,10 +93,10 @@ def execute(
         writer = store.create(_header(ready, machine, fingerprint, command))
     roofs = _roofs(ready, facts.key(machine), writer.warnings)
     with writer:
-        run.supervise(ready, writer, watching(writer), lambda record: under_roof(record, roofs))
-        writer.seal("complete")
+        if run.supervise(ready, writer, watching(writer), lambda record: under_roof(record, roofs), fail_fast=fail_fast):
+            writer.seal("complete")
     found = read_run(writer.path)
-    return Outcome(found, judge(found))
+    return Outcome(found, judge(found, mistaken=bool(ready.experiment.mistakes)))
 
 
 Roofs = Mapping[tuple[str, int], peaks.Peaks]
@@ -129,10 +138,11 @@ def _relative(file: str) -> str:
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
-def judge(found: Run) -> int:
-    """Nothing measured is never green; a failed or wrong case is not either, nor a comparison that was asked for and not made."""
+def judge(found: Run, *, mistaken: bool = False) -> int:
+    """Nothing measured is never green; a failed or wrong case is not either, nor a comparison that was asked for and not made,
+    nor a part of a file that could not be read."""
     statuses = [record.status for record in found.records]
-    failed = any(status in BAD for status in statuses) or any("unweighed" in record.effective for record in found.records)
+    failed = mistaken or any(status in BAD for status in statuses) or any("unweighed" in record.effective for record in found.records)
     held = [FAILED] if failed else []
     if not any(status in ("ok", *BAD) for status in statuses):
         held.append(NOTHING)

@@ -2,44 +2,20 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import math
-import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from steelyard.engine.process import die_with_parent, end_tree
 from steelyard.errors import SteelyardError, UsageError
+from steelyard.measuring.ncu_table import COLUMNS, Kernel, lacking, last_words, parse
 from steelyard.model.record import Figure
 from steelyard.model.units import plain as quantity
 
 TOOL = "ncu"
-COLUMNS = {
-    "duration": "gpu__time_duration.sum",
-    "dram_bytes": "dram__bytes.sum",
-    "occupancy": "sm__warps_active.avg.pct_of_peak_sustained_active",
-    "tensor": "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active",
-}
-UNITS = {
-    "ns": 1e-9, "nsecond": 1e-9, "us": 1e-6, "usecond": 1e-6, "ms": 1e-3, "msecond": 1e-3, "s": 1.0, "second": 1.0,
-    "byte": 1.0, "kbyte": 1e3, "mbyte": 1e6, "gbyte": 1e9, "tbyte": 1e12, "%": 0.01,
-}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """One kernel of the profiled call in seconds, bytes and shares; None where this device has no such counter."""
-
-    name: str
-    duration: float | None
-    dram_bytes: float | None
-    occupancy: float | None
-    tensor: float | None
 
 
 def check(devices: Sequence[str]) -> None:
@@ -67,13 +43,13 @@ def run(program: Sequence[str], environment: Mapping[str, str], scratch: Path, t
     for _ in range(len(metrics)):
         said, code = _start(command(program, log, metrics), environment, scratch / "ncu.txt", timeout)
         text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
-        lacking = [name for name in metrics if re.search(rf"Failed to find metric.*{re.escape(name)}", text + said)]
-        metrics = [name for name in metrics if name not in lacking]
-        if not lacking or not metrics:
+        missing = lacking(text + said, metrics)
+        metrics = [name for name in metrics if name not in missing]
+        if not missing or not metrics:
             break
     kernels = parse(text)
     if code or not kernels:
-        raise SteelyardError(f"ncu {f'exited with code {code}' if code else 'saw no kernel'}", why=_last_words(text + said))
+        raise SteelyardError(f"ncu {f'exited with code {code}' if code else 'saw no kernel'}", why=last_words(text + said))
     table.write_text(json.dumps([asdict(kernel) for kernel in kernels], indent=1), encoding="utf-8")
     return kernels, [log, table]
 
@@ -93,45 +69,6 @@ def _start(argv: Sequence[str], environment: Mapping[str, str], output: Path, ti
                 raise SteelyardError(f"ncu did not end within {quantity(timeout, 's')}", do="give it a longer --timeout") from None
             raise
     return output.read_text(encoding="utf-8", errors="replace"), code
-
-
-def _last_words(text: str) -> str:
-    """ncu's own errors if it said any, else the last lines."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith("==ERROR==")]
-    return "; ".join(errors[:3] or lines[-3:])[:500]
-
-
-def parse(text: str) -> list[Kernel]:
-    """The rows of a raw CSV page: a line of names, a line of units, then one line per kernel, between lines that ncu says."""
-    rows = csv.reader(io.StringIO("\n".join(_table_lines(text))))
-    names, units = next(rows, []), next(rows, [])
-    factors = [UNITS.get(unit.strip().lower(), 1.0) for unit in units]
-    found = []
-    for row in rows:
-        if len(row) == len(names):
-            values = {
-                key: _number(row[names.index(column)], factors[names.index(column)]) if column in names else None
-                for key, column in COLUMNS.items()
-            }
-            found.append(Kernel(name=row[names.index("Kernel Name")], **values))
-    return found
-
-
-def _table_lines(text: str) -> Iterator[str]:
-    begun = False
-    for line in text.splitlines():
-        begun = begun or line.startswith('"ID"')
-        if begun and not line.startswith("==") and line.strip():
-            yield line
-
-
-def _number(text: str, factor: float) -> float | None:
-    try:
-        value = float(text.replace(",", ""))
-    except ValueError:
-        return None
-    return value * factor if math.isfinite(value) else None
 
 
 def figures(kernels: Sequence[Kernel]) -> dict[str, Figure]:

@@ -30,7 +30,7 @@ MOST_CASES = 100_000
 class Job:
     """One case to measure, the case to weigh it against, and the worker it shares with others; `compiles` is about its own variants.
 
-    Where the plan has another side, `vs` is the same case there.
+    Where the plan has another side, `vs` is the same case there. `label` is what a file calls the case, and `origin` its place there.
     """
 
     case: Case
@@ -39,6 +39,8 @@ class Job:
     unit: str
     fresh: bool
     compiles: bool = False
+    label: str = ""
+    origin: str = ""
 
     @property
     def scale(self) -> tuple[Any, ...]:
@@ -90,7 +92,7 @@ class Plan:
         """What a worker must know of a job, whatever it is to do with it."""
         settings = {key: value for key, value in asdict(self.settings).items() if value is not None}
         return {
-            "case": job.case.plain(), "settings": settings,
+            "case": job.case.plain(), "settings": settings, "label": job.label,
             "files": list(self.experiment.files), "entries": [list(entry) for entry in self.entries], "paths": list(job.place.paths),
         }  # fmt: skip
 
@@ -122,9 +124,13 @@ def expand(
     """Turn matrices, included cases and rules into jobs; `against` is one base for all, in place of a variant."""
     check_size(experiment, catalogue)
     cases: dict[Case, None] = {}
+    named: dict[Case, Matrix] = {}
     for matrix in experiment.matrix:
         with errors_at(matrix.origin):
-            cases.update(dict.fromkeys(_matrix_cases(matrix, catalogue)))
+            found = list(_matrix_cases(matrix, catalogue))
+        cases.update(dict.fromkeys(found))
+        for case in found if matrix.label else ():
+            named[case] = _also(named.get(case), matrix)
     for item in experiment.include:
         cases[settle(Case.parse(item) if isinstance(item, str) else item, catalogue)] = None
     kept, dropped = [], []
@@ -139,7 +145,13 @@ def expand(
     if experiment.settings.ncu:
         ncu.check([case.device for case in kept])
     jobs = _jobs(kept, experiment.settings, catalogue, place or Place(), against, elsewhere=other is not None)
+    jobs = [replace(job, label=named[job.case].label, origin=named[job.case].origin) if job.case in named else job for job in jobs]
     return Plan(experiment, tuple(jobs), tuple(dropped), entries, other)
+
+
+def _also(known: Matrix | None, matrix: Matrix) -> Matrix:
+    """A case that a file names more than once has all those names and its first place."""
+    return matrix if known is None else replace(known, label=f"{known.label} {matrix.label}")
 
 
 def check_size(experiment: Experiment, catalogue: Catalogue) -> None:

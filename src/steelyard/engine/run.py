@@ -25,11 +25,12 @@ from steelyard.errors import StoreError, UsageError
 from steelyard.machine import locks
 from steelyard.model.experiment import Settings
 from steelyard.model.pair import Pair
-from steelyard.model.record import Arrays, Attachment, Record, Status
+from steelyard.model.record import BAD, Arrays, Attachment, Record, Status
 from steelyard.model.units import plain as quantity
 from steelyard.store.runs import RunWriter
 
 VIRTUAL = frozenset({"fake"})
+CALL = "call/torch"
 
 
 class Watch(Protocol):
@@ -55,8 +56,13 @@ class Answer:
     files: list[Mapping[str, Any]] = field(default_factory=list)
 
 
-def supervise(plan: Plan, writer: RunWriter, watch: Watch, judge: Callable[[Record], Record] = lambda record: record) -> None:
-    """Measure every job that the run does not hold yet; `judge` sees each record before it is kept, and the caller seals the run."""
+def supervise(
+    plan: Plan, writer: RunWriter, watch: Watch, judge: Callable[[Record], Record] = lambda record: record, *, fail_fast: bool = False
+) -> bool:
+    """Measure every job that the run does not hold yet; `judge` sees each record before it is kept, and the caller seals the run.
+
+    Calls are all checked first. The answer is whether it came to the end: with `fail_fast` the first bad record is the last.
+    """
     todo = [job for job in plan.jobs if not _done(job, writer)]
     names = _places(todo)
     owner = f"run {writer.id}, pid {os.getpid()}"
@@ -65,10 +71,16 @@ def supervise(plan: Plan, writer: RunWriter, watch: Watch, judge: Callable[[Reco
         Crew.assemble(watch) as crew,
     ):
         heads: list[Job] = []
+        wrong = crew.check(plan, todo)
         for job, following in zip(todo, [*todo[1:], None], strict=True):
             watch.started(job.case.id)
             kept, last = writer.done.get(job.case.id), following is None or following.scale != job.scale
-            answer = Answer(job.case.id, kept) if kept and (plan.other or not last) else crew.measure(job, plan, heads if last else None)
+            if job.case.id in wrong:
+                answer = Answer(job.case.id, failure(job, plan.settings, "failed", wrong[job.case.id]))
+            elif kept and (plan.other or not last):
+                answer = Answer(job.case.id, kept)
+            else:
+                answer = crew.measure(job, plan, heads if last else None)
             if plan.other and answer.record and answer.record.status == "ok":
                 crew.weigh_apart(job, plan, answer)
             record = answer.record or failure(job, plan.settings, "crashed", "the worker ended the job without an answer")
@@ -82,6 +94,9 @@ def supervise(plan: Plan, writer: RunWriter, watch: Watch, judge: Callable[[Reco
             for pair, arrays in answer.pairs:
                 writer.append_pair(pair, arrays)
             watch.finished(record)
+            if fail_fast and record.status in BAD:
+                return False
+    return True
 
 
 def _places(jobs: Iterable[Job]) -> list[str]:
@@ -102,6 +117,11 @@ def _done(job: Job, writer: RunWriter) -> bool:
 def _unweighed(record: Record, reason: str) -> Record:
     """A case whose own figures stand, but whose comparison could not be made."""
     return replace(record, effective={**record.effective, "unweighed": reason})
+
+
+def _whose(job: Job) -> str:
+    """Where the file that a case comes from has it, and what it is called there."""
+    return f"{job.origin}  {job.label.replace('|', ' ', 1)}: " if job.label else ""
 
 
 def _with_attachment(record: Record, attachment: Attachment) -> Record:
@@ -182,6 +202,24 @@ class Crew:
             self.worker, self.serving = None, None
             self._after_death(worker)
         answer.pairs = rest.pairs
+
+    def check(self, plan: Plan, jobs: Sequence[Job]) -> dict[str, str]:
+        """Why calls cannot run, by case, found without running them; asked of the worker that measures the first of them.
+
+        One that takes the worker with it is left to its own measurement, where it alone is to blame.
+        """
+        calls = [job for job in jobs if job.case.workload == CALL]
+        if not calls:
+            return {}
+        worker = self.engage(calls[0], plan.settings)
+        worker.send({**plan.message(calls[0]), "do": "check", "calls": [dict(job.case.params) for job in calls]})
+        answer = Answer(calls[0].case.id)
+        if self._listen(worker, answer, plan.settings) is not None:
+            self.worker, self.serving = None, None
+            self._after_death(worker)
+            return {}
+        reasons = zip(calls, answer.found.get("checked", ()), strict=False)
+        return {job.case.id: f"{_whose(job)}{reason}" for job, reason in reasons if reason}
 
     def weigh_apart(self, job: Job, plan: Plan, answer: Answer) -> None:
         """Weigh a measured case against the other side in processes of their own; what prevents that costs the comparison alone."""

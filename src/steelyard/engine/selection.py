@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from steelyard import codec, registry
-from steelyard.engine import run
+from steelyard.engine import configs, run
 from steelyard.engine.launch import Place
 from steelyard.engine.plan import Entries
 from steelyard.engine.sides import is_side
@@ -43,13 +43,14 @@ class Request:
 
 def gather(request: Request, place: Place) -> tuple[Experiment, Catalogue, Entries]:
     """One experiment for everything named, with the catalogue that its names were found in."""
-    sources = [_load(word) for word in request.selectors if _is_experiment(word)]
     files = tuple(str(Path(word).resolve()) for word in request.selectors if word.endswith(".py"))
+    sources = [_load(word, files, request, place) for word in request.selectors if _is_experiment(word)]
     words = [word for word in request.selectors if not _is_experiment(word) and not word.endswith(".py")]
     for file in files:
         _check_readable(Path(file))
     files += tuple(file for source in sources for file in source.files)
     catalogue, entries, own = _describe(words, request, sources, files, place)
+    entries += tuple(entry for word in request.selectors if _is_experiment(word) for entry in configs.packages(Path(word)))
     matrices = [matrix for source in sources for matrix in source.matrix] + _matrices(words, own if not (words or sources) else [])
     included: list[str | Case] = [text for source in sources for text in source.include]
     included += [word for word in words if "@" in word]
@@ -63,6 +64,7 @@ def gather(request: Request, place: Place) -> tuple[Experiment, Catalogue, Entri
         exclude=tuple(rule for source in sources for rule in source.exclude),
         settings=_settings(sources, request.settings),
         files=files,
+        mistakes=tuple(line for source in sources for line in source.mistakes),
     )
     return experiment, catalogue, entries
 
@@ -79,9 +81,9 @@ def _is_experiment(word: str) -> bool:
     return word.endswith(EXPERIMENT_FILES) or word in registry.suites()
 
 
-def _load(word: str) -> Experiment:
+def _load(word: str, files: tuple[str, ...], request: Request, place: Place) -> Experiment:
     path = registry.suites().get(word, Path(word))
-    return codec.load_experiment(path)
+    return configs.load(path, files, place, request.device[0] if request.device else "cpu") or codec.load_experiment(path)
 
 
 def _check_readable(path: Path) -> None:

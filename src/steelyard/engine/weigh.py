@@ -56,6 +56,8 @@ def weigh_case(
     `gate` is passed before timing begins; `sources` are the files and packages that further ranks load.
     """
     notes, started, clock = Notes(), datetime.now(UTC), time.perf_counter()
+    if label := sources.get("label"):
+        notes.effective["label"] = label
     status, reason = attempt(lambda: _measure(case, loaded, settings, tell, gate, notes, sources), notes)
     record = Record(
         id=case.id, case=case.plain(), status=status, reason=reason, metrics=notes.metrics, requested=requested(settings),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import gc
+import importlib
 import json
 import math
 import os
@@ -23,6 +24,8 @@ from steelyard.model.case import Case
 from steelyard.model.experiment import Settings
 
 Send = Callable[[Mapping[str, Any]], None]
+SHIMS = {"param": "steelyard.dialects.param.shim.perform"}
+"""Dialects that have jobs of their own in a worker, and what does them."""
 
 
 def main(argv: list[str]) -> None:
@@ -61,8 +64,14 @@ def wait_for_go(send: Send, jobs: IO[str]) -> None:
 def sender(pipe: IO[str]) -> Send:
     """Write one message per line; numbers JSON cannot hold become null."""
 
+    encode = json.JSONEncoder(separators=(",", ":"), default=str, allow_nan=False).encode
+
     def send(message: Mapping[str, Any]) -> None:
-        pipe.write(json.dumps(finite(message), separators=(",", ":"), default=str) + "\n")
+        try:
+            line = encode(message)
+        except ValueError:
+            line = encode(finite(message))
+        pipe.write(line + "\n")
         pipe.flush()
 
     return send
@@ -90,6 +99,14 @@ def answer(job: Mapping[str, Any], cache: dict[str, registry.Loaded], send: Send
         elif job["do"] == "weigh":
             compare(job, [Case.from_plain(head) for head in job["heads"]], loaded, send)
             send({"done": job["case"]})
+        elif job["do"] == "check":
+            check = importlib.import_module("steelyard.workloads.operators.call").check
+            known = loaded.operators, loaded.generators
+            send({"found": {"checked": [check(call["op"], call["build"], call["input"], *known) for call in job["calls"]]}})
+            send({"done": "check"})
+        elif job["do"] == "shim":
+            shim = importlib.import_module(SHIMS[job["dialect"]])
+            shim.perform(job, loaded, send, gate)
         elif job["do"] == "arm":
             from steelyard.engine import arm
 

@@ -11,7 +11,8 @@ from steelyard.model.record import Verification
 
 TOLERANCES: dict[str, tuple[float, float]] = {
     "fp64": (1e-9, 1e-10), "fp32": (1e-4, 1e-5), "fp16": (1e-2, 2e-3), "bf16": (3e-2, 1e-2),
-    "fp8e4m3": (0.15, 0.1), "fp8e5m2": (0.3, 0.2), "complex64": (1e-4, 1e-5), "complex128": (1e-9, 1e-10),
+    "fp8e4m3": (0.15, 0.1), "fp8e5m2": (0.3, 0.2), "fp8e4m3fnuz": (0.15, 0.1), "fp8e5m2fnuz": (0.3, 0.2), "fp8e8m0": (0.5, 0.5),
+    "complex32": (1e-2, 2e-3), "complex64": (1e-4, 1e-5), "complex128": (1e-9, 1e-10),
 }  # fmt: skip
 EXACT = (0.0, 0.0)
 GRADIENTS, LOSS = ("out.gradients", "out.updates"), "out.loss"

@@ -22,6 +22,8 @@ from steelyard.model.dtypes import canonical
 from steelyard.model.task import Task
 
 Body = Callable[..., Task]
+GIVEN = ("be", "mode", "loaded")
+"""Arguments of a body that are no axes: the backend, and where it asks for them the mode and all that is registered."""
 
 
 def fingerprint(*functions: Callable[..., Any]) -> str:
@@ -272,7 +274,7 @@ def _checked(owner: Workload, body: Body) -> Body:
             )
     for key, parameter in signature.items():
         if (
-            key not in (*owner.axes, "be", "mode")
+            key not in (*owner.axes, *GIVEN)
             and parameter.default is parameter.empty
             and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
         ):

@@ -45,7 +45,10 @@ class Settings:
 
 @dataclass(frozen=True)
 class Matrix:
-    """A product of axes; `axes` are workload parameters, everything else is how and where; `origin` is its place in a file."""
+    """A product of axes; `axes` are workload parameters, everything else is how and where.
+
+    `origin` is its place in a file, and `label` what its cases are called there.
+    """
 
     workload: tuple[str, ...]
     axes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
@@ -57,6 +60,7 @@ class Matrix:
     ranks: tuple[int, ...] = (1,)
     flags: tuple[Mapping[str, str], ...] = ({},)
     origin: str = field(default="", compare=False)
+    label: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Experiment:
-    """Named matrices, exact cases added to them, and rules that drop some."""
+    """Named matrices, exact cases added to them, and rules that drop some; `mistakes` are parts of a file that cannot run, a line each."""
 
     name: str = "command line"
     description: str = ""
@@ -81,3 +85,4 @@ class Experiment:
     exclude: tuple[Rule, ...] = ()
     settings: Settings = Settings()
     files: tuple[str, ...] = ()
+    mistakes: tuple[str, ...] = ()

@@ -23,7 +23,8 @@ class Task:
     `parameters` are what training updates and `loss` turns an output into a scalar; `phases` are parts of the task that
     are also timed on their own. `repeatable=False` means one call per block; `prepare` runs untimed before each call;
     `scope` is entered around a block for process-wide state; `measure` replaces `fn` for tasks that time themselves;
-    `observe` is one call as verification sees it, where `fn` returns less. `inspect` says after the first call what a
+    `observe` is one call as verification sees it, where `fn` returns less; `unverified` is why there is nothing to compare,
+    such as answers left to chance. `inspect` says after the first call what a
     variant really did, and raises NotApplied when that is nothing; it is asked again after timing.
     """
 
@@ -40,6 +41,7 @@ class Task:
     tolerance: tuple[float, float] | None = None
     norm_tolerance: float | None = None
     any_dtype: bool = False
+    unverified: str = ""
     observe: Callable[[], Any] | None = None
     repeatable: bool = True
     prepare: Callable[[], None] | None = None

@@ -14,6 +14,7 @@ from steelyard.model.pair import Delta, Verdict
 from steelyard.model.record import BAD, Figure, Record
 from steelyard.model.units import measured, with_error
 from steelyard.model.values import render
+from steelyard.report import calls
 
 VERDICT_GLYPHS: dict[Verdict, str] = {
     "faster": "▲",
@@ -153,6 +154,8 @@ def facets(case: Mapping[str, Any]) -> dict[str, str]:
     found: dict[str, str] = {}
     if case.get("workload") == COMMAND and "argv" in params:
         found["argv"] = command_line(params.pop("argv"))
+    if case.get("workload") == calls.CALL:
+        found, params = {key: clean(text) for key, text in calls.facets(params).items()}, {}
     dtype = params.pop("dtype", None)
     found.update({key: clean(f"{key}={value_text(value)}") for key, value in params.items()})
     if dtype is not None:

@@ -1,0 +1,245 @@
+"""`steelyard as DIALECT`: another tool's own flags, and its own output."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from steelyard.errors import INTERRUPTED, PASS, USAGE, unknown
+
+if TYPE_CHECKING:
+    from steelyard.dialects.param.expand import Mistake
+    from steelyard.dialects.param.flags import Flag, Options
+    from steelyard.dialects.param.lines import Line
+    from steelyard.dialects.param.session import Session, Watch
+
+DIALECTS = {
+    "param": "PyTorch operators from a PARAM config (run_benchmark).",
+    "param-nsys": "Where the time of a run under nsys went (nsys_analysis).",
+}
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+LOUDNESS = {"DEBUG": 0, "INFO": 1, "WARNING": 2, "ERROR": 3, "CRITICAL": 4}
+
+
+class Dialects(click.Group):
+    """Dialects by name; the flags of one are read when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(DIALECTS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return {"param": param_command, "param-nsys": lambda: param_nsys}.get(cmd_name, lambda: None)()
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in DIALECTS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            raise unknown("dialect", args[0], DIALECTS)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Dialects"):
+            formatter.write_dl(list(DIALECTS.items()))
+
+
+@click.group("as", cls=Dialects, invoke_without_command=True, context_settings=CONTEXT, short_help="Another tool's flags and output.")
+@click.pass_context
+def command(ctx: click.Context) -> None:
+    """Take another benchmark's own flags and write its own output format.
+
+    \b
+    steelyard as param -c config.json -w 5 -i 20 -b
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help(), err=True)
+        ctx.exit(USAGE)
+
+
+@click.command("param-nsys", context_settings=CONTEXT)
+@click.option("-f", "--file", required=True, metavar="FILE.sqlite", help="What 'nsys export --type sqlite' made of the .nsys-rep file.")
+@click.option("-o", "--output", metavar="FILE", help="Write the lines here instead of to stdout.")
+def param_nsys(file: str, output: str | None) -> int:
+    """For every operator range of a run with --nsys: its whole time, the time to its first kernel, in kernels, after the last
+    one and in the last wait, in nanoseconds, a JSON line each.
+
+    \b
+    nsys export --type sqlite results_nsys.nsys-rep
+    steelyard as param-nsys -f results_nsys.sqlite
+    """
+    import json
+    from pathlib import Path
+
+    from steelyard.dialects.param import nsys
+    from steelyard.errors import UsageError
+
+    text = "".join(json.dumps(line) + "\n" for line in nsys.breakdown(Path(file)))
+    if output is None:
+        click.echo(text, nl=False)
+        return PASS
+    try:
+        Path(output).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {output}", why=error.strerror or str(error)) from error
+    return PASS
+
+
+def param_command() -> click.Command:
+    """The flags of PARAM's run_benchmark, from the table that also says what they mean."""
+    from steelyard.dialects.param.flags import FLAGS, Options
+
+    version = click.Option(["--version"], is_flag=True, help="Print the version.")
+    return click.Command(
+        "param", callback=param, params=[*(_option(flag, Options()) for flag in FLAGS), version], context_settings=CONTEXT,
+        help="""Run a PARAM config as its run_benchmark does, and write its JSON lines: a header, a record per config, a finish line.
+
+        \b
+        steelyard as param -c config.json -w 5 -i 20 -b
+        steelyard as param -c config.json -d cuda --exec-mode continuous_events -o results.json -a
+        """,
+    )  # fmt: skip
+
+
+def _option(flag: Flag, defaults: Options) -> click.Option:
+    """One option of the table; whoever leaves it out gets the default of the field it sets."""
+    default = getattr(defaults, flag.key)
+    words: dict[str, Any] = {"help": flag.help, "default": default, "show_default": default not in (None, "", False, ())}
+    if flag.kind == "switch":
+        words |= {"is_flag": True}
+    elif flag.kind == "count":
+        words |= {"type": click.IntRange(min=0)}
+    elif flag.kind == "list":
+        words |= {"multiple": True}
+    if flag.choices:
+        names = [*flag.choices, *([""] if flag.bare == "" else [])]
+        words |= {"type": click.Choice(names), "metavar": f"[{'|'.join(flag.choices)}]"}
+    if flag.bare is not None:
+        words |= {"is_flag": False, "flag_value": flag.bare}
+    if flag.metavar:
+        words["metavar"] = flag.metavar
+    return click.Option([*flag.names, flag.key], **words)
+
+
+def param(**given: Any) -> int:
+    """Usage where no config is named, as PARAM has it; else the whole run."""
+    from pathlib import Path
+
+    from steelyard.version import __version__
+
+    if given.pop("version"):
+        click.echo(f"steelyard {__version__}")
+        return PASS
+    if not given["config"]:
+        click.echo(click.get_current_context().get_usage())
+        return PASS
+    from steelyard.dialects.param import session
+    from steelyard.engine import converse
+
+    options = _options(given)
+    made = session.begin(options, _watch(options.log_level))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    try:
+        code = made.run(Path(options.config), converse.talking)
+    except KeyboardInterrupt:
+        _tell(f"interrupted: {_counted(made)}{_saved(made)}")
+        return INTERRUPTED
+    if LOUDNESS[made.options.log_level] <= LOUDNESS["INFO"]:
+        _tell(f"{_counted(made)}{_saved(made)}")
+    if "benchmark_file" in made.files:
+        click.echo(made.files["benchmark_file"])
+    return code
+
+
+def _options(given: dict[str, Any]) -> Options:
+    from steelyard.dialects.param.flags import LEVELS, Options
+    from steelyard.model.units import parse_seconds
+
+    if given["timeout"] is not None:
+        given["timeout"] = parse_seconds(given["timeout"])
+    if given["log_level"].upper() not in LEVELS:
+        raise unknown("log level", given["log_level"], LEVELS)
+    return Options.from_plain(given)
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _tell(text: str) -> None:
+    """To stderr, where nothing a file or an operator said can steer the terminal."""
+    from steelyard.report.cells import visible
+
+    click.echo(visible(text), err=True)
+
+
+def _counted(made: Session) -> str:
+    counts = {status: made.statuses.count(status) for status in dict.fromkeys(made.statuses)}
+    words = [f"{count} {status}" for status, count in counts.items()]
+    if made.mistakes:
+        words.append(f"{len(made.mistakes)} mistake" + ("s" if len(made.mistakes) > 1 else "") + " in the config")
+    return " · ".join(words) or "nothing to run"
+
+
+def _saved(made: Session) -> str:
+    return f" · saved {made.files['benchmark_file']}" if "benchmark_file" in made.files else ""
+
+
+def _watch(level: str) -> Watch:
+    """One line per config at INFO, trouble alone at WARNING, and from ERROR on mistakes alone."""
+    from steelyard.dialects.param import session
+
+    shown = LOUDNESS[level.upper()]
+
+    class Lines(session.Watch):
+        """Tells on stderr."""
+
+        done = total = 0
+
+        def mistake(self, mistake: Mistake) -> None:
+            if shown <= LOUDNESS["ERROR"]:
+                _tell(f"error: {mistake}")
+
+        def warning(self, text: str) -> None:
+            if shown <= LOUDNESS["WARNING"]:
+                _tell(f"warning: {text}")
+
+        def begun(self, count: int) -> None:
+            self.total = count
+
+        def started(self, id: str) -> None:
+            if shown <= LOUDNESS["DEBUG"]:
+                _tell(f"running {id}")
+
+        def finished(self, line: Line) -> None:
+            self.done += 1
+            if shown <= LOUDNESS["INFO"] or (shown <= LOUDNESS["WARNING"] and line["steelyard"]["status"] not in ("ok", "skipped")):
+                _tell(f"{self._count()}{_summary(line)}")
+
+        def said(self, text: str) -> None:
+            if shown <= LOUDNESS["INFO"]:
+                _tell(text)
+
+        def _count(self) -> str:
+            return f"[{self.done}/{self.total}] " if self.total else ""
+
+    return Lines()
+
+
+def _summary(line: Line) -> str:
+    from steelyard.dialects.param.lines import full_id
+
+    ours = line["steelyard"]
+    words = [full_id(line)]
+    if ours["status"] != "ok":
+        words += [ours["status"], str(ours.get("error") or ours.get("reason", ""))[:500]]
+    words += [f"{name} {_time(figures)}" for name, figures in ours.get("statistics", {}).items()]
+    words += [f"{name} not applicable" for name in ours.get("not_applicable", {})]
+    return "  ".join(word for word in words if word)
+
+
+def _time(figures: dict[str, Any]) -> str:
+    from steelyard.model.units import plain, with_error
+
+    if figures["low"] is None:
+        return plain(figures["median"], "s")
+    return with_error(figures["median"], figures["low"], figures["high"], "s")

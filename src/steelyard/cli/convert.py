@@ -1,0 +1,70 @@
+"""`steelyard convert`: another tool's config as an experiment file of ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from steelyard.cli.streams import complain
+from steelyard.errors import FAILED, PASS, UsageError
+
+
+@click.command("convert", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write here (.toml or .json) instead of to stdout.")
+@click.option("--file", "files", multiple=True, metavar="FILE.py", help="Load iterators and generators that the config names from here.")
+@click.option("--force", is_flag=True, help="Overwrite a file that is there.")
+def command(file: Path, output: Path | None, files: tuple[str, ...], force: bool) -> int:
+    """Turn a PARAM config (recognised by content) into an experiment file that 'steelyard run' takes.
+
+    Parts of it that are wrong are named, a line each, and left out; the exit code is then 3.
+
+    \b
+    steelyard convert gemm.json -o gemm.toml
+    """
+    from steelyard.dialects.param import native
+    from steelyard.engine import configs
+
+    if not file.is_file():
+        raise UsageError(f"cannot read {file}", why="there is no such file", do="check the path")
+    if not configs.is_param(file):
+        raise UsageError(f"cannot tell what {file} is", why="PARAM configs are what can be converted so far", do="see docs/howto")
+    sheet = configs.param_sheet(file, tuple(str(Path(name).resolve()) for name in files))
+    for mistake in sheet.mistakes:
+        complain(str(mistake))
+    if not sheet.configs:
+        raise UsageError(f"nothing in {file} can be converted")
+    text = _written(native.gathered(sheet), file, output)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        _save(text, output, force=force)
+        click.echo(f"{len(sheet.configs)} configs · saved {output}    next: steelyard run {output} --dry-run", err=True)
+    return FAILED if sheet.mistakes else PASS
+
+
+def _written(experiment: object, file: Path, output: Path | None) -> str:
+    import json
+    from dataclasses import replace
+
+    from steelyard.codec import toml
+    from steelyard.model.experiment import Experiment
+
+    assert isinstance(experiment, Experiment)
+    experiment = replace(experiment, name=file.stem, files=())
+    if output is not None and output.suffix not in (".toml", ".json"):
+        raise UsageError(f"cannot tell the format of {output}", do="experiment files end in .toml or .json")
+    if output is None or output.suffix == ".toml":
+        return toml.write_experiment(experiment, f"From the PARAM config {file.name}.")
+    matrices = [{"workload": one.workload, "axes": one.axes} for one in experiment.matrix]
+    return json.dumps({"name": experiment.name, "matrix": matrices}, indent=1) + "\n"
+
+
+def _save(text: str, output: Path, *, force: bool) -> None:
+    if output.exists() and not force:
+        raise UsageError(f"{output} exists", do="give another name, or --force to overwrite it")
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {output}", why=error.strerror or str(error)) from error

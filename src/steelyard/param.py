@@ -1,0 +1,218 @@
+"""PARAM's benchmark from Python: write arguments and configs as data, run them, get the records that the file would hold.
+
+    from steelyard.param import config, run, spec, tensor
+
+    records = run(config("torch.mm", spec(tensor(128, 64), tensor(64, 32))), iterations=10, backward=True)
+
+Configs are plain dictionaries in the file's own grammar, so whatever a file can say can be added by hand.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from steelyard.dialects.param import expand, lines, session
+from steelyard.dialects.param.expand import Mistake
+from steelyard.dialects.param.flags import Options, settle
+from steelyard.dialects.param.lines import Line
+from steelyard.errors import UsageError
+
+Argument = dict[str, Any]
+Spec = dict[str, Any]
+Configs = Mapping[str, Any] | Sequence[Mapping[str, Any]] | str | os.PathLike[str]
+Executor = Callable[[Any, Any], Mapping[str, Any]]
+"""Runs one prepared call and answers its metric; it is given the call and a `shim.execute.Seat`."""
+
+
+def tensor(*shape: Any, dtype: str = "float", requires_grad: bool | None = None, **more: Any) -> Argument:
+    """A tensor argument: `tensor(128, 64)`; `more` are further keys of the grammar, such as distribution, index or __range__."""
+    found: Argument = {"type": "tensor", "dtype": dtype, "shape": list(shape), **more}
+    return found if requires_grad is None else {**found, "requires_grad": requires_grad}
+
+
+def value(kind: str, given: Any = None, *, range: Sequence[float] | None = None, **more: Any) -> Argument:
+    """Any other argument: `value("int", 3)`, `value("float", range=(0, 1))`, `value("tuple", [value("int", 1), …])`."""
+    if range is not None:
+        return {"type": kind, "value_range": list(range), **more}
+    return {"type": kind, **more} if kind == "none" else {"type": kind, "value": given, **more}
+
+
+def spec(*args: Any, **kwargs: Any) -> Spec:
+    """What one call, or one build, is given; plain numbers, text, None and lists of these need no wrapping."""
+    return {"args": [argument(item) for item in args], "kwargs": {name: argument(item) for name, item in kwargs.items()}}
+
+
+def argument(item: Any) -> Argument:
+    """An argument from a value of Python, unless it is one already."""
+    if isinstance(item, Mapping) and "type" in item:
+        return dict(item)
+    if item is None:
+        return value("none")
+    for kind, known in (("bool", bool), ("int", int), ("double", float), ("str", str)):
+        if isinstance(item, known):
+            return value(kind, item)
+    if isinstance(item, complex):
+        return value("complex", [item.real, item.imag])
+    if isinstance(item, (list, tuple)):
+        return value("tuple" if isinstance(item, tuple) else "genericlist", [argument(part) for part in item])
+    raise UsageError(f"no argument can be made of {item!r}", do="describe it with tensor(…) or value(…)")
+
+
+def config(op: str, inputs: Spec | Sequence[Spec], builds: Spec | Sequence[Spec] | None = None, **info: Any) -> dict[str, Any]:
+    """A config of one operator: its inputs, and its builds where it is built first (`builds=[]` builds it with nothing).
+
+    `info` are further keys of the operator, such as input_iterator="RangeConfigIterator" or seed=7.
+    """
+    entry: dict[str, Any] = {} if builds is None else {"build": [builds] if isinstance(builds, Mapping) else list(builds)}
+    entry["input"] = [inputs] if isinstance(inputs, Mapping) else list(inputs)
+    names = {"input_data_generator": expand.DEFAULT_GENERATOR}
+    if builds is not None:
+        names["build_data_generator"] = expand.DEFAULT_GENERATOR
+    return {op: {**names, **info, "config": [entry]}}
+
+
+def together(configs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Several configs as one; entries of one operator follow each other, if nothing else about it differs."""
+    found: dict[str, Any] = {}
+    for op, info in (item for config in configs for item in config.items()):
+        if op not in found:
+            found[op] = {**info, "config": [*info.get("config", [])]}
+        elif {**found[op], "config": []} != {**info, "config": []}:
+            raise UsageError(f"{op} is given twice and not in the same way", do="use one iterator and generator for it, or run it apart")
+        else:
+            found[op]["config"] += info.get("config", [])
+    return found
+
+
+@dataclass
+class Listening(session.Watch):
+    """Keeps what a session tells."""
+
+    records: list[Line] = field(default_factory=list)
+    mistakes: list[Mistake] = field(default_factory=list)
+
+    def mistake(self, mistake: Mistake) -> None:
+        """For the error, or for a warning."""
+        self.mistakes.append(mistake)
+
+    def warning(self, text: str) -> None:
+        """As Python warns."""
+        warnings.warn(text, stacklevel=2)
+
+    def finished(self, line: Line) -> None:
+        """For the caller."""
+        self.records.append(line)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run gave: its records, the files it wrote by PARAM's names for them, and the exit code it deserves."""
+
+    records: list[Line]
+    files: dict[str, str]
+    mistakes: list[Mistake]
+    code: int
+
+
+def run(configs: Configs, *, warmup: int = 1, iterations: int = 1, device: str = "cpu", **options: Any) -> list[Line]:
+    """Run configs in a worker process and answer their records; a config that fails has that in its record.
+
+    `options` are those of the command line (`backward=True`, `exec_mode="continuous"`, `files=["my_ops.py"]`). A mistake in a
+    config is an error before anything runs.
+    """
+    return carry_out(configs, Options.from_plain({"warmup": warmup, "iteration": iterations, "device": device, **options})).records
+
+
+def run_to_file(configs: Configs, output: str | os.PathLike[str], *, keep_going: bool = False, **options: Any) -> Outcome:
+    """The same with an output file: exactly the one named if it ends in .json, else a new one that begins so.
+
+    With `keep_going` mistakes are warnings, and the good configs are measured.
+    """
+    words = {"iteration" if name == "iterations" else name: item for name, item in options.items()}
+    return carry_out(configs, Options.from_plain({**words, "output_prefix": os.fspath(output)}), to_file=True, strict=not keep_going)
+
+
+def carry_out(configs: Configs, options: Options, *, to_file: bool = False, strict: bool = True) -> Outcome:
+    """One whole session, as the command line has it."""
+    from steelyard.engine import converse
+
+    ears = Listening()
+    made = session.begin(options, ears, to_file=to_file, strict=strict)
+    code = made.run(_source(configs), converse.talking)
+    if ears.mistakes and strict:
+        raise mistaken(ears.mistakes)
+    for mistake in ears.mistakes:
+        ears.warning(str(mistake))
+    return Outcome(ears.records, made.files, ears.mistakes, code)
+
+
+def mistaken(mistakes: Sequence[Mistake]) -> UsageError:
+    """All that is wrong, in one error."""
+    first, *rest = map(str, mistakes)
+    return UsageError(first, why="\n  ".join(rest))
+
+
+def _source(configs: Configs) -> session.Source:
+    if isinstance(configs, (str, os.PathLike)):
+        return Path(configs)
+    return configs if isinstance(configs, Mapping) else together(configs)
+
+
+def run_here(
+    configs: Configs, *, warmup: int = 1, iterations: int = 1, device: str = "cpu", executor: Executor | None = None, **options: Any
+) -> list[Line]:
+    """Run configs in this process, which loads torch and users' files; a crash of an operator is then yours.
+
+    `executor` runs each prepared call in your own way; `shim.execute.execute` is the usual one.
+    """
+    from steelyard import registry
+    from steelyard.dialects.param.shim.execute import execute
+    from steelyard.dialects.param.shim.perform import Study, calm, expanded, same_threads
+
+    asked, told = settle(Options.from_plain({"warmup": warmup, "iteration": iterations, "device": device, **options}))
+    for text in told:
+        warnings.warn(text, stacklevel=2)
+    loaded, source = registry.Loaded(), _source(configs)
+    for name in asked.files:
+        loaded.add(registry.load_file(name))
+    is_file = isinstance(source, Path)
+    sheet = expanded(None if is_file else source, str(source) if is_file else session.SPOKEN, asked, loaded)  # type: ignore[arg-type]
+    chosen = [session.plain(item) for item in session.select(sheet.configs, asked)] if sheet.configs else []
+    with same_threads():
+        study = Study.open(asked, loaded, executor or execute)
+        found = [*sheet.mistakes, *_mistakes(sheet.source, chosen, study.check)]
+        if found:
+            raise mistaken(found)
+        with calm():
+            return [study.measure(item) for item in chosen]
+
+
+def _mistakes(source: str, configs: Iterable[Mapping[str, Any]], check: Callable[[Mapping[str, Any]], str]) -> list[Mistake]:
+    return [Mistake(source, item["path"], item["op"], item["id"], reason) for item in configs if (reason := check(item))]
+
+
+def measure_call(
+    forward: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, *,
+    name: str = "call", id: str = "0|0|0", warmup: int = 1, iterations: int = 1, device: str = "cpu", **options: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """Time a function over arguments of your own in this process, and answer the `metric` of a record."""
+    from types import SimpleNamespace
+
+    from steelyard.dialects.param.shim.execute import Seat, execute
+    from steelyard.dialects.param.shim.perform import Study, calm, same_threads
+
+    asked, _ = settle(Options.from_plain({"warmup": warmup, "iteration": iterations, "device": device, **options}))
+    call = SimpleNamespace(forward=forward, args=list(args), kwargs=dict(kwargs or {}), operator=None)
+    with same_threads(), calm():
+        study = Study.open(asked)
+        return execute(call, Seat(name, id, asked, study.station, study.marks))
+
+
+def read_records(path: str | os.PathLike[str]) -> list[Line]:
+    """The records of an output file, PARAM's or ours; where a config was measured again, the last."""
+    return list(lines.read(Path(path)).records.values())

@@ -1,0 +1,58 @@
+"""Described calls in few words: `torch.add  fp32[64,32] fp32[1,32]`, from the configuration alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from steelyard.errors import UsageError
+from steelyard.model.dtypes import canonical
+from steelyard.model.values import render
+
+CALL = "call/torch"
+LONGEST = 60
+
+
+def facets(params: Mapping[str, Any]) -> dict[str, str]:
+    """What tells calls apart: operator, build and arguments; a seed only where one was chosen."""
+    found = {"op": str(params.get("op", ""))}
+    if params.get("build") is not None:
+        found["build"] = f"({_arguments(params['build'])})"
+    found["input"] = _arguments(params.get("input"))
+    return found | ({"seed": f"seed={params['seed']}"} if params.get("seed") else {})
+
+
+def _arguments(spec: Any) -> str:
+    if not isinstance(spec, Mapping):
+        return _value(spec) if spec else ""
+    args, kwargs = spec.get("args"), spec.get("kwargs")
+    words = [_argument(item) for item in args] if isinstance(args, list) else []
+    words += [f"{key}={_argument(item)}" for key, item in kwargs.items()] if isinstance(kwargs, Mapping) else []
+    text = " ".join(words)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def _argument(spec: Any) -> str:
+    if not isinstance(spec, Mapping):
+        return _value(spec)
+    if spec.get("type") == "tensor":
+        shape = spec.get("shape", [])
+        constant = " (no grad)" if spec.get("requires_grad") is False and _dtype(spec.get("dtype"))[:2] in ("fp", "bf", "co") else ""
+        return f"{_dtype(spec.get('dtype'))}[{','.join(map(str, shape)) if isinstance(shape, list) else shape}]{constant}"
+    if isinstance(spec.get("value"), list):
+        return f"[{' '.join(map(_argument, spec['value']))}]"
+    return _value(spec.get("value", spec.get("value_range", spec.get("type"))))
+
+
+def _dtype(name: Any) -> str:
+    try:
+        return canonical(str(name))
+    except UsageError:
+        return str(name)
+
+
+def _value(value: Any) -> str:
+    try:
+        return render(value)
+    except UsageError:
+        return str(value)

@@ -1,0 +1,38 @@
+"""Operators that are built before they are called: modules and whole networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from steelyard.errors import UsageError
+
+
+class Layer:
+    """A module of the framework, made by `build` on the device; as PARAM leaves it, in training form."""
+
+    def __init__(self, name: str, make: Callable[..., Any]) -> None:
+        self.name, self.make, self.device = name, make, "cpu"
+        self.module: Any = None
+
+    def build(self, *args: Any, **kwargs: Any) -> None:
+        """Make the module where it will run."""
+        with torch.device(self.device):
+            self.module = self.make(*args, **kwargs).to(self.device)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the module."""
+        return self.built()(*args, **kwargs)
+
+    def built(self) -> Any:
+        """The module itself, to be called without a detour."""
+        if self.module is None:
+            do = 'give it a build list; "build": [] builds it without arguments'
+            raise UsageError(f"{self.name} is built before it is called", do=do)
+        return self.module
+
+    def cleanup(self) -> None:
+        """Let the weights go."""
+        self.module = None

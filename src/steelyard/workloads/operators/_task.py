@@ -1,0 +1,239 @@
+"""A prepared call as a Task: what restores its inputs, what gradients flow to, and what its answer is compared with."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from steelyard.backends.torch import NAMES
+from steelyard.errors import Unsupported
+from steelyard.model.task import Task
+from steelyard.workloads.operators._cost import tensors
+from steelyard.workloads.operators.call import Call, sow
+
+LONGEST = 160
+APART = 15_485_863
+NOT_UNIQUE = {
+    "topk", "sort", "argsort", "msort", "mode", "median", "nanmedian", "kthvalue", "unique", "svd", "svd_lowrank", "pca_lowrank", "lobpcg",
+}  # fmt: skip
+ILL_CONDITIONED = {
+    "inverse", "pinverse", "det", "logdet", "slogdet", "cholesky", "cholesky_inverse", "cholesky_solve", "lu_solve", "qr",
+}  # fmt: skip
+IN_STEPS = {"remainder", "fmod", "floor_divide", "nextafter", "frexp", "histc", "histogram", "bucketize", "fake_quantize_per_tensor_affine"}
+SAFE_ALGEBRA = {"matmul", "vecdot", "multi_dot", "norm", "vector_norm", "matrix_norm", "cross", "diagonal", "matrix_power", "vander"}
+
+
+def task_of(made: Call, mode: str, first: Mapping[int, Any]) -> Task:
+    """The call as a mode is about to run it.
+
+    Whatever does not require a gradient goes in by name, since positional arguments get one; tensors in lists are taken out
+    of them where a double-precision form must find them.
+    """
+    fn, args, kwargs = made.forward, tuple(made.args), dict(made.kwargs)
+    weights = tuple(item for item in weights_of(fn) if item.requires_grad)
+    if isinstance(fn, torch.nn.Module):
+        args, kwargs = (args, kwargs) if mode == "eval" else _constants_by_name(fn, args, kwargs)
+        return Task(fn, args, kwargs, parameters=weights, prepare=restoring(made, first))
+    inputs = tuple(item for item in tensors([made.args, made.kwargs]) if item.requires_grad and item.is_leaf)
+    fixed = any(item.is_floating_point() and not item.requires_grad for item in tensors(made.args))
+    nested = any(not isinstance(item, torch.Tensor) and tensors(item) for item in (*args, *kwargs.values()))
+    if mode != "eval" and (fixed or (nested and mode != "fwd")):
+        fn, args, kwargs = _flattened(fn, args, kwargs)
+    held = getattr(made.operator, "parameters", None)
+    weights = tuple(item for item in held() if item.requires_grad) if callable(held) else weights
+    return Task(fn, args, kwargs, parameters=(*weights, *inputs), prepare=restoring(made, first))
+
+
+def without_derivative(output: Any) -> str:
+    """The reason why an output that was recorded has no backward pass, or nothing."""
+    seen: set[Any] = set()
+    queue = [item.grad_fn for item in tensors(output if isinstance(output, (list, tuple, Mapping)) else [output])]
+    while queue:
+        node = queue.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            queue += [following for following, _ in node.next_functions]
+            if "NotImplemented" in node.name():
+                return "no derivative is written for it"
+    return "" if seen else "no output has a gradient"
+
+
+def weights_of(fn: Any) -> Iterator[Any]:
+    """The weights of a module; a function has none."""
+    if isinstance(fn, torch.nn.Module):
+        yield from fn.parameters()
+
+
+def kept(made: Call) -> dict[int, Any]:
+    """What a call overwrites, as it is before the first one."""
+    return {id(item): item.detach().clone() for item in tensors([made.args, made.kwargs])} if made.in_place else {}
+
+
+def restoring(made: Call, first: Mapping[int, Any]) -> Callable[[], None] | None:
+    """Put arguments back as they were first."""
+    pairs = [(item, first[id(item)]) for item in tensors([made.args, made.kwargs]) if id(item) in first]
+
+    def restore() -> None:
+        with torch.no_grad():
+            for item, before in pairs:
+                item.copy_(before)
+
+    return restore if pairs else None
+
+
+def _constants_by_name(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    first = next((place for place, item in enumerate(args) if _is_constant(item)), len(args))
+    names = list(inspect.signature(module.forward).parameters.values())[first : len(args)]
+    if len(names) < len(args) - first or any(name.kind is not name.POSITIONAL_OR_KEYWORD for name in names):
+        return args, kwargs
+    return args[:first], {**{name.name: item for name, item in zip(names, args[first:], strict=True)}, **kwargs}
+
+
+def _is_constant(item: Any) -> bool:
+    return isinstance(item, torch.Tensor) and item.is_floating_point() and not item.requires_grad
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a tensor stood in nested arguments."""
+
+    key: int | str
+
+
+def _flattened(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """The same call with every tensor an argument of its own: those with a gradient by place, all others by name."""
+    moving: list[Any] = []
+    named: dict[str, Any] = {}
+
+    def taken(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            if value.requires_grad:
+                moving.append(value)
+                return Place(len(moving) - 1)
+            named[f"constant_{len(named)}"] = value
+            return Place(f"constant_{len(named) - 1}")
+        return type(value)(map(taken, value)) if type(value) in (list, tuple) else value
+
+    places, names = [taken(item) for item in args], {key: taken(item) for key, item in kwargs.items()}
+
+    def put(value: Any, given: Sequence[Any], constants: Mapping[str, Any]) -> Any:
+        if isinstance(value, Place):
+            return given[value.key] if isinstance(value.key, int) else constants[value.key]
+        return type(value)([put(item, given, constants) for item in value]) if type(value) in (list, tuple) else value
+
+    def merged(*given: Any, **constants: Any) -> Any:
+        whole = [put(item, given, constants) for item in places]
+        return fn(*whole, **{key: put(item, given, constants) for key, item in names.items()})
+
+    return merged, tuple(moving), named
+
+
+def precise(task: Task, be: Any, first: Mapping[int, Any]) -> Callable[[], Any]:
+    """The same call in double precision, where the operator has such a form.
+
+    `first` holds overwritten arguments as they were: the answer of a call in place is its argument, which must stay as it is.
+    """
+    args = tuple(first.get(id(item), item) for item in task.args)
+    fresh = replace(task, args=args, kwargs={key: first.get(id(item), item) for key, item in task.kwargs.items()})
+
+    def reference() -> Any:
+        wide = be.upcast(fresh)
+        try:
+            with torch.no_grad():
+                return wide.fn(*wide.args, **wide.kwargs)
+        except (RuntimeError, TypeError, ValueError) as error:
+            raise Unsupported("the operator has no double-precision form", why=str(error).splitlines()[0]) from error
+
+    return reference
+
+
+def missing(why: str) -> Callable[[], Any]:
+    """In place of a reference: the reason why there is none."""
+
+    def reference() -> Any:
+        raise Unsupported(why)
+
+    return reference
+
+
+def why_unreferenced(op: str, task: Task) -> str:
+    """Why an answer is not held against double precision, or nothing: rounding must move it little, and there must be only one."""
+    word = op.partition("::")[2].partition(".")[0] or op.rpartition(".")[2]
+    algebra = op.startswith("torch.linalg.") or word.startswith("linalg_")
+    if word in NOT_UNIQUE | ILL_CONDITIONED | IN_STEPS or (algebra and word.removeprefix("linalg_") not in SAFE_ALGEBRA):
+        return f"rounding, or a free choice, may change an answer of {op}"
+    arrays = [*tensors([task.args, dict(task.kwargs)]), *weights_of(task.fn)]
+    if not any(item.is_floating_point() for item in arrays):
+        return "there is nothing to round"
+    if task.prepare is not None and any(not isinstance(item, torch.Tensor) and tensors(item) for item in task.args):
+        return "the tensors that are overwritten stand in a list"
+    return "the operator works on short formats" if any(item.dtype.itemsize == 1 and item.is_floating_point() for item in arrays) else ""
+
+
+def distance(seed: int) -> Callable[[Any], Any]:
+    """A loss for outputs of any kind: the mean square distance from numbers drawn once.
+
+    The mean square alone would not move with what a norm or a softmax gives, and gradients would be nothing but rounding.
+    """
+    drawn: list[Any] = []
+
+    def loss(output: Any) -> Any:
+        parts = [item for item in tensors(output if isinstance(output, (list, tuple, Mapping)) else [output]) if item.is_floating_point()]
+        if not drawn:
+            chance = torch.Generator().manual_seed(seed)
+            drawn.extend(torch.rand(item.shape, generator=chance).to(item.device) for item in parts)
+        wide = [item if item.dtype == torch.float64 else item.float() for item in parts]
+        return torch.stack([(item - target).square().mean() for item, target in zip(wide, drawn, strict=True)]).sum()
+
+    return loss
+
+
+def by_chance(task: Task, op: str, seed: int) -> Task:
+    """A call that draws numbers of its own: from the same start in each block, and compared with nothing.
+
+    Compiled code draws other numbers from the same seed, and the same operator in another precision may.
+    """
+
+    @contextmanager
+    def scope() -> Iterator[None]:
+        sow(seed + APART)
+        yield
+
+    return replace(task, scope=scope, unverified=f"answers of {op} are left to chance")
+
+
+def text_of(op: str, build: Any, made: Call) -> str:
+    """The call as a person would write it, with tensors by format and shape."""
+    built = f"({_listed(_described(build))})" if isinstance(build, Mapping) else "()" if build is not None else ""
+    text = f"{op}{built}({_listed([*map(shown, made.args), *(f'{key}={shown(value)}' for key, value in made.kwargs.items())])})"
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return ", ".join(parts)
+
+
+def _described(spec: Mapping[str, Any]) -> list[str]:
+    """Build arguments as the spec gives them, since what was built no longer tells."""
+    given = [("", item) for item in spec.get("args", ())] + [(f"{key}=", item) for key, item in spec.get("kwargs", {}).items()]
+    return [f"{key}{shown(item.get('value', item.get('type'))) if isinstance(item, Mapping) else '?'}" for key, item in given]
+
+
+def shown(value: Any) -> str:
+    """One argument in few characters."""
+    if isinstance(value, torch.Tensor):
+        return f"{NAMES.get(value.dtype, str(value.dtype))}[{','.join(map(str, value.shape))}]"
+    if isinstance(value, torch.dtype):
+        return NAMES.get(value, str(value))
+    if isinstance(value, (list, tuple)):
+        inner = _listed([shown(item) for item in value])
+        return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' * (len(value) == 1)})"
+    if isinstance(value, Mapping):
+        return shown(value.get("value", value.get("type")))
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:39]}…"

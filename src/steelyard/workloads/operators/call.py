@@ -1,0 +1,261 @@
+"""One operator called with described arguments, as a workload and for whoever runs configurations in another way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from steelyard.errors import NotApplicable, SteelyardError, Unsupported, UsageError, unknown
+from steelyard.model.define import workload
+from steelyard.model.operators import DataGenerator, Operator
+from steelyard.model.task import Task
+
+if TYPE_CHECKING:
+    from steelyard.workloads.operators._cost import Steps
+
+Spec = Mapping[str, Any]
+Made = tuple[list[Any], dict[str, Any], dict[str, Any]]
+
+SMALL = {"args": [{"type": "tensor", "dtype": "float", "shape": [256, 256]}] * 2}
+USUAL = "DefaultDataGenerator"
+SEEDS, APART = 1_000_003, 32_452_843
+"""Weights and an operator's own numbers begin elsewhere than its inputs: from one seed they would be the same numbers."""
+NO_META = ("meta", "data-dependent", "data dependent", "not implemented", "fake tensor")
+
+
+@dataclass(frozen=True)
+class Call:
+    """An operator that was found and built, with its arguments; `forward(*args, **kwargs)` is the call itself.
+
+    `operator` is the instance that was made, for its `backward()` and `create_grad()` where a user wrote them. `in_place`
+    says that the call overwrites arguments, none of which then requires a gradient.
+    """
+
+    forward: Callable[..., Any]
+    args: list[Any]
+    kwargs: dict[str, Any]
+    operator: Any
+    kind: str = "user"
+    in_place: bool = False
+    drawn: Mapping[str, Any] = field(default_factory=dict)
+
+    def cleanup(self) -> None:
+        """Have the operator give back what it holds."""
+        give_back = getattr(self.operator, "cleanup", None)
+        if callable(give_back):
+            give_back()
+
+
+def prepare(
+    op: str,
+    build: Any,
+    input: Spec,
+    *,
+    device: str,
+    seed: int,
+    registered: Mapping[str, Operator],
+    generators: Mapping[str, DataGenerator],
+    names: Sequence[str] = ("", ""),
+    default_grad: bool = True,
+) -> Call:
+    """Find an operator, build it if it is built, and make its arguments; everything is drawn from the seed.
+
+    `build` is None for operators that are not built, an empty list for a build without arguments, else a spec. `names` are
+    those of the data generators for build and input; empty ones and PARAM's default stand for ours. A spec may also name
+    its own under `generator`. With `default_grad` off no argument requires a gradient.
+    """
+    from steelyard.workloads.operators import _aten, _builtin, _names
+
+    found = _names.find(op, registered)
+    sow(seed + APART)
+    instance = found.make()
+    instance.device = device
+    drawn = {} if build is None else _build(found, instance, build, device, seed, generators, names[0])
+    in_place = found.in_place or _asks_in_place(instance, input)
+    args, kwargs, more = _generate(input, device, seed, generators, names[1], default_grad and not in_place and not _has_out(input))
+    forward = instance.forward
+    if isinstance(instance, _builtin.Layer):
+        forward = instance.built()
+    elif isinstance(instance, _aten.Aten):
+        forward, args, kwargs = instance.choose(args, kwargs)
+        in_place = in_place or _aten.writes(forward._schema)
+    elif _is_module(instance):
+        forward = instance
+    return Call(forward, args, kwargs, instance, found.kind, in_place, {**drawn, **more})
+
+
+def _build(
+    found: Operator, instance: Any, build: Any, device: str, seed: int, generators: Mapping[str, DataGenerator], name: str
+) -> dict[str, Any]:
+    """Build the operator; the answer is what was drawn for it."""
+    make = getattr(instance, "build", None)
+    spec: Spec = build if isinstance(build, Mapping) else {}
+    if not callable(make):
+        if spec.get("args") or spec.get("kwargs"):
+            raise UsageError(f"{found.name} is called as it is; there is nothing to build", do="leave build out")
+        return {}
+    args, kwargs, drawn = _generate(spec, device, seed, generators, name, False)
+    try:
+        make(*args, **kwargs)
+    except TypeError as error:
+        if found.kind == "user":
+            raise
+        raise UsageError(f"{found.name} cannot be built with these arguments", why=str(error).splitlines()[0]) from error
+    return {f"build.{where}": value for where, value in drawn.items()}
+
+
+def _generate(spec: Spec, device: str, seed: int, generators: Mapping[str, DataGenerator], name: str, grad: bool) -> Made:
+    """Arguments by the generator that was named, which for ours is the usual one or that of the embedding tables."""
+    from steelyard.workloads.operators import _embedding, _values
+
+    plain = str(spec.get("generator") or name or USUAL)
+    if plain in generators:
+        return _by_user(generators[plain], spec, device, seed)
+    plain = plain.removeprefix("PyTorch").lstrip(":")
+    if plain == _embedding.GENERATOR:
+        return _embedding.generate(spec, device, seed)
+    if plain != USUAL:
+        raise unknown("data generator", plain, [*generators, USUAL, _embedding.GENERATOR])
+    return _values.arguments(spec, device, seed, grad=grad)
+
+
+def sow(seed: int) -> None:
+    """Where the framework's own random numbers begin: those of weights, of random operators and of users' generators.
+
+    `torch.manual_seed` does this for every kind of device there could be, and takes half a millisecond over it.
+    """
+    import torch
+
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed(seed)
+
+
+def _by_user(generator: DataGenerator, spec: Spec, device: str, seed: int) -> Made:
+    import random
+
+    random.seed(seed)
+    made = generator.make(spec, device)
+    if not (isinstance(made, (tuple, list)) and len(made) == 2 and isinstance(made[0], (list, tuple)) and isinstance(made[1], Mapping)):
+        raise UsageError(f"data generator {generator.name} gave {type(made).__name__}", do="return a list and a dictionary")
+    return list(made[0]), dict(made[1]), {}
+
+
+def _asks_in_place(instance: Any, input: Spec) -> bool:
+    """Some operators overwrite their argument only when told to."""
+    told = input.get("kwargs", {}).get("inplace", {})
+    return bool(isinstance(told, Mapping) and told.get("value")) or bool(getattr(getattr(instance, "module", None), "inplace", False))
+
+
+def _has_out(input: Spec) -> bool:
+    return "out" in input.get("kwargs", {})
+
+
+def _is_module(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, torch.nn.Module)
+
+
+def check(
+    op: str,
+    build: Any,
+    input: Spec,
+    registered: Mapping[str, Operator],
+    generators: Mapping[str, DataGenerator],
+    names: Sequence[str] = ("", ""),
+    seed: int = 0,
+) -> str:
+    """Why a config cannot run, or nothing: names, build arguments and shapes are tried on a device without data.
+
+    What that device cannot do is no mistake, nor is a library that is missing here; users' own operators are not called.
+    """
+    from steelyard.workloads.operators import _names
+
+    try:
+        found = _names.find(op, registered)
+        named = [spec.get("generator", "") for spec in (build, input) if isinstance(spec, Mapping)]
+        if found.kind in ("user", "fbgemm") or any(name in generators for name in (*names, *named)):
+            return ""
+        made = prepare(op, build, input, device="meta", seed=seed, registered=registered, generators=generators, names=names)
+        _tried(made)
+    except Unsupported:
+        return ""
+    except SteelyardError as error:
+        return "; ".join(part for part in (f"{error.where}: {error.what}" if error.where else error.what, error.why, error.do) if part)
+    except NotImplementedError:
+        return ""
+    except Exception as error:
+        text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        return "" if any(word in str(error).lower() for word in NO_META) else text
+    return ""
+
+
+def _tried(made: Call) -> Steps:
+    from steelyard.workloads.operators import _cost
+
+    return _cost.steps(made.forward, made.args, made.kwargs)
+
+
+@workload(
+    "call/torch",
+    axes={"op": ["torch.add"], "build": [None], "input": [SMALL], "seed": [0]},
+    tags=["call"],
+    modes=["eval", "fwd", "bwd", "train"],
+)
+def call(op: str, build: Any, input: Spec, seed: int, be: Any, mode: str = "eval", loaded: Any = None) -> Task:
+    """Any operator of PyTorch or of a user, called with arguments that a configuration describes.
+
+    Modules stay in training form, as PARAM leaves them. Flops and bytes are declared where a run without data tells them.
+    """
+    from steelyard.workloads.operators import _cost, _task
+
+    registered, generators = getattr(loaded, "operators", {}), getattr(loaded, "generators", {})
+    start = (seed or 0) + SEEDS * be.seed
+    known: dict[str, Any] = {"seed": start, "registered": registered, "generators": generators}
+    made = prepare(op, build, input, device=str(be.where), default_grad=mode != "eval", **known)
+    without_data, seen = _without_data(made.kind, op, build, input, known)
+    made = replace(made, in_place=made.in_place or bool(seen and seen.writes))
+    if mode != "eval" and (why := _no_backward(made, without_data, mode)):
+        raise NotApplicable(f"{op} has no backward pass: {why}")
+    first, facts = _task.kept(made), {"call": _task.text_of(op, build, made), "drawn": dict(made.drawn)}
+    task = _task.task_of(made, mode, first)
+    if seen is not None:
+        weights = _task.weights_of(made.forward)
+        task = replace(task, flops=seen.flops or None, bytes=_cost.least_bytes(seen, made.args, made.kwargs, weights) or None)
+    elif made.kind == "fbgemm":
+        task = replace(task, bytes=made.operator.traffic(made.args))
+    if seen is not None and seen.random:
+        task, facts["random"] = _task.by_chance(task, op, start), "values are left to chance: only shapes and formats are compared"
+    elif mode in ("eval", "fwd"):
+        why = _task.why_unreferenced(op, task)
+        task = replace(task, reference=_task.missing(why) if why else _task.precise(task, be, first))
+    return replace(task, effective=facts, cleanup=made.cleanup, loss=_task.distance(start) if mode == "train" else None)
+
+
+def _without_data(kind: str, op: str, build: Any, input: Spec, known: Mapping[str, Any]) -> tuple[Call | None, Steps | None]:
+    """The same call on the device without data and what it did there, where it can be made there."""
+    if kind in ("user", "fbgemm") or "generator" in input:
+        return None, None
+    try:
+        made = prepare(op, build, input, device="meta", **known)
+        return made, _tried(made)
+    except Exception:
+        return None, None
+
+
+def _no_backward(made: Call, without_data: Call | None, mode: str) -> str:
+    """Why a mode with gradients means nothing for a call, or nothing; what only data can tell is found at the first call."""
+    import torch
+
+    from steelyard.workloads.operators import _cost, _task
+
+    if made.in_place:
+        return "it overwrites its argument"
+    if mode == "train" and any(item.is_complex() for item in _cost.tensors([made.args, made.kwargs])):
+        return "training is of real numbers"
+    if mode == "fwd" or without_data is None:
+        return ""
+    with torch.enable_grad():
+        return _task.without_derivative(without_data.forward(*without_data.args, **without_data.kwargs))

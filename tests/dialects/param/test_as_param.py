@@ -1,0 +1,316 @@
+"""`steelyard as param` from end to end: real workers, real torch, small sizes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steelyard.cli.main import main
+from steelyard.dialects.param import lines, session
+from steelyard.dialects.param.flags import Options
+from steelyard.param import config, spec, tensor, together, value
+from tests.engine.drive import start, steelyard
+
+pytestmark = pytest.mark.torch
+OPERATORS = """
+import os, threading
+import torch
+from steelyard import generator, iterator, operator
+
+@operator("my.crash")
+def crash(x):
+    os.abort()
+
+@operator("my.wait")
+def wait(x):
+    if os.environ.get("WAIT_FOR_EVER"):
+        threading.Event().wait()
+
+@operator("my.scale")
+class Scale:
+    def build(self, factor):
+        self.factor = factor
+    def forward(self, x):
+        return x * self.factor
+    def cleanup(self):
+        del self.factor
+
+@operator("my.leave")
+def leave(x):
+    raise SystemExit("\\x1b]0;owned\\x07gone")
+
+@iterator("Twice")
+def twice(entry, key, device):
+    for name in ("a", "b"):
+        yield name, entry[key][0]
+
+@generator("Threes")
+def threes(spec, device):
+    return [torch.full((3,), 3.0, device=device, requires_grad=True)], {}
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("ops.py").write_text(OPERATORS)
+    return tmp_path
+
+
+def write(*configs: Mapping[str, Any], name: str = "config.json") -> None:
+    Path(name).write_text(json.dumps(together(configs)))
+
+
+def neg(*sizes: int) -> dict[str, Any]:
+    return config("torch.neg", [spec(tensor(size)) for size in sizes])
+
+
+def read(name: str = "out.json") -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(name).read_text().splitlines()]
+
+
+def records(name: str = "out.json") -> list[dict[str, Any]]:
+    return [line for line in read(name) if "op_name" in line]
+
+
+def ids(name: str = "out.json") -> list[str]:
+    return [f"{line['op_name']}|{line['id']}" for line in records(name)]
+
+
+def as_param(*words: str) -> int:
+    return main(["as", "param", "-c", "config.json", "-o", "out.json", *words])
+
+
+class TestFile:
+    def test_header_records_and_finish_with_statistics_and_what_was_drawn(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        write(
+            config("torch.mul", spec(tensor(4, 4), value("float", range=(2, 3)))),
+            config("torch.argmax", spec(tensor(8))),
+            config("torch.nn.Linear", spec(tensor(2, 4)), builds=spec(4, 3)),
+        )
+        assert as_param("-w", "1", "-i", "8", "-b") == 0
+        first, *middle, last = read()
+        assert list(first) == ["run_options", "sys_info", "start_time"] and list(last) == ["finish_time"]
+        wanted = "hostname pid cwd python_version param_train_compute_version cuda_available pytorch_version pytorch_debug_build"
+        assert set(wanted.split()) <= set(first["sys_info"]) and "GCC" in first["sys_info"]["pytorch_build_config"]
+        mul, argmax, linear = middle
+        assert list(mul) == ["op_name", "id", "metric", "config", "steelyard"]
+        assert list(mul["metric"]) == list(linear["metric"]) == ["forward", "backward"] and list(argmax["metric"]) == ["forward"]
+        assert [len(values) for values in mul["metric"]["forward"].values()] == [1, 1, 8, 8]
+        assert argmax["steelyard"]["not_applicable"] == {"backward": "the output has no gradient"}
+        assert linear["config"]["build"] == {"args": [{"type": "int", "value": 4}, {"type": "int", "value": 3}], "kwargs": {}}
+        ours = mul["steelyard"]
+        assert ours["status"] == "ok" and ours["seed"] == 0 and 2 <= ours["drawn"]["args[1]"] <= 3
+        figures = ours["statistics"]["backward"]
+        assert figures["unit"] == "s" and figures["n"] == 8 and figures["low"] <= figures["median"] <= figures["high"]
+        said = capsys.readouterr()
+        assert said.out == "out.json\n" and "3 ok" in said.err
+
+    def test_draws_do_not_depend_on_what_ran_before(self, here: Path) -> None:
+        write(config("torch.mul", [spec(tensor(2), value("float", range=(0, 1)))] * 2))
+        assert as_param("--seed", "7") == 0
+        assert as_param("-a", "-r", "torch.mul|0|0|1", "--seed", "7") == 0
+        first, second = (line["steelyard"]["drawn"] for line in records())
+        assert first == second
+        assert as_param("--seed", "8", "-s", "torch.mul|0|0|1") == 0
+        assert records()[0]["steelyard"]["drawn"] != first
+
+    def test_traces_are_written_with_the_labels_and_named_last(self, here: Path) -> None:
+        write(neg(4))
+        assert as_param("-p", "--et") == 0
+        *_, finish, et, trace = read()
+        assert "finish_time" in finish and list(et) == ["et_file"] and list(trace) == ["trace_file"]
+        text = Path(trace["trace_file"]).read_text()
+        for label in ("[param|cpu]", "[param|torch.neg|0|0|0]", "[param|torch.neg|0|0|0|measure|forward]"):
+            assert label in text
+        assert "aten::neg" in Path(et["et_file"]).read_text()
+
+    def test_the_usual_name_has_process_and_time(self, here: Path) -> None:
+        write(neg(4))
+        assert main(["as", "param", "-c", "config.json", "-w", "0", "-i", "0"]) == 0
+        (found,) = here.glob("benchmark_result_*.json")
+        assert found.stem.split("_")[2] == str(os.getpid())
+
+
+class TestWithoutRunning:
+    def test_no_warm_up_and_no_iteration_expand_in_this_process(self, here: Path) -> None:
+        write(neg(1, 2), config("torch.no_such_op", spec(tensor(1))))
+        assert as_param("-w", "0", "-i", "0") == 0
+        assert ids() == ["torch.neg|0|0|0", "torch.neg|0|0|1", "torch.no_such_op|0|0|0"]
+        assert {json.dumps(line["metric"]) for line in records()} == {"{}"}
+        assert read()[0]["sys_info"]["pytorch_build_config"] is None
+
+    @pytest.mark.parametrize(
+        ("words", "told"),
+        [
+            (["-r", "torch.ngg|0|0|0"], "no config has the resume id 'torch.ngg|0|0|0'\n  did you mean torch.neg|0|0|0"),
+            (["-s", "torch.neg|0|0|9"], "no config has the stop id"),
+            (["-r", "torch.neg|0|0|1", "-s", "torch.neg|0|0|0"], "nothing lies between"),
+            (["--file", "missing.py"], "missing.py  there is no such file"),
+            (["-o", "config.json"], "config.json:1  is not an output file"),
+            (["-d", "cuda:77"], "torch cannot use the device 'cuda:77'"),
+        ],
+    )
+    def test_what_is_wrong_is_said_and_leaves_no_file(
+        self, here: Path, words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        write(neg(1, 2))
+        before = Path("config.json").read_text()
+        assert as_param(*words) == 2
+        assert told in capsys.readouterr().err
+        assert not Path("out.json").exists() and Path("config.json").read_text() == before
+
+    def test_resume_and_stop_choose(self, here: Path) -> None:
+        write(neg(1, 2, 3, 4))
+        assert as_param("-w", "0", "-i", "0", "-r", "torch.neg|0|0|1", "-s", "torch.neg|0|0|3") == 0
+        assert ids() == ["torch.neg|0|0|1", "torch.neg|0|0|2"]
+
+
+class TestTrouble:
+    def test_mistakes_are_lines_and_the_good_ones_run(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        write(
+            neg(4),
+            config("torch.ngg", spec(tensor(4))),
+            config("torch.mm", [spec(tensor(2, 3), tensor(2, 3)), spec(tensor(2, 3), tensor(3, 2)), spec(tensor(2, 3, dtype="flot"), 1)]),
+        )
+        assert as_param() == 3
+        said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+        assert len(said) == 3 and all(line.startswith("error: config.json") for line in said)
+        assert "torch.mm 0|0|2: no dtype named 'flot'" in said[0]
+        assert '["torch.ngg"].config[0].input[0]  torch.ngg 0|0|0: no operator named' in said[1]
+        assert "torch.mm 0|0|0: " in said[2]
+        assert ids() == ["torch.neg|0|0|0", "torch.mm|0|0|1"] and "finish_time" in read()[-1]
+
+    def test_fail_fast_stops_before_anything_runs(self, here: Path) -> None:
+        write(neg(4), config("torch.ngg", spec(tensor(4))))
+        assert as_param("--fail-fast") == 2
+        assert not Path("out.json").exists()
+
+    def test_a_config_that_ends_the_worker_costs_itself_alone(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        crash, leave = config("my.crash", spec(tensor(1))), config("my.leave", spec(tensor(1)))
+        scaled = config("my.scale", spec(tensor(2)), builds=spec(3), input_iterator="Twice", input_data_generator="Threes")
+        write(neg(1), crash, leave, scaled)
+        assert as_param("--file", "ops.py", "-b") == 3
+        assert [(line["op_name"], line["id"], line["steelyard"]["status"]) for line in records()] == [
+            ("torch.neg", "0|0|0", "ok"), ("my.crash", "0|0|0", "crashed"), ("my.leave", "0|0|0", "failed"),
+            ("my.scale", "0|0|a", "ok"), ("my.scale", "0|0|b", "ok"),
+        ]  # fmt: skip
+        assert "SIGABRT" in records()[1]["steelyard"]["error"] and list(records()[3]["metric"]) == ["forward", "backward"]
+        said = capsys.readouterr().err
+        assert "gone" in said and "\x1b" not in said and "\x07" not in said
+        assert as_param("--file", "ops.py", "--fail-fast") == 3
+        assert ids() == ["torch.neg|0|0|0", "my.crash|0|0|0"] and "finish_time" not in read()[-1]
+
+    def test_a_run_that_was_interrupted_is_continued(self, here: Path) -> None:
+        write(neg(1), config("my.wait", spec(tensor(1))), config("torch.exp", spec(tensor(1))))
+        words = ["as", "param", "-c", "config.json", "-o", "out.json", "--file", "ops.py", "-l", "DEBUG"]
+        os.environ["WAIT_FOR_EVER"] = "1"
+        try:
+            running = start(*words, cwd=here)
+        finally:
+            del os.environ["WAIT_FOR_EVER"]
+        assert running.stderr is not None
+        for line in running.stderr:
+            if "running my.wait" in line:
+                running.send_signal(signal.SIGINT)
+                break
+        said = running.communicate(timeout=60)[1]
+        assert running.returncode == 130 and "interrupted: 1 ok" in said
+        assert ids() == ["torch.neg|0|0|0"] and "finish_time" not in read()[-1]
+        with Path("out.json").open("a") as file:
+            file.write('{"op_name": "my.wa')
+        done = steelyard(*words, "-a", cwd=here)
+        assert "[2/2] torch.exp|0|0|0" in done.stderr
+        assert ids() == ["torch.neg|0|0|0", "my.wait|0|0|0", "torch.exp|0|0|0"] and "finish_time" in read()[-1]
+        assert as_param("--file", "ops.py", "-a") == 0
+        assert len(records()) == 3
+
+    def test_arguments_that_changed_since_are_measured_again(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        write(neg(1, 2))
+        assert as_param() == 0
+        write(neg(1, 5))
+        assert as_param("-a") == 0
+        assert "1 of the recorded configs have other arguments now" in capsys.readouterr().err
+        assert ids() == ["torch.neg|0|0|0", "torch.neg|0|0|1", "torch.neg|0|0|1"]
+        assert records()[-1]["config"]["input"]["args"][0]["shape"] == [5]
+
+
+class Scripted:
+    """A worker that measures nothing; `lost_at` is the config it does not survive, `retires_after` the one that breaks its device."""
+
+    def __init__(self, lost_at: str = "", retires_after: str = "") -> None:
+        self.jobs: list[list[str]] = []
+        self.lost_at, self.retires_after, self.retired = lost_at, retires_after, 0
+
+    def ask(self, job: Mapping[str, Any], *, between: Any = None) -> Iterator[dict[str, Any]]:
+        self.jobs.append([f"{item['op']}|{item['id']}" for item in job["configs"]])
+        yield {"machine": {}}
+        for item in job["configs"]:
+            id = f"{item['op']}|{item['id']}"
+            yield {"started": id}
+            if id == self.lost_at:
+                yield {"lost": {"status": "oom", "reason": "no memory"}}
+                return
+            metric = {"forward": {"measure.time": [1.0]}}
+            yield {"line": lines.record(item["op"], item["id"], item["build"], {}, metric, status="ok")}
+            if id == self.retires_after:
+                yield {"retire": "broken"}
+        if self.lost_at == "between":
+            yield {"lost": {"status": "crashed", "reason": "gone"}}
+
+    def retire(self) -> None:
+        self.retired += 1
+
+    @contextmanager
+    def talking(self, devices: Any, waiting: Any, timeout: Any) -> Iterator[Scripted]:
+        self.devices = devices
+        yield self
+
+
+class TestSession:
+    """What the conductor does, with a worker that only says what one would say."""
+
+    def test_the_rest_goes_to_a_new_worker(self, here: Path) -> None:
+        talk = Scripted(lost_at="torch.neg|0|0|1")
+        made = session.begin(Options(output_prefix="out.json", device="cuda:1"), session.Watch())
+        assert made.run(neg(1, 2, 3), talk.talking) == 3
+        assert talk.jobs == [["torch.neg|0|0|0", "torch.neg|0|0|1", "torch.neg|0|0|2"], ["torch.neg|0|0|2"]]
+        assert [lines.status(line) for line in records()] == ["ok", "oom", "ok"] and "finish_time" in read()[-1]
+        assert len(read()) == 5 and talk.devices == ["cuda1"]
+        assert [line["config"]["input"]["args"][0]["shape"] for line in records()] == [[1], [2], [3]]
+
+    def test_a_worker_whose_device_broke_is_let_go(self, here: Path) -> None:
+        talk = Scripted(retires_after="torch.neg|0|0|0")
+        made = session.begin(Options(output_prefix="out.json"), session.Watch())
+        assert made.run(neg(1, 2), talk.talking) == 0
+        assert talk.retired == 1 and talk.jobs[1:] == [["torch.neg|0|0|1"]] and "finish_time" in read()[-1]
+
+    def test_a_worker_that_is_lost_after_its_work_has_lost_nothing(self, here: Path) -> None:
+        made = session.begin(Options(output_prefix="out.json"), session.Watch())
+        assert made.run(neg(1), Scripted(lost_at="between").talking) == 0
+        assert "finish_time" in read()[-1]
+
+    @pytest.mark.parametrize(("size", "places"), [(50, ["nn", "NCU", "e", "NCU"]), (1, ["n", "NCU", "n", "NCU", "e", "NCU"])])
+    def test_batches_follow_their_records_and_bring_counters(self, here: Path, size: int, places: list[str]) -> None:
+        program = here / "ncu"
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} {Path(__file__).with_name("fake_ncu.py")} "$@"\n')
+        program.chmod(0o755)
+        ears: list[dict[str, Any]] = []
+        watch = session.Watch()
+        watch.finished = ears.append  # type: ignore[method-assign]
+        command = shlex.join([sys.executable, "-c", ""])
+        asked = Options(output_prefix="out.json", device="cuda", ncu=True, ncu_bin=str(program), batch_cmd=command, run_batch_size=size)
+        source = together([neg(1, 2), config("torch.exp", spec(tensor(1)))])
+        assert session.begin(asked, watch).run(source, Scripted().talking) == 0
+        order = ["NCU" if "ncu_file" in line else line["op_name"][6] for line in read()[1:-1]]
+        assert "".join(order) == "".join(places)
+        assert all(line["steelyard"]["ncu"]["kernels"] for line in ears)

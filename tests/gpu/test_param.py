@@ -1,0 +1,97 @@
+"""`as param` on a real GPU: the three ways of timing, a flushed cache, replayed graphs, memory, and what it survives."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+
+from tests.engine.drive import steelyard
+
+pytestmark = pytest.mark.gpu
+DEFAULT = "PyTorch:DefaultDataGenerator"
+RESIDENT = [1024, 1024]
+
+
+def tensor(*shape: int, **more: Any) -> dict[str, Any]:
+    return {"type": "tensor", "dtype": "float", "shape": list(shape)} | more
+
+
+def config(**ops: list[dict[str, Any]]) -> dict[str, Any]:
+    """Operators of torch, each with one input of these arguments."""
+    return {f"torch.{name}": {"input_data_generator": DEFAULT, "config": [{"input": [{"args": args}]}]} for name, args in ops.items()}
+
+
+def lines(folder: Path, what: dict[str, Any], *words: str, check: int = 0) -> dict[str, dict[str, Any]]:
+    """The records of one run by operator."""
+    (folder / "ops.json").write_text(json.dumps(what))
+    (folder / "out.json").unlink(missing_ok=True)
+    env = {"STEELYARD_LOCKS": str(folder / "locks")}
+    (folder / ".steelyard").mkdir(exist_ok=True)
+    steelyard("as", "param", "-c", "ops.json", "-d", "cuda", "-o", "out.json", *words, cwd=folder, env=env, check=check)
+    read = [json.loads(line) for line in (folder / "out.json").read_text().splitlines()]
+    return {line["op_name"]: line for line in read if "op_name" in line}
+
+
+def middle(record: dict[str, Any], which: str = "forward") -> float:
+    return median(record["metric"][which]["measure.time"])
+
+
+@pytest.mark.parametrize(("mode", "count"), [("discrete", 20), ("continuous", 1), ("continuous_events", 20)])
+def test_every_mode_times_both_passes(tmp_path: Path, mode: str, count: int) -> None:
+    found = lines(tmp_path, config(mm=[tensor(2048, 2048)] * 2), "-w", "5", "-i", "20", "-b", "--exec-mode", mode)["torch.mm"]
+    for which in ("forward", "backward"):
+        assert len(found["metric"][which]["measure.time"]) == count
+        assert middle(found, which) > 0.05
+    assert middle(found, "backward") > 1.3 * middle(found)
+    if mode == "discrete":
+        assert min(found["metric"]["forward"]["measure.gpu.memory"]) >= 3 * 16
+
+
+def test_events_see_the_device_and_discrete_the_launch_too(tmp_path: Path) -> None:
+    what = config(add=[tensor(64)] * 2)
+    by_mode = {
+        mode: middle(lines(tmp_path, what, "-w", "20", "-i", "50", "--exec-mode", mode)["torch.add"]) for mode in ("discrete", "continuous")
+    }
+    assert by_mode["discrete"] > 1.5 * by_mode["continuous"]
+
+
+def test_a_flushed_cache_makes_a_resident_operator_slower(tmp_path: Path) -> None:
+    what = config(add=[tensor(*RESIDENT)] * 2)
+    kept, flushed = (middle(lines(tmp_path, what, "-w", "10", "-i", "50", "--cuda-l2-cache", how)["torch.add"]) for how in ("on", "off"))
+    assert flushed > 1.1 * kept
+
+
+def test_graphs_are_captured_without_warm_up_and_replayed(tmp_path: Path) -> None:
+    found = lines(tmp_path, config(mm=[tensor(512, 512)] * 2), "-w", "0", "-i", "20", "-b", "--cuda-graph")["torch.mm"]
+    assert 0.002 < middle(found) < 5
+    assert 0.002 < middle(found, "backward") < 5
+
+
+def test_a_config_that_does_not_fit_costs_itself_alone(tmp_path: Path) -> None:
+    found = lines(tmp_path, config(relu=[tensor(1 << 20, 1 << 17)], add=[tensor(64)] * 2), "-i", "3", check=3)
+    assert found["torch.relu"]["steelyard"]["status"] == "oom"
+    assert found["torch.add"]["steelyard"]["status"] == "ok"
+
+
+def test_an_index_out_of_bounds_costs_itself_alone(tmp_path: Path) -> None:
+    """The device never forgets such an error: the next config needs another process."""
+    index = tensor(4, dtype="int64", values=[0, 1, 2, 9])
+    what = config(index_select=[tensor(4, 4), {"type": "int", "value": 0}, index], add=[tensor(64)] * 2)
+    found = lines(tmp_path, what, "-i", "3", check=3)
+    assert found["torch.index_select"]["steelyard"]["status"] in ("failed", "crashed")
+    assert found["torch.add"]["steelyard"]["status"] == "ok"
+
+
+@pytest.mark.skipif(shutil.which("ncu") is None, reason="Nsight Compute is not installed")
+def test_counters_come_back_into_the_records(tmp_path: Path) -> None:
+    found = lines(tmp_path, config(mm=[tensor(1024, 1024)] * 2, add=[tensor(1024, 1024)] * 2), "-i", "5", "--ncu")
+    for record in found.values():
+        kernels = record["steelyard"]["ncu"]["kernels"]
+        assert kernels
+        assert all(1e-6 < kernel["duration"] < 1e-2 for kernel in kernels)
+    assert found["torch.add"]["steelyard"]["ncu"]["kernels"][0]["dram_bytes"] > 0
