@@ -1,8 +1,9 @@
 """What `steelyard as param` itself costs: CPU per config, CPU per iteration, and hundreds of tiny configs end to end.
 
 Of the whole command, all processes count: reading the config, making the data, the worker, writing the file. A start with one
-config or iteration is taken off one with many, then the operator's own time, so that what a start costs once is not in it. The
-loop around the calls alone, which is what PARAM's own figure is of, is held against a bare loop in one process.
+config or iteration is taken off one with many, so that what a start costs once is not in it, and then the operator's own time: of
+configs what was recorded, of iterations a plain call, which also lets its output go. The loop around the calls alone, which is
+what PARAM's own figure is of, is held against such plain calls in one process.
 """
 
 from __future__ import annotations
@@ -136,21 +137,27 @@ def take_rounds(starts: Mapping[str, Start], folder: Path, rounds: int, calls: i
     return found
 
 
-def per_unit(one: Cost, many: Cost, units: int) -> float:
-    """CPU that one config or one iteration more costs, less the operator's own time."""
-    return (many.cpu - one.cpu - (many.timed - one.timed)) / units
+def per_config(found: Round, configs: int) -> float:
+    """CPU that one config more costs, less the operator's own time."""
+    one, many = found.costs["one"], found.costs["many configs"]
+    return (many.cpu - one.cpu - (many.timed - one.timed)) / configs
+
+
+def per_iteration(found: Round, iterations: int) -> float:
+    """CPU that one iteration more costs than a plain call."""
+    return (found.costs["many iterations"].cpu - found.costs["one"].cpu) / iterations - found.bare
 
 
 def sheet(found: Sequence[Round], configs: int, iterations: int, load: tuple[float, float, float]) -> Sheet:
     """What the harness costs, and what it all takes, beside PARAM's figures."""
-    per_config = Spread.of([per_unit(one.costs["one"], one.costs["many configs"], MANY * configs) for one in found])
-    per_iteration = Spread.of([per_unit(one.costs["one"], one.costs["many iterations"], iterations) for one in found])
+    config = Spread.of([per_config(one, MANY * configs) for one in found])
+    iteration = Spread.of([per_iteration(one, iterations) for one in found])
     loop, both = Spread.of([one.loop for one in found]), Spread.of([one.both for one in found])
     harness = (
-        ("per config after the first, whole command", per_config, PARAM_CONFIG, CONFIG_GOAL),
+        ("per config after the first, whole command", config, PARAM_CONFIG, CONFIG_GOAL),
         ("per iteration, the loop", loop, PARAM_PASS, ITERATION_GOAL),
         ("per pass with -b, the loop", both, PARAM_PASS, ITERATION_GOAL),
-        ("per iteration, whole command", per_iteration, "", ITERATION_GOAL),
+        ("per iteration, whole command", iteration, "", ITERATION_GOAL),
     )
     whole = {"expanded": f"{configs} configs, -w 0 -i 0", "measured": f"{configs} configs, -w 1 -i 1"}
     spent = {name: {part: Spread.of([getattr(one.costs[name], part) for one in found]) for part in ("cpu", "wall")} for name in whole}
@@ -164,8 +171,8 @@ def sheet(found: Sequence[Round], configs: int, iterations: int, load: tuple[flo
         Table("The whole command, median (best … worst)", ("command", "CPU", "wall", "PARAM, CPU"), ends),
     )
     figures = {
-        "config": asdict(per_config),
-        "iteration": {"loop": asdict(loop), "loop_per_pass_with_backward": asdict(both), "whole": asdict(per_iteration)},
+        "config": asdict(config),
+        "iteration": {"loop": asdict(loop), "loop_per_pass_with_backward": asdict(both), "whole": asdict(iteration)},
         **{name: {part: asdict(figure) for part, figure in parts.items()} for name, parts in spent.items()},
         "bare_call": bare,
     }

@@ -159,6 +159,7 @@ mode = "fwd"
 device = ["cpu", "cuda"]
 threads = [1, 2]
 flags = [{}, {opt = 3, fast = true}]
+env = ["torch-nightly"]
 [matrix.axes]
 m = 4096
 dtype = ["float32", "bf16"]
@@ -170,6 +171,14 @@ threads = 2
 axes = {dtype = "float32", m = 4096}
 flags = {opt = 3}
 reason = "too slow"
+
+[[exclude]]
+tag = "slow*"
+
+[[deny]]
+device = "cuda"
+variant = "compile"
+reason = "crashes the driver"
 """
 
 WHOLE = Experiment(
@@ -185,10 +194,15 @@ WHOLE = Experiment(
             device=("cpu", "cuda"),
             threads=(1, 2),
             flags=({}, {"opt": "3", "fast": "true"}),
+            env=("torch-nightly",),
         ),
     ),
     include=("op/a[m=1,n=2]@torch/eager:eval",),
-    exclude=(Rule({"workload": "op/g*", "threads": 2, "axes.dtype": "fp32", "axes.m": 4096, "flags.opt": "3"}, "too slow"),),
+    exclude=(
+        Rule({"workload": "op/g*", "threads": 2, "axes.dtype": "fp32", "axes.m": 4096, "flags.opt": "3"}, "too slow"),
+        Rule({"tag": "slow*"}),
+    ),
+    deny=(Rule({"variant": "compile", "device": "cuda"}, "crashes the driver"),),
     settings=Settings(0.3, 0.01, "calls", 0.2, 1e-3, 0.0, False, 7, 120.0, 8 * 2**30, "case", "eager", 3),
 )
 
@@ -224,7 +238,7 @@ def test_the_page_shows_a_valid_file_and_every_setting(tmp_path: Path) -> None:
     example = page.partition("```toml\n")[2].partition("```")[0]
     (tmp_path / "my_softmax.py").write_text("")
     experiment = codec.load_experiment(written(tmp_path, example))
-    assert (len(experiment.matrix), len(experiment.exclude), len(experiment.include)) == (2, 2, 1)
+    assert (len(experiment.matrix), len(experiment.exclude), len(experiment.deny), len(experiment.include)) == (2, 2, 1, 1)
     for item in fields(Settings):
         assert f"| `{item.name}` |" in page
 
@@ -238,7 +252,7 @@ def test_the_least_that_is_an_experiment(tmp_path: Path) -> None:
 
 def test_an_unknown_key_has_its_line_path_and_nearest_name(tmp_path: Path) -> None:
     text = '# bakend = 1\n[[matrix]]\nworkload = "op/a"\nbakend = "torch"\n'
-    allowed = "axes, backend, device, flags, mode, ranks, threads, variant, workload"
+    allowed = "axes, backend, device, env, flags, mode, ranks, threads, variant, workload"
     expected = f"exp.toml:4  matrix[0].bakend: unknown key (allowed: {allowed})\n  did you mean backend?"
     assert refusal(tmp_path, text) == expected
 
@@ -267,14 +281,18 @@ threads = 0
 mode = "trian"
 axes = {dtype = "fp33", n = [], day = 2024-01-01}
 flags = []
+env = ["here", "there"]
 [[exclude]]
 reason = "all"
+[[deny]]
+workload = "op/a"
+env = "here"
 """
     lines = refusal(tmp_path, text).splitlines()
-    assert lines[0] == "exp.toml  11 mistakes"
+    assert lines[0] == "exp.toml  14 mistakes"
     told = "\n".join(lines[1:])
     for part in (
-        "exp.toml:2  naem: unknown key (allowed: description, exclude, files, include, matrix, name, settings); did you mean name?",
+        "exp.toml:2  naem: unknown key (allowed: deny, description, exclude, files, include, matrix, name, settings); did you mean name?",
         "exp.toml:5  include[1]: not a case id: expected ':mode' at \"the end\" in op/b@torch/eager",
         'exp.toml:8  settings.budget: expected one of quick, normal, thorough, a time such as 30s, not "fast"',
         'exp.toml:9  settings.seed: expected a whole number of at least 0, not "one"',
@@ -284,10 +302,13 @@ reason = "all"
         "exp.toml:14  matrix[0].axes.n: an empty list leaves no cases",
         'exp.toml:14  matrix[0].axes.day: expected text, a number, true, false, null, a list or a table, not "2024-01-01"',
         "exp.toml:15  matrix[0].flags: an empty list",
-        "exp.toml:16  exclude[0]: matches nothing in particular",
+        "exp.toml  matrix[0].env: a matrix runs in one environment, because a run measures each case once",
+        "exp.toml:17  exclude[0]: matches nothing in particular",
+        "exp.toml:19  deny[0]: reason is missing: it is recorded with every case that the rule skips",
+        "exp.toml  deny[0].env: unknown key",
     ):
         assert f"  {part}" in told
-    assert len(lines) == 12
+    assert len(lines) == 15
 
 
 @pytest.mark.parametrize(
@@ -362,13 +383,13 @@ anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["workload", "axes", "flags", "dtype", "mode", "n"]), inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["workload", "axes", "flags", "dtype", "mode", "env", "tag", "n"]), inner, max_size=3)
     ),
     max_leaves=8,
 )
 
 
-@given(st.dictionaries(st.sampled_from(["name", "files", "settings", "matrix", "include", "exclude", "other"]), anything))
+@given(st.dictionaries(st.sampled_from(["name", "files", "settings", "matrix", "include", "exclude", "deny", "other"]), anything))
 def test_any_data_is_an_experiment_or_a_usage_error(data: dict[str, Any]) -> None:
     try:
         assert isinstance(codec.parse_experiment(data, "exp.toml"), Experiment)

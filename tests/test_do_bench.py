@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import steelyard
+from steelyard import drop_in
 from steelyard.drop_in import PROBES, spend, summarise
 from steelyard.errors import UsageError
 from tests.backends.virtual import EVENT, KERNEL, MISS, Device
@@ -109,6 +110,43 @@ def test_an_error_in_the_function_is_its_own() -> None:
         steelyard.do_bench(lambda: 1 / 0)
 
 
+def test_what_waits_for_a_device_is_called_around_each_call_and_its_time_counts() -> None:
+    queue: list[float] = []
+
+    def wait() -> None:
+        end = time.perf_counter() + sum(queue)
+        queue.clear()
+        while time.perf_counter() < end:
+            pass
+
+    def launch() -> None:
+        assert not queue, "the work of the last call was not waited for"
+        queue.append(5e-4)
+
+    shortest = steelyard.do_bench(launch, sync_fn=wait, return_mode="min", **QUICK)
+    assert isinstance(shortest, float)
+    assert shortest > 0.4
+
+
+def test_the_cache_of_a_named_device_is_overwritten_before_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Overwriting so much takes longer than the time to spend, so only one call can follow the probes and the warm-up."""
+    monkeypatch.setattr(drop_in, "FLUSHED_BYTES", 1 << 26)
+    weight = SimpleNamespace(grad=1.0)
+    seen = []
+    times = steelyard.do_bench(
+        lambda: seen.append(weight.grad), grad_to_none=weight, device="cpu", fast_flush=False, return_mode="all", **QUICK
+    )
+    assert isinstance(times, list)
+    assert len(times) == 1
+    assert set(seen) == {None}
+
+
+def test_a_device_that_only_torch_knows_needs_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(UsageError, match="only torch knows the device 'xla:0'"):
+        steelyard.do_bench(list, device="xla:0", **QUICK)
+
+
 def test_it_needs_no_framework() -> None:
     program = "import sys; sys.modules['torch'] = sys.modules['triton'] = None; import steelyard; print(steelyard.do_bench(list, 0, 1))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
@@ -119,6 +157,18 @@ def test_it_needs_no_framework() -> None:
 class TestOnADevice:
     def test_a_kernel_is_timed_alone_with_a_cold_cache(self, device: Device) -> None:
         times = steelyard.do_bench(lambda: device.launch(KERNEL), return_mode="all", **QUICK)
+        assert times == pytest.approx([1e3 * (KERNEL + MISS + EVENT)] * len(times), rel=1e-3)
+
+    def test_whatever_waits_for_it_events_time_a_kernel(self, device: Device) -> None:
+        waited = []
+
+        def wait() -> None:
+            waited.append(device.now)
+            device.now += 1e-3
+            device.synchronize()
+
+        times = steelyard.do_bench(lambda: device.launch(KERNEL), sync_fn=wait, return_mode="all", **QUICK)
+        assert waited
         assert times == pytest.approx([1e3 * (KERNEL + MISS + EVENT)] * len(times), rel=1e-3)
 
     @pytest.mark.parametrize("seconds", [1e-4, 0.05])

@@ -83,12 +83,53 @@ class TestRunning:
         with pytest.raises(UsageError, match="no operator named"):
             run_here(config("torch.ngg", spec(1)))
 
+    def test_python_s_own_kinds_of_the_same_data_are_taken(self) -> None:
+        import numpy as np
+
+        made = {**tensor(), "shape": (np.int64(2), 3)}
+        (found,) = run_here(config("torch.neg", spec(made)))
+        assert found["config"]["input"]["args"][0]["shape"] == [2, 3]
+        for wrong in (object(), {1, 2}):
+            with pytest.raises(UsageError, match="a config holds plain data"):
+                run_here(config("torch.neg", spec({**tensor(2), "name": wrong})))
+
+    def test_one_file_needs_no_list(self, tmp_path: Path) -> None:
+        (tmp_path / "ops.py").write_text('from steelyard import operator\n\n@operator("my.same")\ndef same(x):\n    return x\n')
+        for files in (tmp_path / "ops.py", str(tmp_path / "ops.py"), [tmp_path / "ops.py"]):
+            (found,) = run_here(config("my.same", spec(tensor(2))), files=files)
+            assert found["steelyard"]["status"] == "ok"
+
+    @pytest.mark.parametrize("wrong", [{"device": 5}, {"log_level": 5}, {"timeout": "5s"}, {"output_prefix": None}])
+    def test_a_word_of_the_wrong_kind_is_named(self, wrong: dict[str, Any]) -> None:
+        with pytest.raises(UsageError, match=next(iter(wrong))):
+            run(config("torch.neg", spec(tensor(2))), **wrong)
+
     def test_a_failure_here_is_in_the_record(self) -> None:
         def broken(call: Any, seat: Any) -> dict[str, Any]:
             raise ValueError("no\nway")
 
         (found,) = run_here(config("torch.neg", spec(tensor(2))), executor=broken)
         assert found["metric"] == {} and found["steelyard"] == {"status": "failed", "seed": 0, "error": "ValueError: no way"}
+
+    def test_a_config_that_changes_the_process_changes_it_for_no_other(self) -> None:
+        import torch
+
+        class Mute(Exception):
+            def __str__(self) -> str:
+                raise RuntimeError("no words")
+
+        def spoil(call: Any, seat: Any) -> dict[str, Any]:
+            now = [torch.get_num_threads(), str(torch.get_default_dtype()), torch.is_grad_enabled()]
+            torch.set_num_threads(3)
+            torch.set_default_dtype(torch.float64)
+            torch.set_grad_enabled(False)
+            if seat.id == "0|0|1":
+                raise Mute
+            return {"now": {"now": now}}
+
+        first, second, third = run_here(config("torch.neg", [spec(tensor(2))] * 3), executor=spoil)
+        assert first["metric"] == third["metric"] == {"now": {"now": [1, "torch.float32", True]}}
+        assert second["steelyard"]["error"] == "Mute"
 
     def test_a_call_of_ones_own(self) -> None:
         import torch

@@ -130,7 +130,14 @@ def _serve(chosen: argparse.Namespace) -> None:
 
 def _kept(chosen: argparse.Namespace) -> list[results.Outcome]:
     kinds = [*_kinds(), cells.GRAPH, cells.DO_BENCH, cells.DO_BENCH_GRAPH]
-    return list(results.read(chosen.results, kinds, chosen.versions, chosen.machine or "*"))
+    found = list(results.read(chosen.results, kinds, chosen.versions, chosen.machine or "*"))
+    calm = [outcome for outcome in found if outcome.calm]
+    if len(calm) < len(found):
+        print(
+            f"{len(found) - len(calm)} comparisons left out: other work kept more than {results.MOST_OTHERS:g} of a core busy",
+            file=sys.stderr,
+        )
+    return calm
 
 
 def _current() -> str:

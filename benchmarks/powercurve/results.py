@@ -12,13 +12,14 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from benchmarks.powercurve.cells import FREE, GRAPH, MATCHED, ONE, Cell
+from benchmarks.powercurve.cells import FREE, GRAPH, MATCHED, ONE, QUIET, Cell
 
 import steelyard
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 DIGITS = 6
+MOST_OTHERS = 0.25
 
 _MEASURING = (
     "model/pair.py",
@@ -41,7 +42,8 @@ class Outcome:
 
     `extra` is the amount of extra work in the head, `estimate`, `low` and `high` are log-ratios, `flag` is +1 for slower,
     -1 for faster and None where a tool has no rule. `timed` are the seconds in blocks, `called` those after which evidence
-    that survives peeking excluded zero. `rules` holds what peers' rules say of the same blocks: flag and estimate.
+    that survives peeking excluded zero. `rules` holds what peers' rules say of the same blocks: flag and estimate. `others` is
+    how many cores everything else on the machine kept busy meanwhile.
     """
 
     kind: str
@@ -72,6 +74,11 @@ class Outcome:
     load: float = 0.0
     others: float = 0.0
     note: str = ""
+
+    @property
+    def calm(self) -> bool:
+        """Whether the environment was what it is called: nothing else ran to speak of where it is called quiet."""
+        return self.env != QUIET or self.others <= MOST_OTHERS
 
     @property
     def cell(self) -> Cell:

@@ -6,7 +6,8 @@ import importlib
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
@@ -18,6 +19,8 @@ MODES = ("mean", "median", "min", "max", "all")
 PROBES = 5
 LEAST_KERNEL = 5e-7
 LONG_CALL = 1e-2
+FLUSHED_BYTES = 256_000_000
+WAITING = "host, device synchronised"
 
 Take = Callable[[int], list[float]]
 
@@ -29,6 +32,10 @@ def do_bench(
     grad_to_none: Any = None,
     quantiles: Sequence[float] | None = None,
     return_mode: str = "mean",
+    *,
+    fast_flush: bool = True,
+    device: Any = None,
+    sync_fn: Callable[[], Any] | None = None,
 ) -> float | list[float]:
     """Milliseconds of a call, with the arguments of `triton.testing.do_bench`; it needs neither Triton nor a GPU.
 
@@ -39,18 +46,42 @@ def do_bench(
     On a CUDA device each call is timed alone by events, the L2 cache overwritten before it and the stream held back while
     it is launched, so neither is in the figure. What never reaches a device, and what takes so long that neither matters,
     is timed by the host's clock.
-    """
-    from steelyard.measuring.sample import quiet_collector
 
+    `device` names the device whose cache is overwritten where events do not see the work: `cpu`, or one of torch's.
+    `sync_fn` is what waits for the device then, if that is not torch.cuda's own; waiting for an idle device is taken off.
+    `fast_flush` is known from older versions and changes nothing: the cache is never overwritten within the timed window.
+    """
+    check_words(quantiles, return_mode)
+    return summarise(call_times(fn, warmup, rep, grad_to_none, device, sync_fn), quantiles, return_mode)
+
+
+def check_words(quantiles: Sequence[float] | None, return_mode: str) -> None:
+    """Refuse what cannot be answered before anything runs."""
     if return_mode not in MODES:
         raise unknown("return_mode", return_mode, MODES)
     if quantiles is not None and not all(0 <= share <= 1 for share in quantiles):
         raise UsageError(f"quantiles lie between 0 and 1: {list(quantiles)}")
+
+
+def call_times(
+    fn: Callable[[], Any],
+    warmup: float = 25,
+    rep: float = 100,
+    grad_to_none: Any = None,
+    device: Any = None,
+    sync_fn: Callable[[], Any] | None = None,
+) -> list[float]:
+    """Milliseconds of each single call that `do_bench` makes of its figure."""
+    from steelyard.measuring.sample import quiet_collector
+
     task = Task(fn, prepare=_clearing(grad_to_none))
-    task()
-    with quiet_collector():
-        times = spend(_taker(task), warmup * 1e-3, rep * 1e-3)
-    return summarise([1e3 * seconds for seconds in times], quantiles, return_mode)
+    with _standing_on(device):
+        task()
+        if sync_fn is not None:
+            sync_fn()
+        with quiet_collector():
+            times = spend(_taker(task, device, sync_fn), warmup * 1e-3, rep * 1e-3)
+    return [1e3 * seconds for seconds in times]
 
 
 def spend(take: Take, warmup: float, rep: float, now: Callable[[], float] = time.perf_counter) -> list[float]:
@@ -92,26 +123,28 @@ class Clock:
     timer: Timer
 
 
-def clock_for(task: Task) -> Clock:
+def clock_for(task: Task, wait: Callable[[], Any] | None = None) -> Clock:
     """The clock that sees what a call does, which it may have to make a few times to find out.
 
     Events, where a CUDA device is in use and the call gives it work; the host's clock, waiting for the device, where the call
     is so long that its launch does not matter, or where the stream in use shows no work of it; else the host's clock as it is.
+    `wait` is what waits for the device where torch.cuda cannot.
     """
     cuda = cuda_in_use(task)
     if cuda is None:
-        return Clock("host", HostTimer())
-    cuda.synchronize()
+        return Clock("host", HostTimer()) if wait is None else Clock(WAITING, HostTimer(_synchronised(wait)))
+    wait = wait or cuda.synchronize
+    wait()
     start = time.perf_counter()
     task()
-    cuda.synchronize()
+    wait()
     wall = time.perf_counter() - start
     if wall < LONG_CALL:
         events = _events()
         timer = events.EventTimer(*events.open_api("cuda"), None)
         if events.work_given(task, timer, wall) >= LEAST_KERNEL:
             return Clock(f"device {timer.method}", timer)
-    return Clock("host, device synchronised", HostTimer(_synchronised(cuda)))
+    return Clock(WAITING, HostTimer(_synchronised(wait)))
 
 
 def cuda_in_use(call: Callable[[], Any]) -> Any:
@@ -133,21 +166,68 @@ def _events() -> ModuleType:
     return importlib.import_module("steelyard.backends._device")
 
 
-def _synchronised(cuda: Any) -> Callable[[], int]:
+def _synchronised(wait: Callable[[], Any]) -> Callable[[], int]:
     def now() -> int:
-        cuda.synchronize()
+        wait()
         return time.perf_counter_ns()
 
     return now
 
 
-def _taker(task: Task) -> Take:
+def _taker(task: Task, device: Any = None, wait: Callable[[], Any] | None = None) -> Take:
     """Single calls: with a cold cache where events time them, and without what waiting for an idle device costs."""
-    clock = clock_for(task)
-    loop, idle = clock.timer.bind(task), 0.0
+    clock = clock_for(task, wait)
     if clock.name.startswith("device"):
+        loop = clock.timer.bind(task)
         return lambda count: _events().cold_times(task, clock.timer, count) or [loop(1) * 1e-9 for _ in range(count)]
+    flush = _flusher(device)
+    loop, idle = clock.timer.bind(replace(task, prepare=_both(task.prepare, flush)) if flush else task), 0.0
     if clock.name != "host":
         nothing = clock.timer.bind(Task(lambda: None))
         idle = min(nothing(1) for _ in range(2 * PROBES)) * 1e-9
     return lambda count: [loop(1) * 1e-9 - idle for _ in range(count)]
+
+
+def _both(first: Callable[[], None] | None, second: Callable[[], None]) -> Callable[[], None]:
+    if first is None:
+        return second
+
+    def one_after_the_other() -> None:
+        first()
+        second()
+
+    return one_after_the_other
+
+
+def _flusher(device: Any) -> Callable[[], None] | None:
+    """What overwrites the cache of a device that was named; reading a number back makes sure that it has happened."""
+    if device is None:
+        return None
+    if str(device) == "cpu":
+        import numpy as np
+
+        buffer = np.empty(FLUSHED_BYTES, np.uint8)
+        return lambda: buffer.fill(1)
+    held = _torch(device).empty(FLUSHED_BYTES // 4, dtype=_torch(device).int32, device=device)
+
+    def flush() -> None:
+        held.fill_(1)
+        held[0].item()
+
+    return flush
+
+
+def _standing_on(device: Any) -> AbstractContextManager[Any]:
+    """A CUDA device that is named is the current one meanwhile, so that events are recorded where the work is."""
+    if device is None or not str(device).startswith("cuda"):
+        return nullcontext()
+    found: AbstractContextManager[Any] = _torch(device).cuda.device(device)
+    return found
+
+
+def _torch(device: Any) -> Any:
+    """torch, for devices that only it knows; whoever names one has it loaded."""
+    try:
+        return importlib.import_module("torch")
+    except ImportError:
+        raise UsageError(f"only torch knows the device {str(device)!r}, and it is not installed here") from None

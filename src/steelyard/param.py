@@ -9,6 +9,8 @@ Configs are plain dictionaries in the file's own grammar, so whatever a file can
 
 from __future__ import annotations
 
+import json
+import operator
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -160,7 +162,16 @@ def mistaken(mistakes: Sequence[Mistake]) -> UsageError:
 def _source(configs: Configs) -> session.Source:
     if isinstance(configs, (str, os.PathLike)):
         return Path(configs)
-    return configs if isinstance(configs, Mapping) else together(configs)
+    return _plain(configs if isinstance(configs, Mapping) else together(configs))
+
+
+def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
+    """As a file would hold it: tuples are lists, and whole numbers of other libraries are numbers."""
+    try:
+        found: dict[str, Any] = json.loads(json.dumps(config, default=operator.index))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError("a config holds plain data: numbers, texts, lists and dictionaries", why=str(error)) from None
+    return found
 
 
 def run_here(
@@ -170,20 +181,17 @@ def run_here(
 
     `executor` runs each prepared call in your own way; `shim.execute.execute` is the usual one.
     """
-    from steelyard import registry
     from steelyard.dialects.param.shim.execute import execute
-    from steelyard.dialects.param.shim.perform import Study, calm, expanded, same_threads
+    from steelyard.dialects.param.shim.perform import Study, calm, definitions, expanded, same_settings
 
     asked, told = settle(Options.from_plain({"warmup": warmup, "iteration": iterations, "device": device, **options}))
     for text in told:
         warnings.warn(text, stacklevel=2)
-    loaded, source = registry.Loaded(), _source(configs)
-    for name in asked.files:
-        loaded.add(registry.load_file(name))
-    is_file = isinstance(source, Path)
-    sheet = expanded(None if is_file else source, str(source) if is_file else session.SPOKEN, asked, loaded)  # type: ignore[arg-type]
+    source = _source(configs)
+    loaded = definitions(asked.files, session.packages(source))
+    sheet = expanded(source, asked, loaded)
     chosen = [session.plain(item) for item in session.select(sheet.configs, asked)] if sheet.configs else []
-    with same_threads():
+    with same_settings():
         study = Study.open(asked, loaded, executor or execute)
         found = [*sheet.mistakes, *_mistakes(sheet.source, chosen, study.check)]
         if found:
@@ -204,11 +212,11 @@ def measure_call(
     from types import SimpleNamespace
 
     from steelyard.dialects.param.shim.execute import Seat, execute
-    from steelyard.dialects.param.shim.perform import Study, calm, same_threads
+    from steelyard.dialects.param.shim.perform import Study, calm, same_settings
 
     asked, _ = settle(Options.from_plain({"warmup": warmup, "iteration": iterations, "device": device, **options}))
     call = SimpleNamespace(forward=forward, args=list(args), kwargs=dict(kwargs or {}), operator=None)
-    with same_threads(), calm():
+    with same_settings(), calm():
         study = Study.open(asked)
         return execute(call, Seat(name, id, asked, study.station, study.marks))
 

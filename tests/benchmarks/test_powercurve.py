@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
@@ -283,11 +284,13 @@ def test_comparisons_from_order_to_table(tmp_path: Path) -> None:
     assert (after.flag, timer.flag, timer.rules) == (None, None, {})
     assert all(one.cpu and one.wall and one.process for one in found)
     for one in found:
-        results.append(tmp_path, "here", one)
+        results.append(tmp_path, "here", dataclasses.replace(one, others=0.0))
+    results.append(tmp_path, "here", dataclasses.replace(found[0], others=1.5))
     program = [sys.executable, str(ROOT / "benchmarks" / "powercurve"), "score", "--results", str(tmp_path)]
     said = subprocess.run([*program, "--json", str(tmp_path / "figures.json")], capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stderr
     assert "steelyard, one process" in said.stdout
+    assert said.stderr.startswith("1 comparisons left out")
     figures = json.loads((tmp_path / "figures.json").read_text())
     assert {row["method"] for row in figures["rows"]} >= {"steelyard, one process", "torch Timer as shipped (has no rule)"}
 

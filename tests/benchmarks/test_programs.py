@@ -55,6 +55,13 @@ def test_operators_weighs_configs_and_iterations(tmp_path: Path) -> None:
     check_sheet("operators", printed, found)
 
 
+def test_reports_are_held_against_plain_json(tmp_path: Path) -> None:
+    printed, found = hand_in("reports", tmp_path, "--rows", "500", "--repeats", "1")
+    check_sheet("reports", printed, found)
+    assert found["figures"]["rows"] == 500 and "plain json" in found["figures"]
+    assert {goal["limit"] for goal in found["goals"]} == {2.0} and len(found["goals"]) == 5
+
+
 @pytest.mark.torch
 def test_overhead_puts_peers_beside_us(tmp_path: Path) -> None:
     printed, found = hand_in("overhead", tmp_path, "--rounds", "1", "--cases", "1")

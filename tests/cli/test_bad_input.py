@@ -28,7 +28,7 @@ BAD_WORDS: list[tuple[list[str], int, str]] = [
     (["run", "op/softmax", "-V", "compile[mod=x]"], 2, "did you mean mode?"),
     (["run", "op/softmax", "-V", "compile[mode=fast]"], 2, "no mode of variant compile named 'fast'"),
     (["run", "op/softmax", "--vs", "eagre"], 2, "did you mean eager"),
-    (["run", "op/softmax", "-B", "toch"], 2, "did you mean torch?"),
+    (["run", "op/softmax", "-B", "toch"], 2, "did you mean torch"),
     (["run", "op/softmax", "-d", "gpu"], 2, "no device named 'gpu'"),
     (["run", "op/softmax", "--mode", "trian"], 2, "did you mean train?"),
     (["run", "op/softmax", "--threads", "0"], 2, "whole numbers from 1"),

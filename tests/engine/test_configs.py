@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -62,12 +63,14 @@ def test_five_kinds_of_mistakes_cost_themselves_alone(folder: Path) -> None:
         ["ops.json", "torch.relu", "input"],
     ):  # fmt: skip
         assert sum(all(word in line for word in words) for line in said) == 1, (words, said)
-    assert [record["status"] for record in found["records"]] == ["ok", "failed", "failed", "ok"]
+    assert [record["status"] for record in found["records"]] == ["failed", "failed", "ok", "ok"]
     assert len(found["mistakes"]) == 3
+    told = [line for line in done.stderr.splitlines() if line in said or "✓" in line]
+    assert told[:5] == said and len(told) == 7
 
 
-def test_fail_fast_measures_nothing_after_a_mistake(folder: Path) -> None:
-    bad = op([tensor(8, 8), tensor(7, 8)], [tensor(8, 8), tensor(8, 8)])
+def test_fail_fast_measures_nothing_where_there_is_a_mistake(folder: Path) -> None:
+    bad = op([tensor(8, 8), tensor(8, 8)], [tensor(8, 8), tensor(7, 8)])
     name = write(folder, {"torch.mm": bad})
     done = steelyard("run", "--json", name, "--fail-fast", "--budget", "20ms", cwd=folder, check=3)
     assert [record["status"] for record in json.loads(done.stdout)["records"]] == ["failed"]
@@ -144,3 +147,16 @@ def test_converted_configs_are_the_same_cases(folder: Path) -> None:
         assert json.loads(steelyard("run", f"native.{kind}", "--dry-run", "--json", cwd=folder).stdout)["cases"] == cases
     assert "exists" in steelyard("convert", name, "-o", "native.toml", cwd=folder, check=2).stderr
     assert "cannot tell what" in steelyard("convert", "native.json", cwd=folder, check=2).stderr
+
+
+def test_what_is_no_config_is_told_by_its_first_trouble(folder: Path) -> None:
+    os.mkfifo(folder / "pipe.json")
+    (folder / "cut.json").write_text('{\n"torch.add":')
+    for name, words in (
+        ("pipe.json", "a folder, a pipe or a device"), ("cut.json", "cut.json:2  not valid JSON"), ("absent.json", "no such file"),
+        (f"{'x' * 300}.json", "File name too long"),
+    ):  # fmt: skip
+        assert words in steelyard("convert", name, cwd=folder, check=2).stderr
+    assert "a folder, a pipe or a device" in steelyard("run", "pipe.json", cwd=folder, check=2).stderr
+    (folder / "long.json").write_text(f'{{"torch.add": {{"seed": 1{"0" * 5000}, "config": []}}}}')
+    assert "long.json:1  " in steelyard("run", "long.json", cwd=folder, check=2).stderr

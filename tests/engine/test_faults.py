@@ -70,6 +70,33 @@ def test_good_cases_between_broken_ones_are_measured_for_real(tmp_path: Path) ->
     assert processes_below(tmp_path) == []
 
 
+@pytest.mark.parametrize("isolate", ["workload", "case"])
+def test_one_row_each_for_a_segfault_a_hang_with_a_grandchild_and_one_that_writes_then_dies(tmp_path: Path, isolate: str) -> None:
+    file = tmp_path / "models.py"
+    file.write_text(
+        "import atexit, os, subprocess, sys, time\nfrom steelyard import Task, workload\n"
+        "from steelyard.workloads.fake import misbehave\n"
+        "def hang():\n"
+        "    subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1e6)'], start_new_session=True)\n"
+        "    time.sleep(1e6)\n"
+        "def write_and_die():\n"
+        "    open('results.jsonl', 'a').write('{\"half\": ')\n    print('a row', flush=True)\n    os._exit(1)\n"
+        "WAYS = {'segfault': lambda: misbehave('segfault'), 'hang': hang, 'write': write_and_die,\n"
+        "        'die at exit': lambda: atexit.register(os.abort), 'good': lambda: None, 'good too': lambda: None}\n"
+        "@workload('model', axes={'way': list(WAYS)}, backend='numpy')\ndef model(way, be):\n"
+        "    x = be.randn(8)\n    done = []\n"
+        "    return Task(lambda: (done or (done.append(1), WAYS[way]()), x + 1)[1])\n"
+    )
+    found = run_json(str(file), "--timeout", "3s", "--budget", "20ms", "--isolate", isolate, cwd=tmp_path, check=3)
+    rows = [(record["case"]["params"]["way"], record["status"]) for record in found["records"]]
+    assert rows == [
+        ("segfault", "crashed"), ("hang", "timeout"), ("write", "crashed"), ("die at exit", "ok"), ("good", "ok"), ("good too", "ok"),
+    ]  # fmt: skip
+    assert all(record["metrics"]["time"]["value"] > 0 for record in found["records"][3:])
+    assert "a row" in found["records"][2]["reason"]
+    assert processes_below(tmp_path) == []
+
+
 def test_the_last_words_of_a_crashed_worker_are_kept(tmp_path: Path) -> None:
     file = tmp_path / "loud.py"
     file.write_text(
@@ -140,3 +167,22 @@ def test_forged_answers_cost_their_case_alone_and_a_long_command_line_is_a_case(
     assert "not an answer" in found["records"][0]["reason"]
     long = run_json("--runs", "3", "--", "sh", "-c", "true " + "a" * 80, cwd=tmp_path)
     assert long["records"][0]["status"] == "ok"
+
+
+def test_what_failed_on_an_accelerator_takes_its_process_along(tmp_path: Path) -> None:
+    """Some errors a device never forgets, and the next case has not deserved them."""
+    (tmp_path / "pids.py").write_text(
+        "import os\n"
+        "from steelyard import workload, Task\n"
+        "from steelyard.workloads.fake import misbehave\n"
+        "@workload('pids', axes={'turn': [0, 1, 2]}, backend='fake')\n"
+        "def pids(turn, be):\n"
+        "    def fn():\n"
+        "        be.spend(1e-3, 0.0)\n"
+        "        misbehave('raise' if turn == 1 else 'none')\n"
+        "    return Task(fn, effective={'pid': os.getpid()})\n"
+    )
+    for device, processes in (("cuda", 2), ("cpu", 1)):
+        records = run_json("pids.py", "-d", device, "--budget", "20ms", cwd=tmp_path, check=3)["records"]
+        assert [record["status"] for record in records] == ["ok", "failed", "ok"]
+        assert len({record["effective"]["pid"] for record in records}) == processes

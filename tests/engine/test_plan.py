@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from steelyard.engine.filters import Filters
 from steelyard.engine.launch import Place
 from steelyard.engine.plan import Plan, check_modes, expand, select, settle
 from steelyard.errors import NothingMeasured, UsageError
@@ -38,7 +39,7 @@ def fused(task: Task, tile: int = 4) -> Task:
     return task
 
 
-@workload("op/two", axes={"k": [1], "scale": [0.5]}, backend="numpy", tags=["smoke", "slow"])
+@workload("op/two", axes={"k": [1], "scale": [0.5]}, backend="numpy", tags=["smoke", "slow", "tier:1"])
 def two(k: int, scale: float, be: Any) -> Task:
     """Second."""
     return Task()
@@ -180,6 +181,7 @@ class TestNames:
         assert select("op/[a-s]*", CATALOGUE) == ["op/one"]
         assert select("fake/*", CATALOGUE) == select("fake/hidden", CATALOGUE) == ["fake/hidden"]
         assert select("tag:slow", CATALOGUE) == ["op/two"]
+        assert select("tier:1", CATALOGUE) == select("tag:tier:1", CATALOGUE) == ["op/two"]
 
 
 class TestTypes:
@@ -233,11 +235,126 @@ class TestRules:
         found = plan(Matrix(("op/one",), flags=({"X": "1"},)), exclude=(Rule(match),))
         assert (len(found.jobs), found.dropped) == (2, ())
 
+    def test_a_list_is_a_choice_of_values_or_one_value_that_is_a_list(self) -> None:
+        shaped = Case("op/one", (("shape", [8, 3]), ("n", 8)))
+        assert Rule({"axes.shape": [8, 3]}).fits(shaped) and Rule({"axes.n": [8, 16]}).fits(shaped)
+        assert not Rule({"axes.shape": [8]}).fits(shaped) and not Rule({"axes.n": [[8]]}).fits(shaped)
+
+    def test_a_tag_is_a_key_too(self) -> None:
+        found = plan(BOTH, exclude=(Rule({"tag": "sl*"}, "no time"),))
+        assert [(item.case.workload, item.rule.reason) for item in found.dropped] == [("op/two", "no time")]
+
+    def test_what_is_denied_stays_part_of_the_experiment(self) -> None:
+        rules: dict[str, Any] = {"exclude": (Rule({"axes.n": 16}),), "deny": (Rule({"workload": "op/one"}, "it crashes"),)}
+        found = plan(BOTH, **rules)
+        assert ids(found) == ["op/two[k=1,scale=0.5]@numpy/eager:eval"]
+        assert [(dict(item.case.params)["n"], item.kind) for item in found.dropped] == [(8, "deny"), (16, "exclude")]
+        assert [dict(item.case.params)["n"] for item in found.denied] == [8]
+        assert found.fingerprint("m") != plan(Matrix(("op/two",))).fingerprint("m")
+
+    def test_all_denied_is_a_plan_without_jobs(self) -> None:
+        found = plan(Matrix(("op/two",)), deny=(Rule({"backend": "numpy"}, "not here"),))
+        assert (found.jobs, len(found.denied)) == ((), 1)
+
+    def test_a_denied_base_does_not_run_and_an_excluded_one_does(self) -> None:
+        matrix, settings = Matrix(("op/two",), variant=("eager", "plain")), Settings(vs="eager")
+        denied = plan(matrix, settings=settings, deny=(Rule({"variant": "eager"}, "it crashes"),))
+        assert [(job.case.variant, job.vs) for job in denied.jobs] == [("plain", None)]
+        excluded = plan(matrix, settings=settings, exclude=(Rule({"variant": "eager"}),))
+        assert [(job.case.variant, job.vs and job.vs.variant) for job in excluded.jobs] == [("eager", None), ("plain", "eager")]
+
     def test_an_empty_selection_is_never_green(self) -> None:
         with pytest.raises(NothingMeasured, match="the selection is empty"):
             plan()
         with pytest.raises(NothingMeasured):
             plan(Matrix(("op/one",), {"n": ()}))
+
+
+class TestFilters:
+    @pytest.mark.parametrize(
+        ("keep", "drop", "left"),
+        [
+            (("op/one",), (), [8, 16]), (("op/o.*",), (), [8, 16]), ((".*n=8]@.*",), (), [8]), (("op/two", ".*n=16.*"), (), [16, None]),
+            ((), ("op/one",), [None]),
+            ((".*",), (".*n=8.*",), [16, None]), (("tag:smoke",), ("tier:1",), [8, 16]), (("tag:s.ow",), (), [None]),
+        ],
+    )  # fmt: skip
+    def test_an_expression_matches_a_whole_id_or_name_or_tag(self, keep: tuple[str, ...], drop: tuple[str, ...], left: list[Any]) -> None:
+        found = expand(Experiment(matrix=(BOTH,)), CATALOGUE, filters=Filters(keep, drop))
+        assert [dict(job.case.params).get("n") for job in found.jobs] == left
+        assert len(found.dropped) == 3 - len(left) and {item.kind for item in found.dropped} <= {"filter"}
+
+    @pytest.mark.parametrize("part", ["one", "op/o", "n=8", "OP/ONE"])
+    def test_a_part_of_one_is_not_enough_and_that_is_told(self, part: str) -> None:
+        with pytest.raises(NothingMeasured, match="3 cases were all dropped by filters") as caught:
+            expand(Experiment(matrix=(BOTH,)), CATALOGUE, filters=Filters((part,)))
+        assert (f"--filter '.*{part}.*'" in str(caught.value)) == (part != "OP/ONE")
+
+    def test_the_filter_that_dropped_a_case_is_named(self) -> None:
+        found = expand(Experiment(matrix=(BOTH,)), CATALOGUE, filters=Filters(("op/.*",), ("op/one",)))
+        assert {str(item.rule) for item in found.dropped} == {"--exclude=op/one"}
+
+    def test_what_is_filtered_away_is_not_recorded_as_denied(self) -> None:
+        denying = Experiment(matrix=(BOTH,), deny=(Rule({"workload": "op/one"}, "it crashes"),))
+        assert expand(denying, CATALOGUE, filters=Filters(("op/two",))).denied == ()
+
+    @pytest.mark.parametrize("text", ["(", "tag:[", "*op"])
+    def test_what_is_no_expression_is_refused(self, text: str) -> None:
+        with pytest.raises(UsageError, match="cannot be read"):
+            Filters((), (text,))
+
+
+class TestVariantsOfABackend:
+    catalogue = CATALOGUE.extend({"variants": {"native": Variant("native", changed, backends=("torch",)).describe()}}, "test")
+
+    def ways(self, *backends: str, include: tuple[str, ...] = ()) -> list[str]:
+        matrix = Matrix(("op/one",), {"n": (8,)}, backend=backends, variant=("eager", "native"))
+        found = expand(Experiment(matrix=(matrix,), include=include), self.catalogue)
+        assert all("native works with torch" in item.rule.reason for item in found.dropped)
+        return [f"{job.case.backend}/{job.case.variant}" for job in found.jobs]
+
+    def test_among_several_backends_it_is_dropped_where_it_does_not_belong(self) -> None:
+        assert self.ways("numpy", "torch") == ["numpy/eager", "torch/eager", "torch/native"]
+
+    def test_with_one_backend_or_by_its_id_it_was_asked_for(self) -> None:
+        assert self.ways("numpy") == ["numpy/eager", "numpy/native"]
+        assert "numpy/native" in self.ways("numpy", "torch", include=("op/one[n=8]@numpy/native:eval",))
+
+
+class TestEnvironments:
+    @pytest.fixture(autouse=True)
+    def built(self, apart: Path) -> None:
+        for name in ("old", "new"):
+            folder = apart / "envs" / name
+            folder.mkdir(parents=True)
+            (folder / "steelyard-env.json").write_text('{"stack": "numpy", "packages": {}}')
+
+    def test_a_matrix_runs_in_its_environment_and_so_do_its_bases(self) -> None:
+        found = plan(Matrix(("op/one",), {"n": (8,)}, variant=("fused",), env=("old",)), Matrix(("op/two",)), settings=Settings(vs="eager"))
+        inside = [Path(job.place.python).parts[-3] == "old" for job in found.jobs]
+        assert [(job.case.workload, job.case.variant) for job in found.jobs] == [
+            ("op/one", "eager"),
+            ("op/one", "fused"),
+            ("op/two", "eager"),
+        ]
+        assert inside == [True, True, False]
+        assert "old" not in "".join(ids(found))
+
+    @pytest.mark.parametrize(
+        "matrices",
+        [
+            (Matrix(("op/two",), env=("old", "new")),),
+            (Matrix(("op/two",), env=("old",)), Matrix(("op/*",), env=("new",))),
+            (Matrix(("op/two",)), Matrix(("op/two",), env=("new",))),
+        ],
+    )
+    def test_a_case_cannot_be_in_two(self, matrices: tuple[Matrix, ...]) -> None:
+        with pytest.raises(UsageError, match=r"environments.*\n  the environment is no part of a case.*\n  .*--vs env:OTHER"):
+            plan(*matrices)
+
+    def test_one_that_does_not_exist_is_told_with_the_nearest(self) -> None:
+        with pytest.raises(UsageError, match="did you mean old"):
+            plan(Matrix(("op/two",), env=("olt",)))
 
 
 class TestJobs:

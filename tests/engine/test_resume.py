@@ -72,6 +72,14 @@ def test_interrupting_saves_what_was_measured(tmp_path: Path) -> None:
         assert processes_below(folder) == []
 
 
+def test_a_run_that_only_lacks_its_seal_is_sealed(tmp_path: Path) -> None:
+    run_json("fake/work", cwd=tmp_path)
+    file = next((tmp_path / ".steelyard" / "runs").glob("*/run.jsonl"))
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
+    run_json("fake/work", "--resume", cwd=tmp_path)
+    assert ["seal" in line for line in saved_lines(tmp_path)] == [False, False, True]
+
+
 def test_resume_without_anything_unfinished_is_a_new_run(tmp_path: Path) -> None:
     run_json("fake/work", cwd=tmp_path)
     run_json("fake/work", "--resume", cwd=tmp_path)
@@ -85,6 +93,71 @@ def test_other_settings_are_not_resumed(tmp_path: Path) -> None:
     found = run_json(*WORDS, "--budget", "2s", "--resume", cwd=tmp_path)
     assert len(found["records"]) == CASES
     assert len(list((tmp_path / ".steelyard" / "runs").iterdir())) == 2
+
+
+def test_a_changed_flag_is_a_new_case(tmp_path: Path) -> None:
+    process = start("run", *WORDS, "--flag", "MODE=a", cwd=tmp_path)
+    cut_off(process, 3, signal.SIGKILL)
+    process.communicate()
+    found = run_json(*WORDS, "--flag", "MODE=b", "--resume", cwd=tmp_path)
+    assert len(found["records"]) == CASES and all(record["id"].endswith("flag.MODE=b") for record in found["records"])
+    assert len(list((tmp_path / ".steelyard" / "runs").iterdir())) == 2
+
+
+MENDED = """
+from pathlib import Path
+from steelyard import Task, workload
+from steelyard.workloads.fake import misbehave
+
+@workload("mended", axes={"fault": ["none", "raise", "segfault", "wrong", "unsupported"]}, backend="numpy")
+def mended(fault, be):
+    x = be.randn(8)
+    broken = not Path("mended").exists()
+    return Task(lambda: (misbehave(fault) if broken else None, x + (fault == "wrong" and broken))[1], reference=lambda: x)
+"""
+
+
+class TestRetry:
+    """What failed is kept as it is unless asked for, and trying again never touches the run it failed in."""
+
+    def statuses(self, folder: Path, *words: str, check: int = 0) -> dict[str, str]:
+        found = run_json("mended.py", "--budget", "5ms", *words, cwd=folder, check=check)
+        return {record["case"]["params"]["fault"]: record["status"] for record in found["records"]}
+
+    def broken(self, folder: Path) -> dict[str, str]:
+        (folder / "mended.py").write_text(MENDED)
+        before = self.statuses(folder, check=3)
+        assert before == {"none": "ok", "raise": "failed", "segfault": "crashed", "wrong": "wrong", "unsupported": "unsupported"}
+        (folder / "mended").touch()
+        return before
+
+    def test_failed_is_any_way_of_failing_and_the_rest_is_taken_over(self, tmp_path: Path) -> None:
+        before = self.broken(tmp_path)
+        old = json.loads(steelyard("show", "--json", "latest", cwd=tmp_path).stdout)
+        assert self.statuses(tmp_path, "--resume", "--retry", "failed") == dict.fromkeys(before, "ok") | {"unsupported": "unsupported"}
+        new = json.loads(steelyard("show", "--json", "latest", cwd=tmp_path).stdout)
+        assert new["header"]["parent"] == old["header"]["id"] and len(new["records"]) == 5
+        kept = {key: value for key, value in old["records"][0].items() if key != "samples"}
+        assert {key: value for key, value in new["records"][0].items() if key != "samples"} == kept
+        assert new["records"][0]["samples"][0]["count"] == old["records"][0]["samples"][0]["count"]
+        assert old == json.loads(steelyard("show", "--json", old["header"]["id"], cwd=tmp_path).stdout)
+
+    def test_one_way_of_failing_alone_or_all_that_is_not_ok(self, tmp_path: Path) -> None:
+        before = self.broken(tmp_path)
+        assert self.statuses(tmp_path, "--retry", "crashed,wrong", check=3) == before | {"segfault": "ok", "wrong": "ok"}
+        assert self.statuses(tmp_path, "--retry", "all") == dict.fromkeys(before, "ok")
+        assert "nothing to try again" in steelyard("run", "mended.py", "--budget", "5ms", "--retry", "all", cwd=tmp_path, check=5).stderr
+
+    def test_an_unfinished_run_goes_on_in_the_new_one(self, tmp_path: Path) -> None:
+        self.broken(tmp_path)
+        file = next((tmp_path / ".steelyard" / "runs").glob("*/run.jsonl"))
+        lines = file.read_text().splitlines(keepends=True)
+        file.write_text("".join(lines[:4]))
+        assert list(self.statuses(tmp_path, "--retry", "crashed", check=3).values()) == ["ok", "failed", "ok", "ok", "ok"]
+        assert "continued as run" in file.read_text().splitlines()[-1]
+
+    def test_without_an_earlier_run_all_is_measured_and_that_is_told(self, tmp_path: Path) -> None:
+        assert "no saved run has these cases" in steelyard("run", "fake/work", "--retry", "oom", cwd=tmp_path).stderr
 
 
 def test_two_runs_at_once_in_one_store(tmp_path: Path) -> None:

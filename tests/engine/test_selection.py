@@ -16,7 +16,7 @@ from steelyard.engine.plan import expand
 from steelyard.engine.selection import Request, command_case, gather, read_devices
 from steelyard.errors import NothingMeasured, UsageError
 from steelyard.model.case import Case
-from steelyard.model.experiment import Matrix, Settings
+from steelyard.model.experiment import Matrix, Rule, Settings
 
 MINE = """
 from steelyard import Task, workload
@@ -126,6 +126,20 @@ class TestFiles:
         )  # fmt: skip
         assert over.include == experiment.include
         assert over.exclude == experiment.exclude
+
+    def test_rules_and_environments_of_a_file_are_kept_and_an_environment_asked_for_replaces_them(self, tmp_path: Path) -> None:
+        word = str(tmp_path / "exp.toml")
+        Path(word).write_text('[[matrix]]\nworkload = "op/sum"\nenv = "torch-xla"\n[[deny]]\ndevice = "cuda"\nreason = "it crashes"\n')
+        experiment, _, _ = gather(Request((word,)), Place())
+        assert (experiment.matrix[0].env, experiment.deny) == (("torch-xla",), (Rule({"device": "cuda"}, "it crashes"),))
+        assert gather(Request((word,), env="another"), Place())[0].matrix[0].env == ()
+
+    def test_batch_is_an_axis_like_any_other(self) -> None:
+        assert ids(Request(("model/mlp",), axes={"batch": (2, 4), "size": ("small",)})) == [
+            id.replace("batch=2", f"batch={batch}")
+            for batch in (2, 4)
+            for id in ids(Request(("model/mlp[batch=2]",), axes={"size": ("small",)}))
+        ]
 
     def test_a_suite_is_an_experiment_by_name(self) -> None:
         experiment, _, _ = gather(Request(("quickstart",)), Place())

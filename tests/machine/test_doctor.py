@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from click.testing import CliRunner
 
 from steelyard.cli.doctor import command
 from steelyard.machine import cpu, doctor, facts, locks
+from steelyard.machine.doctor import gpu
 from tests.machine.trees import CPUS, plant, xeon
 
 HEALTHY = {
@@ -23,7 +25,42 @@ HEALTHY = {
     "sys/devices/system/clocksource/clocksource0/available_clocksource": "tsc hpet",
     f"{CPUS}/intel_pstate/no_turbo": "1",
     f"{CPUS}/smt/active": "0",
+    "proc/sys/kernel/numa_balancing": "0",
+    "sys/devices/system/node/node0/cpulist": "0",
+    "sys/devices/system/node/node1/cpulist": "1",
 }
+FIRST = f"{CPUS}/cpu{cpu.affinity()[0]}"
+GPU = {
+    "index": 0,
+    "name": "NVIDIA H200",
+    "driver": "580.1",
+    "persistence": True,
+    "clock_hz": 345e6,
+    "clock_max_hz": 1980e6,
+    "clocks_set": False,
+    "slowed": [],
+}
+SETTINGS = {
+    "index": 0,
+    "applied_hz": 1980e6,
+    "applied_default_hz": 1980e6,
+    "boost": False,
+    "power_limit": 700.0,
+    "power_default": 700.0,
+    "busy": 0.0,
+    "processes": 0,
+}
+
+
+def tuned(cpu: int) -> dict[str, str]:
+    """A CPU that is set for measuring, with one idle state that nobody minds and one that is forbidden."""
+    folder = f"{CPUS}/cpu{cpu}"
+    return {
+        f"{folder}/cpufreq/scaling_governor": "performance",
+        f"{folder}/cpufreq/energy_performance_preference": "performance",
+        **{f"{folder}/cpuidle/state0/{name}": text for name, text in {"name": "POLL", "latency": "0", "disable": "0"}.items()},
+        **{f"{folder}/cpuidle/state1/{name}": text for name, text in {"name": "C6", "latency": "133", "disable": "1"}.items()},
+    }
 
 
 @pytest.fixture(autouse=True)
@@ -34,14 +71,14 @@ def _own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("machine")
-    return plant(xeon(root), {**HEALTHY, **{f"{CPUS}/cpu{index}/cpufreq/scaling_governor": "performance" for index in cpu.affinity()}})
+    return plant(xeon(root), {**HEALTHY, **{name: text for index in cpu.affinity() for name, text in tuned(index).items()}})
 
 
-def examine(root: Path, **changes: Any) -> dict[str, doctor.Finding]:
+def examine(root: Path, settings: Sequence[Mapping[str, Any]] = (), **changes: Any) -> dict[str, doctor.Finding]:
     found = {**facts.collect(root=root), "gpus": [], "compilers": {"g++": "g++ 14"}, "packages": {"torch": "2.13.0"}}
     for name, change in changes.items():
         found[name] = {**found[name], **change} if isinstance(change, dict) else change
-    return {finding.name: finding for finding in doctor.examine(found, root=root, store=root)}
+    return {finding.name: finding for finding in doctor.examine(found, root=root, store=root, gpus=settings)}
 
 
 def test_a_healthy_machine_needs_nothing(healthy: Path) -> None:
@@ -78,11 +115,16 @@ def test_sick_facts(healthy: Path, changes: dict[str, Any], name: str, status: s
         ("proc/sys/kernel/perf_event_paranoid", "4", "perf counters", "note", "perf_event_paranoid=2"),
         ("sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never", "huge pages", "note", "echo madvise"),
         ("sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet", "clock source", "bad", "echo tsc"),
+        ("proc/sys/kernel/numa_balancing", "1", "numa balancing", "note", "numa_balancing=0"),
+        (f"{FIRST}/cpufreq/energy_performance_preference", "balance_performance", "energy preference", "note", "echo performance"),
+        (f"{FIRST}/cpufreq/energy_performance_preference", "balance_power", "energy preference", "warn", "energy_performance_preference"),
+        (f"{FIRST}/cpuidle/state1/disable", "0", "idle states", "note", "cpuidle/state[1-9]/disable"),
+        (f"{CPUS}/isolated", "998-999", "isolated cpus", "note", "taskset -c 998-999 "),
     ],
 )
 def test_sick_settings(healthy: Path, path: str, text: str, name: str, status: str, do: str) -> None:
     file = healthy / path
-    before = file.read_text()
+    before = file.read_text() if file.exists() else ""
     try:
         file.write_text(text)
         finding = examine(healthy)[name]
@@ -98,21 +140,48 @@ def test_steal_is_a_share_of_busy_time() -> None:
 
 
 def test_gpus_are_judged_together(healthy: Path) -> None:
-    gpu = {
-        "index": 0,
-        "name": "NVIDIA H200",
-        "driver": "580.1",
-        "persistence": True,
-        "clock_hz": 345e6,
-        "clock_max_hz": 1980e6,
-        "clocks_set": False,
-        "slowed": [],
-    }
-    findings = examine(healthy, gpus=[gpu, {**gpu, "index": 1, "persistence": False}])
+    findings = examine(healthy, gpus=[GPU, {**GPU, "index": 1, "persistence": False}])
     assert (findings["gpu"].status, findings["gpu persistence"].status, findings["gpu clocks"].status) == ("ok", "warn", "note")
-    assert examine(healthy, gpus=[{**gpu, "slowed": ["heat"]}])["gpu clocks"].status == "bad"
-    assert examine(healthy, gpus=[{**gpu, "clocks_set": True}])["gpu clocks"].status == "ok"
+    assert examine(healthy, gpus=[{**GPU, "slowed": ["heat"]}])["gpu clocks"].status == "bad"
+    assert examine(healthy, gpus=[{**GPU, "clocks_set": True}])["gpu clocks"].status == "ok"
     assert "gpu" not in examine(healthy)
+
+
+def test_the_clock_to_lock_is_one_that_every_gpu_can_hold(healthy: Path) -> None:
+    finding = examine(healthy, gpus=[GPU, {**GPU, "index": 1, "clock_max_hz": 1410e6}])["gpu clocks"]
+    assert "nvidia-smi -lgc 1125,1125 " in finding.do
+    assert gpu.steady_mhz(1980e6) == 1575
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "status", "saw", "do"),
+    [
+        ({"applied_hz": 1200e6}, "gpu application clocks", "note", "1.20 GHz, delivered 1.98 GHz", "nvidia-smi -rac"),
+        ({"boost": True}, "gpu auto boost", "note", "on for 1 of 1", "CUDA_AUTO_BOOST=0"),
+        ({"power_limit": 350.0}, "gpu power limit", "note", "350 W, delivered 700 W", "nvidia-smi -i 0 -pl 700"),
+        ({"processes": 2, "busy": 0.01}, "gpu load", "warn", "2 processes, 1.0 % busy", "--query-compute-apps"),
+        ({"processes": None, "busy": 0.9}, "gpu load", "bad", "90 % busy", "--query-compute-apps"),
+    ],
+)
+def test_gpus_that_are_set_or_used_by_others(healthy: Path, changes: dict[str, Any], name: str, status: str, saw: str, do: str) -> None:
+    assert examine(healthy, [SETTINGS], gpus=[GPU])[name].status == "ok"
+    finding = examine(healthy, [{**SETTINGS, **changes}], gpus=[GPU])[name]
+    assert finding.status == status and saw in finding.saw and do in finding.do and finding.matters
+
+
+def test_settings_that_no_gpu_tells_are_no_finding(healthy: Path) -> None:
+    unanswered = {name: 0 if name == "index" else None for name in SETTINGS}
+    named = {"gpu application clocks", "gpu auto boost", "gpu power limit", "gpu load"}
+    assert not named & set(examine(healthy, [unanswered], gpus=[GPU]))
+
+
+def test_isolated_cpus_are_fine_for_whoever_runs_on_them(healthy: Path) -> None:
+    place = healthy / CPUS / "isolated"
+    try:
+        place.write_text("998-999\n")
+        assert examine(healthy, cpu={"affinity": [998]})["isolated cpus"].status == "ok"
+    finally:
+        place.write_text("")
 
 
 def test_a_gpu_that_cannot_be_asked_is_noticed(tmp_path: Path) -> None:
@@ -161,7 +230,11 @@ def test_every_command_the_doctor_gives_fits_on_one_line(tmp_path: Path) -> None
         "packages": {"torch": None},
         "cgroup": {"cpu_quota": 1.0},
     }
-    assert max(len(finding.do) for finding in examine(sick, **changes).values()) <= 94
+    plant(sick, {f"{FIRST}/cpuidle/state1/latency": "133", f"{FIRST}/cpufreq/energy_performance_preference": "power"})
+    worse = [{**SETTINGS, "applied_hz": 1.2e9, "boost": True, "power_limit": 350.0, "busy": 1.0}]
+    found = examine(sick, worse, gpus=[{**GPU, "persistence": False}], **changes)
+    assert {"idle states", "energy preference", "gpu auto boost"} < set(found)
+    assert max(len(finding.do) for finding in found.values()) <= 94
 
 
 @pytest.mark.parametrize(("args", "code"), [([], 0), (["--strict"], 3)])

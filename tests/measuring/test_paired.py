@@ -146,3 +146,15 @@ class TestNeeded:
         assert one is not None
         assert two is not None
         assert two + 1 > 3 * (one + 1)
+
+
+def test_cpu_time_is_no_clock_where_one_arm_works_on_other_threads() -> None:
+    """Its own thread waits: by thread time the slower arm would be the faster one."""
+    rng = np.random.default_rng(3)
+    seconds = np.tile([1.0, 2.0, 2.0, 1.0], (64, 1)) * rng.normal(1, 0.01, (64, 4))
+    cpu = np.tile([1.0, 0.2, 0.2, 1.0], (64, 1)) * seconds / np.tile([1.0, 2.0, 2.0, 1.0], (64, 1))
+    arm = np.tile(np.asarray([0, 1, 1, 0], np.int32), (64, 1))
+    disturbed = rng.random((64, 4)) < 0.6
+    rounds = Rounds(seconds, cpu, disturbed, arm, np.arange(64, dtype=np.int32) // 4, (1, 1))
+    assert rounds.clock([0, 1]) == "wall"
+    assert rounds.clock([0]) == "thread CPU"

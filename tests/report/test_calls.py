@@ -21,6 +21,7 @@ LIST = {"type": "genericlist", "value": [TENSOR, {"type": "int", "value": 3}]}
           "input": {"args": [TENSOR]}}, "torch.nn.Linear | (8 bias=false) | fp32[64,32]"),
         ({"op": "x", "build": [], "input": {"args": [{"type": "none"}]}, "seed": 7}, "x | () | none | seed=7"),
         ({"op": "x", "input": {"args": [{"type": "tensor", "dtype": "odd", "shape": "?"}]}}, "x | odd[?]"),
+        ({"op": "my.squares", "input": {"args": [{"shape": [128, 128]}], "generator": "Ones"}}, "my.squares | [128,128]"),
         ({"op": "x", "input": "#0123456789ab"}, 'x | "#0123456789ab"'),
         ({"op": "x", "input": {"args": [TENSOR] * 20}}, "x | " + "fp32[64,32] " * 4 + "fp32[64,32]…"),
     ],

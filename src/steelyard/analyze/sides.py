@@ -20,7 +20,7 @@ _COMMIT = re.compile(r"[0-9a-f]{4,64}")
 
 
 def find(store: Store, ref: str) -> Side:
-    """The runs that a reference means, oldest first: `k3f9`, `latest~3..latest`, `a1b2,c3d4`, a commit, a path, a file."""
+    """The runs that a reference means, oldest first: `k3f9`, `latest~3..latest`, `a1b2,c3d4`, a commit, a path, a file, `FILE#2` of it."""
     words = [ref] if _path(ref) or "," not in ref else [word.strip() for word in ref.split(",")]
     if not all(words):
         raise UsageError(f"not a reference: {ref!r}", do="name a run, a file, latest, latest~3..latest, a commit, or several by commas")
@@ -41,10 +41,11 @@ def _name(ref: str, runs: list[Run]) -> str:
 
 def _runs(store: Store, word: str) -> list[Run]:
     path = _path(word)
-    if path and path.is_file() and path.name != "run.jsonl":
-        from steelyard.analyze.foreign import read_file
+    if "#" in word or (path and path.is_file() and path.name != "run.jsonl"):
+        from steelyard.analyze.foreign import named
 
-        return list(read_file(path))
+        if (runs := named(word)) is not None:
+            return list(runs)
     if not path and (ends := _RANGE.fullmatch(word)):
         return _between(store, ends[1], ends[2])
     try:

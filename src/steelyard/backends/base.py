@@ -67,10 +67,14 @@ def step_through(size: int) -> int:
 
 
 class Backend(ABC):
-    """One framework on one device; a fresh instance builds each task, so equal seeds give equal data."""
+    """One framework on one device; a fresh instance builds each task, so equal seeds give equal data.
+
+    `speaks` is the backend whose bodies it runs where a workload has none for itself.
+    """
 
     name: ClassVar[str]
     install: ClassVar[str] = ""
+    speaks: ClassVar[str] = ""
 
     def __init__(self, device: str = "cpu", *, seed: int = 0, threads: int = 1, seat: Seat = ALONE) -> None:
         self.device, self.seed, self.threads = device, seed, threads
@@ -129,6 +133,10 @@ class Backend(ABC):
         """The same call in double precision on the same, already rounded inputs; None where that cannot be had."""
         return None
 
+    def witness(self) -> Backend | None:
+        """Another backend of this interpreter that computes the same task in double precision; None where this one does it itself."""
+        return None
+
     def start_memory(self) -> None:
         """Forget earlier peaks, so that the next one belongs to what runs next; the first call also fixes what is held already."""
         if self._memory_before is None:
@@ -159,6 +167,10 @@ class Backend(ABC):
     def profile(self, call: Callable[[], Any], trace: Path) -> list[dict[str, Any]]:
         """Trace some calls to a file, gzipped Chrome format; the answer is one row per kernel or operator."""
         raise Unsupported(f"backend {self.name} has no profiler")
+
+    def graph_texts(self, call: Callable[[], Any]) -> list[str]:
+        """The graphs that a call hands to the compiler, each once, in the form that the process was started for."""
+        raise Unsupported(f"backend {self.name} writes no graphs", do="--dump-ir needs backend torch_xla")
 
     def captured(self) -> AbstractContextManager[None]:
         """The range that a profiler outside of the process looks at."""

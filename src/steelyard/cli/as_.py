@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 DIALECTS = {
     "param": "PyTorch operators from a PARAM config (run_benchmark).",
     "param-nsys": "Where the time of a run under nsys went (nsys_analysis).",
+    "ptxla": "PyTorch/XLA's benchmarks: runner, analyze, aggregate, microbench.",
 }
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 LOUDNESS = {"DEBUG": 0, "INFO": 1, "WARNING": 2, "ERROR": 3, "CRITICAL": 4}
@@ -30,7 +31,7 @@ class Dialects(click.Group):
         return list(DIALECTS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return {"param": param_command, "param-nsys": lambda: param_nsys}.get(cmd_name, lambda: None)()
+        return {"param": param_command, "param-nsys": lambda: param_nsys, "ptxla": ptxla_command}.get(cmd_name, lambda: None)()
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in DIALECTS and not args[0].startswith("-") and not ctx.resilient_parsing:
@@ -83,6 +84,13 @@ def param_nsys(file: str, output: str | None) -> int:
     return PASS
 
 
+def ptxla_command() -> click.Command:
+    """A group of its own, in its own file."""
+    from steelyard.cli.as_ptxla import ptxla
+
+    return ptxla
+
+
 def param_command() -> click.Command:
     """The flags of PARAM's run_benchmark, from the table that also says what they mean."""
     from steelyard.dialects.param.flags import FLAGS, Options
@@ -121,6 +129,7 @@ def _option(flag: Flag, defaults: Options) -> click.Option:
 
 def param(**given: Any) -> int:
     """Usage where no config is named, as PARAM has it; else the whole run."""
+    import shlex
     from pathlib import Path
 
     from steelyard.version import __version__
@@ -141,7 +150,9 @@ def param(**given: Any) -> int:
     try:
         code = made.run(Path(options.config), converse.talking)
     except KeyboardInterrupt:
-        _tell(f"interrupted: {_counted(made)}{_saved(made)}")
+        _tell(f"interrupted: {_counted(made) if made.statuses or made.mistakes else 'nothing was measured'}{_saved(made)}")
+        if made.place and made.statuses:
+            _tell(f"  continue: the same command with -o {shlex.quote(str(made.place.file))} -a")
         return INTERRUPTED
     if LOUDNESS[made.options.log_level] <= LOUDNESS["INFO"]:
         _tell(f"{_counted(made)}{_saved(made)}")

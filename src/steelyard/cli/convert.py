@@ -23,12 +23,11 @@ def command(file: Path, output: Path | None, files: tuple[str, ...], force: bool
     \b
     steelyard convert gemm.json -o gemm.toml
     """
-    from steelyard.dialects.param import native
+    from steelyard.dialects.param import native, reading
     from steelyard.engine import configs
 
-    if not file.is_file():
-        raise UsageError(f"cannot read {file}", why="there is no such file", do="check the path")
     if not configs.is_param(file):
+        reading.read(file)
         raise UsageError(f"cannot tell what {file} is", why="PARAM configs are what can be converted so far", do="see docs/howto")
     sheet = configs.param_sheet(file, tuple(str(Path(name).resolve()) for name in files))
     for mistake in sheet.mistakes:
@@ -62,9 +61,9 @@ def _written(experiment: object, file: Path, output: Path | None) -> str:
 
 
 def _save(text: str, output: Path, *, force: bool) -> None:
-    if output.exists() and not force:
-        raise UsageError(f"{output} exists", do="give another name, or --force to overwrite it")
     try:
+        if output.exists() and not force:
+            raise UsageError(f"{output} exists", do="give another name, or --force to overwrite it")
         output.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"cannot write {output}", why=error.strerror or str(error)) from error

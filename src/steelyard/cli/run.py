@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,8 +14,11 @@ from steelyard.cli.streams import complain
 from steelyard.errors import INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
+    from steelyard.analyze.foreseen import Foreseen
+    from steelyard.codec.expectations import Expectation
     from steelyard.engine.plan import Plan
     from steelyard.engine.selection import Request
+    from steelyard.model.record import Status
     from steelyard.store.runs import RunWriter, Store
 
 
@@ -68,14 +71,23 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 @click.option("--memory-snapshot", is_flag=True, default=None, help="Keep the CUDA allocator's history of that process.")
 @click.option("--profile", is_flag=True, default=None, help="Keep a trace and a kernel table of a few untimed calls.")
 @click.option("--ncu", is_flag=True, default=None, help="Keep Nsight Compute's counters of one call (CUDA).")
+@click.option("--dump-ir", type=click.Choice(["hlo", "stablehlo", "text"]), help="Keep the graphs of one untimed call (torch_xla).")
 @click.option(
     "--compile-time", is_flag=False, flag_value="3", metavar="[N]", callback=_processes,
     help="Cold and warm compile time of compiled cases, from N pairs of fresh processes. Default 3.",
 )  # fmt: skip
 @click.option("--env", metavar="NAME", help="Run in an environment made by 'steelyard env create'.")
+@click.option("-k", "--filter", "filters", multiple=True, metavar="REGEX", help="Only cases whose whole id or workload name matches.")
+@click.option("-x", "--exclude", "excludes", multiple=True, metavar="REGEX", help="No case whose whole id or workload name matches.")
+@click.option("--partition", metavar="I/N", help="Only part I of N; together they have every case, each about the same past cost.")
+@click.option("--expect", metavar="FILE", help="Failures that are expected; exit 3 is for others alone, and new passes are told.")
 @click.option("--resume", is_flag=False, flag_value="", metavar="[RUN]", help="Continue an unfinished run of the same cases.")
+@click.option(
+    "--retry", multiple=True, metavar="LIST",
+    help="Resume, and measure these again: failed (any way of failing), oom, timeout, crashed, wrong, all (whatever is not ok).",
+)  # fmt: skip
 @click.option("--keep-going/--fail-fast", default=True, help="After a mistake or a failure go on with the rest (default), or stop.")
-@click.option("--dry-run", is_flag=True, help="Print the cases and the estimated time, measure nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the cases, what each rule dropped, and the estimated time; measure nothing.")
 @store_option
 @json_option
 def command(**options: Any) -> int:
@@ -88,15 +100,25 @@ def command(**options: Any) -> int:
     steelyard run -- ./prog --n 5 -- ./prog2 --n 5
     """
     from steelyard.engine import conduct
+    from steelyard.engine.retry import parse_retry
     from steelyard.store.runs import Store
 
     request = _request(options)
+    again, expectations = parse_retry(_words(options["retry"])), _expectations(options["expect"])
     store = Store.find(None, str(options["store"]) if options["store"] else None)
     ready = conduct.prepare(request, store)
     _tell_mistakes(ready, stop=not options["keep_going"])
     if options["dry_run"]:
         return _preview(ready, as_json=options["as_json"])
-    return _execute(ready, store, options)
+    return _execute(ready, store, options, again, expectations)
+
+
+def _expectations(file: str | None) -> tuple[Expectation, ...]:
+    from pathlib import Path
+
+    from steelyard.codec.expectations import load_expectations
+
+    return load_expectations(Path(file)) if file is not None else ()
 
 
 def _tell_mistakes(ready: Plan, *, stop: bool) -> None:
@@ -109,6 +131,7 @@ def _tell_mistakes(ready: Plan, *, stop: bool) -> None:
 
 
 def _request(options: dict[str, Any]) -> Request:
+    from steelyard.engine.filters import Filters
     from steelyard.engine.plan import check_modes
     from steelyard.engine.selection import Request, read_devices
 
@@ -123,6 +146,7 @@ def _request(options: dict[str, Any]) -> Request:
         variant=_words(options["variants"]), mode=modes, device=devices, threads=_whole("threads", options["threads"]),
         ranks=_whole("ranks", options["ranks"]),
         flags=dict(_flag(text) for text in options["flags"]), settings=_settings(options), env=options["env"], device_index=index,
+        filters=Filters(tuple(options["filters"]), tuple(options["excludes"])), part=options["partition"] or "",
     )  # fmt: skip
 
 
@@ -217,7 +241,7 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
             raise UsageError("--vs and --vs-path both name a base", do="give one of them")
         options = {**options, "vs": f"path:{options['vs_path']}"}
     asked = ("sampling", "runs", "rtol", "atol", "verify", "seed", "isolate", "vs")
-    for name in (*asked, "telemetry", "peak_memory", "memory_snapshot", "profile", "ncu", "compile_time", *readers):
+    for name in (*asked, "telemetry", "peak_memory", "memory_snapshot", "profile", "ncu", "compile_time", "dump_ir", *readers):
         if options[name] is not None:
             found[name] = readers[name](options[name]) if name in readers else options[name]
     for name in ("budget", "timeout", "memory"):
@@ -234,7 +258,7 @@ def _preview(ready: Plan, *, as_json: bool) -> int:
     code = FAILED if ready.experiment.mistakes else 0
     cases = [job.case.id for job in ready.jobs]
     labels = {job.case.id: job.label for job in ready.jobs if job.label}
-    dropped = [{"case": item.case.id, "rule": str(item.rule), "reason": item.rule.reason} for item in ready.dropped]
+    dropped = [{"case": item.case.id, "kind": item.kind, "rule": str(item.rule), "reason": item.rule.reason} for item in ready.dropped]
     if as_json:
         found = {"cases": cases, "dropped": dropped, "estimate_s": ready.estimate}
         emit_json(found | ({"labels": labels, "mistakes": list(ready.experiment.mistakes)} if labels else {}))
@@ -242,13 +266,33 @@ def _preview(ready: Plan, *, as_json: bool) -> int:
     widest = max(map(len, labels.values()), default=0)
     for case in cases:
         click.echo(clean(f"{labels.get(case, ''):<{widest}}  {case}" if labels else case))
-    for item in dropped:
-        click.echo(clean(f"dropped  {item['case']}  by {item['rule']}" + (f": {item['reason']}" if item["reason"] else "")), err=True)
-    click.echo(f"{_cases(len(cases))} · about {duration(ready.estimate)} · nothing measured", err=True)
+    for line in _left_out(dropped):
+        click.echo(clean(line), err=True)
+    told = _words_for(ready, len(cases))
+    click.echo(f"{told} · about {duration(ready.estimate)} · nothing measured", err=True)
     return code
 
 
-def _execute(ready: Plan, store: Store, options: dict[str, Any]) -> int:
+def _left_out(dropped: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    """A line for every case that a rule names; what filters and other parts take away is many, and is counted."""
+    counted: dict[str, int] = {}
+    for item in dropped:
+        if item["kind"] in ("filter", "partition"):
+            how = f"dropped by {item['rule']}" if item["kind"] == "filter" else "in other parts"
+            counted[how] = counted.get(how, 0) + 1
+        else:
+            word = "skipped" if item["kind"] == "deny" else "dropped"
+            yield f"{word}  {item['case']}  by {item['rule']}" + (f": {item['reason']}" if item["reason"] else "")
+    yield from (f"{_cases(count)} {how}" for how, count in counted.items())
+
+
+def _words_for(ready: Plan, count: int) -> str:
+    """How many cases, and what else there is to say about them."""
+    skipped = [f"{len(ready.denied)} skipped by rule"] if ready.denied else []
+    return " · ".join([_cases(count), *skipped, *([f"part {ready.part}"] if ready.part else [])])
+
+
+def _execute(ready: Plan, store: Store, options: dict[str, Any], again: Collection[Status], expectations: Sequence[Expectation]) -> int:
     from steelyard.engine import conduct
     from steelyard.model.units import duration
     from steelyard.report.cells import clean
@@ -263,7 +307,8 @@ def _execute(ready: Plan, store: Store, options: dict[str, Any]) -> int:
         left = sum(job.case.id not in writer.done for job in ready.jobs)
         for warning in writer.warnings:
             click.echo(f"warning: {clean(warning)}", err=True)
-        click.echo(f"{_cases(left)} · about {duration(ready.estimate * left / len(ready.jobs))} · run {writer.id}", err=True)
+        about = duration(ready.estimate * left / max(1, len(ready.jobs)))
+        click.echo(f"{_words_for(ready, left)} · about {about} · run {writer.id}", err=True)
         shown.append(Progress(left, sys.stderr))
         return shown[0]
 
@@ -271,7 +316,9 @@ def _execute(ready: Plan, store: Store, options: dict[str, Any]) -> int:
         signal.signal(number, _interrupt)
     try:
         typed, stop = ["steelyard", *_typed()], not options["keep_going"]
-        outcome = conduct.execute(ready, store, typed, watching, resume=options["resume"], fail_fast=stop)
+        outcome = conduct.execute(
+            ready, store, typed, watching, resume=options["resume"], retry_of=again, expectations=expectations, fail_fast=stop
+        )
     except KeyboardInterrupt:
         return _interrupted(opened, shown, ready)
     finally:
@@ -280,10 +327,21 @@ def _execute(ready: Plan, store: Store, options: dict[str, Any]) -> int:
     found = outcome.run
     if options["as_json"]:
         told = {"run": found.id, "path": str(found.path), "exit_code": outcome.code, "records": found.records, "pairs": found.pairs}
-        emit_json(told | ({"mistakes": list(ready.experiment.mistakes)} if ready.experiment.mistakes else {}))
+        told |= {"mistakes": list(ready.experiment.mistakes)} if ready.experiment.mistakes else {}
+        emit_json(told | ({"expectations": outcome.foreseen} if expectations else {}))
     else:
         console().print(run_table(found.header, found.records, found.pairs, width=width()))
+        for line in _news(outcome.foreseen):
+            click.echo(clean(line))
     return outcome.code
+
+
+def _news(foreseen: Foreseen) -> Iterator[str]:
+    """What differs from the list of expected failures, and that the rest came as expected."""
+    yield from (f"new failure: {remark}" for remark in foreseen.new_failures)
+    yield from (f"new pass: {remark}" for remark in foreseen.new_passes)
+    yield from (f"expected: {remark}" for remark in foreseen.expected)
+    yield from (f"fits no case: {entry}" for entry in foreseen.unused)
 
 
 def _cases(count: int) -> str:
@@ -298,9 +356,9 @@ def _interrupted(opened: Sequence[RunWriter], shown: Sequence[Any], ready: Plan)
     for progress in shown:
         progress.close()
     if opened:
+        saved = sum(job.case.id in opened[0].done for job in ready.jobs)
         click.echo(
-            f"interrupted: {len(opened[0].done)} of {len(ready.jobs)} cases are saved in run {opened[0].id}"
-            "\n  continue: the same command with --resume",
+            f"interrupted: {saved} of {len(ready.jobs)} cases are saved in run {opened[0].id}\n  continue: the same command with --resume",
             err=True,
         )
     return INTERRUPTED

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 def command(ref: str, samples: bool, history: bool, schema: bool, store: Path | None, as_json: bool) -> None:
     """Show a run, one of its records, or a workload in full.
 
-    REF is latest, latest~3, a run id such as k3f9, a record of it such as k3f9/2, a case id, a path, or a workload's name.
+    REF is latest, latest~3, a run id such as k3f9, a record of it such as k3f9/2, a case id, a path, another tool's file of
+    results (FILE, FILE#2, FILE#2/3), or a workload's name.
     """
     if schema:
         from steelyard.codec import record_schema
@@ -50,6 +51,8 @@ def command(ref: str, samples: bool, history: bool, schema: bool, store: Path | 
 
 def resolve(ref: str, folder: Path | None) -> Ref | dict[str, Any]:
     """A saved result where one is meant, else a workload's description."""
+    if other := of_another_tool(ref):
+        return other
     from steelyard.store import refs
     from steelyard.store.runs import Store
 
@@ -67,6 +70,26 @@ def resolve(ref: str, folder: Path | None) -> Ref | dict[str, Any]:
         if "/" in ref:
             raise unknown("run or workload", ref, workloads, listing="steelyard list") from None
         raise
+
+
+def of_another_tool(ref: str) -> Ref | None:
+    """Results in another tool's file: FILE, FILE#2 for one of its runs, FILE/3 or FILE#2/3 for a record; the newest run by default."""
+    from steelyard.analyze.foreign import named
+
+    name, _, number = ref.rpartition("/")
+    runs, place = named(ref), None
+    if runs is None and number.isdecimal() and len(number) < 10:
+        runs, place = named(name), int(number)
+    if runs is None:
+        return None
+    from steelyard.report.cells import clean
+    from steelyard.store.refs import Ref
+
+    if len(runs) > 1:
+        click.echo(f"note: the last of {len(runs)} runs; the first is {clean(runs[0].id)}", err=True)
+    if place is not None and not 1 <= place <= len(runs[-1].records):
+        raise UsageError(f"run {runs[-1].id} has no record {place}", why=f"it has {len(runs[-1].records)}")
+    return Ref(runs[-1], place)
 
 
 def show_workload(info: dict[str, Any], as_json: bool) -> None:

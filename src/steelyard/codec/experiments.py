@@ -12,14 +12,16 @@ from steelyard.codec.reading import Page, choice, expect, is_number, parse_toml,
 from steelyard.errors import UsageError
 from steelyard.model.case import MODES, Case, parse_variants
 from steelyard.model.dtypes import canonical
-from steelyard.model.experiment import BUDGETS, Experiment, Isolation, Matrix, Rule, Sampling, Settings
+from steelyard.model.experiment import BUDGETS, Experiment, GraphForm, Isolation, Matrix, Rule, Sampling, Settings
 from steelyard.model.units import parse_bytes, parse_seconds, parse_share
 
 T = TypeVar("T")
 
-_TOP = ("name", "description", "files", "settings", "matrix", "include", "exclude")
-_MATRIX = ("workload", "axes", "backend", "variant", "mode", "device", "threads", "ranks", "flags")
-_EXCLUDE = (*_MATRIX, "reason")
+_TOP = ("name", "description", "files", "settings", "matrix", "include", "exclude", "deny")
+CASE_KEYS = ("workload", "axes", "backend", "variant", "mode", "device", "threads", "ranks", "flags")
+"""What a case is made of, as a matrix and a rule spell it."""
+_MATRIX = (*CASE_KEYS, "env")
+_RULE = ("tag", "reason")
 DEEPEST = 20
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
@@ -109,7 +111,8 @@ def parse_experiment(data: Mapping[str, Any], where: str, text: str | None = Non
         settings=_settings(page, data.get("settings", {})),
         matrix=tuple(_matrix(page, table, path) for path, table in page.tables(data, "matrix")),
         include=tuple(_include(page, data.get("include", []))),
-        exclude=tuple(_rule(page, table, path) for path, table in page.tables(data, "exclude")),
+        exclude=tuple(read_rule(page, table, path, _RULE) for path, table in page.tables(data, "exclude")),
+        deny=tuple(_denial(page, table, path) for path, table in page.tables(data, "deny")),
     )
     if not data.get("matrix") and not data.get("include"):
         page.wrong("matrix", "missing: nothing to run without a [[matrix]] or an include list")
@@ -140,8 +143,19 @@ def _matrix(page: Page, table: Mapping[str, Any], path: str) -> Matrix:
         threads=page.read(table, path, "threads", _many(_whole(1)), Matrix.threads),
         ranks=page.read(table, path, "ranks", _many(_whole(1)), Matrix.ranks),
         flags=_flags(page, table, path),
+        env=page.read(table, path, "env", _one_environment, ()),
         origin=f"{page.where}  {path}",
     )
+
+
+def _one_environment(value: Any) -> tuple[str, ...]:
+    names = _many(text_value)(value)
+    if len(names) > 1:
+        raise UsageError(
+            "a matrix runs in one environment, because a run measures each case once and the environment is no part of a case",
+            do="measure them in two runs and compare those, or weigh them against each other: --env ONE --vs env:OTHER",
+        )
+    return names
 
 
 def _names(page: Page, table: Any, path: str) -> dict[str, Any]:
@@ -188,19 +202,27 @@ def _include(page: Page, value: Any) -> Iterable[str]:
             page.wrong(f"include[{index}]", what + place, near=item if isinstance(item, str) else None)
 
 
-def _rule(page: Page, table: Mapping[str, Any], path: str) -> Rule:
-    page.known(table, path, _EXCLUDE)
+def read_rule(page: Page, table: Mapping[str, Any], path: str, more: Iterable[str]) -> Rule:
+    """What a table says about cases, with the reason it gives; `more` are the keys it may have beside those of a case."""
+    page.known(table, path, (*CASE_KEYS, *more))
     readers: dict[str, Callable[[Any], Any]] = {
         "workload": text_value, "backend": text_value, "variant": _variant, "mode": choice(MODES), "device": text_value,
-        "threads": _whole(1), "ranks": _whole(1),
+        "threads": _whole(1), "ranks": _whole(1), "tag": text_value,
     }  # fmt: skip
     match: dict[str, Any] = {key: page.read(table, path, key, reader, None) for key, reader in readers.items() if key in table}
     for key, value in _names(page, table.get("axes", {}), f"{path}.axes").items():
         match[f"axes.{key}"] = page.read({key: value}, f"{path}.axes", key, _dtype if key == "dtype" else _value, None)
     match |= {f"flags.{key}": value for key, value in _flag_set(page, table.get("flags", {}), f"{path}.flags").items()}
     if not match:
-        page.wrong(path, "matches nothing in particular, so it would drop every case: name a workload, backend, axes, …")
+        page.wrong(path, "matches nothing in particular, so it would mean every case: name a workload, backend, axes, …")
     return Rule(match, page.read(table, path, "reason", text_value, ""))
+
+
+def _denial(page: Page, table: Mapping[str, Any], path: str) -> Rule:
+    """A skipped case is recorded, and its record must say why."""
+    if "reason" not in table:
+        page.wrong(path, "reason is missing: it is recorded with every case that the rule skips")
+    return read_rule(page, table, path, _RULE)
 
 
 def _listed(value: Any) -> list[Any]:
@@ -297,4 +319,5 @@ _SETTINGS: Mapping[str, Callable[[Any], Any]] = {
     "profile": _yes_or_no,
     "ncu": _yes_or_no,
     "compile_time": _whole(1),
+    "dump_ir": choice(get_args(GraphForm)),
 }

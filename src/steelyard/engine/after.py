@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from steelyard import codec
-from steelyard.engine import ncu
+from steelyard.engine import envs, ncu
 from steelyard.engine.launch import FORKABLE
 from steelyard.engine.plan import Job, Plan
 from steelyard.errors import SteelyardError
@@ -20,6 +20,7 @@ from steelyard.model.record import Figure, Record
 from steelyard.store.runs import RunWriter
 
 LARGEST_FILE = 512 << 20
+SAVED = "graphs"
 CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH")
 
 
@@ -66,6 +67,8 @@ def wanted(plan: Plan) -> Iterator[tuple[str, Pass]]:
         yield "profile", profile
     if settings.peak_memory or settings.memory_snapshot:
         yield "peak_memory", memory
+    if settings.dump_ir:
+        yield "dump_ir", graphs
     if settings.ncu:
         yield "ncu", under_ncu
     if settings.compile_time:
@@ -81,6 +84,14 @@ def memory(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
     """In a process that has run nothing else."""
     fresh = job.compiles or job.case.device != "cpu" or job.case.backend not in FORKABLE
     return crew.ask(replace(job, fresh=fresh), plan, {"do": "memory", "scratch": str(scratch)}, alone=True)
+
+
+def graphs(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
+    """In a process of its own, told before it starts to write down what it traces."""
+    assert plan.settings.dump_ir is not None
+    saving = envs.saving_graphs(job.case.backend, plan.settings.dump_ir, scratch / SAVED)
+    place = replace(job.place, flags=tuple((dict(job.place.flags) | saving).items()))
+    return crew.ask(replace(job, place=place, fresh=True), plan, {"do": "graphs", "scratch": str(scratch)}, alone=True)
 
 
 def under_ncu(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:

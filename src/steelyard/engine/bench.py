@@ -13,10 +13,12 @@ from steelyard import registry
 from steelyard.backends.base import ALONE, Seat
 from steelyard.errors import NotApplicable, NotApplied, SteelyardError, Unsupported, unknown
 from steelyard.model.case import IDENTITY, Case
-from steelyard.model.define import Variant, Workload, fingerprint
+from steelyard.model.define import Body, Variant, Workload, fingerprint
 from steelyard.model.experiment import Settings
 from steelyard.model.task import Task
 
+REMEDIES = {"torch_xla": "steelyard env create torch-xla", "torchax": "pip install torchax, beside a torch and a jax that it works with"}
+"""How to get the backends that are no extra of this package."""
 TELLING = ("fn", "args", "kwargs", "scope", "prepare", "measure", "parameters")
 
 
@@ -45,7 +47,7 @@ class Bench:
 
     def body(self, backend: str, be: Any) -> Task:
         """Call the workload's body for one backend."""
-        body = self.workload.bodies[backend]
+        body = self.workload.bodies.get(backend) or self.own_body
         named = body.__code__.co_varnames[: body.__code__.co_argcount]
         wanted = {name: value for name, value in (("mode", self.case.mode), ("loaded", self.loaded)) if name in named}
         return _task(body(**dict(self.case.params), be=be, **wanted), f"workload {self.workload.name}")
@@ -72,7 +74,12 @@ class Bench:
     @property
     def sources(self) -> str:
         """Fingerprint of all code that shapes the task."""
-        return fingerprint(self.workload.bodies[self.case.backend], *(variant.apply for variant, _ in self.chain))
+        return fingerprint(self.own_body, *(variant.apply for variant, _ in self.chain))
+
+    @property
+    def own_body(self) -> Body:
+        """The workload's function for the case's backend, or for the one whose language that speaks."""
+        return self.workload.bodies.get(self.case.backend) or self.workload.bodies[self.backend.speaks]
 
     def rebuilder(self, be: Any, task: Task, rng: random.Random) -> Callable[[], Task]:
         """How a comparison gets fresh buffers: move the inputs where all that the task holds can be moved, else build again.
@@ -98,7 +105,7 @@ def prepare_bench(case: Case, loaded: registry.Loaded, settings: Settings) -> Be
     if workload is None:
         raise unknown("workload", case.workload, loaded.workloads, listing="steelyard list")
     backend = open_backend(case.backend)
-    if case.backend not in workload.bodies:
+    if case.backend not in workload.bodies and backend.speaks not in workload.bodies:
         raise Unsupported(
             f"{workload.name} has no implementation for backend {case.backend}", do=f"it has one for {', '.join(workload.bodies)}"
         )
@@ -127,7 +134,7 @@ def open_backend(name: str) -> Any:
         missing = error.name or str(error)
         raise Unsupported(
             f"backend {name} needs {missing}, which is not installed here",
-            do=f"pip install 'steelyard[{name}]', or steelyard env create {name}",
+            do=REMEDIES.get(name, f"pip install 'steelyard[{name}]', or steelyard env create {name}"),
         ) from error
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from steelyard import codec, registry
-from steelyard.engine import envs, plan, run, selection, sides
+from steelyard.analyze import foreseen
+from steelyard.analyze.foreseen import Foreseen
+from steelyard.codec.expectations import Expectation
+from steelyard.engine import envs, partition, plan, retry, run, selection, sides
 from steelyard.engine.launch import Place
 from steelyard.engine.plan import Plan
 from steelyard.engine.selection import Request
@@ -16,7 +20,7 @@ from steelyard.machine import facts, peaks
 from steelyard.measuring import roofline
 from steelyard.model.case import Case
 from steelyard.model.experiment import Experiment
-from steelyard.model.record import BAD, Record
+from steelyard.model.record import BAD, Record, Status
 from steelyard.store.index import Index
 from steelyard.store.runs import Header, Run, RunWriter, Store, read_run
 from steelyard.version import __version__
@@ -24,10 +28,11 @@ from steelyard.version import __version__
 
 @dataclass(frozen=True)
 class Outcome:
-    """A finished run and the exit code it deserves."""
+    """A finished run, the exit code it deserves, and how it stands to what was expected of it."""
 
     run: Run
     code: int
+    foreseen: Foreseen = field(default_factory=Foreseen)
 
 
 def prepare(request: Request, store: Store) -> Plan:
@@ -41,7 +46,9 @@ def prepare(request: Request, store: Store) -> Plan:
         raise UsageError(f"several programs are compared with each other, so {experiment.settings.vs} cannot be the base", do="name one")
     place = sides.here(experiment.settings.vs, place)
     other = _other_side(experiment, place, entries, f"env:{request.env}" if request.env else "")
-    return plan.expand(experiment, catalogue, place=place, entries=entries, against=against, other=other)
+    part = partition.parse_part(request.part) if request.part else None
+    whole = plan.expand(experiment, catalogue, place=place, entries=entries, against=against, other=other, filters=request.filters)
+    return partition.take(whole, part, store) if part else whole
 
 
 def _other_side(experiment: Experiment, place: Place, entries: plan.Entries, facing: str) -> sides.Side | None:
@@ -80,23 +87,54 @@ def execute(
     watching: Callable[[RunWriter], run.Watch],
     *,
     resume: str | None = None,
+    retry_of: Collection[Status] = (),
+    expectations: Sequence[Expectation] = (),
     fail_fast: bool = False,
 ) -> Outcome:
     """Measure a plan into a new run, or into the unfinished one that `resume` asks for ("" means the newest that fits).
 
-    With `fail_fast` the first case that fails ends it, and the run can be resumed.
+    With `retry_of` what ended with these statuses is measured again, in a new run that takes over the rest. With `fail_fast`
+    the first case that fails unexpectedly ends it, and the run can be resumed.
     """
     machine = facts.collect(Path.cwd())
-    fingerprint = ready.fingerprint(facts.key(machine), machine)
-    writer = store.resume(fingerprint, resume or None) if resume is not None else None
-    if writer is None:
-        writer = store.create(_header(ready, machine, fingerprint, command))
+    header = _header(ready, machine, ready.fingerprint(facts.key(machine), machine), command)
+    writer = _open(store, header, resume, retry_of)
     roofs = _roofs(ready, facts.key(machine), writer.warnings)
+
+    def fails(record: Record) -> bool:
+        return fail_fast and record.status in BAD and not foreseen.covered(record, expectations)
+
     with writer:
-        if run.supervise(ready, writer, watching(writer), lambda record: under_roof(record, roofs), fail_fast=fail_fast):
+        watch = watching(writer)
+        for record in _skips(ready):
+            if record.id not in writer.done:
+                writer.append(record)
+        if run.supervise(ready, writer, watch, lambda record: under_roof(record, roofs), stop=fails):
             writer.seal("complete")
     found = read_run(writer.path)
-    return Outcome(found, judge(found, mistaken=bool(ready.experiment.mistakes)))
+    told = foreseen.hold(found.records, expectations, [item.case for item in ready.dropped])
+    return Outcome(found, judge(found, mistaken=bool(ready.experiment.mistakes), expectations=expectations), told)
+
+
+def _open(store: Store, header: Header, resume: str | None, retry_of: Collection[Status]) -> RunWriter:
+    """The run to write into: an earlier one that goes on, one that tries again what failed, or a new one."""
+    found = None
+    if retry_of:
+        found = retry.begin(store, header, resume or None, retry_of)
+    elif resume is not None:
+        found = store.resume(header.fingerprint, resume or None)
+    writer = found or store.create(header)
+    if retry_of and found is None:
+        writer.warnings.append("no saved run has these cases, settings, code and machine, so nothing is tried again and all is measured")
+    return writer
+
+
+def _skips(ready: Plan) -> Iterator[Record]:
+    """A record for every case that a deny rule left out: it is part of the experiment, and nobody should look for it."""
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    for item in ready.denied:
+        reason = f"{item.rule.reason} (denied: {item.rule})" if item.rule.reason else f"denied: {item.rule}"
+        yield Record(item.case.id, item.case.plain(), "skipped", reason, started=now)
 
 
 Roofs = Mapping[tuple[str, int], peaks.Peaks]
@@ -125,10 +163,11 @@ def under_roof(record: Record, roofs: Roofs) -> Record:
 
 
 def _header(ready: Plan, machine: dict[str, object], fingerprint: str, command: Sequence[str]) -> Header:
+    settings = asdict(ready.settings) | ({partition.SETTING: ready.part} if ready.part else {})
+    cases = [*(item.case.id for item in ready.denied), *(job.case.id for job in ready.jobs)]
     return Header(
-        version=__version__, command=list(command), experiment=ready.experiment.name, settings=asdict(ready.settings),
-        fingerprint=fingerprint, cases=[job.case.id for job in ready.jobs], files=[_relative(file) for file in ready.experiment.files],
-        machine=machine, machine_key=facts.key(machine),
+        version=__version__, command=list(command), experiment=ready.experiment.name, settings=settings, fingerprint=fingerprint,
+        cases=cases, files=[_relative(file) for file in ready.experiment.files], machine=machine, machine_key=facts.key(machine),
     )  # fmt: skip
 
 
@@ -138,15 +177,15 @@ def _relative(file: str) -> str:
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
-def judge(found: Run, *, mistaken: bool = False) -> int:
+def judge(found: Run, *, mistaken: bool = False, expectations: Sequence[Expectation] = ()) -> int:
     """Nothing measured is never green; a failed or wrong case is not either, nor a comparison that was asked for and not made,
-    nor a part of a file that could not be read."""
-    statuses = [record.status for record in found.records]
-    failed = mistaken or any(status in BAD for status in statuses) or any("unweighed" in record.effective for record in found.records)
-    held = [FAILED] if failed else []
-    if not any(status in ("ok", *BAD) for status in statuses):
-        held.append(NOTHING)
-    return exit_code(held)
+    nor a part of a file that could not be read. A failure that was expected is no reason, and no measurement either."""
+    excused = [record for record in found.records if record.status in BAD and foreseen.covered(record, expectations)]
+    names = {record.id for record in excused}
+    left = [record for record in found.records if record.id not in names]
+    failed = mistaken or any(record.status in BAD or "unweighed" in record.effective for record in left)
+    measured = any(record.status in ("ok", *BAD) for record in left) or any("time" in record.metrics for record in excused)
+    return exit_code([*([FAILED] if failed else []), *([] if measured else [NOTHING])])
 
 
 def from_experiment(experiment: Experiment) -> Plan:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from steelyard.dialects.param import expand, native, session
+from steelyard.dialects.param import expand, native, reading, session
 from steelyard.engine import converse
 from steelyard.engine.launch import Place
 from steelyard.engine.plan import Entries
@@ -20,15 +19,16 @@ def load(path: Path, files: tuple[str, ...] = (), place: Place | None = None, de
     sheet = param_sheet(path, files, place, device)
     if sheet.mistakes and not sheet.configs:
         lines = list(map(str, sheet.mistakes))
-        raise UsageError(f"nothing in {path} can be run: {len(lines)} mistakes", why="\n  ".join(lines))
+        count = f"{len(lines)} mistakes" if len(lines) > 1 else "1 mistake"
+        raise UsageError(f"nothing in {path} can be run: {count}", why="\n  ".join(lines))
     return native.experiment(sheet)
 
 
 def is_param(path: Path) -> bool:
     """Whether it is a PARAM config; a file that is no JSON at all is left to whoever can say why."""
     try:
-        return path.suffix.lower() == ".json" and expand.recognise(json.loads(path.read_text(encoding="utf-8-sig")))
-    except (OSError, ValueError, RecursionError):
+        return path.suffix.lower() == ".json" and expand.recognise(reading.read(path).data)
+    except UsageError:
         return False
 
 

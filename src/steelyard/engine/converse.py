@@ -35,12 +35,12 @@ class Talk:
     worker: Worker | None = None
     stderr: str = ""
 
-    def ask(self, job: Mapping[str, Any], *, between: Callable[[], None] = lambda: None) -> Iterator[Message]:
+    def ask(self, job: Mapping[str, Any]) -> Iterator[Message]:
         """Everything the worker says about a job, up to its end.
 
         A worker that does not come back ends it with `{"lost": {"status": …, "reason": …}}`, which is for the caller to blame
         on what had begun; the next job starts a new one. `timeout` is for silence, so a job must tell what it begins. Where
-        the worker waits at its gate, `between` is called, and the worker goes on when that returns.
+        the worker waits at its gate, it goes on when the caller asks for its next message.
         """
         if self.worker is None:
             self.worker = start_fresh(self.place, self.mark)
@@ -50,7 +50,6 @@ class Talk:
                 told = {key: str(message["error"].get(key, "")) for key in ("what", "why", "do", "where")}
                 raise UsageError(told.pop("what"), **told)
             if "ready" in message:
-                between()
                 self.worker.send({"do": "go"})
             elif "done" in message:
                 end_tree(self.worker.pid, itself=False)
@@ -67,6 +66,7 @@ class Talk:
                 return
             for message in worker.messages(left):
                 if message is None:
+                    worker.see_off()
                     ending = worker.stop()
                     killed = ending.code == KILLED and kernel_oom_kills() > kills
                     reason = "the system ran out of memory and ended the worker" if killed else _last_words(ending)

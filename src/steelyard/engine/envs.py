@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shutil
 import subprocess
 import sys
 import venv
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import steelyard
@@ -30,8 +31,17 @@ STACKS: dict[str, Stack] = {
     "torch": Stack(("numpy", "torch"), "torch.txt"),
     "jax": Stack(("numpy", "jax"), "jax.txt"),
     "tensorflow": Stack(("numpy", "tensorflow-cpu"), "tensorflow.txt"),
-    "torch-xla": Stack(("numpy", "torch", "torch_xla"), "torch-xla.txt", "torch_xla needs its own torch; run with PJRT_DEVICE=CPU"),
+    "torch-xla": Stack(("numpy", "torch", "torch_xla"), "torch-xla.txt", "torch_xla needs its own torch"),
 }
+
+
+HOMES: dict[str, tuple[str, str]] = {
+    "numpy": ("numpy", "numpy"),
+    "torch": ("torch", "torch"),
+    "torch_xla": ("torch_xla", "torch-xla"),
+}
+"""By backend: the package it imports, and the stack whose environment holds that package."""
+PJRT = {"cpu": "CPU", "cuda": "CUDA", "tpu": "TPU"}
 
 
 @dataclass(frozen=True)
@@ -121,8 +131,36 @@ def remove(name: str) -> None:
 
 def place(name: str) -> Place:
     """How to start a worker there: its interpreter, with this package alone on its path."""
-    env = find(name)
+    return _within(find(name))
+
+
+def _within(env: Env) -> Place:
     return Place(python=str(env.python), search_path=str(parcel()))
+
+
+def place_for(backend: str, place: Place) -> Place:
+    """Where a backend starts: in an environment of its stack, if nobody chose another, it is not installed here, and there is one."""
+    package, stack = HOMES.get(backend, ("", ""))
+    if not package or place.python != Place().python or importlib.util.find_spec(package):
+        return place
+    fitting = sorted((env for env in listing() if env.stack == stack), key=lambda env: (env.name != stack, env.name))
+    if not fitting:
+        return place
+    found = _within(fitting[0])
+    return replace(place, python=found.python, search_path=found.search_path)
+
+
+def variables(backend: str, device: str, threads: int) -> dict[str, str]:
+    """What a backend needs set before its worker starts; a case's own flags come over it, and what is in our own environment does not."""
+    if backend != "torch_xla":
+        return {}
+    count = str(threads)
+    return {"PJRT_DEVICE": PJRT.get(device, device.upper()), "PJRT_NPROC": count, "NPROC": count, "XLA_FLAGS": ""}
+
+
+def saving_graphs(backend: str, form: str, file: Path) -> dict[str, str]:
+    """What makes a backend write every graph to a file, in a process where nothing is timed."""
+    return {"XLA_SAVE_TENSORS_FILE": str(file), "XLA_SAVE_TENSORS_FMT": form} if backend == "torch_xla" else {}
 
 
 def parcel() -> Path:

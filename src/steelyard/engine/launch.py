@@ -138,6 +138,7 @@ class Worker:
     nursery: Nursery | None = None
     pidfd: int | None = None
     _buffer: bytearray = field(default_factory=bytearray)
+    _searched: int = 0
     _ending: Ending | None = None
     jobs: int = 0
 
@@ -182,9 +183,12 @@ class Worker:
                 raise SteelyardError("a worker sent a message without end", do="look at what the workload writes to its pipes")
 
     def _lines(self) -> Iterator[dict[str, Any]]:
-        *complete, rest = bytes(self._buffer).split(b"\n")
-        self._buffer = bytearray(rest)
-        for line in complete:
+        """The messages that are whole; what was searched for an end before is not searched again, as a message may be long."""
+        end = self._buffer.rfind(b"\n", self._searched) + 1
+        complete = bytes(memoryview(self._buffer)[:end])
+        del self._buffer[:end]
+        self._searched = len(self._buffer)
+        for line in complete.split(b"\n"):
             with contextlib.suppress(ValueError, RecursionError):
                 message = json.loads(line)
                 if isinstance(message, dict):

@@ -29,6 +29,7 @@ from steelyard.model.units import plain as quantity
 
 WARM_CALLS = 3
 TOP_KERNELS = 5
+GRAPH_FILES = {"hlo": "hlo.txt", "stablehlo": "mlir", "text": "ir.txt"}
 
 Send = Callable[[Mapping[str, Any]], None]
 
@@ -106,6 +107,21 @@ def profile(bench: Bench, scratch: Path) -> Found:
     table.write_text(json.dumps(rows, indent=1), encoding="utf-8")
     text.write_text(kernel_table(rows), encoding="utf-8")
     return Found(facts={"top_kernels": rows[:TOP_KERNELS]}, files=[("trace", trace), ("kernels", table), ("kernels", text)])
+
+
+def graphs(bench: Bench, scratch: Path) -> Found:
+    """The graphs of one call, the first of its process: a later one may hand nothing to the compiler."""
+    be, task = bench.build()
+    try:
+        ready = bench.ready(be, task)
+        texts = be.graph_texts(lambda: call(ready))
+    finally:
+        clean_up(task)
+    form = bench.settings.dump_ir or ""
+    files = [scratch / f"graph-{number}.{GRAPH_FILES.get(form, 'txt')}" for number in range(1, len(texts) + 1)]
+    for path, text in zip(files, texts, strict=True):
+        path.write_text(text, encoding="utf-8")
+    return Found(facts={"dump_ir": {"form": form, "graphs": len(texts)}}, files=[("graph", path) for path in files])
 
 
 def kernel_table(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -191,6 +207,7 @@ def _note(error: SteelyardError) -> str:
 
 PASSES: Mapping[str, tuple[str, Callable[[Bench, Path], Found]]] = {
     "memory": ("peak_memory", memory), "profile": ("profile", profile), "compile": ("compile_time", compile_once),
+    "graphs": ("dump_ir", graphs),
 }  # fmt: skip
 """By job name: the setting that asked for the pass, and what does it."""
 

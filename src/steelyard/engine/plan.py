@@ -8,13 +8,14 @@ import itertools
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from steelyard.engine import ncu
+from steelyard.engine import envs, ncu
+from steelyard.engine.filters import TAG, TIER, Filters
 from steelyard.engine.launch import FORKABLE, Place
 from steelyard.engine.sides import Side
 from steelyard.errors import NothingMeasured, UsageError, unknown
@@ -50,26 +51,36 @@ class Job:
 
 @dataclass(frozen=True)
 class Dropped:
-    """A case a rule left out, and why."""
+    """A case a rule left out, and why; those that a rule of the kind `deny` left out are recorded as skipped."""
 
     case: Case
     rule: Rule
+    kind: Literal["exclude", "deny", "filter", "partition"] = "exclude"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that will run, in order, and what was left out; `other` is the side that the bases run on, if not ours."""
+    """Everything that will run, in order, and what was left out; `other` is the side that the bases run on, if not ours.
+
+    `part` says which of several parts this is, if it is one.
+    """
 
     experiment: Experiment
     jobs: tuple[Job, ...]
     dropped: tuple[Dropped, ...]
     entries: Entries = ()
     other: Side | None = None
+    part: str = ""
 
     @property
     def settings(self) -> Settings:
         """How each case is measured."""
         return self.experiment.settings
+
+    @property
+    def denied(self) -> tuple[Dropped, ...]:
+        """What is recorded as skipped instead of measured."""
+        return tuple(item for item in self.dropped if item.kind == "deny")
 
     @property
     def estimate(self) -> float:
@@ -108,7 +119,8 @@ class Plan:
         cases = [(job.case.id, job.vs and job.vs.id, job.place.python, job.place.device_index) for job in self.jobs]
         shared = {name: (machine or {}).get(name) for name in ("packages", "python", "git")}
         other = [self.other.label, *self.other.identity] if self.other else None
-        text = json.dumps([cases, asdict(self.settings), sources, machine_key, shared, other], sort_keys=True)
+        denied = [[item.case.id for item in self.denied]] if self.denied else []
+        text = json.dumps([cases, asdict(self.settings), sources, machine_key, shared, other, *denied], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -120,33 +132,87 @@ def expand(
     entries: Entries = (),
     against: Case | None = None,
     other: Side | None = None,
+    filters: Filters | None = None,
 ) -> Plan:
-    """Turn matrices, included cases and rules into jobs; `against` is one base for all, in place of a variant."""
+    """Turn matrices, included cases, filters and rules into jobs; `against` is one base for all, in place of a variant."""
     check_size(experiment, catalogue)
-    cases: dict[Case, None] = {}
+    cases: dict[Case, str] = {}
     named: dict[Case, Matrix] = {}
+    misfits: dict[Case, Rule] = {}
     for matrix in experiment.matrix:
         with errors_at(matrix.origin):
             found = list(_matrix_cases(matrix, catalogue))
-        cases.update(dict.fromkeys(found))
+            _house(found, matrix, cases, elsewhere=other is not None)
+        misfits |= {case: rule for case in found if len(matrix.backend) > 1 and (rule := _misfit(case, matrix, catalogue))}
         for case in found if matrix.label else ():
             named[case] = _also(named.get(case), matrix)
     for item in experiment.include:
-        cases[settle(Case.parse(item) if isinstance(item, str) else item, catalogue)] = None
-    kept, dropped = [], []
-    for case in cases:
-        rule = next((rule for rule in experiment.exclude if _matches(rule, case)), None)
-        dropped += [Dropped(case, rule)] if rule else []
-        kept += [] if rule else [case]
-    if not kept:
-        raise NothingMeasured(
-            "nothing to measure", why=f"{len(dropped)} cases were all dropped by exclude rules" if dropped else "the selection is empty"
-        )
+        case = settle(Case.parse(item) if isinstance(item, str) else item, catalogue)
+        cases.setdefault(case, "")
+        misfits.pop(case, None)
+    kept, dropped = _sort_out(cases, misfits, experiment, catalogue, filters or Filters())
+    denied = {item.case for item in dropped if item.kind == "deny"}
+    if not kept and not denied:
+        raise _nothing(list(cases), dropped, filters or Filters())
     if experiment.settings.ncu:
         ncu.check([case.device for case in kept])
-    jobs = _jobs(kept, experiment.settings, catalogue, place or Place(), against, elsewhere=other is not None)
+    jobs = _jobs({case: cases[case] for case in kept}, denied, experiment.settings, catalogue, place or Place(), against, other)
     jobs = [replace(job, label=named[job.case].label, origin=named[job.case].origin) if job.case in named else job for job in jobs]
     return Plan(experiment, tuple(jobs), tuple(dropped), entries, other)
+
+
+def _house(found: Iterable[Case], matrix: Matrix, cases: dict[Case, str], *, elsewhere: bool) -> None:
+    """Note the environment of each case: a run measures a case once, so it cannot have two."""
+    once = "the environment is no part of a case, and a run measures each case once"
+    two_runs = "measure them in two runs and compare those, or weigh them against each other: --env ONE --vs env:OTHER"
+    if len(matrix.env) > 1:
+        raise UsageError(f"one matrix in {len(matrix.env)} environments: {', '.join(matrix.env)}", why=once, do=two_runs)
+    if matrix.env and elsewhere:
+        raise UsageError(f"cases in environment {matrix.env[0]} cannot be weighed against another side", do="name it with --env instead")
+    env = matrix.env[0] if matrix.env else ""
+    for case in found:
+        if cases.setdefault(case, env) != env:
+            here, there = (name or "the one Steelyard runs in" for name in (cases[case], env))
+            raise UsageError(f"{case} is asked for in two environments: {here} and {there}", why=once, do=two_runs)
+
+
+def _misfit(case: Case, matrix: Matrix, catalogue: Catalogue) -> Rule | None:
+    """Among several backends each variant belongs to those that it is made for; with one alone it was asked for, and is unsupported."""
+    for step in case.chain:
+        variant = catalogue.workloads[case.workload]["variants"].get(step.name) or catalogue.variants[step.name]
+        belongs = variant.get("backends", ())
+        if belongs and case.backend not in belongs and set(belongs) & set(matrix.backend):
+            return Rule({"variant": case.variant, "backend": case.backend}, f"variant {step.name} works with {', '.join(belongs)}")
+    return None
+
+
+def _sort_out(
+    cases: Iterable[Case], misfits: Mapping[Case, Rule], experiment: Experiment, catalogue: Catalogue, filters: Filters
+) -> tuple[list[Case], list[Dropped]]:
+    """What stays and what does not; a case that is no part of the selection or the experiment cannot be denied."""
+    kept, dropped = [], []
+    for case in cases:
+        tags = catalogue.workloads[case.workload].get("tags", ())
+        excluding = misfits.get(case) or next((rule for rule in experiment.exclude if rule.fits(case, tags)), None)
+        denying = next((rule for rule in experiment.deny if rule.fits(case, tags)), None)
+        if (filtering := filters.against(case, tags)) is not None:
+            dropped.append(Dropped(case, filtering, "filter"))
+        elif excluding:
+            dropped.append(Dropped(case, excluding, "exclude"))
+        elif denying:
+            dropped.append(Dropped(case, denying, "deny"))
+        else:
+            kept.append(case)
+    return kept, dropped
+
+
+def _nothing(cases: Sequence[Case], dropped: Sequence[Dropped], filters: Filters) -> NothingMeasured:
+    if not dropped:
+        return NothingMeasured("nothing to measure", why="the selection is empty")
+    left = [item for item in dropped if item.kind == "filter"]
+    by = "filters" if len(left) == len(dropped) else "filters and exclude rules" if left else "exclude rules"
+    advice = filters.advice(cases) if left else ""
+    return NothingMeasured("nothing to measure", why=f"{len(dropped)} cases were all dropped by {by}", do=advice)
 
 
 def _also(known: Matrix | None, matrix: Matrix) -> Matrix:
@@ -219,10 +285,10 @@ def _points(asked: Mapping[str, Sequence[Any]], info: Mapping[str, Any]) -> tupl
 
 
 def select(pattern: str, catalogue: Catalogue) -> list[str]:
-    """Workload names for an exact name, a glob, or `tag:NAME`."""
+    """Workload names for an exact name, a glob, `tag:NAME`, or `tier:N`, which is the tag of that name."""
     names = catalogue.workloads
-    if pattern.startswith("tag:"):
-        tag = pattern.removeprefix("tag:")
+    if pattern.startswith((TAG, TIER)):
+        tag = pattern.removeprefix(TAG)
         found = [name for name, info in names.items() if tag in info.get("tags", ())]
         if not found:
             raise unknown("tag", tag, {tag for info in names.values() for tag in info.get("tags", ())})
@@ -282,32 +348,35 @@ def _check_types(case: Case, axes: Mapping[str, Sequence[Any]]) -> None:
             raise UsageError(f"axis {key} of {case.workload} takes a whole number, not {value!r}", do=f"for example -a {key}={usual}")
 
 
-def _matches(rule: Rule, case: Case) -> bool:
-    plain = case.plain()
-    for key, wanted in rule.match.items():
-        table, _, name = key.partition(".")
-        have = plain["params"].get(name) if table == "axes" else plain["flags"].get(name) if table == "flags" else plain.get(key)
-        choices = wanted if isinstance(wanted, (list, tuple)) else [wanted]
-        if not any(
-            have == choice or (isinstance(choice, str) and isinstance(have, str) and fnmatch.fnmatchcase(have, choice))
-            for choice in choices
-        ):
-            return False
-    return True
-
-
 def _jobs(
-    cases: Sequence[Case], settings: Settings, catalogue: Catalogue, place: Place, against: Case | None, *, elsewhere: bool
+    cases: Mapping[Case, str],
+    denied: Collection[Case],
+    settings: Settings,
+    catalogue: Catalogue,
+    place: Place,
+    against: Case | None,
+    other: Side | None,
 ) -> list[Job]:
-    wanted: dict[Case, Case | None] = {case: case for case in cases} if elsewhere else {}
-    for case in () if elsewhere else cases:
+    """A job for every case and for each base; one that is denied does not run as a base either, and its cases stand alone."""
+    wanted: dict[Case, Case | None] = {case: case for case in cases} if other else {}
+    housed = dict(cases)
+    for case, env in () if other else cases.items():
         base = against if settings.vs is None else settle(case.with_variant(settings.vs), catalogue)
+        base = None if base in denied else base
         if base is not None:
             wanted.setdefault(base, None)
+            housed.setdefault(base, env)
         wanted[case] = base if case != base else None
-    jobs = [_job(case, against, settings, catalogue, place) for case, against in wanted.items()]
+    homes = {(env, case.backend) for case, env in housed.items()}
+    places = {(env, backend): _within(env, place) if env else envs.place_for(backend, place) for env, backend in sorted(homes)}
+    jobs = [_job(case, base, settings, catalogue, places[housed[case], case.backend]) for case, base in wanted.items()]
     fresh = {(job.unit, job.place) for job in jobs if job.fresh}
     return [replace(job, fresh=(job.unit, job.place) in fresh) for job in jobs]
+
+
+def _within(env: str, place: Place) -> Place:
+    """A place moved into an environment that was asked for by name."""
+    return replace(envs.place(env), device_index=place.device_index)
 
 
 def _job(case: Case, vs: Case | None, settings: Settings, catalogue: Catalogue, place: Place) -> Job:
@@ -319,7 +388,8 @@ def _job(case: Case, vs: Case | None, settings: Settings, catalogue: Catalogue, 
     compiles = compiled(case.chain)
     fresh = compiles or (vs is not None and compiled(vs.chain)) or case.device != "cpu" or case.backend not in FORKABLE
     unit = {"case": case.id, "workload": f"{case.workload}@{case.backend}", "none": case.backend}[settings.isolate]
-    return Job(case, vs, replace(place, threads=case.threads, flags=tuple((k, str(v)) for k, v in case.flags)), unit, fresh, compiles)
+    flags = envs.variables(case.backend, case.device, case.threads) | {key: str(value) for key, value in case.flags}
+    return Job(case, vs, replace(place, threads=case.threads, flags=tuple(flags.items())), unit, fresh, compiles)
 
 
 def check_modes(modes: Sequence[str]) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from steelyard.engine import envs
 from steelyard.engine.launch import FORKABLE, SHIFTS, Nursery, Place, Worker, can_lay_out, start_fresh
 from steelyard.engine.limits import MemoryLimit
 from steelyard.engine.plan import Job
@@ -209,7 +210,8 @@ class Pool:
 
 
 def _places(job: Job, side: Side) -> tuple[Place, Place]:
-    return replace(side.place, threads=job.place.threads, flags=job.place.flags), job.place
+    base = envs.place_for(job.case.backend, side.place)
+    return replace(base, threads=job.place.threads, flags=job.place.flags), job.place
 
 
 def forks(job: Job) -> bool:

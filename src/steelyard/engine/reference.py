@@ -39,9 +39,11 @@ def reference(bench: Bench, be: Any, task: Task) -> tuple[Any, str, bool]:
     """The answer to compare with, where it comes from, and whether formats must agree.
 
     A variant is held against the plain task; the plain task against its own reference, an independent numpy form in
-    double precision, or, where data is too large or was drawn on the device, itself in double precision.
+    double precision, or, where data is too large or was drawn on the device, itself in double precision. A backend that has
+    a witness is held against that, variants and all, so that all its ways of running have one reference.
     """
-    if bench.chain:
+    witness = be.witness()
+    if bench.chain and witness is None:
         return _answer(bench, *bench.base(), mode=True), f"{bench.case.backend} {IDENTITY}", not task.any_dtype
     if task.reference:
         return be.outputs(task.reference()), "the workload's reference", False
@@ -51,11 +53,11 @@ def reference(bench: Bench, be: Any, task: Task) -> tuple[Any, str, bool]:
 
         exact = Precise(seed=bench.settings.seed)
         return _answer(bench, exact, bench.body("numpy", exact), mode=False), "numpy fp64", False
-    other, plain = bench.base()
+    other, plain = bench.base(witness)
     wide = other.upcast(plain) if (task.flops or 0) <= UPCAST_FLOPS else None
     if wide is None:
         return None, "no reference: the workload has none, and no double-precision form small enough to compute", False
-    return _answer(bench, other, wide, mode=True), f"{bench.case.backend} fp64", False
+    return _answer(bench, other, wide, mode=True), f"{other.name} fp64", False
 
 
 def _answer(bench: Bench, be: Any, task: Task, *, mode: bool) -> Any:

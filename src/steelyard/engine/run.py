@@ -25,7 +25,7 @@ from steelyard.errors import StoreError, UsageError
 from steelyard.machine import locks
 from steelyard.model.experiment import Settings
 from steelyard.model.pair import Pair
-from steelyard.model.record import BAD, Arrays, Attachment, Record, Status
+from steelyard.model.record import Arrays, Attachment, Record, Status
 from steelyard.model.units import plain as quantity
 from steelyard.store.runs import RunWriter
 
@@ -57,30 +57,38 @@ class Answer:
 
 
 def supervise(
-    plan: Plan, writer: RunWriter, watch: Watch, judge: Callable[[Record], Record] = lambda record: record, *, fail_fast: bool = False
+    plan: Plan,
+    writer: RunWriter,
+    watch: Watch,
+    judge: Callable[[Record], Record] = lambda record: record,
+    *,
+    stop: Callable[[Record], bool] = lambda record: False,
 ) -> bool:
     """Measure every job that the run does not hold yet; `judge` sees each record before it is kept, and the caller seals the run.
 
-    Calls are all checked first. The answer is whether it came to the end: with `fail_fast` the first bad record is the last.
+    Calls are all checked first, and those that cannot run are kept and told before any other is timed. The answer is whether
+    it came to the end: the first record at which `stop` says so is the last.
     """
     todo = [job for job in plan.jobs if not _done(job, writer)]
+    if not todo:
+        return True
     names = _places(todo)
     owner = f"run {writer.id}, pid {os.getpid()}"
     with (
         locks.hold(names, owner, lambda who: watch.waiting(f"waiting for {who}, which measures on this machine")),
         Crew.assemble(watch) as crew,
     ):
+        wrong = crew.check(plan, [job for job in todo if job.case.id not in writer.done])
+        refused = [_refuse(job, wrong[job.case.id], plan, writer, watch) for job in todo if job.case.id in wrong]
+        if any(map(stop, refused)):
+            return False
+        todo = [job for job in todo if job.case.id not in wrong]
         heads: list[Job] = []
-        wrong = crew.check(plan, todo)
-        for job, following in zip(todo, [*todo[1:], None], strict=True):
+        for job, following in zip(todo, [*todo[1:], None][: len(todo)], strict=True):
             watch.started(job.case.id)
             kept, last = writer.done.get(job.case.id), following is None or following.scale != job.scale
-            if job.case.id in wrong:
-                answer = Answer(job.case.id, failure(job, plan.settings, "failed", wrong[job.case.id]))
-            elif kept and (plan.other or not last):
-                answer = Answer(job.case.id, kept)
-            else:
-                answer = crew.measure(job, plan, heads if last else None)
+            settled = kept if plan.other or not last else None
+            answer = Answer(job.case.id, settled) if settled else crew.measure(job, plan, heads if last else None)
             if plan.other and answer.record and answer.record.status == "ok":
                 crew.weigh_apart(job, plan, answer)
             record = answer.record or failure(job, plan.settings, "crashed", "the worker ended the job without an answer")
@@ -94,9 +102,16 @@ def supervise(
             for pair, arrays in answer.pairs:
                 writer.append_pair(pair, arrays)
             watch.finished(record)
-            if fail_fast and record.status in BAD:
+            if stop(record):
                 return False
     return True
+
+
+def _refuse(job: Job, reason: str, plan: Plan, writer: RunWriter, watch: Watch) -> Record:
+    watch.started(job.case.id)
+    record = writer.append(failure(job, plan.settings, "failed", reason))
+    watch.finished(record)
+    return record
 
 
 def _places(jobs: Iterable[Job]) -> list[str]:
@@ -168,6 +183,7 @@ class Crew:
     def measure(self, job: Job, plan: Plan, heads: Sequence[Job] | None = None) -> Answer:
         """Run one job on a fitting worker; if the worker does not survive, the case is to blame.
 
+        A failure on an accelerator may have broken the device for its process, which therefore does nothing more.
         `heads` are cases measured before that share its base: all are weighed together, unless it is None and they wait.
         """
         settings = plan.settings
@@ -181,6 +197,8 @@ class Crew:
         fate = self._listen(worker, answer, settings)
         if fate is None:
             end_tree(worker.pid, itself=False)
+            if job.case.device != "cpu" and answer.record and answer.record.status == "failed":
+                self.dismiss()
             return answer
         self.worker, self.serving = None, None
         status, reason, answer.stderr = fate

@@ -10,6 +10,7 @@ from typing import Any
 
 from steelyard import codec, registry
 from steelyard.engine import configs, run
+from steelyard.engine.filters import Filters
 from steelyard.engine.launch import Place
 from steelyard.engine.plan import Entries
 from steelyard.engine.sides import is_side
@@ -24,7 +25,10 @@ EXPERIMENT_FILES = (".toml", ".yaml", ".yml", ".json")
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for; empty fields leave the experiment's own choice."""
+    """What was asked for; empty fields leave the experiment's own choice.
+
+    `filters` and `part` choose among the cases that all the rest gives.
+    """
 
     selectors: tuple[str, ...] = ()
     commands: tuple[tuple[str, ...], ...] = ()
@@ -39,6 +43,8 @@ class Request:
     settings: Mapping[str, Any] = field(default_factory=dict)
     env: str | None = None
     device_index: str = ""
+    filters: Filters = field(default_factory=Filters)
+    part: str = ""
 
 
 def gather(request: Request, place: Place) -> tuple[Experiment, Catalogue, Entries]:
@@ -62,6 +68,7 @@ def gather(request: Request, place: Place) -> tuple[Experiment, Catalogue, Entri
         matrix=tuple(_override(matrix, request) for matrix in matrices),
         include=(*included, *(command_case(argv, request) for argv in request.commands)),
         exclude=tuple(rule for source in sources for rule in source.exclude),
+        deny=tuple(rule for source in sources for rule in source.deny),
         settings=_settings(sources, request.settings),
         files=files,
         mistakes=tuple(line for source in sources for line in source.mistakes),
@@ -153,7 +160,8 @@ def _override(matrix: Matrix, request: Request) -> Matrix:
         name: getattr(request, name) for name in ("backend", "variant", "mode", "device", "threads", "ranks") if getattr(request, name)
     }
     flags = tuple({**own, **request.flags} for own in matrix.flags)
-    return replace(matrix, axes={**matrix.axes, **request.axes}, flags=flags, **asked)
+    env = () if request.env else matrix.env
+    return replace(matrix, axes={**matrix.axes, **request.axes}, flags=flags, env=env, **asked)
 
 
 def _settings(sources: Sequence[Experiment], asked: Mapping[str, Any]) -> Settings:

@@ -106,7 +106,7 @@ def _measure(
 ) -> tuple[Status, str]:
     bench = prepare_bench(case, loaded, settings)
     notes.source = {
-        "workload": fingerprint(bench.workload.bodies[case.backend]),
+        "workload": fingerprint(bench.own_body),
         "variant": fingerprint(*(v.apply for v, _ in bench.chain)),
     }
     tell("build", None)

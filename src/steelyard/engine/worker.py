@@ -24,7 +24,11 @@ from steelyard.model.case import Case
 from steelyard.model.experiment import Settings
 
 Send = Callable[[Mapping[str, Any]], None]
-SHIMS = {"param": "steelyard.dialects.param.shim.perform"}
+SHIMS = {
+    "param": "steelyard.dialects.param.shim.perform",
+    "ptxla": "steelyard.dialects.ptxla.shim.perform",
+    "ptxla-microbench": "steelyard.dialects.ptxla.microbench_shim",
+}
 """Dialects that have jobs of their own in a worker, and what does them."""
 
 

@@ -66,16 +66,18 @@ class Rounds:
     def clock(self, arms: Sequence[int]) -> str:
         """Wall time of the undisturbed blocks; where most pairs were disturbed, the thread's own CPU time of all blocks.
 
-        CPU time stands for wall time only where an undisturbed call is busy all the time.
+        CPU time stands for wall time only where an undisturbed call of either arm is busy all the time: work that one of
+        them hands to other threads would pass for none.
         """
         mine = np.isin(self.arm, arms)
         clean = mine & ~self.disturbed
         if not len(self.seconds) or (~self.disturbed[mine]).mean() >= math.sqrt(CLEAN_SHARE) or not np.any(self.cpu > 0):
             return WALL
-        if clean.sum() < FEWEST_BUSY:
-            return WALL
-        busy = float(np.median(self.cpu[clean] / np.maximum(self.seconds[clean], 1e-12)))
-        return CPU if BUSY < busy < 2 - BUSY else WALL
+        for number in arms:
+            own = clean & (self.arm == number)
+            if own.sum() < FEWEST_BUSY / 2 or not BUSY < np.median(self.cpu[own] / np.maximum(self.seconds[own], 1e-12)) < 2 - BUSY:
+                return WALL
+        return CPU
 
     def ratios(self, base: int, head: int, clock: str) -> tuple[Floats, Bools]:
         """Two log-ratios head/base per round, one from each half of it, with the mask of undisturbed ones.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import fnmatch
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -10,6 +11,7 @@ from steelyard.model.case import Case
 
 Sampling = Literal["blocks", "calls"]
 Isolation = Literal["case", "workload", "none"]
+GraphForm = Literal["hlo", "stablehlo", "text"]
 
 BUDGETS: dict[str, float] = {"quick": 0.3, "normal": 1.0, "thorough": 5.0}
 
@@ -18,7 +20,7 @@ BUDGETS: dict[str, float] = {"quick": 0.3, "normal": 1.0, "thorough": 5.0}
 class Settings:
     """How to measure: everything that changes a figure's precision but not its meaning.
 
-    The last five ask for passes beside the timing; `compile_time` is how many processes each of its figures comes from.
+    The last six ask for passes beside the timing; `compile_time` is how many processes each of its figures comes from.
     """
 
     budget: float = BUDGETS["normal"]
@@ -41,13 +43,14 @@ class Settings:
     profile: bool = False
     ncu: bool = False
     compile_time: int | None = None
+    dump_ir: GraphForm | None = None
 
 
 @dataclass(frozen=True)
 class Matrix:
     """A product of axes; `axes` are workload parameters, everything else is how and where.
 
-    `origin` is its place in a file, and `label` what its cases are called there.
+    `env` is the environment its cases run in, at most one; `origin` its place in a file, and `label` what its cases are called there.
     """
 
     workload: tuple[str, ...]
@@ -59,6 +62,7 @@ class Matrix:
     threads: tuple[int, ...] = (1,)
     ranks: tuple[int, ...] = (1,)
     flags: tuple[Mapping[str, str], ...] = ({},)
+    env: tuple[str, ...] = ()
     origin: str = field(default="", compare=False)
     label: str = field(default="", compare=False)
 
@@ -73,16 +77,39 @@ class Rule:
     def __str__(self) -> str:
         return ", ".join(f"{key}={value}" for key, value in self.match.items())
 
+    def fits(self, case: Case, tags: Collection[str] = ()) -> bool:
+        """Whether a case is meant; text may be a pattern, several values are a choice, and `tags` are those of its workload."""
+        plain = case.plain()
+        tables: dict[str, Mapping[str, Any]] = {"axes": plain["params"], "flags": plain["flags"]}
+        for key, wanted in self.match.items():
+            table, _, name = key.partition(".")
+            have = list(tags) if key == "tag" else [tables[table].get(name) if table in tables else plain.get(key)]
+            if not any(_equal(value, wanted) for value in have):
+                return False
+        return True
+
+
+def _equal(have: Any, wanted: Any) -> bool:
+    """A list is a value of its own or a choice of values: an axis may hold either."""
+    choices = [wanted, *wanted] if isinstance(wanted, (list, tuple)) else [wanted]
+    return any(
+        have == choice or (isinstance(have, str) and isinstance(choice, str) and fnmatch.fnmatchcase(have, choice)) for choice in choices
+    )
+
 
 @dataclass(frozen=True)
 class Experiment:
-    """Named matrices, exact cases added to them, and rules that drop some; `mistakes` are parts of a file that cannot run, a line each."""
+    """Named matrices, exact cases added to them, and rules; `mistakes` are parts of a file that cannot run, a line each.
+
+    What an `exclude` rule drops is no part of the experiment. What a `deny` rule drops is part of it and recorded as skipped.
+    """
 
     name: str = "command line"
     description: str = ""
     matrix: tuple[Matrix, ...] = ()
     include: tuple[str | Case, ...] = ()
     exclude: tuple[Rule, ...] = ()
+    deny: tuple[Rule, ...] = ()
     settings: Settings = Settings()
     files: tuple[str, ...] = ()
     mistakes: tuple[str, ...] = ()

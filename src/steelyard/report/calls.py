@@ -35,10 +35,10 @@ def _arguments(spec: Any) -> str:
 def _argument(spec: Any) -> str:
     if not isinstance(spec, Mapping):
         return _value(spec)
-    if spec.get("type") == "tensor":
-        shape = spec.get("shape", [])
-        constant = " (no grad)" if spec.get("requires_grad") is False and _dtype(spec.get("dtype"))[:2] in ("fp", "bf", "co") else ""
-        return f"{_dtype(spec.get('dtype'))}[{','.join(map(str, shape)) if isinstance(shape, list) else shape}]{constant}"
+    if spec.get("type") == "tensor" or ("type" not in spec and "shape" in spec):
+        shape, dtype = spec.get("shape", []), _dtype(spec.get("dtype", ""))
+        constant = " (no grad)" if spec.get("requires_grad") is False and dtype[:2] in ("fp", "bf", "co") else ""
+        return f"{dtype}[{','.join(map(str, shape)) if isinstance(shape, list) else shape}]{constant}"
     if isinstance(spec.get("value"), list):
         return f"[{' '.join(map(_argument, spec['value']))}]"
     return _value(spec.get("value", spec.get("value_range", spec.get("type"))))

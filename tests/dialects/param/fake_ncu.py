@@ -10,9 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-VALUED = {
-    "--log-file", "--app-replay-buffer", "--nvtx-include", "--target-processes", "--clock-control", "--page", "--print-units", "--metrics",
-}  # fmt: skip
+VALUED = {"--log-file", "--nvtx-include", "--target-processes", "--clock-control", "--page", "--print-units", "--metrics"}
 BARE = {"--csv", "--nvtx"}
 RANGES = ["thread Domain:Push/Pop_Range", "Id:Domain:Start/Stop_Range"]
 UNITS = {"gpu__time_duration.sum": "ns", "dram__bytes.sum": "byte"}

@@ -17,6 +17,7 @@ import pytest
 from steelyard.cli.main import main
 from steelyard.dialects.param import lines, session
 from steelyard.dialects.param.flags import Options
+from steelyard.dialects.param.shim.execute import NO_GRADIENT
 from steelyard.param import config, spec, tensor, together, value
 from tests.engine.drive import start, steelyard
 
@@ -106,7 +107,7 @@ class TestFile:
         assert list(mul) == ["op_name", "id", "metric", "config", "steelyard"]
         assert list(mul["metric"]) == list(linear["metric"]) == ["forward", "backward"] and list(argmax["metric"]) == ["forward"]
         assert [len(values) for values in mul["metric"]["forward"].values()] == [1, 1, 8, 8]
-        assert argmax["steelyard"]["not_applicable"] == {"backward": "the output has no gradient"}
+        assert argmax["steelyard"]["not_applicable"] == {"backward": NO_GRADIENT}
         assert linear["config"]["build"] == {"args": [{"type": "int", "value": 4}, {"type": "int", "value": 3}], "kwargs": {}}
         ours = mul["steelyard"]
         assert ours["status"] == "ok" and ours["seed"] == 0 and 2 <= ours["drawn"]["args[1]"] <= 3
@@ -190,6 +191,15 @@ class TestTrouble:
         assert "torch.mm 0|0|0: " in said[2]
         assert ids() == ["torch.neg|0|0|0", "torch.mm|0|0|1"] and "finish_time" in read()[-1]
 
+    def test_a_mistake_that_many_combinations_share_is_one_line_of_bounded_length(
+        self, here: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        name = f"torch.{'n' * 3000}"
+        write(neg(4), config(name, spec(tensor([1, 40], __range__=["shape"])), input_iterator="RangeConfigIterator"))
+        assert as_param() == 3
+        (said,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+        assert " 0|0|0_0 and 39 more: no operator named" in said and len(said) < 2000
+
     def test_fail_fast_stops_before_anything_runs(self, here: Path) -> None:
         write(neg(4), config("torch.ngg", spec(tensor(4))))
         assert as_param("--fail-fast") == 2
@@ -224,7 +234,7 @@ class TestTrouble:
                 running.send_signal(signal.SIGINT)
                 break
         said = running.communicate(timeout=60)[1]
-        assert running.returncode == 130 and "interrupted: 1 ok" in said
+        assert running.returncode == 130 and "interrupted: 1 ok" in said and "with -o out.json -a" in said
         assert ids() == ["torch.neg|0|0|0"] and "finish_time" not in read()[-1]
         with Path("out.json").open("a") as file:
             file.write('{"op_name": "my.wa')
@@ -239,7 +249,7 @@ class TestTrouble:
         assert as_param() == 0
         write(neg(1, 5))
         assert as_param("-a") == 0
-        assert "1 of the recorded configs have other arguments now" in capsys.readouterr().err
+        assert "1 of the recorded configs have other arguments or options now" in capsys.readouterr().err
         assert ids() == ["torch.neg|0|0|0", "torch.neg|0|0|1", "torch.neg|0|0|1"]
         assert records()[-1]["config"]["input"]["args"][0]["shape"] == [5]
 
@@ -273,7 +283,15 @@ class Scripted:
     @contextmanager
     def talking(self, devices: Any, waiting: Any, timeout: Any) -> Iterator[Scripted]:
         self.devices = devices
+        self.meanwhile()
         yield self
+
+    def meanwhile(self) -> None:
+        """Another run may have had the machine until now."""
+
+
+def appending(**words: Any) -> session.Session:
+    return session.begin(Options.from_plain({"output_prefix": "out.json", "append": True, **words}), session.Watch())
 
 
 class TestSession:
@@ -293,6 +311,48 @@ class TestSession:
         made = session.begin(Options(output_prefix="out.json"), session.Watch())
         assert made.run(neg(1, 2), talk.talking) == 0
         assert talk.retired == 1 and talk.jobs[1:] == [["torch.neg|0|0|1"]] and "finish_time" in read()[-1]
+
+    def test_what_another_run_wrote_while_we_waited_stays_and_is_not_measured_again(self, here: Path) -> None:
+        assert session.begin(Options(output_prefix="out.json"), session.Watch()).run(neg(1), Scripted().talking) == 0
+        late = Scripted()
+        late.meanwhile = lambda: appending().run(neg(1, 2), Scripted().talking)  # type: ignore[method-assign, assignment, return-value]
+        assert appending().run(neg(1, 2, 3), late.talking) == 0
+        assert ids() == [f"torch.neg|0|0|{number}" for number in range(3)] and late.jobs == [["torch.neg|0|0|2"]]
+        late.meanwhile = lambda: appending().run(neg(1, 2, 3, 4), Scripted().talking)  # type: ignore[method-assign, assignment, return-value]
+        assert appending().run(neg(1, 2, 3, 4), late.talking) == 0 and len(late.jobs) == 1
+
+    @pytest.mark.parametrize(
+        "other", [{"backward": True}, {"iteration": 5}, {"warmup": 0}, {"device": "cuda"}, {"exec_mode": "continuous"}, {"seed": 3}]
+    )
+    def test_what_was_measured_in_another_way_is_measured_again(self, here: Path, other: dict[str, Any]) -> None:
+        for words, count in (({}, 1), ({}, 1), (other, 2), (other, 2)):
+            assert appending(**words).run(neg(1), Scripted().talking) == 0
+            assert len(records()) == count
+
+    def test_a_file_that_holds_all_gets_its_last_line_and_keeps_its_records(self, here: Path) -> None:
+        assert appending().run(neg(1, 2), Scripted().talking) == 0
+        whole = Path("out.json").read_text()
+        Path("out.json").write_text("".join(whole.splitlines(keepends=True)[:-1]))
+        made, talk = appending(), Scripted()
+        assert made.run(neg(1, 2), talk.talking) == 0 and not talk.jobs and made.files == {"benchmark_file": "out.json"}
+        assert "finish_time" in read()[-1] and len(read()) == 4
+        assert appending(warmup=0, iteration=0).run(neg(1, 2, 3), talk.talking) == 0
+        assert appending().run(neg(1, 2), talk.talking) == 0 and not talk.jobs
+
+    def test_what_is_no_message_is_not_heard(self, here: Path) -> None:
+        noise = [
+            {"line": 5}, {"line": {}}, {"line": {"op_name": "x", "id": "0", "metric": {}, "steelyard": {}}}, {"started": ["x"]},
+            {"checking": "x"}, {"mistake": {}}, {"mistake": {"ids": ["x"], "what": "y"}}, {"mistake": {"ids": [], "what": "y"}}, {},
+        ]  # fmt: skip
+
+        class Noisy(Scripted):
+            def ask(self, job: Mapping[str, Any], *, between: Any = None) -> Iterator[dict[str, Any]]:
+                for message in super().ask(job):
+                    yield from noise
+                    yield message
+
+        made = session.begin(Options(output_prefix="out.json"), session.Watch())
+        assert made.run(neg(1, 2), Noisy().talking) == 0 and ids() == ["torch.neg|0|0|0", "torch.neg|0|0|1"]
 
     def test_a_worker_that_is_lost_after_its_work_has_lost_nothing(self, here: Path) -> None:
         made = session.begin(Options(output_prefix="out.json"), session.Watch())

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from steelyard.dialects.param.flags import Options
-from steelyard.dialects.param.shim import execute as timing
-from steelyard.dialects.param.shim.execute import MEBIBYTE, Ranges, Routine, Seat, Station, discrete, execute, loop_of
+from steelyard.dialects.param.shim.execute import Ranges, Seat, Taken, discrete, execute, loop_of
 from steelyard.dialects.param.shim.marks import Marks
+from steelyard.dialects.param.shim.routine import REHEARSALS, Routine, routine
+from steelyard.dialects.param.shim.station import MEBIBYTE, Station
 
 pytestmark = pytest.mark.torch
 LAUNCH, FORWARD, BACKWARD, FLUSH = 1_000, 20_000, 50_000, 700_000
@@ -69,8 +70,8 @@ class Chip:
     def mem_get_info(self) -> tuple[int, int]:
         return self.memory - self.held, self.memory
 
-    def station(self, flush: Callable[[], None] | None = None) -> Station:
-        return Station("cuda", self, flush, lambda: self.now)
+    def station(self, flush: Callable[[], None] | None = None, own: int = 0) -> Station:
+        return Station("cuda", self, flush, lambda: self.now, own)
 
     def routine(self, size: int = MEBIBYTE) -> Routine:
         """Forward takes memory, which its backward gives back."""
@@ -118,7 +119,7 @@ class TestHost:
         import torch
 
         weight, x = torch.ones(4, 4, requires_grad=True), torch.ones(4, 4, requires_grad=True)
-        made = timing.routine(call(torch.mm, x, weight), Options(backward=True), Station("cpu"))
+        made = routine(call(torch.mm, x, weight), Options(backward=True), Station("cpu"))
         seen, clear = [], made.clear
 
         def look() -> None:
@@ -155,7 +156,9 @@ class TestHost:
     def test_a_backward_that_is_none_is_absent_and_forward_stays(self) -> None:
         import torch
 
-        for forward, x in ((torch.argmax, torch.ones(2, requires_grad=True)), (torch.neg, torch.ones(2)), (lambda x: x, torch.ones(2))):
+        learns = torch.ones(2, requires_grad=True)
+        unwritten = (lambda x: torch.heaviside(x, x), learns)
+        for forward, x in ((torch.argmax, learns), (torch.neg, torch.ones(2)), (lambda x: x, torch.ones(2)), unwritten):
             found = execute(call(forward, x), seat(iteration=2, backward=True))
             assert list(found) == ["forward"] and len(found["forward"]["measure.time"]) == 2
 
@@ -163,7 +166,7 @@ class TestHost:
         import torch
 
         x, seen = torch.ones(3, requires_grad=True), []
-        made = timing.routine(call(lambda x: {"a": [x * 2, torch.argmax(x)], "b": x * 3}, x), Options(backward=True), Station("cpu"))
+        made = routine(call(lambda x: {"a": [x * 2, torch.argmax(x)], "b": x * 3}, x), Options(backward=True), Station("cpu"))
         clear = made.clear
         made.clear = lambda: (seen.append(x.grad[0].item()), clear())  # type: ignore[index, func-returns-value, assignment]
         discrete(made, Station("cpu"), 1, Ranges())
@@ -188,7 +191,7 @@ class TestHost:
         assert order == ["forward", "create", "backward"] * 2 and len(found["backward"]["measure.time"]) == 2
 
     def test_other_devices_have_no_continuous_mode(self) -> None:
-        assert loop_of("continuous", Station("meta"))(Routine(print), Station("meta"), 3, Ranges()) == timing.Taken()
+        assert loop_of("continuous", Station("meta"))(Routine(print), Station("meta"), 3, Ranges()) == Taken()
 
 
 class TestDevice:
@@ -206,8 +209,9 @@ class TestDevice:
             flushes.append(chip.forwards)
             chip.work(FLUSH)
 
-        found = discrete(chip.routine(), chip.station(flush), 2, Ranges())
-        assert flushes == [0, 1, 1, 2]
+        chip.take(64 * MEBIBYTE)
+        found = discrete(chip.routine(), chip.station(flush, 64 * MEBIBYTE), 2, Ranges())
+        assert flushes == [0, 1, 1, 2] and found.forward_memory == found.backward_memory == [1.0, 1.0]
         assert found.forward == [(LAUNCH + FORWARD) / 1e6] * 2 and found.backward == [(LAUNCH + BACKWARD) / 1e6] * 2
 
     def test_continuous_is_one_number_and_backward_is_its_own(self) -> None:
@@ -215,8 +219,14 @@ class TestDevice:
         found = loop_of("continuous", chip.station())(chip.routine(), chip.station(), 10, Ranges())
         assert found.forward == [pytest.approx((LAUNCH + 10 * FORWARD) / 10 / 1e6)]
         assert found.backward == [pytest.approx((LAUNCH + 10 * BACKWARD) / 10 / 1e6)]
-        assert len(found.forward_memory) == len(found.backward_memory) == 1
-        assert chip.forwards == 20
+        assert chip.forwards == 21
+
+    def test_continuous_memory_is_that_of_one_call_though_many_wait(self) -> None:
+        """Beside it lies what the ten forwards before took, since nothing frees it."""
+        chip = Chip()
+        found = loop_of("continuous", chip.station())(chip.routine(), chip.station(), 10, Ranges())
+        assert (found.forward_memory, found.backward_memory) == ([10.0], [11.0])
+        assert chip.highest == 20 * MEBIBYTE
 
     def test_continuous_holds_no_more_forwards_than_memory_allows(self) -> None:
         """Nothing frees what the ten forwards before take, so as much is taken off first."""
@@ -226,7 +236,7 @@ class TestDevice:
         routine.forward, forward = (lambda: (forward(), most.append(chip.held))), routine.forward
         chip.take(-10 * 8 * MEBIBYTE)
         found = loop_of("continuous", chip.station())(routine, chip.station(), 10, Ranges())
-        assert chip.forwards == 20
+        assert chip.forwards == 21
         assert max(most[10:]) <= 48 * MEBIBYTE
         assert found.backward[0] >= BACKWARD / 1e6
 
@@ -234,7 +244,7 @@ class TestDevice:
         chip, order = Chip(), []
         routine = Routine(lambda: order.append("f"), step=lambda out: lambda: order.append("b"), pending=1)
         loop_of("continuous", chip.station())(routine, chip.station(), 3, Ranges())
-        assert "".join(order) == "fff" + "fb" * 3
+        assert "".join(order) == "fff" + "fb" * 4
 
     def test_events_give_a_number_per_call_with_one_wait_a_pass(self) -> None:
         chip = Chip()
@@ -279,7 +289,7 @@ class TestDevice:
         x = torch.ones(2, requires_grad=True)
         asked = Options(device="cuda", cuda_graph=True, warmup=0, iteration=4, backward=backward)
         found = execute(call(forward, x), Seat("op", "0|0|0", asked, chip.station()))
-        assert len(calls) == timing.REHEARSALS + 1 and x.grad is None
+        assert len(calls) == REHEARSALS + 1 and x.grad is None
         assert [graph.replays for graph in graphs] == [4] * (1 + backward)
         assert pools == [None, "shared"][: 1 + backward]
         assert [len(one["measure.time"]) for one in found.values()] == [4] * (1 + backward)

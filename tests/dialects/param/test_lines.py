@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -76,6 +78,21 @@ def test_what_was_run_is_known_and_what_was_only_expanded_is_not(tmp_path: Path)
     assert found.whole == path.stat().st_size
 
 
+def test_a_number_that_is_none_does_not_make_a_config_another(tmp_path: Path) -> None:
+    input = {"args": [{"type": "float", "value": float("nan")}]}
+    path = written(tmp_path / "out.json", lines.record("torch.add", "0|0|0", None, input, METRIC, status="ok"))
+    assert lines.read(path).holds("torch.add", "0|0|0", None, json.loads(json.dumps(input)))
+
+
+def test_counters_are_laid_into_the_records_of_their_batch(tmp_path: Path) -> None:
+    counted = {"0|0|0": {"iterations": 1}, "7|0|0": {"iterations": 2}}
+    batch = {"ncu_file": "x.log", "config": {"op_name": "torch.add"}, "steelyard": {"status": "ok", "ncu": counted}}
+    strange = [{"ncu_file": "y.log"}, {"ncu_file": "z.log", "config": {}, "steelyard": {"ncu": [1]}}]
+    found = lines.read(written(tmp_path / "out.json", record(), record("0|0|1"), batch, *strange)).records
+    assert found["torch.add|0|0|0"]["steelyard"] == {"status": "ok", "ncu": {"iterations": 1}}
+    assert found["torch.add|0|0|1"]["steelyard"] == {"status": "ok"}
+
+
 def test_a_file_of_the_original_itself_can_be_continued(tmp_path: Path) -> None:
     path = tmp_path / "theirs.json"
     path.write_text('{"run_options": {}, "sys_info": {}, "start_time": ""}\n' + SAMPLE + "}\n")
@@ -112,9 +129,44 @@ def test_any_other_file_is_neither_read_nor_overwritten(tmp_path: Path, text: st
 def test_a_place_that_cannot_be_written_is_found_out_first(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such folder"):
         lines.check_writable(tmp_path / "missing" / "out.json")
-    with pytest.raises(UsageError, match="is a folder"):
-        lines.check_writable(tmp_path)
+    os.mkfifo(tmp_path / "pipe.json")
+    for path in (tmp_path, tmp_path / "pipe.json"):
+        with pytest.raises(UsageError, match="is a folder, a pipe or a device"):
+            lines.check_writable(path)
+    with pytest.raises(StoreError, match="name too long"):
+        lines.check_writable(tmp_path / f"{'x' * 300}.json")
     lines.check_writable(tmp_path / "new.json")
+
+
+def test_two_runs_do_not_write_to_one_file(tmp_path: Path) -> None:
+    first = lines.Output(tmp_path / "out.json")
+    first.write(record())
+    with pytest.raises(StoreError, match="another run is writing to it"):
+        lines.Output(tmp_path / "out.json")
+    first.close()
+    assert lines.read(tmp_path / "out.json").records
+    lines.Output(tmp_path / "out.json").close()
+
+
+def test_a_full_disk_is_told_once_and_costs_no_line_before(tmp_path: Path) -> None:
+    output, limits = lines.Output(tmp_path / "out.json"), resource.getrlimit(resource.RLIMIT_FSIZE)
+    output.write(lines.header(Options(), {}, NOW))
+    size = (tmp_path / "out.json").stat().st_size
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 20, limits[1]))
+        with pytest.raises(StoreError, match="cannot write the output file"):
+            output.write(record())
+        output.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert lines.read(tmp_path / "out.json").whole == size
+
+
+def test_a_file_whose_very_first_line_was_cut_is_begun_again(tmp_path: Path) -> None:
+    path = written(tmp_path / "out.json")
+    path.write_bytes(path.read_bytes()[:40])
+    lines.check_writable(path)
+    assert lines.read(path).whole == 0
 
 
 def test_a_missing_file_of_options_is_an_error(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ CALLS: dict[str, tuple[str, Any, Spec]] = {
     "linear": ("torch.nn.Linear", LINEAR, call(tensor(3, 8))),
     "first layer": ("torch.nn.Linear", LINEAR, call(tensor(3, 8, requires_grad=False))),
     "convolution": ("torch.nn.Conv2d", call(*[of("int", 3)] * 3), call(tensor(2, 3, 6, 6, memory_format="channels_last"))),
+    "lazy layer": ("torch.nn.LazyLinear", call(of("int", 4)), call(tensor(3, 8))),
     "embedding": ("torch.nn.functional.embedding", None, call(indices(7, arg=1, dim=0), tensor(50, 4))),
     "aten": ("aten::add", None, call(tensor(4), tensor(4), of("int", 3))),
 }  # fmt: skip
@@ -95,6 +96,7 @@ class TestModes:
             ("torch.add", call(tensor(3, requires_grad=False), of("int", 1)), "train", "no output has a gradient"),
             ("aten::_scaled_mm", SCALED, "bwd", "no derivative"),
             ("torch.abs", call(tensor(3, dtype="complex64")), "train", "real numbers"),
+            ("torch.fft.fft", call(tensor(4)), "train", "real numbers"),
         ],
     )
     def test_where_there_is_no_backward_pass_that_is_said(self, op: str, input: Spec, mode: str, why: str) -> None:
@@ -119,6 +121,9 @@ class TestInPlace:
             ("torch.nn.functional.relu", None, call(tensor(4, distribution={"name": "constant", "value": -1.0}), of("bool", True))),
             ("torch.nn.functional.relu", None, call(tensor(4, distribution={"name": "constant", "value": -1.0}), inplace=of("bool", True))),
             ("torch.nn.ReLU", call(inplace=of("bool", True)), call(tensor(4, distribution={"name": "constant", "value": -1.0}))),
+            ("torch.sqrt_", None, call(tensor(4, dtype="double"))),
+            ("torch.t_", None, call(tensor(2, 4))),
+            ("torch.unsqueeze_", None, call(tensor(4, 2, strides=[1, 4]), of("int", 0))),
         ],
     )
     def test_every_call_finds_its_inputs_as_they_were(self, op: str, build: Any, input: Spec) -> None:
@@ -131,6 +136,7 @@ class TestInPlace:
         assert task.reference is not None
         task.reference()
         assert torch.equal(first, second), "the answer is the argument itself, and a reference leaves it alone"
+        assert torch.equal(first, task()), "nor does a reference change what the next call finds"
         assert compare(be.outputs(second), be.outputs(task.reference()), "fp64", same_dtype=False).status == "passed"
 
     def test_what_overwrites_nothing_needs_nothing_restored(self) -> None:
@@ -157,6 +163,10 @@ class TestChance:
     def test_its_numbers_are_not_those_of_its_inputs(self) -> None:
         _, task = body("torch.bernoulli", None, call(tensor(4000)))
         assert task().mean() == pytest.approx(0.5, abs=0.05)
+
+    def test_any_seed_of_a_run_and_of_an_operator_fit_together(self) -> None:
+        make = built_ins().workloads["call/torch"].bodies["torch"]
+        assert make("torch.abs", None, call(tensor(3)), 2**63 - 1, Torch(seed=10**30), "eval", Loaded())().shape == (3,)
 
     def test_weights_are_drawn_from_the_seed(self) -> None:
         one, same, other = (body(*CALLS["linear"], seed=seed)[1] for seed in (3, 3, 4))
@@ -236,6 +246,7 @@ class TestChecking:
             ("aten::add", None, call(of("str", "x")), "no overload"),
             ("torch.add", None, {**call(tensor(2), tensor(2)), "generator": "Mine"}, "no data generator named 'Mine'"),
             ("torch.add", None, call(tensor(2), tensor(2), gamma=of("int", 1)), "gamma"),
+            ("torch.Tensor.to", None, call(tensor(2), of("device", "gpu")), "no device 'gpu'"),
         ],
     )
     def test_what_cannot_run_is_told_without_data(self, op: str, build: Any, input: Spec, why: str) -> None:
@@ -267,6 +278,10 @@ class TestChecking:
     def test_a_large_model_costs_nothing_to_check(self) -> None:
         assert check("pytorch.model.resnet", [], call(tensor(1024, 3, 224, 224)), {}, {}) == ""
         assert "channel" in check("pytorch.model.alex_net", [], call(tensor(1024, 4, 224, 224)), {}, {})
+
+    def test_what_makes_tensors_out_of_nothing_makes_none_without_data(self) -> None:
+        for op in ("aten::zeros", "aten::rand", "aten::empty"):
+            assert check(op, None, call(many(of("int", 10**15))), {}, {}) == ""
 
     def test_users_operators_and_generators_are_not_called(self) -> None:
         @operator("mine")

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from steelyard.errors import UsageError  # noqa: E402
 from steelyard.model.operators import operator  # noqa: E402
-from steelyard.workloads.operators import _aten  # noqa: E402
+from steelyard.workloads.operators import _aten, _names  # noqa: E402
 from steelyard.workloads.operators._names import find, functions, modules  # noqa: E402
 from steelyard.workloads.operators.call import Call, prepare  # noqa: E402
 from tests.workloads.operators.specs import Spec, call, many, of, tensor  # noqa: E402
@@ -35,7 +35,7 @@ REFUSED = [
     "torch.nn.modules.module.Module", "torch.nn.functional.__builtins__", "os.system", "builtins.eval", "eval", "__import__", "",
     "aten::from_file", "aten::from_file.out", "aten::save", "aten::_print", "aten::record_stream", "aten::set_.source_Storage", "aten::",
     "aten::.x", "prim::Print", "quantized::linear", "aten::add.__call__", "aten::__class__", "aten::add\n", "torch.add ", " torch.add",
-    "torch..add", "\x1b[31m",
+    "torch..add", "\x1b[31m", "torch.Tensor.data_ptr", "torch.Tensor.record_stream", "torch.Tensor.requires_grad_",
 ]  # fmt: skip
 
 
@@ -89,12 +89,23 @@ def test_every_module_is_one_of_torch_itself() -> None:
 
 @pytest.mark.parametrize(
     ("name", "near"),
-    [("torch.ad", "torch.add"), ("torch.nn.Linaer", "torch.nn.Linear"), ("aten::ad", "aten::add"), ("aten::add.Tensr", "aten::add.Tensor")],
-)
+    [
+        ("torch.ad", "torch.add"), ("torch.nn.Linaer", "torch.nn.Linear"), ("aten::ad", "aten::add"),
+        ("aten::add.Tensr", "aten::add.Tensor"), ("torch.rand_like", "write aten::rand_like"),
+    ],
+)  # fmt: skip
 def test_the_nearest_name_is_suggested(name: str, near: str) -> None:
     with pytest.raises(UsageError) as caught:
         find(name, {})
     assert near in caught.value.do
+
+
+def test_a_name_that_many_configs_share_is_looked_for_once() -> None:
+    before = _names._refusal.cache_info().misses
+    for _ in range(3):
+        with pytest.raises(UsageError):
+            find("torch.nothing_like_this", {})
+    assert _names._refusal.cache_info().misses == before + 1
 
 
 def test_users_operators_come_first() -> None:

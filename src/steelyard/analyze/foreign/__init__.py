@@ -8,26 +8,47 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from steelyard.analyze.foreign import google_benchmark, nvbench, pyperf, pytest_benchmark, tritonbench
+from steelyard.analyze.foreign import google_benchmark, nvbench, ptxla, pyperf, pytest_benchmark, tritonbench
 from steelyard.analyze.foreign.parts import Source, as_runs
-from steelyard.errors import StoreError
+from steelyard.errors import StoreError, UsageError
 from steelyard.store.runs import Run
 
 LARGEST = 512 * 2**20
-READERS: dict[str, tuple[Callable[[Any], bool], Callable[[Any, Path], Source]]] = {
+Read = Callable[[Any, Path], Source | Sequence[Source]]
+READERS: dict[str, tuple[Callable[[Any], bool], Read]] = {
     "pyperf": (pyperf.fits, pyperf.read),
     "pytest-benchmark": (pytest_benchmark.fits, pytest_benchmark.read),
     "nvbench": (nvbench.fits, nvbench.read),
     "google-benchmark": (google_benchmark.fits, google_benchmark.read),
     "tritonbench": (tritonbench.fits, tritonbench.read),
+    "ptxla": (ptxla.fits, ptxla.read),
 }
+
+
+def named(ref: str) -> tuple[Run, ...] | None:
+    """The runs that `FILE` or `FILE#2` means; None where there is no such file of another tool."""
+    name, sign, number = ref.rpartition("#")
+    try:
+        whole, part = Path(ref).expanduser(), Path(name).expanduser()
+        if whole.is_file():
+            return None if whole.name == "run.jsonl" else read_file(whole)
+        if not sign or not re.fullmatch(r"[0-9]{1,6}", number) or not part.is_file():
+            return None
+    except (OSError, ValueError, RuntimeError):
+        return None
+    runs = read_file(part)
+    if not 1 <= int(number) <= len(runs):
+        raise UsageError(f"{name!r} has no run {number}", why=f"it has {len(runs)}")
+    return runs[int(number) - 1 : int(number)]
 
 
 def read_file(path: Path) -> tuple[Run, ...]:
@@ -35,14 +56,25 @@ def read_file(path: Path) -> tuple[Run, ...]:
     data = _load(path)
     for tool, (fits, read) in READERS.items():
         if fits(data):
-            source = read(data, path)
-            if not source.results:
+            found = read(data, path)
+            sources = [source for source in ([found] if isinstance(found, Source) else found) if source.results]
+            if not sources:
                 raise StoreError(f"no results in {str(path)!r}", why=f"it is a file of {tool}, and holds no benchmark that can be read")
-            return as_runs(tool, path, source)
+            return _told_apart([as_runs(tool, path, source) for source in sources])
     raise StoreError(
         f"not a file of results: {str(path)!r}",
         why=f"its content is none of {', '.join(READERS)}",
         do="name one of those tools' JSON files, a run folder, or a run id",
+    )
+
+
+def _told_apart(occasions: Sequence[Sequence[Run]]) -> tuple[Run, ...]:
+    """The runs of a file that was written on several occasions, numbered through."""
+    runs = [run for occasion in occasions for run in occasion]
+    if len(occasions) == 1:
+        return tuple(runs)
+    return tuple(
+        replace(run, header=replace(run.header, id=f"{run.header.id.partition('#')[0]}#{number}")) for number, run in enumerate(runs, 1)
     )
 
 
@@ -68,4 +100,6 @@ def _lenient(content: bytes, path: Path, why: str) -> Any:
     try:
         return json.loads(content, parse_constant=lambda _: None)
     except (ValueError, RecursionError):
+        if lines := ptxla.lines(content, path.name):
+            return lines
         raise StoreError(f"not JSON: {str(path)!r}", why=why) from None

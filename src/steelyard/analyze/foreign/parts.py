@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from steelyard.errors import StoreError
-from steelyard.model.record import Figure, Record, Status
+from steelyard.model.record import Figure, Record, Status, Verification
 from steelyard.store.runs import Header, Run, Seal
 
 LONGEST_NAME = 160
@@ -25,17 +25,22 @@ FEWEST = 6
 
 @dataclass(frozen=True)
 class Result:
-    """One benchmark of a file; `processes` has its figures by process, one entry where the tool does not tell them apart."""
+    """One benchmark of a file; `processes` has its figures by process, one entry where the tool does not tell them apart.
+
+    `case` says what was measured where the tool tells it in our terms; by default there is only the name.
+    """
 
     name: str
     processes: Sequence[Mapping[str, Figure]] = ()
     status: Status = "ok"
     reason: str = ""
+    case: Mapping[str, Any] | None = None
+    verification: Verification | None = None
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file's results, and what it says about where they come from."""
+    """A file's results, and what it says about where they come from; `facts` are those of the machine that a heading shows."""
 
     results: Sequence[Result]
     created: str = ""
@@ -44,6 +49,7 @@ class Source:
     dirty: bool = False
     versions: Mapping[str, Any] = field(default_factory=dict)
     warnings: Sequence[str] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 def as_runs(tool: str, path: Path, source: Source) -> tuple[Run, ...]:
@@ -51,7 +57,7 @@ def as_runs(tool: str, path: Path, source: Source) -> tuple[Run, ...]:
     if len(source.results) > MOST_RESULTS:
         raise StoreError(f"{str(path)!r} holds {len(source.results)} results", why=f"at most {MOST_RESULTS} are read")
     count = min(MOST_PROCESSES, max(1, *(len(result.processes) for result in source.results)))
-    named = list(zip(_distinct(tool, [result.name for result in source.results]), source.results, strict=True))
+    named = list(zip(_distinct(tool, source.results), source.results, strict=True))
     return tuple(_run(tool, path, source, named, number, count) for number in range(count))
 
 
@@ -63,15 +69,17 @@ def _run(tool: str, path: Path, source: Source, named: Sequence[tuple[str, Resul
         if result.status != "ok" and number:
             continue
         figures = dict(result.processes[number]) if number < len(result.processes) else {}
-        case = {"workload": id, "params": {}, "backend": tool, "variant": "eager", "mode": "eval", "device": "cpu"}
-        records.append(Record(id, case, result.status, text(result.reason, LONGEST_REASON), figures, effective={"tool": tool}))
+        case = result.case or {"workload": id, "params": {}, "backend": tool, "variant": "eager", "mode": "eval", "device": "cpu"}
+        why = text(result.reason, LONGEST_REASON)
+        made = Record(id, dict(case), result.status, why, figures, effective={"tool": tool}, verification=result.verification)
+        records.append(made)
     git = {"git": {"commit": source.commit, "branch": None, "dirty": source.dirty}} if source.commit else {}
     versions = {name: text(version) for name, version in source.versions.items() if isinstance(version, str)}
     header = Header(
         id=text(path.name) if count == 1 else f"{text(path.name)}#{number + 1}",
         created=source.created,
         experiment=tool,
-        machine={**git, "packages": versions},
+        machine={**source.facts, **git, "packages": versions},
         machine_key=machine_key(source.machine),
     )
     counts: dict[str, int] = {}
@@ -87,11 +95,18 @@ def machine_key(facts: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12] if told else ""
 
 
-def _distinct(tool: str, names: Sequence[str]) -> list[str]:
-    """Ids from names: `foreign/pyperf:name`, cleaned, cut, and told apart by digest or number where that made two alike."""
+def _distinct(tool: str, results: Sequence[Result]) -> list[str]:
+    """Ids from names: `foreign/pyperf:name`, cleaned, cut, and told apart by digest or number where that made two alike.
+
+    What has a case of ours is named by its id already.
+    """
     seen: dict[str, int] = {}
     made = []
-    for name in names:
+    for result in results:
+        name = result.name
+        if result.case:
+            made.append(name)
+            continue
         plain = text(name, LONGEST_NAME)
         if plain != name:
             plain = f"{plain}#{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]}"

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steelyard.dialects.param.flags import Options
+from steelyard.dialects.param.flags import BATCH_MODULE, Options
 from steelyard.dialects.param.lines import Line, place, status
 from steelyard.errors import SteelyardError, UsageError
 from steelyard.measuring.ncu_table import COLUMNS, Kernel, lacking, last_words, marked
@@ -31,7 +31,6 @@ from steelyard.model.units import plain as quantity
 if TYPE_CHECKING:
     from steelyard.dialects.param.expand import Config
 
-MODULE = "steelyard.dialects.param.shim.batch"
 FILTER = "param_measure"
 """The NVTX range of every profiled call. It is a process range (start/end), which ncu is told by a name with no `/` after it:
 autograd launches kernels from threads of its own, where ranges of the calling thread (push/pop) do not reach. The name has
@@ -41,9 +40,6 @@ _MARK = re.compile(rf"(?<![\w|.])param_input_(\d+)_({'|'.join(reversed(PARTS))})
 DEFAULT_METRICS = tuple(COLUMNS.values())
 RUNNABLE = ("ok", "skipped", "not_applicable")
 STARTING, PER_INPUT = 300.0, 120.0
-
-Start = Callable[[Sequence[str], Mapping[str, str], Path, float], tuple[str, int]]
-"""Runs a command in an environment with its words in a file, for so many seconds: those words and the exit code."""
 
 
 def mark(position: int, part: str) -> str:
@@ -102,17 +98,15 @@ def check(options: Options) -> None:
                 f"{flag} needs {product}, and there is no {tool.program!r}", why="it comes with the CUDA toolkit",
                 do=f"name the program with {flag}-bin FILE, add its folder to PATH, or leave {flag} out",
             )  # fmt: skip
-        if not options.on_cuda:
-            raise UsageError(f"{flag} looks at NVIDIA GPUs, and this run is on {options.device}", do=f"add -d cuda, or leave {flag} out")
         if tool.iteration < 1:
             raise UsageError(f"{flag}-iteration is at least 1: with none there is nothing to look at")
-    if options.batches and shutil.which(_batch_command(options, sys.executable)[0]) is None:
-        raise UsageError(f"there is no program {shlex.split(options.batch_cmd or '')[0]!r}", do="name one that is there with --batch-cmd")
+    if options.batches and shutil.which(program := _batch_command(options)[0]) is None:
+        raise UsageError(f"there is no program {program!r}", do="name one that is there with --batch-cmd")
 
 
-def _batch_command(options: Options, python: str) -> list[str]:
+def _batch_command(options: Options) -> list[str]:
     if options.batch_cmd is None:
-        return [python, "-m", MODULE]
+        return [sys.executable, "-m", BATCH_MODULE]
     try:
         words = shlex.split(options.batch_cmd)
     except ValueError as error:
@@ -183,14 +177,11 @@ class Queue:
     The tool uses the device of the run unless told otherwise, so nothing may be measured there during `flush`.
     """
 
-    def __init__(
-        self, options: Options, *, entries: Sequence[Sequence[str]] = (), paths: Sequence[str] = (), python: str = sys.executable,
-        start: Start = run_tool, echo: Callable[[str], None] | None = None,
-    ) -> None:  # fmt: skip
-        """`entries` and `paths` are those of the worker's job; `echo` gets every line that a tool and its command print."""
-        self._options, self._start, self._echo = options, start, echo
-        self._tools, self._command = tools(options), _batch_command(options, python)
-        self._loading = {"files": [str(Path(name).resolve()) for name in options.files], "entries": list(entries), "paths": list(paths)}
+    def __init__(self, options: Options, *, entries: Sequence[Sequence[str]] = (), echo: Callable[[str], None] = lambda line: None) -> None:
+        """`entries` are those of the worker's job; `echo` gets every line that a tool and its command print."""
+        self._options, self._echo = options, echo
+        self._tools, self._command = tools(options), _batch_command(options)
+        self._loading = {"files": [str(Path(name).resolve()) for name in options.files], "entries": list(entries)}
         self._waiting: list[tuple[Config, Line]] = []
 
     def add(self, config: Config, record: Line) -> None:
@@ -223,9 +214,8 @@ class Queue:
             text = json.dumps({**config, "steelyard": {**self._loading, "seed": self._seed(batch), "threads": self._options.threads}})
             (Path(folder) / "batch.json").write_text(text, encoding="utf-8")
             argv, said, trouble = self._profile(tool, file, Path(folder), len(batch.items))
-        if self._echo:
-            for line in said.splitlines():
-                self._echo(line)
+        for line in said.splitlines():
+            self._echo(line)
         ours: Line = {"status": "failed", "error": trouble} if trouble else {"status": "ok"}
         if tool.name == "ncu":
             ours |= _counters(file, batch, tool, trouble)
@@ -246,7 +236,7 @@ class Queue:
         while True:
             argv = [tool.program, *tool.options(file, metrics), *program]
             try:
-                said, code = self._start(argv, self._environment(), folder / "said.txt", limit)
+                said, code = run_tool(argv, self._environment(), folder / "said.txt", limit)
             except (SteelyardError, OSError) as error:
                 return argv, said, f"{tool.name} {' '.join(str(error).split())}"
             words = _text(file) + said if tool.name == "ncu" else said
@@ -256,7 +246,8 @@ class Queue:
             metrics = [name for name in metrics if name not in missing]
 
     def _environment(self) -> dict[str, str]:
-        found = {**os.environ, "CUDA_VISIBLE_DEVICES": visible_device(self._options, os.environ)}
+        """As a worker has it: a compiler's helper processes would each be looked at as well."""
+        found = {"TORCHINDUCTOR_COMPILE_THREADS": "1", **os.environ, "CUDA_VISIBLE_DEVICES": visible_device(self._options, os.environ)}
         return found if self._options.batch_cmd else found | {"PYTHONSAFEPATH": "1"}
 
 

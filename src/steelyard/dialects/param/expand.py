@@ -28,7 +28,7 @@ DEFAULT_GENERATOR = "PyTorch:DefaultDataGenerator"
 DEFAULT_GENERATORS = frozenset({DEFAULT_GENERATOR, "SplitTableBatchedEmbeddingBagsCodegenInputDataGenerator"})
 NAMES = ("build_iterator", "input_iterator", "build_data_generator", "input_data_generator")
 MOST_MISTAKES = 1000
-_NO_ITERATORS: Iterators = MappingProxyType({})
+NO_ITERATORS: Iterators = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def load(
     path: Path,
     *,
     device: str = "cpu",
-    iterators: Iterators = _NO_ITERATORS,
+    iterators: Iterators = NO_ITERATORS,
     generators: Collection[str] = DEFAULT_GENERATORS,
     most: int = 100_000,
 ) -> Sheet:
@@ -99,7 +99,7 @@ def parse(
     where: str,
     *,
     device: str = "cpu",
-    iterators: Iterators = _NO_ITERATORS,
+    iterators: Iterators = NO_ITERATORS,
     generators: Collection[str] = DEFAULT_GENERATORS,
     most: int = 100_000,
 ) -> Sheet:
@@ -112,7 +112,7 @@ def expand(
     where: str,
     *,
     device: str = "cpu",
-    iterators: Iterators = _NO_ITERATORS,
+    iterators: Iterators = NO_ITERATORS,
     generators: Collection[str] = DEFAULT_GENERATORS,
     most: int = 100_000,
 ) -> Sheet:
@@ -341,6 +341,7 @@ class _Expansion:
                     self.report([Fault(place, f"iterator {name} gave {shown(given)}", "it gives pairs of a new id and a spec")], id)
                     break
                 if not self.report(room.faults(len(found) + 1, place), id):
+                    found.clear()
                     break
                 found[str(given[0])] = (str(given[0]), given[1], place)
         except _Enough:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -12,7 +13,8 @@ from steelyard.errors import UsageError, unknown
 MODES = ("discrete", "continuous", "continuous_events")
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 MOST_CALLS, LARGEST_SEED = 100_000_000, 2**63 - 1
-BATCH_COMMAND = "python -m steelyard.dialects.param.shim.batch"
+BATCH_MODULE = "steelyard.dialects.param.shim.batch"
+BATCH_COMMAND = f"python -m {BATCH_MODULE}"
 _DEVICE = re.compile(r"[a-z]+(:[0-9]{1,3})?")
 
 Kind = Literal["switch", "text", "count", "choice", "list"]
@@ -86,12 +88,17 @@ class Options:
         for name in data:
             if name not in known:
                 raise unknown("option", name, known)
-        words: dict[str, Any] = {name: tuple(value) if name == "files" else value for name, value in data.items()}
+        words: dict[str, Any] = {name: _names(value) if name == "files" else value for name, value in data.items()}
         return cls(**words)
 
 
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    """One file, or several; the letters of a name are not files."""
+    return tuple(os.fspath(item) for item in ([value] if isinstance(value, (str, os.PathLike)) else value))
 
 
 @dataclass(frozen=True)
@@ -170,6 +177,9 @@ def settle(options: Options) -> tuple[Options, list[str]]:
 
 
 def _check(options: Options) -> None:
+    for name in ("device", "output_prefix", "exec_mode", "log_level"):
+        if not isinstance(getattr(options, name), str):
+            raise UsageError(f"{name} is a text, not {getattr(options, name)!r}")
     for name in ("warmup", "iteration", "ncu_warmup", "ncu_iteration", "nsys_warmup", "nsys_iteration"):
         _check_count(name, getattr(options, name), 0)
     if options.batch_cuda_device is not None:
@@ -185,8 +195,8 @@ def _check(options: Options) -> None:
         raise unknown("log level", options.log_level, LEVELS)
     if not _DEVICE.fullmatch(options.device):
         raise UsageError(f"not a device: {options.device!r}", do="write it like -d cpu, -d cuda or -d cuda:1")
-    if options.timeout is not None and not options.timeout > 0:
-        raise UsageError("--timeout must be more than 0")
+    if options.timeout is not None and not (isinstance(options.timeout, (int, float)) and options.timeout > 0):
+        raise UsageError("--timeout must be more than 0" if isinstance(options.timeout, (int, float)) else "timeout is in seconds")
     for switch, tool in ((options.cupti_profiler, "--cupti-profiler"), (options.ncu, "--ncu"), (options.nsys, "--nsys")):
         if switch and not options.on_cuda:
             raise UsageError(f"{tool} looks at an NVIDIA GPU, and this run is on {options.device}", do=f"add -d cuda, or leave {tool} out")

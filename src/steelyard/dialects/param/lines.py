@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
+import platform
+import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
 from steelyard.dialects.param.flags import BATCH_COMMAND, Options
 from steelyard.errors import StoreError, UsageError
+from steelyard.version import __version__
 
 Line = dict[str, Any]
 LONGEST_LINE = 256 << 20
@@ -19,6 +24,11 @@ TRACE_KEYS = ("et_file", "trace_file")
 KEYS = frozenset({"run_options", "op_name", "ncu_file", "nsys_file", "finish_time", *TRACE_KEYS})
 """Every line of such a file has one of these."""
 UNMEASURED = frozenset({"skipped"})
+CONDITIONS = (
+    "device", "backward", "warmup", "iteration", "cuda_l2_cache", "exec_mode", "pt2_model", "cuda_graph", "seed", "threads",
+)  # fmt: skip
+"""Options that decide what a record holds: one that was measured under others does not stand for a config."""
+BEGINNING = b'{"run_options": '
 
 
 @dataclass(frozen=True)
@@ -59,6 +69,14 @@ def header(options: Options, machine: Mapping[str, Any], started: datetime) -> L
     }
 
 
+def host() -> Line:
+    """What the header says about the system before any framework is asked."""
+    return {
+        "hostname": socket.gethostname(), "pid": os.getpid(), "cwd": str(Path.cwd()),
+        "python_version": platform.python_version(), "param_train_compute_version": f"steelyard {__version__}",
+    }  # fmt: skip
+
+
 def _text_of(path: str | None) -> str:
     if path is None:
         return ""
@@ -85,30 +103,48 @@ def full_id(line: Mapping[str, Any]) -> str:
 
 def status(line: Mapping[str, Any]) -> str:
     """What became of a config; a file that PARAM itself wrote has only measured ones."""
-    ours = line.get("steelyard")
-    told = ours.get("status") if isinstance(ours, Mapping) else None
-    return str(told or ("ok" if line.get("metric") else "skipped"))
+    return str(_ours(line).get("status") or ("ok" if line.get("metric") else "skipped"))
+
+
+def _ours(line: Mapping[str, Any]) -> Line:
+    """What only we know about a line; a file that PARAM itself wrote has nothing of the kind."""
+    found = line.get("steelyard")
+    return found if isinstance(found, dict) else {}
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """What an output file holds already: its records by full id, and how many of its bytes are whole lines."""
+    """What an output file holds already: its records by full id, what was asked for when each was measured, how many of the
+    bytes are whole lines, and whether the last of these says that a run came to its end."""
 
     records: Mapping[str, Line]
     whole: int
+    asked: Mapping[str, Line] = field(default_factory=dict)
+    finished: bool = False
 
-    def holds(self, op: str, id: str, build: Any, input: Any) -> Line | None:
-        """The record of this very config, if it was run; the same id over other arguments is another config."""
+    def holds(self, op: str, id: str, build: Any, input: Any, options: Options | None = None) -> Line | None:
+        """The record of this very config, if it was run; the same id over other arguments, or in another way, is another config."""
         found = self.records.get(f"{op}|{id}")
-        if found is None or status(found) in UNMEASURED or found.get("config") != {"build": build, "input": input}:
+        if found is None or status(found) in UNMEASURED or _text(found.get("config")) != _text({"build": build, "input": input}):
             return None
-        return found
+        return found if options is None or self._same_way(f"{op}|{id}", options) else None
+
+    def _same_way(self, id: str, options: Options) -> bool:
+        before, now = self.asked.get(id, {}), options.plain()
+        return options.expands_only or all(before.get(key, now[key]) == now[key] for key in CONDITIONS)
+
+
+def _text(config: Any) -> str:
+    """A config to be compared: as data, one with a NaN in it would not even be equal to itself."""
+    return json.dumps(config, sort_keys=True)
 
 
 def read(path: Path) -> Recorded:
     """Read an output file back, PARAM's or ours; a last line that was cut off is tolerated, anything else that is no line of it is not."""
     records: dict[str, Line] = {}
-    whole = 0
+    asked: dict[str, Line] = {}
+    options: Line = {}
+    whole, finished, text = 0, False, b""
     try:
         with path.open("rb") as file:
             for number, text in enumerate(file, 1):
@@ -116,13 +152,34 @@ def read(path: Path) -> Recorded:
                     break
                 line = _parsed(text, path, number)
                 whole += len(text)
-                if line and "op_name" in line:
-                    records[full_id(line)] = line
+                if line is None:
+                    continue
+                finished = bool(line.keys() & {"finish_time", *TRACE_KEYS})
+                if "run_options" in line:
+                    options = _asked(line)
+                elif "op_name" in line and not (status(line) in UNMEASURED and full_id(line) in records):
+                    records[full_id(line)], asked[full_id(line)] = line, options
+                elif "ncu_file" in line:
+                    _lay_counters(line, records)
     except OSError as error:
         raise StoreError("cannot read the output file", why=error.strerror or str(error), where=str(path)) from None
-    if not whole and path.stat().st_size:
+    if not whole and text and not text.startswith(BEGINNING):
         raise _foreign(path, 1)
-    return Recorded(records, whole)
+    return Recorded(records, whole, asked, finished)
+
+
+def _asked(header: Line) -> Line:
+    """The options that a header tells of, by the names of the command line; other programs may tell fewer."""
+    told = header["run_options"].get("cmd_args") if isinstance(header["run_options"], dict) else None
+    return told if isinstance(told, dict) else {}
+
+
+def _lay_counters(batch: Line, records: Mapping[str, Line]) -> None:
+    """A record is written before its batch runs, so what ncu counted stands in the line of the batch, by id."""
+    config, counted = batch.get("config"), _ours(batch).get("ncu")
+    if isinstance(config, dict) and isinstance(counted, dict):
+        for id, counters in counted.items():
+            _ours(records.get(f"{config.get('op_name')}|{id}", {}))["ncu"] = counters
 
 
 def _parsed(text: bytes, path: Path, number: int) -> Line | None:
@@ -148,14 +205,20 @@ class Output:
     """The file being written: each line whole and at once, so that a run that is killed keeps what it measured."""
 
     def __init__(self, path: Path, keep: int = 0) -> None:
-        """Keep the first so many bytes of a file that is there, and none by default."""
+        """Keep the first so many bytes of a file that is there, and none by default; nobody else may be writing to it."""
         self.path = path
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            os.ftruncate(descriptor, keep)
-            self._file: IO[str] = os.fdopen(descriptor, "a", encoding="utf-8")
+            self._file: IO[str] = path.open("a", encoding="utf-8")
         except OSError as error:
             raise unwritable(path, error) from None
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._file.truncate(keep)
+        except OSError as error:
+            self._file.close()
+            if not isinstance(error, BlockingIOError):
+                raise unwritable(path, error) from None
+            raise StoreError("another run is writing to it", do="name another file with -o, or wait for it", where=str(path)) from None
 
     def write(self, line: Mapping[str, Any]) -> None:
         """One line, flushed."""
@@ -166,20 +229,24 @@ class Output:
             raise unwritable(self.path, error) from None
 
     def close(self) -> None:
-        """Nothing is left to flush."""
-        self._file.close()
+        """Nothing is left to flush; what could not be written has been told of."""
+        with contextlib.suppress(OSError):
+            self._file.close()
 
 
 def check_writable(path: Path) -> None:
     """Say before anything runs that results could not be kept; whatever else a file holds is never overwritten."""
-    if path.is_dir():
-        raise UsageError("is a folder, not a file", do="name a file with -o", where=str(path))
-    folder = path.parent
-    if not folder.is_dir():
-        raise UsageError("there is no such folder", do="make it, or name another with -o", where=str(folder))
-    if not os.access(path if path.exists() else folder, os.W_OK):
+    try:
+        there, plain, folder = path.exists(), path.is_file(), path.parent.is_dir()
+    except OSError as error:
+        raise unwritable(path, error) from None
+    if there and not plain:
+        raise UsageError("is a folder, a pipe or a device, not a file", do="name a file with -o", where=str(path))
+    if not folder:
+        raise UsageError("there is no such folder", do="make it, or name another with -o", where=str(path.parent))
+    if not os.access(path if there else path.parent, os.W_OK):
         raise UsageError("cannot be written", do="name another file with -o", where=str(path))
-    if path.exists():
+    if there:
         read(path)
 
 

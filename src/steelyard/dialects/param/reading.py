@@ -41,9 +41,9 @@ class Page:
 
 def read(path: Path) -> Page:
     """The JSON of a file, or an error that says why there is none. A worker reads it too, and has no codec."""
-    if path.exists() and not path.is_file():
-        raise UsageError(f"cannot read {str(path)!r}", why="it is a folder, a pipe or a device", do="name a file")
     try:
+        if path.exists() and not path.is_file():
+            raise UsageError(f"cannot read {str(path)!r}", why="it is a folder, a pipe or a device", do="name a file")
         text = path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
         names = [item.name for item in path.parent.iterdir()] if path.parent.is_dir() else []

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import platform
-import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields
 from datetime import datetime
@@ -18,9 +16,9 @@ from steelyard.dialects.param import batch, expand, flags, lines, reading
 from steelyard.dialects.param.expand import Config, Mistake, Sheet
 from steelyard.dialects.param.flags import Options
 from steelyard.dialects.param.lines import Line, Output, Recorded
+from steelyard.dialects.param.reading import printable
 from steelyard.errors import FAILED, NOTHING, PASS, USAGE, SteelyardError, UsageError, did_you_mean, exit_code
 from steelyard.model.record import BAD
-from steelyard.version import __version__
 
 Source = Path | Mapping[str, Any]
 Entries = list[tuple[str, str]]
@@ -28,12 +26,14 @@ KINDS = ("operators", "iterators", "generators")
 SPOKEN = "config"
 """What a config that is no file is called in messages."""
 DRY = "no warm-up and no iteration was asked for"
+ABOUT_CONFIGS, RECORD = ("checking", "mistake", "started", "line"), {"op_name", "id", "metric", "steelyard"}
+LONGEST_REASON = 600
 
 
 class Talk(Protocol):
     """A worker, as far as a session needs one; `engine.converse` has the real thing."""
 
-    def ask(self, job: Mapping[str, Any], *, between: Callable[[], None] = ...) -> Iterator[dict[str, Any]]: ...
+    def ask(self, job: Mapping[str, Any]) -> Iterator[dict[str, Any]]: ...
     def retire(self) -> None: ...
 
 
@@ -99,8 +99,7 @@ class Session:
         batch.check(options)
         if self.place:
             lines.check_writable(self.place.file)
-            if options.append and self.place.file.exists():
-                self.recorded = lines.read(self.place.file)
+        self._read_back()
         self.entries = packages(source)
         foreign = bool(options.files or self.entries)
         if not foreign:
@@ -108,12 +107,22 @@ class Session:
             if options.expands_only or not left:
                 return self._without_worker(left)
         with talking(devices(options), self.watch.said, options.timeout) as talk:
+            changed = self._read_back()
             if foreign:
                 left = self._take(self._expand_there(talk, source))
-                if options.expands_only or not left:
-                    return self._without_worker(left)
+            elif changed and self.sheet:
+                left = self._left(self.sheet)
+            if options.expands_only or not left:
+                return self._without_worker(left)
             self._measure(talk, left)
         return self._judged()
+
+    def _read_back(self) -> bool:
+        """What the file that is continued holds, and whether that is news: whoever measured before us may have written to it."""
+        before = self.recorded
+        if self.place and self.options.append and self.place.file.exists():
+            self.recorded = lines.read(self.place.file)
+        return self.recorded != before
 
     def _take(self, sheet: Sheet) -> list[Config]:
         """Tell what is wrong with a config, and answer what is to be run."""
@@ -135,11 +144,11 @@ class Session:
         chosen = select(sheet.configs, self.options)
         if self.recorded is None:
             return chosen
-        held = [(config, self.recorded.holds(config.op, config.id, config.build, config.input)) for config in chosen]
+        held = [(config, self.recorded.holds(config.op, config.id, config.build, config.input, self.options)) for config in chosen]
         self.statuses = [lines.status(line) for _, line in held if line]
         changed = sum(line is None and self._was_measured(config) for config, line in held)
         if changed:
-            self.watch.warning(f"{changed} of the recorded configs have other arguments now and are measured again")
+            self.watch.warning(f"{changed} of the recorded configs have other arguments or options now and are measured again")
         return [config for config, line in held if line is None]
 
     def _was_measured(self, config: Config) -> bool:
@@ -151,8 +160,7 @@ class Session:
         return self.strict or self.options.fail_fast
 
     def _expand_there(self, talk: Talk, source: Source) -> Sheet:
-        data = None if isinstance(source, Path) else source
-        job = {**self._job(), "stage": "expand", "source": str(source) if data is None else SPOKEN, "data": data}
+        job = {**self._job(), "stage": "expand", **({"source": str(source)} if isinstance(source, Path) else {"data": source})}
         said: dict[str, Any] = {}
         for message in talk.ask(job):
             said |= message
@@ -162,7 +170,7 @@ class Session:
 
     def _job(self) -> dict[str, Any]:
         return {
-            "do": "shim", "dialect": "param", "options": self.options.plain(), "entries": self.entries, "paths": [],
+            "do": "shim", "dialect": "param", "options": self.options.plain(), "entries": self.entries,
             "files": [str(Path(name).resolve()) for name in self.options.files],
         }  # fmt: skip
 
@@ -173,7 +181,16 @@ class Session:
             for config in left:
                 self._write(_record(config, status="skipped", reason=DRY))
             self._finish()
+        elif self.place and self.recorded and self.statuses:
+            self._end_recorded(self.place.file, self.recorded)
         return self._judged()
+
+    def _end_recorded(self, file: Path, recorded: Recorded) -> None:
+        """All that was asked for is there already; a run that was ended before it could say so gets its last line."""
+        self.files["benchmark_file"] = str(file)
+        if not recorded.finished:
+            self._output = Output(file, recorded.whole)
+        self._finish()
 
     def _measure(self, talk: Talk, left: list[Config]) -> None:
         """Until all is measured: a worker that is lost costs the config it was at, and the rest goes to a new one."""
@@ -197,11 +214,13 @@ class Session:
         }  # fmt: skip
         busy = ""
         for message in talk.ask(job):
+            if not _is_sound(message, by_id):
+                continue
             if "checking" in message:
                 busy = str(message["checking"])
             elif "mistake" in message:
-                config = by_id.pop(message["mistake"]["id"])
-                self._mistaken(self._blame(config, message["mistake"]["what"]))
+                first, *more = [by_id.pop(id) for id in message["mistake"]["ids"]]
+                self._mistaken(self._blame(first, message["mistake"]["what"], len(more)))
             elif "machine" in message:
                 busy = ""
                 self._begin(message["machine"], len(by_id))
@@ -223,7 +242,7 @@ class Session:
 
     def _after_loss(self, by_id: dict[str, Config], busy: str, lost: Mapping[str, str]) -> None:
         """Whoever ran is to blame; nobody ran while a worker started or ended, and that must not go on for ever."""
-        if not busy:
+        if busy not in by_id:
             again, self._lost_with = len(by_id) == self._lost_with, len(by_id)
             if again or not self._checked:
                 raise SteelyardError(lost["reason"], why="it happened between configs, so none of them is to blame")
@@ -234,9 +253,11 @@ class Session:
         else:
             self._mistaken(self._blame(config, f"checking it ended badly: {lost['reason']}"))
 
-    def _blame(self, config: Config, what: str) -> Mistake:
+    def _blame(self, config: Config, what: str, more: int = 0) -> Mistake:
+        """What a worker found wrong with a config, and with so many others of the same place."""
         assert self.sheet is not None
-        return Mistake(self.sheet.source, config.path, config.op, config.id, what)
+        id = f"{config.id} and {more} more" if more else config.id
+        return Mistake(self.sheet.source, config.path, printable(config.op), id, printable(what, LONGEST_REASON))
 
     def _take_line(self, config: Config, line: Line) -> None:
         """Keep a record; its arguments are ours, which no pipe has changed. A batch that is due runs while the worker waits."""
@@ -296,6 +317,20 @@ class Session:
         return exit_code(held) if held else PASS
 
 
+def _is_sound(message: Mapping[str, Any], known: Mapping[str, Config]) -> bool:
+    """Whether a message is about configs that are known here: an operator that writes to every open file can put anything on the pipe."""
+    kind = next((kind for kind in ABOUT_CONFIGS if kind in message), "")
+    told = message.get(kind)
+    if kind in ("checking", "started"):
+        return isinstance(told, str) and told in known
+    if not kind or not isinstance(told, dict):
+        return not kind
+    if kind == "mistake":
+        ids = told.get("ids")
+        return isinstance(told.get("what"), str) and isinstance(ids, list) and bool(ids) and all(str(id) in known for id in ids)
+    return told.keys() >= RECORD and isinstance(told["steelyard"], dict) and lines.full_id(told) in known
+
+
 def plain(config: Config) -> dict[str, Any]:
     """As the worker reads it."""
     return {part.name: getattr(config, part.name) for part in fields(config)}
@@ -307,8 +342,12 @@ def _record(config: Config, **ours: Any) -> Line:
 
 def _check_files(files: Sequence[str]) -> None:
     for name in files:
-        if not Path(name).is_file():
-            raise UsageError("there is no such file", do="name a .py file with --file", where=name)
+        try:
+            there, why = Path(name).is_file(), ""
+        except OSError as error:
+            there, why = False, error.strerror or ""
+        if not there:
+            raise UsageError("there is no such file", why=why, do="name a .py file with --file", where=name)
 
 
 def packages(source: Source) -> Entries:
@@ -321,11 +360,15 @@ def packages(source: Source) -> Entries:
     return [(kind, name) for kind, points in installed.items() for name in points if name in used]
 
 
-def expand_here(source: Source, options: Options) -> Sheet:
-    """Without users' code nothing but this process is needed."""
-    if isinstance(source, Path):
-        return expand.load(source, device=options.device)
-    return expand.expand(source, SPOKEN, device=options.device)
+def expand_here(
+    source: Source,
+    options: Options,
+    iterators: expand.Iterators = expand.NO_ITERATORS,
+    generators: Collection[str] = expand.DEFAULT_GENERATORS,
+) -> Sheet:
+    """The sheet of a file, or of data that stands for one; without users' code nothing but this process is needed."""
+    known: dict[str, Any] = {"device": options.device, "iterators": iterators, "generators": generators}
+    return expand.load(source, **known) if isinstance(source, Path) else expand.expand(source, SPOKEN, **known)
 
 
 def sheet_of(plain: Mapping[str, Any]) -> Sheet:
@@ -367,11 +410,8 @@ def unasked() -> Line:
         torch = version("torch")
     except PackageNotFoundError:
         torch = None
-    return {
-        "hostname": socket.gethostname(), "pid": os.getpid(), "cwd": str(Path.cwd()),
-        "python_version": platform.python_version(), "param_train_compute_version": f"steelyard {__version__}",
-        "cuda_available": None, "pytorch_version": torch, "pytorch_debug_build": None, "pytorch_build_config": None,
-    }  # fmt: skip
+    unknown = dict.fromkeys(("pytorch_debug_build", "pytorch_build_config"))
+    return lines.host() | {"cuda_available": None, "pytorch_version": torch, **unknown}
 
 
 def begin(options: Options, watch: Watch, *, to_file: bool = True, strict: bool = False) -> Session:

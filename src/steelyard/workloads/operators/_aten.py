@@ -47,15 +47,16 @@ def _reaches_out(argument: Any) -> bool:
 def split(name: str) -> tuple[str, str | None]:
     """Operator and overload of `aten::name[.overload]`; None where the arguments decide."""
     base, _, overload = name.removeprefix(PREFIX).partition(".")
-    known = overloads().get(base)
-    if known is None:
-        raise unknown("operator", name, [PREFIX + each for each in overloads()])
-    if not overload:
-        return base, None
     plain = "" if overload == "default" else overload
-    if plain not in known:
-        raise unknown("operator", name, _full_names(base))
-    return base, plain
+    if plain not in overloads().get(base, {}) and (overload or base not in overloads()):
+        raise unknown("operator", name, near(name))
+    return base, plain if overload else None
+
+
+def near(name: str) -> list[str]:
+    """Names worth suggesting: overloads of the same operator, or all operators."""
+    base = name.removeprefix(PREFIX).partition(".")[0]
+    return _full_names(base) if base in overloads() else [PREFIX + each for each in overloads()]
 
 
 def _full_names(base: str) -> list[str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.nn.modules.lazy import LazyModuleMixin
 
 from steelyard.errors import UsageError
 
@@ -32,6 +33,14 @@ class Layer:
             do = 'give it a build list; "build": [] builds it without arguments'
             raise UsageError(f"{self.name} is built before it is called", do=do)
         return self.module
+
+    def filled(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """The module with its weights, which some kinds have only once they saw an input."""
+        module = self.built()
+        if isinstance(module, LazyModuleMixin):
+            with torch.no_grad():
+                module(*args, **kwargs)
+        return module
 
     def cleanup(self) -> None:
         """Let the weights go."""

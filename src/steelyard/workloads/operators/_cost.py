@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -56,6 +57,8 @@ class Watch(TorchDispatchMode):
         kwargs = kwargs or {}
         if not isinstance(func, torch._ops.OpOverload):
             return func(*args, **kwargs)
+        if makes(func):
+            kwargs = {**kwargs, "device": torch.device("meta")}
         count = flop_registry.get(func._overloadpacket)
         if count is None and torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
             with self:
@@ -70,6 +73,13 @@ class Watch(TorchDispatchMode):
                 written = args[place] if place < len(args) else kwargs.get(argument.name)
                 self.writes |= any(id(item) in self.inputs for item in tensors(written))
         return out
+
+
+@functools.cache
+def makes(func: Any) -> bool:
+    """Whether an operator makes a tensor out of none, which would have data wherever its arguments lie."""
+    kinds = [str(argument.type) for argument in func._schema.arguments]
+    return any(argument.name == "device" for argument in func._schema.arguments) and not any("Tensor" in kind for kind in kinds)
 
 
 def steps(forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Steps:

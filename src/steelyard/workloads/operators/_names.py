@@ -26,8 +26,9 @@ SPACES = {
 METHOD = "torch.Tensor."
 NOT_OPERATORS = {
     "__array__", "__array_wrap__", "__cuda_array_interface__", "__deepcopy__", "__dlpack__", "__dlpack_device__", "__format__",
-    "__reduce_ex__", "__repr__", "__setstate__", "apply_", "backward", "map_", "map2_", "module_load", "numpy", "register_hook",
-    "register_post_accumulate_grad_hook", "set_", "share_memory_", "storage", "storage_type", "tolist", "type", "untyped_storage",
+    "__reduce_ex__", "__repr__", "__setstate__", "_clear_non_serializable_cached_data", "apply_", "backward", "const_data_ptr",
+    "data_ptr", "map_", "map2_", "module_load", "numpy", "record_stream", "register_hook", "register_post_accumulate_grad_hook",
+    "requires_grad_", "retain_grad", "set_", "share_memory_", "storage", "storage_type", "tolist", "type", "untyped_storage",
 }  # fmt: skip
 ALLOWED = "an operator is a torch function that can be overridden, a torch.nn module, an aten schema, or one that you registered"
 
@@ -38,17 +39,30 @@ def find(name: str, registered: Mapping[str, Operator]) -> Operator:
         return registered[name]
     if name == _embedding.NAME:
         return Operator(name, _embedding.TableBatch, "Embedding bags of several tables in one call.", kind="fbgemm")
-    try:
-        return _own(name)
-    except UsageError as error:
-        listed = error if name.startswith(_aten.PREFIX) else unknown("operator", name, near(name, registered))
-        raise UsageError(listed.what, why=ALLOWED, do=listed.do) from None
+    found = _own(name)
+    if found is None:
+        what, do = _refusal(name, tuple(registered))
+        raise UsageError(what, why=ALLOWED, do=do)
+    return found
+
+
+@functools.lru_cache(maxsize=256)
+def _refusal(name: str, registered: tuple[str, ...]) -> tuple[str, str]:
+    """What is said of a name that stands for nothing; thousands of configs may share it, and to look for the nearest takes time."""
+    word = name.rpartition(".")[2]
+    if name.startswith("torch.") and word in _aten.overloads():
+        return f"no operator named {name!r}", f"write {_aten.PREFIX}{word}"
+    listed = unknown("operator", name, _aten.near(name) if name.startswith(_aten.PREFIX) else near(registered))
+    return listed.what, listed.do
 
 
 @functools.lru_cache(maxsize=4096)
-def _own(name: str) -> Operator:
+def _own(name: str) -> Operator | None:
     if name.startswith(_aten.PREFIX):
-        base, overload = _aten.split(name)
+        try:
+            base, overload = _aten.split(name)
+        except UsageError:
+            return None
         schemas = _aten.overloads()[base]
         known = [schemas[overload]] if overload is not None else list(schemas.values())
         return Operator(name, functools.partial(_aten.Aten, base, overload), kind="aten", in_place=all(map(_aten.writes, known)))
@@ -58,7 +72,7 @@ def _own(name: str) -> Operator:
         return Operator(name, functools.partial(Plain, function), kind="function", in_place=is_in_place(name))
     if (module := modules().get(name)) is not None:
         return Operator(name, functools.partial(Layer, name, module), kind="module")
-    raise unknown("operator", name, ())
+    return None
 
 
 def is_in_place(name: str) -> bool:
@@ -91,6 +105,6 @@ def modules() -> dict[str, type]:
     return {f"torch.nn.{word}": kind for word, kind in kinds.items() if kind.__module__.startswith("torch.nn.modules.")}
 
 
-def near(name: str, registered: Iterable[str]) -> list[str]:
+def near(registered: Iterable[str]) -> list[str]:
     """Names worth suggesting."""
     return [*registered, *MODELS, _embedding.NAME, *functions(), *modules()]

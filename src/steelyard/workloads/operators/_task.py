@@ -49,18 +49,24 @@ def task_of(made: Call, mode: str, first: Mapping[int, Any]) -> Task:
     return Task(fn, args, kwargs, parameters=(*weights, *inputs), prepare=restoring(made, first))
 
 
-def without_derivative(output: Any) -> str:
-    """The reason why an output that was recorded has no backward pass, or nothing."""
-    seen: set[Any] = set()
-    queue = [item.grad_fn for item in tensors(output if isinstance(output, (list, tuple, Mapping)) else [output])]
+def recorded(output: Any) -> list[Any]:
+    """Every step that was recorded for going back from an output."""
+    seen: dict[Any, None] = {}
+    queue = [item.grad_fn for item in tensors(output)]
     while queue:
         node = queue.pop()
         if node is not None and node not in seen:
-            seen.add(node)
+            seen[node] = None
             queue += [following for following, _ in node.next_functions]
-            if "NotImplemented" in node.name():
-                return "no derivative is written for it"
-    return "" if seen else "no output has a gradient"
+    return list(seen)
+
+
+def without_derivative(output: Any) -> str:
+    """The reason why an output that was recorded has no backward pass, or nothing."""
+    steps = recorded(output)
+    if any("NotImplemented" in step.name() for step in steps):
+        return "no derivative is written for it"
+    return "" if steps else "no output has a gradient"
 
 
 def weights_of(fn: Any) -> Iterator[Any]:
@@ -75,15 +81,22 @@ def kept(made: Call) -> dict[int, Any]:
 
 
 def restoring(made: Call, first: Mapping[int, Any]) -> Callable[[], None] | None:
-    """Put arguments back as they were first."""
-    pairs = [(item, first[id(item)]) for item in tensors([made.args, made.kwargs]) if id(item) in first]
+    """Put arguments back as they were first: their numbers, and where a call changes that, their shape and strides."""
+    pairs = [(item, first[id(item)], _lies(item)) for item in tensors([made.args, made.kwargs]) if id(item) in first]
 
     def restore() -> None:
         with torch.no_grad():
-            for item, before in pairs:
+            for item, before, lay in pairs:
+                if _lies(item) != lay:
+                    item.as_strided_(*lay)
                 item.copy_(before)
 
     return restore if pairs else None
+
+
+def _lies(item: Any) -> tuple[Any, ...]:
+    """How a tensor lies in memory, as far as it lies there in one piece."""
+    return (item.shape, item.stride(), item.storage_offset()) if item.layout is torch.strided else ()
 
 
 def _constants_by_name(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -137,12 +150,15 @@ def precise(task: Task, be: Any, first: Mapping[int, Any]) -> Callable[[], Any]:
     """The same call in double precision, where the operator has such a form.
 
     `first` holds overwritten arguments as they were: the answer of a call in place is its argument, which must stay as it is.
+    A call in double precision would overwrite them too, so it gets copies.
     """
-    args = tuple(first.get(id(item), item) for item in task.args)
-    fresh = replace(task, args=args, kwargs={key: first.get(id(item), item) for key, item in task.kwargs.items()})
+
+    def fresh(item: Any) -> Any:
+        return first[id(item)].clone() if id(item) in first else item
 
     def reference() -> Any:
-        wide = be.upcast(fresh)
+        kwargs = {key: fresh(item) for key, item in task.kwargs.items()}
+        wide = be.upcast(replace(task, args=tuple(map(fresh, task.args)), kwargs=kwargs))
         try:
             with torch.no_grad():
                 return wide.fn(*wide.args, **wide.kwargs)

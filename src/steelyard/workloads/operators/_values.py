@@ -266,7 +266,8 @@ DISTRIBUTIONS: dict[str, Draw] = {
 def _device(maker: Maker, item: Spec, where: str) -> Any:
     """A device by name; where nothing has data, it is the one without."""
     try:
-        return torch.device("meta" if maker.meta else _asked(item, "value", where))
+        named = torch.device(_asked(item, "value", where))
+        return torch.device("meta") if maker.meta else named
     except (RuntimeError, TypeError) as error:
         raise UsageError(f"no device {item['value']!r}", why=str(error).splitlines()[0], where=where) from error
 

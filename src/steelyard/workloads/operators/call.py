@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -21,6 +23,7 @@ SMALL = {"args": [{"type": "tensor", "dtype": "float", "shape": [256, 256]}] * 2
 USUAL = "DefaultDataGenerator"
 SEEDS, APART = 1_000_003, 32_452_843
 """Weights and an operator's own numbers begin elsewhere than its inputs: from one seed they would be the same numbers."""
+NUMPY_SEEDS, LARGEST_SEED = 1 << 32, 1 << 63
 NO_META = ("meta", "data-dependent", "data dependent", "not implemented", "fake tensor")
 
 
@@ -76,7 +79,7 @@ def prepare(
     args, kwargs, more = _generate(input, device, seed, generators, names[1], default_grad and not in_place and not _has_out(input))
     forward = instance.forward
     if isinstance(instance, _builtin.Layer):
-        forward = instance.built()
+        forward = instance.filled(args, kwargs)
     elif isinstance(instance, _aten.Aten):
         forward, args, kwargs = instance.choose(args, kwargs)
         in_place = in_place or _aten.writes(forward._schema)
@@ -111,7 +114,7 @@ def _generate(spec: Spec, device: str, seed: int, generators: Mapping[str, DataG
 
     plain = str(spec.get("generator") or name or USUAL)
     if plain in generators:
-        return _by_user(generators[plain], spec, device, seed)
+        return _by_user(generators[plain], spec, device)
     plain = plain.removeprefix("PyTorch").lstrip(":")
     if plain == _embedding.GENERATOR:
         return _embedding.generate(spec, device, seed)
@@ -121,21 +124,21 @@ def _generate(spec: Spec, device: str, seed: int, generators: Mapping[str, DataG
 
 
 def sow(seed: int) -> None:
-    """Where the framework's own random numbers begin: those of weights, of random operators and of users' generators.
+    """Where random numbers begin that no argument draws: those of weights, of random operators and of users' own code.
 
     `torch.manual_seed` does this for every kind of device there could be, and takes half a millisecond over it.
     """
     import torch
 
+    random.seed(seed)
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed(seed % NUMPY_SEEDS)
     torch.default_generator.manual_seed(seed)
     if torch.cuda.is_initialized():
         torch.cuda.manual_seed(seed)
 
 
-def _by_user(generator: DataGenerator, spec: Spec, device: str, seed: int) -> Made:
-    import random
-
-    random.seed(seed)
+def _by_user(generator: DataGenerator, spec: Spec, device: str) -> Made:
     made = generator.make(spec, device)
     if not (isinstance(made, (tuple, list)) and len(made) == 2 and isinstance(made[0], (list, tuple)) and isinstance(made[1], Mapping)):
         raise UsageError(f"data generator {generator.name} gave {type(made).__name__}", do="return a list and a dictionary")
@@ -212,7 +215,7 @@ def call(op: str, build: Any, input: Spec, seed: int, be: Any, mode: str = "eval
     from steelyard.workloads.operators import _cost, _task
 
     registered, generators = getattr(loaded, "operators", {}), getattr(loaded, "generators", {})
-    start = (seed or 0) + SEEDS * be.seed
+    start = ((seed or 0) + SEEDS * be.seed) % LARGEST_SEED
     known: dict[str, Any] = {"seed": start, "registered": registered, "generators": generators}
     made = prepare(op, build, input, device=str(be.where), default_grad=mode != "eval", **known)
     without_data, seen = _without_data(made.kind, op, build, input, known)
@@ -258,4 +261,8 @@ def _no_backward(made: Call, without_data: Call | None, mode: str) -> str:
     if mode == "fwd" or without_data is None:
         return ""
     with torch.enable_grad():
-        return _task.without_derivative(without_data.forward(*without_data.args, **without_data.kwargs))
+        output = without_data.forward(*without_data.args, **without_data.kwargs)
+    why = _task.without_derivative(output)
+    if not why and mode == "train" and not any(item.is_floating_point() for item in _cost.tensors([output])):
+        return "training is of real numbers"
+    return why

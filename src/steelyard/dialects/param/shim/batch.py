@@ -9,26 +9,24 @@ from __future__ import annotations
 import argparse
 import functools
 import json
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from steelyard import registry
 from steelyard.dialects.param import lines
 from steelyard.dialects.param.batch import FILTER, mark
-from steelyard.dialects.param.flags import Options, settle
+from steelyard.dialects.param.flags import BATCH_COMMAND, Options, settle
 from steelyard.dialects.param.shim.execute import Ranges, Seat, execute
 from steelyard.dialects.param.shim.marks import Phase, Range, run_label
-from steelyard.dialects.param.shim.perform import Study, calm
+from steelyard.dialects.param.shim.perform import Study, calm, definitions
 from steelyard.errors import FAILED, PASS, SteelyardError, UsageError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a batch; an input that fails is told by its id, costs no other, and shows in the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m steelyard.dialects.param.shim.batch", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(prog=BATCH_COMMAND, description=(__doc__ or "").splitlines()[0])
     parser.add_argument("-f", "--file", required=True, help="the batch, as JSON")
     parser.add_argument("-v", "--verbose", action="store_true", help="say what runs")
     asked = parser.parse_args(argv)
@@ -85,7 +83,8 @@ def _job(data: Mapping[str, Any]) -> Job:
 
 def run(job: Job, verbose: bool = False) -> dict[str, str]:
     """Call every input, and answer why those that failed did, by full id."""
-    study, failed = Study.open(job.options, definitions(job.loading)), {}
+    loaded = definitions(job.loading.get("files", ()), job.loading.get("entries", ()))
+    study, failed = Study.open(job.options, loaded), {}
     with calm(), study.marks.range(run_label(job.options.device)):
         for position, config in enumerate(job.configs):
             if verbose:
@@ -97,20 +96,6 @@ def run(job: Job, verbose: bool = False) -> dict[str, str]:
                 if not study.recovers():
                     break
     return failed
-
-
-def definitions(loading: Mapping[str, Any]) -> registry.Loaded:
-    """What the run itself loaded: built-ins, users' files and packages, from the same folders."""
-    own = Path(os.__file__).parent
-    python = [entry for entry in sys.path if entry in (str(own), str(own / "lib-dynload"))]
-    paths = loading.get("paths", [])
-    sys.path[:] = [*python, *paths, *(entry for entry in sys.path if entry not in (*python, *paths))]
-    found = registry.built_ins()
-    for kind, name in loading.get("entries", []):
-        found.add(registry.load_entry(kind, name))
-    for path in loading.get("files", []):
-        found.add(registry.load_file(path))
-    return found
 
 
 def execute_profiled(position: int, call: Any, seat: Seat) -> Mapping[str, Any]:

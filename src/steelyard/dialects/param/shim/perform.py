@@ -5,60 +5,72 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import platform
-import random
-import socket
-import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from steelyard.dialects.param import expand, lines
+from steelyard import registry
+from steelyard.dialects.param import expand, lines, session
 from steelyard.dialects.param.flags import Options
 from steelyard.dialects.param.lines import Line
-from steelyard.dialects.param.shim.execute import NO_GRADIENT, Executor, Seat, Station, execute, station
+from steelyard.dialects.param.shim.execute import NO_GRADIENT, Executor, Seat, execute
 from steelyard.dialects.param.shim.marks import Marks, run_label
+from steelyard.dialects.param.shim.station import Station, station
 from steelyard.errors import NotApplicable, SteelyardError, Unsupported, UsageError, out_of_memory
-from steelyard.version import __version__
 
 Send = Callable[[Mapping[str, Any]], None]
 DIALECT = "param"
-NUMPY_SEEDS = 1 << 32
+LONGEST_ERROR = 2000
+LASTING = (
+    "device-side assert", "illegal memory access", "unspecified launch failure", "misaligned address", "illegal instruction",
+    "invalid program counter", "hardware stack error", "the launch timed out", "uncorrectable ECC error",
+)  # fmt: skip
+"""What a driver says of errors that a process keeps for good: afterwards any call to the device may fail, wait for ever or abort."""
 
 
 def perform(job: Mapping[str, Any], loaded: Any, send: Send, gate: Callable[[], None]) -> None:
     """Answer `expand` with a sheet, anything else with a record per config; `gate` is where a profiling tool gets the device."""
     options = Options.from_plain(job["options"])
     if job.get("stage") == "expand":
-        send({"sheet": asdict(expanded(job.get("data"), job["source"], options, loaded))})
+        source = Path(job["source"]) if job.get("data") is None else job["data"]
+        send({"sheet": asdict(expanded(source, options, loaded))})
     else:
         _run(job, options, loaded, send, gate)
     send({"done": DIALECT})
 
 
-def expanded(data: Mapping[str, Any] | None, source: str, options: Options, loaded: Any) -> expand.Sheet:
-    """The sheet of a file, or of data that stands for one, with the iterators and generators that users registered."""
+def definitions(files: Sequence[str], entries: Iterable[Sequence[str]]) -> registry.Loaded:
+    """What users' files and packages define, for a process that no conductor has told."""
+    found = registry.built_ins()
+    for kind, name in entries:
+        found.add(registry.load_entry(kind, name))
+    for path in files:
+        found.add(registry.load_file(path))
+    return found
+
+
+def expanded(source: session.Source, options: Options, loaded: Any) -> expand.Sheet:
+    """The sheet of a config, with the iterators and generators that users registered."""
     iterators = {name: item.expand for name, item in getattr(loaded, "iterators", {}).items()}
-    generators = {*expand.DEFAULT_GENERATORS, *getattr(loaded, "generators", {})}
-    if data is None:
-        return expand.load(Path(source), device=options.device, iterators=iterators, generators=generators)
-    return expand.expand(data, source, device=options.device, iterators=iterators, generators=generators)
+    return session.expand_here(source, options, iterators, {*expand.DEFAULT_GENERATORS, *getattr(loaded, "generators", {})})
 
 
 def _run(job: Mapping[str, Any], options: Options, loaded: Any, send: Send, gate: Callable[[], None]) -> None:
     configs = job["configs"]
     study = Study.open(options, loaded)
     if not job.get("checked"):
-        mistaken = set()
+        mistaken: dict[tuple[str, str], list[str]] = {}
         for config in configs:
             send({"checking": _full_id(config)})
             if reason := study.check(config):
-                mistaken.add(_full_id(config))
-                send({"mistake": {"id": _full_id(config), "what": reason}})
-        configs = [config for config in configs if _full_id(config) not in mistaken]
+                mistaken.setdefault((config["path"], reason), []).append(_full_id(config))
+        for (_, reason), ids in mistaken.items():
+            send({"mistake": {"ids": ids, "what": reason}})
+        wrong = {id for ids in mistaken.values() for id in ids}
+        configs = [config for config in configs if _full_id(config) not in wrong]
         if mistaken and (options.fail_fast or job.get("strict")):
             return
     if not configs:
@@ -96,6 +108,7 @@ class Study:
     generators: Mapping[str, Any] = field(default_factory=dict)
     executor: Executor = execute
     last: str = ""
+    lost: bool = False
 
     @classmethod
     def open(cls, options: Options, loaded: Any = None, executor: Executor = execute) -> Study:
@@ -120,18 +133,20 @@ class Study:
         seed = self.options.seed if config["seed"] is None else config["seed"]
         ours: dict[str, Any] = {"status": "ok", "seed": seed}
         try:
-            metric = self._attempt(config, seed, ours)
+            with same_settings():
+                metric = self._attempt(config, seed, ours)
         except (Exception, SystemExit) as error:
-            ours |= {"status": status_of(error), "error": told(error)}
+            ours |= failure(error)
+            self.lost = self.lost or any(words in ours["error"] for words in LASTING)
         self._clean(config["op"])
         if ours["status"] == "ok":
+            self.station.release()
             ours["statistics"] = {name: summary(values["measure.time"]) for name, values in metric.items() if values.get("measure.time")}
         return lines.record(config["op"], config["id"], config["build"], config["input"], metric, **ours)
 
     def _attempt(self, config: Mapping[str, Any], seed: int, ours: dict[str, Any]) -> Mapping[str, Any]:
         from steelyard.workloads.operators.call import prepare
 
-        sow(seed)
         call = prepare(
             config["op"], config["build"], config["input"],
             device=self.options.device, seed=seed, registered=self.operators, generators=self.generators, names=config["generators"],
@@ -144,6 +159,8 @@ class Study:
             call.cleanup()
         if self.options.backward and "backward" not in metric:
             ours["not_applicable"] = {"backward": NO_GRADIENT}
+        if self.options.iteration and metric.get("forward", {}).get("measure.time") == []:
+            ours |= {"status": "not_applicable", "error": f"there is no {self.options.exec_mode} mode on {self.options.device}"}
         return metric
 
     def _clean(self, op: str) -> None:
@@ -152,32 +169,26 @@ class Study:
         self.last = op
 
     def recovers(self) -> bool:
-        """After a failure: give memory back, and find out whether the device still answers; some errors it never forgets."""
+        """After a failure: give memory back, and find out whether the device still answers, unless that is known and asking may hang."""
+        if self.lost:
+            return False
         gc.collect()
         if self.station.api is None:
             return True
         try:
             self.station.api.synchronize()
-            if self.station.on_cuda:
-                self.station.api.empty_cache()
+            self.station.release()
         except Exception:
             return False
         return True
 
 
-def sow(seed: int) -> None:
-    """The same numbers for a config whatever ran before it; operators and generators may draw from any of these.
-
-    `torch.manual_seed` does this for every kind of device there could be, and takes half a millisecond over it.
-    """
-    import torch
-
-    random.seed(seed)
-    torch.default_generator.manual_seed(seed)
-    if torch.cuda.is_initialized():
-        torch.cuda.manual_seed(seed)
-    if numpy := sys.modules.get("numpy"):
-        numpy.random.seed(seed % NUMPY_SEEDS)
+def failure(error: BaseException) -> Line:
+    """What a record says of a config that raised; what a user's operator raises may not even have words."""
+    try:
+        return {"status": status_of(error), "error": told(error)}
+    except Exception:
+        return {"status": "failed", "error": type(error).__name__}
 
 
 def status_of(error: BaseException) -> str:
@@ -192,7 +203,7 @@ def status_of(error: BaseException) -> str:
 def told(error: BaseException) -> str:
     """What went wrong in one line."""
     text = str(error) if isinstance(error, SteelyardError) else f"{type(error).__name__}: {error}"
-    return " ".join(text.split())
+    return " ".join(text[:LONGEST_ERROR].split())
 
 
 def summary(milliseconds: Sequence[float]) -> Line:
@@ -222,15 +233,19 @@ def calm() -> Iterator[None]:
 
 
 @contextmanager
-def same_threads() -> Iterator[None]:
-    """Leave torch with as many threads as it had, for a process that is not ours alone."""
+def same_settings() -> Iterator[None]:
+    """Leave torch with the threads, formats and recording it had: for the next config, and for a process that is not ours alone."""
     import torch
 
-    before = torch.get_num_threads()
+    threads, default, recording = torch.get_num_threads(), torch.get_default_dtype(), torch.is_grad_enabled()
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
+        if torch.get_default_dtype() != default:
+            torch.set_default_dtype(default)
+        torch.set_grad_enabled(recording)
 
 
 def check_device(options: Options) -> None:
@@ -327,11 +342,7 @@ def machine() -> Line:
     """What PARAM's header says about the system, as plain values."""
     import torch
 
-    found: Line = {
-        "hostname": socket.gethostname(), "pid": os.getpid(), "cwd": str(Path.cwd()),
-        "python_version": platform.python_version(), "param_train_compute_version": f"steelyard {__version__}",
-        "cuda_available": torch.cuda.is_available(),
-    }  # fmt: skip
+    found = lines.host() | {"cuda_available": torch.cuda.is_available()}
     if found["cuda_available"]:
         found |= _cuda()
     built = {"pytorch_debug_build": bool(torch.version.debug), "pytorch_build_config": torch.__config__.show()}

@@ -1,0 +1,88 @@
+"""CPU time of aggregating many stored rows into a report, whole commands, beside loading the same rows with plain json.
+
+The rows are of the original tool's own form, ten repeats each, over many nights, models and backends, and some of them have failed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from sheet import Goal, Sheet, Table, count, options, quantity
+from startup import commands, in_drawn_order
+from steelyard.machine import locks
+
+GOAL = 2.0
+MODELS, REPEATS, FAILING = 60, 10, 0.05
+STACKS = ((None, None), (None, "inductor"), ("PJRT", None), ("PJRT", "openxla"))
+LOAD = "import json, sys\nrows = [json.loads(line) for line in open(sys.argv[1])]"
+NIGHT, FIRST = 86_400.0, 1_700_000_000.0
+
+
+def rows(number: int, seed: int = 0) -> Iterator[dict[str, Any]]:
+    """That many rows, night after night."""
+    rng = random.Random(seed)
+    for index in range(number):
+        xla, dynamo = STACKS[index % len(STACKS)]
+        model, night = index // len(STACKS) % MODELS, index // (len(STACKS) * MODELS)
+        centre = 1e-3 * (1 + model) * rng.lognormvariate(0, 0.05)
+        times = [10 * centre, *(centre * rng.lognormvariate(0, 0.01) for _ in range(REPEATS - 1))]
+        metrics: dict[str, Any] = {"total_time": times, "per_iter_time": times}
+        if xla:
+            counters = ("xla_CompileTime_time_s", "xla_CompileTime_number", "xla_ExecuteTime_time_s", "xla_ExecuteTime_number")
+            metrics |= {"trace_total_time": times, "trace_per_iter_time": times, **{name: [0.0] * REPEATS for name in counters}}
+        yield {
+            "model": {"suite_name": "torchbench", "model_name": f"model_{model}"},
+            "experiment": {
+                "accelerator": "cuda", "accelerator_model": "NVIDIA A100-SXM4-40GB", "xla": xla, "xla_flags": None, "dynamo": dynamo,
+                "torch_xla2": None, "keep_model_data_on_cuda": False, "test": "eval", "batch_size": 16,
+                "enable_functionalization": False,
+            },
+            "repeat": REPEATS, "iterations_per_run": 1, "metrics": metrics if rng.random() > FAILING else {"error": "SKIP"},
+            "timestamp": FIRST + NIGHT * night, "verification_code": "VERIFIER_SKIPPED",
+        }  # fmt: skip
+
+
+def main() -> None:
+    """Write the rows, then every command in each round, in drawn order."""
+    parser = options(__doc__)
+    parser.add_argument("--rows", type=count, default=100_000, help="rows in the file (default 100000)")
+    parser.add_argument("--repeats", type=count, default=5, help="starts of each command (default 5)")
+    chosen = parser.parse_args()
+    load = os.getloadavg()
+    ours = [*commands()["steelyard list"][:-1], "as", "ptxla", "aggregate", "--accelerator=a100", "--backends"]
+    stacks = ["inductor", "eager", "openxla+dynamo", "openxla+lazytensor"]
+    with tempfile.TemporaryDirectory() as folder, locks.hold(locks.cpu_names(), f"benchmark reports, pid {os.getpid()}", _waiting):
+        file = Path(folder) / "rows.jsonl"
+        with file.open("w") as stream:
+            stream.writelines(f"{json.dumps(row)}\n" for row in rows(chosen.rows))
+        size = file.stat().st_size
+        kinds = ("speedup", "histogram", "latest", "latest_grouped")
+        tried = {f"aggregate --report={kind}": [*ours, *stacks, f"--report={kind}", str(file)] for kind in kinds}
+        tried["aggregate --metric=median --paired"] = [*ours, *stacks, "--metric=median", "--paired", str(file)]
+        found = in_drawn_order({"plain json": [sys.executable, "-c", LOAD, str(file)], **tried}, folder, chosen.repeats)
+    plain = found["plain json"].median
+    table = tuple(
+        (name, quantity(figure.low, "s"), quantity(figure.median, "s"), quantity(figure.median / plain, "×"))
+        for name, figure in found.items()
+    )
+    title = f"CPU time (user + system) of {chosen.repeats} starts, {chosen.rows} rows, {quantity(size, 'B')}, after one to fill the caches"
+    goals = tuple(Goal(f"{name} against plain json", found[name].median / plain, GOAL, "×") for name in tried)
+    figures = {"rows": chosen.rows, "bytes": size, **{name: asdict(figure) for name, figure in found.items()}}
+    heads = ("command", "best", "median", "against plain json")
+    Sheet("reports", (Table(title, heads, table),), goals, figures, load).hand_in(chosen.json)
+
+
+def _waiting(text: str) -> None:
+    print(f"waiting for {text}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,286 @@
+"""PyTorch/XLA: lazy tensors, and graphs that dynamo hands to XLA, on the devices that PJRT knows.
+
+It runs what workloads have for torch. A call is only done when its graph was traced, run and waited for, so its time means
+what it means for eager torch on a CPU; how much of it is tracing is a figure beside it.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch_xla
+import torch_xla.core.xla_model as xla_model
+import torch_xla.debug.metrics as xla_metrics
+import torch_xla.runtime as xla_runtime
+
+from steelyard.backends.base import Seat
+from steelyard.backends.torch import Torch
+from steelyard.errors import SteelyardError, Unsupported
+from steelyard.measuring.clock import HostTimer, Loop, Timer
+from steelyard.measuring.sample import quiet_collector
+from steelyard.measuring.stats import median_interval
+from steelyard.model.experiment import Settings
+from steelyard.model.record import Figure
+from steelyard.model.task import Task
+
+KINDS = {"cpu": "CPU", "cuda": "CUDA", "tpu": "TPU"}
+"""What PJRT calls our kinds of devices."""
+FALLBACK = "aten::"
+SPLIT_CALLS, FEWEST_SPLIT = 32, 3
+SPLIT_SHARE = 0.25
+MOST_SETTLING = 6
+GRAPH = re.compile(r"^## BEGIN_GRAPH\n(.*?)^## END_GRAPH", re.DOTALL | re.MULTILINE)
+
+
+def settle() -> None:
+    """Run what was traced so far, and wait for it and for all that dynamo's graphs handed to the device."""
+    torch_xla.sync()
+    xla_model.wait_device_ops()
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A function whose call ends when its work is done, not when it is traced."""
+
+    traced: Callable[..., Any]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        made = self.traced(*args, **kwargs)
+        settle()
+        return made
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What the runtime counted so far: graphs compiled and run, and the seconds spent in both."""
+
+    compiles: int = 0
+    compile_time: float = 0.0
+    executions: int = 0
+    execute_time: float = 0.0
+
+    @classmethod
+    def read(cls) -> Counts:
+        """Now."""
+        return cls(*_metric("CompileTime"), *_metric("ExecuteTime"))
+
+    def since(self, earlier: Counts) -> Counts:
+        """Between two readings."""
+        return Counts(*(mine - theirs for mine, theirs in zip(asdict(self).values(), asdict(earlier).values(), strict=True)))
+
+    def plain(self) -> dict[str, float]:
+        """For a record, whose nanoseconds are enough."""
+        return {name: round(value, 9) for name, value in asdict(self).items()}
+
+
+def _metric(name: str) -> tuple[int, float]:
+    found = xla_metrics.metric_data(name)
+    return (int(found[0]), float(found[1]) * 1e-9) if found else (0, 0.0)
+
+
+def fallbacks() -> dict[str, int]:
+    """Operators that XLA has no form of, which ran on the host instead, and how often so far."""
+    return {name: int(xla_metrics.counter_value(name) or 0) for name in xla_metrics.counter_names() if name.startswith(FALLBACK)}
+
+
+def _group(counts: Counts, before: Mapping[str, int]) -> dict[str, Any]:
+    """The counts of a group of calls, with what fell back to the host in it."""
+    fell = {name: count - before.get(name, 0) for name, count in fallbacks().items() if count > before.get(name, 0)}
+    return {**counts.plain(), "fallbacks": fell}
+
+
+class SettledTimer(HostTimer):
+    """The host's clock for work that the runtime's threads do.
+
+    They and ours push each other off the CPU by design, and their CPU time is not this thread's: neither says anything here.
+    """
+
+    def __init__(self, threads: int = 1) -> None:
+        super().__init__(threads=max(2, threads))
+        self.first: Counts | None = None
+        self.last = Counts()
+
+    def bind(self, task: Task) -> Loop:
+        """A loop whose first calls have compiled all that the later ones need, as a second step may need another graph than the first."""
+        loop = super().bind(task)
+        for _ in range(MOST_SETTLING if isinstance(task.fn, Settled) else 0):
+            before = Counts.read().compiles
+            loop(1)
+            if Counts.read().compiles == before:
+                break
+        return loop
+
+    def disturbances(self) -> int:
+        """Graphs compiled so far: a block in which XLA compiled does not count.
+
+        Asked right before and after every block that does, so all of the runtime's counters are read here.
+        """
+        self.last = Counts.read()
+        if self.first is None:
+            self.first = self.last
+        return self.last.compiles
+
+    def counted(self) -> Counts:
+        """What the runtime counted in the blocks that count."""
+        return self.last.since(self.first) if self.first is not None else Counts()
+
+
+class TorchXla(Torch):
+    """PyTorch/XLA on a CPU or a TPU; eager means lazy tensors here, the variant openxla means dynamo."""
+
+    name = "torch_xla"
+    speaks = "torch"
+    install = "steelyard env create torch-xla"
+
+    def open(self) -> None:
+        if torch.get_num_threads() != self.threads:
+            torch.set_num_threads(self.threads)
+        self.where = _device(self.device)
+        self._groups: dict[str, Any] = {}
+
+    def join(self) -> Seat:
+        raise Unsupported("backend torch_xla runs one process per case", do="use backend torch for several ranks")
+
+    def witness(self) -> Torch:
+        """Plain torch of this interpreter on the CPU, which computes the same task in double precision."""
+        return Torch("cpu", seed=self.seed, threads=self.threads)
+
+    def timer(self) -> Timer:
+        return SettledTimer(self.threads)
+
+    def sync(self) -> None:
+        settle()
+
+    def module(self, make: Callable[[], Any], dtype: str) -> Any:
+        made = super().module(make, dtype)
+        settle()
+        return made
+
+    def in_mode(self, task: Task, mode: str) -> Task:
+        settle()
+        before, fell = Counts.read(), fallbacks()
+        made = super().in_mode(task, mode)
+        if made.fn is None:
+            return made
+        earlier = made.inspect
+
+        def inspect() -> dict[str, Any]:
+            self._groups.setdefault("first_call", _group(Counts.read().since(before), fell))
+            return {**(earlier() if earlier else {}), "xla": dict(self._groups)}
+
+        phases = {name: _settled(part) for name, part in made.phases.items()}
+        return replace(_settled(made), phases=phases, inspect=inspect)
+
+    def beside(self, task: Task, timer: Timer, seconds: float, settings: Settings) -> tuple[dict[str, Figure], dict[str, Any]]:
+        """Host time before the device is waited for, and the rest, of calls like those that were timed; and the runtime's counters."""
+        if not isinstance(task.fn, Settled) or not isinstance(timer, SettledTimer):
+            return {}, {}
+        timed = timer.counted()
+        if timed.compiles:
+            raise SteelyardError(f"XLA compiled {timed.compiles} graphs while the case was timed", why="the figures are void")
+        split(task, FEWEST_SPLIT)
+        before, fell = Counts.read(), fallbacks()
+        calls = max(FEWEST_SPLIT, min(SPLIT_CALLS, int(SPLIT_SHARE * settings.budget / max(seconds, 1e-9))))
+        traced, executed = split(task, calls)
+        self._groups |= {"timed": timed.plain(), "split": {"calls": calls, **_group(Counts.read().since(before), fell)}}
+        return {"trace_time": _spread(traced), "execute_time": _spread(executed)}, {"xla": dict(self._groups)}
+
+    def graph_texts(self, call: Callable[[], Any]) -> list[str]:
+        saved = Path(f"{os.environ.get('XLA_SAVE_TENSORS_FILE', '')}.{xla_runtime.global_ordinal()}")
+        settle()
+        start = saved.stat().st_size if saved.is_file() else 0
+        call()
+        settle()
+        if not saved.is_file():
+            raise Unsupported("torch_xla wrote no graphs", why="XLA_SAVE_TENSORS_FILE was not set when the process started")
+        with saved.open("rb") as file:
+            file.seek(start)
+            text = file.read().decode(errors="replace")
+        return list(dict.fromkeys(found.strip() + "\n" for found in GRAPH.findall(text)))
+
+    def import_compiler(self) -> None:
+        for name in ("torch._dynamo", "torch_xla._dynamo.dynamo_bridge"):
+            import_module(name)
+
+    @classmethod
+    def reset(cls) -> None:
+        super().reset()
+        if torch_xla._XLAC._xla_runtime_is_initialized():
+            settle()
+            xla_metrics.clear_all()
+
+    def relocate(self, task: Task, rng: random.Random) -> Task:
+        moved = super().relocate(task, rng)
+        settle()
+        return moved
+
+    def versions(self) -> dict[str, str]:
+        return {**super().versions(), "torch_xla": torch_xla.__version__, "pjrt": str(xla_runtime.device_type())}
+
+
+def _settled(task: Task) -> Task:
+    """A task whose calls wait for their work, and whose preparation leaves nothing for the call to run."""
+    prepare = task.prepare
+
+    def prepared() -> None:
+        assert prepare is not None
+        prepare()
+        settle()
+
+    assert task.fn is not None
+    return replace(task, fn=Settled(task.fn), prepare=None if prepare is None else prepared)
+
+
+def split(task: Task, calls: int) -> tuple[list[float], list[float]]:
+    """Seconds of each call until its function returned, and from there until its work was done."""
+    traced, executed = [], []
+    fn = task.fn
+    assert isinstance(fn, Settled)
+    with quiet_collector(), task.scope() if task.scope else nullcontext():
+        for _ in range(calls):
+            if task.prepare is not None:
+                task.prepare()
+            start = time.perf_counter()
+            made = fn.traced(*task.args, **task.kwargs)
+            middle = time.perf_counter()
+            settle()
+            traced.append(middle - start)
+            executed.append(time.perf_counter() - middle)
+            del made
+    return traced, executed
+
+
+def _spread(seconds: list[float]) -> Figure:
+    if len(seconds) < 2:
+        return Figure(statistics.median(seconds), "s", "lower", n=len(seconds))
+    interval = median_interval(np.asarray(seconds))
+    return Figure(interval.centre, "s", "lower", interval.low, interval.high, interval.n)
+
+
+def _device(kind: str) -> Any:
+    """The XLA device of a kind; a process has one PJRT client, and its variable is read once."""
+    wanted = KINDS.get(kind)
+    if wanted is None:
+        raise Unsupported(f"PyTorch/XLA knows no device kind {kind!r}", do=f"it has {', '.join(KINDS)}")
+    if os.environ.setdefault("PJRT_DEVICE", wanted) != wanted:
+        raise Unsupported(f"PJRT_DEVICE is {os.environ['PJRT_DEVICE']}, and the case is for {kind}", do="leave the variable to Steelyard")
+    try:
+        return torch_xla.device()
+    except (RuntimeError, OSError) as error:
+        reason = str(error).strip().split(". ")[0]
+        raise Unsupported(f"torch_xla {torch_xla.__version__} has no {kind} device here", why=reason) from error
+
+
+BACKEND = TorchXla

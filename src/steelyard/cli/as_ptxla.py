@@ -1,0 +1,243 @@
+"""`steelyard as ptxla`: PyTorch/XLA's benchmark programs, each with its own flags and output."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from steelyard.cli import as_ptxla_runner
+from steelyard.cli.as_ptxla_microbench import microbench
+from steelyard.errors import PASS, USAGE, UsageError, unknown
+
+if TYPE_CHECKING:
+    from steelyard.dialects.ptxla.aggregate import Report
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+class Programs(click.Group):
+    """The programs by name; a wrong one is told with the nearest right one."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in self.commands and not args[0].startswith("-") and not ctx.resilient_parsing:
+            raise unknown("program of ptxla", args[0], self.commands)
+        return super().resolve_command(ctx, args)
+
+
+@click.group("ptxla", cls=Programs, invoke_without_command=True, context_settings=CONTEXT)
+@click.pass_context
+def ptxla(ctx: click.Context) -> None:
+    """PyTorch/XLA's benchmarks: run experiments, and analyze and aggregate their JSONL results.
+
+    \b
+    steelyard as ptxla runner --suite-name=dummy --accelerator=cpu --output-dirname=experiment_results
+    steelyard as ptxla analyze --output-dirname=experiment_results
+    steelyard as ptxla aggregate --accelerator=h200 --report=latest results/*.jsonl
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help(), err=True)
+        ctx.exit(USAGE)
+
+
+ptxla.add_command(as_ptxla_runner.command())
+
+ptxla.add_command(microbench)
+
+
+class Aggregate(click.Command):
+    """Takes `--backends A B C` as the original does: every word up to the next option, `--`, or the first file."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, _spread_backends(args))
+
+
+def _spread_backends(args: list[str]) -> list[str]:
+    """`--backends A B` as `--backends A --backends B`; a word that is no backend ends the list where there is such a file."""
+    from steelyard.dialects.ptxla.rows import BACKENDS
+
+    given: list[str] = []
+    listing = False
+    for place, word in enumerate(args):
+        if word == "--":
+            return [*given, *args[place:]]
+        if word.startswith("-"):
+            listing = word == "--backends"
+            if listing and (place + 1 == len(args) or args[place + 1].startswith("-")):
+                raise UsageError("--backends needs a name", do=f"known: {', '.join(BACKENDS)}")
+            given += [] if listing else [word]
+        elif listing and (word in BACKENDS or not Path(word).exists()):
+            if word not in BACKENDS:
+                raise unknown("backend", word, BACKENDS)
+            given += ["--backends", word]
+        else:
+            given, listing = [*given, word], False
+    return given
+
+
+@ptxla.command("aggregate", cls=Aggregate, context_settings=CONTEXT)
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
+@click.option(
+    "--accelerator", default="v100", show_default=True, metavar="NAME", help="v100, a100, a6000, cpu, or any part of a device's name."
+)
+@click.option("--test", type=click.Choice(["inference", "training"]), default="inference", show_default=True, help="Which rows.")
+@click.option(
+    "--report",
+    "kind",
+    type=click.Choice(["latest", "latest_grouped", "histogram", "speedup"]),
+    default="speedup",
+    show_default=True,
+    help="What to report.",
+)
+@click.option(
+    "--format", "form", type=click.Choice(["csv", "tab", "ascii", "png", "svg"]), default="csv", show_default=True, help="How to write it."
+)
+@click.option(
+    "--metric",
+    type=click.Choice(["exec", "compile", "mean", "median"]),
+    default="exec",
+    show_default=True,
+    help="Time of execution by its mean (exec, mean) or median, or time to compile.",
+)
+@click.option(
+    "--baseline", type=click.Choice(["oldest", "latest"]), default="oldest", show_default=True, help="Which times speedups are over."
+)
+@click.option(
+    "--backends",
+    multiple=True,
+    metavar="NAME...",
+    help="eager, inductor, openxla+dynamo, openxla+lazytensor; the first is the "
+    "baseline. End the list with -- before files.  [default: inductor openxla+dynamo]",
+)
+@click.option("-k", "--filter", "filters", multiple=True, metavar="REGEX", help="Only models in whose name this is found; repeatable.")
+@click.option("-x", "--exclude", "excludes", multiple=True, metavar="REGEX", help="Not those in whose name this is found; repeatable.")
+@click.option("--filter-by-tier", "tiers", multiple=True, type=int, metavar="N", help="Only models of tier 1, 2 or 3; repeatable.")
+@click.option("--exclude-by-tier", "exclude_tiers", multiple=True, type=int, metavar="N", help="Not those of this tier; repeatable.")
+@click.option("--title", default="", metavar="TEXT", help="A second line for the title of a chart.")
+@click.option("--fig-width", type=float, default=9.0, show_default=True, metavar="INCHES", help="Width of a picture.")
+@click.option("--fig-height", type=float, default=6.75, show_default=True, metavar="INCHES", help="Height of a picture.")
+@click.option("--paired", is_flag=True, help="Only models that all backends have, with their number and how many passed.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write here instead of to stdout.")
+@click.option("--strict-exit", is_flag=True, help="Exit with 5 where nothing is found; the original exits with 1.")
+def aggregate(
+    files: tuple[Path, ...], form: str, title: str, fig_width: float, fig_height: float, output: Path | None,
+    kind: str, backends: tuple[str, ...], **given: Any,
+) -> int:  # fmt: skip
+    """Speedups over a baseline backend, from the JSONL files of the runner.
+
+    What is left out is counted on stderr: rows that are blank, cut short, without times or of other accelerators.
+
+    \b
+    steelyard as ptxla aggregate --accelerator=v100 --report=latest --format=ascii results/*.jsonl
+    steelyard as ptxla aggregate --backends inductor openxla+dynamo openxla+lazytensor -- results/*.jsonl
+    """
+    from steelyard.dialects.ptxla import aggregate as reports
+    from steelyard.dialects.ptxla.rows import Tally, read
+
+    words = {"report": kind, **given, **({"backends": backends} if backends else {})}
+    tally = Tally()
+    question = reports.Question(**words)
+    notes: list[str] = []
+    found = None
+    try:
+        found = reports.report((row for path in files for row in read(path, tally)), question, tally, notes.append)
+    finally:
+        _warn([*tally.lines(), *notes])
+    if found is not None:
+        _hand_out(_written(found, form, title, fig_width, fig_height), output, form)
+    return PASS
+
+
+def _written(report: Report, form: str, title: str, width: float, height: float) -> str | bytes:
+    from steelyard.cli import output as terminal
+    from steelyard.dialects.ptxla import charts, tables
+
+    if form in ("png", "svg"):
+        return charts.draw(report, form, title, width, height)
+    if form == "ascii":
+        return tables.ascii_chart(report, title, terminal.width())
+    return tables.csv(report) if form == "csv" else tables.tab(report)
+
+
+def _hand_out(made: str | bytes, output: Path | None, form: str) -> None:
+    """To a file, or to stdout; a picture is not for a terminal."""
+    if output is not None:
+        try:
+            output.write_bytes(made if isinstance(made, bytes) else made.encode())
+        except OSError as error:
+            raise UsageError(f"cannot write {str(output)!r}", why=error.strerror or str(error)) from error
+    elif isinstance(made, str):
+        click.echo(made, nl=False)
+    else:
+        if sys.stdout.isatty():
+            raise UsageError(f"{form} is nothing for a terminal", do=f"send it to a file: > report.{form}, or --format ascii")
+        sys.stdout.buffer.write(made)
+        sys.stdout.buffer.flush()
+
+
+def _warn(texts: list[str]) -> None:
+    from steelyard.report.cells import clean
+
+    for text in texts:
+        click.echo(f"warning: {clean(text)}", err=True)
+
+
+@ptxla.command("analyze", context_settings=CONTEXT)
+@click.option(
+    "--output-format", "form", type=click.Choice(["csv", "jsonl"]), default="csv", show_default=True, help="Format of the report."
+)
+@click.option(
+    "--output-dirname",
+    "folder",
+    type=click.Path(path_type=Path),
+    default=Path("./output/"),
+    show_default=True,
+    metavar="DIR",
+    help="Folder of the runner's .jsonl files; metric_report.* is written there.",
+)
+@click.option(
+    "--database",
+    type=click.Path(path_type=Path),
+    default=Path("./output/database.csv"),
+    show_default=True,
+    metavar="FILE",
+    help="CSV that the rows are added to; not with --output-format=jsonl.",
+)
+@click.option("--timestamp", type=float, metavar="SECONDS", help="For rows that have none; now by default.")
+@click.option("--hide-errors", is_flag=True, help="Leave out the messages of rows that failed.")
+@click.option("--log-level", type=click.Choice(["info", "warning"]), default="warning", show_default=True, help="How much is told.")
+@click.option(
+    "--experiment-name",
+    type=click.Choice(["run_all"]),
+    default="run_all",
+    show_default=True,
+    expose_value=False,
+    help="For the original's sake.",
+)
+def analyze(form: str, folder: Path, database: Path, timestamp: float | None, hide_errors: bool, log_level: str) -> int:
+    """A table of least, median, most, mean and deviation of every metric of every row in a folder.
+
+    \b
+    steelyard as ptxla analyze --output-dirname=experiment_results
+    """
+    import time
+
+    from steelyard.dialects.ptxla import analyze as analysis
+    from steelyard.dialects.ptxla.rows import Tally
+
+    tally = Tally()
+    order = analysis.Order(folder, database, form, time.time() if timestamp is None else timestamp, hide_errors)
+    try:
+        done = analysis.analyze(order, tally)
+    finally:
+        _warn(tally.lines())
+    if form == "jsonl":
+        click.echo(f"Saving report to: {done.file.resolve()}")
+    if log_level == "info":
+        click.echo(f"{done.rows} rows of {done.files} files · saved {done.file}", err=True)
+    return PASS

@@ -1,0 +1,173 @@
+"""`steelyard as ptxla runner`: PyTorch/XLA's experiment runner, with its flags, log lines and rows."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from steelyard.errors import INTERRUPTED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from steelyard.dialects.ptxla.flags import Flag, Options
+    from steelyard.dialects.ptxla.rows import Row
+    from steelyard.dialects.ptxla.runner import Run, Talk, Watch
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+LOUDNESS = {"debug": 0, "info": 1, "warning": 2, "error": 3, "critical": 4}
+
+
+def command() -> click.Command:
+    """The flags of the original's experiment_runner, from the table that also says what they mean."""
+    from steelyard.dialects.ptxla.flags import FLAGS, Options
+
+    return click.Command(
+        "runner", callback=run, params=[_option(flag, Options()) for flag in FLAGS], context_settings=CONTEXT,
+        help="""Run every combination of the axes on every model, each in a process of its own, and append a JSON row for each.
+
+        An axis that is not given has all its values; 'None' is a value of its own. What failed has a row with the reason.
+
+        \b
+        steelyard as ptxla runner --suite-name=dummy --accelerator=cpu --xla=None --repeat=5 --verify
+        steelyard as ptxla runner --suite-name=steelyard --size=small --accelerator=cpu --test=eval --dry-run
+        """,
+    )  # fmt: skip
+
+
+def _option(flag: Flag, defaults: Options) -> click.Option:
+    """One option of the table; whoever leaves it out gets the default of the field it sets."""
+    default = getattr(defaults, flag.key)
+    words: dict[str, Any] = {"help": flag.help, "default": default, "show_default": default not in (None, "", False, (), 0)}
+    if flag.kind == "switch":
+        words |= {"is_flag": True}
+    elif flag.kind in ("count", "counts"):
+        words |= {"type": int}
+    elif flag.kind == "seconds":
+        words |= {"type": float}
+    if flag.kind in ("texts", "choices", "counts"):
+        words |= {"multiple": True}
+    if flag.choices:
+        words |= {"type": click.Choice(flag.choices)}
+    if flag.key == "suite_name":
+        words = {**words, "required": True, "show_default": False}
+        del words["default"]
+    if flag.metavar:
+        words["metavar"] = flag.metavar
+    return click.Option([*flag.names, flag.key], **words)
+
+
+def run(**given: Any) -> int:
+    """Plan and run; a row that was written stays whatever happens later."""
+    from steelyard.dialects.ptxla import flags, runner
+
+    options = flags.settle(flags.Options.from_plain(given))
+    made = runner.begin(options, _talking(options), _watch(options))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    try:
+        code = made.run()
+    except KeyboardInterrupt:
+        _tell(f"interrupted: {_counted(made)}")
+        return INTERRUPTED
+    if not options.dry_run and LOUDNESS[options.log_level] <= LOUDNESS["info"]:
+        _tell(f"{_counted(made)} · saved {made.file}")
+    return code
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _counted(made: Run) -> str:
+    counts = {status: made.statuses.count(status) for status in dict.fromkeys(made.statuses)}
+    return " · ".join(f"{count} {status}" for status, count in counts.items()) or "nothing was run"
+
+
+def _talking(options: Options) -> Any:
+    """How a config gets its process: in the interpreter that has its stack, with the locks of its devices."""
+
+    def talking(experiment: Mapping[str, Any], variables: Mapping[str, str], threads: int, timeout: float) -> AbstractContextManager[Talk]:
+        from dataclasses import replace
+
+        from steelyard.engine import converse, envs
+        from steelyard.engine.launch import Place
+
+        place, backend = _place(experiment), "torch" if experiment["xla"] is None else "torch_xla"
+        ours = envs.variables(backend, experiment["accelerator"], threads) | dict(variables)
+        place = replace(place or Place(), threads=threads, flags=tuple(ours.items()))
+        devices = ["cuda0"] if experiment["accelerator"] == "cuda" else []
+        return converse.talking(devices, _tell, timeout, place)
+
+    return talking
+
+
+def _place(experiment: Mapping[str, Any]) -> Any:
+    """The environment of XLA for those that need it, ours for the rest."""
+    import importlib.util
+
+    from steelyard.engine import envs
+    from steelyard.engine.launch import Place
+    from steelyard.errors import Unsupported
+
+    if experiment["xla"] is None:
+        return Place()
+    found = envs.place_for("torch_xla", Place())
+    if found == Place() and importlib.util.find_spec("torch_xla") is None:
+        raise Unsupported("torch_xla is not installed here, and no environment has it", do="steelyard env create torch-xla")
+    return found
+
+
+def _tell(text: str) -> None:
+    """To stderr, where nothing a file or a model said can steer the terminal."""
+    from steelyard.report.cells import visible
+
+    click.echo(visible(text), err=True)
+
+
+def _watch(options: Options) -> Watch:
+    """Tells as much as the log level allows."""
+    from steelyard.dialects.ptxla import runner
+
+    shown = LOUDNESS[options.log_level]
+
+    class Lines(runner.Watch):
+        """Tells on stderr."""
+
+        def say(self, level: str, text: str) -> None:
+            if LOUDNESS[level] >= shown:
+                _tell(text if level in ("debug", "info") else f"{level}: {text}")
+
+        def printed(self, text: str) -> None:
+            for line in text.splitlines():
+                _tell(line)
+
+        def finished(self, row: Row, done: int, total: int) -> None:
+            bad = "error" in row.metrics
+            if options.progress_bar or LOUDNESS["warning" if bad else "info"] >= shown:
+                _tell(f"[{done}/{total}] {_summary(row)}")
+
+    return Lines()
+
+
+def _summary(row: Row) -> str:
+    """One line for a row: the model and its stack, the first and the median of the later times, and whether the answer was right."""
+    import statistics
+
+    from steelyard.model.units import plain
+
+    point = row.experiment
+    words = [row.name, str(point["accelerator"]), str(point["test"]), row.backend or f"{point['xla']}+{point['dynamo']}"]
+    if "error" in row.metrics:
+        return "  ".join([*words, str(row.metrics["error"])[:500]])
+    times = row.metrics.get("total_time") or []
+    if times:
+        words.append(f"first {plain(times[0], 's')}")
+    if times[1:]:
+        words.append(f"then {plain(statistics.median(times[1:]), 's')}")
+    if row.verification_code != "VERIFIER_SKIPPED":
+        words.append(str(row.verification_code))
+    return "  ".join(words)

@@ -1,0 +1,1 @@
+"""PyTorch/XLA's benchmark runner: its flags, its rows, its analysis and its reports."""

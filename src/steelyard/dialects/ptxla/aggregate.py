@@ -1,0 +1,360 @@
+"""Speedups over a baseline backend from stored rows: the original's four reports as data, and what had to be left out of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from steelyard.dialects.ptxla.points import POINTS, Point, geomean, percentile, speedup
+from steelyard.dialects.ptxla.rows import BACKENDS, Row, Tally, accelerator_fits, chooser, known_accelerator, printable
+from steelyard.errors import NothingMeasured, SteelyardError, UsageError, unknown
+
+TESTS = {"inference": "eval", "training": "train"}
+REPORTS = ("latest", "latest_grouped", "histogram", "speedup")
+PERCENTILES = (95, 50, 5)
+NEEDED = ("accelerator_model", "batch_size", "dynamo", "test", "xla")
+UNTIMED = "left out: no time, because it failed"
+SKIPPED = "left out: no time, because it was skipped"
+MOST_NAMES = 8
+
+Tell = Callable[[str], None]
+Devices = dict[tuple[str, str | None], bool]
+"""Kinds and names of accelerators in the rows, and whether each is the one that was asked for."""
+Batches = dict[Any, Point]
+Models = dict[str, Batches]
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of the rows; the first backend is the one the others are held against."""
+
+    report: Literal["latest", "latest_grouped", "histogram", "speedup"] = "speedup"
+    accelerator: str = "v100"
+    test: str = "inference"
+    metric: str = "exec"
+    baseline: Literal["oldest", "latest"] = "oldest"
+    backends: tuple[str, ...] = ("inductor", "openxla+dynamo")
+    filters: tuple[str, ...] = ()
+    excludes: tuple[str, ...] = ()
+    tiers: tuple[int, ...] = ()
+    exclude_tiers: tuple[int, ...] = ()
+    paired: bool = False
+    strict_exit: bool = False
+
+    def __post_init__(self) -> None:
+        for kind, name, names in (("report", self.report, REPORTS), ("test", self.test, TESTS), ("metric", self.metric, POINTS)):
+            if name not in names:
+                raise unknown(kind, name, names)
+        for name in self.backends:
+            if name not in BACKENDS:
+                raise unknown("backend", name, BACKENDS)
+        if not self.backends:
+            raise UsageError("no backend to report on", do=f"known: {', '.join(BACKENDS)}")
+        if not self.accelerator.strip():
+            raise UsageError("no accelerator named", do="v100, a100, a6000, cpu, or a part of the device's name")
+
+    @property
+    def over(self) -> str:
+        """`Oldest Inductor`: what a speedup is over."""
+        return f"{self.baseline.capitalize()} {BACKENDS[self.backends[0]]}"
+
+    @property
+    def heading(self) -> str:
+        """The title of a chart."""
+        start = "Histogram of Speedup" if self.report == "histogram" else "Speedup"
+        return f"{start} over {self.baseline.capitalize()} Benchmarked {BACKENDS[self.backends[0]]}"
+
+
+@dataclass
+class Session:
+    """All points with one timestamp, by backend, and which models each backend was tried on."""
+
+    points: dict[str, Models] = field(default_factory=dict)
+    tried: dict[str, dict[str, bool]] = field(default_factory=dict)
+
+
+Sessions = dict[float, Session]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One backend in a report, or one percentile of it: a point or nothing at each place, and beside it what `--paired` adds."""
+
+    backend: str
+    label: str
+    points: tuple[Point | None, ...]
+    names: tuple[str | None, ...] = ()
+    passed: tuple[str | None, ...] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a report says, before it is written in any form; `places` are moments, workload numbers or model names."""
+
+    question: Question
+    places: tuple[datetime | int | str, ...]
+    lines: tuple[Line, ...]
+
+
+def report(rows: Iterable[Row], question: Question, tally: Tally, tell: Tell = lambda text: None) -> Report | None:
+    """The answer to a question; None where the rows have points but none of the kind, as the original then prints nothing."""
+    devices: Devices = {}
+    sessions = gather(rows, question, tally, devices)
+    if not any(session.points for session in sessions.values()):
+        raise _nothing(question, "no results found", why=_seen(devices, question))
+    _tell_mixed(question, devices, tell)
+    sessions = dict(sorted((moment, session) for moment, session in sessions.items() if session.points))
+    found = _speedups(sessions, _baseline(sessions, question), question, tell)
+    made: dict[str, Callable[..., Report | None]] = {
+        "speedup": _speedup, "histogram": _histogram, "latest": _latest, "latest_grouped": _latest_grouped,
+    }  # fmt: skip
+    answer = made[question.report](sessions, found, question, tell)
+    if answer is None:
+        tell(f"cannot find data for accelerator {printable(question.accelerator)}")
+    return answer
+
+
+def _nothing(question: Question, what: str, why: str = "") -> SteelyardError:
+    """The original ends with 1 here."""
+    return (NothingMeasured if question.strict_exit else SteelyardError)(what, why=why)
+
+
+def _seen(devices: Devices, question: Question) -> str:
+    if any(devices.values()):
+        return f"no row of {printable(question.accelerator, 40)} has a time of this test, metric and these models"
+    return f"accelerators in the files: {_list([str(device) for _, device in devices]) or 'none'}"
+
+
+def gather(rows: Iterable[Row], question: Question, tally: Tally, devices: Devices) -> Sessions:
+    """Points by timestamp, backend, model and batch size; of two rows for one point the last counts."""
+    chosen = chooser(question.filters, question.excludes, question.tiers, question.exclude_tiers)
+    wanted: dict[str, bool] = {}
+    sessions: Sessions = {}
+    for row in rows:
+        experiment = row.experiment
+        missing = next((key for key in NEEDED if key not in experiment), None)
+        if missing:
+            tally.add(f"left out: experiment.{missing} is missing", row.where)
+            continue
+        kind, device = experiment.get("accelerator"), experiment["accelerator_model"]
+        if not _of_device(question, str(kind), device if isinstance(device, str) else None, devices, tally, row.where):
+            continue
+        name = row.name
+        if name not in wanted:
+            wanted[name] = chosen(name)
+        if wanted[name] and experiment["test"] == TESTS[question.test]:
+            _place(row, sessions, question, tally)
+    return sessions
+
+
+def _of_device(question: Question, kind: str, device: str | None, seen: Devices, tally: Tally, where: str) -> bool:
+    key = (kind, device)
+    if key not in seen:
+        seen[key] = accelerator_fits(question.accelerator, kind, device)
+    if not seen[key] and (device is None or known_accelerator(device) is None):
+        asked = printable(question.accelerator, 40)
+        named = f"its accelerator, {printable(device, 80)!r}," if device else "its accelerator has no name, so it"
+        tally.add(f"left out: {named} is not {asked}", where)
+    return seen[key]
+
+
+def _tell_mixed(question: Question, devices: Devices, tell: Tell) -> None:
+    names = sorted({str(device) for (_, device), fits in devices.items() if fits})
+    if len(names) > 1:
+        tell(f"{printable(question.accelerator, 40)} fits {len(names)} names of accelerators, taken for one: {_list(names)}")
+
+
+def _place(row: Row, sessions: Sessions, question: Question, tally: Tally) -> None:
+    """Put the row's point where it belongs, or count why it has none."""
+    backend, moment, batch = row.backend, row.moment, row.experiment["batch_size"]
+    if backend is None:
+        pair = f"dynamo {row.experiment['dynamo']!r}, xla {row.experiment['xla']!r}"
+        return tally.add(f"left out: no backend is known by {printable(pair, 80)}", row.where)
+    if row.experiment.get("torch_xla2") is not None:
+        return tally.add("left out: torch_xla2 is none of the backends of these reports", row.where)
+    if moment is None:
+        return tally.add("left out: its timestamp is missing or no time", row.where)
+    if not (batch is None or isinstance(batch, (int, float, str))):
+        return tally.add("left out: its batch size is no number", row.where)
+    session = sessions.get(moment) or sessions.setdefault(moment, Session())
+    tried = session.tried.setdefault(backend, {})
+    point = _point(row, question, tally)
+    if point is None:
+        if row.error != "SKIP":
+            tried.setdefault(row.name, False)
+        return None
+    tried[row.name] = True
+    batches = session.points.setdefault(backend, {}).setdefault(row.name, {})
+    if batch in batches:
+        tally.add("repeated: the same timestamp, backend, model and batch size; the last row counts", row.where)
+    batches[batch] = point
+    return None
+
+
+def _point(row: Row, question: Question, tally: Tally) -> Point | None:
+    """The row's time; a wrong answer counts as the original counts it, but not where pass rates stand beside the means."""
+    if "error" in row.metrics:
+        tally.add(SKIPPED if row.metrics["error"] == "SKIP" else UNTIMED, row.where)
+        return None
+    times = row.metrics.get("total_time")
+    if not isinstance(times, list):
+        what = "missing" if "total_time" not in row.metrics else "null" if times is None else "no list"
+        tally.add(f"left out: metrics.total_time is {what}", row.where)
+        return None
+    found = POINTS[question.metric](times)
+    if isinstance(found, str):
+        tally.add(f"left out: {found}", row.where)
+        return None
+    if row.verification_code == "FAIL":
+        tally.add(f"{'left out' if question.paired else 'counted'}: its answer failed verification", row.where)
+        return None if question.paired else found
+    return found
+
+
+def _baseline(sessions: Sessions, question: Question) -> Models:
+    """The times that speedups are over: per model and batch size the oldest, or those of the newest timestamp alone."""
+    first, moments = question.backends[0], list(sessions)
+    found: Models = {}
+    if question.baseline == "latest":
+        newest = sessions[moments[-1]].points
+        if first not in newest:
+            raise _nothing(question, f"no {first} results in the latest timestamp {moments[-1]}", why="it is the baseline backend")
+        return newest[first]
+    for moment in moments:
+        for name, batches in sessions[moment].points.get(first, {}).items():
+            found[name] = {**batches, **found.get(name, {})}
+    return found
+
+
+Speedups = dict[float, dict[str, dict[str, Point]]]
+
+
+def _speedups(sessions: Sessions, baseline: Models, question: Question, tell: Tell) -> Speedups:
+    """Speedups by timestamp, backend and model; several batch sizes of a model are one figure."""
+    found: Speedups = {}
+    alone: dict[tuple[str, str], None] = {}
+    for moment, session in sessions.items():
+        listed = {backend: session.points[backend] for backend in question.backends if backend in session.points}
+        common = _common(listed.values(), baseline) if question.paired else None
+        found[moment] = {}
+        for backend, models in listed.items():
+            kept: dict[str, Point] = {}
+            for name, batches in models.items():
+                against = baseline.get(name, {})
+                pairs = [
+                    speedup(point, against[batch]) for batch, point in batches.items()
+                    if batch in against and (common is None or (name, batch) in common)
+                ]  # fmt: skip
+                if pairs:
+                    kept[name] = geomean(pairs)
+                elif common is None:
+                    alone[backend, f"{name} (its batch sizes)" if against else name] = None
+            if kept:
+                found[moment][backend] = kept
+    _tell_alone(alone, question, tell)
+    return found
+
+
+def _common(held: Iterable[Models], baseline: Models) -> set[tuple[str, Any]]:
+    sides = [{(name, batch) for name, batches in models.items() for batch in batches} for models in (*held, baseline)]
+    return set.intersection(*sides)
+
+
+def _tell_alone(alone: Iterable[tuple[str, str]], question: Question, tell: Tell) -> None:
+    by_backend: dict[str, list[str]] = {}
+    for backend, name in alone:
+        by_backend.setdefault(backend, []).append(name)
+    for backend, names in by_backend.items():
+        tell(f"{len(names)} of {backend} not shown, since the baseline ({question.backends[0]}) has no such time: {_list(names)}")
+
+
+def _list(names: Sequence[str]) -> str:
+    shown = ", ".join(printable(name, 60) for name in sorted(names)[:MOST_NAMES])
+    return shown if len(names) <= MOST_NAMES else f"{shown} and {len(names) - MOST_NAMES} more"
+
+
+def moment_of(seconds: float) -> datetime:
+    """A timestamp as a moment in UTC, without saying so, as the original prints it."""
+    return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
+
+
+def _speedup(sessions: Sessions, found: Speedups, question: Question, tell: Tell) -> Report:
+    """The geometric mean of each backend over time."""
+    moments = [moment for moment in sessions if found[moment]]
+    lines = []
+    for backend in question.backends:
+        points = tuple(geomean(list(held.values())) if (held := found[moment].get(backend)) else None for moment in moments)
+        lines.append(Line(backend, BACKENDS[backend], points, passed=_passed(sessions, moments, backend)))
+    _tell_unequal(found, moments, question, tell)
+    return Report(question, tuple(map(moment_of, moments)), tuple(lines))
+
+
+def _histogram(sessions: Sessions, found: Speedups, question: Question, tell: Tell) -> Report:
+    """Percentiles of each backend over time, wherever the first backend has any."""
+    moments = [moment for moment in sessions if question.backends[0] in found[moment]]
+    lines = []
+    for backend in question.backends:
+        held = [[point.value for point in found[moment].get(backend, {}).values()] for moment in moments]
+        for share in PERCENTILES:
+            points = tuple(Point(percentile(values, share), n=len(values)) if values else None for values in held)
+            lines.append(Line(backend, f"{BACKENDS[backend]} p{share}", points, passed=_passed(sessions, moments, backend)))
+    _tell_unequal(found, moments, question, tell)
+    return Report(question, tuple(map(moment_of, moments)), tuple(lines))
+
+
+def _latest(sessions: Sessions, found: Speedups, question: Question, tell: Tell) -> Report | None:
+    """Every model of each backend's newest timestamp, slowest first."""
+    newest = {backend: next((moment for moment in reversed(sessions) if backend in found[moment]), None) for backend in question.backends}
+    held = {moment for moment in newest.values() if moment is not None}
+    if not held:
+        return None
+    if len(held) > 1:
+        said = [f"{backend} {moment_of(moment)}" for backend, moment in newest.items() if moment is not None]
+        tell(f"the newest results are not all of one time: {', '.join(said)}")
+    ordered = {backend: _ascending(found[moment][backend]) if moment is not None else [] for backend, moment in newest.items()}
+    most = max(map(len, ordered.values()))
+    lines = []
+    for backend in question.backends:
+        pad = [None] * (most - len(ordered[backend]))
+        points, names = [point for _, point in ordered[backend]], [name for name, _ in ordered[backend]]
+        lines.append(Line(backend, BACKENDS[backend], (*points, *pad), (*names, *pad)))
+    return Report(question, tuple(range(most)), tuple(lines))
+
+
+def _ascending(models: Mapping[str, Point]) -> list[tuple[str, Point]]:
+    return sorted(models.items(), key=lambda item: (item[1].value, item[1].std, item[0]))
+
+
+def _latest_grouped(sessions: Sessions, found: Speedups, question: Question, tell: Tell) -> Report | None:
+    """All backends beside each other for every model of the newest timestamp, and their geometric means."""
+    moment = list(sessions)[-1]
+    held = found[moment]
+    names = sorted({name: None for backend in question.backends for name in held.get(backend, {})}, key=str.casefold)
+    if not names:
+        return None
+    lines = []
+    for backend in question.backends:
+        models = held.get(backend, {})
+        points = (*(models.get(name) for name in names), geomean(list(models.values())) if models else None)
+        passed = (*([None] * len(names)), *_passed(sessions, [moment], backend))
+        lines.append(Line(backend, BACKENDS[backend], points, passed=passed))
+    _tell_unequal(found, [moment], question, tell)
+    return Report(question, (*names, "GEOMEAN"), tuple(lines))
+
+
+def _passed(sessions: Sessions, moments: Iterable[float], backend: str) -> tuple[str | None, ...]:
+    """`41/44`: how many of the models that were tried have a time; skipped ones were not tried."""
+    tried = [sessions[moment].tried.get(backend, {}) for moment in moments]
+    return tuple(f"{sum(models.values())}/{len(models)}" if models else None for models in tried)
+
+
+def _tell_unequal(found: Speedups, moments: Sequence[float], question: Question, tell: Tell) -> None:
+    """Means over different models look alike and are not; say so for the newest."""
+    if question.paired or not moments:
+        return
+    sets = {backend: set(models) for backend, models in found[moments[-1]].items()}
+    if len(set(map(frozenset, sets.values()))) > 1:
+        said = ", ".join(f"{backend} {len(names)}" for backend, names in sets.items())
+        tell(f"at {moment_of(moments[-1])} the backends are not of the same models ({said}); --paired takes those that all have")

@@ -1,0 +1,252 @@
+"""One table from all rows of a folder, as the original's result analyzer makes it, and a database of them that grows."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import statistics
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from steelyard.dialects.ptxla.rows import Row, Tally, printable, read
+from steelyard.errors import UsageError
+
+REPORT = "metric_report"
+AXES = ("accelerator", "accelerator_model", "xla", "xla_flags", "dynamo", "torch_xla2", "keep_model_data_on_cuda", "test", "batch_size")
+COLUMNS = (
+    "timestamp", "suite_name", "model_name", *AXES, "repeat", "iterations_per_run", "error_message", "median_total_time",
+    "median_per_iter_time", "xla_median_trace_per_iter_time", "xla_compile_time", "dynamo_compile_time", "outputs_file",
+)  # fmt: skip
+DIMENSIONS = ("accelerator", "accelerator_model", "xla", "dynamo", "torch_xla2", "keep_model_data_on_cuda", "test")
+ON_FAILURE = (
+    "median_total_time", "median_per_iter_time", "xla_median_trace_per_iter_time", "xla_compile_time", "dynamo_compile_time",
+)  # fmt: skip
+NOT_SO = -1
+"""Where a figure has no meaning, as the time to trace has none without XLA."""
+DEEPEST = 8
+
+
+@dataclass(frozen=True)
+class Order:
+    """What to analyze and how to write it; `timestamp` is for rows that have none."""
+
+    folder: Path
+    database: Path
+    form: str = "csv"
+    timestamp: float = 0.0
+    hide_errors: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was written where."""
+
+    file: Path
+    rows: int
+    files: int
+
+
+def analyze(order: Order, tally: Tally) -> Outcome:
+    """Read every JSONL file of the folder but our own report, and write the report; a CSV goes into the database too."""
+    if not order.folder.is_dir():
+        raise UsageError(f"there is no folder {str(order.folder)!r}", do="name the runner's --output-dirname")
+    files = sorted(path for path in order.folder.glob("*.jsonl") if path.is_file() and path.name != f"{REPORT}.jsonl")
+    if not files:
+        raise UsageError(f"no results in {str(order.folder)!r}", why="it has no .jsonl file", do="name the runner's --output-dirname")
+    rows = [row for path in files for row in read(path, tally)]
+    target = order.folder / f"{REPORT}.{order.form}"
+    if order.form == "jsonl":
+        replace(target, "".join(f"{json.dumps(entry(row, order, tally))}\n" for row in rows))
+    else:
+        records = [record(row, order, tally) for row in rows]
+        replace(target, table(records))
+        extend(order.database, records)
+    return Outcome(target, len(rows), len(files))
+
+
+def record(row: Row, order: Order, tally: Tally) -> dict[str, Any]:
+    """A row of the CSV: fixed columns first, then five figures of each metric."""
+    experiment = row.experiment
+    found: dict[str, Any] = {
+        "timestamp": row.timestamp if row.moment is not None else order.timestamp,
+        "suite_name": row.model.get("suite_name"), "model_name": row.model["model_name"],
+        **{axis: experiment.get(axis) for axis in AXES},
+        "repeat": row.repeat, "iterations_per_run": row.iterations_per_run,
+        "error_message": row.error if row.error and not order.hide_errors else None,
+        "outputs_file": experiment.get("outputs_file") or row.others.get("outputs_file"),
+    }  # fmt: skip
+    return found if "error" in row.metrics else {**found, **figures(row, tally)}
+
+
+def entry(row: Row, order: Order, tally: Tally) -> dict[str, Any]:
+    """A line of the JSONL: figures apart from what they are of, and no booleans or nulls, which its database cannot take."""
+    experiment, failed = row.experiment, "error" in row.metrics
+    batch = experiment.get("batch_size")
+    moment = row.moment if row.moment is not None else order.timestamp
+    counts = {"batch_size": batch, "repeat": row.repeat, "iterations_per_run": row.iterations_per_run}
+    metrics = {"timestamp": int(moment), **{key: NOT_SO if value is None else value for key, value in counts.items()}}
+    told = {key: experiment.get(key) for key in DIMENSIONS}
+    outputs = experiment.get("outputs_file") or row.others.get("outputs_file")
+    dimensions = {"suite_name": row.model.get("suite_name"), "model_name": row.name, **told, "outputs_file": outputs}
+    found: dict[str, Any] = {
+        "metrics": {**metrics, **(dict.fromkeys(ON_FAILURE, NOT_SO) if failed else figures(row, tally))},
+        "dimensions": {
+            **{key: value if isinstance(value, str) else str(value) for key, value in dimensions.items()},
+            "run_status": "failure" if failed else "success",
+        },
+    }  # fmt: skip
+    return {**found, "error_message": row.error} if failed and not order.hide_errors else found
+
+
+def figures(row: Row, tally: Tally) -> dict[str, float]:
+    """Least, median and most of all repeats, mean and deviation of all but the first, and what the first took beyond the median."""
+    found: dict[str, float] = {}
+    xla, dynamo = row.experiment.get("xla"), row.experiment.get("dynamo")
+    for name, values in _series(row, tally):
+        if name == "trace_per_iter_time" and not xla:
+            found |= {f"{word}_{name}": NOT_SO for word in ("min", "median", "max", *(("mean", "std") if len(values) > 1 else ()))}
+            continue
+        known = [value for value in values if value is not None]
+        if len(known) < len(values):
+            tally.add(f"incomplete: a value of {printable(name, 60)} is null or no number; the others count", row.where)
+        found |= _summary(name, known, [value for value in values[1:] if value is not None])
+    if "max_total_time" in found:
+        beyond = found["max_total_time"] - found["median_total_time"]
+        found |= {"dynamo_compile_time": beyond if dynamo else NOT_SO, "xla_compile_time": beyond if xla else NOT_SO}
+    return found
+
+
+def _summary(name: str, known: Sequence[float], later: Sequence[float]) -> dict[str, float]:
+    if not known:
+        return {}
+    found = {f"min_{name}": min(known), f"median_{name}": statistics.median(known), f"max_{name}": max(known)}
+    if later:
+        mean = math.fsum(later) / len(later)
+        found |= {f"mean_{name}": mean, f"std_{name}": math.sqrt(math.fsum((value - mean) ** 2 for value in later) / len(later))}
+    return found
+
+
+def _series(row: Row, tally: Tally) -> Iterator[tuple[str, list[float | None]]]:
+    """Each metric as a list of numbers; tables, such as counters by name, give a list per entry: `dynamo_counters.stats.calls_captured`."""
+    for name, values in row.metrics.items():
+        listed = values if isinstance(values, list) else [values]
+        if any(isinstance(value, dict) for value in listed):
+            yield from _entries(str(name), [value if isinstance(value, dict) else {} for value in listed], DEEPEST)
+        elif any(isinstance(value, str) for value in listed):
+            tally.add(f"ignored: {printable(str(name), 60)} is text", row.where)
+        else:
+            yield str(name), [_number(value) for value in listed]
+
+
+def _entries(name: str, tables: Sequence[Mapping[str, Any]], depth: int) -> Iterator[tuple[str, list[float | None]]]:
+    """What a table lacks in one repeat was zero there: an operator that was not called, a counter that did not count."""
+    for key in dict.fromkeys(key for table in tables for key in table):
+        values = [table.get(key, 0) for table in tables]
+        if any(isinstance(value, dict) for value in values):
+            if depth:
+                yield from _entries(f"{name}.{key}", [value if isinstance(value, dict) else {} for value in values], depth - 1)
+        elif not any(isinstance(value, (str, list)) for value in values):
+            yield f"{name}.{key}", [_number(value) for value in values]
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        return float(value) if math.isfinite(value) and abs(value) < 1e150 else None
+    except OverflowError:
+        return None
+
+
+def table(records: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None, header: bool = True) -> str:
+    """CSV with the fixed columns first and then those that the rows bring, in the order in which they come."""
+    names = list(columns or columns_of(records))
+    written = io.StringIO()
+    writer = csv.DictWriter(written, names, lineterminator="\n")
+    if header:
+        writer.writeheader()
+    writer.writerows({name: _text(value) for name, value in record.items()} for record in records)
+    return written.getvalue()
+
+
+def columns_of(records: Iterable[Mapping[str, Any]], first: Iterable[str] = COLUMNS) -> list[str]:
+    """The union of columns."""
+    return list(dict.fromkeys([*first, *(name for record in records for name in record)]))
+
+
+def _text(value: Any) -> Any:
+    return value.replace("\0", "") if isinstance(value, str) else value
+
+
+def extend(database: Path, records: Sequence[Mapping[str, Any]]) -> None:
+    """Add rows to a CSV that may have other columns: by name, never by place; new columns are added at its right."""
+    try:
+        if not database.exists() or database.stat().st_size == 0:
+            database.parent.mkdir(parents=True, exist_ok=True)
+            replace(database, table(records))
+            return
+        held = _held(database)
+        columns = columns_of(records, held)
+        if columns != held:
+            replace(database, table([*_rows(database), *records], columns))
+            return
+        start = "" if _last_character(database) == b"\n" else "\n"
+        with database.open("a", encoding="utf-8", errors="replace", newline="") as file:
+            file.write(start + table(records, columns, header=False))
+    except OSError as error:
+        raise UsageError(f"cannot write {str(database)!r}", why=error.strerror or str(error)) from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UsageError(f"{str(database)!r} is no database of results", why=str(error)) from None
+
+
+def _held(database: Path) -> list[str]:
+    """The columns that a database has."""
+    with database.open(encoding="utf-8", newline="") as file:
+        names = next(csv.reader(file), [])
+    if not {"timestamp", "model_name"} <= set(names):
+        raise UsageError(f"{str(database)!r} is no database of results", why="its first line does not name the columns of one")
+    return names
+
+
+def _rows(database: Path) -> list[dict[str, Any]]:
+    """The rows of a database; messages in it may be long, and cells beyond its columns have no name to keep them by."""
+    longest = csv.field_size_limit(2**31 - 1)
+    try:
+        with database.open(encoding="utf-8", newline="") as file:
+            return [{name: value for name, value in record.items() if name is not None} for record in csv.DictReader(file)]
+    finally:
+        csv.field_size_limit(longest)
+
+
+def _last_character(path: Path) -> bytes:
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1)
+
+
+def replace(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace", newline="") as file:
+                file.write(text)
+            Path(name).chmod(0o666 & ~_umask())
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise UsageError(f"cannot write {str(path)!r}", why=error.strerror or str(error)) from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,198 @@
+"""What is run: the product of the axes without what rules drop, the models that are chosen, and what makes a config itself."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from steelyard.dialects.ptxla import rows
+from steelyard.dialects.ptxla.flags import ACCELERATORS, DYNAMOS, NULL, TESTS, XLAS, Options
+from steelyard.errors import UsageError, unknown
+
+Experiment = dict[str, Any]
+"""One point of the matrix, keys in the order of `AXES`."""
+Model = dict[str, Any]
+
+AXES = ("accelerator", "xla", "xla_flags", "dynamo", "torch_xla2", "test", "keep_model_data_on_cuda", "enable_functionalization")
+COMPILERS = ("inductor", "openxla")
+MEANING = (
+    "repeat", "iterations_per_run", "batch_size", "randomize_input", "collect_full_output", "pure_wall_time", "filter_by_single_graph",
+    "verify", "verify_iterations", "disable_tf32", "matmul_precision", "collect_dynamo_counters", "profile_cuda_cpu",
+    "profile_cuda_cpu_individual_ops", "size", "threads",
+)  # fmt: skip
+"""Options that change what a row says, so that a row made with others is not the answer to this config."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What rules need to know beside the experiment; `head` is for the last version of the original, which knows no XLA on CUDA."""
+
+    has_device: Callable[[str, str], bool] = lambda accelerator, xla: True
+    head: bool = False
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One reason to leave a combination out."""
+
+    number: int
+    why: str
+    drops: Callable[[Experiment, Facts], bool]
+
+
+RULES = (
+    Rule(1, "torch has no such compiler", lambda e, f: e["dynamo"] is not None and e["dynamo"] not in COMPILERS),
+    Rule(2, "torch_xla2 and dynamo exclude each other", lambda e, f: e["torch_xla2"] is not None and e["dynamo"] is not None),
+    Rule(3, "inductor works neither on a TPU nor with XLA",
+         lambda e, f: e["dynamo"] == "inductor" and (e["accelerator"] == "tpu" or e["xla"] is not None)),
+    Rule(4, "openxla needs XLA", lambda e, f: e["dynamo"] == "openxla" and e["xla"] is None),
+    Rule(5, "there is no such XLA device here",
+         lambda e, f: e["xla"] is not None and e["torch_xla2"] is None and not f.has_device(e["accelerator"], e["xla"])),
+    Rule(6, "a TPU needs XLA", lambda e, f: e["accelerator"] == "tpu" and e["xla"] is None),
+    Rule(7, "XRT is for TPUs", lambda e, f: e["accelerator"] in ("cpu", "cuda") and e["xla"] == "XRT"),
+    Rule(8, "XLA has no CUDA any more", lambda e, f: f.head and e["accelerator"] == "cuda" and e["xla"] is not None),
+    Rule(9, "data stays on CUDA with openxla only", lambda e, f: bool(e["keep_model_data_on_cuda"]) and e["dynamo"] != "openxla"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A combination that is not run, and the first rule that says so."""
+
+    experiment: Experiment
+    rule: Rule
+
+    def __str__(self) -> str:
+        return f"dropped --experiment-config={json.dumps(self.experiment)} (rule {self.rule.number}: {self.rule.why})"
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Every combination, kept or dropped, in the order of the axes."""
+
+    kept: tuple[Experiment, ...]
+    dropped: tuple[Dropped, ...]
+
+
+def axes(options: Options) -> dict[str, list[Any]]:
+    """The values of every axis; one that was not given has all there are, and a value given twice counts once."""
+    values: dict[str, Sequence[Any]] = {
+        "accelerator": options.accelerator or ACCELERATORS,
+        "xla": [_null(item) for item in options.xla or XLAS],
+        "xla_flags": [_null(item) for item in options.xla_flags or (NULL,)],
+        "dynamo": [_null(item) for item in options.dynamo or DYNAMOS],
+        "torch_xla2": [_null(item) for item in options.torch_xla2 or (NULL,)],
+        "test": options.test or TESTS,
+        "keep_model_data_on_cuda": [options.keep_model_data_on_cuda],
+        "enable_functionalization": [options.enable_functionalization],
+    }
+    return {name: list(dict.fromkeys(values[name])) for name in AXES}
+
+
+def _null(text: str) -> str | None:
+    return None if text == NULL else text
+
+
+def expand(options: Options, facts: Facts | None = None) -> Matrix:
+    """All combinations, and what the rules leave of them."""
+    known, kept, dropped = facts or Facts(), [], []
+    for point in itertools.product(*axes(options).values()):
+        experiment = dict(zip(AXES, point, strict=True))
+        rule = dropping(experiment, known)
+        if rule is None:
+            kept.append(experiment)
+        else:
+            dropped.append(Dropped(experiment, rule))
+    return Matrix(tuple(kept), tuple(dropped))
+
+
+def dropping(experiment: Experiment, facts: Facts | None = None) -> Rule | None:
+    """The first rule against a combination."""
+    known = facts or Facts()
+    return next((rule for rule in RULES if rule.drops(experiment, known)), None)
+
+
+def partition(names: Sequence[str], parts: int, part: int) -> list[str]:
+    """One of `parts` stretches of equal length; the last one takes what is left over."""
+    length = len(names) // parts
+    return list(names[part * length :] if part == parts - 1 else names[part * length : (part + 1) * length])
+
+
+def choose(names: Sequence[str], options: Options) -> list[str]:
+    """The models of this part that the filters and tiers let through."""
+    wanted = rows.chooser(options.filter, options.exclude, options.filter_by_tier, options.exclude_by_tier)
+    return [name for name in partition(names, options.total_partitions, options.partition_id) if wanted(name)]
+
+
+def read_model(text: str) -> Model:
+    """A model from the command line; unknown keys are errors."""
+    data = _object(text, "--model-config", ("model_name", "suite_name"))
+    if not isinstance(data.get("model_name"), str) or not data["model_name"]:
+        raise UsageError("--model-config names no model", do="""write it like '{"model_name": "dummy"}'""")
+    return {"model_name": data["model_name"]}
+
+
+def read_experiment(text: str) -> Experiment:
+    """An experiment from the command line; what it leaves out is null, off, or the first choice."""
+    data = _object(text, "--experiment-config", (*AXES, "batch_size", "accelerator_model"))
+    usual: dict[str, Any] = dict.fromkeys(AXES) | {
+        "accelerator": "cpu", "test": "eval", "keep_model_data_on_cuda": False, "enable_functionalization": False,
+    }  # fmt: skip
+    made = {name: data.get(name, usual[name]) for name in AXES}
+    for name, known in (("accelerator", ACCELERATORS), ("test", TESTS)):
+        if made[name] not in known:
+            raise unknown(name, str(made[name]), known, where="--experiment-config")
+    for name, values in (("xla", XLAS), ("dynamo", DYNAMOS)):
+        if made[name] is not None and made[name] not in values[1:]:
+            raise unknown(name, str(made[name]), values[1:], where="--experiment-config")
+    for name in ("xla_flags", "torch_xla2"):
+        if not (made[name] is None or isinstance(made[name], str)):
+            raise UsageError(f"{name} is text or null, not {made[name]!r}", where="--experiment-config")
+    for name in ("keep_model_data_on_cuda", "enable_functionalization"):
+        made[name] = bool(made[name])
+    return made
+
+
+def _object(text: str, where: str, known: Sequence[str]) -> dict[str, Any]:
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError("not JSON", why=str(error), where=where) from None
+    if not isinstance(data, dict):
+        raise UsageError("a JSON object is needed", where=where)
+    for name in data:
+        if name not in known:
+            raise unknown("key", name, known, where=where)
+    return data
+
+
+def line(model: Model, experiment: Experiment) -> str:
+    """How a config is announced, and repeated by hand."""
+    return f"--model-config={json.dumps(model)} --experiment-config={json.dumps(experiment)}"
+
+
+def fingerprint(suite: str, model: Model, experiment: Experiment, options: Options) -> str:
+    """What a config is, with every option that changes what its row says; two runs of one machine agree about it."""
+    asked = {name: getattr(options, name) for name in MEANING}
+    text = json.dumps([suite, model, experiment, asked], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def basename(model: Model, experiment: Experiment) -> str:
+    """The name that the side files of a config share; a long value is told by its hash, the same one in every process."""
+    parts = [str(experiment[key]) for key in sorted(experiment) if key != "batch_size"] + [str(model[key]) for key in sorted(model)]
+    return "-".join(_safe(part if len(part) <= 32 else hashlib.sha256(part.encode()).hexdigest()[:16]) for part in parts)
+
+
+def folder(model: Model) -> str:
+    """The folder of a model's side files: a name that comes from a file or a user must not lead elsewhere."""
+    return _safe(str(model["model_name"])).lstrip(".") or "model"
+
+
+def _safe(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.=+-]", "_", text)

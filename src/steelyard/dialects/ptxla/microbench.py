@@ -1,0 +1,271 @@
+"""PyTorch/XLA's A/B micro-benchmark: its timing, its line and its profiles of a slowdown, beside a verdict that can be trusted.
+
+    from steelyard.dialects.ptxla.microbench import compare
+
+    compare(old, new, "softmax-1024", save_profile_to_dir="profiles")
+
+A script written for the original needs other imports only: `do_bench` and `microbench` take the original's arguments.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TextIO
+
+from steelyard.drop_in import call_times, check_words, summarise
+from steelyard.errors import UsageError
+from steelyard.model.pair import MARGIN, Delta
+
+SLOWER, FASTER = 0.95, 1.05
+WAIT, WARMUP, ACTIVE = 2, 5, 3
+"""Calls that a profile leaves out, runs warm, and keeps."""
+KERNEL_ROWS = 100
+RED, GREEN, RESET = "\x1b[31m", "\x1b[32m", "\x1b[0m"
+SHORTEST = 1e-6
+"""A nanosecond, in milliseconds: what a call takes at least, however its clock was corrected."""
+ROLES = ("baseline", "testing")
+ARMS = ("base", "test")
+
+Call = Callable[[], Any]
+Bench = Callable[[Call], tuple[float, Any]]
+Difference = Callable[[Any, Any], str]
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two functions: what waits for its device, whose cache is overwritten, and what times it in place of `do_bench`."""
+
+    fn: Call
+    sync_fn: Call | None = None
+    device: Any = None
+    bench: Bench | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the original answers under its own names, with the verdict of the pair, what that rests on, and where profiles lie."""
+
+    test_name: str
+    testing_speedup: float
+    baseline_wall_ms: float
+    testing_wall_ms: float
+    verdict: str = ""
+    said: str = ""
+    profiles: tuple[str, ...] = ()
+    note: str = ""
+    delta: Delta | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def colour(self) -> str:
+        """Green above 1.05 and red below 0.95, as the original has it; a verdict that was asked for must agree."""
+        if SLOWER <= self.testing_speedup <= FASTER:
+            return ""
+        found, word = (GREEN, "faster") if self.testing_speedup > FASTER else (RED, "slower")
+        return found if self.verdict in ("", word) else ""
+
+    def line(self, coloured: bool = False) -> str:
+        """The original's line."""
+        words = [self.test_name, f"{self.testing_speedup:.2f}x", f"{self.baseline_wall_ms:.2f}ms", f"{self.testing_wall_ms:.2f}ms"]
+        if coloured and self.colour:
+            words = [f"{self.colour}{word}{RESET}" for word in words]
+        return "{}: speedup={}; base={}; test={}".format(*words)
+
+    def text(self, coloured: bool = False) -> str:
+        """The original's line, and below it what we add."""
+        added = [*self.said.splitlines(), self.note, *(f"profile: {folder}" for folder in self.profiles)]
+        return "\n".join([self.line(coloured), *(f"  {line.strip()}" for line in added if line.strip())])
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def plain(self) -> dict[str, Any]:
+        """As it goes through a pipe and into JSON."""
+        found = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "delta"}
+        if self.delta is not None:
+            found["paired"] = {name: getattr(self.delta, name) for name in ("ratio", "low", "high", "margin", "p", "reason")}
+        return found
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Result:
+        """A result that came through a pipe; the pair itself stayed where it was weighed."""
+        kept = {name: plain[name] for name in cls.__dataclass_fields__ if name in plain}
+        return cls(**{**kept, "profiles": tuple(plain.get("profiles", ()))})
+
+
+def do_bench(
+    fn: Call,
+    warmup: float = 25,
+    rep: float = 100,
+    grad_to_none: Any = None,
+    quantiles: Sequence[float] | None = None,
+    fast_flush: bool = True,
+    device: Any = None,
+    sync_fn: Call | None = None,
+    return_mode: str = "mean",
+) -> Any:
+    """Milliseconds and an output, or quantiles alone, with the arguments of the original's `bench.do_bench` in their order.
+
+    The time is that of `steelyard.do_bench`; the output is that of one more call.
+    """
+    check_words(quantiles, return_mode)
+    times = call_times(fn, warmup, rep, grad_to_none, device, sync_fn)
+    found = summarise(times, quantiles, return_mode)
+    return found if quantiles is not None else (found, fn())
+
+
+def microbench(
+    test_name: str,
+    baseline_fn: Call,
+    testing_fn: Call,
+    baseline_bench_fn: Bench,
+    testing_bench_fn: Bench,
+    baseline_sync_fn: Call,
+    testing_sync_fn: Call,
+    save_profile_to_dir: str | os.PathLike[str] | None = None,
+) -> Result:
+    """The original's function: nothing is printed, and what it answers prints as the original's line with a verdict below."""
+    base, test = (
+        Side(baseline_fn, baseline_sync_fn, bench=baseline_bench_fn),
+        Side(testing_fn, testing_sync_fn, bench=testing_bench_fn),
+    )
+    return compare(base, test, test_name, save_profile_to_dir=save_profile_to_dir, show=False)
+
+
+def compare(
+    base: Call | Side,
+    test: Call | Side,
+    name: str,
+    *,
+    warmup: float = 25,
+    rep: float = 100,
+    return_mode: str = "min",
+    save_profile_to_dir: str | os.PathLike[str] | None = None,
+    weigh: bool = True,
+    verify: bool | Difference = True,
+    budget: float | str = "normal",
+    margin: float | str = MARGIN,
+    show: bool = True,
+) -> Result:
+    """Time two functions one after the other as the original does, and weigh them against each other as `steelyard.compare` does.
+
+    The first gives the figures of the line; a difference between them may be drift or luck. The second gives the verdict.
+    `verify` may be a function of both outputs that says how they differ, or nothing where they do not. Below a speedup of
+    0.95 both sides are profiled into `save_profile_to_dir`.
+    """
+    _check(name, return_mode, save_profile_to_dir)
+    sides = [side if isinstance(side, Side) else Side(side) for side in (base, test)]
+    base_ms, test_ms = (max(_milliseconds(side, warmup, rep, return_mode), SHORTEST) for side in sides)
+    result = Result(name, base_ms / test_ms, base_ms, test_ms)
+    if weigh:
+        result = _weighed(result, sides, verify, budget, margin)
+    if save_profile_to_dir and result.testing_speedup < SLOWER:
+        result = _profiled(result, sides, Path(save_profile_to_dir))
+    if show:
+        print(result.text(wants_colour(sys.stdout)))
+    return result
+
+
+def wants_colour(stream: TextIO) -> bool:
+    """Whether a reader's terminal is there and wants colours."""
+    in_ci = os.environ.get("CI", "").lower() not in ("", "0", "false")
+    return stream.isatty() and not os.environ.get("NO_COLOR") and not in_ci
+
+
+def _check(name: str, return_mode: str, folder: str | os.PathLike[str] | None) -> None:
+    """A name goes to the terminal, and becomes a folder where profiles are wanted."""
+    check_words(None, return_mode)
+    if return_mode == "all":
+        raise UsageError("a micro-benchmark makes one figure of each side", do="return_mode: min, mean, median or max")
+    if not name or not name.isprintable():
+        raise UsageError(f"not a name for a micro-benchmark: {name!r}", do="use printable characters")
+    if folder and (name in (".", "..") or "/" in name or os.sep in name or len(os.fsencode(name)) > 255):
+        raise UsageError(f"profiles cannot be saved under the name {name!r}", why="it would not be one folder", do="choose another name")
+
+
+def _milliseconds(side: Side, warmup: float, rep: float, return_mode: str) -> float:
+    if side.bench is not None:
+        return float(side.bench(side.fn)[0])
+    return float(do_bench(side.fn, warmup, rep, device=side.device, sync_fn=side.sync_fn, return_mode=return_mode)[0])
+
+
+def _weighed(result: Result, sides: Sequence[Side], verify: bool | Difference, budget: float | str, margin: float | str) -> Result:
+    """The verdict of the pair. What weighs lies above the dialects, so it is imported by name."""
+    weigh = importlib.import_module("steelyard.comparing").compare
+    calls = [_waited(side) for side in sides]
+    delta = weigh(*calls, budget=budget, margin=margin, names=ARMS, verify=verify is True)
+    if callable(verify) and (differs := verify(calls[0](), calls[1]())):
+        delta = replace(delta, verdict="failed", reason=f"the answers differ: {differs}")
+    if any(call is not side.fn for call, side in zip(calls, sides, strict=True)):
+        delta = on_other_threads(delta)
+    return replace(result, verdict=delta.verdict, said=str(delta), delta=delta)
+
+
+def on_other_threads(delta: Any) -> Any:
+    """No verdict where the work is waited for, but a busy machine left only the CPU time of the thread that waits."""
+    from steelyard.measuring.paired import CPU
+
+    if delta.verdict == "failed" or getattr(delta.pair, "clock", "") != CPU:
+        return delta
+    reason = "the machine was too busy, and the work is not on the thread whose CPU time is known"
+    return replace(delta, ratio=None, low=None, high=None, verdict="unclear", reason=reason)
+
+
+def _waited(side: Side) -> Call:
+    """A call that includes waiting for its device, unless that is one whose own clock is read."""
+    fn, wait = side.fn, side.sync_fn
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    if wait is None or wait is getattr(cuda, "synchronize", None):
+        return fn
+
+    def call() -> Any:
+        output = fn()
+        wait()
+        return output
+
+    return call
+
+
+def _profiled(result: Result, sides: Sequence[Side], root: Path) -> Result:
+    """Profiles of both sides in the original's folders; functions that never touched torch have none."""
+    if sys.modules.get("torch") is None:
+        return replace(result, note="no profile: these functions do not use torch")
+    folders = []
+    for side, role in zip(sides, ROLES, strict=True):
+        folder = root / result.test_name / role
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            profile(side, folder)
+        except OSError as error:
+            raise UsageError(f"cannot save a profile in {folder}", why=error.strerror or str(error)) from error
+        folders.append(str(folder))
+    return replace(result, profiles=tuple(folders))
+
+
+def profile(side: Side, folder: Path) -> None:
+    """Stacks for a flame graph (`flame.txt`), a trace (`trace.json`) and a table by operator and shape (`kernel.txt`)."""
+    torch = importlib.import_module("torch")
+    tools = importlib.import_module("torch.profiler")
+    on_cuda = torch.cuda.is_available()
+    where = "cuda" if on_cuda else "cpu"
+    with tools.profile(
+        activities=[tools.ProfilerActivity.CPU, *([tools.ProfilerActivity.CUDA] if on_cuda else [])],
+        record_shapes=True, with_flops=True, profile_memory=True, with_stack=True,
+        schedule=tools.schedule(wait=WAIT, warmup=WARMUP, active=ACTIVE),
+        experimental_config=torch._C._profiler._ExperimentalConfig(verbose=True),
+    ) as seen:  # fmt: skip
+        for _ in range(WAIT + WARMUP + ACTIVE):
+            side.fn()
+            seen.step()
+        if side.sync_fn is not None:
+            side.sync_fn()
+        elif on_cuda:
+            torch.cuda.synchronize()
+    seen.export_stacks(str(folder / "flame.txt"), metric=f"self_{where}_time_total")
+    seen.export_chrome_trace(str(folder / "trace.json"))
+    table = seen.key_averages(group_by_input_shape=True).table(sort_by=f"{where}_time_total", row_limit=KERNEL_ROWS)
+    (folder / "kernel.txt").write_text(table, encoding="utf-8")

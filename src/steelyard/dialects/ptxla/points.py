@@ -1,0 +1,96 @@
+"""Times and speedups as the original counts them: a centre and a standard deviation, carried through ratios and means."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from steelyard.dialects.ptxla.rows import seconds
+
+WARM_UP = 3
+"""Repeats before those that count: the first compiles, the next two fill caches."""
+NORMAL_MAD = 1.4826
+"""What the median distance from the median is multiplied by to stand for a standard deviation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A time or a speedup, the standard deviation beside it, and how many figures it is made of."""
+
+    value: float
+    std: float = 0.0
+    n: int = 1
+
+    @property
+    def rounded(self) -> tuple[float, float]:
+        """Eight decimals, which is what is printed."""
+        return round(self.value, 8), round(self.std, 8)
+
+
+def _exec(times: Sequence[Any]) -> Point | str:
+    """The mean of what comes after the warm-up, with the standard deviation of a sample."""
+    kept = _after_warm_up(times)
+    return kept if isinstance(kept, str) else _of(kept)
+
+
+def _of(kept: Sequence[float]) -> Point:
+    n = len(kept)
+    mean = math.fsum(kept) / n
+    return Point(mean, math.sqrt(math.fsum([(value - mean) ** 2 for value in kept]) / (n - 1)) if n > 1 else 0.0, n)
+
+
+def _median(times: Sequence[Any]) -> Point | str:
+    """The median, which one slow repeat does not move, with the deviation that the median of distances stands for."""
+    kept = _after_warm_up(times)
+    if isinstance(kept, str):
+        return kept
+    centre = percentile(kept, 50)
+    return Point(centre, NORMAL_MAD * percentile([abs(value - centre) for value in kept], 50), len(kept))
+
+
+def _after_warm_up(times: Sequence[Any]) -> list[float] | str:
+    if len(times) <= WARM_UP:
+        return f"fewer than {WARM_UP + 1} repeats"
+    return seconds(times[WARM_UP:]) or "a time is null, zero or not one that can be"
+
+
+def _compile(times: Sequence[Any]) -> Point | str:
+    """What the first repeat took beyond the others."""
+    if len(times) < 2:
+        return "fewer than 2 repeats"
+    kept = seconds(times)
+    if kept is None:
+        return "a time is null, zero or not one that can be"
+    beyond = kept[0] - math.fsum(kept[1:]) / (len(kept) - 1)
+    return Point(beyond) if beyond > 0 else "the first repeat was not slower than the others, so no compile time is known"
+
+
+Measure = Callable[[Sequence[Any]], Point | str]
+"""From the list of a row's times to its point, or to the words why there is none."""
+POINTS: dict[str, Measure] = {
+    "exec": _exec, "mean": _exec, "median": _median, "compile": _compile,
+}  # fmt: skip
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """With linear interpolation between neighbours."""
+    ordered = sorted(values)
+    place = share / 100 * (len(ordered) - 1)
+    low = math.floor(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+def speedup(time: Point, base: Point) -> Point:
+    """How many times faster than the base, with the error that both carry."""
+    ratio = base.value / time.value
+    return Point(ratio, ratio * math.hypot(time.std / time.value, base.std / base.value))
+
+
+def geomean(points: Sequence[Point]) -> Point:
+    """The geometric mean and its error."""
+    n = len(points)
+    mean = math.exp(math.fsum([math.log(point.value) for point in points]) / n)
+    return Point(mean, mean / n * math.sqrt(math.fsum([(point.std / point.value) ** 2 for point in points])), n)

@@ -1,0 +1,374 @@
+"""One config in the worker: build the model, time it repeat by repeat, verify it; the parent is told, and it writes the row."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import importlib
+import json
+import platform
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from steelyard.dialects.ptxla.flags import Options
+from steelyard.dialects.ptxla.shim import models, profiles, verify
+from steelyard.dialects.ptxla.shim.models import RATE, Ask, Spot, Subject
+from steelyard.errors import NotApplicable, SteelyardError, Unsupported, out_of_memory
+from steelyard.machine import cpu
+
+Send = Callable[[Mapping[str, Any]], None]
+Metrics = dict[str, list[Any]]
+LONGEST_TRACE = 4000
+
+
+def perform(job: Mapping[str, Any], loaded: Any, send: Send, gate: Callable[[], None]) -> None:
+    """Answer with what was measured, or with why nothing was; never with a row, which is the parent's."""
+    send({"started": job["model"]["model_name"]})
+    try:
+        send({"measured": measure(job, loaded)})
+    except (Exception, SystemExit) as error:
+        send({"failed": {"status": status_of(error), "error": told(error), "trace": traceback.format_exc()[-LONGEST_TRACE:]}})
+    send({"done": "ptxla"})
+
+
+def status_of(error: BaseException) -> str:
+    """One of the words a record may have."""
+    if isinstance(error, Unsupported):
+        return "unsupported"
+    if isinstance(error, NotApplicable):
+        return "not_applicable"
+    return "oom" if out_of_memory(error) else "failed"
+
+
+def told(error: BaseException) -> str:
+    """What went wrong, in one line."""
+    if isinstance(error, SteelyardError):
+        return "; ".join(" ".join(part.split()) for part in str(error).splitlines() if part.strip())[:2000]
+    return " ".join(f"{type(error).__name__}: {error}".split())[:2000]
+
+
+def measure(job: Mapping[str, Any], loaded: Any) -> dict[str, Any]:
+    """Everything the row says beside what was asked for."""
+    import torch
+
+    options, experiment, policy = Options.from_plain(job["options"]), job["experiment"], job["policy"]
+    threads = max(1, int(job["threads"]))
+    torch.set_num_threads(threads)
+    torch.set_float32_matmul_precision(options.precision)
+    check(experiment)
+    spot = Spot.open(experiment["accelerator"], experiment["xla"] is not None)
+    ask = Ask(
+        options.suite_name, job["model"]["model_name"], experiment["test"], policy.get("batch_size"), options.size, options.torchbench,
+        bool(policy.get("half")), bool(policy.get("sgd")), threads, loaded,
+    )  # fmt: skip
+    subject = models.build(ask, spot)
+    candidate = Act.open(subject, spot, ask.test, experiment["dynamo"], options.filter_by_single_graph)
+    files = profiles.Files(Path(job["folder"]), job["basename"])
+    with quiet():
+        metrics, output = repeats(candidate, options, files)
+        metrics |= profiles.extra(candidate, options, files)
+    found = {
+        "metrics": metrics, "batch_size": subject.batch_size, "accelerator_model": accelerator_model(spot),
+        "versions": versions(spot), "fallbacks": candidate.clock.fallbacks(), "dtype": str(subject.dtype or "").removeprefix("torch."),
+        "files": dict(files.written), "verification": {"code": verify.SKIPPED},
+    }  # fmt: skip
+    if options.save_output:
+        found["outputs_file"] = files.save_tensors(candidate.state(output) if options.collect_full_output else output)
+    if options.verify:
+        try:
+            found["verification"] = verified(candidate, ask, options, policy)
+        except Exception as error:
+            found["verification"] = {"code": verify.RAISED, "why": told(error)}
+    return found
+
+
+def check(experiment: Mapping[str, Any]) -> None:
+    """What no version of PyTorch/XLA that installs today can do."""
+    if experiment["xla"] == "XRT":
+        raise Unsupported("XRT was removed from PyTorch/XLA", do="--xla=PJRT")
+    if experiment["torch_xla2"] is not None:
+        reason = "it became torchax, which Steelyard cannot measure yet"
+        raise Unsupported(f"torch_xla2={experiment['torch_xla2']} is not run", why=reason, do="--xla=PJRT")
+    if experiment["keep_model_data_on_cuda"]:
+        raise Unsupported("PyTorch/XLA no longer moves data between CUDA and XLA", do="leave --keep-model-data-on-cuda out")
+
+
+@dataclass(frozen=True)
+class Clock:
+    """What waiting means on a device, and what its runtime counts; this one is for devices that PyTorch drives itself."""
+
+    spot: Spot
+
+    def step(self) -> None:
+        """The end of one call."""
+        self.wait()
+
+    def wait(self) -> None:
+        """Until everything is done."""
+        import torch
+
+        if self.spot.accelerator == "cuda":
+            torch.cuda.synchronize()
+
+    def counts(self) -> Any:
+        """What the runtime counted so far."""
+        return None
+
+    def since(self, before: Any) -> dict[str, Any]:
+        """What it counted since then, by the names of the row."""
+        return {}
+
+    def fallbacks(self) -> dict[str, int]:
+        """Operators that ran on the host instead of the device."""
+        return {}
+
+
+class XlaClock(Clock):
+    """XLA: a call ends when its graph was handed over, and all is done when the device says so."""
+
+    @property
+    def runtime(self) -> Any:
+        """Our backend's view of the runtime."""
+        return importlib.import_module("steelyard.backends.torch_xla")
+
+    def step(self) -> None:
+        importlib.import_module("torch_xla").sync()
+
+    def wait(self) -> None:
+        self.runtime.settle()
+
+    def counts(self) -> Any:
+        return self.runtime.Counts.read()
+
+    def since(self, before: Any) -> dict[str, Any]:
+        found = self.runtime.Counts.read().since(before)
+        return {
+            "xla_CompileTime_time_s": found.compile_time, "xla_CompileTime_number": found.compiles,
+            "xla_ExecuteTime_time_s": found.execute_time, "xla_ExecuteTime_number": found.executions,
+        }  # fmt: skip
+
+    def fallbacks(self) -> dict[str, int]:
+        found: dict[str, int] = self.runtime.fallbacks()
+        return found
+
+
+@dataclass
+class Act:
+    """A model that can be called as its test calls it: inference, or a whole training step."""
+
+    subject: Subject
+    spot: Spot
+    test: str
+    forward: Callable[..., Any]
+    optimizer: Any
+    clock: Clock
+    start: Mapping[str, Any]
+
+    @classmethod
+    def open(cls, subject: Subject, spot: Spot, test: str, dynamo: str | None = None, whole: bool = False) -> Act:
+        """Compile what is to be compiled, and remember the weights, so that verification begins where timing began."""
+        import torch
+
+        forward = subject.module
+        if dynamo is not None:
+            options = {"triton.cudagraphs": True} if dynamo == "inductor" and spot.accelerator == "cuda" else None
+            forward = torch.compile(subject.module, backend=dynamo, fullgraph=whole, options=options)
+        training = test == "train"
+        start = {name: item.detach().clone() for name, item in subject.module.state_dict().items()} if training else {}
+        made = cls(subject, spot, test, forward, None, XlaClock(spot) if spot.xla else Clock(spot), start)
+        made.optimizer = made.fresh_optimizer() if training else None
+        made.clock.wait()
+        return made
+
+    def fresh_optimizer(self) -> Any:
+        """Of the kind that the suite uses for this model; its state is as new."""
+        import torch
+
+        weights = [item for item in self.subject.module.parameters() if item.requires_grad]
+        if not weights:
+            raise NotApplicable("the model has no weights that could be trained")
+        return (torch.optim.SGD if self.subject.optimizer == "sgd" else torch.optim.Adam)(weights, lr=RATE)
+
+    def rewind(self) -> None:
+        """Back to the first step."""
+        if self.start:
+            self.subject.module.load_state_dict(dict(self.start))
+            self.optimizer = self.fresh_optimizer()
+
+    def scope(self) -> AbstractContextManager[Any]:
+        """What surrounds a call: no gradients in inference, and the short format that training casts to."""
+        import torch
+
+        stack = ExitStack()
+        if self.test == "eval" and not self.subject.differentiates:
+            stack.enter_context(torch.no_grad())
+        if self.subject.amp is not None:
+            kind = "xla" if self.spot.xla else self.spot.accelerator
+            stack.enter_context(torch.autocast(kind, dtype=self.subject.amp))
+        return stack
+
+    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
+        """One call: what the model answers, and in training the loss of the step that was made."""
+        if self.test == "eval":
+            with self.scope():
+                return self.forward(*args, **kwargs), None
+        self.optimizer.zero_grad(set_to_none=True)
+        with self.scope():
+            output = self.forward(*args, **kwargs)
+            loss = self.subject.loss(output)
+        loss.backward()
+        self.optimizer.step()
+        return output, loss
+
+    def inputs(self, randomise: bool = False) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """A copy of the inputs, which a call may change; other numbers in floating ones where asked, whole ones stay."""
+        import torch
+
+        def fresh(item: Any) -> Any:
+            if not isinstance(item, torch.Tensor):
+                return copy.deepcopy(item)
+            if randomise and item.is_floating_point():
+                return torch.randn_like(item)
+            return item.detach().clone()
+
+        args = tuple(models.mapped(item, fresh) for item in self.subject.args)
+        return args, {key: models.mapped(item, fresh) for key, item in self.subject.kwargs.items()}
+
+    def state(self, output: tuple[Any, Any]) -> dict[str, Any]:
+        """What the last call answered, with the gradients and weights that it left."""
+        weights = dict(self.subject.module.named_parameters())
+        gradients = {name: item.grad for name, item in weights.items() if item.grad is not None}
+        return {"prediction": output[0], "loss": output[1], "gradients": gradients, "parameters": weights}
+
+    def answer(self, iterations: int = 1) -> verify.Answer:
+        """What the last of some calls from the start answered, and in training what it did to the weights."""
+        models.sow(self.spot.xla)
+        self.rewind()
+        output = loss = None
+        for _ in range(iterations):
+            output, loss = self(*self.inputs())
+            self.clock.step()
+        self.clock.wait()
+        if self.test == "eval":
+            return verify.answer(output)
+        weights = dict(self.subject.module.named_parameters())
+        return verify.answer(output, loss, {name: item.grad for name, item in weights.items()}, weights)
+
+
+def repeats(act: Act, options: Options, files: Any) -> tuple[Metrics, Any]:
+    """Times of every repeat; the first one traces and compiles, as nothing is called before it."""
+    metrics: Metrics = {}
+    output: Any = None
+    models.sow(act.spot.xla)
+    for number in range(options.repeat):
+        inputs = [act.inputs(options.randomize_input) for _ in range(options.iterations_per_run)]
+        act.clock.wait()
+        before = act.clock.counts()
+        profiles.clear_counters()
+        figures, output = (fastest if options.pure_wall_time else timed)(act, inputs)
+        for name, value in {**figures, **act.clock.since(before)}.items():
+            metrics.setdefault(name, []).append(value)
+        counters = profiles.dynamo_counters() if options.collect_dynamo_counters or options.dump_dynamo_counters else {}
+        if options.collect_dynamo_counters:
+            metrics.setdefault("dynamo_counters", []).append(counters)
+        if options.dump_dynamo_counters:
+            files.write("dynamo-counters", json.dumps(counters, indent=1, sort_keys=True), "json", number)
+        if options.dump_pytorch_xla_metrics and act.spot.xla:
+            report = importlib.import_module("torch_xla.debug.metrics").metrics_report()
+            files.write("pytorch-xla-metrics", report, "txt", number)
+    return metrics, output
+
+
+def timed(act: Act, inputs: list[Any]) -> tuple[dict[str, float], Any]:
+    """All calls of a repeat, each until it was handed over, and the device until it is done."""
+    now, traced, output = time.perf_counter, 0.0, None
+    start = now()
+    for args, kwargs in inputs:
+        called = now()
+        output = act(args, kwargs)
+        traced += now() - called
+        act.clock.step()
+    act.clock.wait()
+    total, count = now() - start, len(inputs)
+    found = {"total_time": total, "per_iter_time": total / count}
+    if act.spot.xla:
+        found |= {"trace_total_time": traced, "trace_per_iter_time": traced / count}
+    return found, output
+
+
+def fastest(act: Act, inputs: list[Any]) -> tuple[dict[str, float], Any]:
+    """For every call of a repeat the shortest of many, as a micro-benchmark has it; no CUDA is needed for it."""
+    from steelyard.drop_in import do_bench
+
+    held: list[Any] = []
+    total = 0.0
+    for args, kwargs in inputs:
+
+        def call(args: Any = args, kwargs: Any = kwargs) -> None:
+            held[:] = [act(args, kwargs)]
+            act.clock.wait()
+
+        shortest = do_bench(call, return_mode="min")
+        assert isinstance(shortest, float)
+        total += shortest * 1e-3
+    return {"total_time": total, "per_iter_time": total / len(inputs)}, held[0]
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No collection in the middle of a call."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.unfreeze()
+
+
+def verified(candidate: Act, ask: Ask, options: Options, policy: Mapping[str, Any]) -> dict[str, Any]:
+    """Hold the candidate against the same model in plain PyTorch; XLA's against that on the CPU."""
+    if policy.get("unverified"):
+        return {"code": verify.SKIPPED, "why": "the policy says that this model is too large or not deterministic"}
+    spot = candidate.spot
+    plain = Spot.open("cpu", False) if spot.xla else spot
+    rules = verify.Rules.of(ask.test, spot.accelerator, policy)
+
+    def eager() -> verify.Answer:
+        return Act.open(models.build(ask, plain), plain, ask.test).answer(options.verify_iterations)
+
+    def double() -> verify.Answer:
+        subject = models.doubled(models.build(ask, plain))
+        return Act.open(subject, plain, ask.test).answer(options.verify_iterations)
+
+    return verify.verify(
+        lambda: candidate.answer(options.verify_iterations), eager, double, rules, training=ask.test == "train"
+    ).plain()  # fmt: skip
+
+
+def accelerator_model(spot: Spot) -> str:
+    """The device's own name; one of several GPUs is told with the others, as the original does."""
+    import torch
+
+    if spot.accelerator == "cuda":
+        names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+        return names[0] if len(names) == 1 else f"One of {', '.join(names)}"
+    if spot.accelerator == "tpu":
+        return str(getattr(importlib.import_module("torch_xla.runtime"), "device_type", lambda: "TPU")())
+    return cpu.model(cpu.cpuinfo(Path("/"))) or platform.machine()
+
+
+def versions(spot: Spot) -> dict[str, str]:
+    """What a reader needs to repeat it."""
+    import torch
+
+    found = {"python": platform.python_version(), "torch": str(torch.__version__)}
+    if spot.xla:
+        found["torch_xla"] = str(importlib.import_module("torch_xla").__version__)
+    return found

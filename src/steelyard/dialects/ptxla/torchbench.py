@@ -1,0 +1,186 @@
+"""TorchBench as far as no framework is needed for it: which models a checkout has, and what its policy file says about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from steelyard.errors import UsageError
+
+MODELS = Path("torchbenchmark") / "models"
+POLICIES = (
+    Path("userbenchmark") / "dynamo" / "dynamobench" / "torchbench.yaml",
+    Path("benchmarks") / "dynamo" / "torchbench.yaml",
+    Path("torchbench.yaml"),
+)
+"""Where a checkout, or PyTorch beside it, keeps the file."""
+KINDS = {"eval": "inference", "train": "training"}
+GENERATING = ("cm3leon_generate", "hf_T5_generate")
+DENIED: dict[str, tuple[dict[str, Any], ...]] = {
+    **{name: ({"test": "eval", "xla": "PJRT", "dynamo": None},) for name in GENERATING},
+    **{name: ({"test": "eval", "accelerator": "cuda"}, {"test": "eval", "accelerator": "tpu"})
+       for name in ("mobilenet_v2_quantized_qat", "resnet50_quantized_qat")},
+}  # fmt: skip
+"""Combinations of TorchBench models that are known not to work: an entry holds where all its keys are equal."""
+BY_SGD = (
+    "BERT_pytorch", "LearningToPaint", "alexnet", "dcgan", "demucs", "densenet121", "dlrm", "fastNLP_Bert", "mobilenet_v2",
+    "phlippe_densenet", "phlippe_resnet", "pytorch_stargan", "resnet18", "shufflenet_v2_x1_0", "speech_transformer", "squeezenet1_1",
+    "stable_diffusion_text_encoder", "timm_efficientdet", "timm_nfnet", "timm_regnet", "timm_vision_transformer", "timm_vovnet", "vgg16",
+    "hf_T5", "llama_v2_7b_16h",
+)  # fmt: skip
+"""Models trained by plain gradient descent, since the state of Adam does not fit or its steps diverge."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a policy file says; empty where there is none."""
+
+    skipped: frozenset[str] = frozenset()
+    by_test: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    by_device: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    denied: Mapping[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
+    expected: Mapping[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
+    batch_sizes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    fixed_batch: frozenset[str] = frozenset()
+    half: frozenset[str] = frozenset()
+    tolerances: Mapping[str, float] = field(default_factory=dict)
+    higher: frozenset[str] = frozenset()
+    even_higher: frozenset[str] = frozenset()
+    cosine: frozenset[str] = frozenset()
+    small_tensors: frozenset[str] = frozenset()
+    unverified: frozenset[str] = frozenset()
+
+    def skip(self, model: str, experiment: Mapping[str, Any]) -> str:
+        """Why a model is left out of an experiment; empty where nothing speaks against it."""
+        if model in self.skipped:
+            return "the policy skips this model"
+        kind = KINDS[experiment["test"]]
+        if model in self.by_test.get(kind, ()):
+            return f"the policy skips this model in {kind}"
+        if model in self.by_device.get(experiment["accelerator"], ()):
+            return f"the policy skips this model on {experiment['accelerator']}"
+        for entry in self.denied.get(model, ()):
+            if matches(entry, experiment):
+                return "denied: " + ", ".join(f"{key}={_word(value)}" for key, value in entry.items())
+        return ""
+
+    def expects_failure(self, model: str, experiment: Mapping[str, Any]) -> bool:
+        """Whether this failure is known, so that only new ones, and new passes, need to be looked at."""
+        return any(matches(entry, experiment) for entry in self.expected.get(model, ()))
+
+    def batch_size(self, model: str, test: str, asked: int | None) -> int | None:
+        """The user's word, then the policy's; None leaves it to the model, as do models that forbid another."""
+        if model in self.fixed_batch:
+            return None
+        return asked or self.batch_sizes.get(KINDS[test], {}).get(model)
+
+    def for_worker(self, model: str, test: str, asked: int | None) -> dict[str, Any]:
+        """What the measuring process needs to know about one model, as plain data."""
+        return {
+            "batch_size": self.batch_size(model, test, asked), "half": model in self.half, "sgd": model in BY_SGD,
+            "tolerance": self.tolerances.get(model), "higher": model in self.higher, "even_higher": model in self.even_higher,
+            "cosine": model in self.cosine, "small_tensors": model in self.small_tensors, "unverified": model in self.unverified,
+        }  # fmt: skip
+
+
+def matches(entry: Mapping[str, Any], experiment: Mapping[str, Any]) -> bool:
+    """Whether all listed keys are equal; an entry without keys holds everywhere."""
+    return all(experiment.get(key) == value for key, value in entry.items())
+
+
+def _word(value: Any) -> str:
+    return "None" if value is None else str(value)
+
+
+def models(checkout: Path) -> list[str]:
+    """The models of a checkout, by their folders; none of their code runs."""
+    place = checkout / MODELS
+    if not place.is_dir():
+        raise UsageError(f"{checkout} is no checkout of TorchBench", why=f"it has no folder {MODELS}")
+    return sorted(item.name for item in place.iterdir() if (item / "__init__.py").is_file() and not item.name.startswith((".", "_")))
+
+
+def policy_file(checkout: Path) -> Path | None:
+    """The policy file that comes with a checkout."""
+    return next((checkout / name for name in POLICIES if (checkout / name).is_file()), None)
+
+
+def read_policy(path: Path | None, denied: Mapping[str, tuple[Mapping[str, Any], ...]] | None = None) -> Policy:
+    """A policy file in the layout of PyTorch's torchbench.yaml, to which `deny` and `expected_failures` are ours."""
+    known: dict[str, tuple[Mapping[str, Any], ...]] = dict(denied or {})
+    if path is None:
+        return Policy(denied=known)
+    data = _load(path)
+    skip, tolerance = _table(data, "skip", path), _table(data, "tolerance", path)
+    accuracy = _table(_table(data, "accuracy", path), "skip", path)
+    own = {name: float(value) for name, value in tolerance.items() if isinstance(value, (int, float)) and not isinstance(value, bool)}
+    for name, entries in _entries(data.get("deny"), "deny", path).items():
+        known[name] = (*known.get(name, ()), *entries)
+    return Policy(
+        skipped=_names(skip.get("all")) | _names(skip.get("multiprocess")),
+        by_test={key: _names(value) for key, value in _table(skip, "test", path).items()},
+        by_device={key: _names(value) for key, value in _table(skip, "device", path).items()},
+        denied=known,
+        expected=_entries(data.get("expected_failures"), "expected_failures", path),
+        batch_sizes={key: _sizes(value) for key, value in _table(data, "batch_size", path).items()},
+        fixed_batch=_names(data.get("dont_change_batch_size")),
+        half=_names(_table(data, "dtype", path).get("force_fp16_for_bf16_models")),
+        tolerances=own, higher=_names(tolerance.get("higher")), even_higher=_names(tolerance.get("even_higher")),
+        cosine=_names(tolerance.get("cosine")),
+        small_tensors=_names(data.get("require_larger_multiplier_for_smaller_tensor")),
+        unverified=_names(data.get("non_deterministic")) | _names(accuracy.get("large_models"))
+        | _names(accuracy.get("eager_not_deterministic")),
+    )  # fmt: skip
+
+
+def _load(path: Path) -> dict[str, Any]:
+    import yaml
+
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError("the policy file cannot be read", why=error.strerror or str(error), where=str(path)) from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError("the policy file is not YAML", why=" ".join(str(error).split()), where=str(path)) from None
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise UsageError("a policy file is a table", where=str(path))
+    return data
+
+
+def _table(data: Mapping[str, Any], key: str, path: Path) -> dict[str, Any]:
+    value = data.get(key) or {}
+    if not isinstance(value, dict):
+        raise UsageError(f"{key} is a table", where=str(path))
+    return value
+
+
+def _names(value: Any) -> frozenset[str]:
+    """Names however deep they lie: the file builds lists out of lists."""
+    if isinstance(value, str):
+        return frozenset([value])
+    if isinstance(value, Mapping):
+        return frozenset(map(str, value))
+    return frozenset(name for item in value or () for name in _names(item)) if isinstance(value, list) else frozenset()
+
+
+def _sizes(value: Any) -> dict[str, int]:
+    return {str(name): size for name, size in value.items() if isinstance(size, int)} if isinstance(value, Mapping) else {}
+
+
+def _entries(value: Any, key: str, path: Path) -> dict[str, tuple[Mapping[str, Any], ...]]:
+    """`model: [{key: value}]`, or `model: {key: value}` for one; `None` is null as on the command line."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise UsageError(f"{key} is a table of models", where=str(path))
+    found: dict[str, tuple[Mapping[str, Any], ...]] = {}
+    for name, entries in value.items():
+        listed = entries if isinstance(entries, list) else [entries or {}]
+        if not all(isinstance(entry, Mapping) for entry in listed):
+            raise UsageError(f"{key}.{name}: every entry is a table of keys that must be equal", where=str(path))
+        found[str(name)] = tuple({str(k): None if v == "None" else v for k, v in entry.items()} for entry in listed)
+    return found

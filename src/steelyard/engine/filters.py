@@ -1,0 +1,59 @@
+"""Choosing among the cases of a selection by regular expressions, which must match the whole of what they are held against."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from steelyard.errors import UsageError
+from steelyard.model.case import Case
+from steelyard.model.experiment import Rule
+
+TAG, TIER = "tag:", "tier:"
+
+
+@dataclass(frozen=True)
+class Filters:
+    """A case stays if one of `keep` fits, or there is none, and none of `drop` does.
+
+    An expression must match the whole case id or the whole workload name; `tag:…` is held against the workload's tags, and
+    `tier:1` is the tag of that name.
+    """
+
+    keep: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for option, texts in (("--filter", self.keep), ("--exclude", self.drop)):
+            for text in texts:
+                try:
+                    re.compile(text.removeprefix(TAG))
+                except (re.error, RecursionError, OverflowError) as error:
+                    why = f"not a regular expression: {error}"
+                    raise UsageError(
+                        f"{option} {text!r} cannot be read", why=why, do="'.' and '*' stand for themselves as \\. and \\*"
+                    ) from None
+
+    def against(self, case: Case, tags: Collection[str]) -> Rule | None:
+        """The filter that leaves a case out, as a rule, if one does."""
+        for text in self.drop:
+            if fits(text, case, tags):
+                return Rule({"--exclude": text})
+        if self.keep and not any(fits(text, case, tags) for text in self.keep):
+            return Rule({"--filter": self.keep[0] if len(self.keep) == 1 else list(self.keep)})
+        return None
+
+    def advice(self, cases: Sequence[Case]) -> str:
+        """What to write where nothing is left, if a part of an id or a name was meant."""
+        near = [text for text in self.keep if any(re.search(text, case.id) for case in cases)]
+        return f"an expression must match a whole case id or workload name: --filter '.*{near[0]}.*'" if near else ""
+
+
+def fits(text: str, case: Case, tags: Collection[str]) -> bool:
+    """Whether an expression matches the whole of a case's id or workload, or of a tag if it is about those."""
+    if text.startswith(TAG):
+        return any(re.fullmatch(text.removeprefix(TAG), tag) for tag in tags)
+    if text.startswith(TIER):
+        return any(re.fullmatch(text, tag) for tag in tags)
+    return any(re.fullmatch(text, name) for name in (case.id, case.workload))

@@ -1,0 +1,105 @@
+"""One part of a plan of several that together measure every case once, each taking about as long as the others.
+
+Every part must see the same past costs, or cases would be lost between them. Runs that are parts themselves are therefore
+left out, unless a moment is given: then all that began before it counts, whoever asks.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from steelyard.engine.plan import Dropped, Job, Plan
+from steelyard.errors import NothingMeasured, UsageError
+from steelyard.model.case import Case
+from steelyard.model.experiment import Rule
+from steelyard.model.record import Record
+from steelyard.store.index import Index
+from steelyard.store.runs import Run, Store, moment, read_run
+
+SETTING = "partition"
+MOST_PARTS = 10_000
+_PART = re.compile(r"(\d{1,5})/(\d{1,5})(?:@(.+))?")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Part `number` of `of`; costs that began before `before` count, or those of runs that are no parts if it is empty."""
+
+    number: int
+    of: int
+    before: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}{f'@{self.before}' if self.before else ''}"
+
+
+def parse_part(text: str) -> Part:
+    """Read `2/5` or `2/5@2026-01-31`."""
+    found = _PART.fullmatch(text)
+    if not found or not 1 <= int(found[1]) <= int(found[2]) <= MOST_PARTS:
+        raise UsageError(f"not a part: {text!r}", do="write it like --partition 2/5: the second of five")
+    try:
+        if found[3]:
+            datetime.fromisoformat(found[3])
+    except ValueError:
+        raise UsageError(f"not a moment: {found[3]!r}", do="write it like --partition 2/5@2026-01-31T04:00") from None
+    return Part(int(found[1]), int(found[2]), found[3] or "")
+
+
+def take(plan: Plan, part: Part, store: Store) -> Plan:
+    """The plan of one part: cases that are weighed together stay together, and those denied are shared out too."""
+    groups: dict[Case, list[Job]] = {}
+    for job in plan.jobs:
+        groups.setdefault(job.vs or job.case, []).append(job)
+    known = past_costs([job.case.id for job in plan.jobs], store, part.before)
+    usual = statistics.median(known.values()) if known else 1.0
+    places = share_out([math.fsum(known.get(job.case.id, usual) for job in jobs) for jobs in groups.values()], part.of)
+    where = {job.case: place for jobs, place in zip(groups.values(), places, strict=True) for job in jobs}
+    denied = [item for item in plan.dropped if item.kind == "deny"]
+    where |= {item.case: 1 + turn % part.of for turn, item in enumerate(denied)}
+    if part.number not in where.values():
+        raise NothingMeasured(f"part {part} is empty", why=f"{len(groups)} cases or comparisons are not enough for {part.of} parts")
+    elsewhere = [case for case, place in where.items() if place != part.number]
+    ours = tuple(item for item in plan.dropped if where.get(item.case, part.number) == part.number)
+    others = tuple(Dropped(case, Rule({"--partition": str(part)}, f"in part {where[case]}"), "partition") for case in elsewhere)
+    jobs = tuple(job for job in plan.jobs if where[job.case] == part.number)
+    return replace(plan, jobs=jobs, dropped=(*ours, *others), part=str(part))
+
+
+def share_out(costs: Sequence[float], parts: int) -> list[int]:
+    """The part, counted from 1, of each cost: the dearest first, each to the part that has least so far."""
+    loads, places = [0.0] * parts, [0] * len(costs)
+    for index in sorted(range(len(costs)), key=lambda index: (-costs[index], index)):
+        least = min(range(parts), key=lambda part: (loads[part], part))
+        loads[least] += costs[index]
+        places[index] = least + 1
+    return places
+
+
+def past_costs(cases: Sequence[str], store: Store, before: str = "") -> dict[str, float]:
+    """The seconds each case took the last time that counts."""
+    runs: dict[str, Run] = {}
+    found = {}
+    with Index(store) as index:
+        index.refresh()
+        for case in cases:
+            for entry in reversed(index.series(case)):
+                if entry.folder not in runs:
+                    runs[entry.folder] = read_run(store.folder / entry.folder)
+                run = runs[entry.folder]
+                counts = moment(entry.created) < moment(before) if before else not run.header.settings.get(SETTING)
+                if counts and (cost := _cost(run.records[entry.number - 1])) > 0:
+                    found[case] = cost
+                    break
+    return found
+
+
+def _cost(record: Record) -> float:
+    """What a case took; one that was ended for taking too long took what it was allowed."""
+    allowed = record.requested.get("timeout", 0.0) if record.status == "timeout" else 0.0
+    return record.wall_s or (float(allowed) if isinstance(allowed, (int, float)) else 0.0)

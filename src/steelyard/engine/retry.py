@@ -1,0 +1,94 @@
+"""Trying again what failed: a new run that takes over from an earlier one all that is not to be measured again.
+
+Runs only grow, and a sealed one not even that, so a second attempt never touches the first: it is the child of that run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from steelyard.errors import NothingMeasured, StoreError, UsageError, unknown
+from steelyard.model.pair import Pair
+from steelyard.model.record import BAD, STATUSES, Arrays, Attachment, Record, Status
+from steelyard.store.refs import locate
+from steelyard.store.runs import Header, Run, RunWriter, Store, read_run
+
+WORDS: dict[str, tuple[Status, ...]] = {
+    **{status: (status,) for status in BAD},
+    "failed": BAD,
+    "all": tuple(status for status in STATUSES if status not in ("ok", "skipped")),
+}
+"""What can be asked for; as in a gate's policy, `failed` is any way of failing, and `all` is whatever is not ok."""
+
+
+def parse_retry(words: Sequence[str]) -> frozenset[Status]:
+    """The statuses that some words stand for."""
+    for word in words:
+        if word not in WORDS:
+            raise unknown("outcome to retry", word, WORDS)
+    return frozenset(status for word in words for status in WORDS[word])
+
+
+def begin(store: Store, header: Header, ref: str | None, again: Collection[Status]) -> RunWriter | None:
+    """A run of the same fingerprint with everything of the newest such run, or of the one named, but what had these statuses.
+
+    Nothing where there is no such run. One that is unfinished and has nothing to try again is simply continued.
+    """
+    old = _earlier(store, header.fingerprint, ref)
+    if old is None:
+        return None
+    if not any(record.status in again for record in old.records):
+        if old.seal is None:
+            return store.resume(header.fingerprint, str(old.path))
+        why = f"run {old.id} has all cases, and none is {' or '.join(sorted(again))}"
+        raise NothingMeasured("nothing to try again", why=why, do="without --retry everything is measured anew")
+    reopened = store.resume(header.fingerprint, str(old.path)) if old.seal is None else None
+    writer = store.create(replace(header, parent=old.id))
+    try:
+        _take_over(old, writer, again)
+        if reopened:
+            reopened.seal(f"continued as run {writer.id}")
+    except BaseException:
+        writer.close()
+        raise
+    finally:
+        if reopened:
+            reopened.close()
+    return writer
+
+
+def _earlier(store: Store, fingerprint: str, ref: str | None) -> Run | None:
+    if ref:
+        run = read_run(locate(store, ref))
+        if run.header.fingerprint != fingerprint:
+            why = "its cases, settings, code or machine differ from what is asked for now"
+            raise UsageError(f"run {run.id} is another experiment", why=why, do="repeat its own command, or start a new run")
+        return run
+    found = next((info for info in store.runs() if info.readable and info.fingerprint == fingerprint), None)
+    return read_run(found.path) if found else None
+
+
+def _take_over(old: Run, writer: RunWriter, again: Collection[Status]) -> None:
+    """Records and pairs with their samples and attachments, as they were."""
+    kept = {record.id: record for record in old.records if record.status not in again}
+    for record in kept.values():
+        writer.append(replace(record, attachments=list(_attached(old, record, writer)), samples=[]), _arrays(old, record))
+    for pair in old.pairs:
+        if pair.head.id in kept:
+            writer.append_pair(replace(pair, samples=[]), _arrays(old, pair))
+
+
+def _attached(old: Run, record: Record, writer: RunWriter) -> Iterator[Attachment]:
+    for item in record.attachments:
+        with contextlib.suppress(OSError):
+            yield writer.attach(item.kind, Path(item.path).name, old.attachment(item).read_bytes())
+
+
+def _arrays(old: Run, item: Record | Pair) -> Arrays:
+    """A lost sidecar costs the samples and not the figures, here as anywhere."""
+    with contextlib.suppress(StoreError):
+        return {series.name: (series.unit, series.dtype, old.array(series).tobytes()) for series in item.samples}
+    return {}

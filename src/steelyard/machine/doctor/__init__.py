@@ -1,0 +1,44 @@
+"""Is this machine fit to measure, and what to change: one small function per check, each with the exact command and what it is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from steelyard.machine.cpu import ROOT
+from steelyard.machine.doctor import gpu, processor, settings, system
+from steelyard.machine.doctor.findings import Check, Finding, Scene, Status
+from steelyard.machine.doctor.processor import stolen
+
+__all__ = ["CHECKS", "Check", "Finding", "Scene", "Status", "examine", "stolen"]
+
+CHECKS: tuple[Check, ...] = (
+    processor.load, processor.governor, processor.energy, processor.turbo, processor.smt, processor.idle, processor.isolated,
+    processor.balancing, processor.steal, processor.quota,
+    system.memory, system.aslr, system.clock, system.timer, system.compiler, system.torch, system.disk, system.counters, system.hugepages,
+    gpu.gpu_driver, gpu.gpu_persistence, gpu.gpu_clocks, gpu.gpu_applied, gpu.gpu_boost, gpu.gpu_power, gpu.gpu_load,
+    system.others,
+)  # fmt: skip
+
+
+def examine(
+    facts: dict[str, Any], *, root: Path = ROOT, store: Path | None = None, gpus: Sequence[Mapping[str, Any]] | None = None
+) -> list[Finding]:
+    """Run every check; one that breaks on an odd machine says so instead of stopping the others.
+
+    `gpus` says how each GPU is set; this machine's are asked where it is left out.
+    """
+    if gpus is None:
+        gpus = settings.ask() if root == ROOT and facts.get("gpus") else ()
+    scene = Scene(facts, root, store or Path.cwd(), gpus)
+    return [finding for check in CHECKS if (finding := _run(check, scene)) is not None]
+
+
+def _run(check: Check, scene: Scene) -> Finding | None:
+    try:
+        finding = check(scene)
+        return replace(finding, do="") if finding and finding.status == "ok" else finding
+    except Exception as error:
+        return Finding(check.__name__, "note", f"could not be checked: {type(error).__name__}: {error}")

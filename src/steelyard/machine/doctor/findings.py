@@ -1,0 +1,43 @@
+"""What a check may look at, and what it says: the words in which the doctor's rooms talk to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+Status = Literal["ok", "note", "warn", "bad"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing seen: what it is, what to change, and how much that matters to a timing."""
+
+    name: str
+    status: Status
+    saw: str
+    do: str = ""
+    matters: str = ""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a check may look at: the facts, the root of the file system, the folder where results go, and how each GPU is set."""
+
+    facts: dict[str, Any]
+    root: Path
+    store: Path
+    settings: Sequence[Mapping[str, Any]] = ()
+
+    def part(self, name: str) -> dict[str, Any]:
+        """One group of facts, empty where it is null."""
+        return self.facts.get(name) or {}
+
+    @property
+    def gpus(self) -> list[dict[str, Any]]:
+        """The facts about each GPU."""
+        return self.facts.get("gpus") or []
+
+
+Check = Callable[[Scene], "Finding | None"]

@@ -1,0 +1,149 @@
+"""Checks of the GPUs: their clocks, what holds them, and who else uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from steelyard.machine.doctor.findings import Finding, Scene
+from steelyard.model.units import percent, plain
+
+STEADY_SHARE, CLOCK_STEP = 0.8, 15
+QUIET_SHARE, BUSY_SHARE = 0.05, 0.3
+
+
+def gpu_driver(scene: Scene) -> Finding | None:
+    """A GPU that cannot be asked about cannot be locked, watched or named in a result."""
+    if scene.gpus:
+        names = ", ".join(f"{gpu['index']}: {gpu['name']}" for gpu in scene.gpus)
+        return Finding("gpu", "ok", f"{names}; driver {scene.gpus[0]['driver']}")
+    if (scene.root / "proc/driver/nvidia/version").exists() or (scene.root / "dev/nvidia0").exists():
+        return Finding(
+            "gpu",
+            "warn",
+            "a driver but no answer about the GPUs",
+            "python -m pip install 'steelyard[nvidia]'",
+            "runs would not say which GPU they measured",
+        )
+    return None
+
+
+def gpu_persistence(scene: Scene) -> Finding | None:
+    """Without persistence the driver unloads between processes and each start pays for it."""
+    states = [gpu.get("persistence") for gpu in scene.gpus]
+    if not states or all(state is None for state in states):
+        return None
+    off = states.count(False)
+    return Finding(
+        "gpu persistence",
+        "warn" if off else "ok",
+        f"off on {off} of {len(states)}" if off else "on",
+        "sudo nvidia-smi -pm 1",
+        "1-3 s at each start, and clock locks are lost between processes",
+    )
+
+
+def gpu_clocks(scene: Scene) -> Finding | None:
+    """GPU clocks follow heat and power; a lock removes most of the drift between runs, and a slowdown in force spoils every number."""
+    gpus = [gpu for gpu in scene.gpus if gpu.get("clock_hz")]
+    if not gpus:
+        return None
+    slowed = {cause for gpu in gpus for cause in gpu.get("slowed") or []}
+    now = ", ".join(f"{plain(gpu['clock_hz'], 'Hz')} of {plain(gpu['clock_max_hz'] or gpu['clock_hz'], 'Hz')}" for gpu in gpus)
+    if slowed:
+        return Finding(
+            "gpu clocks",
+            "bad",
+            f"{now}; slowed now by {', '.join(sorted(slowed))}",
+            "let it cool, or see: nvidia-smi -q -d PERFORMANCE",
+            "5-50 % slower than the GPU is",
+        )
+    if all(gpu.get("clocks_set") for gpu in gpus):
+        return Finding("gpu clocks", "ok", f"{now}; held by a clock setting")
+    steady = steady_mhz(min(gpu["clock_max_hz"] or gpu["clock_hz"] for gpu in gpus))
+    change = f"sudo nvidia-smi -lgc {steady},{steady}   (afterwards: sudo nvidia-smi -rgc)"
+    return Finding(
+        "gpu clocks",
+        "note",
+        f"{now}; no clock setting in force (a lock may not show while idle)",
+        change,
+        "drift with heat and power: 1-10 % between runs; pairs cancel it",
+    )
+
+
+def steady_mhz(highest: float) -> int:
+    """A clock that heat will hardly force down: four fifths of the highest, in the steps in which clocks come."""
+    return max(CLOCK_STEP, int(STEADY_SHARE * highest / 1e6) // CLOCK_STEP * CLOCK_STEP)
+
+
+def gpu_applied(scene: Scene) -> Finding | None:
+    """An application clock that somebody set holds for everybody until it is taken back."""
+    known = [gpu for gpu in scene.settings if gpu.get("applied_hz") and gpu.get("applied_default_hz")]
+    if not known:
+        return None
+    moved = [gpu for gpu in known if gpu["applied_hz"] != gpu["applied_default_hz"]]
+    if not moved:
+        return Finding("gpu application clocks", "ok", f"as delivered ({plain(known[0]['applied_hz'], 'Hz')})")
+    saw = ", ".join(
+        f"{gpu['index']}: {plain(gpu['applied_hz'], 'Hz')}, delivered {plain(gpu['applied_default_hz'], 'Hz')}" for gpu in moved
+    )
+    return Finding(
+        "gpu application clocks",
+        "note",
+        saw,
+        "sudo nvidia-smi -rac",
+        "steady, and every number is that of a GPU at this clock: compare with runs at the same one",
+    )
+
+
+def gpu_boost(scene: Scene) -> Finding | None:
+    """Older GPUs choose a higher clock by themselves while heat and power allow it."""
+    states = [gpu.get("boost") for gpu in scene.settings]
+    if not states or all(state is None for state in states):
+        return None
+    on = states.count(True)
+    return Finding(
+        "gpu auto boost",
+        "note" if on else "ok",
+        f"on for {on} of {len(states)}" if on else "off",
+        "export CUDA_AUTO_BOOST=0   (for everybody: sudo nvidia-smi --auto-boost-default=0)",
+        "clocks follow heat and power: 1-15 % between runs; pairs cancel it",
+    )
+
+
+def gpu_power(scene: Scene) -> Finding | None:
+    """A lowered power limit slows long kernels and leaves short ones alone."""
+    known = [gpu for gpu in scene.settings if gpu.get("power_limit") and gpu.get("power_default")]
+    if not known:
+        return None
+    lowered = [gpu for gpu in known if gpu["power_limit"] < 0.99 * gpu["power_default"]]
+    if not lowered:
+        return Finding("gpu power limit", "ok", f"as delivered ({plain(known[0]['power_limit'], 'W')})")
+    saw = ", ".join(f"{gpu['index']}: {plain(gpu['power_limit'], 'W')}, delivered {plain(gpu['power_default'], 'W')}" for gpu in lowered)
+    first = lowered[0]
+    change = f"sudo nvidia-smi -i {first['index']} -pl {first['power_default']:.0f}"
+    return Finding("gpu power limit", "note", saw, change, "long, heavy kernels run at lower clocks: 5-40 %")
+
+
+def gpu_load(scene: Scene) -> Finding | None:
+    """Another process on the same GPU takes turns with ours."""
+    known = [gpu for gpu in scene.settings if gpu.get("busy") is not None or gpu.get("processes") is not None]
+    if not known:
+        return None
+    shared = [gpu for gpu in known if (gpu.get("busy") or 0) > QUIET_SHARE or gpu.get("processes")]
+    if not shared:
+        return Finding("gpu load", "ok", "idle, and no other process on it")
+    saw = ", ".join(f"{gpu['index']}: {_crowd(gpu)}" for gpu in shared)
+    return Finding(
+        "gpu load",
+        "bad" if any((gpu.get("busy") or 0) > BUSY_SHARE for gpu in shared) else "warn",
+        saw,
+        "stop what uses it: nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv",
+        "two processes take turns on a GPU: 10-100 %; an idle one holds memory and keeps clocks up",
+    )
+
+
+def _crowd(gpu: Mapping[str, Any]) -> str:
+    count, busy = gpu.get("processes"), gpu.get("busy")
+    words = [f"{count} process{'es' if count > 1 else ''}"] if count else []
+    return ", ".join([*words, *([f"{percent(busy)} busy"] if busy is not None else [])])

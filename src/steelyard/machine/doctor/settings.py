@@ -1,0 +1,87 @@
+"""How the NVIDIA GPUs of this host are set and who uses them now, for the doctor alone: none of it belongs to what a run records."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import shutil
+import subprocess
+from typing import Any
+
+from steelyard.machine.cpu import attempt
+from steelyard.machine.nvidia import PATIENCE_S
+
+_MHZ = 10**6
+_FIELDS = (
+    "index",
+    "clocks.applications.graphics",
+    "clocks.default_applications.graphics",
+    "power.limit",
+    "power.default_limit",
+    "utilization.gpu",
+)
+
+
+def ask() -> list[dict[str, Any]]:
+    """Every GPU's settings through NVML, or nvidia-smi where that is not; empty where neither answers."""
+    if importlib.util.find_spec("pynvml") is not None:
+        found = attempt(_by_nvml)
+        if found is not None:
+            return found
+    tool = shutil.which("nvidia-smi")
+    return (attempt(_by_tool, tool) if tool else None) or []
+
+
+def _by_nvml() -> list[dict[str, Any]]:
+    nvml = importlib.import_module("pynvml")
+    nvml.nvmlInit()
+    try:
+        return [_settings(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
+    finally:
+        nvml.nvmlShutdown()
+
+
+def _settings(nvml: Any, index: int) -> dict[str, Any]:
+    device = nvml.nvmlDeviceGetHandleByIndex(index)
+    kind = nvml.NVML_CLOCK_GRAPHICS
+    applied = attempt(lambda: int(nvml.nvmlDeviceGetApplicationsClock(device, kind)))
+    delivered = attempt(lambda: int(nvml.nvmlDeviceGetDefaultApplicationsClock(device, kind)))
+    return {
+        "index": index,
+        "applied_hz": None if applied is None else applied * _MHZ,
+        "applied_default_hz": None if delivered is None else delivered * _MHZ,
+        "boost": attempt(lambda: bool(nvml.nvmlDeviceGetAutoBoostedClocksEnabled(device)[0])),
+        "power_limit": attempt(lambda: nvml.nvmlDeviceGetPowerManagementLimit(device) * 1e-3),
+        "power_default": attempt(lambda: nvml.nvmlDeviceGetPowerManagementDefaultLimit(device) * 1e-3),
+        "busy": attempt(lambda: nvml.nvmlDeviceGetUtilizationRates(device).gpu * 0.01),
+        "processes": attempt(lambda: _others(nvml.nvmlDeviceGetComputeRunningProcesses(device))),
+    }
+
+
+def _others(processes: list[Any]) -> int:
+    return len({process.pid for process in processes} - {os.getpid()})
+
+
+def _by_tool(tool: str) -> list[dict[str, Any]]:
+    query = [tool, f"--query-gpu={','.join(_FIELDS)}", "--format=csv,noheader,nounits"]
+    said = subprocess.run(query, capture_output=True, text=True, errors="replace", timeout=PATIENCE_S, stdin=subprocess.DEVNULL, check=True)
+    return [row for row in map(parse_row, said.stdout.splitlines()) if row]
+
+
+def parse_row(line: str) -> dict[str, Any] | None:
+    """One line of nvidia-smi's CSV; a field it cannot answer is bracketed text and becomes null, as is what it never says."""
+    cells = [cell.strip() for cell in line.split(",")]
+    if len(cells) != len(_FIELDS) or not cells[0].isdigit():
+        return None
+    applied, delivered, limit, usual, busy = (attempt(float, cell) for cell in cells[1:])
+    return {
+        "index": int(cells[0]),
+        "applied_hz": None if applied is None else applied * _MHZ,
+        "applied_default_hz": None if delivered is None else delivered * _MHZ,
+        "boost": None,
+        "power_limit": limit,
+        "power_default": usual,
+        "busy": None if busy is None else busy * 0.01,
+        "processes": None,
+    }

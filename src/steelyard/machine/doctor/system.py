@@ -1,0 +1,173 @@
+"""Checks of the system around the processor: memory, clocks to read, what is installed, and other runs."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+from itertools import pairwise
+from statistics import median
+
+from steelyard.machine import locks
+from steelyard.machine.cpu import number, read
+from steelyard.machine.doctor.findings import Finding, Scene, Status
+from steelyard.machine.facts import release
+from steelyard.model.units import percent, plain
+
+_CLOCKS = "sys/devices/system/clocksource/clocksource0"
+_HUGE = "sys/kernel/mm/transparent_hugepage/enabled"
+_INSTALL = {
+    "debian": "sudo apt-get install g++",
+    "fedora": "sudo dnf install gcc-c++",
+    "rhel": "sudo dnf install gcc-c++",
+    "suse": "sudo zypper install gcc-c++",
+    "arch": "sudo pacman -S gcc",
+    "alpine": "sudo apk add g++",
+}
+
+
+def memory(scene: Scene) -> Finding:
+    """Too little memory turns timings into disk timings."""
+    table, limit = scene.part("memory"), scene.part("cgroup").get("memory_limit")
+    total, available, swapped = table.get("total"), table.get("available"), table.get("swap_used") or 0
+    if not total or available is None:
+        return Finding("memory", "note", "not readable")
+    free = min(available, limit) if limit else available
+    tight, paged = free < max(2**30, total // 20), swapped > 2**26
+    saw = f"{plain(free, 'B')} available of {plain(total, 'B')}; {plain(swapped, 'B') if swapped else 'nothing'} swapped out"
+    status: Status = "bad" if tight and paged else "warn" if tight or paged else "ok"
+    change = "free some memory" if tight else "sudo swapoff -a && sudo swapon -a"
+    return Finding("memory", status, saw, change, "a page from swap costs 0.1-10 ms: 10 to 1000 times a sample")
+
+
+def aslr(scene: Scene) -> Finding:
+    """Random layout is noise that averages out; a frozen one is bias that does not."""
+    level = number(scene.root, "proc/sys/kernel/randomize_va_space")
+    if level is None:
+        return Finding("aslr", "note", "not readable")
+    if level:
+        return Finding("aslr", "ok", f"on ({level}); placement varies and is averaged over rebuilds")
+    return Finding(
+        "aslr",
+        "note",
+        "off: every process has one frozen layout",
+        "sudo sysctl kernel.randomize_va_space=2",
+        "repeatable but biased, up to 9 % on memory-bound ops",
+    )
+
+
+def clock(scene: Scene) -> Finding:
+    """A clock outside the CPU makes every reading a system call or worse."""
+    name, offered = read(scene.root, f"{_CLOCKS}/current_clocksource"), read(scene.root, f"{_CLOCKS}/available_clocksource") or ""
+    if not name:
+        return Finding("clock source", "note", "not readable")
+    fast = name in ("tsc", "arch_sys_counter", "kvm-clock", "timebase", "tod") or name.startswith("hyperv")
+    change = (
+        f"echo tsc | sudo tee /{_CLOCKS}/current_clocksource"
+        if "tsc" in offered.split()
+        else "ask for an invariant TSC in the BIOS or the hypervisor"
+    )
+    return Finding("clock source", "ok" if fast else "bad", name, change, "each reading takes 1-5 µs: over 1 % of samples below 0.1 ms")
+
+
+def timer(scene: Scene) -> Finding:
+    """What reading the clock costs here decides how short a sample may be."""
+    now = time.perf_counter_ns
+    ticks = [now() for _ in range(4001)]
+    steps = [late - early for early, late in pairwise(ticks)]
+    cost, step = median(steps) * 1e-9, min((step for step in steps if step), default=math.inf) * 1e-9
+    status: Status = "ok" if cost < 3e-7 and step < 1e-6 else "warn" if step < 2e-5 else "bad"
+    saw = f"{plain(cost, 's')} a reading, smallest step {plain(step, 's')}"
+    return Finding("timer", status, saw, "see clock source", f"{percent(2 * cost / 1e-4)} of a 0.1 ms sample; its mean is subtracted")
+
+
+def compiler(scene: Scene) -> Finding:
+    """torch.compile on a CPU builds C++ at run time."""
+    found = scene.part("compilers")
+    version = next((found[name] for name in ("g++", "clang", "gcc") if found.get(name)), None)
+    if found.get("g++") or found.get("clang"):
+        return Finding("c++ compiler", "ok", str(version))
+    described = release(scene.root)
+    kin = [described.get("ID", ""), *described.get("ID_LIKE", "").split()]
+    change = next(
+        (command for name, command in _INSTALL.items() if any(name in word for word in kin)), "install g++ with your system's package tool"
+    )
+    return Finding(
+        "c++ compiler", "warn", "no g++ or clang on PATH", change, "torch.compile on CPU fails without one; eager is not affected"
+    )
+
+
+def torch(scene: Scene) -> Finding:
+    """Most built-in workloads run on PyTorch."""
+    version = scene.part("packages").get("torch")
+    if version:
+        return Finding("torch", "ok", str(version))
+    return Finding(
+        "torch",
+        "warn",
+        "not installed",
+        "python -m pip install 'steelyard[torch]'",
+        "workloads on torch are unsupported here; numpy and shell commands still run",
+    )
+
+
+def disk(scene: Scene) -> Finding:
+    """A run that cannot be saved is a run lost."""
+    place = next(path for path in (scene.store, *scene.store.absolute().parents) if path.exists())
+    free = shutil.disk_usage(place).free
+    status: Status = "ok" if free > 2**30 else "warn" if free > 2**26 else "bad"
+    return Finding(
+        "disk",
+        status,
+        f"{plain(free, 'B')} free for results",
+        "free some space on the disk that holds the results",
+        "no effect on timings; a full disk ends the run early",
+    )
+
+
+def counters(scene: Scene) -> Finding:
+    """Instruction counts need the kernel's leave and a counter the hypervisor passes on."""
+    level = number(scene.root, "proc/sys/kernel/perf_event_paranoid")
+    if level is None:
+        return Finding("perf counters", "note", "this kernel has none", matters="no effect on timings; no instruction counts")
+    if level > 2:
+        change = "sudo sysctl kernel.perf_event_paranoid=2"
+        return Finding(
+            "perf counters", "note", f"forbidden (perf_event_paranoid={level})", change, "no effect on timings; no instruction counts"
+        )
+    devices = scene.root / "sys/bus/event_source/devices"
+    if not any(path.name == "cpu" or path.name.startswith(("cpu_", "armv8")) for path in devices.glob("*")):
+        return Finding(
+            "perf counters",
+            "note",
+            "allowed, but no hardware counter is visible (usual in a guest)",
+            matters="no effect on timings; no instruction counts",
+        )
+    return Finding("perf counters", "ok", f"allowed (perf_event_paranoid={level})")
+
+
+def hugepages(scene: Scene) -> Finding:
+    """Huge pages given at the kernel's whim move large arrays between two speeds."""
+    text = read(scene.root, _HUGE)
+    if not text:
+        return Finding("huge pages", "note", "not readable")
+    mode = text.partition("[")[2].partition("]")[0] or text
+    change = f"echo madvise | sudo tee /{_HUGE}"
+    return Finding(
+        "huge pages", "note" if mode == "always" else "ok", mode, change, "large arrays jump between two speeds as pages merge: 1-10 %"
+    )
+
+
+def others(scene: Scene) -> Finding:
+    """Another run on the same CPU or GPU would disturb this one, so ours would wait."""
+    held = locks.held()
+    if not held:
+        return Finding("other runs", "ok", "none holds a lock")
+    saw = f"{', '.join(held)} held by {'; '.join(sorted(set(held.values())))}"
+    return Finding(
+        "other runs",
+        "warn",
+        saw,
+        "wait for it to end; a new run waits by itself",
+        "two runs on one CPU: 100 % and more, which is why they queue",
+    )

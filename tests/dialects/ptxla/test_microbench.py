@@ -1,0 +1,227 @@
+"""The original's A/B micro-benchmark: its line, colours, folders and arguments, and the verdict beside them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steelyard.comparing import Weighed
+from steelyard.dialects.ptxla import matmul, microbench_shim
+from steelyard.dialects.ptxla.microbench import GREEN, RED, RESET, Result, Side, compare, do_bench, microbench, on_other_threads
+from steelyard.errors import UsageError
+from steelyard.model.pair import Arm, Pair
+
+QUICK: dict[str, Any] = {"warmup": 0, "rep": 1, "show": False}
+FASTER = Result("mm", 1.234, 2.468, 2.0)
+
+
+def short() -> int:
+    return sum(range(2000))
+
+
+def long() -> int:
+    for _ in range(4):
+        found = sum(range(2000))
+    return found
+
+
+def wrong() -> int:
+    return sum(range(2001))
+
+
+def fixed(milliseconds: float) -> Callable[[Callable[[], Any]], tuple[float, Any]]:
+    """A benchmark that knows its answer."""
+    return lambda fn: (milliseconds, fn())
+
+
+class TestLine:
+    def test_it_is_the_originals(self) -> None:
+        assert FASTER.line() == "mm: speedup=1.23x; base=2.47ms; test=2.00ms"
+        painted = f"{GREEN}mm{RESET}: speedup={GREEN}1.23x{RESET}; base={GREEN}2.47ms{RESET}; test={GREEN}2.00ms{RESET}"
+        assert FASTER.line(coloured=True) == painted
+
+    @pytest.mark.parametrize(
+        ("speedup", "verdict", "colour"),
+        [
+            (1.05, "", ""), (1.051, "", GREEN), (0.95, "", ""), (0.949, "", RED),
+            (2.0, "faster", GREEN), (0.5, "slower", RED),
+            (2.0, "unclear", ""), (2.0, "slower", ""), (0.5, "same", ""), (0.5, "failed", ""), (1.0, "faster", ""),
+        ],
+    )  # fmt: skip
+    def test_a_colour_needs_the_originals_bounds_and_a_verdict_that_agrees(self, speedup: float, verdict: str, colour: str) -> None:
+        assert replace(FASTER, testing_speedup=speedup, verdict=verdict).colour == colour
+
+    def test_what_we_add_stands_below_and_survives_a_pipe(self) -> None:
+        result = replace(FASTER, verdict="faster", said="test is faster\n  8 rebuilds", profiles=("out/mm/baseline",))
+        assert str(result).splitlines() == [FASTER.line(), "  test is faster", "  8 rebuilds", "  profile: out/mm/baseline"]
+        assert Result.from_plain(json.loads(json.dumps(result.plain()))) == result
+
+
+class TestBench:
+    def test_it_answers_a_time_and_an_output_with_the_originals_order_of_arguments(self) -> None:
+        milliseconds, output = do_bench(short, 0, 1, None, None, True, None, None, "median")
+        assert milliseconds > 0
+        assert output == short()
+
+    def test_quantiles_come_alone(self) -> None:
+        low, high = do_bench(short, 0, 1, quantiles=[0.1, 0.9])
+        assert 0 < low <= high
+        assert do_bench(short, 0, 1, quantiles=[0.5]) > 0
+
+
+class TestCompare:
+    def test_the_figures_come_from_each_sides_bench_and_the_verdict_from_the_pair(self) -> None:
+        """Figures that say the opposite of the truth: the verdict does not believe them, and so nothing is green."""
+        waits: list[str] = []
+        result = microbench("sums", short, long, fixed(3.0), fixed(2.0), lambda: waits.append("base"), lambda: waits.append("test"))
+        assert result.line() == "sums: speedup=1.50x; base=3.00ms; test=2.00ms"
+        assert (result.testing_speedup, result.baseline_wall_ms, result.testing_wall_ms) == (1.5, 3.0, 2.0)
+        assert set(waits) == {"base", "test"}
+        assert result.verdict != "faster"
+        assert result.colour == ""
+
+    def test_four_times_the_work_is_slower(self) -> None:
+        result = compare(short, long, "sums", budget=0.15, **QUICK)
+        assert result.testing_speedup < 0.5
+        assert (result.verdict, result.colour) == ("slower", RED)
+        assert result.delta is not None
+        assert result.plain()["paired"]["ratio"] > 2
+
+    def test_wrong_answers_are_no_speedup(self) -> None:
+        assert compare(short, wrong, "sums", budget=0.05, **QUICK).verdict == "failed"
+        assert compare(short, wrong, "sums", budget=0.05, verify=False, **QUICK).verdict != "failed"
+        told = compare(short, short, "sums", budget=0.05, verify=lambda base, test: "by a hair", **QUICK)
+        assert told.verdict == "failed"
+        assert "the answers differ: by a hair" in told.said
+
+    def test_it_prints_the_line_alone_where_no_verdict_is_wanted(self, capsys: pytest.CaptureFixture[str]) -> None:
+        side = Side(short, bench=fixed(2.0))
+        compare(side, side, "sums", weigh=False)
+        assert capsys.readouterr().out == "sums: speedup=1.00x; base=2.00ms; test=2.00ms\n"
+
+    def test_times_below_a_clocks_reach_are_no_division_by_zero(self) -> None:
+        side = Side(short, bench=fixed(0.0))
+        assert compare(side, side, "nothing", weigh=False, show=False).testing_speedup == 1.0
+
+    @pytest.mark.parametrize("name", ["", "a\x1b[2Jb", "a\nb"])
+    def test_a_name_cannot_steer_a_terminal(self, name: str) -> None:
+        with pytest.raises(UsageError, match="not a name"):
+            compare(short, short, name)
+
+    @pytest.mark.parametrize("name", ["..", "../up", "a/b", "x" * 300])
+    def test_a_name_is_one_folder(self, name: str, tmp_path: Path) -> None:
+        with pytest.raises(UsageError, match="profiles cannot be saved"):
+            compare(short, short, name, save_profile_to_dir=tmp_path)
+
+    def test_one_figure_is_made_of_a_side(self) -> None:
+        with pytest.raises(UsageError, match="one figure"):
+            compare(short, short, "sums", return_mode="all")
+
+
+def weighed(clock: str) -> Weighed:
+    pair = Pair(Arm("base"), Arm("test"), 0.5, 0.4, 0.6, 0.99, 8, 64, 0, (1, 1), clock=clock, p=0.01)
+    return Weighed("base", "test", "time", 0.5, 0.4, 0.6, 0.02, "faster", True, pair=pair)
+
+
+def test_the_waiting_threads_cpu_time_is_no_verdict() -> None:
+    assert on_other_threads(weighed("wall")).verdict == "faster"
+    found = on_other_threads(weighed("thread CPU"))
+    assert (found.verdict, found.ratio) == ("unclear", None)
+    assert "too busy" in str(found)
+
+
+@pytest.mark.torch
+class TestProfiles:
+    def test_a_slowdown_leaves_both_sides_in_the_originals_folders(self, tmp_path: Path) -> None:
+        import torch
+
+        x = torch.ones(8, 8)
+        base, test = Side(lambda: x @ x, bench=fixed(1.0)), Side(lambda: x @ x @ x, bench=fixed(2.0))
+        result = compare(base, test, "mm", weigh=False, show=False, save_profile_to_dir=tmp_path)
+        folders = [tmp_path / "mm" / side for side in ("baseline", "testing")]
+        assert result.profiles == tuple(map(str, folders))
+        for folder, calls in zip(folders, (3, 6), strict=True):
+            assert {file.name for file in folder.iterdir()} == {"flame.txt", "trace.json", "kernel.txt"}
+            assert (folder / "flame.txt").read_text()
+            events = json.loads((folder / "trace.json").read_text())["traceEvents"]
+            assert sum(event.get("name") == "aten::mm" for event in events) == calls
+            assert "aten::mm" in (folder / "kernel.txt").read_text()
+
+    def test_no_slowdown_leaves_nothing(self, tmp_path: Path) -> None:
+        side = Side(short, bench=fixed(1.0))
+        compare(side, replace(side, bench=fixed(1.05)), "sums", weigh=False, show=False, save_profile_to_dir=tmp_path)
+        assert list(tmp_path.iterdir()) == []
+
+
+class TestSweep:
+    def test_it_has_the_originals_names_in_the_originals_order(self) -> None:
+        products = matmul.sweep(matmul.sizes("256:8192:128"))
+        assert len(products) == 189
+        assert products[0].name == "matmul-torch.float32-lhs256x256-rhs256x256"
+        assert products[63].name == "matmul-torch.float16-lhs256x256-rhs256x256"
+        assert products[-1].name == "matmul-torch.bfloat16-lhs8192x8192-rhs8192x8192"
+
+    def test_a_part_of_it(self) -> None:
+        assert [(item.dtype, item.n) for item in matmul.sweep(matmul.sizes("512,256,512"), ["bf16"])] == [("bf16", 512), ("bf16", 256)]
+
+    @pytest.mark.parametrize("text", ["", "x", "1:2", "5:1:1", "0", "1:9:0", "-3"])
+    def test_sizes_that_are_none(self, text: str) -> None:
+        with pytest.raises(UsageError, match="not sizes of matrices"):
+            matmul.sizes(text)
+
+    def test_names_that_are_none(self) -> None:
+        with pytest.raises(UsageError, match="number format"):
+            matmul.sweep([256], ["f8"])
+        with pytest.raises(UsageError, match="no backend named 'openxla'"):
+            matmul.open_stack("openxla", "cpu")
+
+    def test_answers_may_differ_by_rounding_alone(self) -> None:
+        product = matmul.Product("bf16", 256)
+        assert product.difference(10.0, 10.4) == ""
+        assert "11 instead of 10" in product.difference(10.0, 11.0)
+
+    @pytest.mark.torch
+    def test_both_sides_multiply_the_same_numbers(self) -> None:
+        stack = matmul.open_stack("eager", "cpu")
+        ((product, base, test),) = matmul.pairs([matmul.Product("f32", 5)], stack, stack)
+        assert base.fn() == test.fn() != 0
+        assert product.difference(base.fn(), test.fn()) == ""
+
+
+FUNCTIONS = """
+def fine(x=1, *more): return 3
+def needy(a, *, b): return a
+def broken(): raise RuntimeError("no")
+value = 3
+"""
+
+
+class TestShim:
+    @pytest.fixture
+    def file(self, tmp_path: Path) -> str:
+        path = tmp_path / "functions.py"
+        path.write_text(FUNCTIONS)
+        return str(path)
+
+    @pytest.mark.parametrize(
+        ("name", "match"),
+        [("fien", r"no function named 'fien'[\s\S]*fine"), ("needy", "needy needs a, b"), ("value", "no function but int")],
+    )
+    def test_what_cannot_be_called_with_nothing_is_told(self, file: str, name: str, match: str) -> None:
+        assert microbench_shim.function(f"{file}:fine")() == 3
+        with pytest.raises(UsageError, match=match):
+            microbench_shim.function(f"{file}:{name}")
+
+    @pytest.mark.parametrize(("test", "kind"), [("fine", "result"), ("broken", "failed")])
+    def test_a_job_says_what_begins_what_came_of_it_and_that_it_is_done(self, file: str, test: str, kind: str) -> None:
+        said: list[Mapping[str, Any]] = []
+        options = {"warmup": 0, "rep": 1, "return_mode": "min", "weigh": False, "verify": True, "save_profile_to_dir": None}
+        job = {"base": f"{file}:fine", "test": f"{file}:{test}", "name": "both", "options": options}
+        microbench_shim.perform(job, None, said.append, lambda: None)
+        assert [next(iter(message)) for message in said] == ["started", kind, "done"]
+        assert said[0]["started"] == "both"
