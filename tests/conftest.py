@@ -1,4 +1,7 @@
-"""Every test measures in a store and under locks of its own, so that tests and real runs never wait for each other."""
+"""Every test measures in a store and under locks of its own, so that tests and real runs never wait for each other.
+
+How long hypothesis takes says how busy the machine is, and decides nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from tests.backends.virtual import Device
+
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""What all of these tests need: no real time in the verdict, and no time lost to collecting what other tests have loaded."""
+"""What all of these tests need: no time lost to collecting what other tests have loaded."""
 
 from __future__ import annotations
 
@@ -6,10 +6,6 @@ import gc
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
-
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
 
 
 @pytest.fixture(autouse=True, scope="module")
