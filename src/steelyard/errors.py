@@ -52,6 +52,21 @@ class NotApplied(SteelyardError):
     """The variant left the task as it was, so timing it would compare a thing with itself."""
 
 
+def status_of(error: BaseException) -> str:
+    """The word for a record whose measurement raised this."""
+    for kind, word in ((Unsupported, "unsupported"), (NotApplicable, "not_applicable"), (NotApplied, "not_applied")):
+        if isinstance(error, kind):
+            return word
+    return "oom" if out_of_memory(error) else "failed"
+
+
+def told(error: BaseException, longest: int = 2000) -> str:
+    """What went wrong, in one line; the parts of an error of ours are told apart."""
+    if isinstance(error, SteelyardError):
+        return "; ".join(" ".join(part.split()) for part in str(error)[:longest].splitlines() if part.strip())
+    return " ".join(f"{type(error).__name__}: {error}"[:longest].split())
+
+
 def exit_code(held: Iterable[int]) -> int:
     """Several outcomes can hold at once; the one the caller must see first decides."""
     codes = set(held)

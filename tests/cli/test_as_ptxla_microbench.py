@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from steelyard.cli.main import main
-from steelyard.engine.worker import SHIMS
 
 FUNCTIONS = """
 import os
@@ -21,7 +20,6 @@ def broken(): raise RuntimeError("\\x1b]0;owned\\x07no way")
 def die(): os._exit(3)
 """
 QUICK = ["--warmup", "0", "--rep", "1", "--budget", "150ms"]
-at_work = pytest.mark.skipif("ptxla-microbench" not in SHIMS, reason="the worker's table of shims does not name microbench_shim yet")
 
 
 @pytest.fixture
@@ -52,7 +50,6 @@ def test_what_makes_no_sense_is_told_before_anything_starts(words: list[str], sa
     assert said in capsys.readouterr().err
 
 
-@at_work
 def test_the_originals_line_comes_first_and_the_verdict_below(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert microbench(f"{file}:short", f"{file}:long", "--name", "sums", *QUICK) == 0
     first, second, *_ = capsys.readouterr().out.splitlines()
@@ -61,7 +58,6 @@ def test_the_originals_line_comes_first_and_the_verdict_below(file: str, capsys:
     assert second.startswith("  test is slower than base: ")
 
 
-@at_work
 def test_a_confirmed_slowdown_is_an_exit_code_where_that_is_wanted(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert microbench(f"{file}:short", f"{file}:long", "--strict-exit", "--json", *QUICK) == 4
     answer = json.loads(capsys.readouterr().out)
@@ -69,7 +65,6 @@ def test_a_confirmed_slowdown_is_an_exit_code_where_that_is_wanted(file: str, ca
     assert answer["baseline_wall_ms"] < answer["testing_wall_ms"]
 
 
-@at_work
 @pytest.mark.parametrize(
     ("test", "code", "said"),
     [
@@ -86,7 +81,6 @@ def test_what_fails_is_named(file: str, test: str, code: int, said: str, capsys:
     assert "\x1b" not in out + err
 
 
-@at_work
 @pytest.mark.torch
 def test_the_sweep_compares_two_stacks(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--matmul", "--baseline", "eager", "--testing", "eager", "--sizes", "8,16", "--dtype", "bf16", "--no-verdict"]
@@ -95,7 +89,6 @@ def test_the_sweep_compares_two_stacks(capsys: pytest.CaptureFixture[str]) -> No
     assert names == ["matmul-torch.bfloat16-lhs8x8-rhs8x8", "matmul-torch.bfloat16-lhs16x16-rhs16x16"]
 
 
-@at_work
 @pytest.mark.torch
 def test_a_stack_that_is_not_here_is_nothing_measured(capsys: pytest.CaptureFixture[str]) -> None:
     assert microbench("--matmul", "--sizes", "8", *QUICK) == 5

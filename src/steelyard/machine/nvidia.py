@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import shutil
 import subprocess
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from steelyard.machine.cpu import attempt
@@ -27,27 +28,35 @@ _FIELDS = (
 )
 
 
-def gpus() -> list[dict[str, Any]]:
+Told = list[dict[str, Any]]
+
+
+def gpus() -> Told:
     """Every GPU of the host with its driver and clock state; empty where there is none or nothing to ask."""
+    return asked(_describe, _FIELDS, parse_row)
+
+
+def asked(describe: Callable[[Any, int], dict[str, Any]], fields: Sequence[str], parse: Callable[[str], dict[str, Any] | None]) -> Told:
+    """What every GPU says of itself through NVML, or nvidia-smi where that is not; empty where neither answers."""
     if importlib.util.find_spec("pynvml") is not None:
-        found = attempt(_by_nvml)
+        found = attempt(_by_nvml, describe)
         if found is not None:
             return found
     tool = shutil.which("nvidia-smi")
-    return (attempt(_by_tool, tool) if tool else None) or []
+    return (attempt(_by_tool, tool, fields, parse) if tool else None) or []
 
 
-def _by_nvml() -> list[dict[str, Any]]:
+def _by_nvml(describe: Callable[[Any, int], dict[str, Any]]) -> Told:
     nvml = importlib.import_module("pynvml")
     nvml.nvmlInit()
     try:
-        driver = _text(nvml.nvmlSystemGetDriverVersion())
-        return [_describe(nvml, index, driver) for index in range(nvml.nvmlDeviceGetCount())]
+        return [describe(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
     finally:
         nvml.nvmlShutdown()
 
 
-def _describe(nvml: Any, index: int, driver: str) -> dict[str, Any]:
+def _describe(nvml: Any, index: int) -> dict[str, Any]:
+    driver = _text(nvml.nvmlSystemGetDriverVersion())
     device = nvml.nvmlDeviceGetHandleByIndex(index)
     clock = attempt(nvml.nvmlDeviceGetClockInfo, device, nvml.NVML_CLOCK_SM)
     highest = attempt(nvml.nvmlDeviceGetMaxClockInfo, device, nvml.NVML_CLOCK_SM)
@@ -66,10 +75,10 @@ def _describe(nvml: Any, index: int, driver: str) -> dict[str, Any]:
     )
 
 
-def _by_tool(tool: str) -> list[dict[str, Any]]:
-    query = [tool, f"--query-gpu={','.join(_FIELDS)}", "--format=csv,noheader,nounits"]
+def _by_tool(tool: str, fields: Sequence[str], parse: Callable[[str], dict[str, Any] | None]) -> Told:
+    query = [tool, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
     said = subprocess.run(query, capture_output=True, text=True, errors="replace", timeout=PATIENCE_S, stdin=subprocess.DEVNULL, check=True)
-    return [row for row in map(parse_row, said.stdout.splitlines()) if row]
+    return [row for row in map(parse, said.stdout.splitlines()) if row]
 
 
 def parse_row(line: str) -> dict[str, Any] | None:

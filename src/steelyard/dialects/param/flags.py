@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
 
+from steelyard.dialects.options import Plain
 from steelyard.errors import UsageError, unknown
 
 MODES = ("discrete", "continuous", "continuous_events")
@@ -21,7 +22,7 @@ Kind = Literal["switch", "text", "count", "choice", "list"]
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(Plain):
     """What was asked for, with PARAM's names and defaults; from `fail_fast` on they are ours, and `batch_cuda_device` was 1 there."""
 
     config: str = ""
@@ -77,23 +78,10 @@ class Options:
         """Whether a profiling tool runs every config once more."""
         return self.ncu or self.nsys
 
-    def plain(self) -> dict[str, Any]:
-        """As JSON knows it, for the worker and the header."""
-        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
-
     @classmethod
-    def from_plain(cls, data: Mapping[str, Any]) -> Options:
-        """What `plain` gave, or the words of a Python call; a name that is none is an error."""
-        known = [field.name for field in fields(cls)]
-        for name in data:
-            if name not in known:
-                raise unknown("option", name, known)
-        words: dict[str, Any] = {name: _names(value) if name == "files" else value for name, value in data.items()}
-        return cls(**words)
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+    def from_plain(cls, data: Mapping[str, Any]) -> Self:
+        """The same, where files may also be one name or paths."""
+        return super().from_plain({name: list(_names(value)) if name == "files" else value for name, value in data.items()})
 
 
 def _names(value: Any) -> tuple[str, ...]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Literal
 
+from steelyard.dialects.options import Plain
 from steelyard.errors import UsageError, unknown
 
 SUITES = ("dummy", "torchbench", "steelyard", "timm", "transformers")
@@ -26,7 +26,7 @@ Kind = Literal["switch", "text", "count", "seconds", "choice", "texts", "choices
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(Plain):
     """What was asked for, with the original's names and defaults; from `torchbench` on they are ours."""
 
     suite_name: str = ""
@@ -94,24 +94,6 @@ class Options:
     def profiles(self) -> bool:
         """Whether a pass under torch's profiler follows the timed repeats."""
         return self.profile_cuda_cpu or self.profile_cuda_cpu_individual_ops or self.dump_pytorch_profiles
-
-    def plain(self) -> dict[str, Any]:
-        """As JSON knows it, for the worker."""
-        return {item.name: _plain(getattr(self, item.name)) for item in fields(self)}
-
-    @classmethod
-    def from_plain(cls, data: Mapping[str, Any]) -> Options:
-        """What `plain` gave, or the words of a call; a name that is none is an error."""
-        known = [item.name for item in fields(cls)]
-        for name in data:
-            if name not in known:
-                raise unknown("option", name, known)
-        words: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
-        return cls(**words)
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
 
 
 @dataclass(frozen=True)

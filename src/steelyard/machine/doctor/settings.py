@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import os
-import shutil
-import subprocess
 from typing import Any
 
 from steelyard.machine.cpu import attempt
-from steelyard.machine.nvidia import PATIENCE_S
+from steelyard.machine.nvidia import Told, asked
 
 _MHZ = 10**6
 _FIELDS = (
@@ -23,23 +19,9 @@ _FIELDS = (
 )
 
 
-def ask() -> list[dict[str, Any]]:
-    """Every GPU's settings through NVML, or nvidia-smi where that is not; empty where neither answers."""
-    if importlib.util.find_spec("pynvml") is not None:
-        found = attempt(_by_nvml)
-        if found is not None:
-            return found
-    tool = shutil.which("nvidia-smi")
-    return (attempt(_by_tool, tool) if tool else None) or []
-
-
-def _by_nvml() -> list[dict[str, Any]]:
-    nvml = importlib.import_module("pynvml")
-    nvml.nvmlInit()
-    try:
-        return [_settings(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
-    finally:
-        nvml.nvmlShutdown()
+def ask() -> Told:
+    """Every GPU's settings; empty where nobody answers."""
+    return asked(_settings, _FIELDS, parse_row)
 
 
 def _settings(nvml: Any, index: int) -> dict[str, Any]:
@@ -61,12 +43,6 @@ def _settings(nvml: Any, index: int) -> dict[str, Any]:
 
 def _others(processes: list[Any]) -> int:
     return len({process.pid for process in processes} - {os.getpid()})
-
-
-def _by_tool(tool: str) -> list[dict[str, Any]]:
-    query = [tool, f"--query-gpu={','.join(_FIELDS)}", "--format=csv,noheader,nounits"]
-    said = subprocess.run(query, capture_output=True, text=True, errors="replace", timeout=PATIENCE_S, stdin=subprocess.DEVNULL, check=True)
-    return [row for row in map(parse_row, said.stdout.splitlines()) if row]
 
 
 def parse_row(line: str) -> dict[str, Any] | None:

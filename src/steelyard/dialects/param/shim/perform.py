@@ -19,11 +19,10 @@ from steelyard.dialects.param.lines import Line
 from steelyard.dialects.param.shim.execute import NO_GRADIENT, Executor, Seat, execute
 from steelyard.dialects.param.shim.marks import Marks, run_label
 from steelyard.dialects.param.shim.station import Station, station
-from steelyard.errors import NotApplicable, SteelyardError, Unsupported, UsageError, out_of_memory
+from steelyard.errors import UsageError, status_of, told
 
 Send = Callable[[Mapping[str, Any]], None]
 DIALECT = "param"
-LONGEST_ERROR = 2000
 LASTING = (
     "device-side assert", "illegal memory access", "unspecified launch failure", "misaligned address", "illegal instruction",
     "invalid program counter", "hardware stack error", "the launch timed out", "uncorrectable ECC error",
@@ -189,21 +188,6 @@ def failure(error: BaseException) -> Line:
         return {"status": status_of(error), "error": told(error)}
     except Exception:
         return {"status": "failed", "error": type(error).__name__}
-
-
-def status_of(error: BaseException) -> str:
-    """One of the words a record may have."""
-    if isinstance(error, Unsupported):
-        return "unsupported"
-    if isinstance(error, NotApplicable):
-        return "not_applicable"
-    return "oom" if out_of_memory(error) else "failed"
-
-
-def told(error: BaseException) -> str:
-    """What went wrong in one line."""
-    text = str(error) if isinstance(error, SteelyardError) else f"{type(error).__name__}: {error}"
-    return " ".join(text[:LONGEST_ERROR].split())
 
 
 def summary(milliseconds: Sequence[float]) -> Line:

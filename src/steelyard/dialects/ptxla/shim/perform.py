@@ -18,7 +18,7 @@ from typing import Any
 from steelyard.dialects.ptxla.flags import Options
 from steelyard.dialects.ptxla.shim import models, profiles, verify
 from steelyard.dialects.ptxla.shim.models import RATE, Ask, Spot, Subject
-from steelyard.errors import NotApplicable, SteelyardError, Unsupported, out_of_memory
+from steelyard.errors import NotApplicable, Unsupported, status_of, told
 from steelyard.machine import cpu
 
 Send = Callable[[Mapping[str, Any]], None]
@@ -34,22 +34,6 @@ def perform(job: Mapping[str, Any], loaded: Any, send: Send, gate: Callable[[], 
     except (Exception, SystemExit) as error:
         send({"failed": {"status": status_of(error), "error": told(error), "trace": traceback.format_exc()[-LONGEST_TRACE:]}})
     send({"done": "ptxla"})
-
-
-def status_of(error: BaseException) -> str:
-    """One of the words a record may have."""
-    if isinstance(error, Unsupported):
-        return "unsupported"
-    if isinstance(error, NotApplicable):
-        return "not_applicable"
-    return "oom" if out_of_memory(error) else "failed"
-
-
-def told(error: BaseException) -> str:
-    """What went wrong, in one line."""
-    if isinstance(error, SteelyardError):
-        return "; ".join(" ".join(part.split()) for part in str(error).splitlines() if part.strip())[:2000]
-    return " ".join(f"{type(error).__name__}: {error}".split())[:2000]
 
 
 def measure(job: Mapping[str, Any], loaded: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from steelyard.dialects.ptxla.shim.models import leaves
+from steelyard.errors import told
 
 THRESHOLD = 0.02
 COSINE = 0.99
@@ -75,25 +76,21 @@ def verify(
     try:
         first, second = eager(), eager()
     except Exception as error:
-        return Finding(EAGER_FAILED, why=_told(error))
+        return Finding(EAGER_FAILED, why=told(error, 500))
     if reason := differences(first, second, rules):
         return Finding(NONDETERMINISTIC, why=reason)
     try:
         wide, lost = double(), ""
     except Exception as error:
-        wide, lost = None, f"no run in double precision: {_told(error)}"
+        wide, lost = None, f"no run in double precision: {told(error, 500)}"
     try:
         got = candidate()
         off = mean_relative_error(got, first, only="out.loss" if training else "")
         reason = compare(got, first, wide, rules) or ("" if training else far(off, got, first, wide, rules))
     except Exception as error:
-        return Finding(RAISED, why=_told(error))
+        return Finding(RAISED, why=told(error, 500))
     against = "eager and its run in double precision" if wide is not None else f"eager, by cosine ({lost})"
     return Finding(FAIL if reason else PASS, off, reason, against, rules.tolerance)
-
-
-def _told(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"
 
 
 def differences(first: Answer, second: Answer, rules: Rules) -> str:
