@@ -16,6 +16,7 @@ from steelyard.registry import built_ins
 
 torch = pytest.importorskip("torch")
 from steelyard.backends.torch import Torch  # noqa: E402
+from steelyard.variants.precision import rounds_to_tf32  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -248,6 +249,18 @@ def test_tf32_is_applied_where_its_switch_turns_and_fp32_work_follows_it(
         return
     with pytest.raises(NotApplied, match=reason):
         applied("tf32", task, ampere, on=on)
+
+
+@pytest.mark.parametrize(
+    ("workload", "parameters", "dtype", "rounds"),
+    [("op/conv2d", CONV, "fp32", True), ("op/conv2d", CONV, "bf16", False), ("op/linear", LINEAR, "fp32", False)],
+)
+def test_convolutions_alone_round_to_tf32_unasked(
+    ampere: Torch, workload: str, parameters: dict[str, int], dtype: str, rounds: bool
+) -> None:
+    task, plain = built(workload, parameters, dtype)
+    assert rounds_to_tf32(task, ampere) is rounds
+    assert not rounds_to_tf32(task, plain)
 
 
 def test_tf32_is_not_applied_twice_nor_below_autocast(ampere: Torch) -> None:

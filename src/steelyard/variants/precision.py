@@ -15,6 +15,7 @@ from steelyard.variants.wrap import body_of, floating_inputs, nested
 
 LOW = Literal["bf16", "fp16"]
 AUTOCAST_TOLERANCE = (5e-2, 2e-2)
+TF32_TOLERANCE = (1e-2, 5e-3)
 PRODUCTS = {"mm", "addmm", "_addmm_activation", "bmm", "baddbmm", "addbmm", "matmul", "linear"}
 CONVOLUTIONS = {"convolution", "_convolution", "cudnn_convolution", "cudnn_convolution_transpose", "conv2d", "_cudnn_rnn"}
 
@@ -72,8 +73,19 @@ def tf32(task: Task, be: Any, on: bool = True) -> Task:
             if work
             else "no fp32 product or convolution runs, so TF32 changes nothing"
         )
-    loose = task.tolerance or ((1e-2, 5e-3) if on else None)
+    loose = task.tolerance or (TF32_TOLERANCE if on else None)
     return replace(task, scope=nested(task.scope, scope), tolerance=loose, effective={**task.effective, "tf32": on})
+
+
+def rounds_to_tf32(task: Task, be: Any) -> bool:
+    """Whether fp32 work of a plain task uses TF32 by torch's own settings, as convolutions do unless they are told not to."""
+    if be.name != "torch" or be.device != "cuda" or task.fn is None:
+        return False
+    import torch
+
+    with (task.scope or nullcontext)():
+        switches = {"products": torch.backends.cuda.matmul.allow_tf32, "convolutions": torch.backends.cudnn.allow_tf32}
+    return torch.cuda.get_device_capability()[0] >= 8 and any(switches[kind] for kind in fp32_work(watch(task, be)))
 
 
 def fp32_work(seen: Seen) -> set[str]:
