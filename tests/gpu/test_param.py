@@ -111,9 +111,12 @@ def test_an_index_out_of_bounds_costs_one_case_alone(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("ncu") is None, reason="Nsight Compute is not installed")
 def test_counters_come_back_into_the_records(tmp_path: Path) -> None:
-    found = lines(tmp_path, config(mm=[tensor(1024, 1024)] * 2, add=[tensor(1024, 1024)] * 2), "-i", "5", "--ncu")
+    half = tensor(4096, 4096, dtype="float16")
+    found = lines(tmp_path, config(mm=[half] * 2, add=[tensor(1024, 1024)] * 2), "-i", "5", "--ncu")
     for record in found.values():
         kernels = record["steelyard"]["ncu"]["kernels"]
         assert kernels
         assert all(1e-6 < kernel["duration"] < 1e-2 for kernel in kernels)
-    assert found["torch.add"]["steelyard"]["ncu"]["kernels"][0]["dram_bytes"] > 0
+    product, addition = (found[name]["steelyard"]["ncu"]["kernels"][0] for name in ("torch.mm", "torch.add"))
+    assert addition["dram_bytes"] > 0 and addition["tensor"] == 0
+    assert 0.3 < product["tensor"] <= 1

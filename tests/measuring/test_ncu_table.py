@@ -11,7 +11,7 @@ PAGE = '''==WARNING== Note: Running with unmodified GPU clocks. If not controlle
 ==PROF== Profiling "cunn_SoftMaxForward" - 0: 0%....50%....100% - 3 passes
 ==PROF== Disconnected from process 2231
 "ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device","CC",\
-"dram__bytes.sum","gpu__time_duration.sum","sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active",\
+"dram__bytes.sum","gpu__time_duration.sum","sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",\
 "sm__warps_active.avg.pct_of_peak_sustained_active"
 "","","","","","","","","","","","Mbyte","us","%","%"
 "0","2231","python3.11","127.0.0.1","void cunn_SoftMaxForward<8, float, float>(T3 *, const T2 *, int)","1","7","(1024, 1, 1)",\

@@ -13,7 +13,7 @@ COLUMNS = {
     "duration": "gpu__time_duration.sum",
     "dram_bytes": "dram__bytes.sum",
     "occupancy": "sm__warps_active.avg.pct_of_peak_sustained_active",
-    "tensor": "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active",
+    "tensor": "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
 }
 UNITS = {
     "ns": 1e-9, "nsecond": 1e-9, "us": 1e-6, "usecond": 1e-6, "ms": 1e-3, "msecond": 1e-3, "s": 1.0, "second": 1.0,
