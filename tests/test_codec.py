@@ -374,6 +374,8 @@ def test_a_missing_file_suggests_its_neighbour(tmp_path: Path) -> None:
     (tmp_path / "exp.toml").write_text("")
     with pytest.raises(UsageError, match=r"no such file(.|\n)*did you mean exp.toml"):
         codec.load_experiment(tmp_path / "epx.toml")
+    with pytest.raises(UsageError, match="too long"):
+        codec.load_experiment(tmp_path / f"{'x' * 300}.toml")
     (tmp_path / "folder.toml").mkdir()
     with pytest.raises(UsageError, match="cannot read"):
         codec.load_experiment(tmp_path / "folder.toml")

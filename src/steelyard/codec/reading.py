@@ -12,14 +12,15 @@ from typing import Any, TypeVar
 from steelyard.errors import UsageError, did_you_mean
 
 T = TypeVar("T")
+MOST_TOLD = 50
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def text_of(path: Path) -> str:
     """The text of a file, or an error that says why there is none."""
-    if path.exists() and not path.is_file():
-        raise UsageError(f"cannot read {str(path)!r}", why="it is a folder, a pipe or a device", do="name a file")
     try:
+        if path.exists() and not path.is_file():
+            raise UsageError(f"cannot read {str(path)!r}", why="it is a folder, a pipe or a device", do="name a file")
         raw = path.read_bytes()
     except FileNotFoundError:
         folder = path.parent
@@ -62,9 +63,13 @@ class Page:
     def __init__(self, where: str, text: str) -> None:
         self.where, self.text = where, text
         self.mistakes: list[tuple[str, str, str]] = []
+        self.more = 0
 
     def wrong(self, path: str, what: str, do: str = "", near: str | None = None) -> None:
-        """Keep a mistake, with its line where only one can be meant; `near` is text that stands on it."""
+        """Keep a mistake, with its line where only one can be meant; `near` is text that stands on it. Nobody reads thousands."""
+        if len(self.mistakes) >= MOST_TOLD:
+            self.more += 1
+            return
         key = re.sub(r"\[\d+\]$", "", path.rpartition(".")[2] or path)
         line = line_of(self.text, key)
         if near is not None:
@@ -106,7 +111,8 @@ class Page:
             raise UsageError(what, do=do, where=where)
         if self.mistakes:
             lines = [f"{where}  {what}{f'; {do}' if do else ''}" for where, what, do in self.mistakes]
-            raise UsageError(f"{len(lines)} mistakes", why="\n  ".join(lines), where=self.where)
+            lines += [f"… and {self.more} more"] if self.more else []
+            raise UsageError(f"{len(self.mistakes) + self.more} mistakes", why="\n  ".join(lines), where=self.where)
 
 
 def expect(good: bool, expected: str, value: Any) -> None:
