@@ -13,14 +13,16 @@ PINS = pyproject.toml constraints/base.txt constraints/torch.txt
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | while IFS=$$'\t' read -r name words; do printf '  make %-12s %s\n' "$$name" "$$words"; done
 
-bench: compiler $(VENV)/.for-bench  ## install Steelyard with torch into .venv and run the quickstart suite
-	$(BIN)/steelyard run quickstart
+bench: compiler $(VENV)/.for-bench  ## install Steelyard with torch into .venv, run the quickstart suite, write report.html
+	@code=0; $(BIN)/steelyard run quickstart || code=$$?; \
+	case $$code in 0|3|5) $(BIN)/steelyard report -o report.html || code=$$((code ? code : $$?));; esac; exit $$code
 
 test: compiler $(VENV)/.for-test  ## lint, types, import rules and all tests
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@scripts/chromium.sh
 	$(BIN)/pytest -n 2 --dist loadfile -m 'not stacks and not gpu'
 
 test-stacks: compiler $(VENV)/.for-test  ## tests that build other frameworks' environments (downloads gigabytes)

@@ -1,4 +1,4 @@
-"""CPU time of aggregating many stored rows into a report, whole commands, beside loading the same rows with plain json.
+"""What reports cost: aggregating many stored rows beside loading them with plain json, a page of many records, a site of many runs.
 
 The rows are of the original tool's own form, ten repeats each, over many nights, models and backends, and some of them have failed.
 """
@@ -10,11 +10,12 @@ import os
 import random
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import pages
 from sheet import Goal, Sheet, Table, count, options, quantity
 from startup import commands, in_drawn_order
 from steelyard.machine import locks
@@ -50,34 +51,49 @@ def rows(number: int, seed: int = 0) -> Iterator[dict[str, Any]]:
         }  # fmt: skip
 
 
-def main() -> None:
+def aggregate(number: int, repeats: int) -> pages.Part:
     """Write the rows, then every command in each round, in drawn order."""
-    parser = options(__doc__)
-    parser.add_argument("--rows", type=count, default=100_000, help="rows in the file (default 100000)")
-    parser.add_argument("--repeats", type=count, default=5, help="starts of each command (default 5)")
-    chosen = parser.parse_args()
-    load = os.getloadavg()
     ours = [*commands()["steelyard list"][:-1], "as", "ptxla", "aggregate", "--accelerator=a100", "--backends"]
     stacks = ["inductor", "eager", "openxla+dynamo", "openxla+lazytensor"]
-    with tempfile.TemporaryDirectory() as folder, locks.hold(locks.cpu_names(), f"benchmark reports, pid {os.getpid()}", _waiting):
+    with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "rows.jsonl"
         with file.open("w") as stream:
-            stream.writelines(f"{json.dumps(row)}\n" for row in rows(chosen.rows))
+            stream.writelines(f"{json.dumps(row)}\n" for row in rows(number))
         size = file.stat().st_size
         kinds = ("speedup", "histogram", "latest", "latest_grouped")
         tried = {f"aggregate --report={kind}": [*ours, *stacks, f"--report={kind}", str(file)] for kind in kinds}
         tried["aggregate --metric=median --paired"] = [*ours, *stacks, "--metric=median", "--paired", str(file)]
-        found = in_drawn_order({"plain json": [sys.executable, "-c", LOAD, str(file)], **tried}, folder, chosen.repeats)
+        found = in_drawn_order({"plain json": [sys.executable, "-c", LOAD, str(file)], **tried}, folder, repeats)
     plain = found["plain json"].median
     table = tuple(
         (name, quantity(figure.low, "s"), quantity(figure.median, "s"), quantity(figure.median / plain, "×"))
         for name, figure in found.items()
     )
-    title = f"CPU time (user + system) of {chosen.repeats} starts, {chosen.rows} rows, {quantity(size, 'B')}, after one to fill the caches"
+    title = f"CPU time (user + system) of {repeats} starts, {number} rows, {quantity(size, 'B')}, after one to fill the caches"
     goals = tuple(Goal(f"{name} against plain json", found[name].median / plain, GOAL, "×") for name in tried)
-    figures = {"rows": chosen.rows, "bytes": size, **{name: asdict(figure) for name, figure in found.items()}}
-    heads = ("command", "best", "median", "against plain json")
-    Sheet("reports", (Table(title, heads, table),), goals, figures, load).hand_in(chosen.json)
+    figures = {"rows": number, "bytes": size, **{name: asdict(figure) for name, figure in found.items()}}
+    return Table(title, ("command", "best", "median", "against plain json"), table), goals, figures
+
+
+def main() -> None:
+    """The parts one after the other, with nothing else measured meanwhile."""
+    parser = options(__doc__)
+    parser.add_argument("--rows", type=count, default=100_000, help="rows in the file (default 100000)")
+    parser.add_argument("--records", type=count, default=10_000, help="records in the page (default 10000)")
+    parser.add_argument("--runs", type=count, default=1_000, help="runs in the site (default 1000)")
+    parser.add_argument("--repeats", type=count, default=5, help="starts of each command, openings of the page (default 5)")
+    parser.add_argument("--part", choices=("aggregate", "page", "site"), action="append", help="only this part (may be repeated)")
+    chosen = parser.parse_args()
+    load = os.getloadavg()
+    parts: dict[str, Callable[[], pages.Part]] = {
+        "aggregate": lambda: aggregate(chosen.rows, chosen.repeats),
+        "page": lambda: pages.page(chosen.records, chosen.repeats),
+        "site": lambda: pages.site(chosen.runs),
+    }
+    with locks.hold(locks.cpu_names(), f"benchmark reports, pid {os.getpid()}", _waiting):
+        found = {name: weigh() for name, weigh in parts.items() if name in (chosen.part or parts)}
+    tables, goals = tuple(part[0] for part in found.values()), tuple(goal for part in found.values() for goal in part[1])
+    Sheet("reports", tables, goals, {name: part[2] for name, part in found.items()}, load).hand_in(chosen.json)
 
 
 def _waiting(text: str) -> None:

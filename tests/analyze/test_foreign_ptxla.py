@@ -97,6 +97,12 @@ def test_files_of_two_accelerators_are_not_compared(tmp_path: Path) -> None:
     assert len(both) == 2 and all(":flag.accelerator=" in id for id in both)
 
 
+def test_sizes_of_a_model_are_cases_of_their_own(tmp_path: Path) -> None:
+    rows = [stored("m", OPENXLA, TIMES, steelyard={"size": size}) for size in ("small", "large", "a\x1b b", 3)]
+    found = records(write(tmp_path / "r.jsonl", rows))
+    assert len(found) == 4 and "m[batch_size=1,size=small]@torch_xla/openxla:eval:device=cuda" in found
+
+
 def test_names_that_no_case_can_hold_stay_apart(tmp_path: Path) -> None:
     rows = [stored(name, OPENXLA, TIMES) for name in ("a b", "a_b", "../x", "é" * 500, "é" * 501, "")]
     found = records(write(tmp_path / "r.jsonl", rows))

@@ -56,10 +56,21 @@ def test_operators_weighs_configs_and_iterations(tmp_path: Path) -> None:
 
 
 def test_reports_are_held_against_plain_json(tmp_path: Path) -> None:
-    printed, found = hand_in("reports", tmp_path, "--rows", "500", "--repeats", "1")
+    printed, found = hand_in("reports", tmp_path, "--part", "aggregate", "--rows", "500", "--repeats", "1")
     check_sheet("reports", printed, found)
-    assert found["figures"]["rows"] == 500 and "plain json" in found["figures"]
+    assert found["figures"]["aggregate"]["rows"] == 500 and "plain json" in found["figures"]["aggregate"]
     assert {goal["limit"] for goal in found["goals"]} == {2.0} and len(found["goals"]) == 5
+
+
+def test_pages_and_sites_are_weighed_in_a_browser(tmp_path: Path) -> None:
+    parts = ("--part", "page", "--part", "site", "--records", "200", "--runs", "3", "--repeats", "1")
+    printed, found = hand_in("reports", tmp_path, *parts)
+    check_sheet("reports", printed, found)
+    figures = found["figures"]
+    assert figures["page"]["records"] == 200 and 10_000 < figures["page"]["bytes"] < 10e6
+    assert figures["site"]["runs"] == 3 and {"first build", "one new run", "nothing new"} <= set(figures["site"])
+    opened = "it was not opened" not in printed
+    assert ("usable" in figures["page"], "key" in figures["page"]) == (opened, opened)
 
 
 @pytest.mark.torch

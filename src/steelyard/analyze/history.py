@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import NormalDist
@@ -13,17 +13,19 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from steelyard.analyze.change_points import change_points
+from steelyard.analyze.change_points import FEWEST, change_points
+from steelyard.analyze.steady import steady
 from steelyard.errors import StoreError, UsageError
 from steelyard.measuring.stats import Floats, Interval
 from steelyard.model.record import Record
 from steelyard.store.index import Entry, Index
-from steelyard.store.runs import Store, read_run
+from steelyard.store.runs import Run, Store, moment, read_run
 from steelyard.store.samples import open_plain
 
 MOST_POINTS = 500
 CONFIDENCE = 0.95
 DIGITS = 9
+DAY = 86400.0
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 
 
@@ -93,16 +95,112 @@ def history(store: Store, case: str, machine_key: str | None = None) -> History:
         entries = index.series(case)
     if not entries:
         raise UsageError(f"no record of {case}", do=f"measure it: steelyard run '{case}'")
-    heads = {folder: _head(store.folder / folder) for folder in dict.fromkeys(entry.folder for entry in entries)}
-    key = heads[entries[-1].folder].machine_key if machine_key is None else machine_key
+    return _series(case, entries, _Source(store), machine_key)
+
+
+def histories(
+    store: Store,
+    cases: Collection[str] | None = None,
+    machine_key: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+    *,
+    imported: Sequence[Run] = (),
+    everywhere: bool = False,
+) -> dict[str, History]:
+    """The series of many cases, or of all that were ever measured, with every run's header read once.
+
+    `since` and `until` are dates or times; a date that ends a window is in it whole. A case without a record there has no
+    series. Runs that are `imported` lie in no store and are laid between those that do. `everywhere` gives a series for every
+    machine, those that are not the newest record's under `CASE on MACHINE`.
+    """
+    with Index(store) as index:
+        index.refresh()
+        known = index.every_series(cases)
+    source = _Source(store, imported)
+    for case, found in _entries_of(imported).items():
+        if cases is None or case in cases:
+            known[case] = sorted([*known.get(case, ()), *found], key=lambda entry: moment(entry.created))
+    return _every(known, source, machine_key, _moments(since, until), everywhere)
+
+
+def histories_of(runs: Sequence[Run]) -> dict[str, History]:
+    """The series in runs that are at hand, native or another tool's, as far as they were made at different times."""
+    known = {case: sorted(found, key=lambda entry: moment(entry.created)) for case, found in _entries_of(runs).items()}
+    apart = {case: found for case, found in known.items() if len({moment(entry.created) for entry in found}) > 1}
+    return _every(apart, _Source(None, runs), None, (-math.inf, math.inf), everywhere=False)
+
+
+def _every(
+    known: Mapping[str, Sequence[Entry]], source: _Source, machine_key: str | None, window: tuple[float, float], everywhere: bool
+) -> dict[str, History]:
+    made: dict[str, History] = {}
+    for case, entries in known.items():
+        found = [entry for entry in entries if _within(entry, window)]
+        if not found:
+            continue
+        made[case] = _series(case, found, source, machine_key)
+        for other in made[case].apart if everywhere else ():
+            made[f"{case} on {other.machine_key or 'an unknown machine'}"] = _series(case, found, source, other.machine_key)
+    return made
+
+
+def _entries_of(runs: Sequence[Run]) -> dict[str, list[Entry]]:
+    """Runs at hand as the index would have them; their folder is a number, which no folder of a store is."""
+    known: dict[str, list[Entry]] = {}
+    for place, run in enumerate(runs):
+        for number, record in enumerate(run.records, 1):
+            figure = record.metrics.get("time")
+            time, low, high = (figure.value, figure.low, figure.high) if figure else (None, None, None)
+            created = record.started or run.header.created
+            entry = Entry(f"{place}/", number, run.id, record.id, "", record.status, time, low, high, created)
+            known.setdefault(record.id, []).append(entry)
+    return known
+
+
+class _Source:
+    """Where the rest of an entry is found; headers are read once, and so are the few runs whose records are asked for."""
+
+    def __init__(self, store: Store | None, runs: Sequence[Run] = ()) -> None:
+        self.store = store
+        self._heads = {f"{place}/": _Head(run.header.machine_key, run.header.machine) for place, run in enumerate(runs)}
+        self._records = {f"{place}/": run.records for place, run in enumerate(runs)}
+
+    def head(self, entry: Entry) -> _Head:
+        if entry.folder not in self._heads:
+            self._heads[entry.folder] = _head(self.store.folder / entry.folder) if self.store else _Head()
+        return self._heads[entry.folder]
+
+    def record(self, entry: Entry) -> Record:
+        if entry.folder not in self._records and self.store:
+            self._records[entry.folder] = read_run(self.store.folder / entry.folder).records
+        return self._records[entry.folder][entry.number - 1]
+
+
+def _series(case: str, entries: Sequence[Entry], source: _Source, machine_key: str | None) -> History:
+    key = source.head(entries[-1]).machine_key if machine_key is None else machine_key
     sound = list({entry.folder: entry for entry in entries if _sound(entry)}.values())
-    here = [entry for entry in sound if heads[entry.folder].machine_key == key]
-    points = [_point(entry, heads[entry.folder]) for entry in here]
-    broken = sum(not _sound(entry) and heads[entry.folder].machine_key == key for entry in entries)
+    here = [entry for entry in sound if source.head(entry).machine_key == key]
+    points = [_point(entry, source.head(entry)) for entry in here]
+    broken = sum(not _sound(entry) and source.head(entry).machine_key == key for entry in entries)
     searched = points[-MOST_POINTS:]
-    changes = find_changes(searched, len(points) - len(searched))
-    told = [_explained(store, change, here) for change in changes]
-    return History(case, key, points, told, _apart(sound, heads, key), broken, len(searched))
+    changes = find_changes(searched, len(points) - len(searched)) if len(searched) >= FEWEST else []
+    told = [_explained(change, here, source) for change in changes]
+    return History(case, key, points, told, _apart(sound, source, key), broken, len(searched))
+
+
+def _moments(since: str | None, until: str | None) -> tuple[float, float]:
+    ends = []
+    for text, missing, more in ((since, -math.inf, 0.0), (until, math.inf, DAY)):
+        found = moment(text) if text else 0.0
+        if text and not found:
+            raise UsageError(f"not a date: {text!r}", do="write it like 2026-01-31 or 2026-01-31T03:00:00Z")
+        ends.append(missing if not text else found + (more if len(text) <= len("2026-01-31") else 0.0))
+    return ends[0], ends[1]
+
+
+def _within(entry: Entry, window: tuple[float, float]) -> bool:
+    return window == (-math.inf, math.inf) or window[0] <= moment(entry.created) <= window[1]
 
 
 class _Head(msgspec.Struct):
@@ -138,10 +236,10 @@ def _point(entry: Entry, head: _Head) -> Point:
     return Point(entry.run, entry.number, entry.created, entry.time, entry.low, entry.high, *head.commit)
 
 
-def _apart(entries: Sequence[Entry], heads: dict[str, _Head], key: str) -> list[Apart]:
+def _apart(entries: Sequence[Entry], source: _Source, key: str) -> list[Apart]:
     others: dict[str, list[Entry]] = {}
     for entry in entries:
-        if (other := heads[entry.folder].machine_key) != key:
+        if (other := source.head(entry).machine_key) != key:
             others.setdefault(other, []).append(entry)
     return [Apart(other, len(found), found[-1].created) for other, found in others.items()]
 
@@ -149,7 +247,7 @@ def _apart(entries: Sequence[Entry], heads: dict[str, _Head], key: str) -> list[
 def find_changes(points: Sequence[Point], skipped: int = 0) -> list[Change]:
     """Changes of level in a series of points; `skipped` older ones are not among them but count in the index."""
     logs = np.array([round(math.log(point.time), DIGITS) for point in points], np.float64)
-    splits = change_points(logs.tolist())
+    splits = steady(logs.tolist(), change_points(logs.tolist()))
     edges = [0, *(split.index for split in splits), len(points)]
     found = []
     for split, start, stop in zip(splits, edges, edges[2:], strict=False):
@@ -184,20 +282,17 @@ def shift(before: Floats, after: Floats, confidence: float = CONFIDENCE) -> Inte
     return Interval(float(np.median(differences)), float(differences[rank]), float(differences[pairs - 1 - rank]), n)
 
 
-def _explained(store: Store, change: Change, entries: Sequence[Entry]) -> Change:
+def _explained(change: Change, entries: Sequence[Entry], source: _Source) -> Change:
     """A change with what else is not the same on both sides of it."""
     try:
-        old, new = (_record(store, entries[index]) for index in (change.index - 1, change.index))
+        old, new = (source.record(entries[index]) for index in (change.index - 1, change.index))
     except (StoreError, IndexError):
         return change
-    return replace(change, others=list(_differences(old, new)))
+    return replace(change, others=list(differences(old, new)))
 
 
-def _record(store: Store, entry: Entry) -> Record:
-    return read_run(store.folder / entry.folder).records[entry.number - 1]
-
-
-def _differences(old: Record, new: Record) -> Iterable[str]:
+def differences(old: Record, new: Record) -> Iterable[str]:
+    """What is not the same in two records of a case besides the time: sources and versions, one phrase each."""
     for part in ("workload", "variant"):
         if old.source.get(part) != new.source.get(part):
             yield f"source of the {part}"

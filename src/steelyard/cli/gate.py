@@ -84,7 +84,7 @@ def _write(judgement: Judgement, options: dict[str, Any]) -> None:
     if options["markdown"]:
         _save(options["markdown"], markdown(judgement))
     if options["summary"] and os.environ.get(SUMMARY):
-        _append(Path(os.environ[SUMMARY]), markdown(judgement))
+        append_summary(Path(os.environ[SUMMARY]), markdown(judgement))
 
 
 def _save(path: Path, text: str) -> None:
@@ -94,7 +94,7 @@ def _save(path: Path, text: str) -> None:
         raise UsageError(f"cannot write {str(path)!r}", why=error.strerror or str(error)) from None
 
 
-def _append(path: Path, text: str) -> None:
+def append_summary(path: Path, text: str) -> None:
     """Add to the job summary; the verdict does not depend on it, so trouble is only told."""
     try:
         with path.open("a", encoding="utf-8") as file:

@@ -22,6 +22,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "show": ("steelyard.cli.show", "Show a run, one of its records, or a workload in full."),
     "gate": ("steelyard.cli.gate", "Judge a change: compare, hold against a policy, exit code for CI."),
     "compare": ("steelyard.cli.compare", "Compare two sides of saved results, case by case."),
+    "report": ("steelyard.cli.report", "Make a page, a table, a picture or a site of saved results."),
+    "nightly": ("steelyard.cli.nightly", "Run, keep by date, compare with the last good night, report."),
     "doctor": ("steelyard.cli.doctor", "Check whether this machine is fit to measure, and what to change."),
     "as": ("steelyard.cli.as_", "Take another tool's flags and write its own output: as param …"),
     "convert": ("steelyard.cli.convert", "Turn another tool's config into an experiment file."),

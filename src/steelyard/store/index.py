@@ -7,7 +7,7 @@ thrown away when it is damaged or of another version. Where it cannot be written
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,6 +19,7 @@ R = TypeVar("R")
 
 VERSION = 1
 _TIMEOUT = 30.0
+_FEW = 200
 _TABLES = f"""
 BEGIN IMMEDIATE;
 CREATE TABLE runs (
@@ -90,6 +91,16 @@ class Index:
     def series(self, case_id: str) -> list[Entry]:
         """Every record of a case, oldest first: its history."""
         return self._entries("case_id = ? ORDER BY moment, folder, number", case_id)
+
+    def every_series(self, cases: Collection[str] | None = None) -> dict[str, list[Entry]]:
+        """The history of many cases at once, or of all there are, each oldest first."""
+        if cases is not None and len(cases) <= _FEW:
+            return {case: found for case in cases if (found := self.series(case))}
+        wanted, known = None if cases is None else set(cases), dict[str, list[Entry]]()
+        for entry in self._entries("1 ORDER BY case_id, moment, folder, number"):
+            if wanted is None or entry.case_id in wanted:
+                known.setdefault(entry.case_id, []).append(entry)
+        return known
 
     def find(self, prefix: str) -> list[str]:
         """Case ids that begin with a text."""

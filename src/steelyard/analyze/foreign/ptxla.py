@@ -101,6 +101,8 @@ def _case(row: Row, several: bool) -> tuple[str, dict[str, Any] | None]:
     experiment = row.experiment
     backend, variant = STACKS.get(row.backend or "", ("ptxla", "eager"))
     batch, test = experiment.get("batch_size"), word(experiment.get("test"))
+    size = word(table(row.others.get("steelyard")).get("size"))
+    params: dict[str, Any] = ({"batch_size": batch} if type(batch) is int else {}) | ({"size": text(size)} if size else {})
     flags = {key: experiment.get(key) for key in FURTHER if experiment.get(key)}
     flags |= {"XLA_FLAGS": experiment["xla_flags"]} if experiment.get("xla_flags") else {}
     flags |= {key: experiment.get(key) for key in ("dynamo", "xla")} if backend == "ptxla" else {}
@@ -109,7 +111,7 @@ def _case(row: Row, several: bool) -> tuple[str, dict[str, Any] | None]:
     workload = "/".join(("foreign", "ptxla", *(_step(part) for part in (word(row.model.get("suite_name"), "suite"), row.name))))
     try:
         case = Case(
-            workload, (("batch_size", batch),) if type(batch) is int else (), backend, variant,
+            workload, tuple(params.items()), backend, variant,
             test if test in MODES else "eval", re.sub(r"[^A-Za-z0-9_]", "_", word(experiment.get("accelerator"))) or "cpu",
             flags=tuple((key, text(value, LONGEST_FLAG)) for key, value in flags.items()),
         )  # fmt: skip

@@ -1,0 +1,197 @@
+"""Models by stacks: who is right, who is fastest, and by how much over any of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from steelyard.analyze.compare import UNBOUNDED
+from steelyard.analyze.stacks import Grid, Plain, Quad, Seen, Words, grid, pick, quad, words
+from steelyard.model.pair import Pair
+from steelyard.model.record import Figure
+from steelyard.store.runs import Run
+
+MOST_BASELINES = 8
+MOST_CELLS = 100_000
+FAILED = ("failed", "oom", "timeout", "crashed")
+
+Speedup = tuple[float, float | None, float | None, int]
+"""Baseline time over own time with its interval, and 1 where the two were weighed together."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is computed: a short name, and its parts."""
+
+    name: str
+    workload: str
+    params: str
+    mode: str
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One stack's answer for one row."""
+
+    case: str
+    status: str
+    time: Quad | None
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A geometric mean of speedups over n rows."""
+
+    mean: float
+    n: int
+
+
+@dataclass(frozen=True)
+class Against:
+    """Everything held against one column.
+
+    `means` are over the rows where every column that ever worked is ok, so that they can be held against each other; `each`
+    are over the rows that the column shares with the baseline.
+    """
+
+    speedups: list[list[Speedup | None]]
+    means: list[Mean | None]
+    each: list[Mean | None]
+
+
+@dataclass(frozen=True)
+class Passes:
+    """How many cases of a column came out how; `unsupported` are all that could not be asked."""
+
+    ok: int
+    wrong: int
+    failed: int
+    unsupported: int
+    total: int
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """The whole table; `by_baseline` has the most complete columns, the chosen one first."""
+
+    baseline: str
+    columns: list[str]
+    rows: list[Row]
+    cells: list[list[Cell | None]]
+    by_baseline: dict[str, Against]
+    pass_rates: list[Passes]
+
+
+def matrix(
+    seen: Sequence[Seen], runs: Sequence[Run], *, baseline: str | None = None, most: int = MOST_BASELINES, told: Words = words
+) -> Matrix | None:
+    """The table of the newest records; None where no row has two stacks, or where it would be too large for anyone to read."""
+    records = {item.record.id: item for item in seen}
+    laid = grid({id: item.record.case for id, item in records.items()}, told)
+    places = laid.by_place()
+    size = len(laid.rows) * len(laid.columns)
+    if size > MOST_CELLS:
+        return None
+    cells = [[_cell(records.get(places.get((row, column), ""))) for column in laid.columns] for row in laid.rows]
+    if not any(sum(cell is not None for cell in row) > 1 for row in cells):
+        return None
+    fine = {name: sum(_fine(row[place]) for row in cells) for place, name in enumerate(laid.columns)}
+    chosen = pick(laid.columns, fine, baseline or _versus(runs, laid))
+    others = sorted((name for name in laid.columns if name != chosen and fine[name]), key=lambda name: -fine[name])
+    weighed = _weighed(runs, records)
+    times = [[_time(records, cell) for cell in row] for row in cells]
+    bases = {
+        name: _against(laid.columns.index(name), cells, times, weighed)
+        for name in [chosen, *others][: max(1, min(most, MOST_CELLS // size))]
+    }
+    rows = [_row(laid, key, case) for key, case in laid.rows.items()]
+    return Matrix(chosen, list(laid.columns), rows, cells, bases, [_passes(cells, place) for place in range(len(laid.columns))])
+
+
+def _versus(runs: Sequence[Run], laid: Grid) -> str | None:
+    """What the newest run was weighed against, where that is a column here."""
+    asked = runs[-1].header.settings.get("vs") if runs else None
+    variants = {name.partition("/")[2].partition(" ")[0].partition(":")[0] for name in laid.columns}
+    return asked if isinstance(asked, str) and asked in variants else None
+
+
+def _row(laid: Grid, key: str, case: Plain) -> Row:
+    return Row(laid.names[key], str(case.get("workload", "")), laid.params[key], str(case.get("mode", "")))
+
+
+def _cell(item: Seen | None) -> Cell | None:
+    return None if item is None else Cell(item.record.id, item.record.status, quad(item.record.metrics.get("time")))
+
+
+def _fine(cell: Cell | None) -> bool:
+    return cell is not None and cell.status == "ok" and cell.time is not None and 0 < cell.time[0] < math.inf
+
+
+def _time(records: Mapping[str, Seen], cell: Cell | None) -> Figure | None:
+    return records[cell.case].record.metrics.get("time") if cell is not None and _fine(cell) else None
+
+
+Weighed = dict[tuple[str, str], Pair]
+
+
+def _weighed(runs: Sequence[Run], records: Mapping[str, Seen]) -> Weighed:
+    """Pairs by both cases, where both newest records are of the run that weighed them."""
+    found: Weighed = {}
+    for place, run in enumerate(runs):
+        for pair in run.pairs:
+            arms = [records.get(arm.id) for arm in (pair.base, pair.head)]
+            bounded = all(1 / UNBOUNDED < end < UNBOUNDED for end in (pair.ratio, pair.low, pair.high))
+            if bounded and pair.base.id != pair.head.id and all(arm is not None and arm.run == place for arm in arms):
+                found[pair.base.id, pair.head.id] = pair
+    return found
+
+
+def _against(base: int, cells: list[list[Cell | None]], times: list[list[Figure | None]], weighed: Weighed) -> Against:
+    speedups = [_speedups(base, row, known, weighed) for row, known in zip(cells, times, strict=True)]
+    columns = range(len(cells[0]))
+    working = [place for place in columns if any(row[place] for row in speedups)]
+    common = [row for row in speedups if all(row[place] for place in working)]
+    shown = [mean_of(row[place] for row in common) if place in working else None for place in columns]
+    return Against(speedups, shown, [mean_of(row[place] for row in speedups) for place in columns])
+
+
+def _speedups(base: int, cells: list[Cell | None], times: list[Figure | None], weighed: Weighed) -> list[Speedup | None]:
+    before, found = cells[base], list[Speedup | None]()
+    for place, (cell, own) in enumerate(zip(cells, times, strict=True)):
+        if place == base and own:
+            found.append((1.0, 1.0, 1.0, 1))
+            continue
+        pair, inverse = (weighed.get((before.case, cell.case)), weighed.get((cell.case, before.case))) if before and cell else (None, None)
+        if times[base] is None or own is None:
+            found.append(None)
+        elif pair:
+            found.append((1 / pair.ratio, 1 / pair.high, 1 / pair.low, 1))
+        elif inverse:
+            found.append((inverse.ratio, inverse.low, inverse.high, 1))
+        else:
+            found.append((*over(times[base], own), 0))
+    return found
+
+
+def over(base: Figure | None, own: Figure) -> tuple[float, float | None, float | None]:
+    """One time over another; the interval takes both at their worst, since nothing is known of what they share."""
+    assert base is not None
+    ends = (base.low, base.high, own.low, own.high)
+    if any(end is None or not 0 < end < math.inf for end in ends):
+        return base.value / own.value, None, None
+    assert base.low and base.high and own.low and own.high
+    return base.value / own.value, base.low / own.high, base.high / own.low
+
+
+def mean_of(speedups: Iterable[Speedup | None]) -> Mean | None:
+    """The geometric mean of those there are."""
+    logs = [math.log(item[0]) for item in speedups if item]
+    return Mean(math.exp(math.fsum(logs) / len(logs)), len(logs)) if logs else None
+
+
+def _passes(cells: list[list[Cell | None]], place: int) -> Passes:
+    statuses = [cell.status for row in cells if (cell := row[place])]
+    ok, wrong = statuses.count("ok"), statuses.count("wrong")
+    failed = sum(statuses.count(status) for status in FAILED)
+    return Passes(ok, wrong, failed, len(statuses) - ok - wrong - failed, len(statuses))

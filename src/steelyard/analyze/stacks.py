@@ -1,0 +1,181 @@
+"""Cases by what they compute and by how: the rows and the columns of every table that lays stacks beside each other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from steelyard.errors import UsageError, unknown
+from steelyard.model.case import IDENTITY, Case
+from steelyard.model.record import Figure, Record
+from steelyard.model.values import render
+from steelyard.store.runs import Run
+
+Plain = Mapping[str, Any]
+Words = Callable[[Plain], dict[str, str]]
+Quad = tuple[float, float | None, float | None, int | None]
+"""A figure as a page has it: value, both ends of its interval, and over how many samples."""
+HOW = ("device", "flag.")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A record in its place: in which of the runs, and its number there, from one."""
+
+    record: Record
+    run: int
+    number: int
+
+
+def newest(runs: Sequence[Run]) -> list[Seen]:
+    """The last record of each case among runs that stand oldest first, in the order in which the cases were first seen."""
+    found: dict[str, Seen] = {}
+    for place, run in enumerate(runs):
+        for number, record in enumerate(run.records, 1):
+            found[record.id] = Seen(record, place, number)
+    return list(found.values())
+
+
+def quad(figure: Figure | None) -> Quad | None:
+    """The numbers of a figure."""
+    return None if figure is None else (figure.value, figure.low, figure.high, figure.n)
+
+
+def words(case: Plain) -> dict[str, str]:
+    """What tells two cases of a workload apart besides backend and variant, each as the text to show."""
+    params = dict(case.get("params") or {})
+    dtype = params.pop("dtype", None)
+    found = {key: f"{key}={_text(value)}" for key, value in params.items()}
+    found |= {"dtype": str(dtype)} if dtype is not None else {}
+    found |= {"mode": str(case.get("mode", "eval")), "device": str(case.get("device", "cpu"))}
+    found |= {key: f"{key}={case.get(key, 1)}" for key in ("threads", "ranks")}
+    return found | {f"flag.{key}": f"{key}={value}" for key, value in (case.get("flags") or {}).items()}
+
+
+def once(told: Words) -> Words:
+    """The same words, found once for each case; a case is told by being the same object."""
+    known: dict[int, tuple[Plain, dict[str, str]]] = {}
+
+    def remembered(case: Plain) -> dict[str, str]:
+        if id(case) not in known:
+            known[id(case)] = case, told(case)
+        return known[id(case)][1]
+
+    return remembered
+
+
+def parse(id: str) -> dict[str, Any]:
+    """A case as plain data from its id; what is no id of ours is a workload of that name."""
+    try:
+        return Case.parse(id).plain()
+    except (UsageError, ValueError):
+        return {"workload": id}
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Where every case stands: `row` and `column` by case id, both in the order in which they were first seen."""
+
+    rows: dict[str, Plain]
+    columns: tuple[str, ...]
+    place: dict[str, tuple[str, str]]
+    names: dict[str, str]
+    params: dict[str, str]
+
+    def by_place(self) -> dict[tuple[str, str], str]:
+        """The case in each cell."""
+        return {place: id for id, place in self.place.items()}
+
+
+def grid(cases: Mapping[str, Plain], told: Words = words) -> Grid:
+    """Lay cases out: a row is what is computed, a column is the stack that does it."""
+    said = {id: told(case) for id, case in cases.items()}
+    columns = stacks(cases, said)
+    rows: dict[str, Plain] = {}
+    place: dict[str, tuple[str, str]] = {}
+    members: dict[str, str] = {}
+    for id, case in cases.items():
+        key = _row_key(case)
+        rows.setdefault(key, case)
+        members.setdefault(key, id)
+        place[id] = key, columns[id]
+    own = {key: {name: text for name, text in said[id].items() if not name.startswith(HOW)} for key, id in members.items()}
+    names, params = _names(rows, own), {key: _joined(table, ("mode", "threads", "ranks")) for key, table in own.items()}
+    return Grid(rows, tuple(dict.fromkeys(columns.values())), place, names, params)
+
+
+def stacks(cases: Mapping[str, Plain], said: Mapping[str, Mapping[str, str]] | None = None) -> dict[str, str]:
+    """The name of each case's stack: `torch/compile`, with the device and the flags where they are not the same everywhere."""
+    said = said or {id: words(case) for id, case in cases.items()}
+    varying = _varying([{name: text for name, text in table.items() if name.startswith(HOW)} for table in said.values()])
+    found = {}
+    for id, case in cases.items():
+        flags = [text for name, text in said[id].items() if name.startswith("flag.") and name in varying]
+        device = f":{said[id]['device']}" if "device" in varying and "device" in said[id] else ""
+        found[id] = " ".join([f"{case.get('backend') or 'unknown'}/{case.get('variant') or IDENTITY}{device}", *flags])
+    return found
+
+
+def pick(columns: Sequence[str], counts: Mapping[str, int], asked: str | None) -> str:
+    """The column that the others are held against: the one asked for by name or by variant, else eager, else the most complete."""
+    if asked:
+        variant = [name for name in columns if asked in (name, _variant(name), name.partition("/")[0])]
+        if not variant:
+            raise unknown("column", asked, columns)
+        return asked if asked in columns else max(variant, key=lambda name: counts.get(name, 0))
+    eager = [name for name in columns if _variant(name) == IDENTITY] or list(columns)
+    return max(eager, key=lambda name: counts.get(name, 0))
+
+
+def varying_words(tables: Iterable[Mapping[str, str]]) -> set[str]:
+    """The words that are not the same in all tables; one that some tables lack is not."""
+    return _varying(list(tables))
+
+
+def _variant(column: str) -> str:
+    return column.partition("/")[2].partition(" ")[0].partition(":")[0]
+
+
+def _row_key(case: Plain) -> str:
+    params = sorted((str(key), _text(value)) for key, value in (case.get("params") or {}).items())
+    return repr((case.get("workload"), params, case.get("mode"), case.get("threads", 1), case.get("ranks", 1)))
+
+
+def _names(rows: Mapping[str, Plain], own: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Workload and whatever is not the same in all of its rows; a number is added where two would be called the same."""
+    by_workload: dict[str, list[str]] = {}
+    for key, case in rows.items():
+        by_workload.setdefault(str(case.get("workload", "")), []).append(key)
+    names: dict[str, str] = {}
+    for workload, keys in by_workload.items():
+        varying = _varying([own[key] for key in keys])
+        for key in keys:
+            names[key] = " ".join([workload, *(text for name, text in own[key].items() if name in varying)])
+    seen: Counter[str] = Counter()
+    for key, name in names.items():
+        seen[name] += 1
+        names[key] = name if seen[name] == 1 else f"{name} #{seen[name]}"
+    return {key: names[key] for key in rows}
+
+
+def _varying(tables: Sequence[Mapping[str, str]]) -> set[str]:
+    values: dict[str, set[str]] = {}
+    counts: Counter[str] = Counter()
+    for table in tables:
+        for name, text in table.items():
+            values.setdefault(name, set()).add(text)
+            counts[name] += 1
+    return {name for name, found in values.items() if len(found) > 1 or counts[name] < len(tables)}
+
+
+def _joined(table: Mapping[str, str], without: Sequence[str]) -> str:
+    return " ".join(text for name, text in table.items() if name not in without)
+
+
+def _text(value: Any) -> str:
+    try:
+        return render(value)
+    except UsageError:
+        return str(value)

@@ -1,0 +1,55 @@
+"""Changes of level that are no more than a restless time: nights that scatter more than others lie together on one side by chance.
+
+The search for changes takes every run to be as noisy as the next. In a stretch of nights that scatter four times as much, three
+in a row on the same side are nothing rare, and would pass for a level of their own. So each change is looked at once more with
+every run measured in units of the noise around it, and only what is still clear stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from steelyard.analyze.change_points import ALPHA, Split, clearest
+from steelyard.measuring.stats import Floats
+
+REACH = 3
+RESTLESS = 2.0
+NEAR = 3
+
+
+def steady(values: Sequence[float], splits: Sequence[Split]) -> list[Split]:
+    """The splits that stand against the noise around them; where it is the same everywhere those are all."""
+    series = np.asarray(values, np.float64)
+    noise = local_noise(series)
+    left = list(splits)
+    while left and (noise > 1).any():
+        edges = [0, *(split.index for split in left), len(series)]
+        chances = [_chance(series, noise, *ends) for ends in zip(edges, edges[1:], edges[2:], strict=False)]
+        weakest = max(range(len(left)), key=chances.__getitem__)
+        if chances[weakest] <= ALPHA:
+            break
+        del left[weakest]
+    return left
+
+
+def local_noise(series: Floats) -> Floats:
+    """How much noisier than usual the runs around each one are, from the differences between neighbours, of which a step has only one.
+
+    Less than twice the usual is chance, and counts as 1.
+    """
+    jumps = np.abs(np.diff(series))
+    usual = float(np.median(jumps)) if len(jumps) else 0.0
+    if not usual > 0:
+        return np.ones(len(series))
+    around = np.array([np.median(jumps[max(0, place - REACH) : place + REACH]) for place in range(len(series))])
+    ratio: Floats = around / usual
+    return np.where(ratio > RESTLESS, ratio, 1.0)
+
+
+def _chance(series: Floats, noise: Floats, start: int, cut: int, stop: int) -> float:
+    """How likely a split as clear as this one is in a random order, in units of the local noise; 1 where the clearest lies elsewhere."""
+    part = series[start:stop]
+    found = clearest((part - np.median(part)) / noise[start:stop], inner=False)
+    return found.p if found and abs(start + found.stop - cut) <= NEAR else 1.0

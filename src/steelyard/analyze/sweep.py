@@ -1,0 +1,163 @@
+"""A figure over an axis: which parameters were varied, and the line that each stack draws over them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from steelyard.analyze.stacks import Plain, Seen, Words, pick, stacks, words
+from steelyard.errors import UsageError
+from steelyard.model.values import render
+
+FIELDS = ("threads", "ranks")
+FEWEST = 2
+
+
+@dataclass(frozen=True)
+class Spot:
+    """One value of the axis and the case that was measured there."""
+
+    x: Any
+    case: str
+    ok: bool
+
+
+@dataclass(frozen=True)
+class Line:
+    """One stack over the axis, in the order of the axis."""
+
+    name: str
+    points: list[Spot]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One workload over one of its parameters, all others held; `kind` says whether the axis is a scale or a list of names."""
+
+    workload: str
+    axis: str
+    kind: Literal["number", "name"]
+    metrics: list[str]
+    fixed: str
+    mode: str
+    lines: list[Line]
+    baseline: str | None
+
+
+@dataclass(frozen=True)
+class _Place:
+    seen: Seen
+    values: dict[str, Any]
+    texts: dict[str, str]
+    stack: str
+
+
+def sweeps(seen: Sequence[Seen], *, baseline: str | None = None, most: int = 30_000, told: Words = words) -> list[Sweep]:
+    """Every axis that varies while all else is held, numbers first, the longest first; `most` points in all."""
+    cases = {item.record.id: item.record.case for item in seen}
+    said = {id: told(case) for id, case in cases.items()}
+    names = stacks(cases, said)
+    groups: dict[tuple[str, str], list[_Place]] = {}
+    for item in seen:
+        case = item.record.case
+        values = _values(case)
+        place = _Place(item, values, {key: _text(value) for key, value in values.items()}, names[item.record.id])
+        groups.setdefault((str(case.get("workload", "")), str(case.get("mode", ""))), []).append(place)
+    found = [made for (workload, mode), places in groups.items() for made in _of_group(workload, mode, places, said, baseline)]
+    found.sort(key=lambda made: (made.kind == "name", -max(len(line.points) for line in made.lines)))
+    kept, count = list[Sweep](), 0
+    for made in found:
+        count += sum(len(line.points) for line in made.lines)
+        if count <= most:
+            kept.append(made)
+    return kept
+
+
+def _values(case: Plain) -> dict[str, Any]:
+    return {str(key): value for key, value in (case.get("params") or {}).items()} | {key: case.get(key, 1) for key in FIELDS}
+
+
+def _of_group(
+    workload: str, mode: str, places: Sequence[_Place], said: Mapping[str, Mapping[str, str]], baseline: str | None
+) -> list[Sweep]:
+    axes = [key for key in dict.fromkeys(key for place in places for key in place.values) if _varies(key, places)]
+    found = []
+    for axis in axes:
+        held: dict[tuple[tuple[str, str], ...], list[_Place]] = {}
+        for place in places:
+            if axis in place.values:
+                rest = tuple(sorted((key, text) for key, text in place.texts.items() if key != axis))
+                held.setdefault(rest, []).append(place)
+        for members in held.values():
+            if made := _sweep(workload, mode, axis, members, said, baseline):
+                found.append(made)
+    return found
+
+
+def _varies(key: str, places: Sequence[_Place]) -> bool:
+    return len({place.texts[key] for place in places if key in place.texts}) >= FEWEST
+
+
+def _sweep(
+    workload: str, mode: str, axis: str, members: Sequence[_Place], said: Mapping[str, Mapping[str, str]], baseline: str | None
+) -> Sweep | None:
+    lines: dict[str, list[_Place]] = {}
+    for place in members:
+        lines.setdefault(place.stack, []).append(place)
+    if max(len({place.texts[axis] for place in line}) for line in lines.values()) < FEWEST:
+        return None
+    numbers = all(_is_number(place.values[axis]) for place in members)
+    order = _order(axis, members, numbers)
+    drawn = [
+        Line(name, [_spot(place, axis, numbers) for place in sorted(line, key=lambda place: order[place.texts[axis]])])
+        for name, line in lines.items()
+    ]
+    metrics = list(dict.fromkeys(name for place in members for name in place.seen.record.metrics))
+    counts = {line.name: sum(point.ok for point in line.points) for line in drawn}
+    return Sweep(
+        workload, axis, "number" if numbers else "name", sorted(metrics, key=lambda name: name != "time"),
+        _fixed(said[members[0].seen.record.id], axis), mode, drawn, _base(list(lines), counts, baseline),
+    )  # fmt: skip
+
+
+def _base(names: list[str], counts: Mapping[str, int], asked: str | None) -> str | None:
+    """The line that others are held against; none where there is only one."""
+    if len(names) < FEWEST:
+        return None
+    try:
+        return pick(names, counts, asked)
+    except UsageError:
+        return None
+
+
+def _order(axis: str, members: Sequence[_Place], numbers: bool) -> dict[str, float]:
+    """Numbers by size, names as they were first seen."""
+    if numbers:
+        return {place.texts[axis]: float(place.values[axis]) for place in members}
+    return {text: float(index) for index, text in enumerate(dict.fromkeys(place.texts[axis] for place in members))}
+
+
+def _spot(place: _Place, axis: str, numbers: bool) -> Spot:
+    return Spot(place.values[axis] if numbers else place.texts[axis], place.seen.record.id, place.seen.record.status == "ok")
+
+
+def _fixed(said: Mapping[str, str], axis: str) -> str:
+    """The other parameters as text; what is usual is not said."""
+    usual = {"threads": "threads=1", "ranks": "ranks=1"}
+    return " ".join(
+        text for key, text in said.items()
+        if key != axis and key not in ("mode", "device") and not key.startswith("flag.") and usual.get(key) != text
+    )  # fmt: skip
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _text(value: Any) -> str:
+    try:
+        return render(value)
+    except UsageError:
+        return str(value)

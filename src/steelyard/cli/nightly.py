@@ -1,0 +1,245 @@
+"""`steelyard nightly`: run an experiment, keep it by date, compare it with the last good night, report, and exit by the gate."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from steelyard.cli.output import console, emit_json, json_option, width
+from steelyard.cli.run import command as run_command
+from steelyard.cli.streams import complain
+from steelyard.errors import INTERRUPTED, UsageError
+
+if TYPE_CHECKING:
+    from steelyard.engine.nightly.archive import Archive
+    from steelyard.engine.nightly.night import Spent
+    from steelyard.engine.nightly.since import Since
+    from steelyard.engine.plan import Plan
+    from steelyard.engine.run import Watch
+    from steelyard.engine.selection import Request
+    from steelyard.report.progress import Progress
+    from steelyard.store.runs import RunWriter
+
+SHARED = ("devices", "budget", "precision", "isolate", "timeout", "memory", "env", "filters", "excludes")
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_FOLDER = click.Path(file_okay=False, path_type=Path)
+
+
+def _shared(command: click.Command) -> click.Command:
+    """The options of `run` that mean the same here, as they stand there."""
+    command.params[-2:-2] = [parameter for parameter in run_command.params if parameter.name in SHARED]
+    return command
+
+
+@_shared
+@click.command("nightly", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.argument("experiment", required=False)
+@click.option("--keep", metavar="ARCHIVE", type=_FOLDER, required=True, help="Folder of all nights; a store for every other command.")
+@click.option("--policy", metavar="FILE", type=_FILE, help="The gate's policy: margins, noise floor, allowed and expected failures.")
+@click.option("--strict", is_flag=True, help="Exit with 6 when something is unclear or not comparable.")
+@click.option("--allow-edited", is_flag=True, help="Compare cases whose workload was edited since the last good night, too.")
+@click.option("--confirm/--no-confirm", default=True, help="Measure what looks slower again, both commits interleaved. Default on.")
+@click.option("-o", "--output", metavar="DIR", type=_FOLDER, help="Put this night's reports into this folder, too.")
+@click.option("--report-site", metavar="DIR", type=_FOLDER, help="Bring a static site of all nights up to date.")
+@click.option("--keep-nights", metavar="N", type=click.IntRange(min=2), help="Remove runs and reports of all but the newest N nights.")
+@click.option("--accept", metavar="RUN", help="Measure nothing; take this night (or latest) as good, so that the next is held against it.")
+@click.option("--summary/--no-summary", default=True, help="Append report.md to the job summary where there is one. Default on.")
+@click.option("--dry-run", is_flag=True, help="Say what would run and against which night; measure nothing.")
+@json_option
+def command(experiment: str | None, keep: Path, **options: Any) -> int:
+    """Run EXPERIMENT (a suite, an experiment file, another tool's config, a .py file), keep the run and its reports in ARCHIVE, and
+    compare it with the last good night of the same experiment on this machine.
+
+    The exit code is the gate's: 0 pass, 3 cases fail that did not, 4 regression, 5 nothing comparable.
+
+    \b
+    steelyard nightly bench.toml --keep archive --policy gate.toml
+    steelyard nightly --keep archive --accept latest
+    """
+    from steelyard.engine.nightly.archive import Archive
+
+    archive = Archive(keep)
+    if options["accept"] is not None:
+        return _accept(archive, experiment, options)
+    if experiment is None:
+        raise UsageError("no experiment named", do="name a suite or a file: steelyard nightly bench.toml --keep archive")
+    from steelyard.engine import conduct
+    from steelyard.engine.nightly.night import named
+
+    ready = named(conduct.prepare(_request(experiment, options), archive.store), experiment)
+    for line in ready.experiment.mistakes:
+        complain(line)
+    if options["dry_run"]:
+        return _preview(ready, archive, as_json=options["as_json"])
+    return _spend(ready, archive, options)
+
+
+def _accept(archive: Archive, experiment: str | None, options: dict[str, Any]) -> int:
+    if experiment is not None:
+        raise UsageError("--accept measures nothing", do="leave out the experiment")
+    night = archive.accept(options["accept"])
+    if options["as_json"]:
+        emit_json(night)
+    else:
+        click.echo(f"run {night.run} of {night.date} is taken as good; the next night is compared with it")
+    return 0
+
+
+def _request(experiment: str, options: dict[str, Any]) -> Request:
+    from steelyard.engine.filters import Filters
+    from steelyard.engine.selection import Request, read_devices
+    from steelyard.model.experiment import BUDGETS
+    from steelyard.model.units import parse_budget, parse_bytes, parse_seconds, parse_share
+
+    readers: dict[str, Callable[[str], Any]] = {
+        "budget": lambda text: parse_budget(text, BUDGETS), "precision": parse_share, "timeout": parse_seconds, "memory": parse_bytes,
+        "isolate": str,
+    }  # fmt: skip
+    settings = {name: read(options[name]) for name, read in readers.items() if options[name] is not None}
+    for name in ("budget", "timeout", "memory"):
+        if name in settings and not settings[name] > 0:
+            raise UsageError(f"--{name} must be more than 0, not {options[name]!r}")
+    devices, index = read_devices([word.strip() for text in options["devices"] for word in text.split(",") if word.strip()])
+    filters = Filters(tuple(options["filters"]), tuple(options["excludes"]))
+    return Request(selectors=(experiment,), device=devices, settings=settings, env=options["env"], device_index=index, filters=filters)
+
+
+def _preview(ready: Plan, archive: Archive, *, as_json: bool) -> int:
+    from steelyard.engine.nightly.night import foresee
+    from steelyard.errors import FAILED
+    from steelyard.model.units import duration
+    from steelyard.report.cells import clean
+
+    outlook, cases = foresee(ready, archive), [job.case.id for job in ready.jobs]
+    base, goes_on = outlook.base, outlook.goes_on
+    if as_json:
+        emit_json({"cases": cases, "estimate_s": ready.estimate, "base": base, "goes_on": goes_on and goes_on.id})
+    else:
+        for case in cases:
+            click.echo(clean(case))
+        against = f"compared with the night of {base.date}, run {base.run}" if base else "no good night to compare with yet"
+        commit = f", commit {base.commit[:10]}" if base and base.commit else ""
+        resumed = f" · goes on with run {goes_on.id}" if goes_on else ""
+        click.echo(
+            clean(f"{_cases(len(cases))} · about {duration(ready.estimate)} · {against}{commit}{resumed} · nothing measured"), err=True
+        )
+    return FAILED if ready.experiment.mistakes else 0
+
+
+def _spend(ready: Plan, archive: Archive, options: dict[str, Any]) -> int:
+    from steelyard.codec.policy import Policy, load_policy
+    from steelyard.engine.nightly.assess import Terms
+    from steelyard.engine.nightly.night import Extras, spend
+    from steelyard.report.cells import clean
+
+    policy = load_policy(options["policy"]) if options["policy"] else Policy()
+    terms = Terms(policy, strict=options["strict"], allow_edited=options["allow_edited"], confirm=options["confirm"])
+    extras = Extras(options["output"], options["report_site"], options["keep_nights"])
+    shown: list[Progress] = []
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+
+    def tell(text: str) -> None:
+        _close(shown)
+        click.echo(clean(text), err=True)
+
+    try:
+        typed: tuple[str, ...] = click.get_current_context().find_object(tuple) or ()
+        spent = spend(ready, archive, ["steelyard", *typed], _watching(ready, shown), terms, extras=extras, tell=tell)
+    except KeyboardInterrupt:
+        _close(shown)
+        click.echo(f"interrupted: what was measured is kept in {archive.root}\n  continue: the same command, within half a day", err=True)
+        return INTERRUPTED
+    finally:
+        _close(shown)
+    for warning in [*archive.warnings, *spent.notes]:
+        click.echo(f"warning: {clean(warning)}", err=True)
+    _show(spent, options)
+    return spent.night.exit_code
+
+
+def _watching(ready: Plan, shown: list[Progress]) -> Callable[[RunWriter], Watch]:
+    from steelyard.model.units import duration
+    from steelyard.report.cells import clean
+    from steelyard.report.progress import Progress
+
+    def watching(writer: RunWriter) -> Progress:
+        left = sum(job.case.id not in writer.done for job in ready.jobs)
+        for warning in [*writer.warnings, *(f"rule {rule} fits no case" for rule in ready.idle)]:
+            click.echo(f"warning: {clean(warning)}", err=True)
+        about = duration(ready.estimate * left / max(1, len(ready.jobs)))
+        click.echo(f"{_cases(left)} · about {about} · run {writer.id}", err=True)
+        shown.append(Progress(left, sys.stderr))
+        return shown[-1]
+
+    return watching
+
+
+def _close(shown: Sequence[Progress]) -> None:
+    for progress in shown:
+        progress.close()
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _cases(count: int) -> str:
+    return f"{count} case" if count == 1 else f"{count} cases"
+
+
+def _show(spent: Spent, options: dict[str, Any]) -> None:
+    from steelyard.cli import gate
+
+    if options["summary"] and os.environ.get(gate.SUMMARY):
+        gate.append_summary(Path(os.environ[gate.SUMMARY]), (spent.folder / "report.md").read_text(encoding="utf-8"))
+    if options["as_json"]:
+        judgement = spent.found.judgement
+        emit_json(
+            {"night": spent.night, "folder": spent.folder, "verdict": gate.verdict(judgement) if judgement else None, "notes": spent.notes}
+        )
+        return
+    _print(spent)
+
+
+def _print(spent: Spent) -> None:
+    from steelyard.report.cells import clean
+    from steelyard.report.verdict import verdict_page
+
+    night = spent.night
+    if spent.found.judgement:
+        console().print(verdict_page(spent.found.judgement, width=width()))
+    else:
+        click.echo(clean(night.headline))
+    for line in _since_lines(spent.found.since):
+        click.echo(line)
+    commits = f" · commits {spent.found.commits}" if ".." in spent.found.commits else ""
+    click.echo("")
+    click.echo(clean(f"night of {night.date} · run {night.run}{commits}"))
+    click.echo(clean(spent.folder / "report.html"))
+    if not night.good:
+        archive = shlex.quote(str(spent.folder.parents[1]))
+        click.echo(
+            f"if this is how it should be from now on: steelyard nightly --keep {archive} --accept {night.run}",
+            err=True,
+        )
+
+
+def _since_lines(since: Sequence[Since]) -> list[str]:
+    """The changes of level that this night made visible, each with its commits; small ones are counted."""
+    from steelyard.report.cells import clean
+    from steelyard.report.history import change_line
+
+    material = [item for item in since if item.material]
+    lines = ["", f"since when ({len(material)})"] if material else []
+    for item in material:
+        lines += [clean(item.case), f"    {clean(change_line(item.change))}"]
+    small = len(since) - len(material)
+    return [*lines, *([f"{small} change{'' if small == 1 else 's'} of level within the margin"] if small else [])]

@@ -1,0 +1,189 @@
+"""`steelyard report`: results as a page, a table, a picture or a site, for people who were not there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from steelyard.cli.output import emit_json, json_option, store_option
+from steelyard.errors import NOTHING, PASS, UsageError
+
+if TYPE_CHECKING:
+    from steelyard.report.web.site import Built
+    from steelyard.store.runs import Store
+
+KINDS = {".html": "page", ".csv": "table", ".md": "summary", ".json": "data", ".png": "picture", ".svg": "picture"}
+DEFAULT = Path("report.html")
+CHOOSING = ("base", "baseline", "since", "until", "plot", "case", "long", "dark")
+
+
+@click.command("report")
+@click.argument("refs", metavar="[REF]...", nargs=-1)
+@click.option(
+    "-o", "--output", "outputs", metavar="FILE", multiple=True, type=click.Path(path_type=Path),
+    help="Where to write; the suffix decides what: .html .csv .md .json .png .svg. Repeatable.  [default: report.html]",
+)  # fmt: skip
+@click.option("--base", metavar="REF", help="Hold the runs against this. By default the first REF of several.")
+@click.option("--title", default="", metavar="TEXT", help="What stands at the top.")
+@click.option("--baseline", metavar="COLUMN", help="The stack over which the matrix gives speedups, such as torch/eager.")
+@click.option("--history/--no-history", default=True, help="Show the cases over all saved runs of the machine. Default on.")
+@click.option("--since", metavar="DATE", help="Begin of the history, such as 2026-01-31.")
+@click.option("--until", metavar="DATE", help="End of the history, included.")
+@click.option("--plot", metavar="NAME", help="Which plot a .png or .svg shows. By default the first that has data.")
+@click.option("--case", metavar="CASE", help="Which case a plot of one case shows, by its id.")
+@click.option("--dark", is_flag=True, help="Light on dark, for pictures; a page follows its reader's system.")
+@click.option("--long", is_flag=True, help="A .csv with one row per figure instead of one per case.")
+@click.option(
+    "--site", metavar="DIR", type=click.Path(file_okay=False, path_type=Path), help="Write a site of all saved runs, incrementally."
+)
+@store_option
+@json_option
+def command(refs: tuple[str, ...], outputs: tuple[Path, ...], site: Path | None, store: Path | None, as_json: bool, **options: Any) -> int:
+    """Make a report of saved results, native or another tool's: what is fastest, by how much, how sure, since when.
+
+    REF is what 'steelyard compare' takes: a run, latest~59..latest, a commit, a file of another tool; by default the latest
+    run. With several, the first is the base and the last the head of the comparison; with one, what was weighed with --vs
+    inside it is shown. A .html file is complete in itself and opens offline.
+
+    \b
+    steelyard report
+    steelyard report latest~1 latest -o report.html -o cases.csv -o summary.md
+    steelyard report latest~59..latest -o history.png --plot history-series
+    steelyard report --site public
+    """
+    from steelyard.store.runs import Store
+
+    place = Store.find(explicit=str(store) if store else None)
+    if site is not None:
+        refuse_beside_site(refs, outputs, options)
+        return write_site(place, site, options["title"], as_json)
+    chosen = list(dict.fromkeys(outputs or (DEFAULT,)))
+    check(chosen, options)
+    from steelyard.report.web.gather import Asked, gather
+
+    choices = {name: options[name] for name in ("base", "title", "baseline", "history", "since", "until")}
+    made = gather(place, Asked(refs, **choices))
+    contents = {path: render(path, made, options) for path in chosen}
+    tell([write(path, content) for path, content in contents.items()], made, as_json)
+    return PASS if made["cases"] else NOTHING
+
+
+def check(outputs: Sequence[Path], options: dict[str, Any]) -> None:
+    """Everything that can be wrong with what is asked for, before anything is read."""
+    for path in outputs:
+        if path.suffix.lower() not in KINDS:
+            why = f"{str(path)!r} has the suffix {path.suffix!r}" if path.suffix else f"{str(path)!r} has no suffix"
+            raise UsageError("the kind of report is not clear", why=why, do=f"use one of {' '.join(KINDS)}")
+        if path.is_dir():
+            raise UsageError(f"cannot write {str(path)!r}", why="it is a folder", do="name a file, or --site DIR for a site")
+        if not path.parent.is_dir():
+            raise UsageError(f"cannot write {str(path)!r}", why=f"there is no folder {str(path.parent)!r}", do="make the folder first")
+    kinds = {KINDS[path.suffix.lower()] for path in outputs}
+    drawn = ".png or .svg"
+    for option, kind, form in (
+        ("plot", "picture", drawn),
+        ("case", "picture", drawn),
+        ("dark", "picture", drawn),
+        ("long", "table", ".csv"),
+    ):
+        if options[option] and kind not in kinds:
+            raise UsageError(f"--{option} needs a {kind}", do=f"name one: -o FILE with {form}")
+    if "picture" in kinds:
+        from steelyard.report import plots
+
+        plots.require()
+        if options["plot"]:
+            plots.check_name(options["plot"])
+
+
+def render(path: Path, made: dict[str, Any], options: dict[str, Any]) -> bytes:
+    """The content of one file, by its suffix."""
+    suffix = path.suffix.lower()
+    if KINDS[suffix] == "picture":
+        from steelyard.report.plots import picture
+
+        form: Literal["png", "svg"] = "svg" if suffix == ".svg" else "png"
+        return picture(made, form, options["plot"], case=options["case"], dark=options["dark"])[1]
+    if suffix == ".html":
+        from steelyard.report.web.html import single_page
+
+        return single_page(made).encode()
+    from steelyard.report import export
+
+    forms = {
+        ".csv": export.figures_csv if options["long"] else export.cases_csv,
+        ".md": export.markdown_report,
+        ".json": export.document_json,
+    }
+    return forms[suffix](made).encode()
+
+
+def write(path: Path, content: bytes) -> tuple[Path, int]:
+    """Put a file in its place whole, or not at all."""
+    import tempfile
+
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+            try:
+                file.write(content)
+                file.flush()
+                os.fchmod(file.fileno(), 0o666 & ~umask())
+                Path(file.name).replace(path)
+            except BaseException:
+                Path(file.name).unlink(missing_ok=True)
+                raise
+    except OSError as error:
+        raise UsageError(f"cannot write {str(path)!r}", why=error.strerror or str(error), do="name another place with -o FILE") from None
+    return path, len(content)
+
+
+def umask() -> int:
+    """The permissions that new files of this user do not get."""
+    held = os.umask(0o022)
+    os.umask(held)
+    return held
+
+
+def tell(written: Sequence[tuple[Path, int]], made: dict[str, Any], as_json: bool) -> None:
+    """What was written, and what it says in one line; what is wrong with the data goes to stderr."""
+    if as_json:
+        files = [{"path": str(path), "kind": KINDS[path.suffix.lower()], "bytes": size} for path, size in written]
+        emit_json({"written": files, "banner": made["banner"], "warnings": made["warnings"]})
+        return
+    from steelyard.report.cells import clean
+
+    for warning in made["warnings"]:
+        click.echo(f"warning: {clean(warning)}", err=True)
+    click.echo(clean(made["banner"]["text"]))
+    for path, _ in written:
+        click.echo(f"written: {clean(path)}")
+
+
+def refuse_beside_site(refs: Sequence[str], outputs: Sequence[Path], options: dict[str, Any]) -> None:
+    """A site shows every run of the store; what chooses among them is never ignored."""
+    named = [*refs, *(["-o"] if outputs else []), *([] if options["history"] else ["--no-history"])]
+    named += [f"--{name}" for name in CHOOSING if options[name]]
+    if named:
+        why = "a site shows every run of the store"
+        raise UsageError(f"{named[0]} cannot be used with --site", why=why, do="leave it out, or leave out --site")
+
+
+def write_site(store: Store, folder: Path, title: str, as_json: bool) -> int:
+    """Bring a site up to date with its store."""
+    from steelyard.report.cells import clean
+    from steelyard.report.web.site import build_site
+
+    built: Built = build_site(store, folder, title=title)
+    if as_json:
+        emit_json(built)
+        return PASS
+    for warning in built.warnings:
+        click.echo(f"warning: {clean(warning)}", err=True)
+    pages = f"{built.runs} run{'' if built.runs == 1 else 's'}"
+    click.echo(f"{pages}: {len(built.written)} files written, {built.kept} pages kept, {len(built.removed)} files removed")
+    click.echo(f"written: {clean(built.folder / 'index.html')}")
+    return PASS

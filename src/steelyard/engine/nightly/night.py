@@ -1,0 +1,137 @@
+"""One night from start to end: measure, or go on where it was killed, judge, report, and leave a line."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from steelyard.engine import conduct
+from steelyard.engine import run as supervision
+from steelyard.engine.nightly import reports
+from steelyard.engine.nightly.archive import Archive, Night, night_of
+from steelyard.engine.nightly.assess import Assessment, Tell, Terms, assess
+from steelyard.engine.plan import Plan
+from steelyard.errors import SteelyardError, told
+from steelyard.machine import facts
+from steelyard.model.experiment import Experiment
+from steelyard.report.web.site import build_site
+from steelyard.store.runs import Run, RunInfo, RunWriter, moment, now, read_run
+
+GOES_ON_S = 12 * 3600.0
+"""A killed night of the same code goes on within this time; later it would be two nights in one run."""
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What a night would do: the run it would go on with, and the night it would be held against."""
+
+    goes_on: RunInfo | None
+    base: Night | None
+
+
+@dataclass(frozen=True)
+class Spent:
+    """A night that is over; `folder` has its reports, and `notes` tell what was left out of them."""
+
+    night: Night
+    found: Assessment
+    folder: Path
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class Extras:
+    """What is made of a night beside its reports: a copy of them, a site of all nights, and room for the next ones."""
+
+    copy: Path | None = None
+    site: Path | None = None
+    keep: int | None = None
+
+
+NOTHING_ELSE = Extras()
+
+
+def named(ready: Plan, word: str) -> Plan:
+    """The plan under the name by which its nights belong together: the experiment's own, or else the file's."""
+    if ready.experiment.name != Experiment.name:
+        return ready
+    return replace(ready, experiment=replace(ready.experiment, name=Path(word).name))
+
+
+def foresee(ready: Plan, archive: Archive) -> Outlook:
+    """Look ahead; nothing is measured or written."""
+    machine = facts.collect(Path.cwd())
+    key = facts.key(machine)
+    goes_on, _ = _orphans(archive, ready.fingerprint(key, machine))
+    base = archive.last_good(ready.experiment.name, key, before=goes_on.created if goes_on else "")
+    return Outlook(goes_on, base[0] if base else None)
+
+
+def spend(
+    ready: Plan,
+    archive: Archive,
+    command: Sequence[str],
+    watching: Callable[[RunWriter], supervision.Watch],
+    terms: Terms,
+    *,
+    extras: Extras = NOTHING_ELSE,
+    tell: Tell = lambda text: None,
+) -> Spent:
+    """A whole night in an archive, with all that is made of it."""
+    with archive.held():
+        run = _measured(ready, archive, command, watching, tell)
+        base = archive.last_good(run.header.experiment, run.header.machine_key, before=run.header.created)
+        found = assess(run, base, terms, archive.store, mistaken=bool(ready.experiment.mistakes), tell=tell)
+        notes: list[str] = []
+        tell("writing the reports")
+        folder = archive.file(run.header.created[:10], lambda fresh: notes.extend(reports.write(found, fresh)))
+        night = _line(found, folder, archive)
+        archive.append(night)
+        notes += _more(extras, archive, run.header.experiment, folder)
+    return Spent(night, found, folder, notes)
+
+
+def _more(extras: Extras, archive: Archive, experiment: str, folder: Path) -> Iterator[str]:
+    """What else was asked for; the verdict stands by now, so trouble with it is only told."""
+    if extras.keep and (gone := archive.prune(experiment, extras.keep)):
+        yield f"{len(gone)} old night{'' if len(gone) == 1 else 's'} removed"
+    try:
+        if extras.copy:
+            shutil.copytree(folder, extras.copy, dirs_exist_ok=True)
+        if extras.site:
+            yield from build_site(archive.store, extras.site).warnings
+    except OSError as error:
+        yield f"cannot write {error.filename}: {error.strerror}"
+    except SteelyardError as error:
+        yield told(error)
+
+
+def _measured(ready: Plan, archive: Archive, command: Sequence[str], watching: Callable[[RunWriter], supervision.Watch], tell: Tell) -> Run:
+    """A new run, or the one that a killed night left of the same code a short while ago."""
+    machine = facts.collect(Path.cwd())
+    before, rest = _orphans(archive, ready.fingerprint(facts.key(machine), machine))
+    archive.leave(rest)
+    if before and before.sealed:
+        tell(f"run {before.id} was measured to the end and not judged: going on with that")
+        return read_run(before.path)
+    if before:
+        tell(f"going on with run {before.id}, which was killed")
+    return conduct.execute(ready, archive.store, command, watching, resume=before.id if before else None).run
+
+
+def _orphans(archive: Archive, fingerprint: str) -> tuple[RunInfo | None, list[RunInfo]]:
+    """The killed night that this one goes on with, and all others that nobody will."""
+    left, limit = archive.orphans(), moment(now()) - GOES_ON_S
+    fitting = next((info for info in left if info.fingerprint == fingerprint and moment(info.created) > limit), None)
+    return fitting, [info for info in left if info is not fitting]
+
+
+def _line(found: Assessment, folder: Path, archive: Archive) -> Night:
+    files = sorted(path.relative_to(archive.root).as_posix() for path in folder.rglob("*") if path.is_file())
+    base, commit = (found.base.id, night_of(found.base, "", 0).commit) if found.base else ("", "")
+    return night_of(
+        found.run, found.outcome, found.exit_code, base=base, base_commit=commit, headline=found.headline, confirmed=found.confirmed,
+        since=found.since, reports=files,
+    )  # fmt: skip

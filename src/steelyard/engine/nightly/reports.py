@@ -1,0 +1,160 @@
+"""What is written about a night: the page, a summary, a table, the verdict and the figures, all with the commits in question."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from steelyard import codec
+from steelyard.analyze.gate import SCHEMA
+from steelyard.analyze.provenance import commit_of
+from steelyard.engine.confirm import COMMIT
+from steelyard.engine.nightly.assess import Assessment
+from steelyard.engine.nightly.since import Since
+from steelyard.errors import FAILED, INCONCLUSIVE, NOTHING, PASS, REGRESSION, SteelyardError, told
+from steelyard.report import plots
+from steelyard.report.cells import clean
+from steelyard.report.export import cases_csv, markdown_report
+from steelyard.report.history import change_line
+from steelyard.report.markdown import MOST_BYTES, code, markdown
+from steelyard.report.web.document import Document, document
+from steelyard.report.web.html import single_page
+
+MOST_COMMITS = 50
+PATIENCE_S = 30
+TONES = {PASS: "good", REGRESSION: "bad", FAILED: "bad", NOTHING: "bad", INCONCLUSIVE: "mixed"}
+
+
+@dataclass(frozen=True)
+class Revisions:
+    """The commits between two nights, newest first; `more` says that there are others before them."""
+
+    range: str
+    lines: tuple[str, ...] = ()
+    more: bool = False
+
+
+def write(found: Assessment, folder: Path) -> list[str]:
+    """Put all reports of a night into a folder; gives what could not be written, and why."""
+    page, revisions = night_document(found), between(found)
+    texts = {
+        "report.html": single_page(page), "report.md": summary(found, page, revisions), "cases.csv": cases_csv(page),
+        "verdict.json": json.dumps(verdict(found, revisions), indent=2, ensure_ascii=True) + "\n",
+    }  # fmt: skip
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return list(_draw(page, folder / "figures"))
+
+
+def _draw(page: Document, folder: Path) -> Iterator[str]:
+    """The charts that have something to show, as SVG; where nothing can draw them that is said once."""
+    try:
+        plots.require()
+    except SteelyardError as error:
+        yield f"no figures: {told(error)}"
+        return
+    folder.mkdir()
+    for name, (chart, rows_of) in plots.charts().items():
+        try:
+            if rows := rows_of(page):
+                (folder / f"{name}.svg").write_bytes(plots.draw(chart, rows, "svg"))
+        except SteelyardError as error:
+            yield told(error)
+
+
+def night_document(found: Assessment) -> Document:
+    """The page's data: the night's run, the comparison as it was judged, and every series up to this night."""
+    header = found.run.header
+    title = f"Night of {header.created[:10]}: {header.experiment}{f', {found.commits}' if found.commits else ''}"
+    made = document(
+        [found.run], base=found.sides[0] if found.sides else None, series=found.series, comparison=found.comparison, title=title
+    )
+    tone = "none" if found.base is None and found.exit_code == PASS else TONES.get(found.exit_code, "mixed")
+    made["banner"] = {"tone": tone, "text": f"{verdict_words(found)} {made['banner']['text']}"}
+    return made
+
+
+def verdict_words(found: Assessment) -> str:
+    """The verdict and what it was held against, in sentences."""
+    said = [f"{found.headline[0].upper()}{found.headline[1:]}."]
+    if found.sides:
+        between_them = f"commits {found.commits}" if ".." in found.commits else "the same commit" if found.commits else "commits unknown"
+        said.append(f"Compared with the night of {found.sides[0].name}, {between_them}.")
+    return clean(" ".join(said))
+
+
+def summary(found: Assessment, page: Document, revisions: Revisions) -> str:
+    """The night in Markdown, within a job summary's limits: the verdict, since when, the commits, then everything measured."""
+    header = found.run.header
+    made = [f"# Night of {header.created[:10]}: {code(header.experiment)}", _measured_at(found)]
+    made += [markdown(found.judgement, most=MOST_BYTES // 2).rstrip()] if found.judgement else [f"## {code(found.headline)}"]
+    made += [*_since(found.since), *_commits(revisions)]
+    room = MOST_BYTES - sum(len(part.encode()) + 2 for part in made)
+    told_besides = page["banner"]["text"].removeprefix(verdict_words(found)).strip()
+    rest = {**page, "comparison": None, "title": "What was measured", "banner": {"tone": "none", "text": told_besides}}
+    return "\n\n".join([*made, markdown_report(rest, room)])
+
+
+def _measured_at(found: Assessment) -> str:
+    commit, dirty = commit_of(found.run)
+    at = f" at {code(commit[:10])}{' with uncommitted changes' if dirty else ''}" if commit else ""
+    if found.base is None or found.sides is None:
+        return f"Run {code(found.run.id)}{at}. There is no good night before it to compare with."
+    return f"Run {code(found.run.id)}{at}, compared with {code(found.sides[0].name)}, commits {code(found.commits or 'unknown')}."
+
+
+def _since(since: Sequence[Since]) -> Iterator[str]:
+    material = [item for item in since if item.material]
+    if material:
+        yield f"### Since when ({len(material)})"
+        yield "Levels that changed some nights ago and can be told from noise since this night:"
+        yield "\n".join(f"- {code(item.case, 300)}: {code(change_line(item.change), 300)}" for item in material[:MOST_COMMITS])
+    if small := len(since) - len(material):
+        yield f"{small} change{'' if small == 1 else 's'} of level within the margin: `steelyard show CASE --history`."
+
+
+def _commits(revisions: Revisions) -> Iterator[str]:
+    if revisions.lines:
+        yield f"### Commits in {code(revisions.range)}"
+        more = ["- …"] if revisions.more else []
+        yield "\n".join([*(f"- {code(line)}" for line in revisions.lines), *more])
+
+
+def verdict(found: Assessment, revisions: Revisions) -> dict[str, Any]:
+    """What verdict.json holds: the gate's document, and the night's own."""
+    bare = {"outcome": found.outcome, "exit_code": found.exit_code, "base": "", "head": found.run.id, "findings": [], "notes": []}
+    judged: dict[str, Any] = plain(found.judgement) if found.judgement else bare
+    means = {metric: {"ratio": mean, "cases": count} for metric, (mean, count) in found.judgement.means.items()} if found.judgement else {}
+    night = {"run": found.run.id, "commits": found.commits, "log": list(revisions.lines), "confirmed": found.confirmed}
+    own = {"outcome": found.outcome, "exit_code": found.exit_code, "means": means, "night": night, "since": plain(found.since)}
+    return {"schema": SCHEMA, "headline": found.headline, **judged, **own}
+
+
+def plain(value: Any) -> Any:
+    """As JSON knows it; what it cannot say, such as NaN, is null."""
+    return json.loads(codec.encode(value))
+
+
+def between(found: Assessment) -> Revisions:
+    """The commits that a change can come from, as far as this checkout has them."""
+    if found.base is None:
+        return Revisions("")
+    ends = [commit_of(run)[0] for run in (found.base, found.run)]
+    whole = Revisions(found.commits)
+    if not all(COMMIT.fullmatch(end) for end in ends) or ends[0] == ends[1]:
+        return whole
+    options = ["-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false", "--no-optional-locks", "--no-pager"]
+    words = ["git", *options, "log", "--no-color", "--format=%h %s", "-n", str(MOST_COMMITS + 1), f"{ends[0]}..{ends[1]}"]
+    try:
+        done = subprocess.run(
+            words, capture_output=True, text=True, errors="replace", timeout=PATIENCE_S, check=True, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.SubprocessError):
+        return whole
+    lines = [clean(line) for line in done.stdout.splitlines()]
+    return replace(whole, lines=tuple(lines[:MOST_COMMITS]), more=len(lines) > MOST_COMMITS)

@@ -1,0 +1,256 @@
+"""One case close up: its samples in the order they were taken, how they are distributed, and where the time of a run went."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from itertools import pairwise
+from statistics import quantiles
+from typing import Any
+
+from steelyard.model.units import plain
+from steelyard.report.charts import Chart
+from steelyard.report.charts.pieces import (
+    BLUE,
+    ORANGE,
+    VERMILION,
+    Rows,
+    Spec,
+    caption_above,
+    caption_below,
+    first,
+    framed,
+    layer,
+    told,
+    with_prefix,
+)
+
+SAMPLES = ("case", "order", "time", "drawn", "state", "text", "clock", "clock_unit", "clock_text")
+"""`order` counts from 0; `time` is one sample in seconds and `drawn` where it stands: at the edge when it lies beyond the scale;
+`state` is kept, discarded (disturbed) or throttled. Rows of the clock have `clock` and no time; its unit is in all."""
+BINS = ("case", "least", "most", "number", "share", "text")
+"""How many of the samples that count, in seconds, lie between `least` and `most`, and which share of all that is."""
+TIMES = ("case", "time", "text")
+"""Samples that count, in seconds."""
+PHASES = ("case", "phase", "seconds", "text")
+PURPLE = "#CC79A7"
+STATES = ["kept", "discarded", "throttled"]
+REACH = 8.0
+MOST_BINS = 50
+BAND = 0.2
+"""The share of the height that the clock has to itself."""
+LEGEND: Spec = {"title": None, "orient": "top", "offset": 22, "symbolOpacity": 1}
+SECONDS = with_prefix("datum.value", "'s'")
+PHASE_METRICS = {
+    "build_time": "build", "compile_time": "compile", "first_call_time": "first call", "warmup_time": "warm-up", "time": "steady, one call",
+}  # fmt: skip
+
+
+def _times(field: str, **more: Any) -> Spec:
+    axis = {"title": None, "labelExpr": SECONDS, "tickCount": 6, "labelOverlap": True, "labelFlush": False, "labelSeparation": 8}
+    return {"field": field, "type": "quantitative", "scale": {"zero": False, "nice": True}, "axis": axis, **more}
+
+
+def _dots(across: Spec, top: float = 0.0) -> list[Spec]:
+    """Samples by colour and shape with the median of those kept, below a share of the height that is left free at the top."""
+    colours = {"domain": STATES, "range": [BLUE, ORANGE, VERMILION]}
+    shapes = {"domain": STATES, "range": ["circle", "cross", "triangle-down"]}
+    state: Spec = {"field": "state", "type": "nominal", "legend": LEGEND}
+    looks: Spec = {"color": {**state, "scale": colours}, "shape": {**state, "scale": shapes}}
+    middle = [{"filter": "datum.state === 'kept'"}, {"aggregate": [{"op": "median", "field": "time", "as": "median"}]}]
+    tooltip = told(("text", "sample"), ("order", "position"), ("state", "state"))
+    scale: Spec = {"zero": False, "nice": True, "range": [{"expr": "height"}, {"expr": f"height * {top}"}]}
+    dots: Spec = {"x": across, "y": _times("drawn", scale=scale), **looks, "tooltip": tooltip}
+    line: Spec = {"type": "rule", "strokeWidth": 1.25, "strokeDash": [5, 3], "tooltip": None}
+    return [
+        layer("point", dots, "isValid(datum.time)", filled=True, size=22, opacity=0.7),
+        {"transform": middle, "mark": line, "encoding": {"y": _times("median", scale=scale)}},
+    ]
+
+
+def _order() -> Spec:
+    axis = {"title": None, "format": "d", "tickMinStep": 1, "grid": False, "labelOverlap": True}
+    return {"field": "order", "type": "quantitative", "scale": {"nice": False, "zero": False, "padding": 6}, "axis": axis}
+
+
+def _samples() -> Chart:
+    layers = [*_dots(_order()), caption_above("'time per call'"), caption_below("'order of measuring'")]
+    reading = (
+        "Each dot is one sample in the order it was taken: a level cloud is steady, a slope is drift, a step is a change of the machine; "
+        "crosses were disturbed and do not count, the dashed line is the median."
+    )
+    return Chart("case-samples", "Samples in order", reading, framed(layers, 260), SAMPLES)
+
+
+def _clocks() -> Chart:
+    words = with_prefix("datum.value", first("clock_unit"))
+    axis = {"title": None, "orient": "right", "grid": False, "tickCount": 2, "labelExpr": words}
+    scale = {"zero": False, "nice": True, "range": [{"expr": f"height * {BAND}"}, 0]}
+    speed: Spec = {"field": "clock", "type": "quantitative", "scale": scale, "axis": axis}
+    across = _order()
+    tooltip = told(("clock_text", "clock"), ("order", "position"))
+    clock: Spec = {"x": across, "y": speed, "tooltip": tooltip}
+    line = layer("line", clock, "isValid(datum.clock)", color=PURPLE, strokeWidth=1.75, interpolate="step-after")
+    notes = [caption_above("'time per call'"), caption_below("'order of measuring'")]
+    right: Spec = {"x": "width", "y": -9, "align": "right", "baseline": "bottom", "text": "clock", "tooltip": None}
+    label: Spec = {"data": {"values": [{}]}, "mark": {"type": "text", **right}}
+    spec = framed([{"layer": [*_dots(across, top=BAND + 0.06), *notes]}, {"layer": [line, label]}], 330)
+    spec["resolve"] = {"scale": {"y": "independent"}}
+    reading = (
+        "Each dot is one sample in the order it was taken, and above it the clock at that time: times that rise where the clock falls "
+        "are throttling, not the code; crosses were disturbed and do not count, the dashed line is the median."
+    )
+    return Chart("case-clocks", "Samples in order, with the clock over them", reading, spec, SAMPLES)
+
+
+def _distribution() -> Chart:
+    across: Spec = {**_times("least"), "bin": {"binned": True}}
+    up: Spec = {"field": "share", "type": "quantitative", "axis": {"title": None, "format": "~%", "tickCount": 4}}
+    tooltip = [*told(("text", "time per call"), ("number", "samples")), {"field": "share", "type": "quantitative", "format": ".1%"}]
+    layers = [
+        layer("bar", {"x": across, "x2": {"field": "most"}, "y": up, "tooltip": tooltip}, color=BLUE, opacity=0.8, binSpacing=1),
+        caption_above("'share of samples'"),
+        caption_below("'time per call'"),
+    ]
+    reading = "How often each time occurred: one narrow hill is steady, two hills are two ways of running, a long right end is disturbance."
+    return Chart("case-distribution", "Distribution", reading, framed(layers, 220), BINS)
+
+
+def _cumulative() -> Chart:
+    ranked = [{"window": [{"op": "cume_dist", "as": "share"}], "sort": [{"field": "time"}]}]
+    up: Spec = {"field": "share", "type": "quantitative", "axis": {"title": None, "format": "~%", "tickCount": 4}}
+    tooltip = [*told(("text", "time per call")), {"field": "share", "type": "quantitative", "title": "at most that", "format": ".1%"}]
+    across = _times("time")
+    layers = [
+        {"transform": ranked, **layer("line", {"x": across, "y": up}, color=BLUE, interpolate="step-after", strokeWidth=1.75)},
+        {"transform": ranked, **layer("point", {"x": across, "y": up, "tooltip": tooltip}, opacity=0, size=60)},
+        caption_above("'share of samples at most that long'"),
+        caption_below("'time per call'"),
+    ]
+    reading = "Up to which time a share of the samples lies: read across from 50 % for the median, from 99 % for the slow tail."
+    return Chart("case-cumulative", "Cumulative distribution", reading, framed(layers, 220), TIMES)
+
+
+def _phases() -> Chart:
+    axis = {"title": None, "labelExpr": SECONDS, "tickCount": 5, "labelOverlap": True}
+    across: Spec = {"field": "seconds", "type": "quantitative", "axis": axis}
+    names = {"title": None, "domain": False, "ticks": False, "labelPadding": 8}
+    down: Spec = {"field": "phase", "type": "nominal", "sort": None, "axis": names}
+    tooltip = told(("phase", "phase"), ("text", "took"))
+    layers = [
+        layer("bar", {"y": down, "x": across, "tooltip": tooltip}, color=BLUE, opacity=0.8, height={"band": 0.62}),
+        layer("text", {"y": down, "text": {"field": "text", "type": "nominal"}}, x={"expr": "width"}, align="left", dx=8),
+    ]
+    spec = framed(layers, {"step": 28}, padding=2)
+    reading = "How long each phase took, first to last; the steady call is what the other figures are about, the rest is paid once."
+    return Chart("case-phases", "Phases", reading, spec, PHASES)
+
+
+IN_ORDER, WITH_CLOCK, HISTOGRAM, CUMULATIVE, SPENT = _samples(), _clocks(), _distribution(), _cumulative(), _phases()
+CHARTS = (IN_ORDER, WITH_CLOCK, HISTOGRAM, CUMULATIVE, SPENT)
+
+
+def case_samples_rows(document: dict[str, Any], case: str | None = None) -> Rows:
+    """Every sample that the document holds, and the clock where it was read."""
+    found = _with_samples(document, case)
+    return [] if found is None else [*_sample_rows(found), *_clock_rows(found)]
+
+
+def case_clocks_rows(document: dict[str, Any], case: str | None = None) -> Rows:
+    """The same; nothing where there is no clock to draw over them."""
+    rows = case_samples_rows(document, case)
+    return rows if any(row["clock"] is not None for row in rows) else []
+
+
+def case_cumulative_rows(document: dict[str, Any], case: str | None = None) -> Rows:
+    """The samples that count, without those beyond the scale, which would make one bar of all the others."""
+    found = _with_samples(document, case)
+    rows = [] if found is None else _sample_rows(found)
+    return [{name: row[name] for name in TIMES} for row in rows if row["state"] != "discarded" and row["time"] == row["drawn"]]
+
+
+def case_distribution_rows(document: dict[str, Any], case: str | None = None) -> Rows:
+    """The same in bins of equal width, more of them the more samples there are."""
+    rows = case_cumulative_rows(document, case)
+    times = [row["time"] for row in rows]
+    if not times or max(times) == min(times):
+        return []
+    start, count = min(times), min(MOST_BINS, math.ceil(3 * len(times) ** (1 / 3)))
+    width = (max(times) - start) / count
+    numbers = Counter(min(count - 1, int((time - start) / width)) for time in times)
+    edges = [start + width * at for at in range(count + 1)]
+    return [
+        {
+            "case": rows[0]["case"],
+            "least": low,
+            "most": high,
+            "number": numbers[at],
+            "share": numbers[at] / len(times),
+            "text": _span(low, high),
+        }
+        for at, (low, high) in enumerate(pairwise(edges))
+    ]
+
+
+def _span(low: float, high: float) -> str:
+    return f"{plain(low, 's', 4)} to {plain(high, 's', 4)}"
+
+
+def case_phases_rows(document: dict[str, Any], case: str | None = None) -> Rows:
+    """Build, compile, first call, warm-up and one steady call, where they are known."""
+    found = _chosen(document, case)
+    if found is None:
+        return []
+    warmup = found["effective"].get("warmup_time")
+    values = {name: figure[0] for name, figure in found["metrics"].items()} | ({"warmup_time": warmup} if _is_number(warmup) else {})
+    return [
+        {"case": found["id"], "phase": phase, "seconds": values[name], "text": plain(values[name], "s")}
+        for name, phase in PHASE_METRICS.items()
+        if _is_number(values.get(name))
+    ]
+
+
+def _sample_rows(case: dict[str, Any]) -> Rows:
+    samples = case["samples"]
+    times = samples["time"]
+    orders = samples["index"] or range(len(times))
+    discarded, throttled = samples["discarded"] or [0] * len(times), samples["throttled"] or [0] * len(times)
+    states = ["discarded" if bad else "throttled" if slow else "kept" for bad, slow in zip(discarded, throttled, strict=True)]
+    low, high = scale_ends([time for time, state in zip(times, states, strict=True) if state != "discarded"] or times)
+    empty = {**dict.fromkeys(SAMPLES), "case": case["id"], "clock_unit": (samples["clock"] or {}).get("unit")}
+    return [
+        {**empty, "order": order, "time": time, "drawn": min(max(time, low), high), "state": state, "text": plain(time, samples["unit"], 4)}
+        for order, time, state in zip(orders, times, states, strict=True)
+    ]
+
+
+def _clock_rows(case: dict[str, Any]) -> Rows:
+    clock = case["samples"]["clock"]
+    if not clock:
+        return []
+    empty, unit = {**dict.fromkeys(SAMPLES), "case": case["id"]}, clock["unit"]
+    return [
+        {**empty, "order": order, "clock": value, "clock_unit": unit, "clock_text": plain(value, unit)}
+        for order, value in zip(clock["index"], clock["values"], strict=True)
+    ]
+
+
+def scale_ends(times: list[float]) -> tuple[float, float]:
+    """How far the axis reaches: a few samples far off would hide what all the others do."""
+    if len(times) < 2:
+        return min(times), max(times)
+    lower, _, upper = quantiles(times, n=4, method="inclusive")
+    reach = REACH * max(upper - lower, 1e-3 * upper)
+    return max(min(times), lower - reach), min(max(times), upper + reach)
+
+
+def _with_samples(document: dict[str, Any], case: str | None) -> dict[str, Any] | None:
+    return next((item for item in document["cases"] if item["samples"] and item["samples"]["time"] and case in (None, item["id"])), None)
+
+
+def _chosen(document: dict[str, Any], case: str | None) -> dict[str, Any] | None:
+    return next((item for item in document["cases"] if case == item["id"] or (case is None and item["status"] == "ok")), None)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,0 +1,185 @@
+"""Two sides case by case: every ratio with its interval, and all values before against after."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+from steelyard.model.units import with_error
+from steelyard.report.charts import Chart
+from steelyard.report.charts.pieces import (
+    BLUE,
+    GREY,
+    TIMES,
+    VERMILION,
+    Rows,
+    Spec,
+    caption_above,
+    caption_below,
+    change_text,
+    first,
+    framed,
+    layer,
+    log_axis,
+    ratio_text,
+    told,
+    with_prefix,
+)
+
+FOREST = ("case", "label", "ratio", "low", "high", "margin_low", "margin_high", "verdict", "text", "before", "after")
+"""`ratio` is head over base with its interval; between the margins a change is too small to matter; `text` is the change as people
+read it, `before` and `after` are texts with their units. Labels are unique; rows are drawn in their order, largest effect first."""
+SCATTER = ("case", "label", "before", "after", "verdict", "ratio", "text", "before_text", "after_text", "unit")
+"""`before` and `after` are values of the metric in `unit`, the texts the same with their intervals."""
+VERDICTS = ["slower", "faster", "same", "unclear"]
+MOST_DRAWN, MOST_DOTS = 50, 2000
+NEAR = 2.0
+ABOVE = (1.005, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100, 1000)
+BELOW = (0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
+ROUND = [*BELOW, 1, *ABOVE]
+CROWD = 0.06
+LOG: Spec = {"type": "log", "nice": False, "padding": 12}
+NARROW, SHORT = "windowSize()[0] < 700", 25
+
+
+def _looks(legend: Spec | None) -> Spec:
+    """Colour and shape say the same, so that neither is needed to tell verdicts apart."""
+    colours = {"domain": VERDICTS, "range": [VERMILION, BLUE, GREY, GREY]}
+    shapes = {"domain": VERDICTS, "range": ["triangle-down", "triangle-up", "circle", "diamond"]}
+    verdict: Spec = {"field": "verdict", "type": "nominal", "legend": legend}
+    return {"color": {**verdict, "scale": colours}, "shape": {**verdict, "scale": shapes}}
+
+
+def _from_its_end(label: str) -> str:
+    """On a narrow screen cases are told apart by how they end, not by how they begin."""
+    return f"{NARROW} && length({label}) > {SHORT} ? '…' + slice({label}, -{SHORT - 1}) : {label}"
+
+
+def _ratio_axis() -> Spec:
+    """Round ratios to both sides of one; those that would crowd it on a wide axis have no label."""
+    far = f"abs(log(datum.value)) > ({NARROW} ? {4 * CROWD} : {CROWD}) * log(domain('x')[1] / domain('x')[0])"
+    text = f"datum.value === 1 || {far} ? format(datum.value, '.4~r') + '{TIMES}' : ''"
+    looks = {"orient": "top", "grid": False, "labelOverlap": "greedy", "title": "head ÷ base, log scale"}
+    return {**looks, "values": ROUND, "tickCount": len(ROUND), "labelExpr": text}
+
+
+def _forest() -> Chart:
+    across: Spec = {"field": "ratio", "type": "quantitative", "scale": LOG, "axis": _ratio_axis()}
+    names: Spec = {
+        "title": None,
+        "domain": False,
+        "ticks": False,
+        "labelPadding": 8,
+        "labelLimit": 330,
+        "labelExpr": _from_its_end("datum.label"),
+    }
+    down: Spec = {"field": "label", "type": "nominal", "sort": None, "scale": {"paddingInner": 0, "paddingOuter": 0}, "axis": names}
+    looks = _looks(None)
+    tooltip = told(("label", "case"), ("text", "change"), ("verdict", "verdict"), ("before", "base"), ("after", "head"))
+    band: Spec = {"y": down, "x": {**across, "field": "margin_low"}, "x2": {"field": "margin_high"}}
+    ends: Spec = {"y": down, "x": {**across, "field": "low"}, "x2": {"field": "high"}, "color": looks["color"]}
+    even = {"data": {"values": [{}]}, "mark": {"type": "rule", "tooltip": None}, "encoding": {"x": {"datum": 1, "type": "quantitative"}}}
+    aside: Spec = {"x": {"expr": "width"}, "dx": 8, "align": "left", "fontSize": {"expr": f"{NARROW} ? 0 : 11"}}
+    layers = [
+        layer("bar", band, color=GREY, opacity=0.16, height={"band": 1}),
+        even,
+        layer("rule", ends, "isValid(datum.low) && isValid(datum.high)", strokeWidth=3, opacity=0.5),
+        layer("point", {"y": down, "x": across, **looks, "tooltip": tooltip}, filled=True, opacity=1, size=54, cursor="pointer"),
+        layer("text", {"y": down, "text": {"field": "text", "type": "nominal"}}, **aside),
+    ]
+    spec = framed(layers, {"step": 19}, padding=2)
+    reading = (
+        "Each row is a case: the mark is head ÷ base and the bar its interval; a bar wholly beside the grey band is a change that matters "
+        "(▼ slower, ▲ faster), one wholly inside it is no change (●), anything else is not settled."
+    )
+    return Chart("compare-forest", "Change of each case, largest first", reading, spec, FOREST)
+
+
+def _scatter() -> Chart:
+    text = with_prefix("datum.value", first("unit"))
+    across: Spec = {"field": "before", "type": "quantitative", "scale": LOG, "axis": log_axis("x", text, grid=False)}
+    up: Spec = {"field": "after", "type": "quantitative", "scale": LOG, "axis": log_axis("y", text, grid=False)}
+    ends = [{"op": op, "field": side, "as": f"{op}_{side}"} for op in ("min", "max") for side in ("before", "after")]
+    corners = [
+        {"aggregate": ends},
+        {"calculate": "min(datum.min_before, datum.min_after)", "as": "least"},
+        {"calculate": "max(datum.max_before, datum.max_after)", "as": "most"},
+    ]
+    line: Spec = {"x": {**across, "field": "least"}, "y": {**up, "field": "least"}, "x2": {"field": "most"}, "y2": {"field": "most"}}
+    looks = _looks({"title": None, "orient": "top", "offset": 22, "symbolOpacity": 1})
+    tooltip = told(("label", "case"), ("before_text", "base"), ("after_text", "head"), ("text", "change"), ("verdict", "verdict"))
+    layers = [
+        {"transform": corners, "mark": {"type": "rule", "strokeDash": [4, 3], "tooltip": None}, "encoding": line},
+        layer("point", {"x": across, "y": up, **looks, "tooltip": tooltip}, filled=True, opacity=0.85, size=46, cursor="pointer"),
+        caption_above("'head, log scale'"),
+        caption_below("'base, log scale'"),
+    ]
+    reading = "Each mark is a case; on the dashed line nothing changed, above it head takes more than base, below it less."
+    return Chart("compare-scatter", "Before and after", reading, framed(layers, 420), SCATTER)
+
+
+FOREST_PLOT, BEFORE_AFTER = _forest(), _scatter()
+CHARTS = (FOREST_PLOT, BEFORE_AFTER)
+
+
+def compare_forest_rows(document: dict[str, Any], metric: str = "time", most: int = MOST_DRAWN) -> Rows:
+    """The largest effects first; a delta without a ratio has no place on the axis and is listed elsewhere."""
+    return [
+        {
+            **_common(delta, label), "low": delta["low"], "high": delta["high"], "margin_low": 1 / (1 + delta["margin"]),
+            "margin_high": 1 + delta["margin"], "before": _side(document, delta, "before"), "after": _side(document, delta, "after"),
+        }
+        for delta, label in _labelled(document, _largest(document, metric)[:most])
+    ]  # fmt: skip
+
+
+def compare_scatter_rows(document: dict[str, Any], metric: str = "time", most: int = MOST_DOTS) -> Rows:
+    """Every case that has a value above zero on both sides."""
+    both = [delta for delta in _largest(document, metric) if _positive(delta["before"]) and _positive(delta["after"])]
+    unit = document["metrics"].get(metric, {}).get("unit", "s")
+    return [
+        {
+            **_common(delta, label), "before": delta["before"][0], "after": delta["after"][0], "unit": unit,
+            "before_text": _side(document, delta, "before"), "after_text": _side(document, delta, "after"),
+        }
+        for delta, label in _labelled(document, both[:most])
+    ]  # fmt: skip
+
+
+def effect_text(ratio: float, low: float | None, high: float | None) -> str:
+    """`+3.1 % ± 0.4`, or `4.20× ± 0.05` where percents stop saying much."""
+    if not 1 / NEAR < ratio < NEAR:
+        return ratio_text(ratio, low, high)
+    if low is None or high is None:
+        return f"{100 * (ratio - 1):+.1f} %".replace("-", "−")
+    return change_text(ratio, low, high)
+
+
+def _common(delta: dict[str, Any], label: str) -> dict[str, Any]:
+    text = effect_text(delta["ratio"], delta["low"], delta["high"])
+    return {"case": delta["case"], "label": label, "ratio": delta["ratio"], "verdict": delta["verdict"], "text": text}
+
+
+def _largest(document: dict[str, Any], metric: str) -> list[dict[str, Any]]:
+    found = (document["comparison"] or {"deltas": []})["deltas"]
+    known = [delta for delta in found if delta["metric"] == metric and delta["ratio"]]
+    return sorted(known, key=lambda delta: -abs(math.log(delta["ratio"])))
+
+
+def _labelled(document: dict[str, Any], deltas: list[dict[str, Any]]) -> list[tuple[dict[str, Any], str]]:
+    """Each with its short label, or with its whole name where two would read the same."""
+    cases = {case["id"]: case for case in document["cases"]}
+    short = [cases[delta["case"]]["label"] if delta["case"] in cases else delta["case"] for delta in deltas]
+    twice = Counter(short)
+    return [(delta, label if twice[label] == 1 else delta["case"]) for delta, label in zip(deltas, short, strict=True)]
+
+
+def _positive(figure: list[Any] | None) -> bool:
+    return bool(figure and figure[0] and figure[0] > 0)
+
+
+def _side(document: dict[str, Any], delta: dict[str, Any], side: str) -> str:
+    figure = delta[side]
+    unit = document["metrics"].get(delta["metric"], {}).get("unit", "s")
+    return with_error(figure[0], figure[1], figure[2], unit) if figure and figure[0] is not None else "–"

@@ -1,0 +1,111 @@
+"""Speedups of models on stacks as a heat map: colour for how much, words for what colour must not say."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from steelyard.model.record import BAD
+from steelyard.model.units import with_error
+from steelyard.report.charts import Chart
+from steelyard.report.charts.pieces import BLUE, GREY, ORANGE, VERMILION, Rows, Spec, framed, layer, ratio_text, status_text, told
+
+COLUMNS = ("row", "column", "row_order", "column_order", "speedup", "low", "high", "text", "status", "time", "case")
+"""Row and column names with their place from 0; speedup over the baseline (above 1 is faster) with its interval, None where there is
+none; `text` is what the cell says (`1.16× ± 0.01`, `✗ wrong`), `time` the time per call with unit and uncertainty as text."""
+
+FULL = 4.0
+"""A speedup that gets the full colour, as does its inverse; beyond it colours stay the same."""
+
+MOST_ROWS = 100
+STEP, ROOM = 32, 96
+"""How high a row is, and how wide a cell must be to say all on one line."""
+
+
+def heat(name: str, title: str, reading: str) -> Chart:
+    """A table of speedups in blue (faster) and orange (slower), stronger the further from 1x; a cell that is not ok has no colour.
+
+    The colours are laid over the page with an opacity, so the middle of the scale is the page itself, light or dark.
+    """
+    faster, slower = "faster than the baseline", "slower than the baseline"
+    coloured: list[Spec] = [
+        {"filter": "datum.status === 'ok' && isValid(datum.speedup)"},
+        {"calculate": f"min(1, abs(log(datum.speedup)) / {math.log(FULL)})", "as": "strength"},
+        {"calculate": f"datum.speedup >= 1 ? '{faster}' : '{slower}'", "as": "direction"},
+    ]
+    bare: Spec = {"title": None, "domain": False, "ticks": False}
+    places: Spec = {
+        "x": {
+            "field": "column",
+            "type": "nominal",
+            "sort": {"field": "column_order", "op": "min"},
+            "scale": {"paddingInner": 0.03},
+            "axis": {**bare, "orient": "top", "labelAngle": 0, "labelLimit": {"expr": "bandwidth('x')"}},
+        },
+        "y": {
+            "field": "row",
+            "type": "nominal",
+            "sort": {"field": "row_order", "op": "min"},
+            "scale": {"paddingInner": 0.1},
+            "axis": {**bare, "labelLimit": 220},
+        },
+        "tooltip": told(("row", "row"), ("column", "column"), ("text", "speedup"), ("time", "time per call"), ("status", "status")),
+    }
+    legend: Spec = {"title": None, "orient": "bottom", "symbolType": "square", "symbolOpacity": 0.6, "symbolStrokeWidth": 0}
+    scale = {"domain": [faster, slower], "range": [BLUE, ORANGE]}
+    colours: Spec = {
+        "color": {"field": "direction", "type": "nominal", "legend": legend, "scale": scale},
+        "opacity": {"field": "strength", "type": "quantitative", "legend": None, "scale": {"domain": [0, 1], "range": [0, 0.55]}},
+    }
+    frame: Spec = {"filled": False, "strokeWidth": 1, "strokeDash": [3, 3], "opacity": 0.8}
+    places_and_colours: Spec = {**places, **colours}
+    layers = [
+        {**layer("rect", places_and_colours, cornerRadius=2), "transform": coloured},
+        layer("rect", places, f"indexof({list(BAD)}, datum.status) >= 0", color=VERMILION, **frame),
+        layer("rect", places, f"indexof({['ok', *BAD]}, datum.status) < 0", color=GREY, **frame),
+        *_words(places),
+    ]
+    return Chart(name, title, reading, framed(layers, {"step": STEP}), COLUMNS)
+
+
+def _words(places: Spec) -> list[Spec]:
+    """What a cell says, on one line where there is room, else with its uncertainty on a second one."""
+    parts = "split(datum.text, ' ± ')"
+    two = f"bandwidth('x') < {ROOM} && length({parts}) > 1"
+    upper, lower = {"expr": f"{two} ? {parts}[0] : datum.text"}, {"expr": f"{two} ? '± ' + {parts}[1] : ''"}
+    return [
+        layer("text", places, fontSize=11, text=upper, dy={"expr": f"{two} ? -6 : 0"}),
+        layer("text", places, fontSize=9.5, text=lower, dy=7),
+    ]
+
+
+HEAT = heat(
+    "matrix-heat",
+    "Speedup of every model on every stack",
+    "Each cell is the baseline's time over this stack's time: blue is faster than the baseline and orange slower, stronger the further "
+    "from 1×; a dashed frame is a cell without a right answer, which has no colour.",
+)
+CHARTS = (HEAT,)
+
+
+def matrix_heat_rows(document: dict[str, Any], most: int = MOST_ROWS) -> Rows:
+    """The cells of the document's matrix against its own baseline, row by row."""
+    matrix = document["matrix"]
+    if not matrix:
+        return []
+    speedups = matrix["by_baseline"][matrix["baseline"]]["speedups"]
+    found = []
+    for at, row in enumerate(matrix["rows"][:most]):
+        for place, column in enumerate(matrix["columns"]):
+            if cell := matrix["cells"][at][place]:
+                found.append(heat_row(row["name"], column, at, place, cell, speedups[at][place]))
+    return found
+
+
+def heat_row(row: str, column: str, row_order: int, column_order: int, cell: dict[str, Any], speedup: list[float] | None) -> dict[str, Any]:
+    """One cell; a speedup is said only where the answer was right."""
+    ratio, low, high = speedup[:3] if speedup and cell["status"] == "ok" else (None, None, None)
+    time = with_error(cell["time"][0], cell["time"][1], cell["time"][2], "s") if cell["time"] else ""
+    text = status_text(cell["status"]) if cell["status"] != "ok" else ratio_text(ratio, low, high) if ratio else time
+    names = {"row": row, "column": column, "row_order": row_order, "column_order": column_order}
+    return {**names, "speedup": ratio, "low": low, "high": high, "text": text, "status": cell["status"], "time": time, "case": cell["case"]}

@@ -1,0 +1,137 @@
+"""Parts that several charts share, so that time, speedup and units look the same on every page.
+
+A spec holds no name and no unit of a result: captions and units are read from the first row when the chart is drawn.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from steelyard.model.record import BAD
+from steelyard.model.units import measured
+from steelyard.report.charts import ROWS
+
+Spec = dict[str, Any]
+Rows = list[dict[str, Any]]
+
+BLUE, ORANGE, VERMILION, GREY = "#0072B2", "#E69F00", "#D55E00", "#767676"
+TIMES = "\u00d7"
+NARROW = "\u202f"
+DECADE = 12
+SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
+
+
+def framed(layers: list[Spec], height: int | Spec, **more: Any) -> Spec:
+    """A chart as wide as its place, whose layers all draw from `rows`."""
+    size: Spec = {"width": "container", "height": height, "autosize": {"type": "fit-x", "contains": "padding"}}
+    return {"$schema": SCHEMA, "data": {"name": ROWS}, **size, **more, "layer": layers}
+
+
+def layer(mark: str, encoding: Spec, where: str = "", **looks: Any) -> Spec:
+    """One mark over the rows where an expression holds; only marks that carry a tooltip react to the pointer.
+
+    Rows have been sorted out before, so Vega-Lite's own filter of values that fit no scale is off.
+    """
+    kept: Spec = {"transform": [{"filter": where}]} if where else {}
+    quiet: Spec = {} if "tooltip" in encoding else {"tooltip": None}
+    return {**kept, "mark": {"type": mark, "invalid": None, **quiet, **looks}, "encoding": encoding}
+
+
+def ends_of(value: str) -> list[Spec]:
+    """Both ends of the interval as `from` and `to`; without one they are the value itself, so that no row has to be left out."""
+    return [
+        {"calculate": f"isValid(datum.{end}) ? datum.{end} : datum.{value}", "as": name} for end, name in (("low", "from"), ("high", "to"))
+    ]
+
+
+def first(field: str) -> str:
+    """An expression for what the first row says; captions are the same in all rows."""
+    return f"(length(data('{ROWS}')) ? data('{ROWS}')[0].{field} : '')"
+
+
+def caption_above(text: str) -> Spec:
+    """What the vertical axis shows, written level above it, where nobody has to turn the head."""
+    return _note(text, x=0, y=-9, align="left", baseline="bottom")
+
+
+def caption_below(text: str) -> Spec:
+    """What the horizontal axis shows, at its right end."""
+    return _note(text, x="width", y={"expr": "height + 26"}, align="right", baseline="top")
+
+
+def _note(text: str, **place: Any) -> Spec:
+    return {"data": {"values": [{}]}, "mark": {"type": "text", "text": {"expr": text}, "tooltip": None, **place}}
+
+
+def with_prefix(value: str, unit: str) -> str:
+    """An expression that writes a number with an SI prefix beside its unit: `10 µs`, `1.5 TFLOP/s`."""
+    short = f"format({value}, '~s')"
+    last = f"slice({short}, -1)"
+    parted = f"(isNaN(toNumber({last})) ? slice({short}, 0, -1) + '{NARROW}' + {last} : {short} + '{NARROW}')"
+    return f"({parted} + {unit})"
+
+
+def log_axis(scale: str, text: str, leads: tuple[int, ...] = (1, 2, 5), wide: float = DECADE, **more: Any) -> Spec:
+    """Labels at 1, 2 and 5 of each decade alone where the axis spans more than one; `text` is the expression of a label."""
+    lead = "round(1e6 * datum.value / pow(10, floor(log(datum.value) / LN10 + 1e-9))) / 1e6"
+    narrow = f"domain('{scale}')[1] < {wide} * domain('{scale}')[0]"
+    shown = f"{narrow} || indexof({list(leads)}, {lead}) >= 0 ? {text} : ''"
+    return {"title": None, "labelOverlap": "greedy", "labelSeparation": 6, "tickCount": 6, "labelExpr": shown, **more}
+
+
+def speedups(field: str, **more: Any) -> Spec:
+    """Speedups on a logarithmic axis, where 2x and 0.5x lie equally far from 1x."""
+    axis = log_axis("y", f"format(datum.value, '~r') + '{TIMES}'", (1, 2, 3, 5, 7), 2.5, tickCount=5)
+    return {"field": field, "type": "quantitative", "scale": {"type": "log", "nice": False, "padding": 6}, "axis": axis, **more}
+
+
+def even() -> Spec:
+    """The line of the baseline itself at 1x, where it lies within the axis: it does not stretch one that is far from it."""
+    shown = {"expr": "inrange(1, domain('y')) ? 1 : 0"}
+    mark = {"type": "rule", "strokeDash": [2, 3], "color": GREY, "opacity": shown, "tooltip": None}
+    return {"data": {"values": [{}]}, "mark": mark, "encoding": {"y": {"value": {"expr": "clamp(scale('y', 1), 0, height)"}}}}
+
+
+def moment(source: str, name: str) -> Spec:
+    """ISO text made a time in the chart itself, so that it does not matter how the rows came in."""
+    return {"calculate": f"toDate(datum.{source})", "as": name}
+
+
+def dates(field: str, **more: Any) -> Spec:
+    """Nights are told apart in UTC, as they are stored."""
+    axis = {"title": None, "labelOverlap": True, "grid": False, "tickCount": 8}
+    return {"field": field, "type": "temporal", "scale": {"type": "utc"}, "axis": axis, **more}
+
+
+def by_name(field: str, **more: Any) -> Spec:
+    """One colour per name from the theme's palette, with the legend above in as many columns as fit.
+
+    Points take it as `color` and `shape`, lines beside them as `stroke`, areas as `fill`: a channel that several layers share
+    would part the points' colours from their shapes in the legend.
+    """
+    columns = {"expr": "max(1, floor((isFinite(containerSize()[0]) ? containerSize()[0] : width) / 200))"}
+    legend = {"title": None, "orient": "top", "columns": columns, "labelLimit": 240, "symbolOpacity": 1, "offset": 24}
+    return {"field": field, "type": "nominal", "sort": None, "legend": legend, **more}
+
+
+def told(*pairs: tuple[str, str]) -> list[Spec]:
+    """A tooltip of named texts, already written with unit and uncertainty in the rows."""
+    return [{"field": field, "type": "nominal", "title": title} for field, title in pairs]
+
+
+def ratio_text(value: float, low: float | None = None, high: float | None = None) -> str:
+    """`1.16× ± 0.01`."""
+    number, half, _ = measured(value, low, high, "")
+    return f"{number}{TIMES} ± {half}" if half else f"{number}{TIMES}"
+
+
+def change_text(ratio: float, low: float, high: float) -> str:
+    """`+3.1 % ± 0.4`: how far a ratio of times lies from one."""
+    number, half, _ = measured(100 * (ratio - 1), 100 * (low - 1), 100 * (high - 1), "")
+    return f"{'+' if ratio > 1 else ''}{number} % ± {half}"
+
+
+def status_text(status: str) -> str:
+    """`✗ wrong`, `! failed`, `– unsupported`: a sign and a word, as colour alone says nothing."""
+    sign = "✓" if status == "ok" else "✗" if status == "wrong" else "!" if status in BAD else "–"
+    return f"{sign} {status.replace('_', ' ')}"

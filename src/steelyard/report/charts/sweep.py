@@ -1,0 +1,174 @@
+"""A metric over one parameter, a line per variant with its interval as a band, and the speedups of the same points as a heat map."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from steelyard.model.units import with_error
+from steelyard.report.charts import ROWS, Chart
+from steelyard.report.charts.matrix import heat, heat_row
+from steelyard.report.charts.pieces import (
+    VERMILION,
+    Rows,
+    Spec,
+    by_name,
+    caption_above,
+    caption_below,
+    ends_of,
+    first,
+    framed,
+    layer,
+    log_axis,
+    told,
+    with_prefix,
+)
+
+COLUMNS = ("x", "order", "line", "value", "low", "high", "unit", "metric", "axis", "status", "text", "case")
+"""`x` is the parameter's value (a number, or a name with its place in `order`), `line` the variant, `value` the metric in SI units with its
+interval; `unit`, `metric` (in words) and `axis` are the same in all rows; `text` is the value as people read it."""
+
+MOST_TICKS = 40
+WIDE_X, WIDE_Y = 8.0, 5.0
+"""From these quotients of largest to smallest an axis is logarithmic."""
+
+
+def lines(x: str, y: str) -> Chart:
+    """One line per variant; `x` is log, linear or names, `y` log or linear."""
+    across, up = _across(x), _up(y)
+    aside: Spec = {"xOffset": {"field": "line", "sort": None}} if x == "names" else {}
+    name = by_name("line")
+    place: Spec = {"x": across, "y": up, **aside}
+    ends: Spec = {**place, "y": {**up, "field": "from"}, "y2": {"field": "to"}}
+    tooltip = told(("line", "variant"), ("axis", "axis"), ("x", "at"), ("metric", "metric"), ("text", "value"), ("status", "status"))
+    crossed = layer("point", {**place, "tooltip": tooltip}, "datum.status !== 'ok' && isValid(datum.value)", **CROSS)
+    layers = [
+        *([layer("rule", {**ends, "stroke": name}, strokeWidth=2)] if x == "names" else _ribbon(place, ends, name)),
+        layer("point", {**place, "color": name, "shape": name, "tooltip": tooltip}, **DOT),
+        {"data": {"name": ROWS}, **crossed},
+        caption_above(first("metric")),
+        caption_below(first("axis")),
+    ]
+    sound: list[Spec] = [{"filter": "datum.status === 'ok' && isValid(datum.value)"}, *ends_of("value")]
+    spec = framed(layers, 320, params=[{"name": "ticks", "value": None}], transform=sound)
+    return Chart(f"sweep-{x}-{y}", "Metric over a parameter", _reading(x, y), spec, COLUMNS)
+
+
+def _ribbon(place: Spec, ends: Spec, name: Spec) -> list[Spec]:
+    return [layer("area", {**ends, "fill": name}, opacity=0.18, line=False), layer("line", {**place, "stroke": name}, strokeWidth=1.75)]
+
+
+DOT: Spec = {"filled": True, "size": 46, "opacity": 1, "cursor": "pointer"}
+CROSS: Spec = {"shape": "M-1,-1L1,1M-1,1L1,-1", "color": VERMILION, "strokeWidth": 2, "size": 60, "opacity": 1, "cursor": "pointer"}
+
+
+def _across(x: str) -> Spec:
+    if x == "names":
+        axis: Spec = {"title": None, "labelAngle": 0, "labelLimit": 120}
+        return {"field": "x", "type": "nominal", "sort": {"field": "order", "op": "min"}, "scale": {"paddingInner": 0.5}, "axis": axis}
+    text = "abs(datum.value) >= 1e6 ? format(datum.value, '~s') : format(datum.value, ',~r')"
+    axis = log_axis("x", text) if x == "log" else {"title": None, "labelExpr": text, "labelOverlap": "greedy", "tickCount": 6}
+    given = f"isValid(ticks) ? {text} : {axis['labelExpr']}"
+    chosen = {"values": {"expr": "ticks"}, "tickCount": {"expr": f"isValid(ticks) ? {MOST_TICKS} : 6"}, "labelExpr": given, "grid": False}
+    scale = {"type": x, "nice": False, "padding": 14, **({} if x == "log" else {"zero": False})}
+    return {"field": "x", "type": "quantitative", "scale": scale, "axis": {**axis, **chosen}}
+
+
+def _up(y: str) -> Spec:
+    text = with_prefix("datum.value", first("unit"))
+    axis: Spec = log_axis("y", text) if y == "log" else {"title": None, "labelExpr": text, "tickCount": 6}
+    scale: Spec = {"type": y, "nice": False} if y == "log" else {"type": y, "nice": True, "zero": False}
+    return {"field": "value", "type": "quantitative", "scale": scale, "axis": axis}
+
+
+def _reading(x: str, y: str) -> str:
+    shown = "bars" if x == "names" else "bands"
+    words = f"One colour and shape per variant; {shown} are 95 % intervals, and crosses are points without a right answer"
+    growing = {("log", "log"): "both axes grow", ("log", "linear"): "the horizontal axis grows"}.get((x, y), "the vertical axis grows")
+    return f"{words}; {growing} by factors." if "log" in (x, y) else f"{words}."
+
+
+SPEEDUPS = heat(
+    "sweep-heat",
+    "Speedup over the baseline at every point",
+    "Each cell is how many times better than the baseline this variant is at this value: blue is better and orange worse, stronger the "
+    "further from 1×; a dashed frame is a point without a right answer.",
+)
+LINES = tuple(lines(x, y) for x in ("log", "linear", "names") for y in ("log", "linear"))
+CHARTS = (*LINES, SPEEDUPS)
+
+
+def sweep_rows(document: dict[str, Any], sweep: dict[str, Any], metric: str) -> Rows:
+    """The points of one sweep that have the metric, line by line."""
+    about = document["metrics"].get(metric, {"unit": "", "label": metric})
+    cases = {case["id"]: case for case in document["cases"]}
+    common = {"unit": about["unit"], "metric": about["label"], "axis": sweep["axis"]}
+    found = []
+    for line in sweep["lines"]:
+        for order, point in enumerate(line["points"]):
+            case = cases.get(point["case"])
+            if case and (figure := case["metrics"].get(metric)) and figure[0] is not None:
+                value, low, high = figure[:3]
+                row = {"x": point["x"], "order": order, "line": line["name"], "value": value, "low": low, "high": high, **common}
+                text = with_error(value, low, high, about["unit"])
+                found.append({**row, "status": case["status"], "text": text, "case": case["id"]})
+    return found
+
+
+def fitting(rows: Rows, kind: str) -> tuple[str, str]:
+    """The axes that suit the rows: logarithmic where the values span a wide range and all lie above zero."""
+    across = [row["x"] for row in rows]
+    up = [row["value"] for row in rows]
+    x = "names" if kind == "name" else "log" if _wide(across, WIDE_X) else "linear"
+    return x, "log" if _wide(up, WIDE_Y) else "linear"
+
+
+def _wide(values: list[float], quotient: float) -> bool:
+    return bool(values) and min(values) > 0 and max(values) >= quotient * min(values)
+
+
+def _first_if(x: str, y: str, document: dict[str, Any]) -> Rows:
+    """The time of the first sweep, if these axes suit it; a picture is drawn by one chart alone."""
+    if not document["sweep"]:
+        return []
+    sweep = document["sweep"][0]
+    rows = sweep_rows(document, sweep, "time")
+    return rows if fitting(rows, sweep["kind"]) == (x, y) else []
+
+
+Draw = Callable[[dict[str, Any]], Rows]
+sweep_log_log_rows: Draw = partial(_first_if, "log", "log")
+sweep_log_linear_rows: Draw = partial(_first_if, "log", "linear")
+sweep_linear_log_rows: Draw = partial(_first_if, "linear", "log")
+sweep_linear_linear_rows: Draw = partial(_first_if, "linear", "linear")
+sweep_names_log_rows: Draw = partial(_first_if, "names", "log")
+sweep_names_linear_rows: Draw = partial(_first_if, "names", "linear")
+
+
+def sweep_heat_rows(document: dict[str, Any]) -> Rows:
+    """Baseline time over own time at every point of the first sweep that has a baseline."""
+    sweep = next((sweep for sweep in document["sweep"] or [] if sweep["baseline"]), None)
+    if sweep is None:
+        return []
+    cases = {case["id"]: case for case in document["cases"]}
+    base = {
+        point["x"]: cases.get(point["case"]) for line in sweep["lines"] if line["name"] == sweep["baseline"] for point in line["points"]
+    }
+    found = []
+    for at, line in enumerate(sweep["lines"]):
+        for place, point in enumerate(line["points"]):
+            if case := cases.get(point["case"]):
+                cell = {"case": case["id"], "status": case["status"], "time": case["metrics"].get("time")}
+                found.append(heat_row(line["name"], str(point["x"]), at, place, cell, _quotient(base.get(point["x"]), case)))
+    return found
+
+
+def _quotient(base: dict[str, Any] | None, case: dict[str, Any]) -> list[Any] | None:
+    """Two separate measurements as a speedup, whose interval reaches as far as both of theirs allow."""
+    before, after = (item["metrics"].get("time") if item and item["status"] == "ok" else None for item in (base, case))
+    if not before or not after or not before[0] or not after[0]:
+        return None
+    same = base is case
+    bounds = [before[1] / after[2], before[2] / after[1]] if not same and all((*before[1:3], *after[1:3])) else [None, None]
+    return [before[0] / after[0], *bounds]

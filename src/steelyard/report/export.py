@@ -1,0 +1,114 @@
+"""The report's figures for other programs and places: tables as CSV, everything in it as JSON, a summary as Markdown.
+
+Names come from files and frameworks. A cell that a spreadsheet would run as a formula gets a quote before it, and no cell
+has a control character in it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from steelyard.report.cells import clean
+from steelyard.report.summary import markdown_report
+
+__all__ = ["cases_csv", "document_json", "figures_csv", "markdown_report", "table"]
+
+Document = Mapping[str, Any]
+
+RUNNABLE = ("=", "+", "-", "@")
+LONGEST_CELL = 32_000
+"""Spreadsheets refuse longer cells."""
+PARTS = ("", " low", " high", " n")
+PLACE = ("run", "number", "created", "commit", "machine", "case")
+WORDS = ("status", "reason", "workload", "backend", "variant", "mode", "device", "threads", "ranks")
+LONG = ("run", "number", "case", "status", "metric", "value", "low", "high", "n", "unit", "better")
+
+
+def cases_csv(document: Document) -> str:
+    """One row per case; a figure has a column for its value, both ends of its 95 % interval and its count, with the unit in the head."""
+    cases, metrics = document["cases"], document["metrics"]
+    params = _names(case["params"] for case in cases)
+    flags = _names(case["flags"] for case in cases)
+    shown = {name: _filled_parts(name, cases) for name in _names(case["metrics"] for case in cases)}
+    heads = [*PLACE, *WORDS, *(f"param {name}" for name in params), *(f"flag {name}" for name in flags)]
+    heads += [_head(name, part, metrics) for name, parts in shown.items() for part in parts]
+    heads += ["noise", "verification", "verification message", "max absolute error", "max relative error", "measure again"]
+    rows = []
+    for case in cases:
+        row = [*_place(case, document), *(case[name] for name in WORDS)]
+        row += [case["params"].get(name) for name in params] + [case["flags"].get(name) for name in flags]
+        row += [_part(case["metrics"].get(name), part) for name, parts in shown.items() for part in parts]
+        check = case["verification"] or {}
+        row += [case["noise"], check.get("status"), check.get("message"), check.get("max_abs"), check.get("max_rel"), case["repeat"]]
+        rows.append(row)
+    return table(heads, rows)
+
+
+def figures_csv(document: Document) -> str:
+    """One row per figure, in SI units: the form that plotting and statistics programs like."""
+    rows = []
+    for case in document["cases"]:
+        place = (_run(case, document)["id"], case["number"], case["id"], case["status"])
+        for name, figure in case["metrics"].items():
+            kind = document["metrics"].get(name, {})
+            rows.append([*place, name, *figure, kind.get("unit"), kind.get("better")])
+    return table(LONG, rows)
+
+
+def document_json(document: Document) -> str:
+    """Everything the page knows, for programs; what is not a number is null, and no character steers a terminal."""
+    return json.dumps(document, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """CSV as spreadsheets read it, whatever the cells hold."""
+    made = io.StringIO()
+    writer = csv.writer(made, lineterminator="\n")
+    writer.writerow([_cell(head) for head in heads])
+    writer.writerows([_cell(value) for value in row] for row in rows)
+    return made.getvalue().encode("utf-8", "replace").decode("utf-8")
+
+
+def _cell(value: Any) -> Any:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return value
+    text = clean(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))[:LONGEST_CELL]
+    return f"'{text}" if text.startswith(RUNNABLE) else text
+
+
+def _place(case: Mapping[str, Any], document: Document) -> list[Any]:
+    run = _run(case, document)
+    commit = f"{run['commit']}{' with uncommitted changes' if run['dirty'] else ''}" if run["commit"] else ""
+    return [run["id"], case["number"], run["created"], commit, document["machines"][run["machine"]]["name"], case["id"]]
+
+
+def _run(case: Mapping[str, Any], document: Document) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = document["runs"][case["run"]]
+    return found
+
+
+def _names(tables: Iterable[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(name for table in tables for name in table))
+
+
+def _filled_parts(name: str, cases: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Which of value, low, high and n any case has; an empty column says nothing."""
+    figures = [case["metrics"][name] for case in cases if name in case["metrics"]]
+    return [part for part in range(len(PARTS)) if part == 0 or any(figure[part] is not None for figure in figures)]
+
+
+def _head(name: str, part: int, metrics: Mapping[str, Any]) -> str:
+    unit = metrics.get(name, {}).get("unit", "")
+    return f"{name}{PARTS[part]}" + (f" ({unit})" if unit not in ("", "1") and PARTS[part] != " n" else "")
+
+
+def _part(figure: Sequence[Any] | None, part: int) -> Any:
+    return None if figure is None else figure[part]

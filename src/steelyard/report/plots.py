@@ -1,0 +1,124 @@
+"""The page's charts as PNG and SVG without a browser, from the same specs and the same figures.
+
+vl-convert runs Vega in a process of ours with no way to the network: nothing outside the spec and its rows may be fetched.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from inspect import signature
+from typing import Any, Literal
+
+from steelyard.errors import UsageError, unknown
+from steelyard.report.cells import clean, cut, visible
+from steelyard.report.charts import ROWS, Chart
+from steelyard.report.wrap import wrap_text
+
+Document = Mapping[str, Any]
+Form = Literal["png", "svg"]
+Rows = list[dict[str, Any]]
+
+PAGES = ("compare", "matrix", "sweep", "history", "roofline", "case")
+"""In this order a chart is chosen where none is named."""
+VEGA_LITE = "5.21"
+WIDTH = 760
+SCALE = 2.0
+LINE = 120
+
+
+def charts() -> dict[str, tuple[Chart, Callable[..., Rows]]]:
+    """Every chart that can be drawn from a document, with the function that takes its rows from there."""
+    found = {}
+    for page in PAGES:
+        module = importlib.import_module(f"steelyard.report.charts.{page}")
+        for chart in module.CHARTS:
+            if rows := getattr(module, f"{chart.name.replace('-', '_')}_rows", None):
+                found[chart.name] = (chart, rows)
+    return found
+
+
+def picture(document: Document, form: Form, name: str | None = None, *, case: str | None = None, dark: bool = False) -> tuple[str, bytes]:
+    """One chart of a document, by name or the first that has something to show, of one case where that is named; gives its name, too."""
+    known = charts()
+    if name is not None:
+        check_name(name)
+    if case is not None:
+        _check_case(document, case)
+        known = {key: (chart, partial(rows, case=case)) for key, (chart, rows) in known.items() if "case" in signature(rows).parameters}
+        if name is not None and name not in known:
+            raise UsageError(f"the plot {name} shows all cases", do=f"plots of one case: {', '.join(known)}")
+    for chart, rows in [known[name]] if name is not None else known.values():
+        if found := rows(document):
+            return chart.name, draw(chart, found, form, dark=dark)
+    filled = [name for name, (_, rows) in known.items() if rows(document)]
+    what = f"the plot {name} has nothing to show" if name else "there is nothing to plot"
+    raise UsageError(what, why="these runs hold no figures for it", do=f"plots of these runs: {', '.join(filled)}" if filled else "")
+
+
+def _check_case(document: Document, case: str) -> None:
+    known = [item["id"] for item in document["cases"]] + [series["case"] for series in (document["history"] or {}).get("series", ())]
+    if case not in known:
+        raise unknown("case", case, known)
+
+
+def check_name(name: str) -> None:
+    """A name that no chart has is answered with those there are."""
+    known = charts()
+    if name not in known:
+        raise unknown("plot", name, known, listing=", ".join(known))
+
+
+def pictures(document: Document, form: Form, *, dark: bool = False) -> dict[str, bytes]:
+    """Every chart that has something to show, by name."""
+    found = {chart.name: (chart, rows(document)) for chart, rows in charts().values()}
+    return {name: draw(chart, rows, form, dark=dark) for name, (chart, rows) in found.items() if rows}
+
+
+def draw(chart: Chart, rows: Sequence[Mapping[str, Any]], form: Form, *, dark: bool = False) -> bytes:
+    """The bytes of a picture."""
+    require()
+    import vl_convert
+
+    spec = {**chart.spec, "datasets": {ROWS: [harmless(row) for row in rows]}, "title": title(chart, rows)}
+    if spec.get("width") == "container":
+        spec["width"] = WIDTH
+    options: dict[str, Any] = {"vl_version": VEGA_LITE, "config": theme(dark), "allowed_base_urls": []}
+    try:
+        if form == "svg":
+            return str(vl_convert.vegalite_to_svg(spec, **options)).encode()
+        return bytes(vl_convert.vegalite_to_png(spec, scale=SCALE, **options))
+    except ValueError as error:
+        raise UsageError(f"cannot draw {chart.name}", why=" ".join(str(error).split())[:500]) from None
+
+
+def harmless(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row without control characters in its text: vl-convert ends the whole process over one."""
+    return {name: visible(value) if isinstance(value, str) else value for name, value in row.items()}
+
+
+def require() -> None:
+    """Say what to install before anything else is done for a picture."""
+    if importlib.util.find_spec("vl_convert") is None:
+        raise UsageError(
+            "cannot draw a picture", why="vl-convert is not installed",
+            do="pip install 'steelyard[plots]', or -o report.html, which draws in the browser",
+        )  # fmt: skip
+
+
+def title(chart: Chart, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """A picture leaves its page, so what it shows, of which case, and how to read it go with it."""
+    cases = {row.get("case") for row in rows} - {None, ""}
+    named = [cut(clean(cases.pop()), LINE)] if len(cases) == 1 else []
+    return {"text": chart.title, "subtitle": [*named, *wrap_text(chart.reading, LINE)], "anchor": "start", "offset": 24}
+
+
+def theme(dark: bool) -> dict[str, Any]:
+    """The colours and fonts of the page; what is prose there is the subtitle here."""
+    from steelyard.report.charts.theme import theme as page_theme
+
+    found = page_theme(dark)
+    subtitle = {"subtitleColor": found["axis"]["labelColor"], "subtitleFontSize": found["axis"]["labelFontSize"], "subtitlePadding": 6}
+    return {**found, "title": {**found["title"], **subtitle}, "padding": 12}

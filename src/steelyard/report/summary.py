@@ -1,0 +1,253 @@
+"""The report as Markdown for a job summary, a comment or a mail: within the host's limits, what matters first.
+
+As in the gate's summary, names from outside stand in code spans that they cannot close. In sentences every character that
+Markdown or HTML would act on is escaped, and what the host would make a link or a mention of is parted by a sign without width.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from steelyard.errors import UsageError
+from steelyard.model.case import Case
+from steelyard.model.units import measured, with_error
+from steelyard.report.cells import clean, cut, glyph
+from steelyard.report.markdown import LONGEST_REASON, MOST_BYTES, code, fenced
+from steelyard.report.verdict import change_text
+
+Document = Mapping[str, Any]
+Row = tuple[str, ...]
+
+SIGNS = {"good": "✅", "bad": "🔻", "mixed": "⚠️", "none": "⚖️"}
+VERDICTS = {"slower": "▼ Slower", "faster": "▲ Faster", "failed": "✗ Failed", "missing": "– Missing", "unclear": "? Unclear"}
+MOST_CHANGED, MOST_CASES, MOST_MODELS, MOST_STACKS, MOST_WARNINGS, MOST_COMMANDS = 20, 300, 60, 8, 20, 3
+LONGEST_COMMAND = 1200
+ROOM = 600
+"""Bytes kept for the words that say what was left out."""
+_ACTING = str.maketrans(
+    {char: f"\\{char}" for char in "\\`*_[]|~$"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"} | {char: f"{char}\u2060" for char in "@#"}
+)
+_ADDRESS = re.compile(r"(?i)(:/|www)(?=[/.])")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of which as many are written as there is room for, at most `most`; the rest is counted."""
+
+    heads: Row
+    rows: Sequence[Row]
+    most: int
+
+    def text(self, room: int) -> str:
+        """The table, only with columns that say something; empty where not even one row fits."""
+        kept = [place for place in range(len(self.heads)) if any(row[place] for row in self.rows)]
+        lines = [_line([self.heads[place] for place in kept]), _line(["---"] * len(kept))]
+        left = room - sum(len(line.encode()) + 1 for line in lines)
+        for row in self.rows[: self.most]:
+            line = _line([row[place] for place in kept])
+            left -= len(line.encode()) + 1
+            if left < 0:
+                break
+            lines.append(line)
+        shown = len(lines) - 2
+        more = f"\n\n… and {len(self.rows) - shown} more." if shown < len(self.rows) else ""
+        return "\n".join(lines) + more if shown else ""
+
+
+def markdown_report(document: Document, most: int = MOST_BYTES) -> str:
+    """What the page says, in at most so many bytes; what finds no room is named."""
+    made: list[str] = []
+    left = most - ROOM
+    for block in _blocks(document):
+        text = block.text(left - 100) if isinstance(block, Table) else block
+        left -= len(text.encode()) + 2
+        if left < 0 or not text:
+            made.append("… cut here to stay within the limits of a summary; `steelyard report -o report.html` has everything.")
+            break
+        made.append(text)
+    return "\n\n".join(made).encode("utf-8", "replace").decode("utf-8") + "\n"
+
+
+def prose(text: object, longest: int = 1000) -> str:
+    """A sentence with names from outside in it, of which nothing is markup, a link or a mention."""
+    return _ADDRESS.sub("\\1\u2060", cut(clean(text), longest).translate(_ACTING))
+
+
+def _blocks(document: Document) -> Iterator[str | Table]:
+    banner = document["banner"]
+    yield f"## {SIGNS.get(banner['tone'], SIGNS['none'])} {prose(document['title'] or 'Steelyard report', 200)}"
+    yield prose(banner["text"])
+    yield _facts(document)
+    if warnings := document["warnings"]:
+        more = [f"- … and {len(warnings) - MOST_WARNINGS} more"] if len(warnings) > MOST_WARNINGS else []
+        yield "\n".join([f"- ⚠️ {prose(text, LONGEST_REASON)}" for text in warnings[:MOST_WARNINGS]] + more)
+    for section in (_comparison, _changes, _matrix, _cases, _runs):
+        yield from section(document)
+    yield f"<sub>Steelyard {prose(document['version'], 40)}, {prose(document['made'], 40)}</sub>"
+
+
+def _facts(document: Document) -> str:
+    counts = Counter(case["status"] for case in document["cases"])
+    words = [f"{number} {status.replace('_', ' ')}" for status, number in counts.items()]
+    names = [code(machine["name"]) for machine in document["machines"][:3]]
+    runs = [code(run["id"]) for run in document["runs"][-3:]]
+    count = len(document["runs"])
+    told = f"{count} runs, the newest {runs[-1]}" if count > 3 else f"run{'' if count == 1 else 's'} {', '.join(runs)}" if runs else ""
+    return " · ".join(part for part in [", ".join(words), told, *names] if part)
+
+
+def _comparison(document: Document) -> Iterator[str | Table]:
+    found = document["comparison"]
+    if not found:
+        return
+    inside = f"Weighed inside {code(found['head'])}" if found["paired"] else f"{code(found['head'])} against {code(found['base'])}"
+    counts = Counter(delta["verdict"] for delta in found["deltas"])
+    means = [f"{prose(metric)} in geometric mean {change_text(mean, None, None)} over {n}" for metric, (mean, n) in found["means"].items()]
+    yield f"### {inside}"
+    yield " · ".join([f"{number} {verdict}" for verdict, number in counts.items()] + means) or "nothing was compared"
+    units = {name: metric["unit"] for name, metric in document["metrics"].items()}
+    for verdict, head in VERDICTS.items():
+        chosen = sorted((delta for delta in found["deltas"] if delta["verdict"] == verdict), key=_effect, reverse=True)
+        if chosen:
+            yield f"**{head} ({len(chosen)})**"
+            yield Table(
+                ("case", "against", "figure", "change", "from → to", "why"), [_delta(delta, units) for delta in chosen], MOST_CHANGED
+            )
+    for word, ids in (("New", found["new"]), ("Missing", found["missing"])):
+        if ids:
+            yield f"**{word} ({len(ids)})**: {', '.join(code(id) for id in ids[:MOST_CHANGED])}{' …' if len(ids) > MOST_CHANGED else ''}"
+    if found["bad"]:
+        rows = [(code(item["case"]), _status(item["status"]), item["side"], code(item["reason"], LONGEST_REASON)) for item in found["bad"]]
+        yield f"**Not ok ({len(rows)})**"
+        yield Table(("case", "status", "side", "why"), rows, MOST_CHANGED)
+
+
+def _effect(delta: Mapping[str, Any]) -> float:
+    ratio = delta["ratio"]
+    return abs(math.log(ratio)) if ratio and ratio > 0 else 0.0
+
+
+def _delta(delta: Mapping[str, Any], units: Mapping[str, str]) -> Row:
+    unit = units.get(delta["metric"], "s" if delta["metric"] == "time" else "")
+    both = " → ".join(_short(side, unit) for side in (delta["before"], delta["after"])) if delta["before"] and delta["after"] else ""
+    against = "" if delta["base"] in ("", delta["case"]) else code(_other(delta["case"], delta["base"]), 300)
+    change = change_text(delta["ratio"], delta["low"], delta["high"])
+    metric = "" if delta["metric"] == "time" else code(delta["metric"])
+    return code(delta["case"], 300), against, metric, change, prose(both), code(delta["reason"], LONGEST_REASON)
+
+
+def _other(case: str, base: str) -> str:
+    """What a case was weighed against, in few words where only the stack is another."""
+    try:
+        own, other = Case.parse(case), Case.parse(base)
+    except (UsageError, ValueError):
+        return base
+    return f"{other.backend}/{other.variant}" if replace(own, backend=other.backend, variant=other.variant) == other else base
+
+
+def _changes(document: Document) -> Iterator[str | Table]:
+    found = [(series, change) for series in (document["history"] or {}).get("series", ()) for change in series["changes"]]
+    if not found:
+        return
+    found.sort(key=lambda item: str(item[1]["created"]), reverse=True)
+    yield f"### Changes of level ({len(found)})"
+    rows = [
+        (
+            code(series["case"]),
+            f"{'▼' if change['ratio'] and change['ratio'] > 1 else '▲'} {change_text(change['ratio'], change['low'], change['high'])}",
+            prose(str(change["created"])[:10]),
+            code(f"{change['last'][:10]}..{change['first'][:10]}") if change["last"] and change["first"] else "",
+            code(", ".join(change["others"]), LONGEST_REASON),
+        )
+        for series, change in found
+    ]
+    yield Table(("case", "change", "since", "commits", "not the same either"), rows, MOST_CHANGED)
+
+
+def _matrix(document: Document) -> Iterator[str | Table]:
+    found = document["matrix"]
+    if not found or len(found["columns"]) < 2:
+        return
+    base = found["columns"].index(found["baseline"])
+    shown = _shown(found["columns"], base)
+    against = found["by_baseline"][found["baseline"]]
+    yield f"### Speedup over {code(found['baseline'])}"
+    rows = [
+        (code(row["name"]), *(_cell(cells[place], speedups[place] if place != base else None) for place in shown))
+        for row, cells, speedups in zip(found["rows"], found["cells"], against["speedups"], strict=True)
+    ]
+    yield Table(("model", *(code(found["columns"][place]) for place in shown)), rows, MOST_MODELS)
+    means = [against["means"][place] for place in shown]
+    rates = [found["pass_rates"][place] for place in shown]
+    totals = [
+        ("geometric mean", *(f"{mean['mean']:.3g}× over {mean['n']}" if mean and mean["mean"] else "" for mean in means)),
+        ("ok", *(f"{rate['ok']} of {rate['total']}" if rate else "" for rate in rates)),
+    ]
+    yield Table(("", *(code(found["columns"][place]) for place in shown)), totals, len(totals))
+    if len(shown) < len(found["columns"]):
+        yield f"… and {len(found['columns']) - len(shown)} more stacks."
+
+
+def _shown(columns: Sequence[str], baseline: int) -> list[int]:
+    """As many columns as a reader can take in, the baseline among them."""
+    first = [baseline, *(place for place in range(len(columns)) if place != baseline)][:MOST_STACKS]
+    return sorted(first)
+
+
+def _cell(cell: Mapping[str, Any] | None, speedup: Sequence[Any] | None) -> str:
+    if cell is None:
+        return ""
+    if cell["status"] != "ok":
+        return _status(cell["status"])
+    if not speedup or not speedup[0]:
+        return _measured(cell["time"], "s")
+    number, half, _ = measured(speedup[0], speedup[1], speedup[2], "")
+    return f"{number}× ± {half}" if half else f"{number}×"
+
+
+def _cases(document: Document) -> Iterator[str | Table]:
+    cases = document["cases"]
+    if not cases:
+        return
+    yield f"### Cases ({len(cases)})"
+    ordered = sorted(cases, key=lambda case: case["status"] == "ok")
+    rows = [
+        (
+            code(case["id"], 300),
+            _status(case["status"]),
+            _measured(case["metrics"].get("time"), "s"),
+            prose(case["noise"]),
+            code(case["reason"] if case["status"] != "ok" else "", LONGEST_REASON),
+        )
+        for case in ordered
+    ]
+    yield Table(("case", "status", "time per call, 95 %", "noise", "why"), rows, MOST_CASES)
+
+
+def _runs(document: Document) -> Iterator[str]:
+    commands = [run["command"] for run in reversed(document["runs"]) if run["command"] and len(run["command"]) <= LONGEST_COMMAND]
+    if told := list(dict.fromkeys(commands))[:MOST_COMMANDS]:
+        yield "Measured with:"
+        yield fenced(told)
+
+
+def _status(status: str) -> str:
+    return f"{glyph(status)} {prose(status.replace('_', ' '))}"
+
+
+def _measured(figure: Sequence[Any] | None, unit: str) -> str:
+    return "" if not figure or figure[0] is None else with_error(figure[0], figure[1], figure[2], unit)
+
+
+def _short(figure: Sequence[Any], unit: str) -> str:
+    number, _, name = measured(figure[0], figure[1], figure[2], unit)
+    return f"{number} {name}".strip()
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"

@@ -1,0 +1,206 @@
+// Two sides, case by case: the means, every change with its interval, and what could not be compared.
+"use strict";
+
+(() => {
+  const S = window.Steelyard;
+  const { el, fmt, doc } = S;
+  const VERDICTS = ["slower", "faster", "same", "unclear", "missing", "failed", "incomparable"];
+  const MOST_DRAWN = 50;
+  const MOST_ROWS = 1000;
+  const MOST_DOTS = 2000;
+  const MOST_SVG_DOTS = 400;
+  const NEAR = 2;
+
+  // ---- rows of the charts: the same as in report/charts/compare.py
+
+  // `+3.1 % ± 0.4`, or `4.20× ± 0.05` where percents stop saying much.
+  const effect = (ratio, low, high) => (ratio > 1 / NEAR && ratio < NEAR ? fmt.change(ratio, low, high) : fmt.ratio(ratio, low, high));
+  const unitOf = (metric) => doc.metrics[metric]?.unit ?? "s";
+  const sideText = (figure, metric) => (figure ? fmt.measured(figure[0], figure[1], figure[2], unitOf(metric)) : "–");
+
+  function shortName(id) {
+    const item = S.caseById(id);
+    return item ? item.label || id : id;
+  }
+
+  // Two cases that read the same are told apart by their whole names.
+  function labels(deltas) {
+    const counts = S.counted(deltas, (delta) => shortName(delta.case));
+    return deltas.map((delta) => (counts.get(shortName(delta.case)) > 1 ? delta.case : shortName(delta.case)));
+  }
+
+  function byEffect(deltas) {
+    const size = (delta) => Math.abs(Math.log(delta.ratio));
+    return deltas.filter((delta) => delta.ratio > 0).sort((a, b) => size(b) - size(a));
+  }
+
+  const common = (delta, label) => ({ case: delta.case, label, ratio: delta.ratio, verdict: delta.verdict, text: effect(delta.ratio, delta.low, delta.high) });
+
+  function forestRows(deltas) {
+    const names = labels(deltas);
+    return deltas.map((delta, at) => ({
+      ...common(delta, names[at]), low: delta.low, high: delta.high, margin_low: 1 / (1 + delta.margin), margin_high: 1 + delta.margin,
+      before: sideText(delta.before, delta.metric), after: sideText(delta.after, delta.metric),
+    }));
+  }
+
+  function scatterRows(deltas) {
+    const both = deltas.filter((delta) => delta.before?.[0] > 0 && delta.after?.[0] > 0).slice(0, MOST_DOTS);
+    const names = labels(both);
+    return both.map((delta, at) => ({
+      ...common(delta, names[at]), before: delta.before[0], after: delta.after[0], unit: unitOf(delta.metric),
+      before_text: sideText(delta.before, delta.metric), after_text: sideText(delta.after, delta.metric),
+    }));
+  }
+
+  // ---- parts of the page
+
+  function sides(comparison) {
+    if (comparison.paired) return el("p", { class: "lede" }, "Both arms of each pair were measured interleaved in run ", el("b", {}, comparison.head), ", so the machine's moods cancel out.");
+    return el("p", { class: "lede" }, "Base ", el("b", {}, comparison.base), " against head ", el("b", {}, comparison.head), ": head ÷ base, so for times above 1 is slower.");
+  }
+
+  function meanTile(metric, [ratio, n]) {
+    return el("div", { class: "tile" }, el("div", { class: "tile-label" }, `${fmt.label(metric)}, geometric mean`), el("div", { class: "tile-value" }, effect(ratio)), el("div", { class: "tile-aside" }, `over ${fmt.plural(n, "case")} that both sides have ok`));
+  }
+
+  function means(comparison) {
+    const found = Object.entries(comparison.means);
+    return found.length ? el("div", { class: "tiles means" }, found.map(([metric, mean]) => meanTile(metric, mean))) : null;
+  }
+
+  const toCase = (datum) => S.caseById(datum.case) && S.go(S.caseHref(datum.case));
+
+  function forestNote(shown, known, query) {
+    if (known <= MOST_DRAWN) return null;
+    const all = query.all === "yes";
+    const text = all ? `Show the ${MOST_DRAWN} largest` : known > MOST_ROWS ? `Show the ${fmt.count(MOST_ROWS)} largest of ${fmt.count(known)}` : `Show all ${fmt.count(known)}`;
+    return el("p", { class: "note" }, `${fmt.count(shown)} of ${fmt.count(known)} cases, those with the largest effect. `, el("button", { type: "button", class: "linklike", id: "forest-all", onclick: () => S.go({ all: all ? "" : "yes" }) }, text));
+  }
+
+  function drawFigures(holder, deltas, query) {
+    holder.replaceChildren();
+    const ranked = byEffect(deltas);
+    if (!ranked.length) {
+      holder.append(el("p", { class: "notice" }, "No case here has a ratio to draw."));
+      return;
+    }
+    const drawn = ranked.slice(0, query.all === "yes" ? MOST_ROWS : MOST_DRAWN);
+    S.chart(holder, "compare-forest", forestRows(drawn), { click: toCase, data: () => forestRows(ranked), heading: "h2" });
+    S.fill(holder, [forestNote(drawn.length, ranked.length, query)]);
+    const dots = scatterRows(ranked);
+    const narrow = el("div", { class: "narrow" });
+    holder.append(narrow);
+    if (dots.length > 1) S.chart(narrow, "compare-scatter", dots, { click: toCase, heading: "h2", canvasAbove: MOST_SVG_DOTS });
+  }
+
+  const sideCell = (figure, metric) => figure && (fmt.known(figure[1]) ? S.quantity(fmt.parts(figure[0], figure[1], figure[2], unitOf(metric))) : sideText(figure, metric));
+  const figureColumn = (key, title) => ({ key, title, numeric: true, value: (delta) => delta[key]?.[0] ?? null, cell: (delta) => sideCell(delta[key], delta.metric) });
+  const hidden = (key, value) => ({ key, hidden: true, value });
+
+  function columns(deltas) {
+    const reasons = deltas.some((delta) => delta.reason);
+    return [
+      { key: "verdict", title: "Verdict", value: (delta) => VERDICTS.indexOf(delta.verdict), cell: (delta) => S.badge(delta.verdict), class: "nowrap" },
+      { key: "case", title: "Case", head: true, value: (delta) => shortName(delta.case), cell: (delta) => S.caseLink(delta.case, shortName(delta.case)), class: "case-cell" },
+      figureColumn("before", "Base"), figureColumn("after", "Head"),
+      { key: "ratio", title: "Change", numeric: true, first: "desc", value: (delta) => delta.ratio, cell: (delta) => delta.ratio && effect(delta.ratio, delta.low, delta.high) },
+      { key: "p", title: "p", numeric: true, help: "Chance of a difference as large where there is none", value: (delta) => delta.p, cell: (delta) => (fmt.known(delta.p) ? (delta.p < 1e-4 ? "<0.0001" : delta.p.toPrecision(2)) : null) },
+      { key: "paired", title: "Measured", value: (delta) => (delta.paired ? "interleaved" : "apart"), help: "Interleaved: both arms took turns in one run" },
+      reasons && { key: "reason", title: "Why", cell: (delta) => delta.reason && el("span", { class: "reason", title: delta.reason }, delta.reason) },
+      hidden("low", (delta) => delta.low), hidden("high", (delta) => delta.high), hidden("margin", (delta) => delta.margin), hidden("id", (delta) => delta.case), hidden("base_id", (delta) => delta.base),
+    ].filter(Boolean);
+  }
+
+  // ---- what has no ratio
+
+  function listed(main, name, title, text, rows, more = []) {
+    if (!rows.length) return;
+    const section = el("section", { "aria-label": title });
+    section.append(el("h2", {}, `${title} (${fmt.count(rows.length)})`), el("p", { class: "note" }, text));
+    S.table(section, {
+      name, noun: "case", caption: title, rows, key: (row) => row.case, size: 20, query: { sort: `${name}-sort`, dir: `${name}-dir`, page: `${name}-page` },
+      columns: [{ key: "case", title: "Case", head: true, cell: (row) => S.caseLink(row.case, shortName(row.case)), class: "case-cell" }, ...more],
+    });
+    main.append(section);
+  }
+
+  function badColumns() {
+    return [
+      { key: "status", title: "Status", cell: (row) => S.badge(row.status), class: "nowrap" },
+      { key: "side", title: "Side" },
+      { key: "reason", title: "Why", class: "words" },
+    ];
+  }
+
+  function drawLists(main, comparison) {
+    const bare = (ids) => ids.map((id) => ({ case: id }));
+    const wrong = comparison.bad.filter((row) => row.status === "wrong");
+    const failed = comparison.bad.filter((row) => row.status !== "wrong");
+    listed(main, "wrong", "Wrong answers", "Verification failed. Their times are kept but enter no ratio: a fast wrong answer is no answer.", wrong, badColumns());
+    listed(main, "failed", "Failed", "These gave no time on one side or both.", failed, badColumns());
+    listed(main, "missing", "Missing", "In base, not in head.", bare(comparison.missing));
+    listed(main, "new", "New", "In head, not in base: nothing to compare with.", bare(comparison.new));
+  }
+
+  // ---- the page
+
+  function fields(comparison) {
+    const metrics = S.distinct(comparison.deltas, (delta) => delta.metric);
+    const verdicts = VERDICTS.filter((name) => comparison.deltas.some((delta) => delta.verdict === name));
+    const workloads = S.distinct(comparison.deltas, (delta) => S.caseById(delta.case)?.workload);
+    return [
+      { name: "metric", label: "Metric", any: null, usual: metrics.includes("time") ? "time" : metrics[0], options: metrics.map((name) => [name, fmt.label(name)]) },
+      { name: "verdict", label: "Verdict", options: verdicts },
+      { name: "workload", label: "Workload", options: workloads },
+      { name: "q", label: "Search", kind: "text", placeholder: "part of a name" },
+    ];
+  }
+
+  function chosenDeltas(comparison, query) {
+    const metrics = S.distinct(comparison.deltas, (delta) => delta.metric);
+    const metric = metrics.includes(query.metric) ? query.metric : metrics.includes("time") ? "time" : metrics[0];
+    const [verdicts, workloads] = [S.chosen(query, "verdict"), S.chosen(query, "workload")];
+    const words = (query.q || "").toLowerCase().split(/\s+/).filter(Boolean);
+    const ofMetric = comparison.deltas.filter((delta) => delta.metric === metric);
+    const fits = (delta) =>
+      (!verdicts.length || verdicts.includes(delta.verdict)) &&
+      (!workloads.length || workloads.includes(S.caseById(delta.case)?.workload)) &&
+      words.every((word) => `${delta.case} ${shortName(delta.case)}`.toLowerCase().includes(word));
+    return { ofMetric, kept: ofMetric.filter(fits) };
+  }
+
+  function draw(main, state) {
+    const comparison = doc.comparison;
+    main.append(el("h1", {}, comparison.paired ? "Compare" : `Compare ${comparison.base} → ${comparison.head}`), S.banner());
+    S.fill(main, [sides(comparison), means(comparison)]);
+    const notes = comparison.notes.filter((note) => !(comparison.paired && note.startsWith("paired:")));
+    if (notes.length) main.append(el("ul", { class: "note notes" }, notes.map((note) => el("li", {}, note))));
+    const section = el("section", { "aria-label": "Changes" }, el("h2", {}, "Changes"));
+    const verdicts = S.chips(new Map(), "verdict", VERDICTS);
+    section.append(verdicts.list);
+    const sync = S.filters(section, fields(comparison));
+    const figures = el("div", { class: "stack" });
+    const holder = el("div");
+    section.append(figures, el("h2", {}, "All changes"), holder);
+    main.append(section);
+    const grid = S.table(holder, { name: "deltas", noun: "case", caption: "Changes", rows: comparison.deltas, key: (delta) => delta.case, columns: columns(comparison.deltas) });
+    drawLists(main, comparison);
+    let drawn = null;
+    const update = (now) => {
+      const { ofMetric, kept } = chosenDeltas(comparison, now.query);
+      verdicts.draw(now.query, S.counted(ofMetric, (delta) => delta.verdict));
+      sync(now);
+      grid.update([...byEffect(kept), ...kept.filter((delta) => !(delta.ratio > 0))], ofMetric.length);
+      const signature = [now.query.metric, now.query.verdict, now.query.workload, now.query.q, now.query.all].join("\n");
+      if (signature !== drawn) drawFigures(figures, kept, now.query);
+      drawn = signature;
+      S.announce(`${fmt.count(kept.length)} of ${fmt.plural(ofMetric.length, "case")}`);
+    };
+    update(state);
+    return update;
+  }
+
+  S.page("compare", "Compare", 20, { when: () => Boolean(doc.comparison), draw });
+  Object.assign(S, { effect, shortName });
+})();

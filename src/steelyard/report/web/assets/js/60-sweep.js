@@ -1,0 +1,164 @@
+// One parameter varied and all else held: a metric over it, a line per variant, and who wins where.
+"use strict";
+
+(() => {
+  const S = window.Steelyard;
+  const { el, fmt, doc } = S;
+  const WIDE = { x: 8, y: 5 };
+  const PARTS = ["workload", "axis", "fixed", "mode"];
+  const MOST_COLUMNS = 9;
+  const MOST_CELLS = 20;
+
+  // ---- what the address asks for: each choice narrows the next, and one that no longer fits falls back to the first
+
+  function chosenSweep(query) {
+    let left = doc.sweep;
+    const choices = PARTS.map((part) => {
+      const options = [...new Set(left.map((item) => item[part]))];
+      const value = options.includes(query[part]) ? query[part] : options[0];
+      left = left.filter((item) => item[part] === value);
+      return { part, options, value };
+    });
+    return { sweep: left[0], choices };
+  }
+
+  const namesOf = (sweep) => sweep.metrics || sweep["metric names"] || ["time"];
+
+  function select(part, label, options, value, after = []) {
+    if (options.length < 2) return null;
+    const input = el("select", { id: `sweep-${part}`, name: part, onchange: () => S.go({ ...Object.fromEntries(after.map((other) => [other, ""])), [part]: input.value }) },
+      options.map(([option, text]) => el("option", { value: option, selected: option === value }, text)));
+    input.value = value;
+    return el("div", { class: "field field-select" }, el("label", { for: input.id }, label), input);
+  }
+
+  const LABELS = { workload: "Workload", axis: "Over", fixed: "With", mode: "Mode" };
+
+  function toolbar({ sweep, choices }, metric, base) {
+    const parts = choices.map(({ part, options, value }, at) => select(part, LABELS[part], options.map((option) => [option, option || "nothing else"]), value, PARTS.slice(at + 1)));
+    const metrics = namesOf(sweep).map((name) => [name, fmt.label(name)]);
+    return el("form", { class: "toolbar", role: "search", onsubmit: (event) => event.preventDefault() }, parts,
+      select("metric", "Metric", metrics, metric), select("baseline", "Baseline", sweep.lines.map((line) => [line.name, line.name]), base));
+  }
+
+  // ---- rows
+
+  function lineRows(sweep, metric) {
+    const common = { unit: doc.metrics[metric]?.unit || "", metric: fmt.label(metric), axis: sweep.axis };
+    return sweep.lines.flatMap((line) => line.points.map((point, order) => {
+      const item = S.caseById(point.case);
+      const figure = item?.metrics[metric];
+      if (!figure || !fmt.known(figure[0])) return null;
+      const [value, low, high] = figure;
+      return { x: point.x, order, line: line.name, value, low, high, ...common, status: item.status, text: fmt.metric(item, metric), case: item.id };
+    })).filter(Boolean);
+  }
+
+  const wide = (values, factor) => values.length > 0 && Math.min(...values) > 0 && Math.max(...values) >= factor * Math.min(...values);
+
+  function chartName(sweep, rows) {
+    const x = sweep.kind === "name" ? "names" : wide(rows.map((row) => row.x), WIDE.x) ? "log" : "linear";
+    return `sweep-${x}-${wide(rows.map((row) => row.value), WIDE.y) ? "log" : "linear"}`;
+  }
+
+  // How many times better than the baseline; two separate measurements, so the interval reaches as far as both allow.
+  function quotient(base, item, metric) {
+    const better = doc.metrics[metric]?.better;
+    const [before, after] = [base, item].map((one) => (one?.status === "ok" ? one.metrics[metric] : null));
+    if (!before || !after || !(before[0] > 0) || !(after[0] > 0)) return [null, null, null];
+    if (base === item) return [1, null, null];
+    const [top, under] = better === "higher" ? [after, before] : [before, after];
+    const whole = [top[1], top[2], under[1], under[2]].every((end) => fmt.known(end) && end > 0);
+    return [top[0] / under[0], whole ? top[1] / under[2] : null, whole ? top[2] / under[1] : null];
+  }
+
+  // A pair weighed side by side says more than two separate times; the matrix knows those.
+  function pairedRatio(base, item) {
+    if (!doc.matrix || !base || base === item) return null;
+    const at = matrixPlaces().get(item.id);
+    const under = matrixPlaces().get(base.id);
+    if (!at || !under || at[0] !== under[0]) return null;
+    const found = doc.matrix.by_baseline[doc.matrix.columns[under[1]]]?.speedups[at[0]][at[1]];
+    return found && found[3] && item.status === "ok" ? found.slice(0, 3) : null;
+  }
+
+  let places = null;
+  function matrixPlaces() {
+    places ||= new Map(doc.matrix.cells.flatMap((row, at) => row.map((cell, column) => (cell ? [cell.case, [at, column]] : null)).filter(Boolean)));
+    return places;
+  }
+
+  function heatRows(sweep, metric, base) {
+    const held = new Map((sweep.lines.find((line) => line.name === base)?.points || []).map((point) => [point.x, S.caseById(point.case)]));
+    const xs = [...new Set(sweep.lines.flatMap((line) => line.points.map((point) => point.x)))];
+    if (sweep.kind === "number") xs.sort((a, b) => a - b);
+    return sweep.lines.flatMap((line, order) => line.points.map((point) => {
+      const item = S.caseById(point.case);
+      if (!item) return null;
+      const [speedup, low, high] = (metric === "time" && pairedRatio(held.get(point.x), item)) || quotient(held.get(point.x), item, metric);
+      const shown = item.metrics[metric] ? fmt.metric(item, metric) : "–";
+      const text = item.status !== "ok" ? S.badge(item.status).textContent : speedup ? fmt.ratio(speedup, low, high) : shown;
+      return { row: line.name, column: String(point.x), row_order: order, column_order: xs.indexOf(point.x), speedup, low, high, text, status: item.status, time: shown, case: item.id };
+    })).filter(Boolean);
+  }
+
+  // ---- page
+
+  function verdict(sweep, metric, rows) {
+    const best = new Map();
+    for (const row of rows.filter((one) => one.status === "ok")) {
+      const known = best.get(row.x);
+      const better = doc.metrics[metric]?.better === "higher" ? row.value > known?.value : row.value < known?.value;
+      if (!known || better) best.set(row.x, row);
+    }
+    const wins = S.counted([...best.values()], (row) => row.line);
+    if (sweep.lines.length < 2 || !wins.size || doc.metrics[metric]?.better === "none") return "";
+    const told = [...wins].sort((a, b) => b[1] - a[1]).map(([line, count]) => `${line} at ${count}`);
+    return ` Best of all at ${fmt.plural(best.size, "value")} of ${sweep.axis}: ${told.join(", ")}.`;
+  }
+
+  const missing = (sweep) => sweep.lines.flatMap((line) => line.points.filter((point) => !point.ok).map((point) => ({ line: line.name, x: point.x, item: S.caseById(point.case) }))).filter(({ item }) => item);
+
+  function notes(sweep) {
+    const found = missing(sweep);
+    if (!found.length) return null;
+    const one = ({ line, x, item }) => el("li", {}, S.caseLink(item.id, `${line} at ${sweep.axis} = ${x}`), " ", S.badge(item.status), item.reason ? el("span", { class: "reason" }, item.reason) : null);
+    return el("section", { class: "below", "aria-label": "Points without a right answer" }, el("h2", {}, `${fmt.plural(found.length, "point")} without a right answer`), el("ul", {}, found.slice(0, 50).map(one)),
+      found.length > 50 && el("p", { class: "faint" }, `and ${found.length - 50} more.`));
+  }
+
+  // Where cells would be too narrow for their words the figure scrolls; of very many values it shows some, evenly spaced.
+  function drawHeat(box, rows, options) {
+    const count = 1 + Math.max(...rows.map((row) => row.column_order));
+    const step = Math.ceil(count / MOST_CELLS);
+    const shown = step > 1 ? rows.filter((row) => row.column_order % step === 0) : rows;
+    const note = step > 1 ? `One in ${step} of ${count} values is shown; all are in the data.` : "";
+    S.chart(box, "sweep-heat", shown, { ...options, note, data: rows, heading: "h2" });
+    box.lastElementChild.style.setProperty("--cells", Math.ceil(count / step));
+  }
+
+  function draw(main, state) {
+    const found = chosenSweep(state.query);
+    const { sweep } = found;
+    const names = namesOf(sweep);
+    const metric = names.includes(state.query.metric) ? state.query.metric : names[0];
+    const lines = sweep.lines.map((line) => line.name);
+    const base = lines.includes(state.query.baseline) ? state.query.baseline : sweep.baseline || lines[0];
+    const rows = lineRows(sweep, metric);
+    const held = [sweep.fixed, sweep.mode].filter(Boolean).join(", ");
+    main.append(el("h1", {}, "Sweep"), el("p", { class: "lede" }, el("b", {}, sweep.workload), `: ${fmt.label(metric)} over ${sweep.axis}${held ? `, with ${held}` : ""}.${verdict(sweep, metric, rows)}`), toolbar(found, metric, base));
+    const heat = doc.metrics[metric]?.better === "none" || lines.length < 2 ? [] : heatRows(sweep, metric, base);
+    const xs = [...new Set(rows.map((row) => row.x))];
+    const aside = el("div");
+    const box = el("div");
+    main.append(el("div", { class: xs.length <= MOST_COLUMNS && heat.length ? "pair pair-wide" : "pair" }, box, aside));
+    const click = (datum) => datum.case && S.go(S.caseHref(datum.case));
+    const about = S.capital(fmt.label(metric));
+    if (rows.length) S.chart(box, chartName(sweep, rows), rows, { title: `${about} over ${sweep.axis}`, file: "sweep", heading: "h2", click, signals: sweep.kind === "number" && xs.length <= 16 ? { ticks: xs.sort((a, b) => a - b) } : {} });
+    else box.append(el("p", { class: "notice" }, `No point of this sweep has a ${fmt.label(metric)}.`));
+    if (heat.length) drawHeat(aside, heat, { click, height: lines.length * 34, title: metric === "time" ? `Speedup over ${base}` : `${about}: times better than ${base}` });
+    S.fill(aside, [notes(sweep)]);
+  }
+
+  S.page("sweep", "Sweep", 40, { when: () => Boolean(doc.sweep && doc.sweep.length), draw });
+})();

@@ -1,0 +1,4 @@
+// Last: every page is registered, so the address can be answered.
+"use strict";
+
+window.Steelyard.start();

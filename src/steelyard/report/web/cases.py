@@ -1,0 +1,236 @@
+"""The cases of a page, each with all that is known about it, in as few bytes as that takes."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from steelyard.analyze.history import History, differences
+from steelyard.analyze.stacks import Seen, Words, quad, varying_words
+from steelyard.errors import StoreError, UsageError
+from steelyard.machine.telemetry import UNITS
+from steelyard.model.case import IDENTITY, Case
+from steelyard.model.record import Figure, Record
+from steelyard.model.units import plain as quantity
+from steelyard.report.cells import COMMAND, clean, facets, lines_of, shortened, value_text
+from steelyard.report.cells import reason as reason_of
+from steelyard.report.web.plain import short
+from steelyard.report.web.runs import records_by_id
+from steelyard.store.runs import Run, read_run
+
+LONGEST_VALUE, LONGEST_PARAM, LONGEST_REASON = 200, 120, 400
+MOST_DIFFERENCES, MOST_READ, MOST_LINES, MOST_KERNELS = 12, 4, 40, 10
+TOLD = {"traceback", "noise", "top_kernels"}
+LABELS = {
+    "time": "time per call",
+    "time_q10": "10th percentile of time",
+    "time_p50": "median of single calls",
+    "time_p90": "90th percentile of single calls",
+    "time_p99": "99th percentile of single calls",
+    "time_cold": "time with cold caches",
+    "graph_time": "time replayed as a graph",
+    "host_time": "host time per call",
+    "build_time": "building the task",
+    "first_call_time": "first call",
+    "compile_time": "compiling",
+    "compile_time_cold": "compiling, empty cache",
+    "compile_time_warm": "compiling, warm cache",
+    "trace_time": "tracing",
+    "overhead": "loop overhead per call",
+    "discarded": "share of blocks disturbed",
+    "compute": "arithmetic rate",
+    "bandwidth": "memory rate",
+    "bus_bandwidth": "bus rate",
+    "item_rate": "items per second",
+    "peak_memory": "peak memory",
+    "energy": "energy per call",
+    "power": "mean power",
+    "efficiency": "operations per joule",
+    "roof": "share of the roof",
+}
+
+
+def labels(seen: Sequence[Seen], told: Words = facets) -> dict[str, str]:
+    """A short name for each case: workload where there are several, the parameters that vary, and the stack where it varies."""
+    said = {item.record.id: told(item.record.case) for item in seen}
+    by_workload: dict[str, list[str]] = {}
+    for item in seen:
+        by_workload.setdefault(_workload(item.record), []).append(item.record.id)
+    stacks = {item.record.id: _stack(item.record.case) for item in seen}
+    backends, variants = ({stack[part] for stack in stacks.values()} for part in (0, 1))
+    found: dict[str, str] = {}
+    for workload, ids in by_workload.items():
+        varying = varying_words(said[id] for id in ids)
+        for id in ids:
+            words = [text for name, text in said[id].items() if name in varying]
+            words += ["/".join(part for part, several in zip(stacks[id], (backends, variants), strict=True) if len(several) > 1)]
+            words = [word for word in words if word]
+            words = [said[id].get("argv", workload)] if workload == COMMAND else words
+            several = len(by_workload) > 1 or not words
+            found[id] = " ".join([workload, *words] if several and workload != COMMAND else words)
+    return {item.record.id: found[item.record.id] for item in seen}
+
+
+def _workload(record: Record) -> str:
+    return clean(record.case.get("workload") or record.id)
+
+
+def _stack(case: Mapping[str, Any]) -> tuple[str, str]:
+    return clean(case.get("backend") or ""), clean(case.get("variant") or IDENTITY)
+
+
+class Environments:
+    """The distinct environments of a page, each told once."""
+
+    def __init__(self) -> None:
+        self.found: dict[tuple[tuple[str, str], ...], int] = {}
+
+    def place(self, environment: Mapping[str, Any]) -> int:
+        """Where this one stands in the list."""
+        return self.found.setdefault(tuple(_flat(environment)), len(self.found))
+
+    def listed(self) -> list[dict[str, str]]:
+        """All of them as tables of text."""
+        return [dict(items) for items in self.found]
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        elif value not in (None, "", []):
+            shown = short(value, LONGEST_VALUE)
+            yield f"{prefix}{name}", "(long)" if shown is None else str(shown)
+
+
+def case_entry(item: Seen, label: str, environment: int, differs: Sequence[str], command: Run) -> dict[str, Any]:
+    """One case, without its samples and its roof, which are laid in later."""
+    record, case = item.record, item.record.case
+    entry: dict[str, Any] = {
+        "id": record.id,
+        "label": label,
+        "run": item.run,
+        "number": item.number,
+        "status": record.status,
+        "reason": clean(shortened(reason_of(record), LONGEST_REASON)) if record.status != "ok" else "",
+        "workload": _workload(record),
+        "params": {key: _param(value) for key, value in (case.get("params") or {}).items()},
+        "backend": _stack(case)[0],
+        "variant": _stack(case)[1],
+        "mode": case.get("mode", ""),
+        "device": case.get("device", ""),
+        "threads": case.get("threads", 1),
+        "ranks": case.get("ranks", 1),
+        "flags": dict(case.get("flags") or {}),
+        "metrics": {name: quad(figure) for name, figure in record.metrics.items()},
+        "noise": str(record.effective.get("noise") or ""),
+        "verification": record.verification if record.verification and record.verification.status != "none" else None,
+        "environment": environment,
+        "differs": list(differs)[:MOST_DIFFERENCES],
+        "effective": effective(record),
+        "samples": None,
+        "attachments": record.attachments,
+        "repeat": repeat(record, command),
+        "roof": None,
+    }
+    if trace := record.effective.get("traceback"):
+        entry["traceback"] = lines_of(trace)[-MOST_LINES:]
+    if kernels := _kernels(record.effective.get("top_kernels")):
+        entry["kernels"] = kernels
+    return entry
+
+
+def _kernels(rows: Any) -> list[dict[str, Any]]:
+    """The kernels that took longest in a profile."""
+    known = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    whole = [row for row in known if {"name", "where", "calls", "total", "mean"} <= set(row)]
+    return [{**row, "name": shortened(str(row["name"]), LONGEST_PARAM)} for row in whole[:MOST_KERNELS]]
+
+
+def _param(value: Any) -> Any:
+    if isinstance(value, (bool, int, float)) or value is None:
+        return value
+    return shortened(value if isinstance(value, str) else value_text(value), LONGEST_PARAM)
+
+
+def effective(record: Record) -> dict[str, Any]:
+    """What was done, one short value each; the parts of a table by `table.part`."""
+    found: dict[str, Any] = {}
+    for name, value in record.effective.items():
+        if name in TOLD:
+            continue
+        parts = {f"{name}.{key}": _range(key, part) for key, part in value.items()} if isinstance(value, Mapping) else {name: value}
+        for key, part in parts.items():
+            shown = short(json.dumps(part, default=str) if isinstance(part, Mapping) else part, LONGEST_VALUE)
+            if shown is not None and shown != "":
+                found[key] = shown
+    return found
+
+
+def _range(name: str, value: Any) -> Any:
+    """The lowest and the highest reading of a quantity, as people write them."""
+    numbers = isinstance(value, list) and len(value) == 2 and all(isinstance(end, (int, float)) for end in value)
+    return " to ".join(quantity(end, UNITS[name]) for end in value) if numbers and name in UNITS else value
+
+
+def repeat(record: Record, run: Run) -> str:
+    """The line that measures a case again, with the user's files that define it; another tool's case has none."""
+    try:
+        Case.parse(record.id)
+    except (UsageError, ValueError):
+        return ""
+    if "tool" in record.effective or record.case.get("workload") == COMMAND:
+        argv = (record.case.get("params") or {}).get("argv")
+        whole = isinstance(argv, list) and all(isinstance(item, str) for item in argv)
+        return f"steelyard run -- {shlex.join(argv)}" if whole and argv and "tool" not in record.effective else ""
+    files = [file for file in run.header.files if file.endswith(".py")]
+    return f"steelyard run {shlex.join([*files, record.id])}"
+
+
+def metric_words(seen: Sequence[Seen]) -> dict[str, dict[str, str]]:
+    """Unit, direction and words of every figure that some case has, the time first."""
+    found: dict[str, Figure] = {}
+    for item in seen:
+        for name, figure in item.record.metrics.items():
+            found.setdefault(name, figure)
+    named = sorted(found, key=lambda name: name != "time")
+    return {
+        name: {"unit": found[name].unit, "better": found[name].better, "label": LABELS.get(name, clean(name.replace("_", " ")))}
+        for name in named
+    }
+
+
+class Before:
+    """The record of each case in the run before, found among the runs at hand, else in the store that they come from."""
+
+    def __init__(self, runs: Sequence[Run], series: Mapping[str, History]) -> None:
+        self.runs, self.series = runs, series
+        self._known = {run.id: records_by_id(run) for run in runs}
+        self._read = 0
+
+    def differs(self, item: Seen) -> list[str]:
+        """What is not the same as in the run before."""
+        old = self._record(item)
+        return list(differences(old, item.record)) if old else []
+
+    def _record(self, item: Seen) -> Record | None:
+        own, series = self.runs[item.run], self.series.get(item.record.id)
+        ids = [point.run for point in series.points] if series else []
+        before = ids[: ids.index(own.id)] if own.id in ids else []
+        if not before:
+            older = [run.id for run in self.runs[: item.run] if item.record.id in self._known[run.id]]
+            before = older[-1:]
+        return self._records(before[-1], own).get(item.record.id) if before else None
+
+    def _records(self, id: str, near: Run) -> dict[str, Record]:
+        """The records of a run that lies in the same store; only a few runs are read for it."""
+        if id not in self._known and self._read < MOST_READ:
+            self._read += 1
+            folder = next((path for path in near.path.parent.glob(f"*-{id}") if path.is_dir()), None) if id.isalnum() else None
+            try:
+                self._known[id] = records_by_id(read_run(folder)) if folder else {}
+            except StoreError:
+                self._known[id] = {}
+        return self._known.get(id, {})

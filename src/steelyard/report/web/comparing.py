@@ -1,0 +1,77 @@
+"""The comparison of a page: every delta with both sides' figures, and what could not be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from steelyard.analyze.compare import Comparison, Side, compare, own_pairs
+from steelyard.analyze.stacks import newest, quad
+from steelyard.model.pair import Delta
+from steelyard.model.record import BAD
+from steelyard.report.cells import clean, reason, shortened
+from steelyard.store.runs import Run
+
+LONGEST_REASON = 300
+MISSING = "missing"
+
+
+def find_comparison(runs: Sequence[Run], base: Side | None) -> Comparison | None:
+    """What the page compares: the runs with a base where one is named, else what was weighed together inside them."""
+    if base is not None and runs:
+        return compare(base, Side(_named(runs), tuple(runs)))
+    weighed = [run for run in runs if run.pairs]
+    return own_pairs(Side(_named(weighed[-1:]), tuple(weighed))) if weighed else None
+
+
+def _named(runs: Sequence[Run]) -> str:
+    return runs[0].id if len(runs) == 1 else f"{len(runs)} runs"
+
+
+def comparison_part(found: Comparison, runs: Sequence[Run], base: Side | None) -> dict[str, Any]:
+    """A comparison as data; `bad` lists what is broken on either side."""
+    inside = found.base == found.head
+    bad = [] if inside else _bad(base.runs if base else (), "base")
+    return {
+        "base": found.base,
+        "head": found.head,
+        "paired": inside,
+        "notes": [clean(note) for note in found.notes],
+        "means": found.means,
+        "deltas": [_delta(found, delta) for delta in found.deltas],
+        "new": found.new,
+        "missing": list(dict.fromkeys(delta.base for delta in found.deltas if delta.verdict == MISSING)),
+        "bad": [*bad, *_bad(runs, "head")],
+    }
+
+
+def _delta(found: Comparison, delta: Delta) -> dict[str, Any]:
+    before, after = found.figures.get(delta.metric, {}).get(delta.head, (None, None))
+    return {
+        "case": delta.head,
+        "base": delta.base,
+        "metric": delta.metric,
+        "ratio": delta.ratio,
+        "low": delta.low,
+        "high": delta.high,
+        "margin": delta.margin,
+        "verdict": delta.verdict,
+        "paired": delta.paired,
+        "reason": clean(shortened(delta.reason, LONGEST_REASON)),
+        "p": delta.p,
+        "before": quad(before),
+        "after": quad(after),
+    }
+
+
+def _bad(runs: Sequence[Run], side: str) -> list[dict[str, str]]:
+    return [
+        {
+            "case": item.record.id,
+            "status": item.record.status,
+            "reason": clean(shortened(reason(item.record), LONGEST_REASON)),
+            "side": side,
+        }
+        for item in newest(runs)
+        if item.record.status in BAD
+    ]

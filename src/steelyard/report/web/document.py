@@ -1,0 +1,137 @@
+"""The document: everything a report shows, as plain data that a page, a spreadsheet and a picture are made from."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from steelyard.analyze.compare import Comparison, Side
+from steelyard.analyze.history import History, histories_of
+from steelyard.analyze.matrix import matrix
+from steelyard.analyze.stacks import Seen, newest, once
+from steelyard.analyze.sweep import sweeps
+from steelyard.report import charts
+from steelyard.report.cells import clean, facets
+from steelyard.report.web import roofs
+from steelyard.report.web.cases import Before, Environments, case_entry, labels, metric_words
+from steelyard.report.web.comparing import comparison_part, find_comparison
+from steelyard.report.web.fit import fit
+from steelyard.report.web.over_time import FEWEST, history_part
+from steelyard.report.web.plain import Document, plain
+from steelyard.report.web.runs import machine_cards, merged, page_warnings, run_entry
+from steelyard.report.web.samples import Sidecar, count_of, level, sample_entry
+from steelyard.report.web.words import banner
+from steelyard.store.runs import Run, now
+from steelyard.version import __version__
+
+__all__ = ["FORMAT", "Document", "document"]
+
+FORMAT = "steelyard-report/1"
+MOST_SAMPLES = 200_000
+MOST_POINTS, LEAST_POINTS, POINTS_LESS = 50_000, 10_000, 4
+"""The most points of all series together: fewer where there are many cases, which need the room themselves."""
+A_SAMPLE = 15
+"""Bytes that one raw sample takes."""
+NO_SERIES: Mapping[str, History] = MappingProxyType({})
+
+
+def document(
+    runs: Sequence[Run],
+    *,
+    base: Side | None = None,
+    series: Mapping[str, History] = NO_SERIES,
+    comparison: Comparison | None = None,
+    title: str = "",
+    baseline: str | None = None,
+    samples: int = MOST_SAMPLES,
+    warnings: Sequence[str] = (),
+) -> Document:
+    """Everything about some runs, oldest first; `cases` are the newest record of each case among them.
+
+    Where no comparison is given it is made: with `base` if that is named, else of what was weighed together inside the runs.
+    Where no series are given they are those in the runs themselves. `samples` is the most raw values of all cases together,
+    `warnings` what is known to be wrong besides, such as runs that could not be read at all.
+    """
+    shown = merged(runs)
+    seen, told = newest(shown), once(facets)
+    series = series or (histories_of(shown) if len(shown) > 1 else {})
+    compared = comparison or find_comparison(runs, base)
+    cards, machines = machine_cards(shown, series.values())
+    table = matrix(seen, shown, baseline=baseline, told=told)
+    named, environments = labels(seen, told), Environments()
+    entries = _cases(seen, shown, series, named, environments)
+    listed = [run_entry(run, machines[run.header.machine_key]) for run in shown]
+    most = max(LEAST_POINTS, MOST_POINTS - POINTS_LESS * len(seen))
+    history = history_part(series, machines, {item.record.id: item.record.case for item in seen}, baseline, most)
+    points = sum(len(item["points"]) for item in history["series"]) if history else 0
+    made = {
+        "format": FORMAT,
+        "title": clean(title) or _title(shown),
+        "made": now()[:19] + "Z",
+        "version": __version__,
+        "banner": banner(_counts(seen, listed), named, compared, table, series),
+        "warnings": [*map(clean, warnings), *page_warnings(shown, base.runs if base else ()), *_left_out(series, points)],
+        "machines": cards,
+        "runs": listed,
+        "metrics": metric_words(seen),
+        "environments": environments.listed(),
+        "cases": entries,
+        "comparison": comparison_part(compared, shown, base) if compared else None,
+        "matrix": table,
+        "sweep": sweeps(seen, baseline=baseline or (table.baseline if table else None), told=told) or None,
+        "roofline": roofs.lay(seen, entries, shown, machines),
+        "history": history,
+    }
+    whole: Document = {**plain(made), "charts": chart_specs()}
+    _lay_samples(seen, whole["cases"], shown, min(samples, fit(whole) // A_SAMPLE))
+    return whole
+
+
+def _counts(seen: Sequence[Seen], listed: Sequence[Mapping[str, Any]]) -> Mapping[str, int]:
+    """Cases by status; where a page shows no cases, those of its newest run."""
+    return Counter(item.record.status for item in seen) if seen else Counter(listed[-1]["counts"] if listed else {})
+
+
+def _left_out(series: Mapping[str, History], points: int) -> list[str]:
+    if points >= sum(len(item.points) for item in series.values() if len(item.points) >= FEWEST):
+        return []
+    return ["the history is too long for one page: series without a change show their newest points only, or are left out"]
+
+
+def _cases(
+    seen: Sequence[Seen], runs: Sequence[Run], series: Mapping[str, History], named: Mapping[str, str], environments: Environments
+) -> list[dict[str, Any]]:
+    before = Before(runs, series)
+    return [
+        case_entry(item, named[item.record.id], environments.place(item.record.environment), before.differs(item), runs[item.run])
+        for item in seen
+    ]
+
+
+def _lay_samples(seen: Sequence[Seen], entries: Sequence[dict[str, Any]], runs: Sequence[Run], total: int) -> None:
+    most = level([count_of(item.record) for item in seen], max(0, total))
+    sidecars = [Sidecar.of(run) for run in runs]
+    for item, entry in zip(seen, entries, strict=True):
+        entry["samples"] = sample_entry(item.record, sidecars[item.run], most)
+
+
+def _title(runs: Sequence[Run]) -> str:
+    if not runs:
+        return "Steelyard report"
+    names = list(dict.fromkeys(clean(run.header.experiment) for run in runs if run.header.experiment not in ("", "command line")))
+    what = names[0] if len(names) == 1 else ""
+    which = f"run {runs[0].id}" if len(runs) == 1 else f"{len(runs)} runs to {clean(runs[-1].header.created[:10])}"
+    return clean(f"{what}, {which}" if what else f"{which[0].upper()}{which[1:]}")
+
+
+def chart_specs() -> dict[str, dict[str, Any]]:
+    """Every chart there is, by name."""
+    found: dict[str, dict[str, Any]] = {}
+    for module in sorted(item.name for item in pkgutil.iter_modules(charts.__path__)):
+        for chart in getattr(importlib.import_module(f"{charts.__name__}.{module}"), "CHARTS", ()):
+            found[chart.name] = {"title": chart.title, "reading": chart.reading, "spec": chart.spec, "columns": list(chart.columns)}
+    return found

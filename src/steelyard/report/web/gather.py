@@ -1,0 +1,109 @@
+"""From what a user names to the document: which runs, held against which, with which history."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from steelyard.analyze import sides
+from steelyard.analyze.compare import Comparison, Side, compare
+from steelyard.analyze.history import History, histories
+from steelyard.errors import StoreError, UsageError, told
+from steelyard.report.web.document import document
+from steelyard.store.refs import locate
+from steelyard.store.runs import Run, Store, moment
+
+Document = dict[str, Any]
+
+LATEST = "latest"
+SHORTEST_SERIES = 2
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a report is about; without references, the latest run."""
+
+    refs: tuple[str, ...] = ()
+    base: str | None = None
+    title: str = ""
+    baseline: str | None = None
+    history: bool = True
+    since: str | None = None
+    until: str | None = None
+
+
+def gather(store: Store, asked: Asked) -> Document:
+    """The document for what was asked; a run that cannot be read leaves its reason there instead of its figures."""
+    found, unread = _sides(store, asked.refs or (LATEST,))
+    base: Side | None = None
+    if asked.base is not None:
+        base = sides.find(store, asked.base)
+    elif len(found) > 1:
+        base, found = found[0], found[1:]
+    runs = _runs(found)
+    head = found[-1] if found else None
+    against: Comparison | None = compare(base, head) if base and head and base.runs != head.runs else None
+    series = _history(store, runs, asked, several=len(runs) > 1) if asked.history and runs else {}
+    made = document(
+        runs, base=base, series=series, comparison=against, title=asked.title, baseline=asked.baseline, warnings=unread
+    )  # fmt: skip
+    if not asked.history:
+        made["history"] = None
+    if asked.baseline is not None and (problem := _no_column(made, asked.baseline)):
+        raise problem
+    return made
+
+
+def _sides(store: Store, refs: Sequence[str]) -> tuple[list[Side], list[str]]:
+    found, unread = [], []
+    for ref in refs:
+        try:
+            found.append(sides.find(store, ref))
+        except StoreError as error:
+            if not _is_run(store, ref):
+                raise
+            unread.append(f"run {ref}: {told(error)}")
+    return found, unread
+
+
+def _is_run(store: Store, ref: str) -> bool:
+    """Whether a reference means a run of ours, though it cannot be read."""
+    try:
+        return (locate(store, ref) / "run.jsonl").exists()
+    except (StoreError, UsageError, OSError):
+        return False
+
+
+def _runs(found: Sequence[Side]) -> list[Run]:
+    runs = {(run.path, run.id): run for side in found for run in side.runs}
+    return sorted(runs.values(), key=lambda run: moment(run.header.created))
+
+
+def _history(store: Store, runs: Sequence[Run], asked: Asked, *, several: bool) -> Mapping[str, History]:
+    """The series of all cases on the newest run's machine; several runs are a window of time unless another is given."""
+    cases = dict.fromkeys(record.id for run in runs for record in run.records)
+    since, until = asked.since, asked.until
+    if several and since is None and until is None:
+        since, until = runs[0].header.created or None, _last_moment(runs)
+    imported = [run for run in runs if run.path.parent != store.folder]
+    found = histories(store, cases, runs[-1].header.machine_key, since, until, imported=_occasions(imported))
+    return {name: series for name, series in found.items() if len(series.points) >= SHORTEST_SERIES}
+
+
+def _last_moment(runs: Sequence[Run]) -> str | None:
+    """When the last record began; a run's own time is that of its beginning."""
+    times = [record.started or run.header.created for run in runs for record in run.records] + [run.header.created for run in runs]
+    return max(times, key=moment) or None
+
+
+def _occasions(runs: Sequence[Run]) -> list[Run]:
+    """One run for each moment: the processes of another tool's file measured the same thing at the same time."""
+    return list({(str(run.path), run.header.created): run for run in runs}.values())
+
+
+def _no_column(made: Document, baseline: str) -> UsageError | None:
+    from steelyard.errors import unknown
+
+    columns = (made["matrix"] or {}).get("columns", [])
+    return None if baseline in columns else unknown("column", baseline, columns)

@@ -1,0 +1,88 @@
+"""Series of a page: every case over the runs, its changes of level, and the speedups of stacks over time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from steelyard.analyze.history import Change, History, Point
+from steelyard.analyze.stacks import Plain, parse
+from steelyard.analyze.trends import trends
+from steelyard.errors import UsageError
+from steelyard.model.pair import MARGIN
+from steelyard.report.cells import facets
+
+FEWEST = 2
+SHORTEST = 10
+COMMIT = 12
+
+
+def history_part(
+    series: Mapping[str, History], machines: Mapping[str, int], cases: Mapping[str, Plain], baseline: str | None, most: int
+) -> dict[str, Any] | None:
+    """All series that have something to show; a single point is no history. `most` is how many points there may be in all."""
+    kept = within({key: item for key, item in series.items() if len(item.points) >= FEWEST}, most)
+    if not kept:
+        return None
+    named = {item.case: cases.get(item.case) or parse(item.case) for item in kept.values()}
+    own = {item.case: item for item in reversed(list(kept.values()))}
+    found = None
+    try:
+        found = trends({id: own[id] for id in named}, named, baseline=baseline, told=facets)
+    except UsageError:
+        found = trends({id: own[id] for id in named}, named, told=facets)
+    return {"series": [_series(item, machines) for item in kept.values()], "trends": found}
+
+
+def within(series: Mapping[str, History], most: int) -> dict[str, History]:
+    """As many series whole as there is room for, those that changed most first; then of the others the newest points."""
+    if sum(len(item.points) for item in series.values()) <= most:
+        return dict(series)
+    changed = sorted((key for key, item in series.items() if item.changes), key=lambda key: -_furthest(series[key]))
+    share = max(SHORTEST, most // len(series))
+    kept: dict[str, History] = {}
+    for key in dict.fromkeys([*changed, *series]):
+        item = series[key] if series[key].changes else newest_of(series[key], share)
+        if len(item.points) <= most:
+            kept[key], most = item, most - len(item.points)
+    return {key: kept[key] for key in series if key in kept}
+
+
+def _furthest(item: History) -> float:
+    return max(abs(math.log(change.ratio)) for change in item.changes)
+
+
+def newest_of(item: History, most: int) -> History:
+    """The last points of a series, with the changes among them."""
+    cut = max(0, len(item.points) - most)
+    changes = [replace(change, index=change.index - cut) for change in item.changes if change.index > cut]
+    return replace(item, points=item.points[cut:], changes=changes)
+
+
+def _series(item: History, machines: Mapping[str, int]) -> dict[str, Any]:
+    return {
+        "case": item.case,
+        "machine": machines.get(item.machine_key, 0),
+        "points": [_point(point) for point in item.points],
+        "changes": item.changes,
+        "broken": item.broken,
+        "searched": item.searched,
+    }
+
+
+def _point(point: Point) -> list[Any]:
+    when = point.created[:19] + "Z" if point.created.endswith(("Z", "+00:00")) else point.created
+    return [point.run, point.number, when, point.time, point.low, point.high, point.commit[:COMMIT], point.dirty, None]
+
+
+def in_force(series: Mapping[str, History]) -> list[tuple[str, Change]]:
+    """The last change of each series that ever changed, the largest slowdown first."""
+    found = [(item.case, item.changes[-1]) for item in series.values() if item.changes]
+    return sorted(found, key=lambda pair: -pair[1].ratio)
+
+
+def slower_since(series: Mapping[str, History]) -> Sequence[tuple[str, Change]]:
+    """Series whose newest level is slower by more than what counts as the same; smaller changes are no news."""
+    return [(case, change) for case, change in in_force(series) if change.low > 1 + MARGIN]

@@ -1,0 +1,145 @@
+"""The folder of a site: files appear in it whole, and only what the site wrote is ever replaced or removed."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import quote
+
+from steelyard.errors import StoreError, UsageError
+from steelyard.model.record import Attachment
+from steelyard.report.cells import clean
+from steelyard.store.runs import Run
+from steelyard.store.samples import open_plain
+
+LARGEST_ATTACHMENT = 256 * 2**20
+FOLDERS = ("runs", "assets")
+ACTIVE = (".html", ".htm", ".xhtml", ".shtml", ".mhtml", ".svg", ".xml", ".js", ".mjs", ".php", ".cgi", ".wasm", ".css")
+"""Files that a browser or a server would run; from an attachment they are only ever shown as text."""
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
+
+
+class Place:
+    """A folder that is a site or may become one; paths in it are given from its root, with slashes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.written: list[str] = []
+
+    def claim(self, manifest: str, format: str) -> None:
+        """Make the folder, or make sure that it is a site; anything else in it is somebody's, and stays untouched."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if any(self.folder.iterdir()) and self.manifest(manifest).get("format") != format:
+                why = f"it is not empty, and its {manifest} is missing or not of this version"
+                raise UsageError(f"{str(self.folder)!r} is not a site", why=why, do="name an empty or a new folder")
+            for name in FOLDERS:
+                if (self.folder / name).is_symlink():
+                    raise UsageError(f"{str(self.folder / name)!r} is a link", why="a site writes into folders of its own", do="remove it")
+                (self.folder / name).mkdir(exist_ok=True)
+        except OSError as error:
+            raise self._trouble(error) from None
+        if not self.manifest(manifest):
+            self.write(manifest, json.dumps({"format": format}).encode())
+            self.written.clear()
+
+    def manifest(self, name: str) -> dict[str, Any]:
+        """What an earlier build left, or nothing where that cannot be read."""
+        with contextlib.suppress(ValueError, RecursionError):
+            found = json.loads(self.text(name) or "{}")
+            return found if isinstance(found, dict) else {}
+        return {}
+
+    def text(self, name: str) -> str:
+        """A file's text; empty where there is none."""
+        try:
+            with open_plain(self.folder / name) as file:
+                return file.read().decode("utf-8", "replace")
+        except OSError:
+            return ""
+
+    def has(self, name: str) -> bool:
+        """Whether a file is there."""
+        return self._own(name) and (self.folder / name).is_file()
+
+    def write(self, name: str, content: bytes) -> None:
+        """Put a file in its place whole; who reads meanwhile has the old one."""
+        path = self.folder / name
+        part = path.with_name(f".{path.name[:100]}.{os.getpid()}.part")
+        try:
+            path.parent.mkdir(exist_ok=True)
+            part.write_bytes(content)
+            part.replace(path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                part.unlink(missing_ok=True)
+            raise self._trouble(error) from None
+        self.written.append(name)
+
+    def copy(self, run: Run, item: Attachment, folder: str, warnings: list[str]) -> str:
+        """An attachment beside its run's page, under a name that nothing runs; gives the name, or nothing where it is not there."""
+        try:
+            source = run.attachment(item)
+            size = source.stat().st_size
+            if size > LARGEST_ATTACHMENT:
+                warnings.append(f"run {run.id}: {clean(item.path)} is too large for the site ({size >> 20} MiB)")
+                return ""
+            name = self.harmless(PurePosixPath(item.path).name)
+            path = self.folder / folder / name
+            path.parent.mkdir(exist_ok=True)
+            part = path.with_name(f".{name[:100]}.{os.getpid()}.part")
+            with open_plain(source) as file, part.open("wb") as target:
+                shutil.copyfileobj(file, target)
+            part.replace(path)
+        except (OSError, StoreError):
+            return ""
+        self.written.append(f"{folder}/{name}")
+        return name
+
+    def remove(self, names: set[str]) -> list[str]:
+        """Take away files that an earlier build wrote, and the folders that are empty then."""
+        removed = []
+        for name in sorted(filter(self._own, names)):
+            path = self.folder / name
+            with contextlib.suppress(OSError):
+                path.unlink()
+                removed.append(name)
+            if path.parent.parent != self.folder:
+                with contextlib.suppress(OSError):
+                    path.parent.rmdir()
+        return removed
+
+    def _own(self, name: str) -> bool:
+        """Whether a path is one that a site can have written; a list of files is not trusted with more."""
+        parts = name.split("/")
+        if not all(_PLAIN.fullmatch(part) for part in parts) or (len(parts) > 1 and parts[0] not in FOLDERS) or len(parts) > 3:
+            return False
+        above = ["/".join(parts[:end]) for end in range(1, len(parts))]
+        return not any((self.folder / folder).is_symlink() for folder in above)
+
+    @staticmethod
+    def plain(name: str) -> str:
+        """A run's name as a file name and as a part of a URL."""
+        return name if _PLAIN.fullmatch(name) else f"run-{hashlib.sha256(name.encode('utf-8', 'surrogateescape')).hexdigest()[:16]}"
+
+    @staticmethod
+    def harmless(name: str) -> str:
+        """An attachment's name, plain, and never one that a browser would run."""
+        plain = _UNSAFE.sub("_", name).lstrip("._-")[-90:].lstrip("._-") or "file"
+        return f"{plain}.txt" if plain.lower().endswith(ACTIVE) else plain
+
+    @staticmethod
+    def link(path: str) -> str:
+        """A path as a relative URL."""
+        return quote(path)
+
+    def _trouble(self, error: OSError) -> UsageError:
+        why = f"{error.strerror or error}: {error.filename or self.folder}"
+        return UsageError(f"cannot write the site {str(self.folder)!r}", why=why, do="check the folder, or name another with --site DIR")

@@ -1,0 +1,108 @@
+"""Each case under its roof: how many operations fall on a byte, what was reached, and what holds it back.
+
+Nothing is measured here. What the run stored counts; where it stored nothing, the peaks that this user keeps for that
+machine or the vendor's figures for its GPU do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from steelyard.analyze.stacks import Seen
+from steelyard.machine import peaks
+from steelyard.measuring import roofline
+from steelyard.model.record import Record
+from steelyard.store.runs import Run
+
+VIRTUAL = ("fake",)
+NEAR = 0.01
+
+
+@dataclass(frozen=True)
+class Held:
+    """A case's roof: both peaks, from where they come, the share that was reached, and the bound."""
+
+    compute: float | None
+    bandwidth: float | None
+    source: str
+    share: float
+    bound: str
+
+
+class Roofs:
+    """The peaks of machines, each looked up once."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self.runs = runs
+        self._known: dict[tuple[str, str, int], peaks.Peaks | None] = {}
+
+    def entry(self, item: Seen) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """The `roof` of a case and the roof itself; None for a case that says nothing of what it moves, or has no peaks."""
+        record = item.record
+        computed, moved = record.metrics.get("compute"), record.metrics.get("bandwidth")
+        found = self._held(item)
+        if record.status != "ok" or found is None or not (computed or moved):
+            return None
+        device, dtype = str(record.case.get("device", "cpu")), roofline.compute_format(record) or ""
+        roof = {
+            "intensity": computed.value / moved.value if computed and moved and moved.value > 0 else None,
+            "achieved": computed.value if computed else None,
+            "bandwidth": moved.value if moved else None,
+            "bound": found.bound,
+            "share": found.share,
+            "peak_compute": found.compute,
+            "peak_bandwidth": found.bandwidth,
+            "dtype": dtype,
+        }
+        return roof, {"device": device, "dtype": dtype, "compute": found.compute, "bandwidth": found.bandwidth, "source": found.source}
+
+    def _held(self, item: Seen) -> Held | None:
+        record = item.record
+        kept = self._peaks(item)
+        roof = roofline.Roof(kept.compute.get(roofline.compute_format(record) or ""), kept.bandwidth, kept.source) if kept else None
+        stored = record.metrics.get(roofline.METRIC)
+        if stored is None or not stored.value > 0:
+            share = roofline.share_of(record.metrics, roof) if roof else None
+            if roof is None or share is None:
+                return None
+            return Held(roof.compute, roof.bandwidth, roof.source, share.value, roofline.bound_of(record, roof, share.value) or "memory")
+        source, bound = str(record.effective.get("roof_source") or "measured"), str(record.effective.get("bound") or "memory")
+        again = roofline.share_of(record.metrics, roof) if roof else None
+        if roof and again and abs(again.value / stored.value - 1) < NEAR:
+            return Held(roof.compute, roof.bandwidth, source, stored.value, bound)
+        return _derived(record, stored.value, bound, source, roof)
+
+    def _peaks(self, item: Seen) -> peaks.Peaks | None:
+        case, key = item.record.case, self.runs[item.run].header.machine_key
+        if case.get("backend") in VIRTUAL:
+            return None
+        device, threads = str(case.get("device", "cpu")), case.get("threads", 1)
+        place = (key, device, threads if isinstance(threads, int) else 1)
+        if place not in self._known:
+            self._known[place] = peaks.load(*place)[0]
+        name = item.record.environment.get("device")
+        return peaks.choose(self._known[place], name if isinstance(name, str) else None)
+
+
+def _derived(record: Record, share: float, bound: str, source: str, roof: roofline.Roof | None) -> Held:
+    """The peak that a stored share implies; the other one is only known where it is kept."""
+    computed, moved = record.metrics.get("compute"), record.metrics.get("bandwidth")
+    compute = computed.value / share if bound == "compute" and computed else roof.compute if roof else None
+    bandwidth = moved.value / share if bound == "memory" and moved else roof.bandwidth if roof else None
+    return Held(compute, bandwidth, source, share, bound)
+
+
+def lay(seen: Sequence[Seen], entries: Sequence[dict[str, Any]], runs: Sequence[Run], machines: dict[str, int]) -> dict[str, Any] | None:
+    """Put a roof on every case that has one; gives the page's roofline, or None where there is nothing to draw."""
+    roofs = Roofs(runs)
+    drawn: dict[tuple[Any, ...], dict[str, Any]] = {}
+    points: list[str] = []
+    for item, entry in zip(seen, entries, strict=True):
+        if found := roofs.entry(item):
+            entry["roof"], roof = found
+            whole = {"machine": machines[runs[item.run].header.machine_key], **roof}
+            drawn.setdefault(tuple(whole.values()), whole)
+            points += [entry["id"]] if entry["roof"]["intensity"] is not None else []
+    return {"roofs": list(drawn.values()), "points": points} if drawn else None

@@ -1,0 +1,197 @@
+"""The runs of a page: where each comes from, on which machine it was made, and everything that is wrong with it, in words."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Any
+
+from steelyard.analyze.history import History
+from steelyard.analyze.provenance import commit_of
+from steelyard.analyze.unpaired import figure_of, held
+from steelyard.machine import facts
+from steelyard.model.record import Record
+from steelyard.model.units import plain as quantity
+from steelyard.report.cells import clean
+from steelyard.report.web.samples import Sidecar
+from steelyard.store.runs import Run, Seal
+
+UNKNOWN = "unknown machine"
+LONGEST_WARNING = 400
+Facts = Mapping[str, Any]
+
+
+def merged(runs: Sequence[Run]) -> list[Run]:
+    """Other tools' processes of one occasion as one run, whose figures are the means over them; everything else as it is."""
+    found: list[Run] = []
+    for _, group in groupby(runs, key=lambda run: (run.path, run.header.created, run.id.partition("#")[0] if foreign(run) else run.id)):
+        several = list(group)
+        found.append(several[0] if len(several) == 1 else _one(several))
+    return found
+
+
+def foreign(run: Run) -> bool:
+    """Whether a run was read from another tool's file, which has no folder of its own."""
+    return bool(run.records) and all("tool" in record.effective for record in run.records)
+
+
+def _one(runs: Sequence[Run]) -> Run:
+    records = []
+    for found in held(runs).values():
+        last = found[max(found)]
+        names = dict.fromkeys(name for record in found.values() for name in record.metrics)
+        figures = {name: figure for name in names if (figure := figure_of(name, found))}
+        records.append(replace(last, metrics=figures))
+    head = replace(runs[0].header, id=runs[0].id.partition("#")[0])
+    counts: dict[str, int] = {**Counter(record.status for record in records)}
+    seal = replace(runs[0].seal, records=len(records), counts=counts) if runs[0].seal else None
+    warnings = tuple(dict.fromkeys(line for run in runs for line in run.warnings))
+    return replace(runs[0], header=head, records=tuple(records), seal=seal, warnings=warnings)
+
+
+def machine_cards(runs: Sequence[Run], series: Iterable[History]) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    """A card for each machine, and the place of each key; the newest run tells what is on it."""
+    told: dict[str, Facts] = {}
+    for run in runs:
+        told[run.header.machine_key] = run.header.machine or told.get(run.header.machine_key, {})
+    for item in series:
+        told.setdefault(item.machine_key, {})
+    cards = [
+        {"key": key, "name": machine_name(found, key), "facts": [[label, text] for label, text in _facts(found) if text]}
+        for key, found in told.items()
+    ]
+    return cards, {key: place for place, key in enumerate(told)}
+
+
+def machine_name(found: Facts, key: str) -> str:
+    """`H200 · AMD EPYC · 2 cores · Linux 6.18`."""
+    known = found.get("cpu") or found.get("gpus") or found.get("os")
+    words = clean(facts.summary(dict(found))).split(" · ") if known else []
+    summary = " · ".join(word for word in words if word not in ("unknown", "unknown CPU"))
+    return summary or (f"machine {clean(key)}" if key else UNKNOWN)
+
+
+def _facts(found: Facts) -> Iterable[tuple[str, str]]:
+    chip, ram, system = _table(found, "cpu"), _table(found, "memory"), _table(found, "os")
+    for gpu in found.get("gpus") or []:
+        clocks = {True: "clocks locked", False: "clocks not locked"}.get(gpu.get("clocks_set"), "")
+        memory = quantity(gpu["memory"], "B") if isinstance(gpu.get("memory"), int) else ""
+        driver = f"driver {gpu['driver']}" if gpu.get("driver") else ""
+        yield "GPU", _joined(gpu.get("name"), memory, driver, clocks)
+    cores, cpus = chip.get("cores"), chip.get("cpus")
+    yield "processor", _joined(chip.get("model") or chip.get("arch"), f"{cores} cores" if cores else "", f"{cpus} CPUs" if cpus else "")
+    caches = chip.get("caches") if isinstance(chip.get("caches"), dict) else {}
+    yield "caches", _joined(*(f"{name} {quantity(size, 'B')}" for name, size in (caches or {}).items() if isinstance(size, int)))
+    yield "memory", quantity(ram["total"], "B") if isinstance(ram.get("total"), int) else ""
+    yield "frequency", _joined(chip.get("governor"), {True: "turbo on", False: "turbo off"}.get(chip.get("turbo"), ""))  # type: ignore[arg-type]
+    yield "SMT", {True: "on", False: "off"}.get(chip.get("smt"), "")  # type: ignore[arg-type]
+    yield "virtual", clean(chip.get("virtual") or "")
+    quota = _table(found, "cgroup").get("cpu_quota")
+    yield "CPU quota", f"{quota:g} cores" if isinstance(quota, (int, float)) else ""
+    yield "system", _joined(system.get("distro"), system.get("system"), system.get("kernel"), system.get("libc"))
+    yield "python", clean(_table(found, "python").get("version") or "")
+
+
+def _table(found: Facts, name: str) -> dict[str, Any]:
+    part = found.get(name)
+    return part if isinstance(part, dict) else {}
+
+
+def _joined(*parts: Any) -> str:
+    return " · ".join(clean(part) for part in parts if part)
+
+
+def run_entry(run: Run, machine: int) -> dict[str, Any]:
+    """One run as the page lists it."""
+    commit, dirty = commit_of(run)
+    head = run.header
+    packages = _table(head.machine, "packages")
+    versions = {**packages, **{name: value for name, value in head.environment.items() if isinstance(value, (str, int, float))}}
+    return {
+        "id": run.id,
+        "created": head.created,
+        "commit": commit,
+        "dirty": dirty,
+        "experiment": clean(head.experiment),
+        "machine": machine,
+        "command": shlex.join(head.command),
+        "version": head.version,
+        "sealed": run.seal is not None,
+        "counts": counts(run),
+        "missing": missing(run),
+        "warnings": list(troubles(run)),
+        "environment": {name: str(version) for name, version in versions.items() if version is not None},
+    }
+
+
+def counts(run: Run) -> dict[str, int]:
+    """Records by status; a run of which only the ends were read has them in its seal."""
+    if not run.records and run.seal:
+        return dict(run.seal.counts)
+    return {**Counter(record.status for record in run.records)}
+
+
+def missing(run: Run) -> list[str]:
+    """Cases that were planned and have no record."""
+    if not run.records and run.seal and run.seal.records:
+        return []
+    measured = {record.id for record in run.records}
+    return [id for id in run.header.cases if id not in measured]
+
+
+def troubles(run: Run) -> Iterable[str]:
+    """What a reader must know about the run's files, one sentence each; no path of the machine that made the page is told."""
+    for warning in run.warnings:
+        yield clean(warning.replace(f"{run.path}/run.jsonl:", "line ").replace(str(run.path), run.id))[:LONGEST_WARNING]
+    lacking = len(missing(run))
+    if run.seal is None:
+        left = f": {_cases(lacking)} of {len(run.header.cases)} {'is' if lacking == 1 else 'are'} missing" if lacking else ""
+        yield f"the run is unfinished{left}; it was interrupted or is still being measured"
+    else:
+        yield from _lost(run, run.seal, lacking)
+    yield from Sidecar.of(run).troubles()
+
+
+def _lost(run: Run, seal: Seal, lacking: int) -> Iterable[str]:
+    known = len(run.records)
+    if known and seal.records > known:
+        lost = seal.records - known
+        yield f"{lost} of its {seal.records} records {'is' if lost == 1 else 'are'} lost: the file was cut or damaged after the run ended"
+    elif lacking and seal.reason not in ("", "complete"):
+        yield f"{_cases(lacking)} planned and not measured ({clean(seal.reason)})"
+
+
+def _cases(count: int) -> str:
+    return f"{count} case{'' if count == 1 else 's'}"
+
+
+def page_warnings(runs: Sequence[Run], base: Sequence[Run]) -> list[str]:
+    """Everything wrong with the data of a page and of what it is compared with, the same sentence of several runs told once."""
+    told: dict[str, list[str]] = {}
+    for run in (*base, *runs):
+        for line in troubles(run):
+            told.setdefault(line, []).append(clean(run.id))
+    found = [f"run {_listed(list(dict.fromkeys(ids)))}: {line}" for line, ids in told.items()]
+    keys = {run.header.machine_key: run.header.machine for run in (*base, *runs)}
+    if len(keys) > 1:
+        names = [machine_name(found_there, key) for key, found_there in keys.items()]
+        same = "; two of them look alike and differ in kernel, driver or memory" if len(set(names)) < len(names) else ""
+        found.append(
+            f"these runs were made on {len(keys)} different machines ({_listed(list(dict.fromkeys(names)))}){same}: "
+            "times of different machines say nothing about each other"
+        )
+    if "" in keys and len(base) + len(runs) > 1:
+        found.append("not every run says on which machine it was made; that they had the same is taken on trust")
+    return found
+
+
+def _listed(names: Sequence[str], most: int = 4) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def records_by_id(run: Run) -> dict[str, Record]:
+    """The last record of each case of a run."""
+    return {record.id: record for record in run.records}

@@ -1,0 +1,159 @@
+"""Raw samples of a page: in the order they were taken, thinned so that no spike and no dip is lost."""
+
+from __future__ import annotations
+
+import functools
+import math
+import mmap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from steelyard.measuring.stats import Floats
+from steelyard.model.record import Record
+from steelyard.report.web.plain import rounded
+from steelyard.store.runs import Run
+from steelyard.store.samples import SIZES, extent, open_plain
+
+FEWEST = 8
+DIGITS = 5
+SIDECAR = "samples.bin"
+Places = np.ndarray[Any, np.dtype[np.intp]]
+
+
+@dataclass(frozen=True)
+class Sidecar:
+    """The raw samples of one run; `size` is None where the file is gone."""
+
+    run: Run
+    size: int | None = None
+
+    @classmethod
+    def of(cls, run: Run) -> Sidecar:
+        """Look at the file once; another tool's run has none."""
+        try:
+            return cls(run, (run.path / SIDECAR).stat().st_size)
+        except OSError:
+            return cls(run)
+
+    def troubles(self) -> Iterator[str]:
+        """What is wrong with it, in words, for how many cases."""
+        kept = [record.samples for record in self.run.records if record.samples]
+        lost = len(kept) if self.size is None else sum(extent(series) > self.size for series in kept)
+        if lost:
+            what = "missing" if self.size is None else "cut short"
+            yield f"{SIDECAR} is {what}: the raw samples of {lost} case{'' if lost == 1 else 's'} are lost, the figures are still good"
+
+    @functools.cached_property
+    def _bytes(self) -> mmap.mmap | None:
+        """The file, mapped once however many series are read of it."""
+        try:
+            with open_plain(self.run.path / SIDECAR) as file:
+                return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if self.size else None
+        except (OSError, ValueError):
+            return None
+
+    def array(self, record: Record, name: str) -> Floats | None:
+        """One series of a record; None where it was not kept or cannot be read."""
+        series = next((item for item in record.samples if item.name == name), None)
+        data = self._bytes if series and series.dtype in SIZES and series.count >= 0 and series.offset >= 0 else None
+        if series is None or data is None or extent([series]) > len(data):
+            return None
+        return np.frombuffer(data, series.dtype, series.count, series.offset).astype(np.float64)
+
+
+def count_of(record: Record) -> int:
+    """How many blocks a record says that it kept."""
+    return next((max(0, item.count) for item in record.samples if item.name == "block_time"), 0)
+
+
+def level(counts: Sequence[int], total: int) -> int:
+    """The most that each of several series may keep so that all together keep at most `total`; the short ones stay whole."""
+    rest, left = total, sorted(count for count in counts if count)
+    for place, count in enumerate(left):
+        share = rest // (len(left) - place)
+        if count > share:
+            return share if share >= FEWEST else 0
+        rest -= count
+    return max(left, default=0)
+
+
+def thin(values: Floats, most: int) -> Places:
+    """Places to keep, in order: the first, the last, and of each stretch in between the least and the largest."""
+    count = len(values)
+    if count <= most:
+        return np.arange(count)
+    finite = np.isfinite(values)
+    sound = np.where(finite, values, np.median(values[finite]) if finite.any() else 0.0)
+    edges = np.linspace(1, count - 1, max(1, (most - 2) // 2) + 1).astype(int)
+    kept = {0, count - 1}
+    for start, stop in pairwise(edges.tolist()):
+        stretch = sound[start:stop]
+        kept |= {start + int(stretch.argmin()), start + int(stretch.argmax())} if len(stretch) else set()
+    return np.array(sorted(kept), np.intp)
+
+
+def sample_entry(record: Record, sidecar: Sidecar, most: int) -> dict[str, Any] | None:
+    """The samples of a record as net time per call, with what disturbed them and the device's clock beside them; plain JSON."""
+    if most <= 0 or not record.samples:
+        return None
+    blocks = sidecar.array(record, "block_time")
+    if blocks is None or not len(blocks):
+        return None
+    places = thin(blocks, most)
+    times = (blocks / _calls(record) - _overhead(record))[places]
+    flags = sidecar.array(record, "preempted")
+    hit = [int(flag) for flag in flags[places]] if flags is not None and len(flags) == len(blocks) and flags.any() else None
+    throttled = hit if hit and record.case.get("device", "cpu") != "cpu" else None
+    return {
+        "unit": "s",
+        "count": len(blocks),
+        "index": None if len(places) == len(blocks) else places.tolist(),
+        "time": [_short(value) for value in times.tolist()],
+        "discarded": hit,
+        "kept": bool(record.effective.get("kept_preempted")),
+        "clock": _clock(record, sidecar, blocks, max(FEWEST, most // 2)),
+        "throttled": throttled,
+    }
+
+
+def _short(value: float) -> float | None:
+    return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+
+
+def _calls(record: Record) -> float:
+    calls = record.effective.get("calls_per_block")
+    return float(calls) if isinstance(calls, int) and calls > 0 else 1.0
+
+
+def _overhead(record: Record) -> float:
+    figure = record.metrics.get("overhead")
+    return figure.value if figure and math.isfinite(figure.value) else 0.0
+
+
+def _clock(record: Record, sidecar: Sidecar, blocks: Floats, most: int) -> dict[str, Any] | None:
+    """The device's clock on the axis of the blocks.
+
+    It was read in a thread from before the warm-up to the end, so the blocks are what lies after the warm-up, spread over
+    the rest in proportion to their own lengths.
+    """
+    at, clock = sidecar.array(record, "telemetry_time"), sidecar.array(record, "telemetry_sm_clock")
+    if at is None or clock is None or len(at) != len(clock) or not len(at):
+        return None
+    lengths = np.where(np.isfinite(blocks) & (blocks > 0), blocks, 0.0)
+    spent, end = float(lengths.sum()), float(at[-1])
+    warm = record.effective.get("warmup_time")
+    begin = max(0.0, min(float(warm) if isinstance(warm, (int, float)) else 0.0, end - spent))
+    if not spent > 0 or not end > begin:
+        return None
+    during = at >= begin
+    ends = np.cumsum(lengths) * ((end - begin) / spent)
+    index = np.minimum(np.searchsorted(ends, at[during] - begin), len(blocks) - 1)
+    values = clock[during]
+    kept = thin(values, most)
+    return (
+        {"unit": "Hz", "index": index[kept].tolist(), "values": [rounded(value) for value in values[kept].tolist()]} if len(kept) else None
+    )

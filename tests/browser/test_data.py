@@ -1,0 +1,163 @@
+"""What leaves a page as a file is what the page shows, and what comes in stays text whatever it pretends to be."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks.chromium import Tab
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.wait import WebDriverWait
+
+from tests.browser import made
+from tests.browser.conftest import Report
+from tests.browser.test_pages import each
+
+FIGURES = "return [...document.querySelectorAll('main figure[data-chart]')]"
+FOREIGN = "img, iframe, object, embed, base, form[action], main script, main style, [onerror], [onclick]"
+
+
+def taken(page: Tab, link: WebElement) -> str:
+    """The file that a link gives."""
+    for old in page.downloads.iterdir():
+        old.unlink()
+    page.run("arguments[0].scrollIntoView({block: 'center'})", link)
+    link.click()
+    file = WebDriverWait(page.driver, 20, 0.02).until(lambda _: next(_whole(page.downloads), None), "no file came")
+    return file.read_text(encoding="utf-8")
+
+
+def _whole(folder: Path) -> Iterator[Path]:
+    for file in folder.iterdir():
+        if file.suffix in (".csv", ".json") and file.stat().st_size:
+            yield file
+
+
+def link(page: Tab, kind: str, of: str) -> WebElement:
+    found = page.run(f"return document.querySelector(arguments[0])?.querySelector('a[data-data={kind}]')", of)
+    assert found, f"{of} has no {kind} link"
+    return found  # type: ignore[no-any-return]
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+def test_the_case_table_leaves_with_every_row_that_is_shown(page: Tab, report: Report) -> None:
+    page.visit(report("grid") + "#/overview?q=bert")
+    box = "main .table-box:has(table[data-table=cases])"
+    as_csv, as_json = rows(taken(page, link(page, "csv", box))), json.loads(taken(page, link(page, "json", box)))
+    assert len(as_csv) == len(as_json) == 8
+    known = page.run("return Steelyard.doc.cases.filter((item) => item.workload === 'model/bert').map((item) => item.metrics.time[0])")
+    assert sorted(float(row["time"]) for row in as_csv) == pytest.approx(sorted(known))
+
+
+@pytest.mark.parametrize("name", ["grid", "sweep", "nights"])
+def test_every_chart_leaves_with_its_data(page: Tab, report: Report, name: str) -> None:
+    charts = {}
+    for route in each(page, report(name)):
+        for figure in page.run(FIGURES):
+            chart = figure.get_attribute("data-chart")
+            as_csv, as_json = (
+                taken(page, page.run(f"return arguments[0].querySelector('a[data-data={kind}]')", figure)) for kind in ("csv", "json")
+            )
+            told, columns = json.loads(as_json), page.run("return Steelyard.doc.charts[arguments[0]].columns", chart)
+            assert told, f"{route}: {chart} has no data"
+            assert [set(row) for row in told] == [set(columns)] * len(told), f"{route}: {chart}"
+            assert list(rows(as_csv)[0]) == list(columns) and len(rows(as_csv)) == len(told), f"{route}: {chart}"
+            charts[chart] = len(told)
+    assert len(charts) >= 3
+
+
+def test_a_chart_can_be_read_as_a_table(page: Tab, report: Report) -> None:
+    page.visit(report("grid") + "#/compare")
+    figure = page.run(FIGURES)[0]
+    page.run("arguments[0].querySelector('button[aria-expanded]').click()", figure)
+    shown = page.run("return [...arguments[0].querySelectorAll('.chart-table tbody tr')].length", figure)
+    assert shown == len(json.loads(taken(page, page.run("return arguments[0].querySelector('a[data-data=json]')", figure))))
+    page.driver.refresh()
+    page.drawn()
+    assert page.run("return document.querySelectorAll('main figure .chart-table tbody tr').length") == shown
+
+
+def untouched(page: Tab, route: str) -> None:
+    """Nothing from the data became part of the page."""
+    assert page.run("return window.pwned ?? null") is None, route
+    assert page.run("return [...document.querySelectorAll(arguments[0])].map((item) => item.outerHTML)", FOREIGN) == [], route
+
+
+def test_names_that_attack_stay_text_on_every_page(page: Tab, report: Report) -> None:
+    seen = ""
+    for route in each(page, report("hostile")):
+        untouched(page, route)
+        seen += page.run("return document.querySelector('main').textContent")
+    assert made.SCRIPT in seen and made.IMAGE in seen and "</script>" in seen
+
+
+def test_names_that_attack_stay_text_under_the_pointer(page: Tab, report: Report) -> None:
+    hovered = 0
+    for route in each(page, report("hostile")):
+        for mark in page.run("return [...document.querySelectorAll('main .mark-symbol path, main .mark-rect path')].slice(0, 2)"):
+            page.run("arguments[0].scrollIntoView({block: 'center'})", mark)
+            ActionChains(page.driver).move_to_element(mark).perform()
+            untouched(page, route)
+            hovered += bool(page.run("return document.querySelector('#vg-tooltip-element.visible')?.textContent.includes('<script>')"))
+    assert hovered, "some tooltip shows a name"
+
+
+def test_a_name_from_the_address_stays_text(page: Tab, report: Report) -> None:
+    evil = page.run("return encodeURIComponent(arguments[0])", made.EVIL)
+    search = f"q={evil}&status={evil}&sort={evil}&workload={evil}"
+    places = (
+        evil,
+        f"case/{evil}",
+        f"overview?{search}",
+        f"compare?verdict={evil}",
+        f"matrix?baseline={evil}",
+        f"history?case={evil}&from={evil}",
+    )
+    for route in (f"#/{place}" for place in places):
+        page.visit(report("nights") + route)
+        untouched(page, route)
+
+
+def test_what_a_spreadsheet_would_run_is_quoted(page: Tab, report: Report) -> None:
+    page.visit(report("grid"))
+    rows_: list[dict[str, Any]] = [{"name": text} for text in ("=1+1", "+1", "-1", "@SUM(A1)", 'plain, "quoted"', "two\nlines")]
+    text = page.run("return Steelyard.csv(arguments[0], ['name'])", rows_)
+    found = [row["name"] for row in rows(text)]
+    assert found == ["'=1+1", "'+1", "'-1", "'@SUM(A1)", 'plain, "quoted"', "two\nlines"]
+    assert page.run("return Steelyard.csv([{n: -1.5}], ['n'])").splitlines()[1] == "-1.5", "numbers stay numbers"
+
+
+@pytest.mark.parametrize(("name", "words"), [
+    ("without_sidecar", ("samples",)), ("truncated", ("cut off",)), ("from_the_future", ("newer",)), ("mixed_machines", ("machines",)),
+])  # fmt: skip
+def test_bad_data_is_told_on_the_page(page: Tab, report: Report, name: str, words: tuple[str, ...]) -> None:
+    page.visit(report(name))
+    told = page.run("const box = document.querySelector('#warnings'); return box?.checkVisibility() ? box.innerText : ''").lower()
+    assert all(word in told for word in words), told
+    assert page.run("return document.querySelectorAll('table[data-table=cases] tbody tr[data-key]').length") > 5
+    for _ in each(page, report(name)):
+        pass
+
+
+def test_good_data_warns_of_nothing(page: Tab, report: Report) -> None:
+    page.visit(report("grid"))
+    assert page.run("return document.querySelector('#warnings')?.checkVisibility() ?? false") is False
+
+
+def test_the_planted_step_is_told_with_its_commits(page: Tab, report: Report) -> None:
+    page.visit(report("nights") + "#/history")
+    found = page.run(
+        "return Steelyard.doc.history.series.flatMap((item) => item.changes.map((change) => [item.case, change.last, change.first]))"
+    )
+    assert len(found) == 1
+    told = page.run("return document.querySelector('main').innerText")
+    assert found[0][1][:7] in told and found[0][2][:7] in told

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from steelyard.report.charts.compare import BEFORE_AFTER, CHARTS, FOREST_PLOT, compare_forest_rows, compare_scatter_rows, effect_text
+from tests.report.charts.drawn import drawn, fields
+
+EVIL = "op/x[n=1]@torch/<script>alert(1)</script>:eval"
+
+
+def delta(case: str, ratio: float | None, *, half: float = 0.01, verdict: str = "slower", metric: str = "time") -> dict[str, Any]:
+    known = ratio is not None
+    low, high = (ratio - half, ratio + half) if ratio else (None, None)
+    return {
+        "case": case, "base": case, "metric": metric, "ratio": ratio, "low": low, "high": high,
+        "margin": 0.02, "verdict": verdict, "paired": False, "reason": "", "p": 0.001,
+        "before": [1e-5, 0.99e-5, 1.01e-5, 40] if known else None, "after": [1e-5 * ratio, None, None, None] if ratio else None,
+    }  # fmt: skip
+
+
+def document(*deltas: dict[str, Any]) -> dict[str, Any]:
+    cases = [{"id": item["case"], "workload": "op/x", "label": f"n={at % 2}"} for at, item in enumerate(deltas)]
+    metrics = {"time": {"unit": "s", "better": "lower", "label": "time per call"}}
+    return {"cases": cases, "metrics": metrics, "comparison": {"deltas": list(deltas)}}
+
+
+def test_rows_come_by_effect_in_either_direction_and_without_those_that_have_no_ratio() -> None:
+    silent, other = delta("none", None, verdict="failed"), delta("third", 1.4, metric="memory")
+    made = document(delta("small", 1.03), delta("half", 0.5, verdict="faster"), silent, other)
+    rows = compare_forest_rows(made)
+    assert [row["case"] for row in rows] == ["half", "small"]
+    assert [row["case"] for row in compare_forest_rows(made, most=1)] == ["half"]
+    assert (rows[1]["margin_low"], rows[1]["margin_high"]) == (pytest.approx(1 / 1.02), 1.02)
+
+
+def test_labels_are_short_unless_two_would_read_the_same() -> None:
+    made = document(delta("a", 1.1), delta("b", 1.2), delta("c", 1.3))
+    assert {row["case"]: row["label"] for row in compare_forest_rows(made)} == {"a": "a", "b": "n=1", "c": "c"}
+
+
+def test_a_value_that_a_logarithmic_axis_cannot_hold_is_no_dot() -> None:
+    bad = delta("zero", 1.5)
+    bad["before"] = [0.0, None, None, None]
+    assert [row["case"] for row in compare_scatter_rows(document(bad, delta("fine", 1.1)))] == ["fine"]
+
+
+def test_change_is_in_percent_near_one_and_a_factor_far_from_it() -> None:
+    assert effect_text(1.031, 1.027, 1.035) == "+3.1 % ± 0.4"
+    assert effect_text(4.2, 4.15, 4.25) == "4.20× ± 0.05"
+    assert effect_text(0.969, None, None) == "−3.1 %"
+
+
+def test_a_report_without_comparison_has_no_rows() -> None:
+    empty = {**document(), "comparison": None}
+    assert compare_forest_rows(empty) == compare_scatter_rows(empty) == []
+
+
+@pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.name)
+def test_a_chart_draws_its_rows_and_keeps_their_names_as_text(chart: Any) -> None:
+    made = document(delta(EVIL, 1.2), delta("op/x[n=2]@torch/eager:eval", 0.9, verdict="faster"), delta("same", 1.0, verdict="same"))
+    rows = compare_forest_rows(made) if chart is FOREST_PLOT else compare_scatter_rows(made)
+    assert all(tuple(sorted(row)) == tuple(sorted(chart.columns)) for row in rows)
+    before = copy.deepcopy(chart.spec)
+    picture = drawn(chart, rows)
+    assert picture.count("<path") >= len(rows) and "<script" not in picture
+    assert chart.spec == before
+
+
+def test_interval_and_margin_are_both_drawn() -> None:
+    text = json.dumps(FOREST_PLOT.spec)
+    assert fields(FOREST_PLOT.spec) <= set(FOREST_PLOT.columns) and fields(BEFORE_AFTER.spec) <= {*BEFORE_AFTER.columns, "least", "most"}
+    assert all(name in text for name in ("margin_low", "margin_high", "low", "high"))

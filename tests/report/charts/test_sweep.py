@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from steelyard.report.charts import sweep as charts
+from tests.report.charts.drawn import drawn
+from tests.report.charts.used import used
+
+
+def document(xs: tuple[Any, ...] = (64, 128, 1024), kind: str = "number") -> dict[str, Any]:
+    """Two variants over a parameter; the second is twice as fast, but wrong at the last value."""
+    cases, lines = [], []
+    for variant, factor in (("eager", 1.0), ("fused", 0.5)):
+        points = []
+        for at, x in enumerate(xs):
+            seconds = 1e-5 * 8**at * factor
+            status = "wrong" if variant == "fused" and at == len(xs) - 1 else "ok"
+            case = {"id": f"op[n={x}]@{variant}", "status": status, "metrics": {"time": [seconds, seconds * 0.99, seconds * 1.01, 20]}}
+            cases.append(case)
+            points.append({"x": x, "case": case["id"], "ok": status == "ok"})
+        lines.append({"name": f"torch/{variant}", "points": points})
+    sweep = {
+        "workload": "op",
+        "axis": "n",
+        "kind": kind,
+        "metrics": ["time"],
+        "fixed": "",
+        "mode": "eval",
+        "lines": lines,
+        "baseline": "torch/eager",
+    }
+    return {"sweep": [sweep], "cases": cases, "metrics": {"time": {"unit": "s", "better": "lower", "label": "time per call"}}}
+
+
+@pytest.mark.parametrize("chart", charts.CHARTS, ids=lambda chart: str(chart.name))
+def test_every_column_a_chart_uses_is_one_it_names(chart: charts.Chart) -> None:
+    assert used(chart.spec) <= set(chart.columns)
+    assert chart.reading.endswith(".")
+
+
+@pytest.mark.parametrize("chart", charts.LINES, ids=lambda chart: str(chart.name))
+def test_every_kind_of_axis_draws_lines_captions_and_units(chart: charts.Chart) -> None:
+    made = document(("f32", "bf16", "f16"), "name") if "names" in chart.name else document()
+    rows = charts.sweep_rows(made, made["sweep"][0], "time")
+    assert all(tuple(row) == chart.columns for row in rows)
+    picture = drawn(chart, rows)
+    assert picture.count(">torch/fused<") == 1, "one legend for colour and shape together"
+    for text in ("time per call", ">n<", "\u202fµs"):
+        assert text in picture, text
+
+
+def test_axes_are_logarithmic_where_values_span_a_wide_range() -> None:
+    def rows(*pairs: tuple[Any, float]) -> list[dict[str, Any]]:
+        return [{"x": x, "value": value} for x, value in pairs]
+
+    assert charts.fitting(rows((64, 1.0), (4096, 100.0)), "number") == ("log", "log")
+    assert charts.fitting(rows((1, 1.0), (4, 1.2)), "number") == ("linear", "linear")
+    assert charts.fitting(rows((0, 0.0), (4096, 100.0)), "number") == ("linear", "linear")
+    assert charts.fitting(rows(("a", 1.0), ("b", 9.0)), "name") == ("names", "log")
+
+
+def test_one_chart_alone_draws_a_sweep() -> None:
+    made = document()
+    found = [chart.name for chart in charts.LINES if getattr(charts, f"{chart.name.replace('-', '_')}_rows")(made)]
+    assert found == ["sweep-log-log"]
+    assert charts.sweep_log_log_rows({**made, "sweep": None}) == []
+
+
+def test_speedups_are_over_the_baseline_and_only_of_right_answers() -> None:
+    rows = {(row["row"], row["column"]): row for row in charts.sweep_heat_rows(document())}
+    fused = rows["torch/fused", "64"]
+    assert fused["speedup"] == pytest.approx(2.0)
+    assert fused["low"] == pytest.approx(2 * 0.99 / 1.01) and fused["high"] == pytest.approx(2 * 1.01 / 0.99)
+    assert rows["torch/fused", "1024"]["speedup"] is None and rows["torch/fused", "1024"]["text"] == "✗ wrong"
+    assert rows["torch/eager", "64"]["text"] == "1.00×"
+    assert "2.00× ± 0.04" in drawn(charts.SPEEDUPS, list(rows.values()))
