@@ -20,7 +20,7 @@ from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.support.wait import WebDriverWait
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds until a page that does not come is given up; no measure of how fast one is."""
 HARMLESS = ("file", "data", "blob", "about", "chrome")
 _FLAGS = (
@@ -54,8 +54,11 @@ class Tab:
         self.drawn()
 
     def drawn(self) -> None:
-        """Wait for the page to say that it is done, charts and all."""
-        self.until("return document.querySelector('main')?.dataset.drawn === 'yes'")
+        """Wait for the page that the address names to say that it is done, charts and all; a link is followed a moment after its click."""
+        self.until(
+            """const main = document.querySelector('main'), asked = decodeURIComponent(location.hash.slice(2).split(/[/?]/)[0]);
+            return main?.dataset.drawn === 'yes' && (!asked || main.dataset.page === asked)"""
+        )
 
     def until(self, script: str, *values: Any) -> Any:
         """What the script returns, once that is true."""

@@ -64,9 +64,10 @@ def header(id: str, at: datetime, cases: Sequence[str], *, commit: str = "", exp
     return Header(id, created, "0.1.0", ["steelyard", "run", f"{experiment}.toml"], experiment, cases=list(cases), **known)
 
 
-def measured(case: Case, seconds: float, blocks: int, draw: np.random.Generator) -> Entry:
-    """A record whose figures are those of the blocks kept beside it."""
+def measured(case: Case, seconds: float, blocks: int, draw: np.random.Generator, slowed: float = 1.0) -> Entry:
+    """A record whose figures are those of the blocks kept beside it; the second half of them may be slowed down."""
     times = seconds * draw.lognormal(0.0, 0.01, blocks)
+    times[blocks // 2 :] *= slowed
     preempted = draw.random(blocks) < 0.02
     kept = times[~preempted] if not preempted.all() else times
     centre, half = float(np.median(kept)), float(1.25 * 1.96 * kept.std() / np.sqrt(len(kept)))

@@ -370,6 +370,22 @@ def test_a_broken_file_is_an_error_with_a_place(tmp_path: Path, name: str, text:
     assert refusal(tmp_path, text, name).startswith(expected)
 
 
+@pytest.mark.parametrize("ending", ["json", "yaml"])
+def test_large_files_are_read_in_the_time_that_reading_takes(tmp_path: Path, ending: str) -> None:
+    axes = {f"axis_{number}": number for number in range(20_000)}
+    path = tmp_path / f"exp.{ending}"
+    path.write_text(json.dumps({"matrix": [{"workload": "op/sum", "axes": axes}]}))
+    assert codec.load_experiment(path).matrix[0].axes["axis_19999"] == (19_999,)
+
+
+def test_of_thousands_of_mistakes_some_are_told_and_the_rest_counted(tmp_path: Path) -> None:
+    path = tmp_path / "exp.toml"
+    path.write_text("\n".join(["[[matrix]]", 'workload = "op/sum"', *(f"nn{number} = 1" for number in range(5_000))]))
+    with pytest.raises(UsageError, match="5000 mistakes") as error:
+        codec.load_experiment(path)
+    assert str(error.value).count("unknown key") == 50 and str(error.value).endswith("… and 4950 more")
+
+
 def test_a_missing_file_suggests_its_neighbour(tmp_path: Path) -> None:
     (tmp_path / "exp.toml").write_text("")
     with pytest.raises(UsageError, match=r"no such file(.|\n)*did you mean exp.toml"):

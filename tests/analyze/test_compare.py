@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steelyard.analyze.compare import Comparison, Side, compare, own_pairs, suspicious
+from steelyard.analyze.compare import Comparison, Side, compare, mean_reach, own_pairs, suspicious
 from steelyard.errors import UsageError
 from steelyard.model.pair import Arm, Delta, Pair
-from steelyard.model.record import Figure, Record
+from steelyard.model.record import Figure, Record, Status
 from tests.analyze.made import case, record, run, side
 
 QUIET = [1e-3 * (1 + 0.002 * math.sin(7 * number)) for number in range(20)]
@@ -99,6 +99,13 @@ def test_both_sides_must_be_ok_and_the_newest_record_of_a_side_counts() -> None:
     assert compare(side("b", {1: 1e-3}), mended).deltas[0].ratio == 1
     broken = Side("h", tuple(reversed(mended.runs)))
     assert compare(side("b", {1: 1e-3}), broken).deltas[0].verdict == "failed"
+
+
+@pytest.mark.parametrize(("base", "head"), [("unsupported", "unsupported"), ("skipped", "ok"), ("ok", "not_applicable")])
+def test_what_a_side_cannot_do_is_not_comparable_and_no_failure(base: Status, head: Status) -> None:
+    found = one(record(case(1), status=base, reason="no such dtype"), record(case(1), status=head))
+    assert found.verdict == "incomparable" and ("base is" in found.reason, "head is" in found.reason) == (base != "ok", head != "ok")
+    assert one(record(case(1), status=base), record(case(1), status="crashed")).verdict == "failed"
 
 
 def test_for_rates_less_is_worse() -> None:
@@ -194,7 +201,7 @@ def test_a_run_against_itself_is_its_own_pairs() -> None:
     assert [(delta.verdict, delta.paired) for delta in found.deltas] == [("faster", True), ("failed", True), ("failed", True)]
     assert found.deltas[2].reason == "not weighed: it ran out of time"
     assert found.means["time"] == (0.5, 1)
-    assert "1 case was weighed against nothing" in found.notes
+    assert "1 case had no partner to be compared with" in found.notes
     base, head = found.figures["time"][case(1, "compile")]
     assert base and head and (base.value, head.value) == (1e-3, 5e-4)
 
@@ -240,3 +247,11 @@ def test_any_positive_times_give_an_interval_around_the_ratio(base: list[float],
         assert delta.p is not None and 0 <= delta.p <= 1
         assert delta.verdict != "slower" or delta.low > 1
         assert delta.verdict != "faster" or delta.high < 1
+
+
+def test_a_mean_reaches_as_far_as_its_cases_do_when_they_err_together() -> None:
+    found = compare(side("b", QUIET), side("h", QUIET, first=1))
+    low, high = mean_reach(found.deltas, "time")
+    assert low == pytest.approx(math.prod(delta.low or 0 for delta in found.deltas) ** (1 / len(found.deltas)))
+    assert low and high and low < found.means["time"][0] < high
+    assert mean_reach([replace(delta, high=None) for delta in found.deltas], "time") == mean_reach([], "time") == (None, None)

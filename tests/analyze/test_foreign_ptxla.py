@@ -82,11 +82,20 @@ def test_timestamps_are_runs_that_can_be_named(tmp_path: Path) -> None:
     assert [run.id for run in (first, second)] == ["r.jsonl#1", "r.jsonl#2"]
     assert [run.records[0].metrics["time"].value for run in (first, second)] == [1.0, 2.0]
     assert first.header.created.startswith("2023-11-11T05:32:18") and len(first.records) == 1
-    assert len(first.warnings) == 2 and "cut short" in first.warnings[1] and not second.warnings
+    assert len(second.warnings) == 2 and "cut short" in second.warnings[1] and not first.warnings
     assert named(f"{path}#2") == (second,) and named(str(path)) == (first, second)
     assert named(f"{path}#x") is None and named("nothing#1") is None and named("\0#1") is None
     with pytest.raises(UsageError, match="has no run 3"):
         named(f"{path}#3")
+
+
+def test_lines_end_where_the_runner_ends_them(tmp_path: Path) -> None:
+    path = write(tmp_path / "r.jsonl", [stored("m", OPENXLA, TIMES), stored("n", OPENXLA, TIMES)])
+    path.write_bytes(b"\r\r\r\n" + path.read_bytes().replace(b"{", b"{\r") + b'{"a')
+    (run,) = read_file(path)
+    assert len(run.records) == 2 and [line.split(": ")[2] for line in run.warnings] == [
+        "a blank line", "cut short, as a killed run leaves it",
+    ]  # fmt: skip
 
 
 def test_files_of_two_accelerators_are_not_compared(tmp_path: Path) -> None:

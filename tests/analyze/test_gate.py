@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from steelyard.analyze.compare import Comparison
-from steelyard.analyze.gate import Finding, Judgement, gate, judge, repeated
+from steelyard.analyze.gate import Finding, Judgement, confirmed, gate, judge, repeated
 from steelyard.codec.policy import Excuse, Policy
 from steelyard.errors import FAILED, INCONCLUSIVE, NOTHING, PASS, REGRESSION, UsageError
 from steelyard.model.pair import Delta, Pair
@@ -78,6 +78,9 @@ def test_a_case_that_is_not_measured_any_more_is_missing() -> None:
     assert unsupported.exit_code == FAILED and unsupported.of("missing")[0].case == A
     never = judged(failed(A), same, head={**OK, A: "unsupported"}, base={**OK, A: "unsupported"})
     assert never.exit_code == PASS and never.of("missing")
+    silent = replace(failed(A), verdict="incomparable")
+    assert judged(silent, same, head={**OK, A: "unsupported"}).exit_code == FAILED
+    assert judged(silent, same, head={**OK, A: "unsupported"}, base={**OK, A: "unsupported"}, strict=True).exit_code == PASS
 
 
 def test_a_figure_gained_is_not_missing() -> None:
@@ -199,3 +202,15 @@ def test_what_got_faster_or_is_expected_to_be_slow_is_not_measured_again() -> No
 
     assert gate(*suite(0.5), Policy(), confirm=refuse).exit_code == PASS
     assert gate(*suite(2.0), Policy(expected=(Excuse("op/x0[*", "slower"),)), confirm=refuse).exit_code == PASS
+
+
+def test_only_what_looks_slower_is_measured_again() -> None:
+    unclear = [replace(delta(id, ratio, 0.2), paired=False) for id, ratio in ((A, 1.05), (B, 0.95), (C, 1.0))]
+    asked: list[str] = []
+
+    def again(deltas: list[Delta]) -> tuple[list[Pair], dict[str, str]]:
+        asked.extend(item.head for item in deltas)
+        return [], {}
+
+    confirmed(Comparison("base", "head", unclear), Policy(), again)
+    assert asked == [A]

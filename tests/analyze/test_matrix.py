@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steelyard.analyze.matrix import MOST_BASELINES, Matrix, matrix
+from steelyard.analyze.matrix import MOST_BASELINES, Matrix, matrix, wins
 from steelyard.analyze.stacks import grid, newest, parse, stacks
 from steelyard.errors import UsageError
 from steelyard.model.case import Case
@@ -149,3 +149,18 @@ def test_every_case_has_one_cell_and_speedups_multiply(answers: dict[tuple[str, 
                 there, again = row[found.columns.index(other)], back[column]
                 assert (there is None) == (again is None)
                 assert there is None or again is None or there[0] * again[0] == pytest.approx(1.0)
+
+
+def test_only_a_stack_that_can_be_told_from_the_next_wins_a_row() -> None:
+    answers = {point("a"): 1.0, point("a", "compile"): 0.5, point("b"): 1.0, point("b", "compile"): 0.9999, point("c"): 1.0}
+    found = wins(table(run(answers)))
+    assert (found.by_column, found.close, found.rows) == ({"torch/compile": 1}, 1, 2)
+    broken = wins(table(run({point("a"): 1.0, point("a", "compile"): 0.5, point("a", "fast"): "wrong"})))
+    assert broken.by_column == {"torch/compile": 1}
+
+
+def test_a_pair_tells_apart_what_two_times_cannot() -> None:
+    answers = {point("a"): 1.0, point("a", "compile"): 0.9999}
+    sure, open_ = (pair(point("a"), point("a", "compile"), 0.9999, half) for half in (0.00005, 0.01))
+    assert wins(table(run(answers, sure))).by_column == {"torch/compile": 1}
+    assert wins(table(run(answers, open_))).close == 1

@@ -47,6 +47,11 @@ def test_lists_and_truths_are_names() -> None:
     assert [point.x for point in made.lines[0].points] == ["[1,2]", "[3]"]
 
 
+def test_a_number_that_no_axis_reaches_is_a_name() -> None:
+    (made,) = found(({"n": 2}, "eager"), ({"n": 10**400}, "eager"))
+    assert made.kind == "name"
+
+
 def test_threads_are_an_axis_too() -> None:
     (made,) = found(*(({"n": 8, "threads": threads}, "eager") for threads in (4, 1, 2)))
     assert (made.axis, [point.x for point in made.lines[0].points], made.fixed) == ("threads", [1, 2, 4], "n=8")

@@ -28,9 +28,19 @@ def test_a_speedup_is_over_the_oldest_time_of_the_baseline() -> None:
     assert found and (found.baseline, found.columns) == ("torch/eager", ["torch/eager", "torch/compile"])
     means = {(point.run, point.column): (round(point.mean, 9), point.n) for point in found.points}
     assert means == {
-        ("r1", "torch/eager"): (1.0, 2), ("r2", "torch/eager"): (round(1.25**0.5, 9), 2),
+        ("r1", "torch/eager"): (1.0, 1), ("r2", "torch/eager"): (round(1.25**0.5, 9), 2),
         ("r1", "torch/compile"): (2.0, 1), ("r2", "torch/compile"): (4.0, 2),
     }  # fmt: skip
+
+
+def test_means_of_a_run_are_over_the_rows_that_all_its_stacks_have() -> None:
+    found = told(
+        series(case("a"), {1: 1.0, 2: 1.0}), series(case("b"), {1: 1.0, 2: 0.25}), series(case("a", "compile"), {1: 0.5, 2: 0.5}),
+        series(case("b", "fused"), {2: 0.5}),
+    )  # fmt: skip
+    means = {(point.run, point.column): (point.mean, point.n) for point in found.points} if found else {}
+    assert means["r1", "torch/eager"] == (1.0, 1) and means["r1", "torch/compile"] == (2.0, 1)
+    assert means["r2", "torch/eager"] == (2.0, 2) and means["r2", "torch/fused"] == (2.0, 1), "nothing is common, so each over its own"
 
 
 def test_quantiles_are_those_of_the_rows_of_a_run() -> None:

@@ -183,13 +183,13 @@ def test_a_device_of_another_kind_than_the_process_was_started_for_is_unsupporte
 
 
 @pytest.mark.parametrize(
-    ("name", "remedy"), [("torch_xla", "steelyard env create torch-xla"), ("torchax", "pip install torchax")]
+    ("name", "remedy"), [("torch_xla", "steelyard env create torch-xla"), ("torchax", "steelyard env create torchax")]
 )  # fmt: skip
 def test_a_stack_that_is_not_there_is_unsupported_with_the_way_to_get_it(name: str, remedy: str, tmp_path: Path) -> None:
     found = run_json("op/sum", "-B", name, "--budget", "10ms", cwd=tmp_path, check=5)
     record = found["records"][0]
     assert record["status"] == "unsupported"
-    assert f"needs {name}" in record["reason"] and remedy in record["reason"]
+    assert f"backend {name} needs " in record["reason"] and remedy in record["reason"]
 
 
 def test_openxla_belongs_to_torch_xla_alone(tmp_path: Path) -> None:
@@ -207,7 +207,8 @@ def test_a_backend_that_writes_no_graphs_says_so_and_keeps_its_figures(tmp_path:
 def environment(apart: Path, name: str, stack: str) -> Path:
     """A folder that looks like a built environment."""
     folder = apart / "envs" / name
-    folder.mkdir(parents=True)
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "python").symlink_to(sys.executable)
     (folder / "steelyard-env.json").write_text(json.dumps({"stack": stack, "packages": {}}))
     return folder
 
@@ -240,6 +241,7 @@ def test_xla_is_told_its_device_and_threads_before_it_starts(monkeypatch: pytest
     monkeypatch.setenv("PJRT_DEVICE", "TPU")
     told = places(backend=("torch_xla",), threads=(2,))["torch_xla"].environment("mark")
     assert (told["PJRT_DEVICE"], told["PJRT_NPROC"], told["XLA_FLAGS"]) == ("CPU", "2", "")
+    assert (told["XRT_TPU_CONFIG"], told["XLA_SAVE_TENSORS_FILE"]) == ("", "")
     own = places(backend=("torch_xla",), flags=({"XLA_FLAGS": "--mine"},))["torch_xla"].environment("mark")
     assert own["XLA_FLAGS"] == "--mine"
     assert places(backend=("torch",))["torch"].environment("mark")["XLA_FLAGS"] == "--of_the_shell"

@@ -13,10 +13,10 @@ from tests.browser import made
 from tests.report.nights import simulate
 
 
-def write(store: Store, *refs: str, title: str = "") -> Path:
+def write(store: Store, *refs: str, title: str = "", history: bool = True) -> Path:
     """The report that `steelyard report REF…` gives."""
     file = store.root.parent / "report.html"
-    file.write_text(single_page(gather(store, Asked(refs, title=title))), encoding="utf-8")
+    file.write_text(single_page(gather(store, Asked(refs, title=title, history=history))), encoding="utf-8")
     return file
 
 
@@ -59,7 +59,7 @@ def hostile(folder: Path) -> Path:
 def many(folder: Path) -> Path:
     """So many records that no page may draw them all."""
     store = empty(folder)
-    return write(store, many_records(store, 10_000, blocks=40).id)
+    return write(store, many_records(store, 10_000, blocks=12).id, history=False)
 
 
 def without_sidecar(folder: Path) -> Path:

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.chromium import Tab
+from benchmarks.chromium import PATIENCE, Tab
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
+from steelyard.cli.main import main
 from tests.browser import made
 from tests.browser.conftest import Report
 from tests.browser.test_pages import each
@@ -29,7 +30,7 @@ def taken(page: Tab, link: WebElement) -> str:
         old.unlink()
     page.run("arguments[0].scrollIntoView({block: 'center'})", link)
     link.click()
-    file = WebDriverWait(page.driver, 20, 0.02).until(lambda _: next(_whole(page.downloads), None), "no file came")
+    file = WebDriverWait(page.driver, PATIENCE, 0.02).until(lambda _: next(_whole(page.downloads), None), "no file came")
     return file.read_text(encoding="utf-8")
 
 
@@ -60,10 +61,12 @@ def test_the_case_table_leaves_with_every_row_that_is_shown(page: Tab, report: R
 
 @pytest.mark.parametrize("name", ["grid", "sweep", "nights"])
 def test_every_chart_leaves_with_its_data(page: Tab, report: Report, name: str) -> None:
-    charts = {}
+    charts = set()
     for route in each(page, report(name)):
         for figure in page.run(FIGURES):
             chart = figure.get_attribute("data-chart")
+            if chart in charts:
+                continue
             as_csv, as_json = (
                 taken(page, page.run(f"return arguments[0].querySelector('a[data-data={kind}]')", figure)) for kind in ("csv", "json")
             )
@@ -71,7 +74,7 @@ def test_every_chart_leaves_with_its_data(page: Tab, report: Report, name: str) 
             assert told, f"{route}: {chart} has no data"
             assert [set(row) for row in told] == [set(columns)] * len(told), f"{route}: {chart}"
             assert list(rows(as_csv)[0]) == list(columns) and len(rows(as_csv)) == len(told), f"{route}: {chart}"
-            charts[chart] = len(told)
+            charts.add(chart)
     assert len(charts) >= 3
 
 
@@ -144,6 +147,7 @@ def test_bad_data_is_told_on_the_page(page: Tab, report: Report, name: str, word
     told = page.run("const box = document.querySelector('#warnings'); return box?.checkVisibility() ? box.innerText : ''").lower()
     assert all(word in told for word in words), told
     assert page.run("return document.querySelectorAll('table[data-table=cases] tbody tr[data-key]').length") > 5
+    assert page.run("return document.querySelector('#banner').dataset.tone") != "good" or name == "without_sidecar"
     for _ in each(page, report(name)):
         pass
 
@@ -151,6 +155,17 @@ def test_bad_data_is_told_on_the_page(page: Tab, report: Report, name: str, word
 def test_good_data_warns_of_nothing(page: Tab, report: Report) -> None:
     page.visit(report("grid"))
     assert page.run("return document.querySelector('#warnings')?.checkVisibility() ?? false") is False
+
+
+def test_a_real_run_becomes_a_page_by_command(page: Tab, apart: Path) -> None:
+    store, file = str(apart / "store"), apart / "report.html"
+    axes = ["-a", "noise=[0.0,0.01]", "-V", "eager,half", "--vs", "eager", "--budget", "50ms"]
+    assert main(["run", "fake/work", *axes, "--store", store]) == 0
+    assert main(["report", "-o", str(file), "--store", store]) == 0
+    for route in each(page, file.as_uri()):
+        assert page.complaints() == [], route
+    page.visit(file.as_uri())
+    assert "as fast as eager" in page.run("return document.querySelector('#banner').innerText")
 
 
 def test_the_planted_step_is_told_with_its_commits(page: Tab, report: Report) -> None:

@@ -179,3 +179,16 @@ def test_a_page_cannot_ask_the_network_even_if_it_tried(page: Tab, report: Repor
     page.run("document.body.append(Object.assign(document.createElement('script'), {textContent: 'window.pwned = 1'}))")
     assert page.run("return window.pwned ?? null") is None
     assert sum("Content Security Policy" in said for said in page.complaints()) >= 3
+
+
+def test_what_neither_side_supports_is_not_comparable_and_no_failure(page: Tab, report: Report) -> None:
+    page.visit(report("against") + "#/compare")
+    parts = "[...document.querySelectorAll('main section[aria-label]')]"
+    told = dict(page.run(f"return {parts}.map((part) => [part.getAttribute('aria-label'), part.textContent])"))
+    assert "unsupported" in told["Not comparable"] and "unsupported" not in told["Failed"]
+
+
+def test_a_baseline_is_offered_only_where_there_are_speedups_over_it(page: Tab, report: Report) -> None:
+    page.visit(report("grid") + "#/matrix")
+    offered = page.run("return [...document.querySelectorAll('select[name=baseline] option')].map((item) => item.value)")
+    assert set(filter(None, offered)) == set(page.run("return Object.keys(Steelyard.doc.matrix.by_baseline)"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -252,6 +253,11 @@ class TestRules:
         assert [dict(item.case.params)["n"] for item in found.denied] == [8]
         assert found.fingerprint("m") != plan(Matrix(("op/two",))).fingerprint("m")
 
+    def test_rules_that_fit_no_case_are_told_whatever_filters_say(self) -> None:
+        used, shadowed, misspelt = (Rule({"workload": name}, "why") for name in ("op/one", "op/*", "op/on"))
+        found = expand(Experiment(matrix=(BOTH,), exclude=(used, misspelt), deny=(shadowed,)), CATALOGUE, filters=Filters(drop=("op/one",)))
+        assert found.idle == (misspelt,)
+
     def test_all_denied_is_a_plan_without_jobs(self) -> None:
         found = plan(Matrix(("op/two",)), deny=(Rule({"backend": "numpy"}, "not here"),))
         assert (found.jobs, len(found.denied)) == ((), 1)
@@ -326,7 +332,8 @@ class TestEnvironments:
     def built(self, apart: Path) -> None:
         for name in ("old", "new"):
             folder = apart / "envs" / name
-            folder.mkdir(parents=True)
+            (folder / "bin").mkdir(parents=True)
+            (folder / "bin" / "python").symlink_to(sys.executable)
             (folder / "steelyard-env.json").write_text('{"stack": "numpy", "packages": {}}')
 
     def test_a_matrix_runs_in_its_environment_and_so_do_its_bases(self) -> None:

@@ -183,3 +183,29 @@ class TestPackages:
     def test_an_id_in_a_file_names_it_too(self, tmp_path: Path) -> None:
         (tmp_path / "exp.toml").write_text('include = ["acme/add[n=8]@numpy/eager:eval"]')
         assert ids(Request((str(tmp_path / "exp.toml"),))) == ["acme/add[n=8]@numpy/eager:eval"]
+
+
+class TestSeveralFiles:
+    """Files named together are one experiment, whose cases share what the command line says."""
+
+    @pytest.fixture
+    def two(self, tmp_path: Path) -> tuple[str, str]:
+        first, second = tmp_path / "first.toml", tmp_path / "second.toml"
+        first.write_text('[settings]\nbudget = "quick"\n[[matrix]]\nworkload = "op/softmax"\nbackend = "numpy"\naxes = {m = 1}\n')
+        second.write_text('[[matrix]]\nworkload = "op/sum"\nbackend = "numpy"\n[[matrix]]\nworkload = "fake/work"\n')
+        return str(first), str(second)
+
+    def test_settings_that_differ_are_refused_until_the_command_line_decides(self, two: tuple[str, str]) -> None:
+        with pytest.raises(UsageError, match="the files disagree about budget") as error:
+            gather(Request(two), Place())
+        assert "first: 0.3, second: 1" in str(error.value) and "--budget" in str(error.value)
+        assert gather(Request(two, settings={"budget": 0.5}), Place())[0].settings == Settings(budget=0.5)
+
+    def test_an_axis_goes_to_the_matrices_that_know_it(self, two: tuple[str, str]) -> None:
+        found = ids(Request(two, axes={"n": (8,)}, settings={"budget": 0.5}))
+        assert [id.split("[")[0] for id in found] == ["op/softmax", "op/sum", "fake/work"]
+        assert ["n=8" in id for id in found] == [True, True, False]
+
+    def test_an_axis_that_nobody_knows_is_a_mistake(self, two: tuple[str, str]) -> None:
+        with pytest.raises(UsageError, match="no axis named 'nn'"):
+            ids(Request(two, axes={"nn": (8,)}, settings={"budget": 0.5}))

@@ -101,3 +101,16 @@ def test_nothing_in_a_summary_acts() -> None:
 def test_a_sentence_has_no_live_markup(text: str) -> None:
     made = re.sub(r"\\.", "", prose(text))
     assert not set(made) & set("<>`*_[]|~$\n\r") and "://" not in made
+
+
+def test_a_summary_marks_the_ratios_of_what_was_measured_apart() -> None:
+    variants = [record(id, seconds) for id, seconds in ((case(0), 1e-3), (case(0).replace("/eager", "/compile"), 5e-4))]
+    text = markdown_report(document([run("k3f9", variants)]))
+    assert "Unpaired: ratios of measurements made at different times" in text and "geometric mean, n = 1 that all have" in text
+    assert "†" not in text, "where all are unpaired one sentence is enough"
+
+
+def test_what_neither_side_can_do_is_not_comparable_in_a_summary() -> None:
+    sides = [run(name, [record(case(0), 1e-3), record(case(1), 1e-3, status="unsupported")], place) for place, name in enumerate("bh")]
+    text = markdown_report(document([sides[1]], base=Side("b", (sides[0],))))
+    assert "**– Not comparable (1)**" in text and "Failed" not in text

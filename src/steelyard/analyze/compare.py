@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from steelyard.analyze.provenance import describe
-from steelyard.analyze.unpaired import CHANGED, Both, Held, Question, answer, held, silent, status_words
+from steelyard.analyze.unpaired import CHANGED, Both, Held, Question, answer, held, not_ok, silent
 from steelyard.errors import UsageError, unknown
 from steelyard.model.pair import ALPHA, MARGIN, Delta, Pair, Verdict, told_from_chance, weigh
 from steelyard.model.record import Record
@@ -102,7 +102,7 @@ def own_pairs(side: Side, *, margins: Mapping[str, float] = {}) -> Comparison:
     alone = len({record.id for run in side.runs for record in run.records if record.id not in weighed})
     notes = ["paired: both arms were measured interleaved in the same run"] if deltas else []
     if alone:
-        notes.append(f"{alone} case{' was' if alone == 1 else 's were'} weighed against nothing")
+        notes.append(f"{alone} case{'' if alone == 1 else 's'} had no partner to be compared with")
     found = told_from_chance(list(deltas.values()))
     return Comparison(side.name, side.name, found, [], mean_ratios(found), notes, {"time": figures})
 
@@ -110,10 +110,8 @@ def own_pairs(side: Side, *, margins: Mapping[str, float] = {}) -> Comparison:
 def _own_delta(pair: Pair, records: Mapping[str, Record], margin: float | None) -> Delta:
     """The verdict of a pair by its own margin, unless another is asked for."""
     margin = pair.margin if margin is None else margin
-    arms = (("base", records.get(pair.base.id)), ("head", records.get(pair.head.id)))
-    broken = [f"{name} is {status_words(record)}" for name, record in arms if record is not None and record.status != "ok"]
-    if broken:
-        return replace(silent(pair.head.id, "time", margin, "failed", ", ".join(broken), paired=True), base=pair.base.id)
+    if found := not_ok(records.get(pair.base.id), records.get(pair.head.id)):
+        return replace(silent(pair.head.id, "time", margin, *found, paired=True), base=pair.base.id)
     return bounded_delta(pair, margin)
 
 
@@ -175,3 +173,12 @@ def mean_ratios(deltas: Sequence[Delta]) -> dict[str, tuple[float, int]]:
         if delta.ratio and delta.verdict in COMPARABLE:
             logs.setdefault(delta.metric, []).append(math.log(delta.ratio))
     return {metric: (math.exp(math.fsum(found) / len(found)), len(found)) for metric, found in logs.items()}
+
+
+def mean_reach(deltas: Sequence[Delta], metric: str) -> tuple[float | None, float | None]:
+    """The ends of a geometric mean of ratios if all its cases err together, the widest interval there can be."""
+    known = [delta for delta in deltas if delta.metric == metric and delta.ratio and delta.verdict in COMPARABLE]
+    lows, highs = ([math.log(end) for end in ends if end] for ends in ((delta.low for delta in known), (delta.high for delta in known)))
+    if not known or len(lows) + len(highs) < 2 * len(known):
+        return None, None
+    return math.exp(math.fsum(lows) / len(known)), math.exp(math.fsum(highs) / len(known))

@@ -157,7 +157,7 @@ def compare_under(policy: Policy, base: Side, head: Side, *, allow_edited: bool 
 
 def confirmed(comparison: Comparison, policy: Policy, confirm: Confirm) -> Comparison:
     """Measure what looks slower again, interleaved, and believe that instead; what cannot be measured stays as it was."""
-    slow = [delta for delta in comparison.deltas if suspicious(delta) and delta.verdict != "faster"]
+    slow = [delta for delta in comparison.deltas if suspicious(delta) and delta.ratio and delta.ratio > 1]
     suspects = {delta.head: delta for delta in slow if not excuse(policy, delta.head, "slower")}
     if not suspects:
         return replace(comparison, notes=[*comparison.notes, "nothing looked slower, so nothing was measured again"])
@@ -194,8 +194,8 @@ def _changes(comparison: Comparison, before: Records, after: Records, policy: Po
 
 
 def _kind(delta: Delta, before: Records, after: Records, policy: Policy) -> Kind:
-    if delta.verdict == "failed":
-        here, there = after.get(delta.head), before.get(delta.base)
+    here, there = after.get(delta.head), before.get(delta.base)
+    if delta.verdict == "failed" or (delta.verdict == "incomparable" and any(side and side.status != "ok" for side in (here, there))):
         if here and here.status == "ok" and there and there.status != "ok":
             return "new pass"
         return "missing" if here and here.status not in ("ok", *BAD) else "failed"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from steelyard.analyze.compare import UNBOUNDED
-from steelyard.analyze.stacks import Grid, Plain, Quad, Seen, Words, grid, pick, quad, words
+from steelyard.analyze.stacks import Grid, Plain, Quad, Seen, Words, grid, pick, quad, variant_of, words
 from steelyard.model.pair import Pair
 from steelyard.model.record import Figure
 from steelyard.store.runs import Run
@@ -41,10 +42,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class Mean:
-    """A geometric mean of speedups over n rows."""
+    """A geometric mean of speedups over n rows; its interval is that of rows which all err together, the widest there can be."""
 
     mean: float
     n: int
+    low: float | None = None
+    high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -112,8 +115,7 @@ def matrix(
 def _versus(runs: Sequence[Run], laid: Grid) -> str | None:
     """What the newest run was weighed against, where that is a column here."""
     asked = runs[-1].header.settings.get("vs") if runs else None
-    variants = {name.partition("/")[2].partition(" ")[0].partition(":")[0] for name in laid.columns}
-    return asked if isinstance(asked, str) and asked in variants else None
+    return asked if isinstance(asked, str) and asked in map(variant_of, laid.columns) else None
 
 
 def _row(laid: Grid, key: str, case: Plain) -> Row:
@@ -157,37 +159,85 @@ def _against(base: int, cells: list[list[Cell | None]], times: list[list[Figure 
 
 
 def _speedups(base: int, cells: list[Cell | None], times: list[Figure | None], weighed: Weighed) -> list[Speedup | None]:
-    before, found = cells[base], list[Speedup | None]()
+    before, known, found = cells[base], times[base], list[Speedup | None]()
     for place, (cell, own) in enumerate(zip(cells, times, strict=True)):
         if place == base and own:
             found.append((1.0, 1.0, 1.0, 1))
             continue
         pair, inverse = (weighed.get((before.case, cell.case)), weighed.get((cell.case, before.case))) if before and cell else (None, None)
-        if times[base] is None or own is None:
+        if known is None or own is None:
             found.append(None)
         elif pair:
             found.append((1 / pair.ratio, 1 / pair.high, 1 / pair.low, 1))
         elif inverse:
             found.append((inverse.ratio, inverse.low, inverse.high, 1))
         else:
-            found.append((*over(times[base], own), 0))
+            found.append((*over(known, own), 0))
     return found
 
 
-def over(base: Figure | None, own: Figure) -> tuple[float, float | None, float | None]:
+def over(base: Figure, own: Figure) -> tuple[float, float | None, float | None]:
     """One time over another; the interval takes both at their worst, since nothing is known of what they share."""
-    assert base is not None
-    ends = (base.low, base.high, own.low, own.high)
-    if any(end is None or not 0 < end < math.inf for end in ends):
+    ends = [end for end in (base.low, base.high, own.low, own.high) if end is not None and 0 < end < math.inf]
+    if len(ends) < 4:
         return base.value / own.value, None, None
-    assert base.low and base.high and own.low and own.high
-    return base.value / own.value, base.low / own.high, base.high / own.low
+    return base.value / own.value, ends[0] / ends[3], ends[1] / ends[2]
 
 
 def mean_of(speedups: Iterable[Speedup | None]) -> Mean | None:
     """The geometric mean of those there are."""
-    logs = [math.log(item[0]) for item in speedups if item]
-    return Mean(math.exp(math.fsum(logs) / len(logs)), len(logs)) if logs else None
+    known = [item for item in speedups if item]
+    if not known:
+        return None
+    low, high = (geometric([end for item in known if (end := item[place]) is not None and end > 0]) for place in (1, 2))
+    bounded = all(item[1] and item[2] for item in known)
+    return Mean(geometric([item[0] for item in known]), len(known), *((low, high) if bounded else (None, None)))
+
+
+def geometric(values: Sequence[float]) -> float:
+    """The geometric mean, 1 of nothing."""
+    return math.exp(math.fsum(map(math.log, values)) / len(values)) if values else 1.0
+
+
+@dataclass(frozen=True)
+class Wins:
+    """In how many rows each stack is clearly the fastest, most first; `close` are rows whose two fastest cannot be told apart."""
+
+    by_column: dict[str, int]
+    close: int
+
+    @property
+    def rows(self) -> int:
+        """Rows that at least two stacks have."""
+        return self.close + sum(self.by_column.values())
+
+
+def wins(table: Matrix) -> Wins:
+    """Who is the fastest where: two stacks are apart where their intervals are, or their times where there are no intervals."""
+    found: Counter[str] = Counter()
+    close = 0
+    for row, cells in enumerate(table.cells):
+        ranked = sorted((cell.time[0], place) for place, cell in enumerate(cells) if cell and cell.time and _fine(cell))
+        if len(ranked) < 2:
+            continue
+        first, second = (place for _, place in ranked[:2])
+        if _apart(table, row, first, second):
+            found[table.columns[first]] += 1
+        else:
+            close += 1
+    return Wins(dict(found.most_common()), close)
+
+
+def _apart(table: Matrix, row: int, first: int, second: int) -> bool:
+    """Whether one stack is surely faster than another: by their pair where they were weighed together, else by their times."""
+    for place, other in ((first, second), (second, first)):
+        against = table.by_baseline.get(table.columns[other])
+        ratio = against.speedups[row][place] if against else None
+        if ratio and ratio[3] and ratio[1] is not None and ratio[2] is not None:
+            return ratio[1] > 1 if place == first else ratio[2] < 1
+    times = [cell.time for place in (first, second) if (cell := table.cells[row][place]) and cell.time]
+    high, low = times[0][2], times[1][1]
+    return times[0][0] < times[1][0] if high is None or low is None else high < low
 
 
 def _passes(cells: list[list[Cell | None]], place: int) -> Passes:

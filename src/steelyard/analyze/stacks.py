@@ -47,7 +47,7 @@ def words(case: Plain) -> dict[str, str]:
     """What tells two cases of a workload apart besides backend and variant, each as the text to show."""
     params = dict(case.get("params") or {})
     dtype = params.pop("dtype", None)
-    found = {key: f"{key}={_text(value)}" for key, value in params.items()}
+    found = {key: f"{key}={text_of(value)}" for key, value in params.items()}
     found |= {"dtype": str(dtype)} if dtype is not None else {}
     found |= {"mode": str(case.get("mode", "eval")), "device": str(case.get("device", "cpu"))}
     found |= {key: f"{key}={case.get(key, 1)}" for key in ("threads", "ranks")}
@@ -109,7 +109,7 @@ def grid(cases: Mapping[str, Plain], told: Words = words) -> Grid:
 def stacks(cases: Mapping[str, Plain], said: Mapping[str, Mapping[str, str]] | None = None) -> dict[str, str]:
     """The name of each case's stack: `torch/compile`, with the device and the flags where they are not the same everywhere."""
     said = said or {id: words(case) for id, case in cases.items()}
-    varying = _varying([{name: text for name, text in table.items() if name.startswith(HOW)} for table in said.values()])
+    varying = varying_words({name: text for name, text in table.items() if name.startswith(HOW)} for table in said.values())
     found = {}
     for id, case in cases.items():
         flags = [text for name, text in said[id].items() if name.startswith("flag.") and name in varying]
@@ -121,25 +121,34 @@ def stacks(cases: Mapping[str, Plain], said: Mapping[str, Mapping[str, str]] | N
 def pick(columns: Sequence[str], counts: Mapping[str, int], asked: str | None) -> str:
     """The column that the others are held against: the one asked for by name or by variant, else eager, else the most complete."""
     if asked:
-        variant = [name for name in columns if asked in (name, _variant(name), name.partition("/")[0])]
+        variant = [name for name in columns if asked in (name, variant_of(name), name.partition("/")[0])]
         if not variant:
             raise unknown("column", asked, columns)
         return asked if asked in columns else max(variant, key=lambda name: counts.get(name, 0))
-    eager = [name for name in columns if _variant(name) == IDENTITY] or list(columns)
+    eager = [name for name in columns if variant_of(name) == IDENTITY] or list(columns)
     return max(eager, key=lambda name: counts.get(name, 0))
 
 
 def varying_words(tables: Iterable[Mapping[str, str]]) -> set[str]:
     """The words that are not the same in all tables; one that some tables lack is not."""
-    return _varying(list(tables))
+    values: dict[str, set[str]] = {}
+    counts: Counter[str] = Counter()
+    total = 0
+    for table in tables:
+        total += 1
+        for name, text in table.items():
+            values.setdefault(name, set()).add(text)
+            counts[name] += 1
+    return {name for name, found in values.items() if len(found) > 1 or counts[name] < total}
 
 
-def _variant(column: str) -> str:
+def variant_of(column: str) -> str:
+    """The variant in a column's name, without backend, device and flags."""
     return column.partition("/")[2].partition(" ")[0].partition(":")[0]
 
 
 def _row_key(case: Plain) -> str:
-    params = sorted((str(key), _text(value)) for key, value in (case.get("params") or {}).items())
+    params = sorted((str(key), text_of(value)) for key, value in (case.get("params") or {}).items())
     return repr((case.get("workload"), params, case.get("mode"), case.get("threads", 1), case.get("ranks", 1)))
 
 
@@ -150,7 +159,7 @@ def _names(rows: Mapping[str, Plain], own: Mapping[str, Mapping[str, str]]) -> d
         by_workload.setdefault(str(case.get("workload", "")), []).append(key)
     names: dict[str, str] = {}
     for workload, keys in by_workload.items():
-        varying = _varying([own[key] for key in keys])
+        varying = varying_words(own[key] for key in keys)
         for key in keys:
             names[key] = " ".join([workload, *(text for name, text in own[key].items() if name in varying)])
     seen: Counter[str] = Counter()
@@ -160,21 +169,12 @@ def _names(rows: Mapping[str, Plain], own: Mapping[str, Mapping[str, str]]) -> d
     return {key: names[key] for key in rows}
 
 
-def _varying(tables: Sequence[Mapping[str, str]]) -> set[str]:
-    values: dict[str, set[str]] = {}
-    counts: Counter[str] = Counter()
-    for table in tables:
-        for name, text in table.items():
-            values.setdefault(name, set()).add(text)
-            counts[name] += 1
-    return {name for name, found in values.items() if len(found) > 1 or counts[name] < len(tables)}
-
-
 def _joined(table: Mapping[str, str], without: Sequence[str]) -> str:
     return " ".join(text for name, text in table.items() if name not in without)
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """A parameter as it stands in a case id, and any other value as Python writes it."""
     try:
         return render(value)
     except UsageError:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from steelyard.analyze.stacks import Plain, Seen, Words, pick, stacks, words
+from steelyard.analyze.stacks import Plain, Seen, Words, pick, stacks, text_of, words
 from steelyard.errors import UsageError
-from steelyard.model.values import render
 
 FIELDS = ("threads", "ranks")
 FEWEST = 2
+
+LARGEST = 1e300
+"""A parameter beyond this is drawn as a name: no axis reaches that far, and an integer may be larger than any float."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def sweeps(seen: Sequence[Seen], *, baseline: str | None = None, most: int = 30_
     for item in seen:
         case = item.record.case
         values = _values(case)
-        place = _Place(item, values, {key: _text(value) for key, value in values.items()}, names[item.record.id])
+        place = _Place(item, values, {key: text_of(value) for key, value in values.items()}, names[item.record.id])
         groups.setdefault((str(case.get("workload", "")), str(case.get("mode", ""))), []).append(place)
     found = [made for (workload, mode), places in groups.items() for made in _of_group(workload, mode, places, said, baseline)]
     found.sort(key=lambda made: (made.kind == "name", -max(len(line.points) for line in made.lines)))
@@ -153,11 +154,4 @@ def _fixed(said: Mapping[str, str], axis: str) -> str:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _text(value: Any) -> str:
-    try:
-        return render(value)
-    except UsageError:
-        return str(value)
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < LARGEST

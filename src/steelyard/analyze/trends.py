@@ -7,7 +7,7 @@ percentiles by date, and its `latest` the workloads of each stack's newest run f
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,13 +18,19 @@ from steelyard.analyze.stacks import Grid, Plain, Words, grid, pick, words
 from steelyard.model.record import Figure
 from steelyard.store.runs import moment
 
+Rows = Mapping[str, Point]
+"""A point of each row."""
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 FEWEST = 2
 
 
 @dataclass(frozen=True)
 class Trend:
-    """One stack in one run: the geometric mean of its speedups over n rows, and their quantiles."""
+    """One stack in one run: the geometric mean of its speedups over n rows, and their quantiles.
+
+    The rows are those that all stacks of the run have, so that stacks can be held against each other; where they share none,
+    the stack's own.
+    """
 
     run: str
     created: str
@@ -77,12 +83,7 @@ def trends(series: Mapping[str, History], cases: Mapping[str, Plain], *, baselin
             reached.setdefault((point.run, column), {})[row] = point
     if not reached:
         return None
-    points = [
-        _trend(run, created, column, rows, first)
-        for run, created in runs.items()
-        for column in laid.columns
-        if (rows := reached.get((run, column)))
-    ]
+    points = [made for run, created in runs.items() for made in _of_run(run, created, laid.columns, reached, first)]
     shown = [column for column in laid.columns if any(point.column == column for point in points)]
     return Trends(chosen, shown, points, _latest(shown, points, reached, first, laid))
 
@@ -105,7 +106,16 @@ def _runs(series: Mapping[str, History]) -> dict[str, str]:
     return dict(sorted(found.items(), key=lambda run: moment(run[1])))
 
 
-def _trend(run: str, created: str, column: str, rows: Mapping[str, Point], first: Mapping[str, Point]) -> Trend:
+def _of_run(run: str, created: str, columns: Sequence[str], reached: Mapping[tuple[str, str], Rows], first: Rows) -> Iterable[Trend]:
+    """Every stack of one run, over the rows that all of them have."""
+    found = {column: rows for column in columns if (rows := reached.get((run, column)))}
+    common = set[str].intersection(*(set(rows) for rows in found.values())) if found else set()
+    for column, rows in found.items():
+        shared = {row: point for row, point in rows.items() if row in common}
+        yield _trend(run, created, column, shared or rows, first)
+
+
+def _trend(run: str, created: str, column: str, rows: Rows, first: Rows) -> Trend:
     speedups = [first[row].time / point.time for row, point in rows.items()]
     mean = math.exp(math.fsum(map(math.log, speedups)) / len(speedups))
     return Trend(run, created, column, mean, len(speedups), *(float(value) for value in np.quantile(speedups, QUANTILES)))
@@ -114,8 +124,8 @@ def _trend(run: str, created: str, column: str, rows: Mapping[str, Point], first
 def _latest(
     columns: list[str],
     points: list[Trend],
-    reached: Mapping[tuple[str, str], Mapping[str, Point]],
-    first: Mapping[str, Point],
+    reached: Mapping[tuple[str, str], Rows],
+    first: Rows,
     laid: Grid,
 ) -> list[Standing]:
     """Each stack's own newest run, from the slowest row to the fastest."""

@@ -11,7 +11,7 @@ from steelyard.analyze.provenance import alternating
 from steelyard.measuring.evidence import Spread
 from steelyard.measuring.stats import mean_interval, t_cdf, t_quantile
 from steelyard.model.pair import Delta, Verdict, benjamini_hochberg, judge
-from steelyard.model.record import Figure, Record
+from steelyard.model.record import BAD, Figure, Record
 from steelyard.model.units import percent
 from steelyard.store.runs import Run
 
@@ -84,10 +84,8 @@ def _obstacle(
     """Why a case cannot be compared, if so."""
     if head is None:
         return "missing", "not in head"
-    newest = zip(NAMES, (base[max(base)], head[max(head)]), strict=True)
-    broken = [f"{name} is {status_words(record)}" for name, record in newest if record.status != "ok"]
-    if broken:
-        return "failed", ", ".join(broken)
+    if found := not_ok(base[max(base)], head[max(head)]):
+        return found
     keys = [{key for run in side if (key := held_by[run].header.machine_key)} for side, held_by in zip((base, head), runs, strict=True)]
     if len(keys[0] | keys[1]) > 1:
         return "incomparable", f"measured on different machines: base on {_listed(keys[0])}, head on {_listed(keys[1])}"
@@ -207,6 +205,15 @@ def figure_of(metric: str, records: Mapping[int, Record]) -> Figure | None:
         return known[0] if known else next((record.metrics[metric] for record in records.values() if metric in record.metrics), None)
     found = mean_interval([math.log(figure.value) for figure in known], 0.95)
     return replace(known[0], value=_exp(found.centre), low=_exp(found.low), high=_exp(found.high), n=len(known))
+
+
+def not_ok(base: Record | None, head: Record | None) -> tuple[Verdict, str] | None:
+    """Why two records have no ratio: one of them broke, or the case does not exist for one, which is nobody's failure."""
+    lost = [(name, record) for name, record in zip(NAMES, (base, head), strict=True) if record and record.status != "ok"]
+    if not lost:
+        return None
+    verdict: Verdict = "failed" if any(record.status in BAD for _, record in lost) else "incomparable"
+    return verdict, ", ".join(f"{name} is {status_words(record)}" for name, record in lost)
 
 
 def status_words(record: Record) -> str:

@@ -1,24 +1,194 @@
-"""torchax, PyTorch's operators on JAX: once torch_xla2, an axis of PyTorch/XLA's own benchmarks."""
+"""torchax, PyTorch's operators on JAX: once torch_xla2, an axis of PyTorch/XLA's own benchmarks.
+
+It runs what workloads have for torch, one XLA program per operator; the variant jit makes one of the whole call. Gradients
+are JAX's affair there and unknown to PyTorch's autograd, so it is for inference.
+"""
 
 from __future__ import annotations
 
+import platform
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from importlib.metadata import version
+from typing import Any
 
+import jax
+import numpy as np
+import torch
 import torchax
+from torchax.tensor import OperatorNotFound
 
+from steelyard.backends import _torch_modes
+from steelyard.backends.base import Seat
 from steelyard.backends.torch import Torch
-from steelyard.errors import Unsupported
+from steelyard.errors import Unsupported, told
+from steelyard.measuring.clock import HostTimer, Timer
+from steelyard.model.dtypes import canonical
+from steelyard.model.task import Task
+
+KINDS = {"cpu": "cpu", "cuda": "gpu", "tpu": "tpu"}
+"""What JAX calls our kinds of devices."""
+COMPILED = "/jax/core/compile/backend_compile_duration"
+TOO_WIDE = ("fp64", "complex128")
+BEYOND = (OperatorNotFound, jax.errors.JAXTypeError, jax.errors.JAXIndexError)
+"""What an operator that torchax lacks, or one that needs a number where XLA has a shape, raises."""
+HERE, THERE = torch.device("cpu"), torch.device("jax")
+
+
+class Runtime:
+    """What there is once per process: how many programs XLA has compiled, and whether PyTorch's calls go to JAX now.
+
+    They go there while a task is built and while it is called, and not while plain PyTorch computes what it is held against.
+    """
+
+    def __init__(self) -> None:
+        self.compiled, self.on = 0, False
+        jax.monitoring.register_event_duration_secs_listener(self.hear)
+
+    def hear(self, name: str, seconds: float, **more: Any) -> None:
+        """One event of JAX's."""
+        self.compiled += name == COMPILED
+
+    def switch(self, on: bool) -> None:
+        """From now on."""
+        if on != self.on:
+            (torchax.enable_globally if on else torchax.disable_globally)()
+        self.on = on
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """For a while."""
+        before = self.on
+        self.switch(True)
+        try:
+            yield
+        finally:
+            self.switch(before)
+
+
+RUNTIME = Runtime()
+
+
+class WaitedTimer(HostTimer):
+    """The host's clock for work that JAX's threads do; a block in which XLA compiled does not count."""
+
+    def __init__(self, threads: int = 1) -> None:
+        super().__init__(threads=max(2, threads))
+
+    def disturbances(self) -> int:
+        return RUNTIME.compiled
+
+
+@dataclass(frozen=True)
+class Waited:
+    """A function whose call ends when what it computed is there."""
+
+    started: Callable[..., Any]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            made = self.started(*args, **kwargs)
+        except BEYOND as error:
+            raise Unsupported(f"torchax {version('torchax')} cannot run this", why=told(error).split(". ")[0][:300]) from error
+        jax.block_until_ready([item.jax() for item in jax.tree_util.tree_leaves(made) if isinstance(item, torch.Tensor)])
+        return made
 
 
 class Torchax(Torch):
-    """A name that parses; what it cannot do here is said in the record."""
+    """PyTorch's operators on JAX; eager is one XLA program per operator."""
 
     name = "torchax"
     speaks = "torch"
-    install = "pip install torchax, beside a torch and a jax that it works with"
+    install = "steelyard env create torchax"
 
     def open(self) -> None:
-        raise Unsupported(f"torchax {version(torchax.__name__)} is installed, and Steelyard cannot measure it yet", do="use torch_xla")
+        if torch.get_num_threads() != self.threads:
+            torch.set_num_threads(self.threads)
+        try:
+            self.spot = jax.devices(KINDS.get(self.device, self.device))[0]
+        except (RuntimeError, AssertionError) as error:
+            raise Unsupported(f"JAX {jax.__version__} has no {self.device} device here", why=" ".join(str(error).split())[:300]) from error
+        self.where = THERE
+        RUNTIME.switch(True)
+
+    def join(self) -> Seat:
+        raise Unsupported("backend torchax runs one process per case", do="use backend torch for several ranks")
+
+    def witness(self) -> Torch:
+        """Plain torch of this interpreter on the CPU, which computes the same task in double precision."""
+        return Torch("cpu", seed=self.seed, threads=self.threads)
+
+    def timer(self) -> Timer:
+        return WaitedTimer(self.threads)
+
+    def array(self, data: np.ndarray[Any, Any], dtype: str) -> Any:
+        if canonical(dtype) in TOO_WIDE:
+            raise Unsupported(f"JAX computes {dtype} in half its width unless told otherwise", do="use backend torch")
+        return super().array(data, dtype)
+
+    def module(self, make: Callable[[], Any], dtype: str) -> Any:
+        """Weights are drawn where PyTorch can change them in place, and then moved."""
+        self.where = HERE
+        try:
+            made = super().module(make, dtype)
+        finally:
+            self.where = THERE
+        return made.to(THERE)
+
+    def in_mode(self, task: Task, mode: str) -> Task:
+        if mode != "eval":
+            why = "gradients of what JAX computes come from jax.grad, and PyTorch's autograd sees none"
+            raise Unsupported(f"backend torchax has no mode {mode}", why=why, do="--mode eval")
+        made = super().in_mode(task, mode)
+        RUNTIME.switch(False)
+        if made.fn is None:
+            return made
+        return replace(made, fn=Waited(made.fn), scope=_torch_modes._both(made.scope, RUNTIME.inside))
+
+    def leaf(self, value: Any) -> tuple[str, np.ndarray[Any, Any]] | None:
+        return super().leaf(value.torch() if hasattr(value, "jax") else value)
+
+    def relocate(self, task: Task, rng: random.Random) -> Task:
+        with RUNTIME.inside():
+            return super().relocate(task, rng)
+
+    def movable(self, task: Task) -> bool:
+        with RUNTIME.inside():
+            return super().movable(task)
+
+    @classmethod
+    def reset(cls) -> None:
+        RUNTIME.switch(False)
+        super().reset()
+
+    def jitted(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
+        """One XLA program for a whole call; tensors and weights are its inputs, all else is what it was when it was made."""
+        env = torchax.default_env()
+        leaves, shape = jax.tree_util.tree_flatten((args, dict(kwargs)))
+        places = [place for place, item in enumerate(leaves) if isinstance(item, torch.Tensor)]
+        module = fn if isinstance(fn, torch.nn.Module) else None
+        weights = env.t2j_iso({**dict(module.named_buffers()), **dict(module.named_parameters())}) if module is not None else {}
+
+        def pure(weights: Any, arrays: Any) -> Any:
+            filled = {**dict(enumerate(leaves)), **dict(zip(places, env.j2t_iso(arrays), strict=True))}
+            args, kwargs = jax.tree_util.tree_unflatten(shape, list(filled.values()))
+            if module is None:
+                return env.t2j_iso(fn(*args, **kwargs))
+            return env.t2j_iso(torch.func.functional_call(module, env.j2t_iso(weights), args, kwargs, tie_weights=False))
+
+        compiled = jax.jit(pure)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            given = jax.tree_util.tree_leaves((args, kwargs))
+            return env.j2t_iso(compiled(weights, [given[place].jax() for place in places]))
+
+        return call
+
+    def versions(self) -> dict[str, str]:
+        own = {"torchax": version("torchax"), "jax": jax.__version__, "jaxlib": version("jaxlib"), "device": str(self.spot.device_kind)}
+        return {"torch": torch.__version__, "numpy": np.__version__, "python": platform.python_version(), **own}
 
 
 BACKEND = Torchax

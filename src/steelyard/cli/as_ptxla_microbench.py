@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 DIALECT = "ptxla-microbench"
 SWEEP_BUDGET = "quick"
+LONGEST_MS = 3_600_000
 
 
 @click.command("microbench", context_settings=CONTEXT)
@@ -81,6 +82,9 @@ def _job(base: str | None, test: str | None, given: Mapping[str, Any], products:
     from steelyard.model.experiment import BUDGETS
     from steelyard.model.units import parse_budget
 
+    for name in ("warmup", "rep"):
+        if not given[name] <= LONGEST_MS:
+            raise UsageError(f"--{name} is a number of milliseconds up to {LONGEST_MS}, not {given[name]}")
     if given["accelerator"] not in ("cpu", "cuda"):
         raise UsageError(f"no accelerator named {given['accelerator']!r}", do="cpu or cuda")
     budget = given["budget"] or (SWEEP_BUDGET if products is not None else "normal")

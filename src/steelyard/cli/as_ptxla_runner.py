@@ -94,30 +94,30 @@ def _talking(options: Options) -> Any:
         from dataclasses import replace
 
         from steelyard.engine import converse, envs
-        from steelyard.engine.launch import Place
 
-        place, backend = _place(experiment), "torch" if experiment["xla"] is None else "torch_xla"
+        backend = "torchax" if experiment["torch_xla2"] else "torch" if experiment["xla"] is None else "torch_xla"
         ours = envs.variables(backend, experiment["accelerator"], threads) | dict(variables)
-        place = replace(place or Place(), threads=threads, flags=tuple(ours.items()))
+        place = replace(_place(backend), threads=threads, flags=tuple(ours.items()))
         devices = ["cuda0"] if experiment["accelerator"] == "cuda" else []
         return converse.talking(devices, _tell, timeout, place)
 
     return talking
 
 
-def _place(experiment: Mapping[str, Any]) -> Any:
-    """The environment of XLA for those that need it, ours for the rest."""
+def _place(backend: str) -> Any:
+    """The environment of a backend that has one of its own, ours for the rest."""
     import importlib.util
 
     from steelyard.engine import envs
     from steelyard.engine.launch import Place
     from steelyard.errors import Unsupported
 
-    if experiment["xla"] is None:
+    if backend == "torch":
         return Place()
-    found = envs.place_for("torch_xla", Place())
-    if found == Place() and importlib.util.find_spec("torch_xla") is None:
-        raise Unsupported("torch_xla is not installed here, and no environment has it", do="steelyard env create torch-xla")
+    found = envs.place_for(backend, Place())
+    if found == Place() and importlib.util.find_spec(backend) is None:
+        stack = envs.HOMES[backend][1]
+        raise Unsupported(f"{backend} is not installed here, and no environment has it", do=f"steelyard env create {stack}")
     return found
 
 
@@ -153,6 +153,12 @@ def _watch(options: Options) -> Watch:
     return Lines()
 
 
+def _stack(row: Row) -> str:
+    """The name in reports, or the axes themselves where there is none."""
+    point = row.experiment
+    return f"torch_xla2={point['torch_xla2']}" if point.get("torch_xla2") else row.backend or f"{point['xla']}+{point['dynamo']}"
+
+
 def _summary(row: Row) -> str:
     """One line for a row: the model and its stack, the first and the median of the later times, and whether the answer was right."""
     import statistics
@@ -160,7 +166,7 @@ def _summary(row: Row) -> str:
     from steelyard.model.units import plain
 
     point = row.experiment
-    words = [row.name, str(point["accelerator"]), str(point["test"]), row.backend or f"{point['xla']}+{point['dynamo']}"]
+    words = [row.name, str(point["accelerator"]), str(point["test"]), _stack(row)]
     if "error" in row.metrics:
         return "  ".join([*words, str(row.metrics["error"])[:500]])
     times = row.metrics.get("total_time") or []

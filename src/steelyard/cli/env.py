@@ -38,14 +38,19 @@ def create(stack: str, packages: tuple[str, ...], name: str | None, as_json: boo
 def listing(as_json: bool) -> int:
     """Environments that exist, and stacks that can be built."""
     from steelyard.engine import envs
+    from steelyard.report.cells import visible
 
     found = envs.listing()
     if as_json:
         emit_json({"environments": found, "stacks": {name: stack.requirements for name, stack in envs.STACKS.items()}})
         return 0
     for env in found:
-        main = [f"{name} {env.packages[name]}" for name in envs.STACKS[env.stack].requirements if name in env.packages]
-        click.echo(f"{env.name:14} {', '.join(main)}   {env.path}")
+        wanted = envs.STACKS[env.stack].requirements if env.stack in envs.STACKS else ()
+        main = [f"{name} {version}" for name in wanted if (version := env.version(name))]
+        click.echo(visible(f"{env.name:14} {env.trouble or ', '.join(main)}   {env.path}"))
+        moved = ", ".join(f"{name} {now}" for name, (_, now) in envs.moved_pins(env).items())
+        if env.trouble or moved:
+            click.echo(visible(f"  {f'pinned now: {moved}; ' if moved else ''}renew it: {env.remedy}"), err=True)
     if not found:
         click.echo("no environments yet", err=True)
     click.echo(f"can be built: {', '.join(envs.STACKS)}   (steelyard env create STACK)", err=True)
@@ -59,8 +64,7 @@ def remove(name: str, as_json: bool) -> int:
     """Delete an environment."""
     from steelyard.engine import envs
 
-    path = envs.find(name).path
-    envs.remove(name)
+    path = envs.remove(name)
     if as_json:
         emit_json({"removed": name})
     else:

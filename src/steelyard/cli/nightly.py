@@ -159,7 +159,7 @@ def _spend(ready: Plan, archive: Archive, options: dict[str, Any]) -> int:
         return INTERRUPTED
     finally:
         _close(shown)
-    for warning in [*archive.warnings, *spent.notes]:
+    for warning in dict.fromkeys([*archive.warnings, *spent.notes]):
         click.echo(f"warning: {clean(warning)}", err=True)
     _show(spent, options)
     return spent.night.exit_code

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -78,10 +79,7 @@ def check(outputs: Sequence[Path], options: dict[str, Any]) -> None:
         if path.suffix.lower() not in KINDS:
             why = f"{str(path)!r} has the suffix {path.suffix!r}" if path.suffix else f"{str(path)!r} has no suffix"
             raise UsageError("the kind of report is not clear", why=why, do=f"use one of {' '.join(KINDS)}")
-        if path.is_dir():
-            raise UsageError(f"cannot write {str(path)!r}", why="it is a folder", do="name a file, or --site DIR for a site")
-        if not path.parent.is_dir():
-            raise UsageError(f"cannot write {str(path)!r}", why=f"there is no folder {str(path.parent)!r}", do="make the folder first")
+        check_place(path)
     kinds = {KINDS[path.suffix.lower()] for path in outputs}
     drawn = ".png or .svg"
     for option, kind, form in (
@@ -98,6 +96,25 @@ def check(outputs: Sequence[Path], options: dict[str, Any]) -> None:
         plots.require()
         if options["plot"]:
             plots.check_name(options["plot"])
+
+
+def check_place(path: Path) -> None:
+    """A file is replaced by its report; a folder, a pipe or a device is somebody's, and stays what it is."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        if path.parent.is_dir():
+            return
+        why, do = f"there is no folder {str(path.parent)!r}", "make the folder first"
+    except (OSError, ValueError) as error:
+        why, do = getattr(error, "strerror", None) or str(error), "name another place with -o FILE"
+    else:
+        if stat.S_ISREG(mode):
+            return
+        folder = stat.S_ISDIR(mode)
+        why = "it is a folder" if folder else "it is a pipe or a device, not a file"
+        do = "name a file, or --site DIR for a site" if folder else "name a file"
+    raise UsageError(f"cannot write {str(path)!r}", why=why, do=do)
 
 
 def render(path: Path, made: dict[str, Any], options: dict[str, Any]) -> bytes:
@@ -123,16 +140,17 @@ def render(path: Path, made: dict[str, Any], options: dict[str, Any]) -> bytes:
 
 
 def write(path: Path, content: bytes) -> tuple[Path, int]:
-    """Put a file in its place whole, or not at all."""
+    """Put a file in its place whole, or not at all; where a link stands there, in the place that it leads to."""
     import tempfile
 
     try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        target = path.resolve()
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name[:40]}.", delete=False) as file:
             try:
                 file.write(content)
                 file.flush()
                 os.fchmod(file.fileno(), 0o666 & ~umask())
-                Path(file.name).replace(path)
+                Path(file.name).replace(target)
             except BaseException:
                 Path(file.name).unlink(missing_ok=True)
                 raise

@@ -138,6 +138,9 @@ def _request(options: dict[str, Any]) -> Request:
     selectors, commands = split_commands(options["words"], _typed())
     if not selectors and not commands:
         raise UsageError("nothing named to run", do="try 'steelyard run quickstart', or 'steelyard list' to see what there is")
+    for name in ("partition", "env"):
+        if options[name] is not None and not options[name].strip():
+            raise UsageError(f"--{name} is empty", why="an unset variable of the shell leaves it so", do="name one, or leave it out")
     modes = _words(options["modes"])
     devices, index = read_devices(_words(options["devices"]))
     check_modes(modes)
@@ -260,13 +263,13 @@ def _preview(ready: Plan, *, as_json: bool) -> int:
     labels = {job.case.id: job.label for job in ready.jobs if job.label}
     dropped = [{"case": item.case.id, "kind": item.kind, "rule": str(item.rule), "reason": item.rule.reason} for item in ready.dropped]
     if as_json:
-        found = {"cases": cases, "dropped": dropped, "estimate_s": ready.estimate}
+        found = {"cases": cases, "dropped": dropped, "idle": [str(rule) for rule in ready.idle], "estimate_s": ready.estimate}
         emit_json(found | ({"labels": labels, "mistakes": list(ready.experiment.mistakes)} if labels else {}))
         return code
     widest = max(map(len, labels.values()), default=0)
     for case in cases:
         click.echo(clean(f"{labels.get(case, ''):<{widest}}  {case}" if labels else case))
-    for line in _left_out(dropped):
+    for line in [*_left_out(dropped), *(f"fits no case: rule {rule}" for rule in ready.idle)]:
         click.echo(clean(line), err=True)
     told = _words_for(ready, len(cases))
     click.echo(f"{told} · about {duration(ready.estimate)} · nothing measured", err=True)
@@ -305,7 +308,7 @@ def _execute(ready: Plan, store: Store, options: dict[str, Any], again: Collecti
     def watching(writer: RunWriter) -> Progress:
         opened.append(writer)
         left = sum(job.case.id not in writer.done for job in ready.jobs)
-        for warning in writer.warnings:
+        for warning in [*writer.warnings, *(f"rule {rule} fits no case" for rule in ready.idle)]:
             click.echo(f"warning: {clean(warning)}", err=True)
         about = duration(ready.estimate * left / max(1, len(ready.jobs)))
         click.echo(f"{_words_for(ready, left)} · about {about} · run {writer.id}", err=True)
@@ -331,7 +334,7 @@ def _execute(ready: Plan, store: Store, options: dict[str, Any], again: Collecti
         emit_json(told | ({"expectations": outcome.foreseen} if expectations else {}))
     else:
         console().print(run_table(found.header, found.records, found.pairs, width=width()))
-        for line in _news(outcome.foreseen):
+        for line in _news(outcome.foreseen) if expectations else ():
             click.echo(clean(line))
     return outcome.code
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -12,7 +13,7 @@ from steelyard.codec.reading import Page, choice, expect, is_number, parse_toml,
 from steelyard.errors import UsageError
 from steelyard.model.case import MODES, Case, parse_variants
 from steelyard.model.dtypes import canonical
-from steelyard.model.experiment import BUDGETS, Experiment, GraphForm, Isolation, Matrix, Rule, Sampling, Settings
+from steelyard.model.experiment import BUDGETS, DEVICES, Experiment, GraphForm, Isolation, Matrix, Rule, Sampling, Settings
 from steelyard.model.units import parse_bytes, parse_seconds, parse_share
 
 T = TypeVar("T")
@@ -59,10 +60,11 @@ def _nested(data: Any) -> bool:
 
 def _json(text: str, where: str) -> Any:
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        for index, (key, _) in enumerate(pairs):
-            if key in (other for other, _ in pairs[:index]):
-                raise UsageError(f"{key}: given twice", where=where)
-        return dict(pairs)
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+            raise UsageError(f"{twice}: given twice", where=where)
+        return found
 
     try:
         return json.loads(text, object_pairs_hook=once)
@@ -84,10 +86,12 @@ def _yaml(text: str, where: str) -> Any:
 
         def compose_mapping_node(self, anchor: Any) -> Any:
             node = super().compose_mapping_node(anchor)
-            names = [(key.value, key.start_mark.line + 1) for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-            for index, (name, line) in enumerate(names):
-                if name in (other for other, _ in names[:index]):
-                    raise UsageError(f"{name}: given twice", where=f"{where}:{line}")
+            seen: set[str] = set()
+            for key, _ in node.value:
+                if isinstance(key, yaml.ScalarNode):
+                    if key.value in seen:
+                        raise UsageError(f"{key.value}: given twice", where=f"{where}:{key.start_mark.line + 1}")
+                    seen.add(key.value)
             return node
 
     try:
@@ -139,7 +143,7 @@ def _matrix(page: Page, table: Mapping[str, Any], path: str) -> Matrix:
         backend=page.read(table, path, "backend", _many(text_value), ()),
         variant=page.read(table, path, "variant", _many(_variant), Matrix.variant),
         mode=page.read(table, path, "mode", _many(choice(MODES)), Matrix.mode),
-        device=page.read(table, path, "device", _many(text_value), Matrix.device),
+        device=page.read(table, path, "device", _many(choice(DEVICES)), Matrix.device),
         threads=page.read(table, path, "threads", _many(_whole(1)), Matrix.threads),
         ranks=page.read(table, path, "ranks", _many(_whole(1)), Matrix.ranks),
         flags=_flags(page, table, path),

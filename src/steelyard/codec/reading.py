@@ -13,7 +13,7 @@ from steelyard.errors import UsageError, did_you_mean
 
 T = TypeVar("T")
 MOST_TOLD = 50
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def text_of(path: Path) -> str:

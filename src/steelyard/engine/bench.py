@@ -11,13 +11,13 @@ from typing import Any
 
 from steelyard import registry
 from steelyard.backends.base import ALONE, Seat
-from steelyard.errors import NotApplicable, NotApplied, SteelyardError, Unsupported, unknown
+from steelyard.errors import NotApplicable, NotApplied, SteelyardError, Unsupported, told, unknown
 from steelyard.model.case import IDENTITY, Case
 from steelyard.model.define import Body, Variant, Workload, fingerprint
 from steelyard.model.experiment import Settings
 from steelyard.model.task import Task
 
-REMEDIES = {"torch_xla": "steelyard env create torch-xla", "torchax": "pip install torchax, beside a torch and a jax that it works with"}
+REMEDIES = {"torch_xla": "steelyard env create torch-xla", "torchax": "steelyard env create torchax"}
 """How to get the backends that are no extra of this package."""
 TELLING = ("fn", "args", "kwargs", "scope", "prepare", "measure", "parameters")
 
@@ -135,6 +135,10 @@ def open_backend(name: str) -> Any:
         raise Unsupported(
             f"backend {name} needs {missing}, which is not installed here",
             do=REMEDIES.get(name, f"pip install 'steelyard[{name}]', or steelyard env create {name}"),
+        ) from error
+    except ImportError as error:
+        raise Unsupported(
+            f"backend {name} cannot be loaded here", why=told(error, 300), do="its packages do not fit together; see steelyard env list"
         ) from error
 
 

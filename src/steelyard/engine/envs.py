@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import venv
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -32,6 +35,7 @@ STACKS: dict[str, Stack] = {
     "jax": Stack(("numpy", "jax"), "jax.txt"),
     "tensorflow": Stack(("numpy", "tensorflow-cpu"), "tensorflow.txt"),
     "torch-xla": Stack(("numpy", "torch", "torch_xla"), "torch-xla.txt", "torch_xla needs its own torch"),
+    "torchax": Stack(("numpy", "torch", "jax", "torchax"), "torchax.txt", "torchax needs a torch and a jax that it works with"),
 }
 
 
@@ -39,24 +43,39 @@ HOMES: dict[str, tuple[str, str]] = {
     "numpy": ("numpy", "numpy"),
     "torch": ("torch", "torch"),
     "torch_xla": ("torch_xla", "torch-xla"),
+    "torchax": ("torchax", "torchax"),
 }
 """By backend: the package it imports, and the stack whose environment holds that package."""
 PJRT = {"cpu": "CPU", "cuda": "CUDA", "tpu": "TPU"}
+NOTE = "steelyard-env.json"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9_.-]*)==(\S+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Env:
-    """A built environment."""
+    """An environment; `trouble` is why nothing can run in it, as where its building was cut short."""
 
     name: str
     path: Path
     stack: str
     packages: dict[str, str]
+    trouble: str = ""
 
     @property
     def python(self) -> Path:
         """Its interpreter, which runs the worker."""
         return self.path / "bin" / "python"
+
+    def version(self, package: str) -> str | None:
+        """What it holds of a package, however that is spelt."""
+        return next((version for name, version in self.packages.items() if _plain(name) == _plain(package)), None)
+
+    @property
+    def remedy(self) -> str:
+        """How to get a whole one in its place."""
+        again = [self.stack, *([] if self.name == self.stack else ["--name", self.name])] if self.stack in STACKS else ["STACK"]
+        return f"steelyard env remove {self.name}, then steelyard env create {' '.join(again)}"
 
 
 def home() -> Path:
@@ -73,20 +92,45 @@ def constraints(name: str) -> Path:
 
 
 def listing() -> list[Env]:
-    """All environments that are complete."""
-    found = []
-    for note in sorted(home().glob("*/steelyard-env.json")):
-        data = json.loads(note.read_text())
-        found.append(Env(note.parent.name, note.parent, data["stack"], data["packages"]))
-    return found
+    """All environments by name, those that are of no use with the reason."""
+    return [_read(note) for note in sorted(home().glob(f"*/{NOTE}")) if not note.parent.name.startswith(".")]
+
+
+def _read(note: Path) -> Env:
+    name, path = note.parent.name, note.parent
+    try:
+        data = json.loads(note.read_text(encoding="utf-8"))
+        stack, packages = str(data["stack"]), {str(key): str(version) for key, version in (data.get("packages") or {}).items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return Env(name, path, "", {}, f"its note {NOTE} cannot be read")
+    made = Env(name, path, stack, packages)
+    if "packages" not in data:
+        return replace(made, trouble="its building has not come to an end")
+    return made if os.access(made.python, os.X_OK) else replace(made, trouble="its interpreter is gone")
+
+
+def moved_pins(env: Env) -> dict[str, tuple[str, str]]:
+    """What an environment holds in another version than its stack is pinned to now: what it has, and what a new one would have."""
+    recipe = STACKS.get(env.stack)
+    file = constraints(recipe.constraints) if recipe else None
+    pins = {_plain(name): pin for name, pin in _PIN.findall(file.read_text(encoding="utf-8"))} if file and file.is_file() else {}
+    held = {name: (version, pins.get(_plain(name), "")) for name, version in env.packages.items()}
+    return {name: (version, pin) for name, (version, pin) in held.items() if pin and pin not in (version, version.partition("+")[0])}
+
+
+def _plain(name: str) -> str:
+    """A package's name as registries compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def find(name: str) -> Env:
-    """An environment by name."""
-    for env in listing():
-        if env.name == name:
-            return env
-    raise unknown("environment", name, [env.name for env in listing()], listing="steelyard env list; make one: steelyard env create")
+    """An environment by name, if something can run in it."""
+    known = {env.name: env for env in listing()}
+    if name not in known:
+        raise unknown("environment", name, known, listing="steelyard env list; make one: steelyard env create")
+    if known[name].trouble:
+        raise UsageError(f"environment {name} cannot be used", why=known[name].trouble, do=known[name].remedy)
+    return known[name]
 
 
 def check(stack: str, name: str | None) -> Path:
@@ -94,8 +138,8 @@ def check(stack: str, name: str | None) -> Path:
     if stack not in STACKS:
         raise unknown("stack", stack, STACKS)
     path = home() / (name or stack)
-    if Path(path.name) != Path(name or stack) or path.name.startswith("."):
-        raise UsageError(f"not a name for an environment: {name!r}", do="use letters, digits and '-'")
+    if name is not None and not _NAME.fullmatch(name):
+        raise UsageError(f"not a name for an environment: {name!r}", do="use letters, digits, '_', '.' and '-'")
     if path.exists():
         raise UsageError(f"environment {path.name} exists already", do=f"steelyard env remove {path.name}")
     return path
@@ -107,6 +151,10 @@ def create(stack: str, name: str | None = None, extra: tuple[str, ...] = ()) -> 
     recipe = STACKS[stack]
     try:
         path.mkdir(parents=True)
+        (path / NOTE).write_text(json.dumps({"stack": stack}), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"could not build environment {path.name}", why=f"{path}: {error.strerror}") from error
+    try:
         venv.create(path, with_pip=True, symlinks=True)
         pip = [str(path / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
         subprocess.run(
@@ -114,7 +162,7 @@ def create(stack: str, name: str | None = None, extra: tuple[str, ...] = ()) -> 
         )
         freeze = subprocess.run([*pip, "list", "--format=json"], check=True, capture_output=True, text=True)
         packages = {item["name"]: item["version"] for item in json.loads(freeze.stdout)}
-        (path / "steelyard-env.json").write_text(json.dumps({"stack": stack, "packages": packages}, indent=1))
+        (path / NOTE).write_text(json.dumps({"stack": stack, "packages": packages}, indent=1))
     except (OSError, subprocess.CalledProcessError) as error:
         shutil.rmtree(path, ignore_errors=True)
         raise UsageError(f"could not build environment {path.name}", why=str(error), do="see the installer's message above") from error
@@ -124,9 +172,13 @@ def create(stack: str, name: str | None = None, extra: tuple[str, ...] = ()) -> 
     return find(path.name)
 
 
-def remove(name: str) -> None:
-    """Delete an environment; only one that we built."""
-    shutil.rmtree(find(name).path)
+def remove(name: str) -> Path:
+    """Delete an environment, whole or not; only one that we built."""
+    known = {env.name: env for env in listing()}
+    if name not in known:
+        raise unknown("environment", name, known, listing="steelyard env list")
+    shutil.rmtree(known[name].path)
+    return known[name].path
 
 
 def place(name: str) -> Place:
@@ -143,19 +195,27 @@ def place_for(backend: str, place: Place) -> Place:
     package, stack = HOMES.get(backend, ("", ""))
     if not package or place.python != Place().python or importlib.util.find_spec(package):
         return place
-    fitting = sorted((env for env in listing() if env.stack == stack), key=lambda env: (env.name != stack, env.name))
+    fitting = sorted((env for env in listing() if env.stack == stack and not env.trouble), key=lambda env: (env.name != stack, env.name))
     if not fitting:
         return place
     found = _within(fitting[0])
     return replace(place, python=found.python, search_path=found.search_path)
 
 
+def contents(python: str) -> Mapping[str, str]:
+    """The packages of the environment that an interpreter belongs to; nothing for one that is none of ours."""
+    return next((env.packages for env in listing() if str(env.python) == python), {})
+
+
 def variables(backend: str, device: str, threads: int) -> dict[str, str]:
     """What a backend needs set before its worker starts; a case's own flags come over it, and what is in our own environment does not."""
-    if backend != "torch_xla":
+    if backend not in ("torch_xla", "torchax"):
         return {}
-    count = str(threads)
-    return {"PJRT_DEVICE": PJRT.get(device, device.upper()), "PJRT_NPROC": count, "NPROC": count, "XLA_FLAGS": ""}
+    shared = {"XLA_FLAGS": "", "PJRT_NPROC": str(threads), "NPROC": str(threads)}
+    if backend == "torchax":
+        return {**shared, "JAX_PLATFORMS": device}
+    unset = dict.fromkeys(("XRT_TPU_CONFIG", "XLA_SAVE_TENSORS_FILE"), "")
+    return {**shared, **unset, "PJRT_DEVICE": PJRT.get(device, device.upper())}
 
 
 def saving_graphs(backend: str, form: str, file: Path) -> dict[str, str]:
@@ -164,13 +224,20 @@ def saving_graphs(backend: str, form: str, file: Path) -> dict[str, str]:
 
 
 def parcel() -> Path:
-    """A folder that holds this package and nothing else, so that a foreign interpreter sees none of our site-packages."""
-    package = Path(steelyard.__file__).parent
-    folder = home() / ".parcel"
-    folder.mkdir(parents=True, exist_ok=True)
+    """A folder that holds this package and nothing else, so that a foreign interpreter sees none of our site-packages.
+
+    Each copy of the package has one of its own: two checkouts that run at once must not get each other's code.
+    """
+    package = Path(steelyard.__file__).resolve().parent
+    folder = home() / ".parcel" / hashlib.sha256(str(package).encode()).hexdigest()[:12]
     link = folder / "steelyard"
-    if not link.is_symlink() or link.resolve() != package.resolve():
-        fresh = folder / f"steelyard-{os.getpid()}"
-        fresh.symlink_to(package, target_is_directory=True)
-        fresh.replace(link)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not link.is_symlink() or link.resolve() != package:
+            fresh = folder / f"steelyard-{os.getpid()}"
+            fresh.symlink_to(package, target_is_directory=True)
+            fresh.replace(link)
+    except OSError as error:
+        why, do = error.strerror or str(error), "name a folder of your own with STEELYARD_ENVS"
+        raise UsageError(f"cannot write to {folder}", why=why, do=do) from error
     return folder

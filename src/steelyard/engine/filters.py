@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+import signal
+import threading
+import warnings
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from steelyard.errors import UsageError
@@ -11,6 +15,8 @@ from steelyard.model.case import Case
 from steelyard.model.experiment import Rule
 
 TAG, TIER = "tag:", "tier:"
+PATIENCE = 20.0
+"""Seconds of CPU for all cases of a plan, of which each takes microseconds: some expressions need years for a text that does not fit."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +34,8 @@ class Filters:
         for option, texts in (("--filter", self.keep), ("--exclude", self.drop)):
             for text in texts:
                 try:
-                    re.compile(text.removeprefix(TAG))
+                    with warnings.catch_warnings(action="ignore"):
+                        re.compile(text.removeprefix(TAG))
                 except (re.error, RecursionError, OverflowError) as error:
                     why = f"not a regular expression: {error}"
                     raise UsageError(
@@ -57,3 +64,24 @@ def fits(text: str, case: Case, tags: Collection[str]) -> bool:
     if text.startswith(TIER):
         return any(re.fullmatch(text, tag) for tag in tags)
     return any(re.fullmatch(text, name) for name in (case.id, case.workload))
+
+
+@contextmanager
+def patient(filters: Filters) -> Iterator[None]:
+    """Refuse expressions that go on and on; matching can be interrupted by a signal, and only in the first thread."""
+    asked = [*filters.keep, *filters.drop]
+    if not asked or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def give_up(number: int, frame: object) -> None:
+        what = f"{' or '.join(map(repr, asked))} takes too long to match"
+        raise UsageError(what, why="a repetition inside a repetition is tried in every way", do="write (a+)+ as a+")
+
+    before = signal.signal(signal.SIGVTALRM, give_up)
+    signal.setitimer(signal.ITIMER_VIRTUAL, PATIENCE)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from steelyard.engine import envs, ncu
-from steelyard.engine.filters import TAG, TIER, Filters
+from steelyard.engine.filters import TAG, TIER, Filters, patient
 from steelyard.engine.launch import FORKABLE, Place
 from steelyard.engine.sides import Side
 from steelyard.errors import NothingMeasured, UsageError, unknown
@@ -62,7 +62,7 @@ class Dropped:
 class Plan:
     """Everything that will run, in order, and what was left out; `other` is the side that the bases run on, if not ours.
 
-    `part` says which of several parts this is, if it is one.
+    `part` says which of several parts this is, if it is one; `idle` are rules that fit no case at all, as a misspelt one does.
     """
 
     experiment: Experiment
@@ -71,6 +71,7 @@ class Plan:
     entries: Entries = ()
     other: Side | None = None
     part: str = ""
+    idle: tuple[Rule, ...] = ()
 
     @property
     def settings(self) -> Settings:
@@ -90,7 +91,7 @@ class Plan:
         starts = 0.3 + 3.0 * len(fresh) + 2.5 * any(job.case.backend == "torch" and not job.fresh for job in self.jobs)
         starts += 4.0 * sum(2 if job.vs else 1 for job in self.jobs if job.case.ranks > 1)
         starts += 16 * (2.5 if any(job.case.backend == "torch" for job in self.jobs) else 0.2) / (os.cpu_count() or 1) if self.other else 0
-        compiling = 8.0 * sum("compile" in job.case.variant for job in self.jobs)
+        compiling = 8.0 * sum(job.compiles for job in self.jobs)
         return sampling + starts + compiling + sum(self._beside(job) for job in self.jobs)
 
     def _beside(self, job: Job) -> float:
@@ -120,7 +121,9 @@ class Plan:
         shared = {name: (machine or {}).get(name) for name in ("packages", "python", "git")}
         other = [self.other.label, *self.other.identity] if self.other else None
         denied = [[item.case.id for item in self.denied]] if self.denied else []
-        text = json.dumps([cases, asdict(self.settings), sources, machine_key, shared, other, *denied], sort_keys=True)
+        homes = {python: dict(held) for python in sorted({job.place.python for job in self.jobs}) if (held := envs.contents(python))}
+        known = [cases, asdict(self.settings), sources, machine_key, shared, other, *denied, *([homes] if homes else [])]
+        text = json.dumps(known, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -150,15 +153,28 @@ def expand(
         case = settle(Case.parse(item) if isinstance(item, str) else item, catalogue)
         cases.setdefault(case, "")
         misfits.pop(case, None)
-    kept, dropped = _sort_out(cases, misfits, experiment, catalogue, filters or Filters())
-    denied = {item.case for item in dropped if item.kind == "deny"}
-    if not kept and not denied:
-        raise _nothing(list(cases), dropped, filters or Filters())
+    chosen = filters or Filters()
+    with patient(chosen):
+        kept, dropped = _sort_out(cases, misfits, experiment, catalogue, chosen)
+        denied = {item.case for item in dropped if item.kind == "deny"}
+        if not kept and not denied:
+            raise _nothing(list(cases), dropped, chosen)
     if experiment.settings.ncu:
         ncu.check([case.device for case in kept])
     jobs = _jobs({case: cases[case] for case in kept}, denied, experiment.settings, catalogue, place or Place(), against, other)
     jobs = [replace(job, label=named[job.case].label, origin=named[job.case].origin) if job.case in named else job for job in jobs]
-    return Plan(experiment, tuple(jobs), tuple(dropped), entries, other)
+    return Plan(experiment, tuple(jobs), tuple(dropped), entries, other, idle=_idle(experiment, cases, catalogue))
+
+
+def _idle(experiment: Experiment, cases: Iterable[Case], catalogue: Catalogue) -> tuple[Rule, ...]:
+    """Rules of which no case knows anything, whatever other rules and filters say about it."""
+    left = [*experiment.exclude, *experiment.deny]
+    for case in cases:
+        if not left:
+            break
+        tags = catalogue.workloads[case.workload].get("tags", ())
+        left = [rule for rule in left if not rule.fits(case, tags)]
+    return tuple(left)
 
 
 def _house(found: Iterable[Case], matrix: Matrix, cases: dict[Case, str], *, elsewhere: bool) -> None:
@@ -212,7 +228,8 @@ def _nothing(cases: Sequence[Case], dropped: Sequence[Dropped], filters: Filters
     left = [item for item in dropped if item.kind == "filter"]
     by = "filters" if len(left) == len(dropped) else "filters and exclude rules" if left else "exclude rules"
     advice = filters.advice(cases) if left else ""
-    return NothingMeasured("nothing to measure", why=f"{len(dropped)} cases were all dropped by {by}", do=advice)
+    count = "the only case was" if len(dropped) == 1 else f"{len(dropped)} cases were all"
+    return NothingMeasured("nothing to measure", why=f"{count} dropped by {by}", do=advice)
 
 
 def _also(known: Matrix | None, matrix: Matrix) -> Matrix:
@@ -231,7 +248,7 @@ def check_size(experiment: Experiment, catalogue: Catalogue) -> None:
             raise UsageError(
                 f"{total:,} cases are too many for one run".replace(",", " "),
                 why=f"it may have {MOST_CASES:,}; every value of an axis multiplies them".replace(",", " "),
-                do="give fewer values, or several runs a part each", where=matrix.origin,
+                do="give fewer values, or some of them to each of several runs", where=matrix.origin,
             )  # fmt: skip
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,12 @@ from steelyard import codec, registry
 from steelyard.engine import configs, run
 from steelyard.engine.filters import Filters
 from steelyard.engine.launch import Place
-from steelyard.engine.plan import Entries
+from steelyard.engine.plan import Entries, select
 from steelyard.engine.sides import is_side
 from steelyard.errors import UsageError, unknown
 from steelyard.model.case import Case
-from steelyard.model.experiment import Experiment, Matrix, Settings
-from steelyard.model.values import Scanner
+from steelyard.model.experiment import DEVICES, Experiment, Matrix, Settings
+from steelyard.model.values import Scanner, render
 from steelyard.registry import Catalogue
 
 EXPERIMENT_FILES = (".toml", ".yaml", ".yml", ".json")
@@ -62,10 +63,11 @@ def gather(request: Request, place: Place) -> tuple[Experiment, Catalogue, Entri
     included += [word for word in words if "@" in word]
     if request.commands or [word for word in words if "@" in word]:
         _refuse_overrides(request, bool(matrices))
+    strangers = _foreign(matrices, request.axes, catalogue)
     experiment = Experiment(
         name=" ".join(source.name for source in sources) or "command line",
         description=sources[0].description if len(sources) == 1 else "",
-        matrix=tuple(_override(matrix, request) for matrix in matrices),
+        matrix=tuple(_override(matrix, request, foreign) for matrix, foreign in zip(matrices, strangers, strict=True)),
         include=(*included, *(command_case(argv, request) for argv in request.commands)),
         exclude=tuple(rule for source in sources for rule in source.exclude),
         deny=tuple(rule for source in sources for rule in source.deny),
@@ -94,9 +96,9 @@ def _load(word: str, files: tuple[str, ...], request: Request, place: Place) -> 
 
 
 def _check_readable(path: Path) -> None:
-    if path.exists() and not path.is_file():
-        raise UsageError(f"cannot read {path}", why="it is a folder, a pipe or a device", do="name a file")
     try:
+        if path.exists() and not path.is_file():
+            raise UsageError(f"cannot read {path}", why="it is a folder, a pipe or a device", do="name a file")
         with path.open("rb"):
             pass
     except OSError as error:
@@ -155,18 +157,40 @@ def _matrices(words: Sequence[str], own: Sequence[str]) -> list[Matrix]:
     return found
 
 
-def _override(matrix: Matrix, request: Request) -> Matrix:
+def _override(matrix: Matrix, request: Request, foreign: Collection[str]) -> Matrix:
     asked = {
         name: getattr(request, name) for name in ("backend", "variant", "mode", "device", "threads", "ranks") if getattr(request, name)
     }
     flags = tuple({**own, **request.flags} for own in matrix.flags)
     env = () if request.env else matrix.env
-    return replace(matrix, axes={**matrix.axes, **request.axes}, flags=flags, env=env, **asked)
+    axes = {name: values for name, values in request.axes.items() if name not in foreign}
+    return replace(matrix, axes={**matrix.axes, **axes}, flags=flags, env=env, **asked)
+
+
+def _foreign(matrices: Sequence[Matrix], axes: Iterable[str], catalogue: Catalogue) -> list[set[str]]:
+    """For each matrix the axes asked for that its workloads do not have and those of another do; what nobody has is a mistake."""
+    have = [_axes_of(matrix, catalogue) for matrix in matrices]
+    known = set().union(*have)
+    return [set(axes) & known - own for own in have]
+
+
+def _axes_of(matrix: Matrix, catalogue: Catalogue) -> set[str]:
+    """The axes of a matrix's workloads; a name that does not exist is told later, with its place."""
+    with contextlib.suppress(UsageError):
+        names = [name for pattern in matrix.workload for name in select(pattern, catalogue)]
+        return {axis for name in names for axis in catalogue.workloads[name].get("axes", ())}
+    return set()
 
 
 def _settings(sources: Sequence[Experiment], asked: Mapping[str, Any]) -> Settings:
-    base = sources[0].settings if sources else Settings()
-    return replace(base, **asked)
+    """The settings of the files, which must agree about what the command line does not say: a run has one of each."""
+    found = [asdict(source.settings) for source in sources]
+    for name in found[0] if found else ():
+        said = {render(own[name]): source.name for own, source in zip(found, sources, strict=True)}
+        if name not in asked and len(said) > 1:
+            why = ", ".join(f"{source}: {value}" for value, source in said.items())
+            raise UsageError(f"the files disagree about {name}", why=why, do=f"give --{name.replace('_', '-')}, or run them one by one")
+    return replace(sources[0].settings if sources else Settings(), **asked)
 
 
 def command_case(argv: tuple[str, ...], request: Request) -> Case:
@@ -175,7 +199,7 @@ def command_case(argv: tuple[str, ...], request: Request) -> Case:
     return Case("command", (("argv", list(argv)),), backend="command", threads=threads, flags=tuple(request.flags.items()))
 
 
-def read_devices(words: Sequence[str], known: Sequence[str] = ("cpu", "cuda", "xpu", "mps", "tpu", "rocm")) -> tuple[tuple[str, ...], str]:
+def read_devices(words: Sequence[str], known: Sequence[str] = DEVICES) -> tuple[tuple[str, ...], str]:
     """Device kinds, which are part of a case, and the one index asked for, which is not: `cuda:1` is a place, not an identity."""
     kinds, indices = [], set()
     for word in words:

@@ -13,6 +13,9 @@ Sampling = Literal["blocks", "calls"]
 Isolation = Literal["case", "workload", "none"]
 GraphForm = Literal["hlo", "stablehlo", "text"]
 
+DEVICES = ("cpu", "cuda", "xpu", "mps", "tpu", "rocm")
+"""Kinds of devices; which of several is no part of a case."""
+_TABLES = {"axes": "params", "flags": "flags"}
 BUDGETS: dict[str, float] = {"quick": 0.3, "normal": 1.0, "thorough": 5.0}
 
 
@@ -80,20 +83,18 @@ class Rule:
     def fits(self, case: Case, tags: Collection[str] = ()) -> bool:
         """Whether a case is meant; text may be a pattern, several values are a choice, and `tags` are those of its workload."""
         plain = case.plain()
-        tables: dict[str, Mapping[str, Any]] = {"axes": plain["params"], "flags": plain["flags"]}
-        for key, wanted in self.match.items():
-            table, _, name = key.partition(".")
-            have = list(tags) if key == "tag" else [tables[table].get(name) if table in tables else plain.get(key)]
-            if not any(_equal(value, wanted) for value in have):
-                return False
-        return True
+        have = {key: [value] for key, value in plain.items()} | {"tag": list(tags)}
+        have |= {f"{table}.{name}": [value] for table, key in _TABLES.items() for name, value in plain[key].items()}
+        return all(any(_equal(value, wanted) for value in have.get(key, ())) for key, wanted in self.match.items())
 
 
 def _equal(have: Any, wanted: Any) -> bool:
-    """A list is a value of its own or a choice of values: an axis may hold either."""
+    """A list is a value of its own or a choice of values: an axis may hold either. True is no number, here as in a case id."""
     choices = [wanted, *wanted] if isinstance(wanted, (list, tuple)) else [wanted]
     return any(
-        have == choice or (isinstance(have, str) and isinstance(choice, str) and fnmatch.fnmatchcase(have, choice)) for choice in choices
+        (have == choice and isinstance(have, bool) == isinstance(choice, bool))
+        or (isinstance(have, str) and isinstance(choice, str) and fnmatch.fnmatchcase(have, choice))
+        for choice in choices
     )
 
 

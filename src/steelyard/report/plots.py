@@ -6,7 +6,6 @@ vl-convert runs Vega in a process of ours with no way to the network: nothing ou
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from inspect import signature
@@ -59,7 +58,8 @@ def picture(document: Document, form: Form, name: str | None = None, *, case: st
 
 
 def _check_case(document: Document, case: str) -> None:
-    known = [item["id"] for item in document["cases"]] + [series["case"] for series in (document["history"] or {}).get("series", ())]
+    series = (document["history"] or {}).get("series", ())
+    known = dict.fromkeys([*(item["id"] for item in document["cases"]), *(item["case"] for item in series)])
     if case not in known:
         raise unknown("case", case, known)
 
@@ -101,11 +101,14 @@ def harmless(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def require() -> None:
     """Say what to install before anything else is done for a picture."""
-    if importlib.util.find_spec("vl_convert") is None:
+    try:
+        importlib.import_module("vl_convert")
+    except ImportError as error:
+        gone = isinstance(error, ModuleNotFoundError) and error.name == "vl_convert"
         raise UsageError(
-            "cannot draw a picture", why="vl-convert is not installed",
+            "cannot draw a picture", why="vl-convert is not installed" if gone else f"vl-convert cannot be loaded: {clean(error)}",
             do="pip install 'steelyard[plots]', or -o report.html, which draws in the browser",
-        )  # fmt: skip
+        ) from None  # fmt: skip
 
 
 def title(chart: Chart, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -24,9 +24,14 @@ Document = Mapping[str, Any]
 Row = tuple[str, ...]
 
 SIGNS = {"good": "✅", "bad": "🔻", "mixed": "⚠️", "none": "⚖️"}
-VERDICTS = {"slower": "▼ Slower", "faster": "▲ Faster", "failed": "✗ Failed", "missing": "– Missing", "unclear": "? Unclear"}
+VERDICTS = {
+    "slower": "▼ Slower", "faster": "▲ Faster", "failed": "✗ Failed", "missing": "– Missing", "unclear": "? Unclear",
+    "incomparable": "– Not comparable",
+}  # fmt: skip
 MOST_CHANGED, MOST_CASES, MOST_MODELS, MOST_STACKS, MOST_WARNINGS, MOST_COMMANDS = 20, 300, 60, 8, 20, 3
 LONGEST_COMMAND = 1200
+UNPAIRED_MARK = "†"
+UNPAIRED = "Unpaired: ratios of measurements made at different times, which drift can move."
 ROOM = 600
 """Bytes kept for the words that say what was left out."""
 _ACTING = str.maketrans(
@@ -107,9 +112,11 @@ def _comparison(document: Document) -> Iterator[str | Table]:
         return
     inside = f"Weighed inside {code(found['head'])}" if found["paired"] else f"{code(found['head'])} against {code(found['base'])}"
     counts = Counter(delta["verdict"] for delta in found["deltas"])
-    means = [f"{prose(metric)} in geometric mean {change_text(mean, None, None)} over {n}" for metric, (mean, n) in found["means"].items()]
+    means = [f"{prose(name)} in geometric mean {change_text(mean, *ends)} over {n}" for name, (mean, n, *ends) in found["means"].items()]
     yield f"### {inside}"
     yield " · ".join([f"{number} {verdict}" for verdict, number in counts.items()] + means) or "nothing was compared"
+    if any(delta["ratio"] and not delta["paired"] for delta in found["deltas"]):
+        yield UNPAIRED
     units = {name: metric["unit"] for name, metric in document["metrics"].items()}
     for verdict, head in VERDICTS.items():
         chosen = sorted((delta for delta in found["deltas"] if delta["verdict"] == verdict), key=_effect, reverse=True)
@@ -134,7 +141,7 @@ def _effect(delta: Mapping[str, Any]) -> float:
 
 def _delta(delta: Mapping[str, Any], units: Mapping[str, str]) -> Row:
     unit = units.get(delta["metric"], "s" if delta["metric"] == "time" else "")
-    both = " → ".join(_short(side, unit) for side in (delta["before"], delta["after"])) if delta["before"] and delta["after"] else ""
+    both = " → ".join(_measured(side, unit) for side in (delta["before"], delta["after"])) if delta["before"] and delta["after"] else ""
     against = "" if delta["base"] in ("", delta["case"]) else code(_other(delta["case"], delta["base"]), 300)
     change = change_text(delta["ratio"], delta["low"], delta["high"])
     metric = "" if delta["metric"] == "time" else code(delta["metric"])
@@ -177,15 +184,20 @@ def _matrix(document: Document) -> Iterator[str | Table]:
     shown = _shown(found["columns"], base)
     against = found["by_baseline"][found["baseline"]]
     yield f"### Speedup over {code(found['baseline'])}"
+    ratios = [row[place] for row in against["speedups"] for place in shown if place != base and row[place]]
+    mark = UNPAIRED_MARK if any(ratio[3] for ratio in ratios) else ""
+    if not all(ratio[3] for ratio in ratios):
+        yield f"{mark} {UNPAIRED}".strip()
     rows = [
-        (code(row["name"]), *(_cell(cells[place], speedups[place] if place != base else None) for place in shown))
+        (code(row["name"]), *(_cell(cells[place], speedups[place] if place != base else None, mark) for place in shown))
         for row, cells, speedups in zip(found["rows"], found["cells"], against["speedups"], strict=True)
     ]
     yield Table(("model", *(code(found["columns"][place]) for place in shown)), rows, MOST_MODELS)
     means = [against["means"][place] for place in shown]
     rates = [found["pass_rates"][place] for place in shown]
+    n = next((mean["n"] for mean in means if mean), 0)
     totals = [
-        ("geometric mean", *(f"{mean['mean']:.3g}× over {mean['n']}" if mean and mean["mean"] else "" for mean in means)),
+        (f"geometric mean, n = {n} that all have", *(_ratio([mean["mean"], mean["low"], mean["high"]]) if mean else "" for mean in means)),
         ("ok", *(f"{rate['ok']} of {rate['total']}" if rate else "" for rate in rates)),
     ]
     yield Table(("", *(code(found["columns"][place]) for place in shown)), totals, len(totals))
@@ -199,15 +211,22 @@ def _shown(columns: Sequence[str], baseline: int) -> list[int]:
     return sorted(first)
 
 
-def _cell(cell: Mapping[str, Any] | None, speedup: Sequence[Any] | None) -> str:
+def _cell(cell: Mapping[str, Any] | None, speedup: Sequence[Any] | None, mark: str) -> str:
+    """A speedup, marked where it is unpaired among others that are not; the time of the baseline; or why there is neither."""
     if cell is None:
         return ""
     if cell["status"] != "ok":
         return _status(cell["status"])
     if not speedup or not speedup[0]:
         return _measured(cell["time"], "s")
+    return _ratio(speedup) + (f" {mark}" if mark and not speedup[3] else "")
+
+
+def _ratio(speedup: Sequence[Any]) -> str:
+    if not speedup[0]:
+        return ""
     number, half, _ = measured(speedup[0], speedup[1], speedup[2], "")
-    return f"{number}× ± {half}" if half else f"{number}×"
+    return f"{number}× ± {half}" if half and half.strip("0.") else f"{number}×"
 
 
 def _cases(document: Document) -> Iterator[str | Table]:
@@ -242,11 +261,6 @@ def _status(status: str) -> str:
 
 def _measured(figure: Sequence[Any] | None, unit: str) -> str:
     return "" if not figure or figure[0] is None else with_error(figure[0], figure[1], figure[2], unit)
-
-
-def _short(figure: Sequence[Any], unit: str) -> str:
-    number, _, name = measured(figure[0], figure[1], figure[2], unit)
-    return f"{number} {name}".strip()
 
 
 def _line(cells: Iterable[str]) -> str:

@@ -48,9 +48,12 @@ skip:
 batch_size:
   training:
     good: 2
+    fixed: 7
   inference:
     good: 6
 dont_change_batch_size: [fixed]
+dtype:
+  force_amp_for_fp16_bf16_models: [uncast]
 tolerance:
   higher: [loose]
   cosine: [turned]

@@ -93,6 +93,12 @@ def test_matmul_precision_counts_only_without_tf32(disable: bool, asked: str | N
         ({"output_basename": "../x.jsonl"}, "--output-basename"),
         ({"filter": ("(",)}, "regular expression"),
         ({"subprocess_timeout": 0.0}, "more than 0"),
+        ({"subprocess_timeout": float("inf")}, "--subprocess-timeout"),
+        ({"timestamp": float("nan")}, "--timestamp"),
+        ({"timestamp": -1.0}, "--timestamp"),
+        ({"no_resume": True, "retry": "failed"}, "--no-resume deletes"),
+        ({"size": "small"}, "--size is for"),
+        ({"profile_xla_duration_ms": 0}, "--profile-xla-duration-ms"),
         ({"xla": ("PJR",)}, "did you mean PJRT"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,19 @@ from hypothesis import strategies as st
 
 from steelyard.dialects.ptxla import matrix
 from steelyard.dialects.ptxla.flags import Options
-from steelyard.dialects.ptxla.matrix import AXES, MEANING, Facts, basename, choose, dropping, expand, fingerprint, folder, partition
+from steelyard.dialects.ptxla.matrix import (
+    AXES,
+    LEAVING,
+    MEANING,
+    Facts,
+    basename,
+    choose,
+    dropping,
+    expand,
+    fingerprint,
+    folder,
+    partition,
+)
 from steelyard.errors import UsageError
 
 DUMMY = Options(suite_name="dummy")
@@ -117,25 +130,44 @@ def test_a_tier_that_is_none_is_an_error_and_not_everything() -> None:
 
 
 def test_configs_from_the_command_line_are_whole_and_checked() -> None:
-    assert matrix.read_model('{"model_name": "dummy"}') == {"model_name": "dummy"}
+    assert matrix.read_model('{"model_name": "dummy", "suite_name": "dummy"}', "dummy") == {"model_name": "dummy"}
     made = matrix.read_experiment('{"xla": "PJRT", "test": "train", "accelerator": "cuda", "batch_size": 3}')
     assert made == point(xla="PJRT", test="train", accelerator="cuda")
     assert list(made) == list(AXES)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"acelerator": "cpu"}', '{"test": "trian"}', '{"dynamo": "tvm"}', '{"xla_flags": 3}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{", "[]", '{"acelerator": "cpu"}', '{"test": "trian"}', '{"dynamo": "tvm"}', '{"xla_flags": 3}', '{"xla_flags": "a\\u0000b"}',
+        '{"torch_xla2": "extract"}', '{"enable_functionalization": "false"}', '{"test": "eval", "test": "train"}', "[" * 100_000,
+    ],
+)  # fmt: skip
 def test_an_experiment_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         matrix.read_experiment(text)
 
 
+@pytest.mark.parametrize("text", ["{}", '{"model_name": ""}', '{"model_name": 3}', '{"model_name": "m", "suite_name": "timm"}'])
+def test_a_model_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        matrix.read_model(text, "dummy")
+
+
+@pytest.mark.parametrize("told", ['"3"', "true", "0", "2.5"])
+def test_a_batch_size_that_is_none_is_refused(told: str) -> None:
+    assert matrix.read_batch_size('{"batch_size": null}', 4) == matrix.read_batch_size('{"batch_size": 4}', 4) == 4
+    with pytest.raises(UsageError, match="batch_size is a whole number"):
+        matrix.read_batch_size(f'{{"batch_size": {told}}}', None)
+
+
 CHANGED: dict[str, Any] = {
     "repeat": 3, "iterations_per_run": 2, "batch_size": 5, "verify_iterations": 4, "matmul_precision": "default",
-    "size": "small", "threads": 1,
+    "size": "small", "threads": 1, "save_ir_format": "hlo",
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", MEANING)
+@pytest.mark.parametrize("name", (*MEANING, *LEAVING))
 def test_a_changed_flag_is_a_new_config(name: str) -> None:
     changed = replace(DUMMY, **{name: CHANGED.get(name, True)})
     assert fingerprint("dummy", {"model_name": "m"}, point(), changed) != fingerprint("dummy", {"model_name": "m"}, point(), DUMMY)
@@ -151,5 +183,18 @@ def test_side_files_have_names_that_are_the_same_in_every_process_and_lead_nowhe
     made = basename({"model_name": "../m"}, experiment)
     assert made == basename({"model_name": "../m"}, dict(experiment))
     assert "/" not in made and " " not in made
-    assert folder({"model_name": "../../etc"}) == "_.._etc"
-    assert folder({"model_name": ".."}) == "model"
+
+
+@pytest.mark.parametrize("name", ["..", "../../etc", "/etc", ".hidden", "a b", "a\x1b[2J", "\ud800", "x" * 300, "é" * 300, "\0"])
+def test_a_model_has_a_folder_of_its_own_and_in_the_output(name: str) -> None:
+    made = folder({"model_name": name})
+    assert re.fullmatch(r"[A-Za-z0-9_=+-][A-Za-z0-9_.=+-]{0,99}", made)
+    assert made != folder({"model_name": name.replace("/", "_") + "_"})
+    assert basename({"model_name": name}, point()).isascii()
+
+
+def test_names_that_differ_have_folders_and_files_that_differ() -> None:
+    names = ["a/b", "a_b", "a b", "x" * 300, "x" * 301, "..", "."]
+    assert len({folder({"model_name": name}) for name in names}) == len({basename({"model_name": name}, point()) for name in names}) == 7
+    flags = ["--a=1 --b=2", "--a=1_--b=2", "--a=1\t--b=2"]
+    assert len({basename({"model_name": "m"}, point(xla_flags=text)) for text in flags}) == 3

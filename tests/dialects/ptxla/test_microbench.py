@@ -169,7 +169,7 @@ class TestSweep:
     def test_a_part_of_it(self) -> None:
         assert [(item.dtype, item.n) for item in matmul.sweep(matmul.sizes("512,256,512"), ["bf16"])] == [("bf16", 512), ("bf16", 256)]
 
-    @pytest.mark.parametrize("text", ["", "x", "1:2", "5:1:1", "0", "1:9:0", "-3"])
+    @pytest.mark.parametrize("text", ["", "x", "1:2", "5:1:1", "0", "1:9:0", "-3", "1:99999999999:1", "9999999", "9:-99999999999:-1"])
     def test_sizes_that_are_none(self, text: str) -> None:
         with pytest.raises(UsageError, match="not sizes of matrices"):
             matmul.sizes(text)
@@ -188,9 +188,27 @@ class TestSweep:
     @pytest.mark.torch
     def test_both_sides_multiply_the_same_numbers(self) -> None:
         stack = matmul.open_stack("eager", "cpu")
-        ((product, base, test),) = matmul.pairs([matmul.Product("f32", 5)], stack, stack)
+        product = matmul.Product("f32", 5)
+        base, test = matmul.pair(product, stack, stack)
         assert base.fn() == test.fn() != 0
         assert product.difference(base.fn(), test.fn()) == ""
+
+    @pytest.mark.torch
+    def test_every_size_is_compiled_for_itself(self) -> None:
+        """torch.compile would take the second size for one that varies, and give the function up after eight."""
+        import torch
+
+        graphs: list[list[Any]] = []
+
+        def backend(module: Any, inputs: list[Any]) -> Any:
+            graphs.append([tuple(item.shape) for item in inputs])
+            return module.forward
+
+        compiled = matmul.Stack(torch.device("cpu"), lambda fn: torch.compile(fn, backend=backend))
+        for n in range(2, 12):
+            base, test = matmul.pair(matmul.Product("f32", n), matmul.open_stack("eager", "cpu"), compiled)
+            assert test.fn() == pytest.approx(base.fn(), abs=1e-4)
+        assert graphs == [[(n, n), (n, n)] for n in range(2, 12)]
 
 
 FUNCTIONS = """
@@ -225,3 +243,20 @@ class TestShim:
         microbench_shim.perform(job, None, said.append, lambda: None)
         assert [next(iter(message)) for message in said] == ["started", kind, "done"]
         assert said[0]["started"] == "both"
+
+    @pytest.mark.torch
+    def test_a_product_that_cannot_be_made_stops_no_other(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        whole = matmul.pair
+
+        def pair(product: matmul.Product, *stacks: matmul.Stack) -> tuple[Side, Side]:
+            if product.n == 4:
+                raise RuntimeError("can't allocate memory")
+            return whole(product, *stacks)
+
+        monkeypatch.setattr(matmul, "pair", pair)
+        said: list[Mapping[str, Any]] = []
+        options = {"warmup": 0, "rep": 1, "return_mode": "min", "weigh": False, "verify": True, "save_profile_to_dir": None}
+        asked = {"baseline": "eager", "testing": "eager", "accelerator": "cpu", "products": [("f32", 4), ("f32", 5)]}
+        microbench_shim.perform({"matmul": asked, "options": options}, None, said.append, lambda: None)
+        assert [next(iter(message)) for message in said] == ["started", "failed", "started", "result", "done"]
+        assert "can't allocate" in said[1]["failed"]["reason"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from steelyard import registry
 from steelyard.dialects.ptxla import matrix
 from steelyard.dialects.ptxla.flags import Options
-from steelyard.dialects.ptxla.shim import models, perform, verify
+from steelyard.dialects.ptxla.shim import models, perform, profiles, verify
 from steelyard.dialects.ptxla.shim.models import Ask, Spot
 from steelyard.dialects.ptxla.shim.perform import Act
 from steelyard.dialects.ptxla.torchbench import Policy
@@ -174,7 +175,7 @@ def test_profiles_counters_and_outputs_go_beside_the_row(tmp_path: Path) -> None
     names = {str(path.relative_to(tmp_path)) for path in (tmp_path / "dummy").rglob("*") if path.is_file()}
     assert names == {
         "dummy/output-base.pt", *(f"dummy/{number}/{kind}-base.{end}" for number in (0, 1)
-                                  for kind, end in (("trace", "json"), ("pytorch-profile", "txt"), ("dynamo-counters", "json"))),
+                                  for kind, end in (("trace", "json"), ("pytorch-profile", "txt"), ("dynamo-counters", "txt"))),
     }  # fmt: skip
     saved = torch.load(found["outputs_file"], weights_only=True)
     assert saved["out[0]"].shape == (16, 32)
@@ -200,6 +201,38 @@ def test_verification_that_breaks_keeps_the_times(tmp_path: Path) -> None:
     assert found["verification"]["code"] == "EXCEPTION_RAISED"
     assert "could not convert" in found["verification"]["why"]
     assert len(found["metrics"]["total_time"]) == 3
+
+
+def test_what_xla_wrote_by_itself_is_told(tmp_path: Path) -> None:
+    (tmp_path / "hlo-base").mkdir()
+    (tmp_path / "dump-base.0").write_text("graph")
+    (tmp_path / "dump-other.0").write_text("graph")
+    files = profiles.Files(tmp_path, "base")
+    files.note_dumps()
+    assert files.written == {"hlo": [str(tmp_path / "hlo-base")], "dump": [str(tmp_path / "dump-base.0")]}
+
+
+def test_a_kernels_time_counts_once() -> None:
+    def seen(device: str, cpu: float, gpu: float, note: bool = False) -> Any:
+        return SimpleNamespace(device_type=device, self_cpu_time_total=cpu, self_device_time_total=gpu, is_user_annotation=note)
+
+    items = [seen("DeviceType.CPU", 3e6, 2e6), seen("DeviceType.CUDA", 0.0, 2e6), seen("DeviceType.CUDA", 0.0, 9e6, True)]
+    assert profiles.totals(items) == (3.0, 2.0)
+
+
+def test_xlas_own_word_for_too_little_memory_is_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(job: Any, loaded: Any) -> Any:
+        raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes")
+
+    monkeypatch.setattr(perform, "measure", full)
+    assert said(tmp_path)["failed"]["status"] == "oom"
+
+
+def test_models_that_cannot_be_converted_stay_as_they_are(tmp_path: Path, path: None) -> None:
+    place = str(make(tmp_path / "bench", "good"))
+    assert said(tmp_path, "good", {"cast": True, "half": True}, suite_name="torchbench", torchbench=place)["measured"]["dtype"] == ""
+    half = models._precision(Ask("torchbench", "good", "eval", cast=True), Spot("cuda", False, "cuda"))
+    assert half == (None, torch.float16)
 
 
 def test_a_model_that_raises_is_told_with_its_words(tmp_path: Path, path: None) -> None:

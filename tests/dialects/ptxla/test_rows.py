@@ -106,7 +106,18 @@ def test_a_row_comes_back_as_it_was_written_even_after_a_crash(tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("timestamp", "moment"),
-    [(12, 12.0), ("12.5", 12.5), (None, None), ("soon", None), (-1, None), (1e300, None), (10**400, None), ([], None), ("nan", None)],
+    [
+        (12, 12.0),
+        ("12.5", 12.5),
+        (None, None),
+        ("soon", None),
+        (-1, None),
+        (1e300, None),
+        (10**400, None),
+        ([], None),
+        ("nan", None),
+        (True, None),
+    ],
 )
 def test_a_timestamp_is_a_time_that_a_calendar_has(timestamp: Any, moment: float | None) -> None:
     assert Row({}, {}, {}, timestamp).moment == moment

@@ -15,6 +15,7 @@ from steelyard.dialects.ptxla import runner
 from steelyard.dialects.ptxla.flags import Options, settle
 from steelyard.dialects.ptxla.matrix import read_experiment
 from steelyard.errors import FAILED, NOTHING, PASS, Unsupported, UsageError
+from steelyard.machine.locks import LockError
 from tests.dialects.ptxla.checkout import POLICY, make
 
 MEASURED = {
@@ -149,6 +150,13 @@ def test_failures_are_retried_only_when_asked(tmp_path: Path) -> None:
     assert len(stage.jobs) == 1
 
 
+def test_a_wrong_answer_is_a_failure_that_can_be_retried(tmp_path: Path) -> None:
+    wrong = MEASURED | {"verification": {"code": "FAIL"}}
+    stage = Stage(lambda job: [{"measured": wrong}])
+    codes = [perform(tmp_path, stage, strict_exit=True, **words)[1].code for words in ({}, {}, {"retry": "failed"})]
+    assert (len(stage.jobs), codes) == (2, [FAILED] * 3)
+
+
 def test_a_line_that_was_cut_short_costs_itself_alone(tmp_path: Path) -> None:
     perform(tmp_path, test=("eval", "train"))
     path = tmp_path / "out" / "results.jsonl"
@@ -216,6 +224,40 @@ def test_what_cannot_be_had_here_is_a_row(tmp_path: Path) -> None:
     assert heard.code == NOTHING
 
 
+def test_a_process_that_cannot_be_started_is_a_row_and_the_rest_goes_on(tmp_path: Path) -> None:
+    stage = Stage()
+    starting = stage.talking
+
+    def sometimes(experiment: Any, *words: Any) -> Any:
+        if experiment["test"] == "eval":
+            raise FileNotFoundError(2, "No such file or directory", "bin/python")
+        return starting(experiment, *words)
+
+    stage.talking = sometimes  # type: ignore[method-assign]
+    made, _ = perform(tmp_path, stage, test=("eval", "train"))
+    assert made.statuses == ["failed", "ok"]
+    assert rows(tmp_path)[0]["metrics"]["error"] == "failed: its process could not be started: No such file or directory"
+
+
+def test_locks_that_cannot_be_used_end_the_run_before_they_make_rows(tmp_path: Path) -> None:
+    def nowhere(*words: Any) -> Any:
+        raise LockError("cannot use the folder of locks")
+
+    stage = Stage()
+    stage.talking = nowhere  # type: ignore[method-assign]
+    with pytest.raises(LockError):
+        perform(tmp_path, stage)
+    assert rows(tmp_path) == []
+
+
+def test_a_log_that_cannot_be_kept_costs_no_row(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "dummy").write_text("in the way")
+    perform(tmp_path, Stage(lost("crashed")))
+    ours = rows(tmp_path)[0]["steelyard"]
+    assert ours["tail"].endswith("last words") and "log" not in ours
+
+
 def test_skips_are_rows_and_no_skip_runs_them(tmp_path: Path) -> None:
     place = str(make(tmp_path / "bench", "good", "crashes", policy=POLICY))
     stage, words = Stage(), {"suite_name": "torchbench", "torchbench": place}
@@ -244,6 +286,26 @@ def test_new_failures_and_new_passes_both_show(tmp_path: Path) -> None:
     assert [row["steelyard"]["expected"] for row in rows(tmp_path)] == [True, False, True, False]
 
 
+def test_a_second_run_knows_what_was_expected_of_the_rows_it_finds(tmp_path: Path) -> None:
+    place = str(make(tmp_path / "bench", "good", "raises", policy=POLICY))
+    words = {"suite_name": "torchbench", "torchbench": place, "test": ("eval", "train"), "strict_exit": True}
+    first, heard = perform(tmp_path, Stage(lambda job: [{"failed": {"status": "failed", "error": "no"}}]), **words)
+    second, again = perform(tmp_path, Stage(), **words)
+    assert second.surprises == first.surprises == {"new failures": ["good cpu eval eager", "raises cpu train eager"]}
+    assert (heard.code, again.code) == (NOTHING, NOTHING)
+
+
+def test_what_cannot_run_here_is_no_new_failure_and_is_told_alike_the_second_time(tmp_path: Path) -> None:
+    place = str(make(tmp_path / "bench", "good", policy=POLICY))
+    words = {"suite_name": "torchbench", "torchbench": place, "strict_exit": True}
+    stage = Stage(lambda job: [{"failed": {"status": "unsupported", "error": "no such device"}}])
+    codes = [perform(tmp_path, stage, **words)[1].code for _ in range(2)]
+    made, _ = perform(tmp_path, stage, **words)
+    assert (codes, made.surprises, made.statuses) == ([NOTHING, NOTHING], {}, ["unsupported"])
+    perform(tmp_path, stage, retry="failed", **words)
+    assert len(stage.jobs) == 2
+
+
 def test_a_single_config_takes_the_same_way(tmp_path: Path) -> None:
     config = {"accelerator": "cpu", "test": "eval"}
     words = {"model_config": '{"model_name": "dummy"}', "experiment_config": json.dumps(config)}
@@ -255,6 +317,15 @@ def test_a_single_config_takes_the_same_way(tmp_path: Path) -> None:
     assert rows(tmp_path / "b") == [one, one]
     keys = ("model", "experiment", "policy", "basename", "threads")
     assert [{key: job[key] for key in keys} for job in single.jobs] == [{key: whole.jobs[0][key] for key in keys}] * 2
+
+
+def test_a_single_config_may_bring_the_batch_size_that_its_row_has(tmp_path: Path) -> None:
+    words = {"model_config": '{"model_name": "dummy"}', "experiment_config": '{"batch_size": 3}'}
+    stage = Stage()
+    made, _ = perform(tmp_path, stage, **words)
+    assert (made.options.batch_size, stage.jobs[0]["options"]["batch_size"], stage.jobs[0]["policy"]["batch_size"]) == (3, 3, 3)
+    with pytest.raises(UsageError, match="batch_size is 3, and --batch-size is 4"):
+        perform(tmp_path, stage, batch_size=4, **words)
 
 
 def test_a_single_config_that_no_stack_can_run_is_a_row(tmp_path: Path) -> None:
@@ -292,9 +363,9 @@ def test_a_size_that_no_model_has_is_refused(tmp_path: Path) -> None:
         ),
         (
             {"xla": "PJRT", "xla_flags": "--a=1", "enable_functionalization": True}, {"dump_hlo": True},
-            {"PJRT_DEVICE": "CPU", "XLA_FLAGS": "--a=1 --xla_dump_to=side/hlo/BASE", "XRT_TPU_CONFIG": ""},
+            {"PJRT_DEVICE": "CPU", "XLA_FLAGS": "--a=1 --xla_dump_to=side/hlo-BASE", "XRT_TPU_CONFIG": ""},
         ),
-        ({"enable_functionalization": True}, {"dump_hlo": True}, {"XLA_FLAGS": "--mine --xla_dump_to=side/hlo/BASE"}),
+        ({"enable_functionalization": True}, {"dump_hlo": True}, {"XLA_FLAGS": "--mine --xla_dump_to=side/hlo-BASE"}),
         (
             {"enable_functionalization": True}, {"save_ir_format": "hlo"},
             {"XLA_SAVE_TENSORS_FMT": "hlo", "XLA_SAVE_TENSORS_FILE": "side/dump-BASE"},
@@ -307,6 +378,12 @@ def test_variables(point: dict[str, Any], words: dict[str, Any], expected: dict[
     monkeypatch.setattr(runner.matrix, "basename", lambda model, experiment: "BASE")
     made = runner.variables({"model_name": "m"}, read_experiment(json.dumps(point)), Options(**words), Path("side"))
     assert made == expected
+
+
+def test_blanks_in_a_folder_do_not_take_flags_apart() -> None:
+    point = read_experiment('{"xla": "PJRT"}')
+    made = runner.variables({"model_name": "m"}, point, Options(dump_hlo=True), Path('my "own" results'))
+    assert made["XLA_FLAGS"].startswith('--xla_dump_to="my \\"own\\" results/hlo-')
 
 
 def test_models_that_generate_get_a_larger_cache() -> None:

@@ -42,4 +42,4 @@ def test_four_stacks_are_measured_and_verified(tmp_path: Path, home: str) -> Non
             assert metrics["xla_CompileTime_number"][0] >= 1 and metrics["xla_CompileTime_number"][-1] == 0
             assert min(metrics["xla_ExecuteTime_number"]) >= 1
             assert all(0 < trace <= total for trace, total in zip(metrics["trace_total_time"], metrics["total_time"], strict=True))
-    assert list((tmp_path / "output" / "mlp" / "hlo").rglob("*before_optimizations.txt"))
+            assert all(list(Path(folder).glob("*before_optimizations.txt")) for folder in row["steelyard"]["files"]["hlo"])

@@ -84,13 +84,14 @@ def test_batch_size_is_the_users_then_the_policys_then_the_models(policy: Policy
     assert policy.batch_size("good", "eval", 3) == 3
     assert [policy.batch_size("good", test, None) for test in ("eval", "train")] == [6, 2]
     assert policy.batch_size("other", "eval", None) is None
-    assert policy.batch_size("fixed", "eval", 3) is None
+    assert [policy.batch_size("fixed", test, 3) for test in ("eval", "train")] == [None, 7]
 
 
 def test_what_a_worker_is_told(policy: Policy) -> None:
     told = policy.for_worker("good", "eval", None)
     assert (told["tolerance"], told["cosine"], told["sgd"], told["unverified"]) == (0.5, False, False, False)
     assert policy.for_worker("turned", "eval", None)["cosine"]
+    assert policy.for_worker("uncast", "eval", None)["cast"] and not told["cast"]
     assert policy.for_worker("random", "eval", None)["unverified"]
     assert policy.for_worker("alexnet", "train", None)["sgd"]
     assert len(BY_SGD) == len(set(BY_SGD)) == 25
@@ -108,6 +109,37 @@ def test_a_policy_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     file.write_text(text)
     with pytest.raises(UsageError, match=r"policy\.yaml"):
         read_policy(file)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("deny: {good: {tset: train}}", "no axis in deny.good named 'tset'"),
+        ("deny: {good: {dynmo: null}}", "did you mean dynamo"),
+        ("expected_failures: {good: [{test: eval, acelerator: cpu}]}", "did you mean accelerator"),
+        ("denny: {good: {test: train}}", "did you mean deny"),
+        ("expected_failure: {good: {test: train}}", "did you mean expected_failures"),
+    ],
+)
+def test_a_misspelt_policy_is_refused_and_does_not_hold_for_all_or_none(tmp_path: Path, text: str, expected: str) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(text)
+    with pytest.raises(UsageError, match=expected):
+        read_policy(file)
+
+
+def test_keys_of_a_newer_original_are_let_be(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text("detectron2_models: [a]\nonly_training: [b]\ndtype: {force_another: [c]}\n")
+    assert read_policy(file) == Policy()
+
+
+def test_lists_of_lists_of_lists_are_no_bomb(tmp_path: Path) -> None:
+    levels = ["a0: &a0 [one, two]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12))]
+    file = tmp_path / "policy.yaml"
+    file.write_text("\n".join([*levels, "skip: {all: [*a11]}", "loop: &loop [*loop]", "non_deterministic: &me [three, *me]"]))
+    policy = read_policy(file)
+    assert (policy.skipped, policy.unverified) == (frozenset({"one", "two"}), frozenset({"three"}))
 
 
 def test_an_empty_policy_says_nothing(tmp_path: Path) -> None:

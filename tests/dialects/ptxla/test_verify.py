@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -76,6 +77,21 @@ def test_rounding_that_costs_eager_as_much_is_no_failure() -> None:
 )
 def test_codes(candidate: Any, eager: Any, double: Any, code: str) -> None:
     assert verify.verify(candidate, eager, double, LOOSE).code == code
+
+
+def test_what_holds_nothing_to_compare_never_passes() -> None:
+    found = verify.verify(dict, dict, dict, LOOSE)
+    assert (found.code, found.mean_rel_error) == ("CANNOT_PROCEED_WITH_VERIFICATION", None)
+
+
+def test_the_fields_of_an_object_are_compared_too() -> None:
+    @dataclass
+    class Boxes:
+        where: Any
+        sure: list[Any]
+
+    found = verify.answer((Boxes(tensor(1.0), [tensor(2.0)]), 3))
+    assert sorted(found) == ["out[0].sure[0]", "out[0].where"]
 
 
 def test_eager_that_differs_from_itself_proves_nothing() -> None:

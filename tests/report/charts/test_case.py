@@ -58,6 +58,16 @@ def test_the_distribution_is_of_what_counts() -> None:
     assert (bins[0]["least"], bins[-1]["most"]) == (1e-5, pytest.approx(1.03e-5))
 
 
+def test_a_slow_tail_is_counted_at_the_edge_and_not_left_out() -> None:
+    slow = case()
+    slow["samples"] |= {"time": [*slow["samples"]["time"][:6], 1.0e-5, 1.03e-5], "discarded": None}
+    rows = charts.case_cumulative_rows({"cases": [slow]})
+    edge = max(row["drawn"] for row in rows)
+    assert len(rows) == 8 and [row["drawn"] for row in rows if row["time"] == 9e-5] == [edge] and edge < 9e-5
+    bins = charts.case_distribution_rows({"cases": [slow]})
+    assert sum(row["number"] for row in bins) == 8 and bins[-1]["number"] == 1
+
+
 def test_phases_come_in_the_order_of_a_run_and_unknown_ones_are_left_out() -> None:
     assert [row["phase"] for row in charts.case_phases_rows({"cases": [case()]})] == ["build", "first call", "warm-up", "steady, one call"]
     odd = case(effective={"warmup_time": "long"}, metrics={})

@@ -82,18 +82,20 @@ def test_a_run_that_lacks_many_models_is_no_trend() -> None:
     for point in made["history"]["trends"]["points"]:
         point["n"] = 3 if point["run"] == "n2" else 6
     rows = charts.history_speedup_rows(made)
-    assert {row["run"] for row in rows if row["partial"]} == {"n2"} and len(rows) == 6
+    assert {row["run"] for row in rows if row["partial"]} == {"n2"} and len(rows) == 9
     assert {row["run"] for row in charts.history_quantiles_rows(made)} == {"n1", "n3"}
     assert "</svg>" in drawn(charts.MEAN, rows)
 
 
-def test_the_three_plots_leave_out_the_baseline_and_share_one_scale() -> None:
+def test_the_three_plots_show_the_baseline_beside_the_others_and_share_one_scale() -> None:
     made = document()
     spread = charts.history_quantiles_rows(made, "xla")
     assert [row["column"] for row in spread] == ["xla"] * 3
     ((least, most),) = {(row["least"], row["most"]) for row in spread}
     assert 0.8 < least < 0.9 and 2.0 < most < 2.2
-    assert {row["column"] for row in charts.history_speedup_rows(made)} == {"jit", "xla"}
+    assert {row["column"] for row in charts.history_speedup_rows(made)} == {"eager", "jit", "xla"}
     assert [(row["rank"], row["row"]) for row in charts.history_latest_rows(made)] == [(1, "a"), (2, "b")]
     picture = drawn(charts.MEAN, charts.history_speedup_rows(made))
-    assert picture.count(">jit<") == 1 and "geometric mean of speedups over eager" in picture
+    assert picture.count(">jit<") == 1 and "geometric mean of speedups over the oldest eager" in picture
+    alone = {**made["history"]["trends"], "columns": ["eager"]}
+    assert not charts.history_speedup_rows({"history": {"series": [], "trends": alone}})

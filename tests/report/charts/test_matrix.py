@@ -30,7 +30,8 @@ def test_every_column_a_chart_uses_is_one_it_names() -> None:
 def test_a_cell_without_a_right_answer_has_no_speedup_and_says_why() -> None:
     rows = {(row["row"], row["column"]): row for row in matrix_heat_rows(document())}
     assert len(rows) == 5
-    assert rows["model/a", "jit"]["text"] == "1.50× ± 0.05"
+    assert (rows["model/a", "jit"]["text"], rows["model/a", "jit"]["measured"]) == ("1.50× ± 0.05", "side by side")
+    assert (rows["model/a", "eager"]["text"], rows["model/a", "eager"]["measured"]) == ("1.00×", "")
     assert (rows["model/a", "q"]["speedup"], rows["model/a", "q"]["text"]) == (None, "✗ wrong")
     assert (rows["model/b", "q"]["speedup"], rows["model/b", "q"]["text"]) == (None, "! oom")
     assert all(tuple(row) == HEAT.columns for row in rows.values())

@@ -65,6 +65,12 @@ def test_a_name_that_two_roofs_share_stands_once() -> None:
     assert labels == ["4.00 TB/s measured"]
 
 
+def test_two_roofs_of_one_name_are_two_lines() -> None:
+    rows = roof_rows([MEASURED, {**MEASURED, "compute": 1e14}], [1.0])
+    corners = {row["roof"]: row["achieved"] for row in rows if row["kind"] == "roof"}
+    assert corners == {"cuda bf16 measured": 9e14, "cuda bf16 measured (2)": 1e14}
+
+
 def test_the_picture_tells_measured_roofs_from_datasheets() -> None:
     picture = drawn(ROOFLINE, roofline_rows(document(MEASURED, DATASHEET)))
     for text in ("bf16 900 TFLOP/s measured", "bf16 989 TFLOP/s datasheet", "stroke-dasharray", "torch/eager", "bound by", "FLOP per byte"):

@@ -76,3 +76,21 @@ def test_speedups_are_over_the_baseline_and_only_of_right_answers() -> None:
     assert rows["torch/fused", "1024"]["speedup"] is None and rows["torch/fused", "1024"]["text"] == "✗ wrong"
     assert rows["torch/eager", "64"]["text"] == "1.00×"
     assert "2.00× ± 0.04" in drawn(charts.SPEEDUPS, list(rows.values()))
+
+
+def test_a_pair_that_was_weighed_side_by_side_is_believed_instead_of_two_times() -> None:
+    made = document()
+    ids = [f"op[n=64]@{variant}" for variant in ("eager", "fused")]
+    cells = [[{"case": id, "status": "ok", "time": [1e-5, None, None, 1]} for id in ids]]
+    against = {"torch/eager": {"speedups": [[[1, 1, 1, 1], [1.9, 1.89, 1.91, 1]]]}}
+    made["matrix"] = {"columns": ["torch/eager", "torch/fused"], "cells": cells, "by_baseline": against}
+    rows = {(row["row"], row["column"]): row for row in charts.sweep_heat_rows(made)}
+    assert [rows["torch/fused", x]["measured"] for x in ("64", "128")] == ["side by side", "apart"]
+    assert rows["torch/fused", "64"]["speedup"] == 1.9 and rows["torch/eager", "64"]["measured"] == ""
+
+
+def test_a_line_that_lacks_a_value_keeps_its_columns() -> None:
+    made = document()
+    del made["sweep"][0]["lines"][1]["points"][0]
+    rows = charts.sweep_heat_rows(made)
+    assert {(row["column"], row["column_order"]) for row in rows} == {("64", 0), ("128", 1), ("1024", 2)}

@@ -48,7 +48,7 @@ CASE = {
     "verification": Maybe(
         {"status": TEXT, "against": TEXT, "message": TEXT, "max_abs": REAL, "max_rel": REAL, "rtol": REAL, "atol": REAL}
     ),
-    "environment": WHOLE, "differs": [TEXT], "effective": Table(SCALAR), "samples": Maybe(SAMPLES),
+    "environment": WHOLE, "differs": Maybe([TEXT]), "effective": Table(SCALAR), "samples": Maybe(SAMPLES),
     "attachments": [{"kind": TEXT, "path": TEXT, "sha256": TEXT}], "repeat": TEXT,
     "roof": Maybe(
         {
@@ -59,7 +59,7 @@ CASE = {
     "traceback?": [TEXT], "kernels?": [ANY],
 }  # fmt: skip
 COMPARISON = {
-    "base": TEXT, "head": TEXT, "paired": YES, "notes": [TEXT], "means": Table((REAL, WHOLE)),
+    "base": TEXT, "head": TEXT, "paired": YES, "notes": [TEXT], "means": Table((REAL, WHOLE, REAL, REAL)),
     "deltas": [
         {
             "case": TEXT, "base": TEXT, "metric": TEXT, "ratio": REAL, "low": REAL, "high": REAL, "margin": REAL, "paired": YES,
@@ -69,7 +69,7 @@ COMPARISON = {
     ],
     "new": [TEXT], "missing": [TEXT], "bad": [{"case": TEXT, "status": STATUS, "reason": TEXT, "side": Choice("base", "head")}],
 }  # fmt: skip
-MEAN = Maybe({"mean": NUMBER, "n": WHOLE})
+MEAN = Maybe({"mean": NUMBER, "n": WHOLE, "low": REAL, "high": REAL})
 MATRIX = {
     "baseline": TEXT, "columns": [TEXT], "rows": [{"name": TEXT, "workload": TEXT, "params": TEXT, "mode": TEXT}],
     "cells": [[Maybe({"case": TEXT, "status": STATUS, "time": Maybe(QUAD)})]],
@@ -97,7 +97,7 @@ HISTORY = {
 }  # fmt: skip
 DOCUMENT = {
     "format": Choice("steelyard-report/1"), "title": TEXT, "made": TEXT, "version": TEXT,
-    "banner": {"tone": Choice("good", "bad", "mixed", "none"), "text": TEXT}, "warnings": [TEXT],
+    "banner": {"tone": Choice("good", "bad", "mixed", "none"), "text": TEXT, "sentences": [TEXT]}, "warnings": [TEXT],
     "machines": [{"key": TEXT, "name": TEXT, "facts": [(TEXT, TEXT)]}],
     "runs": [
         {
@@ -106,6 +106,7 @@ DOCUMENT = {
         }
     ],
     "metrics": Table({"unit": TEXT, "better": Choice("lower", "higher", "none"), "label": TEXT}), "environments": [Table(TEXT)],
+    "common": [TEXT],
     "cases": [CASE], "comparison": Maybe(COMPARISON), "matrix": Maybe(MATRIX), "sweep": Maybe([SWEEP]),
     "roofline": Maybe(
         {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -41,7 +42,7 @@ class Lines:
 def lines(content: bytes, name: str) -> Lines | None:
     """The rows in a file that is not one JSON text; None where it has none."""
     tally = Tally()
-    rows = list(parse(content.splitlines(keepends=True), name, tally))
+    rows = list(parse(io.BytesIO(content), name, tally))
     return Lines(rows, tally) if rows else None
 
 
@@ -54,14 +55,14 @@ def fits(data: Any) -> bool:
 
 
 def read(data: Any, path: Path) -> list[Source]:
-    """A source per timestamp, oldest first; warnings are those of the whole file and stand in the first."""
+    """A source per timestamp, oldest first; warnings are those of the whole file and stand in the newest, which is shown first."""
     found = data if isinstance(data, Lines) else _listed(data, text(path.name))
     occasions: dict[float, list[Row]] = {}
     for row in found.rows:
         occasions.setdefault(-1.0 if row.moment is None else row.moment, []).append(row)
     warnings = [f"{text(path.name)}: {line}" for line in found.tally.lines()]
     made = [_source(moment, rows) for moment, rows in sorted(occasions.items(), key=lambda item: item[0])]
-    return [replace(one, warnings=() if number else warnings) for number, one in enumerate(made)]
+    return [*made[:-1], *(replace(one, warnings=warnings) for one in made[-1:])]
 
 
 def _listed(data: Any, name: str) -> Lines:

@@ -90,7 +90,7 @@ def entry(row: Row, order: Order, tally: Tally) -> dict[str, Any]:
     batch = experiment.get("batch_size")
     moment = row.moment if row.moment is not None else order.timestamp
     counts = {"batch_size": batch, "repeat": row.repeat, "iterations_per_run": row.iterations_per_run}
-    metrics = {"timestamp": int(moment), **{key: NOT_SO if value is None else value for key, value in counts.items()}}
+    metrics = {"timestamp": int(moment), **{key: NOT_SO if _number(value) is None else value for key, value in counts.items()}}
     told = {key: experiment.get(key) for key in DIMENSIONS}
     outputs = experiment.get("outputs_file") or row.others.get("outputs_file")
     dimensions = {"suite_name": row.model.get("suite_name"), "model_name": row.name, **told, "outputs_file": outputs}

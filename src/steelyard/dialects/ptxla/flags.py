@@ -19,6 +19,8 @@ PRECISIONS = ("default", "high", "highest")
 FORMATS = ("text", "hlo", "stablehlo")
 LEVELS = ("critical", "error", "warning", "info", "debug")
 MOST_PARTITIONS = 9
+LONGEST_TIMEOUT = 1_000_000
+END_OF_CALENDAR = 253402300800
 NULL = "None"
 """How the command line spells an axis value that is null."""
 
@@ -176,18 +178,24 @@ def settle(options: Options) -> Options:
         value = getattr(options, flag.key)
         if flag.kind == "choice" and value is not None and value not in flag.choices:
             raise unknown(flag.names[0], str(value), flag.choices)
-    for flag in FLAGS:
         for value in getattr(options, flag.key) if flag.kind == "choices" else ():
             if value not in flag.choices:
                 raise unknown(flag.names[0], value, flag.choices)
-    for key, least, most in (("repeat", 1, 10**6), ("iterations_per_run", 1, 10**6), ("verify_iterations", 1, 10**6), ("threads", 0, 4096)):
+    for key, least, most in (("repeat", 1, 10**6), ("iterations_per_run", 1, 10**6), ("verify_iterations", 1, 10**6), ("threads", 0, 4096),
+                             ("profile_xla_duration_ms", 1, 10**9)):  # fmt: skip
         _check_count(key, getattr(options, key), least, most)
     _check_count("total_partitions", options.total_partitions, 1, MOST_PARTITIONS)
     _check_count("partition_id", options.partition_id, 0, options.total_partitions - 1)
     if options.batch_size is not None:
         _check_count("batch_size", options.batch_size, 1, 10**9)
-    if not options.subprocess_timeout > 0:
-        raise UsageError("--subprocess-timeout must be more than 0")
+    if not 0 < options.subprocess_timeout <= LONGEST_TIMEOUT:
+        raise UsageError(f"--subprocess-timeout is a number of seconds, more than 0 and up to {LONGEST_TIMEOUT}")
+    if options.timestamp is not None and not 0 <= options.timestamp < END_OF_CALENDAR:
+        raise UsageError(f"--timestamp is a number of seconds since 1970, not {options.timestamp}")
+    if options.no_resume and options.retry:
+        raise UsageError("--no-resume deletes the rows that --retry looks at", do="give one of them")
+    if options.size is not None and options.suite_name != "steelyard":
+        raise UsageError(f"--size is for --suite-name=steelyard, not {options.suite_name}", do="leave it out")
     if (options.model_config is None) != (options.experiment_config is None):
         raise UsageError("--model-config and --experiment-config belong together", do="give both, or neither")
     if options.profile_xla and options.profiles:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,8 @@ DTYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 TOLERANCES = {"f32": 1e-2, "f16": 1e-2, "bf16": 3e-2}
 """Errors allowed to an element, relative to the usual size of one; products of f32 may be made in TF32, as in the original."""
 SEED = 1337
+LARGEST = 2**17
+"""Whose factors in f32, of both sides, fill 256 GiB."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +45,12 @@ def sizes(text: str) -> list[int]:
     try:
         if ":" in text:
             first, last, step = (int(part) for part in text.split(":"))
-            found = list(range(first, last + 1, step))
+            found = list(range(first, min(last, LARGEST + step) + 1, step)) if step > 0 and first > 0 else []
         else:
             found = [int(part) for part in text.split(",")]
     except ValueError:
         found = []
-    if not found or min(found) < 1:
+    if not found or min(found) < 1 or max(found) > LARGEST:
         raise UsageError(f"not sizes of matrices: {text!r}", do=f"write them like {FIRST}:{LAST}:{STEP} (first:last:step) or 256,1024")
     return list(dict.fromkeys(found))
 
@@ -114,12 +116,15 @@ def _same(fn: Callable[[], float]) -> Callable[[], float]:
     return fn
 
 
-def pairs(products: Sequence[Product], base: Stack, test: Stack) -> Iterator[tuple[Product, Side, Side]]:
-    """Both sides of every product, with the same numbers; products of f32 may use TF32, as the original lets them."""
+def pair(product: Product, base: Stack, test: Stack) -> tuple[Side, Side]:
+    """Both sides of a product, with the same numbers; products of f32 may use TF32, as the original lets them.
+
+    What was compiled for another size is forgotten: torch.compile would take this one for a size that varies, and soon give up.
+    """
     torch = importlib.import_module("torch")
     torch.set_float32_matmul_precision("high")
-    for product in products:
-        dice = torch.Generator().manual_seed(SEED)
-        dtype = getattr(torch, DTYPES[product.dtype])
-        lhs, rhs = (torch.randn((product.n, product.n), generator=dice).to(dtype) for _ in range(2))
-        yield product, base.side(lhs, rhs), test.side(lhs, rhs)
+    torch.compiler.reset()
+    dice = torch.Generator().manual_seed(SEED)
+    dtype = getattr(torch, DTYPES[product.dtype])
+    lhs, rhs = (torch.randn((product.n, product.n), generator=dice).to(dtype) for _ in range(2))
+    return base.side(lhs, rhs), test.side(lhs, rhs)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from steelyard.dialects.ptxla import rows
-from steelyard.dialects.ptxla.flags import ACCELERATORS, DYNAMOS, NULL, TESTS, XLAS, Options
+from steelyard.dialects.ptxla.flags import ACCELERATORS, DYNAMOS, NULL, TESTS, TORCH_XLA2S, XLAS, Options
 from steelyard.errors import UsageError, unknown
 
 Experiment = dict[str, Any]
@@ -26,6 +26,11 @@ MEANING = (
     "profile_cuda_cpu_individual_ops", "size", "threads",
 )  # fmt: skip
 """Options that change what a row says, so that a row made with others is not the answer to this config."""
+LEAVING = (
+    "dump_hlo", "save_ir_format", "save_output", "dump_dynamo_counters", "dump_pytorch_profiles", "dump_pytorch_xla_metrics", "profile_xla",
+)  # fmt: skip
+"""Options that leave files beside the row: whoever asks for them is not answered by a row that has none."""
+LONGEST_PART, LONGEST_FOLDER = 32, 80
 
 
 @dataclass(frozen=True)
@@ -129,11 +134,13 @@ def choose(names: Sequence[str], options: Options) -> list[str]:
     return [name for name in partition(names, options.total_partitions, options.partition_id) if wanted(name)]
 
 
-def read_model(text: str) -> Model:
-    """A model from the command line; unknown keys are errors."""
+def read_model(text: str, suite: str) -> Model:
+    """A model from the command line; unknown keys are errors, and so is another suite than the one that was named."""
     data = _object(text, "--model-config", ("model_name", "suite_name"))
     if not isinstance(data.get("model_name"), str) or not data["model_name"]:
         raise UsageError("--model-config names no model", do="""write it like '{"model_name": "dummy"}'""")
+    if data.get("suite_name", suite) != suite:
+        raise UsageError(f"suite_name is {data['suite_name']!r}, and --suite-name is {suite!r}", where="--model-config")
     return {"model_name": data["model_name"]}
 
 
@@ -147,20 +154,33 @@ def read_experiment(text: str) -> Experiment:
     for name, known in (("accelerator", ACCELERATORS), ("test", TESTS)):
         if made[name] not in known:
             raise unknown(name, str(made[name]), known, where="--experiment-config")
-    for name, values in (("xla", XLAS), ("dynamo", DYNAMOS)):
+    for name, values in (("xla", XLAS), ("dynamo", DYNAMOS), ("torch_xla2", TORCH_XLA2S)):
         if made[name] is not None and made[name] not in values[1:]:
             raise unknown(name, str(made[name]), values[1:], where="--experiment-config")
-    for name in ("xla_flags", "torch_xla2"):
-        if not (made[name] is None or isinstance(made[name], str)):
-            raise UsageError(f"{name} is text or null, not {made[name]!r}", where="--experiment-config")
+    if not (made["xla_flags"] is None or isinstance(made["xla_flags"], str)) or "\0" in (made["xla_flags"] or ""):
+        raise UsageError(f"xla_flags is text or null, not {made['xla_flags']!r}", where="--experiment-config")
     for name in ("keep_model_data_on_cuda", "enable_functionalization"):
+        if made[name] is not None and not isinstance(made[name], bool):
+            raise UsageError(f"{name} is true or false, not {made[name]!r}", where="--experiment-config")
         made[name] = bool(made[name])
     return made
 
 
+def read_batch_size(text: str, asked: int | None) -> int | None:
+    """The batch size of an experiment from the command line, as a row of it says; else the one that was asked for beside it."""
+    told = _object(text, "--experiment-config", (*AXES, "batch_size", "accelerator_model")).get("batch_size")
+    if told is None:
+        return asked
+    if type(told) is not int or told < 1:
+        raise UsageError(f"batch_size is a whole number from 1, not {told!r}", where="--experiment-config")
+    if asked not in (None, told):
+        raise UsageError(f"batch_size is {told}, and --batch-size is {asked}", where="--experiment-config", do="say it once")
+    return told
+
+
 def _object(text: str, where: str, known: Sequence[str]) -> dict[str, Any]:
     try:
-        data = json.loads(text)
+        data = json.loads(text, object_pairs_hook=lambda pairs: _named_once(pairs, where))
     except (ValueError, RecursionError) as error:
         raise UsageError("not JSON", why=str(error), where=where) from None
     if not isinstance(data, dict):
@@ -171,6 +191,15 @@ def _object(text: str, where: str, known: Sequence[str]) -> dict[str, Any]:
     return data
 
 
+def _named_once(pairs: list[tuple[str, Any]], where: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise UsageError(f"{name!r} stands there twice", where=where)
+        found[name] = value
+    return found
+
+
 def line(model: Model, experiment: Experiment) -> str:
     """How a config is announced, and repeated by hand."""
     return f"--model-config={json.dumps(model)} --experiment-config={json.dumps(experiment)}"
@@ -178,7 +207,7 @@ def line(model: Model, experiment: Experiment) -> str:
 
 def fingerprint(suite: str, model: Model, experiment: Experiment, options: Options) -> str:
     """What a config is, with every option that changes what its row says; two runs of one machine agree about it."""
-    asked = {name: getattr(options, name) for name in MEANING}
+    asked = {name: getattr(options, name) for name in MEANING} | {name: value for name in LEAVING if (value := getattr(options, name))}
     text = json.dumps([suite, model, experiment, asked], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -186,13 +215,19 @@ def fingerprint(suite: str, model: Model, experiment: Experiment, options: Optio
 def basename(model: Model, experiment: Experiment) -> str:
     """The name that the side files of a config share; a long value is told by its hash, the same one in every process."""
     parts = [str(experiment[key]) for key in sorted(experiment) if key != "batch_size"] + [str(model[key]) for key in sorted(model)]
-    return "-".join(_safe(part if len(part) <= 32 else hashlib.sha256(part.encode()).hexdigest()[:16]) for part in parts)
+    return "-".join(_safe(part) if len(part) <= LONGEST_PART else _digest(part) for part in parts)
 
 
 def folder(model: Model) -> str:
     """The folder of a model's side files: a name that comes from a file or a user must not lead elsewhere."""
-    return _safe(str(model["model_name"])).lstrip(".") or "model"
+    return _safe(str(model["model_name"]), LONGEST_FOLDER)
 
 
-def _safe(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_.=+-]", "_", text)
+def _safe(text: str, longest: int = LONGEST_PART) -> str:
+    """A text as a part of a file's name; one that had to be changed keeps a digest, so that two stay two."""
+    plain = re.sub(r"[^A-Za-z0-9_.=+-]|^[.]+", "_", text[:longest])
+    return plain if plain == text else f"{plain}_{_digest(text)[:8]}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from steelyard import registry
@@ -13,7 +14,9 @@ from steelyard.errors import SteelyardError, Unsupported, UsageError, unknown
 
 Send = Callable[[Mapping[str, Any]], None]
 DIALECT = "ptxla-microbench"
-Work = tuple[str, Call | Side, Call | Side, bool | Difference]
+Sides = tuple[Call | Side, Call | Side]
+Work = tuple[str, Callable[[], Sides], bool | Difference]
+"""A name, what makes both sides, and how their answers are held against each other."""
 
 
 def perform(job: Mapping[str, Any], loaded: Any, send: Send, gate: Callable[[], None]) -> None:
@@ -21,16 +24,17 @@ def perform(job: Mapping[str, Any], loaded: Any, send: Send, gate: Callable[[], 
     options = dict(job["options"])
     verify = options.pop("verify")
     try:
-        for name, base, test, check in _work(job):
+        for name, make, check in _work(job):
             send({"started": name})
-            send(_answer(name, base, test, {**options, "verify": check if verify else False}))
+            send(_answer(name, make, {**options, "verify": check if verify else False}))
     except Unsupported as error:
         send({"unsupported": {"what": error.what, "why": error.why, "do": error.do}})
     send({"done": DIALECT})
 
 
-def _answer(name: str, base: Call | Side, test: Call | Side, options: Mapping[str, Any]) -> Mapping[str, Any]:
+def _answer(name: str, make: Callable[[], Sides], options: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
+        base, test = make()
         return {"result": compare(base, test, name, show=False, **options).plain()}
     except SteelyardError:
         raise
@@ -41,13 +45,12 @@ def _answer(name: str, base: Call | Side, test: Call | Side, options: Mapping[st
 def _work(job: Mapping[str, Any]) -> Iterator[Work]:
     if job.get("matmul") is None:
         base, test = (function(job[side]) for side in ("base", "test"))
-        yield job["name"], base, test, True
+        yield job["name"], lambda: (base, test), True
         return
     asked = job["matmul"]
     stacks = [matmul.open_stack(asked[side], asked["accelerator"]) for side in ("baseline", "testing")]
-    products = [matmul.Product(dtype, n) for dtype, n in asked["products"]]
-    for product, base_side, test_side in matmul.pairs(products, stacks[0], stacks[1]):
-        yield product.name, base_side, test_side, product.difference
+    for product in (matmul.Product(dtype, n) for dtype, n in asked["products"]):
+        yield product.name, partial(matmul.pair, product, stacks[0], stacks[1]), product.difference
 
 
 def function(spot: str) -> Call:

@@ -105,7 +105,8 @@ class Row:
     def moment(self) -> float | None:
         """Seconds since 1970, where the row tells a time that a calendar has."""
         try:
-            found = float(self.timestamp) if isinstance(self.timestamp, (int, float, str)) else math.nan
+            told = isinstance(self.timestamp, (int, float, str)) and not isinstance(self.timestamp, bool)
+            found = float(self.timestamp) if told else math.nan
         except (ValueError, OverflowError):
             return None
         return found if 0 <= found < 253402300800 else None
@@ -209,7 +210,9 @@ def append(path: Path, row: Row) -> None:
     try:
         size = os.fstat(descriptor).st_size
         ended = size == 0 or os.pread(descriptor, 1, size - 1) == b"\n"
-        os.write(descriptor, (text if ended else "\n" + text).encode())
+        left = (text if ended else f"\n{text}").encode()
+        while left:
+            left = left[os.write(descriptor, left) :]
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -13,13 +14,16 @@ from typing import Any, Protocol
 from steelyard import registry
 from steelyard.dialects.ptxla import matrix, rows, torchbench
 from steelyard.dialects.ptxla.flags import Options
+from steelyard.dialects.ptxla.ledger import SKIP, Ledger, outcome
 from steelyard.dialects.ptxla.matrix import Experiment, Facts, Matrix, Model
-from steelyard.dialects.ptxla.rows import Row, Tally
+from steelyard.dialects.ptxla.rows import Row
 from steelyard.dialects.ptxla.torchbench import Policy
 from steelyard.errors import FAILED, NOTHING, PASS, SteelyardError, Unsupported, exit_code, unknown
+from steelyard.machine.locks import LockError
 from steelyard.version import __version__
 
-SKIP = "SKIP"
+UNTRIED = ("skipped", "unsupported", "not_applicable")
+"""Statuses that are neither a failure nor a success."""
 NOT_RUN, NOT_VERIFIED, WRONG = "VERIFIER_DIDNT_RUN", "VERIFIER_SKIPPED", "FAIL"
 TAIL = 2000
 ROW_ORDER = (
@@ -93,60 +97,65 @@ class Run:
         say("info", f"Number of selected model configs: {len(made.models)}")
         for dropped in made.experiments.dropped:
             say("info" if options.dry_run else "debug", str(dropped))
-        held = {} if options.dry_run else self._open()
-        for number, (model, experiment) in enumerate(made.configs, 1):
-            say("info", f"Run with {matrix.line(model, experiment)}")
-            if not options.dry_run:
-                self._take(model, experiment, held, number, len(made.configs))
+        if options.dry_run:
+            for config in made.configs:
+                say("info", f"Run with {matrix.line(*config)}")
+            return PASS
+        ledger = Ledger.open(self.file, options, lambda text: say("warning", text))
+        try:
+            for number, (model, experiment) in enumerate(made.configs, 1):
+                say("info", f"Run with {matrix.line(model, experiment)}")
+                self._take(model, experiment, ledger, number, len(made.configs))
+        finally:
+            ledger.close()
         for kind, names in self.surprises.items():
             say("warning", f"{kind}: {', '.join(names)}")
         return self._judged()
 
-    def _open(self) -> dict[str, Row]:
-        """The rows that are there already, by config; nothing is thrown away unless that was asked for."""
-        self.file.parent.mkdir(parents=True, exist_ok=True)
-        if self.options.model_config is not None:
-            return {}
-        if self.options.no_resume:
-            self.file.unlink(missing_ok=True)
-        if not self.file.exists():
-            return {}
-        tally, held = Tally(), {}
-        for row in rows.read(self.file, tally):
-            held[fingerprint_of(row, self.options)] = row
-        for text in tally.lines():
-            self.watch.say("warning", f"{self.file.name}: {text}")
-        return held
-
-    def _take(self, model: Model, experiment: Experiment, held: Mapping[str, Row], number: int, total: int) -> None:
+    def _take(self, model: Model, experiment: Experiment, ledger: Ledger, number: int, total: int) -> None:
         mark = matrix.fingerprint(self.options.suite_name, model, experiment, self.options)
-        name = str(model["model_name"])
-        reason = "" if self.options.no_skip else self.policy.skip(name, experiment)
-        known = held.get(mark) or held.get(original_fingerprint(self.options.suite_name, model, experiment, self.options))
-        if known is not None and not self._again(known, reason):
-            hint = "; --retry failed runs it again" if outcome(known) == "failed" else ""
-            self.watch.say("info", f"there is a row for it already ({outcome(known)}){hint}")
-            self.statuses.append(outcome(known))
-            return
-        if reason:
+        reason = "" if self.options.no_skip else self.policy.skip(str(model["model_name"]), experiment)
+
+        def done() -> Row | None:
+            known = ledger.known(model, experiment)
+            return None if known is None or self._again(known, reason) else known
+
+        known, found = done(), None
+        if known is None and reason:
             found = self._failed(model, experiment, mark, "skipped", SKIP, reason=reason)
-        elif (rule := matrix.dropping(experiment)) is not None:
+        elif known is None and (rule := matrix.dropping(experiment)) is not None:
             found = self._failed(model, experiment, mark, "unsupported", f"unsupported: {rule.why}", rule=rule.number)
-        else:
-            found = self._measured(model, experiment, mark)
-        status = str(found.others["steelyard"]["status"])
-        self._expect(name, experiment, found, status)
-        rows.append(self.file, found)
+        elif known is None:
+            found = self._measured(model, experiment, mark, done)
+        if found is None:
+            self._pass_over(known or done(), model, experiment)
+            return
+        status = outcome(found)
+        expected = self._expect(model, experiment, status)
+        if expected is not None:
+            found.others["steelyard"]["expected"] = expected
+        ledger.add(found)
         self.statuses.append(status)
         self.watch.finished(found, number, total)
 
-    def _again(self, known: Row, reason: str) -> bool:
-        """Failures are tried again where that was asked for, and a skip where nothing speaks for it any more."""
-        how = outcome(known)
-        return (how == "failed" and self.options.retry == "failed") or (how == "skipped" and not reason)
+    def _pass_over(self, known: Row | None, model: Model, experiment: Experiment) -> None:
+        """A config that has its row already, which counts for how the run came out."""
+        how = outcome(known) if known is not None else "failed"
+        hint = "" if how in ("ok", "skipped") else "; --retry failed runs it again"
+        self.watch.say("info", f"there is a row for it already ({how}){hint}")
+        self._expect(model, experiment, how)
+        self.statuses.append(how)
 
-    def _measured(self, model: Model, experiment: Experiment, mark: str) -> Row:
-        """Ask a process of its own, and make the row of what it says; when it dies, that is a row too."""
+    def _again(self, known: Row, reason: str) -> bool:
+        """What is not ok is tried again where that was asked for, and a skip where nothing speaks for it any more."""
+        how = outcome(known)
+        return not reason if how == "skipped" else how != "ok" and self.options.retry == "failed"
+
+    def _measured(self, model: Model, experiment: Experiment, mark: str, done: Callable[[], Row | None]) -> Row | None:
+        """Ask a process of its own, and make the row of what it says; when it dies, that is a row too.
+
+        None where another runner had the devices first and wrote the row meanwhile.
+        """
         options, name = self.options, str(model["model_name"])
         folder = Path(options.output_dirname).resolve() / matrix.folder(model)
         threads, base = options.threads or len(os.sched_getaffinity(0)), matrix.basename(model, experiment)
@@ -158,12 +167,18 @@ class Run:
         talk: Talk | None = None
         try:
             with self.talking(experiment, variables(model, experiment, options, folder), threads, options.subprocess_timeout) as talk:
+                if done() is not None:
+                    return None
                 for message in talk.ask(job):
                     said |= message
         except Unsupported as error:
             said["failed"] = {"status": "unsupported", "error": _line(error)}
+        except LockError:
+            raise
         except SteelyardError as error:
             said.setdefault("failed", {"status": "failed", "error": _line(error)})
+        except OSError as error:
+            said.setdefault("failed", {"status": "failed", "error": f"its process could not be started: {error.strerror or error}"})
         printed = talk.stderr if talk is not None else ""
         if options.print_subprocess and printed:
             self.watch.printed(printed)
@@ -175,7 +190,7 @@ class Run:
         }
         more: dict[str, Any] = {"trace": failed["trace"]} if failed.get("trace") else {}
         if printed and failed["status"] not in ("unsupported", "not_applicable"):
-            more |= {"tail": printed[-TAIL:], "log": _keep(folder, base, printed)}
+            more |= {"tail": printed[-TAIL:], **_kept(folder, base, printed)}
         return self._failed(model, experiment, mark, failed["status"], f"{failed['status']}: {failed['error']}", **more)
 
     def _made(self, model: Model, experiment: Experiment, mark: str, found: Mapping[str, Any], lost: Any) -> Row:
@@ -213,23 +228,22 @@ class Run:
             self.options.timestamp, self.options.repeat, self.options.iterations_per_run, code, {"steelyard": ours},
         )  # fmt: skip
 
-    def _expect(self, name: str, experiment: Experiment, row: Row, status: str) -> None:
-        """Say where a failure is new, and where one that was expected is gone."""
-        if not self.policy.expected or status == "skipped":
-            return
+    def _expect(self, model: Model, experiment: Experiment, status: str) -> bool | None:
+        """Whether it came out as the policy says, where it says anything; a new failure and a new pass are both told at the end."""
+        if not self.policy.expected or status in UNTRIED:
+            return None
+        name = str(model["model_name"])
         expected = self.policy.expects_failure(name, experiment)
         if expected == (status != "ok"):
-            row.others["steelyard"]["expected"] = True
-            return
-        kind = "new passes" if expected else "new failures"
-        row.others["steelyard"]["expected"] = False
+            return True
         words = (name, experiment["accelerator"], experiment["test"], rows.backend_name(experiment["dynamo"], experiment["xla"]) or "")
-        self.surprises.setdefault(kind, []).append(" ".join(words).strip())
+        self.surprises.setdefault("new passes" if expected else "new failures", []).append(" ".join(words).strip())
+        return False
 
     def _judged(self) -> int:
-        if not self.options.strict_exit or self.options.dry_run:
+        if not self.options.strict_exit:
             return PASS
-        bad = any(status not in ("ok", "skipped", "unsupported", "not_applicable") for status in self.statuses)
+        bad = any(status != "ok" and status not in UNTRIED for status in self.statuses)
         if self.policy.expected:
             bad = bool(self.surprises)
         return exit_code(([FAILED] if bad else []) + ([] if {"ok", "wrong"} & {*self.statuses} else [NOTHING]))
@@ -247,22 +261,28 @@ def _absolute(options: Options) -> dict[str, Any]:
     return plain
 
 
-def _keep(folder: Path, base: str, printed: str) -> str:
-    folder.mkdir(parents=True, exist_ok=True)
+def _kept(folder: Path, base: str, printed: str) -> dict[str, str]:
+    """Where all that a process printed lies, if it can be kept at all; a row is worth more than its log."""
     path = folder / f"log-{base}.txt"
-    path.write_text(printed, encoding="utf-8")
-    return str(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(printed, encoding="utf-8")
+    except OSError:
+        return {}
+    return {"log": str(path)}
 
 
 def begin(options: Options, talking: Talking, watch: Watch) -> Run:
-    """A run whose rows all carry one time."""
+    """A run whose rows all carry one time; a single config may bring its own batch size."""
+    if options.experiment_config is not None:
+        options = replace(options, batch_size=matrix.read_batch_size(options.experiment_config, options.batch_size))
     return Run(options if options.timestamp is not None else replace(options, timestamp=time.time()), talking, watch)
 
 
 def plan(options: Options) -> Plan:
     """Every model with every experiment, or the one config that was named; no model's code is touched for it."""
     if options.model_config is not None and options.experiment_config is not None:
-        model, experiment = matrix.read_model(options.model_config), matrix.read_experiment(options.experiment_config)
+        model, experiment = matrix.read_model(options.model_config, options.suite_name), matrix.read_experiment(options.experiment_config)
         return Plan(((model, experiment),), Matrix((experiment,), ()), (str(model["model_name"]),))
     found = matrix.expand(options, Facts(lambda accelerator, xla: accelerator in options.accelerator or has_device(accelerator, xla)))
     names = tuple(matrix.choose(listing(options), options))
@@ -298,41 +318,6 @@ def read_policy(options: Options) -> Policy:
     return torchbench.read_policy(named, torchbench.DENIED if bench else None)
 
 
-def outcome(row: Row) -> str:
-    """How a row that is there already came out."""
-    ours = row.others.get("steelyard")
-    if row.error == SKIP:
-        return "skipped"
-    if row.error:
-        return "failed"
-    return str(ours.get("status", "ok")) if isinstance(ours, Mapping) else "ok"
-
-
-def fingerprint_of(row: Row, options: Options) -> str:
-    """Which config a row answers: told by us in the row, or put together from what the original wrote.
-
-    The original wrote the batch size that a model chose, so it counts only where one is asked for.
-    """
-    ours = row.others.get("steelyard")
-    if isinstance(ours, Mapping) and isinstance(ours.get("fingerprint"), str):
-        return str(ours["fingerprint"])
-    batch = None if options.batch_size is None else row.experiment.get("batch_size")
-    verified = options.verify if row.error else row.verification_code not in (None, NOT_VERIFIED)
-    return _original(row.model.get("suite_name"), row.name, row.experiment, row.repeat, row.iterations_per_run, batch, verified)
-
-
-def original_fingerprint(suite: str, model: Model, experiment: Experiment, options: Options) -> str:
-    """How a row of the original tool for this config would be told."""
-    return _original(
-        suite, str(model["model_name"]), experiment, options.repeat, options.iterations_per_run, options.batch_size, options.verify
-    )
-
-
-def _original(suite: Any, name: str, experiment: Mapping[str, Any], repeat: Any, iterations: Any, batch: Any, verified: bool) -> str:
-    points = [str(experiment.get(key) or None) for key in matrix.AXES]
-    return "-".join(map(str, (suite, name, *points, repeat, iterations, batch, verified)))
-
-
 def cpu_model() -> str | None:
     """The processor's name, for rows of configs that did not run."""
     from steelyard.machine import cpu
@@ -352,7 +337,7 @@ def variables(model: Model, experiment: Experiment, options: Options, folder: Pa
     base = matrix.basename(model, experiment)
     if options.dump_hlo:
         flags = flags or ([os.environ["XLA_FLAGS"]] if xla is None and os.environ.get("XLA_FLAGS") else [])
-        flags.append(f"--xla_dump_to={folder / 'hlo' / base}")
+        flags.append(f"--xla_dump_to={_quoted(str(folder / f'hlo-{base}'))}")
     if flags:
         found["XLA_FLAGS"] = " ".join(flags)
     if not experiment["enable_functionalization"]:
@@ -364,3 +349,10 @@ def variables(model: Model, experiment: Experiment, options: Options, folder: Pa
     if model["model_name"] in torchbench.GENERATING:
         found["XLA_COMPILATION_CACHE_SIZE"] = "2048"
     return found
+
+
+def _quoted(path: str) -> str:
+    """A path in XLA_FLAGS, which blanks take apart unless it stands in quotes."""
+    if not re.search(r"[\s'\"\\]", path):
+        return path
+    return '"' + path.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from steelyard.errors import UsageError
+from steelyard.dialects.ptxla.matrix import AXES
+from steelyard.errors import UsageError, unknown
 
 MODELS = Path("torchbenchmark") / "models"
 POLICIES = (
@@ -16,6 +18,8 @@ POLICIES = (
     Path("torchbench.yaml"),
 )
 """Where a checkout, or PyTorch beside it, keeps the file."""
+OURS, ALIKE = ("deny", "expected_failures"), 0.75
+"""Keys that we add to the original's, and how near to one of them an unknown one is taken for a slip."""
 KINDS = {"eval": "inference", "train": "training"}
 GENERATING = ("cm3leon_generate", "hf_T5_generate")
 DENIED: dict[str, tuple[dict[str, Any], ...]] = {
@@ -45,6 +49,7 @@ class Policy:
     batch_sizes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     fixed_batch: frozenset[str] = frozenset()
     half: frozenset[str] = frozenset()
+    cast: frozenset[str] = frozenset()
     tolerances: Mapping[str, float] = field(default_factory=dict)
     higher: frozenset[str] = frozenset()
     even_higher: frozenset[str] = frozenset()
@@ -71,15 +76,15 @@ class Policy:
         return any(matches(entry, experiment) for entry in self.expected.get(model, ()))
 
     def batch_size(self, model: str, test: str, asked: int | None) -> int | None:
-        """The user's word, then the policy's; None leaves it to the model, as do models that forbid another."""
-        if model in self.fixed_batch:
-            return None
-        return asked or self.batch_sizes.get(KINDS[test], {}).get(model)
+        """The user's word, unless the model forbids that, then the policy's; None leaves it to the model."""
+        given = None if model in self.fixed_batch else asked
+        return given or self.batch_sizes.get(KINDS[test], {}).get(model)
 
     def for_worker(self, model: str, test: str, asked: int | None) -> dict[str, Any]:
         """What the measuring process needs to know about one model, as plain data."""
         return {
-            "batch_size": self.batch_size(model, test, asked), "half": model in self.half, "sgd": model in BY_SGD,
+            "batch_size": self.batch_size(model, test, asked), "half": model in self.half, "cast": model in self.cast,
+            "sgd": model in BY_SGD,
             "tolerance": self.tolerances.get(model), "higher": model in self.higher, "even_higher": model in self.even_higher,
             "cosine": model in self.cosine, "small_tensors": model in self.small_tensors, "unverified": model in self.unverified,
         }  # fmt: skip
@@ -113,6 +118,9 @@ def read_policy(path: Path | None, denied: Mapping[str, tuple[Mapping[str, Any],
     if path is None:
         return Policy(denied=known)
     data = _load(path)
+    for key in map(str, data):
+        if key not in OURS and difflib.get_close_matches(key, OURS, cutoff=ALIKE):
+            raise unknown("key", key, OURS, where=str(path))
     skip, tolerance = _table(data, "skip", path), _table(data, "tolerance", path)
     accuracy = _table(_table(data, "accuracy", path), "skip", path)
     own = {name: float(value) for name, value in tolerance.items() if isinstance(value, (int, float)) and not isinstance(value, bool)}
@@ -127,6 +135,7 @@ def read_policy(path: Path | None, denied: Mapping[str, tuple[Mapping[str, Any],
         batch_sizes={key: _sizes(value) for key, value in _table(data, "batch_size", path).items()},
         fixed_batch=_names(data.get("dont_change_batch_size")),
         half=_names(_table(data, "dtype", path).get("force_fp16_for_bf16_models")),
+        cast=_names(_table(data, "dtype", path).get("force_amp_for_fp16_bf16_models")),
         tolerances=own, higher=_names(tolerance.get("higher")), even_higher=_names(tolerance.get("even_higher")),
         cosine=_names(tolerance.get("cosine")),
         small_tensors=_names(data.get("require_larger_multiplier_for_smaller_tensor")),
@@ -159,12 +168,20 @@ def _table(data: Mapping[str, Any], key: str, path: Path) -> dict[str, Any]:
 
 
 def _names(value: Any) -> frozenset[str]:
-    """Names however deep they lie: the file builds lists out of lists."""
-    if isinstance(value, str):
-        return frozenset([value])
-    if isinstance(value, Mapping):
-        return frozenset(map(str, value))
-    return frozenset(name for item in value or () for name in _names(item)) if isinstance(value, list) else frozenset()
+    """Names however deep they lie: the file builds lists out of lists, each of which is looked into once."""
+    found: set[str] = set()
+    seen: set[int] = set()
+    left = [value]
+    while left:
+        item = left.pop()
+        if isinstance(item, str):
+            found.add(item)
+        elif isinstance(item, Mapping):
+            found.update(map(str, item))
+        elif isinstance(item, list) and id(item) not in seen:
+            seen.add(id(item))
+            left += item
+    return frozenset(found)
 
 
 def _sizes(value: Any) -> dict[str, int]:
@@ -182,5 +199,8 @@ def _entries(value: Any, key: str, path: Path) -> dict[str, tuple[Mapping[str, A
         listed = entries if isinstance(entries, list) else [entries or {}]
         if not all(isinstance(entry, Mapping) for entry in listed):
             raise UsageError(f"{key}.{name}: every entry is a table of keys that must be equal", where=str(path))
+        for axis in (str(axis) for entry in listed for axis in entry):
+            if axis not in AXES:
+                raise unknown(f"axis in {key}.{name}", axis, AXES, where=str(path))
         found[str(name)] = tuple({str(k): None if v == "None" else v for k, v in entry.items()} for entry in listed)
     return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import re
 import shutil
@@ -87,6 +88,7 @@ class Archive:
     def __init__(self, root: Path) -> None:
         self.store = Store(root.expanduser().absolute())
         self.warnings: list[str] = []
+        self._untold: set[str] = set()
 
     @property
     def root(self) -> Path:
@@ -100,7 +102,7 @@ class Archive:
             self.root.mkdir(parents=True, exist_ok=True)
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         except OSError as error:
-            raise trouble("keep nights", self.root, error) from error
+            raise _trouble("keep nights", self.root, error) from error
         try:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -112,9 +114,19 @@ class Archive:
                 ) from None
             os.ftruncate(fd, 0)
             os.pwrite(fd, str(os.getpid()).encode(), 0)
+            self._check_lines()
             yield
         finally:
             os.close(fd)
+
+    def _check_lines(self) -> None:
+        """A night whose line cannot be kept afterwards is better not begun."""
+        try:
+            os.close(os.open(self.root / FILE, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK))
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise _trouble("keep nights", self.root / FILE, error) from error
 
     def nights(self) -> list[Night]:
         """Every night, oldest first; damaged lines are left out and told in `warnings`."""
@@ -124,15 +136,16 @@ class Archive:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise trouble("read the nights", self.root / FILE, error) from error
+            raise _trouble("read the nights", self.root / FILE, error) from error
         found: dict[str, Night] = {}
-        self.warnings = []
+        self.warnings, self._untold = [], set()
         for number, line in enumerate(lines, 1):
             if line.strip():
                 try:
                     night = codec.decode(Night, line)
                 except StoreError as error:
                     self.warnings.append(f"{self.root / FILE}:{number} was skipped: {' '.join(str(error).split())}")
+                    self._untold |= _named_in(line)
                 else:
                     found[night.run] = night
         return sorted(found.values(), key=lambda night: moment(night.created))
@@ -143,7 +156,7 @@ class Archive:
         try:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         except OSError as error:
-            raise trouble("keep the night", path, error) from error
+            raise _trouble("keep the night", path, error) from error
         try:
             end = os.fstat(fd).st_size
             torn = end and os.pread(fd, 1, end - 1) != b"\n"
@@ -152,24 +165,32 @@ class Archive:
             os.close(fd)
 
     def last_good(self, experiment: str, machine_key: str, *, before: str = "") -> tuple[Night, Run] | None:
-        """The newest good night of an experiment on a machine whose run can still be read."""
+        """The newest good night of an experiment on a machine whose run can still be read.
+
+        Where all are dated after `before`, a clock was set back; then the newest of those counts, and that is told.
+        """
         infos = {info.id: info for info in self.store.runs()}
         limit = moment(before) if before else float("inf")
-        for night in reversed(self.nights()):
-            same = night.experiment == experiment and night.machine_key == machine_key
-            if same and night.good and night.run in infos and moment(night.created) < limit:
+        good = [night for night in self.nights() if night.good and (night.experiment, night.machine_key) == (experiment, machine_key)]
+        earlier = [night for night in good if moment(night.created) < limit]
+        for night in [*reversed(earlier), *reversed([night for night in good if night not in earlier])]:
+            if night.run in infos:
                 with contextlib.suppress(StoreError):
-                    return night, read_run(infos[night.run].path)
+                    run = read_run(infos[night.run].path)
+                    if moment(night.created) >= limit:
+                        self.warnings.append(f"night {night.run}, which this one is compared with, is dated after it: is the clock right?")
+                    return night, run
         return None
 
     def orphans(self) -> list[RunInfo]:
         """Runs that a night began and that no line speaks of, newest first: it was killed on the way."""
-        known = {night.run for night in self.nights()}
+        known = {night.run for night in self.nights()} | self._untold
         return [info for info in self.store.runs() if info.readable and info.id not in known and self._is_night(info)]
 
     def _is_night(self, info: RunInfo) -> bool:
         with contextlib.suppress(StoreError):
-            return COMMAND in read_run(info.path).header.command[:3]
+            words = [word for word in read_run(info.path).header.command[1:] if not word.startswith("-")]
+            return words[:1] == [COMMAND]
         return False
 
     def leave(self, orphans: Sequence[RunInfo]) -> None:
@@ -206,27 +227,68 @@ class Archive:
             name = next(name for name in _names(date) if not (top / name).exists())
             return started.rename(top / name)
         except OSError as error:
-            raise trouble("write the reports", top, error) from error
+            raise _trouble("write the reports", top, error) from error
 
-    def prune(self, experiment: str, keep: int) -> list[str]:
-        """Remove the runs and reports of all but the newest nights of an experiment, never those of the last good one; lines stay."""
-        nights = [night for night in self.nights() if night.experiment == experiment]
+    def prune(self, experiment: str, keep: int, spare: Sequence[str] = ()) -> list[str]:
+        """Remove the runs and reports of all but the newest nights of an experiment, never those of the last good one; lines stay.
+
+        `spare` are runs that stay whatever their date. Only folders and files that nights made are removed.
+        """
+        every = self.nights()
+        nights = [night for night in every if night.experiment == experiment]
         bases = {night.machine_key: night.run for night in nights if night.good}
-        old = [night for night in nights[: max(0, len(nights) - keep)] if bases.get(night.machine_key) != night.run]
-        folders = {info.id: info.path for info in self.store.runs()}
+        kept = {*bases.values(), *spare}
+        old = [night for night in nights[: max(0, len(nights) - keep)] if night.run not in kept]
+        folders = {info.id: info.path for info in self.store.runs() if _made_here(info)}
+        doomed = {night.run for night in old if night.run in folders}
+        needed = {file for night in every if night.run not in {past.run for past in old} for file in night.reports}
         gone = []
         for night in old:
-            doomed = [*([folders[night.run]] if night.run in folders else []), *self._report_folders(night)]
-            for folder in doomed:
-                shutil.rmtree(folder, ignore_errors=True)
-            gone += [night.run] if doomed else []
+            if night.run in doomed:
+                shutil.rmtree(folders[night.run], ignore_errors=True)
+            reports = [path for file in night.reports if file not in needed and (path := self._report(file))]
+            for path in reports:
+                _remove(path, self.root / REPORTS)
+            gone += [night.run] if night.run in doomed or reports else []
         return gone
 
-    def _report_folders(self, night: Night) -> list[Path]:
-        """Where a night's reports lie; a line that names any other place is not believed."""
-        parts = {Path(file).parts for file in night.reports}
-        names = {part[1] for part in parts if len(part) > 2 and part[0] == REPORTS and _FOLDER.fullmatch(part[1])}
-        return [folder for name in sorted(names) if (folder := self.root / REPORTS / name).is_dir() and not folder.is_symlink()]
+    def _report(self, file: str) -> Path | None:
+        """A report that a line names, where it is one; a line that names any other place is not believed."""
+        parts = Path(file).parts
+        path = self.root / file
+        ours = len(parts) > 2 and parts[0] == REPORTS and _FOLDER.fullmatch(parts[1]) and ".." not in parts
+        above = [self.root.joinpath(*parts[:end]) for end in range(1, len(parts) + 1)]
+        return path if ours and path.is_file() and not any(step.is_symlink() for step in above) else None
+
+
+def _trouble(doing: str, path: Path, error: OSError) -> StoreError:
+    """As every store tells it, with the option that names this one."""
+    found = trouble(doing, path, error)
+    return StoreError(found.what, why=found.why, do=found.do.replace("--store", "--keep"))
+
+
+def _named_in(line: bytes) -> set[str]:
+    """The run of a line that is whole and not understood, such as one of a newer Steelyard: it has been judged."""
+    with contextlib.suppress(ValueError, RecursionError):
+        whole = json.loads(line)
+        found = whole.get("run") if isinstance(whole, dict) else None
+        return {found} if isinstance(found, str) else set()
+    return set()
+
+
+def _made_here(info: RunInfo) -> bool:
+    """Whether a folder has the name that the store gave it; a copy of a run under another name is somebody's."""
+    return re.fullmatch(r"\d{8}T\d{6}-" + re.escape(info.id), info.path.name) is not None
+
+
+def _remove(file: Path, top: Path) -> None:
+    """Take a file away, and the folders below `top` that are empty then."""
+    with contextlib.suppress(OSError):
+        file.unlink()
+        for folder in file.parents:
+            if folder == top:
+                break
+            folder.rmdir()
 
 
 def _names(date: str) -> Iterator[str]:

@@ -92,7 +92,7 @@ def _against(run: Run, base: tuple[Night, Run], terms: Terms, mistaken: bool, te
 def _again(base: Run, head: Run, tell: Tell) -> Confirm:
     def again(deltas: list[Delta]) -> Again:
         count = f"{len(deltas)} case{'' if len(deltas) == 1 else 's'}"
-        tell(f"{count} looked slower than in run {base.id}: measured again, both commits interleaved")
+        tell(f"{count} looked slower than in run {base.id}: to be measured again, both commits interleaved")
         return confirm(base, head, [delta.head for delta in deltas])
 
     return again

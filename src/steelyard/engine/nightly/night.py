@@ -84,26 +84,29 @@ def spend(
         run = _measured(ready, archive, command, watching, tell)
         base = archive.last_good(run.header.experiment, run.header.machine_key, before=run.header.created)
         found = assess(run, base, terms, archive.store, mistaken=bool(ready.experiment.mistakes), tell=tell)
-        notes: list[str] = []
+        notes = list(archive.warnings)
         tell("writing the reports")
         folder = archive.file(run.header.created[:10], lambda fresh: notes.extend(reports.write(found, fresh)))
         night = _line(found, folder, archive)
         archive.append(night)
-        notes += _more(extras, archive, run.header.experiment, folder)
+        notes += _more(extras, archive, night, folder)
     return Spent(night, found, folder, notes)
 
 
-def _more(extras: Extras, archive: Archive, experiment: str, folder: Path) -> Iterator[str]:
+def _more(extras: Extras, archive: Archive, night: Night, folder: Path) -> Iterator[str]:
     """What else was asked for; the verdict stands by now, so trouble with it is only told."""
-    if extras.keep and (gone := archive.prune(experiment, extras.keep)):
+    if extras.keep and (gone := archive.prune(night.experiment, extras.keep, (night.run, night.base))):
         yield f"{len(gone)} old night{'' if len(gone) == 1 else 's'} removed"
     try:
         if extras.copy:
             shutil.copytree(folder, extras.copy, dirs_exist_ok=True)
+    except OSError as error:
+        yield f"cannot copy the reports to {extras.copy}: {error.strerror or error}"
+    try:
         if extras.site:
             yield from build_site(archive.store, extras.site).warnings
     except OSError as error:
-        yield f"cannot write {error.filename}: {error.strerror}"
+        yield f"cannot write the site {extras.site}: {error.strerror or error}"
     except SteelyardError as error:
         yield told(error)
 

@@ -75,7 +75,8 @@ def night_document(found: Assessment) -> Document:
         [found.run], base=found.sides[0] if found.sides else None, series=found.series, comparison=found.comparison, title=title
     )
     tone = "none" if found.base is None and found.exit_code == PASS else TONES.get(found.exit_code, "mixed")
-    made["banner"] = {"tone": tone, "text": f"{verdict_words(found)} {made['banner']['text']}"}
+    words, besides = verdict_words(found), made["banner"]
+    made["banner"] = {"tone": tone, "text": f"{words} {besides['text']}", "sentences": [words, *besides["sentences"]]}
     return made
 
 

@@ -30,8 +30,8 @@ SAMPLES = ("case", "order", "time", "drawn", "state", "text", "clock", "clock_un
 `state` is kept, discarded (disturbed) or throttled. Rows of the clock have `clock` and no time; its unit is in all."""
 BINS = ("case", "least", "most", "number", "share", "text")
 """How many of the samples that count, in seconds, lie between `least` and `most`, and which share of all that is."""
-TIMES = ("case", "time", "text")
-"""Samples that count, in seconds."""
+TIMES = ("case", "time", "drawn", "text")
+"""Samples that count, in seconds, and where they stand: at the edge when they lie beyond the scale."""
 PHASES = ("case", "phase", "seconds", "text")
 PURPLE = "#CC79A7"
 STATES = ["kept", "discarded", "throttled"]
@@ -54,10 +54,13 @@ def _times(field: str, **more: Any) -> Spec:
 def _dots(across: Spec, top: float = 0.0) -> list[Spec]:
     """Samples by colour and shape with the median of those kept, below a share of the height that is left free at the top."""
     colours = {"domain": STATES, "range": [BLUE, ORANGE, VERMILION]}
-    shapes = {"domain": STATES, "range": ["circle", "cross", "triangle-down"]}
+    shapes = {"domain": STATES, "range": ["circle", "diamond", "triangle-down"]}
     state: Spec = {"field": "state", "type": "nominal", "legend": LEGEND}
     looks: Spec = {"color": {**state, "scale": colours}, "shape": {**state, "scale": shapes}}
-    middle = [{"filter": "datum.state === 'kept'"}, {"aggregate": [{"op": "median", "field": "time", "as": "median"}]}]
+    middle = [
+        {"filter": "datum.state !== 'discarded' && isValid(datum.time)"},
+        {"aggregate": [{"op": "median", "field": "time", "as": "median"}]},
+    ]
     tooltip = told(("text", "sample"), ("order", "position"), ("state", "state"))
     scale: Spec = {"zero": False, "nice": True, "range": [{"expr": "height"}, {"expr": f"height * {top}"}]}
     dots: Spec = {"x": across, "y": _times("drawn", scale=scale), **looks, "tooltip": tooltip}
@@ -77,7 +80,7 @@ def _samples() -> Chart:
     layers = [*_dots(_order()), caption_above("'time per call'"), caption_below("'order of measuring'")]
     reading = (
         "Each dot is one sample in the order it was taken: a level cloud is steady, a slope is drift, a step is a change of the machine; "
-        "crosses were disturbed and do not count, the dashed line is the median."
+        "orange diamonds were disturbed and do not count, the dashed line is the median."
     )
     return Chart("case-samples", "Samples in order", reading, framed(layers, 260), SAMPLES)
 
@@ -98,7 +101,7 @@ def _clocks() -> Chart:
     spec["resolve"] = {"scale": {"y": "independent"}}
     reading = (
         "Each dot is one sample in the order it was taken, and above it the clock at that time: times that rise where the clock falls "
-        "are throttling, not the code; crosses were disturbed and do not count, the dashed line is the median."
+        "are throttling, not the code; orange diamonds were disturbed and do not count, the dashed line is the median."
     )
     return Chart("case-clocks", "Samples in order, with the clock over them", reading, spec, SAMPLES)
 
@@ -112,22 +115,28 @@ def _distribution() -> Chart:
         caption_above("'share of samples'"),
         caption_below("'time per call'"),
     ]
-    reading = "How often each time occurred: one narrow hill is steady, two hills are two ways of running, a long right end is disturbance."
+    reading = (
+        "How often each time occurred: one narrow hill is steady, two hills are two ways of running, a long right end is disturbance; "
+        "samples far beyond the others are counted at the edge."
+    )
     return Chart("case-distribution", "Distribution", reading, framed(layers, 220), BINS)
 
 
 def _cumulative() -> Chart:
-    ranked = [{"window": [{"op": "cume_dist", "as": "share"}], "sort": [{"field": "time"}]}]
+    ranked = [{"window": [{"op": "cume_dist", "as": "share"}], "sort": [{"field": "drawn"}]}]
     up: Spec = {"field": "share", "type": "quantitative", "axis": {"title": None, "format": "~%", "tickCount": 4}}
     tooltip = [*told(("text", "time per call")), {"field": "share", "type": "quantitative", "title": "at most that", "format": ".1%"}]
-    across = _times("time")
+    across = _times("drawn")
     layers = [
         {"transform": ranked, **layer("line", {"x": across, "y": up}, color=BLUE, interpolate="step-after", strokeWidth=1.75)},
         {"transform": ranked, **layer("point", {"x": across, "y": up, "tooltip": tooltip}, opacity=0, size=60)},
         caption_above("'share of samples at most that long'"),
         caption_below("'time per call'"),
     ]
-    reading = "Up to which time a share of the samples lies: read across from 50 % for the median, from 99 % for the slow tail."
+    reading = (
+        "Up to which time a share of the samples lies: read across from 50 % for the median, from 99 % for the slow tail; samples far "
+        "beyond the others stand at the edge."
+    )
     return Chart("case-cumulative", "Cumulative distribution", reading, framed(layers, 220), TIMES)
 
 
@@ -163,16 +172,16 @@ def case_clocks_rows(document: dict[str, Any], case: str | None = None) -> Rows:
 
 
 def case_cumulative_rows(document: dict[str, Any], case: str | None = None) -> Rows:
-    """The samples that count, without those beyond the scale, which would make one bar of all the others."""
+    """The samples that count; those beyond the scale, which would make one bar of all the others, stand at its edge."""
     found = _with_samples(document, case)
     rows = [] if found is None else _sample_rows(found)
-    return [{name: row[name] for name in TIMES} for row in rows if row["state"] != "discarded" and row["time"] == row["drawn"]]
+    return [{name: row[name] for name in TIMES} for row in rows if row["state"] != "discarded"]
 
 
 def case_distribution_rows(document: dict[str, Any], case: str | None = None) -> Rows:
     """The same in bins of equal width, more of them the more samples there are."""
     rows = case_cumulative_rows(document, case)
-    times = [row["time"] for row in rows]
+    times = [row["drawn"] for row in rows]
     if not times or max(times) == min(times):
         return []
     start, count = min(times), min(MOST_BINS, math.ceil(3 * len(times) ** (1 / 3)))

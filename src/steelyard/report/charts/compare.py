@@ -91,7 +91,7 @@ def _forest() -> Chart:
     spec = framed(layers, {"step": 19}, padding=2)
     reading = (
         "Each row is a case: the mark is head ÷ base and the bar its interval; a bar wholly beside the grey band is a change that matters "
-        "(▼ slower, ▲ faster), one wholly inside it is no change (●), anything else is not settled."
+        "(▼ slower, ▲ faster), one wholly inside it is the same (●), anything else is unclear (◆)."
     )
     return Chart("compare-forest", "Change of each case, largest first", reading, spec, FOREST)
 
@@ -135,8 +135,10 @@ def compare_forest_rows(document: dict[str, Any], metric: str = "time", most: in
 
 
 def compare_scatter_rows(document: dict[str, Any], metric: str = "time", most: int = MOST_DOTS) -> Rows:
-    """Every case that has a value above zero on both sides."""
-    both = [delta for delta in _largest(document, metric) if _positive(delta["before"]) and _positive(delta["after"])]
+    """Every case that has a value above zero on both sides, unless those of its cases timed alone belie the change of their pairs."""
+    both = [
+        delta for delta in _largest(document, metric) if _positive(delta["before"]) and _positive(delta["after"]) and not _belied(delta)
+    ]
     unit = document["metrics"].get(metric, {}).get("unit", "s")
     return [
         {
@@ -177,6 +179,13 @@ def _labelled(document: dict[str, Any], deltas: list[dict[str, Any]]) -> list[tu
 
 def _positive(figure: list[Any] | None) -> bool:
     return bool(figure and figure[0] and figure[0] > 0)
+
+
+def _belied(delta: dict[str, Any]) -> bool:
+    """Whether the figures of both sides, each timed alone, lie further apart or nearer than their interleaved pairs allow."""
+    if not delta["paired"] or delta["low"] is None or delta["high"] is None:
+        return False
+    return not delta["low"] <= delta["after"][0] / delta["before"][0] <= delta["high"]
 
 
 def _side(document: dict[str, Any], delta: dict[str, Any], side: str) -> str:

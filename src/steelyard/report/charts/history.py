@@ -102,7 +102,7 @@ DOT: Spec = {"filled": True, "opacity": 1, "cursor": "pointer"}
 
 
 def _over(what: str) -> Spec:
-    return caption_above(f"'{what} over ' + {first('over')}")
+    return caption_above(f"'{what} over the oldest ' + {first('over')}")
 
 
 def _quantiles() -> Chart:
@@ -119,7 +119,8 @@ def _quantiles() -> Chart:
     ]
     spec = framed(layers, 200, transform=[moment("created", "when")])
     reading = (
-        "The line is the middle model's speedup in each run; half of the models lie in the dark band and eight of ten within the light one."
+        "The line is the middle model's speedup in each run over the baseline's oldest time; half of the models lie in the dark band and "
+        "eight of ten within the light one."
     )
     return Chart("history-quantiles", "Histogram: spread of speedups over time", reading, spec, QUANTILES)
 
@@ -140,7 +141,7 @@ def _means() -> Chart:
     spec = framed(layers, 240, transform=[moment("created", "when"), whole])
     reading = (
         "Each line is a stack's geometric mean speedup over the models that all stacks have in that run; above 1× it is faster than the "
-        "baseline, and a pale point off the line is a run that lacks many models."
+        "baseline was in its oldest run, and a pale point off the line is a run that lacks many models."
     )
     return Chart("history-speedup", "Speedup: geometric mean over time", reading, spec, MEANS)
 
@@ -163,7 +164,7 @@ def _latest() -> Chart:
     ]
     reading = (
         "Each point is one model of the newest run with its 95 % interval, slowest to the left; where a line crosses 1× its stack stops "
-        "losing to the baseline."
+        "losing to the baseline's oldest time."
     )
     return Chart(
         "history-latest", "Latest: all speedups of the newest run", reading, framed(layers, 240, transform=ends_of("speedup")), LATEST
@@ -255,7 +256,7 @@ def history_speedup_rows(document: dict[str, Any]) -> Rows:
     trends = (document["history"] or {}).get("trends")
     if not trends:
         return []
-    kept = [point for point in trends["points"] if point["mean"] and point["column"] != trends["baseline"]]
+    kept = [point for point in trends["points"] if point["mean"]] if _several(trends) else []
     means = [point["mean"] for point in kept]
     common = {**_axis(means, means), "over": trends["baseline"]}
     lacking = partial_runs(trends)
@@ -263,6 +264,11 @@ def history_speedup_rows(document: dict[str, Any]) -> Rows:
         {**_only(MEANS, point), **common, "partial": (point["column"], point["run"]) in lacking, "text": ratio_text(point["mean"])}
         for point in kept
     ]
+
+
+def _several(trends: dict[str, Any]) -> bool:
+    """A stack beside the baseline; the baseline's own line then shows how far it has moved from its oldest time."""
+    return len(trends["columns"]) > 1
 
 
 def partial_runs(trends: dict[str, Any]) -> set[tuple[str, str]]:
@@ -283,8 +289,8 @@ def history_latest_rows(document: dict[str, Any]) -> Rows:
     found: Rows = []
     if not trends:
         return found
-    for column in trends["columns"]:
-        mine = [item for item in trends["latest"] if item["column"] == column and item["speedup"] and column != trends["baseline"]]
+    for column in trends["columns"] if _several(trends) else ():
+        mine = [item for item in trends["latest"] if item["column"] == column and item["speedup"]]
         for rank, item in enumerate(sorted(mine, key=lambda item: float(item["speedup"])), 1):
             text = ratio_text(item["speedup"], item["low"], item["high"])
             found.append({**_only(LATEST, item), "rank": rank, "over": trends["baseline"], "text": text})

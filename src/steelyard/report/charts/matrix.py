@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from steelyard.model.record import BAD
@@ -10,16 +11,24 @@ from steelyard.model.units import with_error
 from steelyard.report.charts import Chart
 from steelyard.report.charts.pieces import BLUE, GREY, ORANGE, VERMILION, Rows, Spec, framed, layer, ratio_text, status_text, told
 
-COLUMNS = ("row", "column", "row_order", "column_order", "speedup", "low", "high", "text", "status", "time", "case")
+COLUMNS = ("row", "column", "row_order", "column_order", "speedup", "low", "high", "measured", "text", "status", "time", "case")
 """Row and column names with their place from 0; speedup over the baseline (above 1 is faster) with its interval, None where there is
-none; `text` is what the cell says (`1.16× ± 0.01`, `✗ wrong`), `time` the time per call with unit and uncertainty as text."""
+none; `measured` says whether both were weighed side by side or apart, which is unpaired; `text` is what the cell says (`1.16× ± 0.01`,
+`✗ wrong`), `time` the time per call with unit and uncertainty as text."""
+
+Speedup = Sequence[Any]
+"""Ratio, both ends of its interval, and whether it is paired, as the document has it."""
 
 FULL = 4.0
 """A speedup that gets the full colour, as does its inverse; beyond it colours stay the same."""
 
 MOST_ROWS = 100
-STEP, ROOM = 32, 96
-"""How high a row is, and how wide a cell must be to say all on one line."""
+TOLD = {"text": "speedup", "time": "time per call"}
+MEASURED = {1: "side by side", 0: "apart", None: ""}
+ITSELF = (1.0, None, None, None)
+"""The baseline over itself, which nothing was measured for."""
+STEP, ROOM, NARROW = 32, 96, 700
+"""How high a row is, how wide a cell must be to say all on one line, and the window to name both colours on one."""
 
 
 def heat(name: str, title: str, reading: str) -> Chart:
@@ -49,9 +58,11 @@ def heat(name: str, title: str, reading: str) -> Chart:
             "scale": {"paddingInner": 0.1},
             "axis": {**bare, "labelLimit": 220},
         },
-        "tooltip": told(("row", "row"), ("column", "column"), ("text", "speedup"), ("time", "time per call"), ("status", "status")),
+        "tooltip": told(*((name, TOLD.get(name, name)) for name in ("row", "column", "text", "measured", "time", "status"))),
     }
-    legend: Spec = {"title": None, "orient": "bottom", "symbolType": "square", "symbolOpacity": 0.6, "symbolStrokeWidth": 0}
+    columns = {"expr": f"windowSize()[0] < {NARROW} ? 1 : 2"}
+    square: Spec = {"symbolType": "square", "symbolOpacity": 0.6, "symbolStrokeWidth": 0}
+    legend: Spec = {"title": None, "orient": "bottom", "columns": columns, **square}
     scale = {"domain": [faster, slower], "range": [BLUE, ORANGE]}
     colours: Spec = {
         "color": {"field": "direction", "type": "nominal", "legend": legend, "scale": scale},
@@ -98,14 +109,16 @@ def matrix_heat_rows(document: dict[str, Any], most: int = MOST_ROWS) -> Rows:
     for at, row in enumerate(matrix["rows"][:most]):
         for place, column in enumerate(matrix["columns"]):
             if cell := matrix["cells"][at][place]:
-                found.append(heat_row(row["name"], column, at, place, cell, speedups[at][place]))
+                speedup = ITSELF if column == matrix["baseline"] and speedups[at][place] else speedups[at][place]
+                found.append(heat_row(row["name"], column, at, place, cell, speedup))
     return found
 
 
-def heat_row(row: str, column: str, row_order: int, column_order: int, cell: dict[str, Any], speedup: list[float] | None) -> dict[str, Any]:
+def heat_row(row: str, column: str, row_order: int, column_order: int, cell: dict[str, Any], speedup: Speedup | None) -> dict[str, Any]:
     """One cell; a speedup is said only where the answer was right."""
-    ratio, low, high = speedup[:3] if speedup and cell["status"] == "ok" else (None, None, None)
+    ratio, low, high, paired = speedup if speedup and cell["status"] == "ok" else (None, None, None, None)
     time = with_error(cell["time"][0], cell["time"][1], cell["time"][2], "s") if cell["time"] else ""
     text = status_text(cell["status"]) if cell["status"] != "ok" else ratio_text(ratio, low, high) if ratio else time
     names = {"row": row, "column": column, "row_order": row_order, "column_order": column_order}
-    return {**names, "speedup": ratio, "low": low, "high": high, "text": text, "status": cell["status"], "time": time, "case": cell["case"]}
+    ends = {"speedup": ratio, "low": low, "high": high, "measured": MEASURED[paired]}
+    return {**names, **ends, "text": text, "status": cell["status"], "time": time, "case": cell["case"]}

@@ -98,8 +98,10 @@ def moment(source: str, name: str) -> Spec:
 
 
 def dates(field: str, **more: Any) -> Spec:
-    """Nights are told apart in UTC, as they are stored."""
-    axis = {"title": None, "labelOverlap": True, "grid": False, "tickCount": 8}
+    """Nights are told apart in UTC, as they are stored, and named in one form, whether or not a month begins there."""
+    day = "%b %-d"
+    forms = {"year": "%b %-d, %Y", "quarter": day, "month": day, "week": day, "date": day, "hours": "%H:%M", "minutes": "%H:%M"}
+    axis = {"title": None, "labelOverlap": True, "grid": False, "tickCount": 8, "format": forms}
     return {"field": field, "type": "temporal", "scale": {"type": "utc"}, "axis": axis, **more}
 
 

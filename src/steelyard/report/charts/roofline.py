@@ -116,15 +116,20 @@ def roof_rows(roofs: list[dict[str, Any]], intensities: list[float]) -> Rows:
     left, right = min(spread) / MARGIN, max(spread) * MARGIN
     found: Rows = []
     named: set[str] = set()
-    for roof in roofs:
-        for row in _roof(roof, left, right):
+    for number, roof in enumerate(roofs):
+        before = sum(_name(other) == _name(roof) for other in roofs[:number])
+        for row in _roof(roof, left, right, _name(roof) + (f" ({before + 1})" if before else "")):
             if row["kind"] == "roof" or row["label"] not in named:
                 found.append(row)
             named |= {row["label"]} if row["kind"] != "roof" else set()
     return found
 
 
-def _roof(roof: dict[str, Any], left: float, right: float) -> Rows:
+def _name(roof: dict[str, Any]) -> str:
+    return " ".join(part for part in (roof["device"], roof["dtype"], roof["source"]) if part)
+
+
+def _roof(roof: dict[str, Any], left: float, right: float, name: str) -> Rows:
     compute, bandwidth = roof["compute"], roof["bandwidth"]
     if not compute and not bandwidth:
         return []
@@ -133,7 +138,6 @@ def _roof(roof: dict[str, Any], left: float, right: float) -> Rows:
     corners = [(left, min(bandwidth * left, compute or float("inf")) if bandwidth else compute), (right, min(reach))]
     if ridge and left < ridge < right:
         corners.insert(1, (ridge, compute))
-    name = " ".join(part for part in (roof["device"], roof["dtype"], roof["source"]) if part)
     common = {**_empty(), "roof": name, "source": roof["source"]}
     rows = [{**common, "kind": "roof", "intensity": x, "achieved": y, "label": name} for x, y in corners]
     if compute:

@@ -8,7 +8,7 @@ from typing import Any
 
 from steelyard.model.units import with_error
 from steelyard.report.charts import ROWS, Chart
-from steelyard.report.charts.matrix import heat, heat_row
+from steelyard.report.charts.matrix import ITSELF, Speedup, heat, heat_row
 from steelyard.report.charts.pieces import (
     VERMILION,
     Rows,
@@ -151,24 +151,47 @@ def sweep_heat_rows(document: dict[str, Any]) -> Rows:
     sweep = next((sweep for sweep in document["sweep"] or [] if sweep["baseline"]), None)
     if sweep is None:
         return []
-    cases = {case["id"]: case for case in document["cases"]}
+    cases, weighed = {case["id"]: case for case in document["cases"]}, _weighed(document.get("matrix"))
     base = {
         point["x"]: cases.get(point["case"]) for line in sweep["lines"] if line["name"] == sweep["baseline"] for point in line["points"]
     }
+    places = {x: place for place, x in enumerate(_values(sweep))}
     found = []
     for at, line in enumerate(sweep["lines"]):
-        for place, point in enumerate(line["points"]):
+        for point in line["points"]:
             if case := cases.get(point["case"]):
                 cell = {"case": case["id"], "status": case["status"], "time": case["metrics"].get("time")}
-                found.append(heat_row(line["name"], str(point["x"]), at, place, cell, _quotient(base.get(point["x"]), case)))
+                held = base.get(point["x"])
+                speedup = weighed.get((held["id"], case["id"])) if held and held is not case else None
+                found.append(heat_row(line["name"], str(point["x"]), at, places[point["x"]], cell, speedup or _quotient(held, case)))
     return found
 
 
-def _quotient(base: dict[str, Any] | None, case: dict[str, Any]) -> list[Any] | None:
+def _values(sweep: dict[str, Any]) -> list[Any]:
+    """The axis of a sweep, of which a line may lack some."""
+    found = dict.fromkeys(point["x"] for line in sweep["lines"] for point in line["points"])
+    return sorted(found) if sweep["kind"] == "number" else list(found)
+
+
+def _weighed(matrix: dict[str, Any] | None) -> dict[tuple[str, str], Speedup]:
+    """Speedups of pairs that were weighed side by side, by both cases; the matrix knows those."""
+    found: dict[tuple[str, str], Speedup] = {}
+    if matrix is None:
+        return found
+    for name, against in matrix["by_baseline"].items():
+        base = matrix["columns"].index(name)
+        for cells, speedups in zip(matrix["cells"], against["speedups"], strict=True):
+            pairs = zip(cells, speedups, strict=True)
+            found |= {(cells[base]["case"], cell["case"]): speedup for cell, speedup in pairs if cell and speedup and speedup[3]}
+    return found
+
+
+def _quotient(base: dict[str, Any] | None, case: dict[str, Any]) -> Speedup | None:
     """Two separate measurements as a speedup, whose interval reaches as far as both of theirs allow."""
     before, after = (item["metrics"].get("time") if item and item["status"] == "ok" else None for item in (base, case))
     if not before or not after or not before[0] or not after[0]:
         return None
-    same = base is case
-    bounds = [before[1] / after[2], before[2] / after[1]] if not same and all((*before[1:3], *after[1:3])) else [None, None]
-    return [before[0] / after[0], *bounds]
+    if base is case:
+        return ITSELF
+    bounds = [before[1] / after[2], before[2] / after[1]] if all((*before[1:3], *after[1:3])) else [None, None]
+    return [before[0] / after[0], *bounds, 0]

@@ -14,7 +14,7 @@ from steelyard.machine.telemetry import UNITS
 from steelyard.model.case import IDENTITY, Case
 from steelyard.model.record import Figure, Record
 from steelyard.model.units import plain as quantity
-from steelyard.report.cells import COMMAND, clean, facets, lines_of, shortened, value_text
+from steelyard.report.cells import COMMAND, USUAL, clean, facets, lines_of, shortened, value_text
 from steelyard.report.cells import reason as reason_of
 from steelyard.report.web.plain import short
 from steelyard.report.web.runs import records_by_id
@@ -22,6 +22,9 @@ from steelyard.store.runs import Run, read_run
 
 LONGEST_VALUE, LONGEST_PARAM, LONGEST_REASON = 200, 120, 400
 MOST_DIFFERENCES, MOST_READ, MOST_LINES, MOST_KERNELS = 12, 4, 40, 10
+MOST_COMMON = 3
+UNSAID = ("threads", "ranks")
+"""Told only where they are not what they usually are."""
 TOLD = {"traceback", "noise", "top_kernels"}
 LABELS = {
     "time": "time per call",
@@ -73,6 +76,30 @@ def labels(seen: Sequence[Seen], told: Words = facets) -> dict[str, str]:
     return {item.record.id: found[item.record.id] for item in seen}
 
 
+def in_common(seen: Sequence[Seen], told: Words = facets) -> list[str]:
+    """What the labels leave out as all cases of a workload share it: `op/softmax · m=4096 · bf16 · torch · eval · cuda`."""
+    by_workload: dict[str, list[Mapping[str, Any]]] = {}
+    for item in seen:
+        by_workload.setdefault(_workload(item.record), []).append(item.record.case)
+    found = []
+    for workload, cases in by_workload.items():
+        if workload == COMMAND:
+            continue
+        shared = _shared({**told(case), **dict(zip(("backend", "variant"), _stack(case), strict=True))} for case in cases)
+        last = [shared.pop(name, "") for name in ("backend", "variant", "mode", "device", *UNSAID)]
+        unsaid = [text for name, text in zip(UNSAID, last[-len(UNSAID) :], strict=True) if text != USUAL[name]]
+        words = [*shared.values(), "/".join(filter(None, last[:2])), *last[2:4], *unsaid]
+        found.append(" · ".join(shortened(word, LONGEST_PARAM) for word in (workload, *words) if word))
+    return [*found[:MOST_COMMON], "…"] if len(found) > MOST_COMMON else found
+
+
+def _shared(tables: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """The words that all tables have."""
+    known = list(tables)
+    varying = varying_words(known)
+    return {name: text for name, text in known[0].items() if name not in varying}
+
+
 def _workload(record: Record) -> str:
     return clean(record.case.get("workload") or record.id)
 
@@ -105,7 +132,7 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str
             yield f"{prefix}{name}", "(long)" if shown is None else str(shown)
 
 
-def case_entry(item: Seen, label: str, environment: int, differs: Sequence[str], command: Run) -> dict[str, Any]:
+def case_entry(item: Seen, label: str, environment: int, differs: Sequence[str] | None, command: Run) -> dict[str, Any]:
     """One case, without its samples and its roof, which are laid in later."""
     record, case = item.record, item.record.case
     entry: dict[str, Any] = {
@@ -128,7 +155,7 @@ def case_entry(item: Seen, label: str, environment: int, differs: Sequence[str],
         "noise": str(record.effective.get("noise") or ""),
         "verification": record.verification if record.verification and record.verification.status != "none" else None,
         "environment": environment,
-        "differs": list(differs)[:MOST_DIFFERENCES],
+        "differs": None if differs is None else _first(differs, MOST_DIFFERENCES),
         "effective": effective(record),
         "samples": None,
         "attachments": record.attachments,
@@ -140,6 +167,11 @@ def case_entry(item: Seen, label: str, environment: int, differs: Sequence[str],
     if kernels := _kernels(record.effective.get("top_kernels")):
         entry["kernels"] = kernels
     return entry
+
+
+def _first(words: Sequence[str], most: int) -> list[str]:
+    """As many as a reader takes in, and how many more there are."""
+    return [*words[:most], *([f"and {len(words) - most} more"] if len(words) > most else [])]
 
 
 def _kernels(rows: Any) -> list[dict[str, Any]]:
@@ -210,10 +242,10 @@ class Before:
         self._known = {run.id: records_by_id(run) for run in runs}
         self._read = 0
 
-    def differs(self, item: Seen) -> list[str]:
-        """What is not the same as in the run before."""
+    def differs(self, item: Seen) -> list[str] | None:
+        """What is not the same as in the run before; None where there is none, or where it was not read."""
         old = self._record(item)
-        return list(differences(old, item.record)) if old else []
+        return list(differences(old, item.record)) if old else None
 
     def _record(self, item: Seen) -> Record | None:
         own, series = self.runs[item.run], self.series.get(item.record.id)

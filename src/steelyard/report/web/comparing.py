@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from steelyard.analyze.compare import Comparison, Side, compare, own_pairs
+from steelyard.analyze.compare import Comparison, Side, compare, mean_reach, own_pairs
 from steelyard.analyze.stacks import newest, quad
 from steelyard.model.pair import Delta
-from steelyard.model.record import BAD
+from steelyard.model.record import BAD, Figure
 from steelyard.report.cells import clean, reason, shortened
+from steelyard.report.verdict import change_text
 from steelyard.store.runs import Run
 
 LONGEST_REASON = 300
@@ -37,7 +38,7 @@ def comparison_part(found: Comparison, runs: Sequence[Run], base: Side | None) -
         "head": found.head,
         "paired": inside,
         "notes": [clean(note) for note in found.notes],
-        "means": found.means,
+        "means": {metric: [ratio, n, *mean_reach(found.deltas, metric)] for metric, (ratio, n) in found.means.items()},
         "deltas": [_delta(found, delta) for delta in found.deltas],
         "new": found.new,
         "missing": list(dict.fromkeys(delta.base for delta in found.deltas if delta.verdict == MISSING)),
@@ -57,11 +58,21 @@ def _delta(found: Comparison, delta: Delta) -> dict[str, Any]:
         "margin": delta.margin,
         "verdict": delta.verdict,
         "paired": delta.paired,
-        "reason": clean(shortened(delta.reason, LONGEST_REASON)),
+        "reason": clean(shortened("; ".join(filter(None, (delta.reason, _alone(delta, before, after)))), LONGEST_REASON)),
         "p": delta.p,
         "before": quad(before),
         "after": quad(after),
     }
+
+
+def _alone(delta: Delta, before: Figure | None, after: Figure | None) -> str:
+    """Why the two figures beside an interleaved change do not give it, where they do not: each is of its case timed alone."""
+    if not delta.paired or delta.low is None or delta.high is None or not before or not after or min(before.value, after.value) <= 0:
+        return ""
+    alone = after.value / before.value
+    if delta.low <= alone <= delta.high:
+        return ""
+    return f"timed alone they differ by {change_text(alone, None, None)}; the change is of the interleaved pairs"
 
 
 def _bad(runs: Sequence[Run], side: str) -> list[dict[str, str]]:

@@ -15,9 +15,9 @@ from steelyard.analyze.matrix import matrix
 from steelyard.analyze.stacks import Seen, newest, once
 from steelyard.analyze.sweep import sweeps
 from steelyard.report import charts
-from steelyard.report.cells import clean, facets
+from steelyard.report.cells import COMMAND, clean, facets
 from steelyard.report.web import roofs
-from steelyard.report.web.cases import Before, Environments, case_entry, labels, metric_words
+from steelyard.report.web.cases import Before, Environments, case_entry, in_common, labels, metric_words
 from steelyard.report.web.comparing import comparison_part, find_comparison
 from steelyard.report.web.fit import fit
 from steelyard.report.web.over_time import FEWEST, history_part
@@ -34,6 +34,8 @@ FORMAT = "steelyard-report/1"
 MOST_SAMPLES = 200_000
 MOST_POINTS, LEAST_POINTS, POINTS_LESS = 50_000, 10_000, 4
 """The most points of all series together: fewer where there are many cases, which need the room themselves."""
+MOST_NAMED = 2
+"""The most workloads in a title."""
 A_SAMPLE = 15
 """Bytes that one raw sample takes."""
 NO_SERIES: Mapping[str, History] = MappingProxyType({})
@@ -70,15 +72,16 @@ def document(
     points = sum(len(item["points"]) for item in history["series"]) if history else 0
     made = {
         "format": FORMAT,
-        "title": clean(title) or _title(shown),
+        "title": clean(title) or _title(shown, seen),
         "made": now()[:19] + "Z",
         "version": __version__,
-        "banner": banner(_counts(seen, listed), named, compared, table, series),
+        "banner": banner(_counts(seen, listed), named, compared, table, series, _absent(seen, listed)),
         "warnings": [*map(clean, warnings), *page_warnings(shown, base.runs if base else ()), *_left_out(series, points)],
         "machines": cards,
         "runs": listed,
         "metrics": metric_words(seen),
         "environments": environments.listed(),
+        "common": in_common(seen, told),
         "cases": entries,
         "comparison": comparison_part(compared, shown, base) if compared else None,
         "matrix": table,
@@ -94,6 +97,12 @@ def document(
 def _counts(seen: Sequence[Seen], listed: Sequence[Mapping[str, Any]]) -> Mapping[str, int]:
     """Cases by status; where a page shows no cases, those of its newest run."""
     return Counter(item.record.status for item in seen) if seen else Counter(listed[-1]["counts"] if listed else {})
+
+
+def _absent(seen: Sequence[Seen], listed: Sequence[Mapping[str, Any]]) -> int:
+    """How many planned cases no run has; where a page shows no cases, that question is for the pages that do."""
+    known = {item.record.id for item in seen}
+    return len({id for run in listed for id in run["missing"]} - known) if seen else 0
 
 
 def _left_out(series: Mapping[str, History], points: int) -> list[str]:
@@ -119,12 +128,16 @@ def _lay_samples(seen: Sequence[Seen], entries: Sequence[dict[str, Any]], runs: 
         entry["samples"] = sample_entry(item.record, sidecars[item.run], most)
 
 
-def _title(runs: Sequence[Run]) -> str:
+def _title(runs: Sequence[Run], seen: Sequence[Seen]) -> str:
+    """The experiment and the run; the workloads where there is no experiment and they are few."""
     if not runs:
         return "Steelyard report"
     names = list(dict.fromkeys(clean(run.header.experiment) for run in runs if run.header.experiment not in ("", "command line")))
     what = names[0] if len(names) == 1 else ""
     which = f"run {runs[0].id}" if len(runs) == 1 else f"{len(runs)} runs to {clean(runs[-1].header.created[:10])}"
+    workloads = list(dict.fromkeys(clean(item.record.case.get("workload") or "") for item in seen))
+    if not names and 0 < len(workloads) <= MOST_NAMED and not {"", COMMAND} & set(workloads):
+        return clean(f"{', '.join(workloads)} · {which}")
     return clean(f"{what}, {which}" if what else f"{which[0].upper()}{which[1:]}")
 
 

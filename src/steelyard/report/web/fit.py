@@ -38,7 +38,8 @@ def weight(document: Document) -> int:
     if matrix := document["matrix"]:
         found += _size([matrix["by_baseline"], matrix["rows"]]) + A_CELL * len(matrix["rows"]) * len(matrix["columns"])
     found += A_SPOT * sum(len(line["points"]) for sweep in document["sweep"] or () for line in sweep["lines"])
-    found += A_POINT * sum(len(series["points"]) for series in (document["history"] or {"series": ()})["series"])
+    if history := document["history"]:
+        found += A_POINT * sum(len(item["points"]) for item in (*history["series"], history["trends"] or {"points": ()}))
     return found + _size([document["runs"], document["environments"]])
 
 

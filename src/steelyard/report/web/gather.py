@@ -85,16 +85,21 @@ def _history(store: Store, runs: Sequence[Run], asked: Asked, *, several: bool) 
     cases = dict.fromkeys(record.id for run in runs for record in run.records)
     since, until = asked.since, asked.until
     if several and since is None and until is None:
-        since, until = runs[0].header.created or None, _last_moment(runs)
+        since, until = _first_moment(runs), _last_moment(runs)
     imported = [run for run in runs if run.path.parent != store.folder]
     found = histories(store, cases, runs[-1].header.machine_key, since, until, imported=_occasions(imported))
     return {name: series for name, series in found.items() if len(series.points) >= SHORTEST_SERIES}
 
 
+def _first_moment(runs: Sequence[Run]) -> str | None:
+    """When the first run began, where one says that in a form that is a time."""
+    return min((run.header.created for run in runs if moment(run.header.created)), key=moment, default=None)
+
+
 def _last_moment(runs: Sequence[Run]) -> str | None:
     """When the last record began; a run's own time is that of its beginning."""
     times = [record.started or run.header.created for run in runs for record in run.records] + [run.header.created for run in runs]
-    return max(times, key=moment) or None
+    return max((time for time in times if moment(time)), key=moment, default=None)
 
 
 def _occasions(runs: Sequence[Run]) -> list[Run]:

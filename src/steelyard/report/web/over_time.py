@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from steelyard.analyze.history import Change, History, Point
 from steelyard.analyze.stacks import Plain, parse
-from steelyard.analyze.trends import trends
+from steelyard.analyze.trends import Trends, trends
 from steelyard.errors import UsageError
 from steelyard.model.pair import MARGIN
 from steelyard.report.cells import facets
@@ -17,23 +17,30 @@ from steelyard.report.cells import facets
 FEWEST = 2
 SHORTEST = 10
 COMMIT = 12
+SHORTEST_TIME, LONGEST_TIME = 1e-30, 1e30
 
 
 def history_part(
     series: Mapping[str, History], machines: Mapping[str, int], cases: Mapping[str, Plain], baseline: str | None, most: int
 ) -> dict[str, Any] | None:
     """All series that have something to show; a single point is no history. `most` is how many points there may be in all."""
-    kept = within({key: item for key, item in series.items() if len(item.points) >= FEWEST}, most)
+    whole = {key: item for key, item in series.items() if len(item.points) >= FEWEST}
+    kept = within(whole, most)
     if not kept:
         return None
-    named = {item.case: cases.get(item.case) or parse(item.case) for item in kept.values()}
-    own = {item.case: item for item in reversed(list(kept.values()))}
-    found = None
+    return {"series": [_series(item, machines) for item in kept.values()], "trends": _trends(whole.values(), cases, baseline)}
+
+
+def _trends(series: Iterable[History], cases: Mapping[str, Plain], baseline: str | None) -> Trends | None:
+    """Speedups over time, of all points: means over what was kept for its changes would be means of what changed."""
+    known: dict[str, History] = {}
+    for item in series:
+        known.setdefault(item.case, _sound(item))
+    named = {case: cases.get(case) or parse(case) for case in known}
     try:
-        found = trends({id: own[id] for id in named}, named, baseline=baseline, told=facets)
+        return trends(known, named, baseline=baseline, told=facets)
     except UsageError:
-        found = trends({id: own[id] for id in named}, named, told=facets)
-    return {"series": [_series(item, machines) for item in kept.values()], "trends": found}
+        return trends(known, named, told=facets)
 
 
 def within(series: Mapping[str, History], most: int) -> dict[str, History]:
@@ -48,6 +55,11 @@ def within(series: Mapping[str, History], most: int) -> dict[str, History]:
         if len(item.points) <= most:
             kept[key], most = item, most - len(item.points)
     return {key: kept[key] for key in series if key in kept}
+
+
+def _sound(item: History) -> History:
+    """Without times that have no ratio: a damaged file may hold one of zero, and less, and more than there is time."""
+    return replace(item, points=[point for point in item.points if SHORTEST_TIME < point.time < LONGEST_TIME])
 
 
 def _furthest(item: History) -> float:

@@ -8,6 +8,8 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Collection
+from itertools import chain, count
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote
@@ -20,9 +22,13 @@ from steelyard.store.samples import open_plain
 
 LARGEST_ATTACHMENT = 256 * 2**20
 FOLDERS = ("runs", "assets")
-ACTIVE = (".html", ".htm", ".xhtml", ".shtml", ".mhtml", ".svg", ".xml", ".js", ".mjs", ".php", ".cgi", ".wasm", ".css")
-"""Files that a browser or a server would run; from an attachment they are only ever shown as text."""
+ACTIVE = frozenset({
+    "html", "htm", "xhtml", "xht", "shtml", "mhtml", "mht", "svg", "svgz", "xml", "xsl", "xslt", "js", "mjs", "wasm", "css",
+    "php", "phtml", "cgi", "pl", "asp", "aspx", "jsp",
+})  # fmt: skip
+"""Files that a browser or a server would run, also below `.gz`; from an attachment they are only ever shown as text."""
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_PART = re.compile(r"\.[A-Za-z0-9_.-]{1,100}\.\d+\.part")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
@@ -83,15 +89,16 @@ class Place:
             raise self._trouble(error) from None
         self.written.append(name)
 
-    def copy(self, run: Run, item: Attachment, folder: str, warnings: list[str]) -> str:
-        """An attachment beside its run's page, under a name that nothing runs; gives the name, or nothing where it is not there."""
+    def copy(self, run: Run, item: Attachment, folder: str, taken: Collection[str], warnings: list[str]) -> str:
+        """An attachment beside its run's page, under a name of its own that nothing runs; gives it, or nothing where it is not there."""
         try:
             source = run.attachment(item)
             size = source.stat().st_size
             if size > LARGEST_ATTACHMENT:
                 warnings.append(f"run {run.id}: {clean(item.path)} is too large for the site ({size >> 20} MiB)")
                 return ""
-            name = self.harmless(PurePosixPath(item.path).name)
+            plain = self.harmless(PurePosixPath(item.path).name)
+            name = next(name for name in chain([plain], (f"{number}-{plain}" for number in count(2))) if name not in taken)
             path = self.folder / folder / name
             path.parent.mkdir(exist_ok=True)
             part = path.with_name(f".{name[:100]}.{os.getpid()}.part")
@@ -103,10 +110,19 @@ class Place:
         self.written.append(f"{folder}/{name}")
         return name
 
+    def tidy(self) -> None:
+        """Away with what a build that was killed left half written; to be called while no other build is under way."""
+        for folder in FOLDERS:
+            for depth in ("*", "*/*"):
+                for path in (self.folder / folder).glob(f"{depth}.part"):
+                    if _PART.fullmatch(path.name) and not path.parent.is_symlink():
+                        with contextlib.suppress(OSError):
+                            path.unlink()
+
     def remove(self, names: set[str]) -> list[str]:
         """Take away files that an earlier build wrote, and the folders that are empty then."""
         removed = []
-        for name in sorted(filter(self._own, names)):
+        for name in sorted(name for name in names if "/" in name and self._own(name)):
             path = self.folder / name
             with contextlib.suppress(OSError):
                 path.unlink()
@@ -132,8 +148,9 @@ class Place:
     @staticmethod
     def harmless(name: str) -> str:
         """An attachment's name, plain, and never one that a browser would run."""
-        plain = _UNSAFE.sub("_", name).lstrip("._-")[-90:].lstrip("._-") or "file"
-        return f"{plain}.txt" if plain.lower().endswith(ACTIVE) else plain
+        plain = _UNSAFE.sub("_", name).lstrip("._-")[-80:].lstrip("._-") or "file"
+        suffixes = plain.lower().split(".")[1:]
+        return f"{plain}.txt" if not suffixes or not ACTIVE.isdisjoint(suffixes) else plain
 
     @staticmethod
     def link(path: str) -> str:

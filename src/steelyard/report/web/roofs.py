@@ -97,12 +97,27 @@ def _derived(record: Record, share: float, bound: str, source: str, roof: roofli
 def lay(seen: Sequence[Seen], entries: Sequence[dict[str, Any]], runs: Sequence[Run], machines: dict[str, int]) -> dict[str, Any] | None:
     """Put a roof on every case that has one; gives the page's roofline, or None where there is nothing to draw."""
     roofs = Roofs(runs)
-    drawn: dict[tuple[Any, ...], dict[str, Any]] = {}
+    drawn: list[dict[str, Any]] = []
     points: list[str] = []
     for item, entry in zip(seen, entries, strict=True):
         if found := roofs.entry(item):
             entry["roof"], roof = found
             whole = {"machine": machines[runs[item.run].header.machine_key], **roof}
-            drawn.setdefault(tuple(whole.values()), whole)
+            _add(drawn, whole)
             points += [entry["id"]] if entry["roof"]["intensity"] is not None else []
-    return {"roofs": list(drawn.values()), "points": points} if drawn else None
+    return {"roofs": drawn, "points": points} if drawn else None
+
+
+def _add(drawn: list[dict[str, Any]], roof: dict[str, Any]) -> None:
+    """One roof for all cases that stand under it: a case may know only the peak that bounds it, and that only nearly."""
+    sides = ("compute", "bandwidth")
+    for other in drawn:
+        same = all(other[name] == roof[name] for name in ("machine", "device", "dtype", "source"))
+        if same and all(_agree(other[side], roof[side]) for side in sides):
+            other.update({side: other[side] if other[side] is not None else roof[side] for side in sides})
+            return
+    drawn.append(roof)
+
+
+def _agree(one: float | None, other: float | None) -> bool:
+    return one is None or other is None or abs(one / other - 1) < NEAR

@@ -21,6 +21,8 @@ from steelyard.store.runs import Run, Seal
 
 UNKNOWN = "unknown machine"
 LONGEST_WARNING = 400
+LARGEST_SIZE = 2**80
+TOO_NOISY = ("D", "E")
 Facts = Mapping[str, Any]
 
 
@@ -77,22 +79,32 @@ def machine_name(found: Facts, key: str) -> str:
 def _facts(found: Facts) -> Iterable[tuple[str, str]]:
     chip, ram, system = _table(found, "cpu"), _table(found, "memory"), _table(found, "os")
     for gpu in found.get("gpus") or []:
-        clocks = {True: "clocks locked", False: "clocks not locked"}.get(gpu.get("clocks_set"), "")
-        memory = quantity(gpu["memory"], "B") if isinstance(gpu.get("memory"), int) else ""
+        clocks = _either(gpu.get("clocks_set"), "clocks locked", "clocks not locked")
+        memory = _bytes(gpu.get("memory"))
         driver = f"driver {gpu['driver']}" if gpu.get("driver") else ""
         yield "GPU", _joined(gpu.get("name"), memory, driver, clocks)
     cores, cpus = chip.get("cores"), chip.get("cpus")
     yield "processor", _joined(chip.get("model") or chip.get("arch"), f"{cores} cores" if cores else "", f"{cpus} CPUs" if cpus else "")
     caches = chip.get("caches") if isinstance(chip.get("caches"), dict) else {}
-    yield "caches", _joined(*(f"{name} {quantity(size, 'B')}" for name, size in (caches or {}).items() if isinstance(size, int)))
-    yield "memory", quantity(ram["total"], "B") if isinstance(ram.get("total"), int) else ""
-    yield "frequency", _joined(chip.get("governor"), {True: "turbo on", False: "turbo off"}.get(chip.get("turbo"), ""))  # type: ignore[arg-type]
-    yield "SMT", {True: "on", False: "off"}.get(chip.get("smt"), "")  # type: ignore[arg-type]
+    yield "caches", _joined(*(f"{name} {_bytes(size)}" for name, size in (caches or {}).items() if _bytes(size)))
+    yield "memory", _bytes(ram.get("total"))
+    yield "frequency", _joined(chip.get("governor"), _either(chip.get("turbo"), "turbo on", "turbo off"))
+    yield "SMT", _either(chip.get("smt"), "on", "off")
     yield "virtual", clean(chip.get("virtual") or "")
     quota = _table(found, "cgroup").get("cpu_quota")
     yield "CPU quota", f"{quota:g} cores" if isinstance(quota, (int, float)) else ""
     yield "system", _joined(system.get("distro"), system.get("system"), system.get("kernel"), system.get("libc"))
     yield "python", clean(_table(found, "python").get("version") or "")
+
+
+def _either(value: Any, yes: str, no: str) -> str:
+    """A word for true and one for false; a file may hold anything else there, which is not told."""
+    return yes if value is True else no if value is False else ""
+
+
+def _bytes(value: Any) -> str:
+    """A size for people; nothing where it is no size that a machine can have."""
+    return quantity(value, "B") if isinstance(value, int) and 0 <= value < LARGEST_SIZE else ""
 
 
 def _table(found: Facts, name: str) -> dict[str, Any]:
@@ -185,7 +197,26 @@ def page_warnings(runs: Sequence[Run], base: Sequence[Run]) -> list[str]:
         )
     if "" in keys and len(base) + len(runs) > 1:
         found.append("not every run says on which machine it was made; that they had the same is taken on trust")
-    return found
+    return [*found, *_noisy(runs)]
+
+
+def _noisy(runs: Sequence[Run]) -> Iterable[str]:
+    """That most cases are, as every small difference is then in doubt."""
+    newest = {record.id: record for run in runs for record in run.records if record.status == "ok"}
+    bad = [record for record in newest.values() if str(record.effective.get("noise") or "A")[0] in TOO_NOISY]
+    if 2 * len(bad) <= len(newest):
+        return
+    grades = " and ".join(sorted({str(record.effective["noise"])[0] for record in bad}))
+    times = [record.metrics["time"] for record in bad if "time" in record.metrics]
+    wide = [(time.high - time.low) / 2 / time.value for time in times if time.low is not None and time.high is not None and time.value > 0]
+    hold = f"; times hold to ± {_spread(min(wide), max(wide))} %, small differences do not" if wide else ""
+    are = "is" if len(newest) == 1 else "are"
+    yield f"{len(bad)} of {_cases(len(newest))} {are} noisy (grade {grades}): the machine was not quiet{hold}"
+
+
+def _spread(low: float, high: float) -> str:
+    ends = list(dict.fromkeys(f"{100 * end:.2g}" if end < 0.1 else f"{100 * end:.0f}" for end in (low, high)))
+    return "–".join(ends)
 
 
 def _listed(names: Sequence[str], most: int = 4) -> str:

@@ -20,6 +20,7 @@ from steelyard.store.samples import SIZES, extent, open_plain
 
 FEWEST = 8
 DIGITS = 5
+MOST_CALLS = 2**63
 SIDECAR = "samples.bin"
 Places = np.ndarray[Any, np.dtype[np.intp]]
 
@@ -104,9 +105,12 @@ def sample_entry(record: Record, sidecar: Sidecar, most: int) -> dict[str, Any] 
     if blocks is None or not len(blocks):
         return None
     places = thin(blocks, most)
+    places = places[np.isfinite(blocks[places])]
+    if not len(places):
+        return None
     times = (blocks / _calls(record) - _overhead(record))[places]
     flags = sidecar.array(record, "preempted")
-    hit = [int(flag) for flag in flags[places]] if flags is not None and len(flags) == len(blocks) and flags.any() else None
+    hit = [int(flag != 0) for flag in flags[places]] if flags is not None and len(flags) == len(blocks) and flags.any() else None
     throttled = hit if hit and record.case.get("device", "cpu") != "cpu" else None
     return {
         "unit": "s",
@@ -126,7 +130,7 @@ def _short(value: float) -> float | None:
 
 def _calls(record: Record) -> float:
     calls = record.effective.get("calls_per_block")
-    return float(calls) if isinstance(calls, int) and calls > 0 else 1.0
+    return float(calls) if isinstance(calls, int) and 0 < calls < MOST_CALLS else 1.0
 
 
 def _overhead(record: Record) -> float:

@@ -42,6 +42,7 @@ LOOK_BACK = 30
 """Runs before a run that its page shows as history; the front page has all."""
 SAMPLES = 20_000
 HELD = 8
+SAVED_AFTER = 50
 PACKAGES = ("report", "analyze", "model", "store")
 UNKNOWN: dict[str, Any] = {"key": "", "name": "unknown machine", "facts": []}
 
@@ -114,6 +115,10 @@ def build_site(store: Store, folder: Path, *, title: str = "") -> Built:
     if not infos:
         raise UsageError("there is nothing to show", why=f"no runs in {store.root}", do="measure something first: steelyard run")
     place = Place(Path(folder))
+    if place.folder.resolve().is_relative_to(store.folder.resolve()):
+        raise UsageError(
+            f"{str(folder)!r} cannot be a site", why="it lies among the runs, and would be taken for one", do="name another folder"
+        )
     place.claim(MANIFEST, FORMAT)
     with locked(place.folder):
         return _Build(store, place, title).run(infos)
@@ -133,22 +138,28 @@ class _Build:
 
     def run(self, infos: Sequence[RunInfo]) -> Built:
         """All pages, oldest first, then the front page, then away with what nobody needs any more."""
+        self.place.tidy()
         for name, text in html.asset_files().items():
             if not self.place.has(f"{ASSETS}/{name}"):
                 self.place.write(f"{ASSETS}/{name}", text.encode())
         leaves = _leaves(infos)
         try:
-            for leaf in leaves:
+            for number, leaf in enumerate(leaves, 1):
                 self.now.runs[leaf.folder] = self._leaf(leaf, self.before.runs.get(leaf.folder))
+                if number % SAVED_AFTER == 0 and self.place.written:
+                    self._save_half()
             self._front(leaves)
         except BaseException:
-            self._save(
-                Manifest(front="", assets=sorted({*self.before.assets, *self.now.assets}), runs={**self.before.runs, **self.now.runs})
-            )
+            self._save_half()
             raise
         removed = self.place.remove(self.before.files - self.now.files)
         self._save(self.now)
-        return Built(self.place.folder, len(leaves), sorted(self.place.written), self.kept, removed, self.warnings)
+        return Built(self.place.folder, len(leaves), sorted(set(self.place.written)), self.kept, removed, self.warnings)
+
+    def _save_half(self) -> None:
+        """Keep what is done so far, so that the build after this one need not do it again if this one is killed."""
+        assets = sorted({*self.before.assets, *self.now.assets})
+        self._save(Manifest(front="", assets=assets, runs={**self.before.runs, **self.now.runs}))
 
     def _leaf(self, leaf: Leaf, known: Written | None) -> Written:
         key = _digest([generator(), leaf.stamp, [[other.folder, other.stamp] for other in leaf.before]])
@@ -220,7 +231,7 @@ class _Build:
             for link in case["attachments"]:
                 item = items.get(link["path"])
                 if item and item.path not in copied:
-                    copied[item.path] = self.place.copy(run, item, f"{PAGES}/{leaf.name}", self.warnings)
+                    copied[item.path] = self.place.copy(run, item, f"{PAGES}/{leaf.name}", copied.values(), self.warnings)
                 if name := copied.get(link["path"]):
                     link["href"] = self.place.link(f"{leaf.name}/{name}")
         return [f"{PAGES}/{leaf.name}/{name}" for name in copied.values() if name]

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from statistics import median
+from typing import Any, Literal
 
-from steelyard.analyze.compare import Comparison
+from steelyard.analyze.compare import Comparison, mean_reach
 from steelyard.analyze.history import Change, History
-from steelyard.analyze.matrix import Matrix
+from steelyard.analyze.matrix import Matrix, wins
+from steelyard.errors import UsageError
+from steelyard.model.case import Case
 from steelyard.model.pair import Delta
 from steelyard.model.record import BAD
 from steelyard.report.cells import clean
+from steelyard.report.charts.pieces import ratio_text
 from steelyard.report.columns import versus_head
 from steelyard.report.history import commits_text, day
 from steelyard.report.verdict import change_text
@@ -19,7 +24,9 @@ from steelyard.report.web.over_time import slower_since
 
 Tone = Literal["good", "bad", "mixed", "none"]
 RIGHT = "ok"
+MOST_WINNERS, MOST_BESIDE = 3, 2
 CHANGED = ("slower", "faster")
+_HYPHEN = re.compile(r"(?<= )-(?=\d[\d.]* %)")
 RELATIONS = {"slower": "slower than", "faster": "faster than", "same": "the same as", "unclear": "unclear against"}
 
 
@@ -29,15 +36,28 @@ def banner(
     comparison: Comparison | None,
     table: Matrix | None,
     series: Mapping[str, History],
-) -> dict[str, str]:
-    """The verdict in words, with its tone."""
+    absent: int = 0,
+) -> dict[str, Any]:
+    """The verdict in words, with its tone; what was planned and is `absent` never lets a page be green.
+
+    What is broken comes first, as a wrong answer outranks any speed, then what changed.
+    """
     slower = slower_since(series)
-    compared, since = list(_compared(comparison, labels)), list(_since(slower, labels))
-    apart = comparison is not None and comparison.base != comparison.head
-    told = [*compared, *since] if apart else [*since, *compared]
-    told = [*(told or _statuses(counts)), *(_broken(counts) if told else ()), *_fastest(table)]
-    whole = " ".join(f"{line[0].upper()}{line[1:]}" for line in told)
-    return {"tone": _tone(counts, comparison, bool(slower)), "text": whole or "Nothing was measured."}
+    beside, since = list(_beside(comparison, labels)), list(_since(slower, labels))
+    compared = beside or list(_compared(comparison, labels))
+    asked = comparison is not None and not _inside(comparison) and any(delta.verdict in CHANGED for delta in comparison.comparable)
+    told = [*compared, *since] if asked else [*since, *compared]
+    broken = _broken(counts) if told else ()
+    fastest = () if beside and table and len(table.rows) <= MOST_BESIDE else _fastest(table)
+    told = [*broken, *(told or _statuses(counts)), *_missing(comparison), *_absent(counts, absent), *fastest]
+    said = [_HYPHEN.sub("\N{MINUS SIGN}", f"{line[0].upper()}{line[1:]}") for line in told] or ["Nothing was measured."]
+    tone = _tone(counts, comparison, bool(slower))
+    return {"tone": "mixed" if absent and tone == "good" else tone, "text": " ".join(said), "sentences": said}
+
+
+def _inside(comparison: Comparison) -> bool:
+    """Whether stacks are compared within one run, where the slower of two is a result and no alarm."""
+    return comparison.base == comparison.head
 
 
 def _tone(counts: Mapping[str, int], comparison: Comparison | None, slower: bool) -> Tone:
@@ -45,9 +65,9 @@ def _tone(counts: Mapping[str, int], comparison: Comparison | None, slower: bool
     if slower or any(counts.get(status) for status in BAD):
         return "bad"
     if verdicts["slower"]:
-        return "mixed" if verdicts["faster"] else "bad"
+        return "mixed" if verdicts["faster"] else "none" if comparison and _inside(comparison) else "bad"
     if verdicts["faster"] or verdicts["same"]:
-        return "good"
+        return "mixed" if verdicts["missing"] else "good"
     return "good" if counts.get(RIGHT) and not comparison else "none"
 
 
@@ -57,33 +77,70 @@ def _compared(comparison: Comparison | None, labels: Mapping[str, str]) -> Itera
         return
     metric = comparison.comparable[0].metric
     known = [delta for delta in comparison.comparable if delta.metric == metric]
-    inside = comparison.base == comparison.head
+    inside = _inside(comparison)
     than = clean(versus_head({delta.head: delta for delta in known}) if inside else comparison.base).removeprefix("vs ")
+    whole = all(delta.ratio is not None for delta in comparison.deltas if delta.metric == metric)
+    kind = "weighed case" if inside else "case" if whole else "comparable case"
     loose = any(not delta.paired for delta in known if delta.verdict in CHANGED)
     parts: list[str] = []
     for word, relation in RELATIONS.items():
         found = [delta for delta in known if delta.verdict == word]
         if found:
             parts.append(
-                (f"{_share(found, known, inside, loose)} {relation} {than}" if not parts else f"{len(found)} {word}") + _most(found, labels)
+                (f"{_share(found, known, kind, loose)} {relation} {than}" if not parts else f"{len(found)} {word}") + _most(found, labels)
             )
     mean, n = comparison.means.get(metric, (None, 0))
-    average = f"; in geometric mean {change_text(mean, None, None)} {clean(metric)}" if n > 1 else ""
+    reach = mean_reach(comparison.deltas, metric)
+    average = f"; in geometric mean {change_text(mean, *reach)} {clean(metric)} over {n}" if n > 1 else ""
+    if all(delta.verdict == "unclear" for delta in known):
+        moved = f"differs from {than}" if inside else "changed"
+        yield f"no case {moved} by more than these runs can tell{_reach(known, than, inside)}{average}."
+        return
     yield f"{', '.join(parts)}{' (unpaired, not confirmed)' if loose else ''}{average}."
 
 
-def _share(found: Sequence[Delta], known: Sequence[Delta], inside: bool, loose: bool) -> str:
-    total, count = len(known), len(found)
-    noun = ("weighed case" if inside else "case") + ("" if total == 1 else "s")
-    every = {1: f"the one {noun}", 2: f"both {noun}"}.get(total, f"all {total} {noun}")
-    verb = (
-        ("look" if loose and found[0].verdict in CHANGED else "are")
-        if count != 1
-        else "looks"
-        if loose and found[0].verdict in CHANGED
-        else "is"
+def _reach(known: Sequence[Delta], than: str, inside: bool) -> str:
+    """`(typically ± 3 %, against k3f9)`."""
+    halves = [(delta.high - delta.low) / 2 / delta.ratio for delta in known if delta.ratio and delta.low and delta.high]
+    usual = f"typically ± {100 * median(halves):.2g} %" if halves else ""
+    return f" ({', '.join(filter(None, (usual, '' if inside else f'against {than}')))})" if usual or not inside else ""
+
+
+def _beside(comparison: Comparison | None, labels: Mapping[str, str]) -> Iterable[str]:
+    """`On op/softmax n=1024, compile is 1.62× ± 0.02 as fast as eager.`, where a run compares its stacks in one or two cases."""
+    known = comparison.comparable if comparison and _inside(comparison) else []
+    found = [_faster(delta, labels) for delta in known]
+    if found and len(found) <= MOST_BESIDE and all(found):
+        yield f"{'; '.join(found)}."
+
+
+def _faster(delta: Delta, labels: Mapping[str, str]) -> str:
+    """Which of two stacks is the faster one; nothing where something else than the stack tells them apart."""
+    try:
+        base, head = Case.parse(delta.base), Case.parse(delta.head)
+    except UsageError:
+        return ""
+    one, other = (
+        (head.variant, base.variant) if head.backend == base.backend else (f"{case.backend}/{case.variant}" for case in (head, base))
     )
-    return f"{every if count == total else f'{count} of {total} {noun}'} {verb}"
+    if one == other or not delta.ratio or not delta.low or not delta.high:
+        return ""
+    label = labels.get(delta.head, "").removesuffix(head.variant).removesuffix(f"{head.backend}/").strip()
+    where = label if label.startswith(head.workload) else f"{head.workload} {label}".strip()
+    if delta.verdict == "faster":
+        return clean(f"on {where}, {one} is {ratio_text(1 / delta.ratio, 1 / delta.high, 1 / delta.low)} as fast as {other}")
+    if delta.verdict == "slower":
+        return clean(f"on {where}, {other} is {ratio_text(delta.ratio, delta.low, delta.high)} as fast as {one}")
+    relation = "are equally fast" if delta.verdict == "same" else "cannot be told apart"
+    return clean(f"on {where}, {one} and {other} {relation} ({change_text(delta.ratio, delta.low, delta.high)})")
+
+
+def _share(found: Sequence[Delta], known: Sequence[Delta], kind: str, loose: bool) -> str:
+    total, count = len(known), len(found)
+    noun = kind + ("" if total == 1 else "s")
+    every = {1: f"the one {noun}", 2: f"both {noun}"}.get(total, f"all {total} {noun}")
+    one, many = ("looks", "look") if loose and found[0].verdict in CHANGED else ("is", "are")
+    return f"{every if count == total else f'{count} of {total} {noun}'} {one if count == 1 else many}"
 
 
 def _most(found: Sequence[Delta], labels: Mapping[str, str]) -> str:
@@ -117,6 +174,16 @@ def _broken(counts: Mapping[str, int]) -> Iterable[str]:
         yield f"Of {total} case{'' if total == 1 else 's'} {_counted(bad)}."
 
 
+def _missing(comparison: Comparison | None) -> Iterable[str]:
+    if comparison and (lost := {delta.base for delta in comparison.deltas if delta.verdict == "missing"}):
+        yield f"{len(lost)} case{' of the base is' if len(lost) == 1 else 's of the base are'} missing."
+
+
+def _absent(counts: Mapping[str, int], absent: int) -> Iterable[str]:
+    if absent:
+        yield f"{absent} of {sum(counts.values()) + absent} planned cases {'was' if absent == 1 else 'were'} not measured."
+
+
 def _statuses(counts: Mapping[str, int]) -> Iterable[str]:
     total = sum(counts.values())
     if not total:
@@ -133,22 +200,18 @@ def _counted(counts: Mapping[str, int]) -> str:
 
 
 def _fastest(table: Matrix | None) -> Iterable[str]:
-    """Which stack is the fastest in how many rows, and by how much over the baseline."""
-    if table is None:
+    """Which stacks are the fastest in how many rows, and by how much the first of them over the baseline."""
+    found = wins(table) if table else None
+    if table is None or found is None or not found.rows:
         return
-    winners: Counter[str] = Counter()
-    contested = 0
-    for row in table.cells:
-        times = [
-            (cell.time[0], column) for cell, column in zip(row, table.columns, strict=True) if cell and cell.status == RIGHT and cell.time
-        ]
-        if len(times) > 1:
-            contested += 1
-            winners[min(times)[1]] += 1
-    if not winners:
+    rows = f"of {found.rows} rows" if found.rows > 1 else "of the one row that several have"
+    if not found.by_column:
+        yield f"no stack is clearly the fastest in any {rows}."
         return
-    name, wins = winners.most_common(1)[0]
-    mean = table.by_baseline[table.baseline].each[table.columns.index(name)]
-    by = f", {mean.mean:.3g}× {clean(table.baseline)} in geometric mean over {mean.n}" if mean and name != table.baseline else ""
-    rows = f"in {wins} of {contested} rows" if contested > 1 else "in the one row that several have"
-    yield f"Fastest: {clean(name)} {rows}{by}."
+    close = f" ({found.close} too close to call)" if found.close else ""
+    first = next(iter(found.by_column))
+    mean = table.by_baseline[table.baseline].each[table.columns.index(first)] if first != table.baseline else None
+    speed = f"{ratio_text(mean.mean, mean.low, mean.high)} the speed of {clean(table.baseline)}" if mean else ""
+    by = f"; {clean(first)} has {speed} in geometric mean over {mean.n}" if mean else ""
+    most = list(found.by_column.items())[:MOST_WINNERS]
+    yield f"Fastest: {', '.join(f'{clean(name)} in {count}' for name, count in most)} {rows}{close}{by}."

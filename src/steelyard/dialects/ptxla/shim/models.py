@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import random
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,12 @@ WITH_GRADIENTS = ("maml",)
 
 @dataclass(frozen=True)
 class Spot:
-    """Where a model lies: the kind of accelerator, whether XLA drives it, and the device by torch's name."""
+    """Where a model lies: the kind of accelerator, whether XLA or JAX drives it, and the device by torch's name."""
 
     accelerator: str
     xla: bool
     where: Any
+    jax: bool = False
 
     @classmethod
     def open(cls, accelerator: str, xla: bool) -> Spot:
@@ -68,6 +70,7 @@ class Ask:
     size: str | None = None
     checkout: str | None = None
     half: bool = False
+    cast: bool = False
     sgd: bool = False
     threads: int = 1
     loaded: Any = None
@@ -156,11 +159,14 @@ def torchbench(ask: Ask, spot: Spot) -> Subject:
     root = str(Path(ask.checkout or "").resolve())
     if root not in sys.path:
         sys.path.insert(0, root)
+    os.chdir(root)
     if not ask.name.isidentifier():
         raise unknown("model", ask.name, [])
     try:
         made = _benchmark(ask, spot)
     except ModuleNotFoundError as error:
+        if (error.name or "torchbenchmark").startswith("torchbenchmark"):
+            raise
         raise Unsupported(f"{ask.name} needs {error.name}, which is not installed here", do=f"pip install {error.name}") from error
     module, inputs = made.get_module()
     dtype, amp = _precision(ask, spot)
@@ -218,7 +224,7 @@ def transformers(ask: Ask, spot: Spot) -> Subject:
 
 def _installed(name: str) -> Any:
     if importlib.util.find_spec(name) is None:
-        raise Unsupported(f"{name} is not installed here", do=f"pip install {name}")
+        raise Unsupported(f"{name} is not installed here", do=f"pip install {name}, or for XLA steelyard env create torch-xla {name}")
     return importlib.import_module(name)
 
 
@@ -227,10 +233,13 @@ def _optimizer(ask: Ask) -> str:
 
 
 def _precision(ask: Ask, spot: Spot) -> tuple[Any, Any]:
-    """The format inference is converted to, and the one that training casts to: half on CUDA, bf16 on a TPU, none on a CPU."""
+    """The format inference is converted to, and the one that training casts to: half on CUDA, bf16 on a TPU, none on a CPU.
+
+    Models that cannot be converted are cast in inference too.
+    """
     import torch
 
-    if ask.test == "eval":
+    if ask.test == "eval" and not ask.cast:
         return (torch.float16 if ask.half else torch.bfloat16), None
     return None, {"cuda": torch.float16, "tpu": torch.bfloat16}.get(spot.accelerator)
 
@@ -268,6 +277,9 @@ def leaves(value: Any, path: str = "out") -> dict[str, Any]:
         return {name: leaf for key, item in value.items() for name, leaf in leaves(item, f"{path}.{key}").items()}
     if isinstance(value, (list, tuple)):
         return {name: leaf for index, item in enumerate(value) for name, leaf in leaves(item, f"{path}[{index}]").items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = {item.name: getattr(value, item.name) for item in fields(value)}
+        return {name: leaf for key, item in parts.items() for name, leaf in leaves(item, f"{path}.{key}").items()}
     return {}
 
 

@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from steelyard.machine import cpu
 Send = Callable[[Mapping[str, Any]], None]
 Metrics = dict[str, list[Any]]
 LONGEST_TRACE = 4000
+XLA_OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"
 
 
 def perform(job: Mapping[str, Any], loaded: Any, send: Send, gate: Callable[[], None]) -> None:
@@ -32,7 +34,8 @@ def perform(job: Mapping[str, Any], loaded: Any, send: Send, gate: Callable[[], 
     try:
         send({"measured": measure(job, loaded)})
     except (Exception, SystemExit) as error:
-        send({"failed": {"status": status_of(error), "error": told(error), "trace": traceback.format_exc()[-LONGEST_TRACE:]}})
+        status = "oom" if XLA_OUT_OF_MEMORY in str(error) else status_of(error)
+        send({"failed": {"status": status, "error": told(error), "trace": traceback.format_exc()[-LONGEST_TRACE:]}})
     send({"done": "ptxla"})
 
 
@@ -45,24 +48,32 @@ def measure(job: Mapping[str, Any], loaded: Any) -> dict[str, Any]:
     torch.set_num_threads(threads)
     torch.set_float32_matmul_precision(options.precision)
     check(experiment)
-    spot = Spot.open(experiment["accelerator"], experiment["xla"] is not None)
+    on_jax = experiment["torch_xla2"]
+    spot = jaxed().open_spot(experiment["accelerator"]) if on_jax else Spot.open(experiment["accelerator"], experiment["xla"] is not None)
     ask = Ask(
         options.suite_name, job["model"]["model_name"], experiment["test"], policy.get("batch_size"), options.size, options.torchbench,
-        bool(policy.get("half")), bool(policy.get("sgd")), threads, loaded,
+        bool(policy.get("half")), bool(policy.get("cast")), bool(policy.get("sgd")), threads, loaded,
     )  # fmt: skip
-    subject = models.build(ask, spot)
-    candidate = Act.open(subject, spot, ask.test, experiment["dynamo"], options.filter_by_single_graph)
     files = profiles.Files(Path(job["folder"]), job["basename"])
+    if options.save_ir_format is not None:
+        files.folder.mkdir(parents=True, exist_ok=True)
+    subject = models.build(ask, spot)
+    if on_jax:
+        candidate: Act = jaxed().begin(subject, spot, ask.test, on_jax)
+    else:
+        candidate = Act.open(subject, spot, ask.test, experiment["dynamo"], options.filter_by_single_graph)
     with quiet():
         metrics, output = repeats(candidate, options, files)
         metrics |= profiles.extra(candidate, options, files)
+    files.note_dumps()
     found = {
         "metrics": metrics, "batch_size": subject.batch_size, "accelerator_model": accelerator_model(spot),
         "versions": versions(spot), "fallbacks": candidate.clock.fallbacks(), "dtype": str(subject.dtype or "").removeprefix("torch."),
         "files": dict(files.written), "verification": {"code": verify.SKIPPED},
     }  # fmt: skip
     if options.save_output:
-        found["outputs_file"] = files.save_tensors(candidate.state(output) if options.collect_full_output else output)
+        answered = candidate.answered(output)
+        found["outputs_file"] = files.save_tensors(candidate.state(answered) if options.collect_full_output else answered)
     if options.verify:
         try:
             found["verification"] = verified(candidate, ask, options, policy)
@@ -71,13 +82,15 @@ def measure(job: Mapping[str, Any], loaded: Any) -> dict[str, Any]:
     return found
 
 
+def jaxed() -> Any:
+    """How a model runs on JAX, which needs another framework than all the rest."""
+    return importlib.import_module("steelyard.dialects.ptxla.shim.jaxed")
+
+
 def check(experiment: Mapping[str, Any]) -> None:
     """What no version of PyTorch/XLA that installs today can do."""
     if experiment["xla"] == "XRT":
         raise Unsupported("XRT was removed from PyTorch/XLA", do="--xla=PJRT")
-    if experiment["torch_xla2"] is not None:
-        reason = "it became torchax, which Steelyard cannot measure yet"
-        raise Unsupported(f"torch_xla2={experiment['torch_xla2']} is not run", why=reason, do="--xla=PJRT")
     if experiment["keep_model_data_on_cuda"]:
         raise Unsupported("PyTorch/XLA no longer moves data between CUDA and XLA", do="leave --keep-model-data-on-cuda out")
 
@@ -223,6 +236,10 @@ class Act:
         args = tuple(models.mapped(item, fresh) for item in self.subject.args)
         return args, {key: models.mapped(item, fresh) for key, item in self.subject.kwargs.items()}
 
+    def answered(self, output: tuple[Any, Any]) -> tuple[Any, Any]:
+        """What a call gave, in PyTorch's own tensors."""
+        return output
+
     def state(self, output: tuple[Any, Any]) -> dict[str, Any]:
         """What the last call answered, with the gradients and weights that it left."""
         weights = dict(self.subject.module.named_parameters())
@@ -261,7 +278,7 @@ def repeats(act: Act, options: Options, files: Any) -> tuple[Metrics, Any]:
         if options.collect_dynamo_counters:
             metrics.setdefault("dynamo_counters", []).append(counters)
         if options.dump_dynamo_counters:
-            files.write("dynamo-counters", json.dumps(counters, indent=1, sort_keys=True), "json", number)
+            files.write("dynamo-counters", f"{json.dumps(counters)}\n", "txt", number)
         if options.dump_pytorch_xla_metrics and act.spot.xla:
             report = importlib.import_module("torch_xla.debug.metrics").metrics_report()
             files.write("pytorch-xla-metrics", report, "txt", number)
@@ -321,7 +338,7 @@ def verified(candidate: Act, ask: Ask, options: Options, policy: Mapping[str, An
     if policy.get("unverified"):
         return {"code": verify.SKIPPED, "why": "the policy says that this model is too large or not deterministic"}
     spot = candidate.spot
-    plain = Spot.open("cpu", False) if spot.xla else spot
+    plain = Spot.open("cpu", False) if spot.xla or spot.jax else spot
     rules = verify.Rules.of(ask.test, spot.accelerator, policy)
 
     def eager() -> verify.Answer:
@@ -355,4 +372,6 @@ def versions(spot: Spot) -> dict[str, str]:
     found = {"python": platform.python_version(), "torch": str(torch.__version__)}
     if spot.xla:
         found["torch_xla"] = str(importlib.import_module("torch_xla").__version__)
+    if spot.jax:
+        found |= {name: metadata.version(name) for name in ("jax", "torchax")}
     return found

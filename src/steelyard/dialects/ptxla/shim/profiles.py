@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from typing import Any
 from steelyard.dialects.ptxla.flags import Options
 from steelyard.errors import Unsupported
 
-ROWS = 200
+ROWS = 500
+DUMPS = ("hlo", "dump")
 
 
 @dataclass
@@ -34,6 +36,12 @@ class Files:
     def write(self, kind: str, text: str, extension: str, repeat: int | None = None) -> None:
         """Keep a text."""
         self.path(kind, extension, repeat).write_text(text, encoding="utf-8")
+
+    def note_dumps(self) -> None:
+        """Remember what XLA wrote by itself, where its variables told it to."""
+        for kind in DUMPS:
+            if found := sorted(map(str, self.folder.glob(f"{kind}-{self.basename}*"))):
+                self.written[kind] = found
 
     def save_tensors(self, output: Any) -> str:
         """Keep the tensors of an answer, as torch reads them back with `weights_only`."""
@@ -93,11 +101,12 @@ def _profiled(act: Any, options: Options, files: Files, number: int) -> dict[str
         run()
     averages = seen.key_averages()
     if options.dump_pytorch_profiles:
-        files.write("pytorch-profile", averages.table(sort_by="self_cpu_time_total", row_limit=ROWS), "txt", number)
+        order = "self_device_time_total" if torch.cuda.is_initialized() else "self_cpu_time_total"
+        files.write("pytorch-profile", averages.table(sort_by=order, row_limit=ROWS), "txt", number)
         seen.export_chrome_trace(str(files.path("trace", "json", number)))
     found: dict[str, Any] = {}
     if options.profile_cuda_cpu:
-        cpu, cuda = (sum(_seconds(item, name) for item in averages) for name in ("self_cpu_time_total", "self_device_time_total"))
+        cpu, cuda = totals(averages)
         count = options.iterations_per_run
         found |= {
             "total_cpu_time_s": cpu,
@@ -111,6 +120,15 @@ def _profiled(act: Any, options: Options, files: Files, number: int) -> dict[str
         kept = {key: item for key, item in named.items() if key in fell} if act.spot.xla else named
         found["xla_unlowered_ops" if act.spot.xla else "inductor_ops"] = {key: _operator(item) for key, item in kept.items()}
     return found
+
+
+def totals(averages: Iterable[Any]) -> tuple[float, float]:
+    """Seconds on the CPU and on the GPU; a kernel's time stands at the kernel and at what launched it, and counts once."""
+    items = list(averages)
+    kernels = [item for item in items if str(item.device_type).endswith("CUDA") and not getattr(item, "is_user_annotation", False)]
+    names = ((items, "self_cpu_time_total"), (kernels, "self_device_time_total"))
+    cpu, cuda = (math.fsum(_seconds(item, name) for item in counted) for counted, name in names)
+    return cpu, cuda
 
 
 def _operator(item: Any) -> Mapping[str, Any]:

@@ -20,6 +20,7 @@ SMALL_ARRAYS = ((10, 10.0), (500, 8.0))
 PASS, FAIL = "PASS", "FAIL"
 EAGER_FAILED, NONDETERMINISTIC = "EAGER_FAILED", "NONDETERMINISTIC_EAGER_RUN"
 RAISED, SKIPPED, DID_NOT_RUN = "EXCEPTION_RAISED", "VERIFIER_SKIPPED", "VERIFIER_DIDNT_RUN"
+NOTHING_TO_COMPARE = "CANNOT_PROCEED_WITH_VERIFICATION"
 
 Answer = Mapping[str, Any]
 """Tensors by their place in what a model answered."""
@@ -77,6 +78,8 @@ def verify(
         first, second = eager(), eager()
     except Exception as error:
         return Finding(EAGER_FAILED, why=told(error, 500))
+    if not first:
+        return Finding(NOTHING_TO_COMPARE, why="the model answers no tensor")
     if reason := differences(first, second, rules):
         return Finding(NONDETERMINISTIC, why=reason)
     try:
@@ -196,7 +199,10 @@ def _short(item: Any) -> bool:
 
 def rms_error(wide: Any, other: Any) -> float:
     """Root mean square of the difference."""
-    return float((wide.double() - other.double()).square().mean().sqrt())
+    import torch
+
+    kind = torch.complex128 if other.is_complex() else torch.float64
+    return float((wide.to(kind) - other.to(kind)).abs().square().mean().sqrt())
 
 
 def answer(

@@ -178,7 +178,7 @@ window.Steelyard = (() => {
   const whenLeaving = (end) => endings.push(end);
 
   function drawNavigation(name) {
-    const items = offered().map((item) => el("li", {}, el("a", { href: href(item.name), "aria-current": item.name === name ? "page" : null }, item.title)));
+    const items = offered().map((item) => el("li", {}, el("a", { href: href(item.name), "data-title": item.title, "aria-current": item.name === name ? "page" : null }, item.title)));
     const list = el("ul", {}, items);
     document.getElementById("pages").replaceChildren(list);
     list.querySelector("[aria-current]")?.scrollIntoView?.({ block: "nearest", inline: "nearest" });

@@ -103,7 +103,7 @@
   // One end of an interval, with the unit of its metric.
   const end = (name, value) => (!known(value) ? "–" : SHARES.has(name) ? percent(value) : plain(value, S.doc.metrics[name]?.unit || "", 4));
   const metric = (item, name) => (item.metrics[name] ? joined(metricParts(item, name)) : "–");
-  const label = (name) => S.doc.metrics[name]?.label || words(name);
+  const label = (name) => S.doc.metrics[name]?.label || (name === "time" ? "time per call" : words(name));
 
   S.fmt = { measured, parts, plain, count, percent, ratio, speedup, change, date, day, commit, words, plural, metric, metricParts, end, label, scale, known };
 })();

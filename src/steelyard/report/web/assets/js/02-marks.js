@@ -8,8 +8,12 @@
     ok: "✓", wrong: "✗", failed: "!", oom: "!", timeout: "!", crashed: "!", unsupported: "–", not_applied: "–", not_applicable: "–", skipped: "·",
     slower: "▼", faster: "▲", same: "≈", unclear: "?", missing: "–", incomparable: "–", new: "+", passed: "✓", none: "–",
   };
+  const LEAST_SPAN = 2;
   const BROKEN = ["failed", "oom", "timeout", "crashed"];
   const TONES = { ok: "good", passed: "good", wrong: "bad", slower: "slower", faster: "faster", ...Object.fromEntries(BROKEN.map((name) => [name, "bad"])) };
+
+  // What the flag of a ratio says: weighed together in one run, or two separate measurements.
+  const measuredHow = (paired) => (paired === null || paired === undefined ? "" : paired ? "side by side" : "apart");
 
   // Glyph and word, never colour alone.
   function badge(name, text) {
@@ -44,13 +48,18 @@
     return button;
   }
 
-  // `scale` maps a value to 0…1; what falls outside is drawn at the edge.
+  // `scale` maps a value to 0…1; what falls outside is drawn at the edge. It spans a factor of two at least, so that a small
+  // interval looks small even where nothing else is on it.
   function logScale(low, high) {
     if (!(low > 0) || !(high > 0)) return () => 0.5;
-    const [from, to] = high / low < 1.02 ? [low / 1.01, high * 1.01] : [low, high];
+    const wider = Math.sqrt(Math.max(1, (LEAST_SPAN * low) / high));
+    const [from, to] = [low / wider, high * wider];
     const [start, width] = [Math.log(from), Math.log(to) - Math.log(from)];
-    return (value) => Math.min(1, Math.max(0, (Math.log(value) - start) / width));
+    return (value) => (value > 0 ? Math.min(1, Math.max(0, (Math.log(value) - start) / width)) : 0);
   }
+
+  // Long names may break after their joints, and nowhere within a word.
+  const breakable = (text) => String(text).split(/(?<=[/_,+])|(?=\[)/).map((part, at) => (at ? [el("wbr"), part] : part));
 
   const BAR = { width: 110, height: 14, edge: 4 };
 
@@ -132,5 +141,5 @@
     S.whenLeaving(() => themed.delete(redraw));
   }
 
-  Object.assign(S, { badge, copy, intervalBar, sparkline, logScale, quantity, dark, startTheme, onTheme, BROKEN });
+  Object.assign(S, { badge, measuredHow, copy, intervalBar, sparkline, logScale, breakable, quantity, dark, startTheme, onTheme, BROKEN });
 })();

@@ -156,10 +156,14 @@
   let queue = Promise.resolve();
   const later = (work) => (queue = queue.then(() => new Promise((done) => setTimeout(done))).then(work, work));
 
+  // The same chart in the words of this page, given as pairs.
+  const reworded = (about, words) => JSON.parse(JSON.stringify(about), (key, part) => (typeof part === "string" ? words.reduce((text, [from, to]) => text.replaceAll(from, () => to), part) : part));
+
   function chart(container, name, rows, options = {}) {
     for (const one of live) one.sweep();
-    const about = S.doc.charts[name];
-    if (!about) throw new Error(`no chart named ${name}`);
+    const usual = S.doc.charts[name];
+    if (!usual) throw new Error(`no chart named ${name}`);
+    const about = options.words ? reworded(usual, options.words) : usual;
     const title = options.title || about.title;
     // A chart may show a part; its data is the whole, made when it is asked for.
     const data = options.data || (() => rows);

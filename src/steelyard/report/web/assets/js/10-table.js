@@ -49,7 +49,7 @@
 
   function headCell(column, now, sortBy) {
     const active = now.column === column;
-    const side = column.numeric ? "numeric" : null;
+    const side = [column.numeric && "numeric", column.wide && "wide-only"].filter(Boolean).join(" ") || null;
     if (column.sort === false) return el("th", { scope: "col", class: side, title: column.help }, column.title);
     const arrow = el("span", { class: "arrow", "aria-hidden": "true" }, active && now.dir === "desc" ? "↓" : "↑");
     const button = el("button", { type: "button", "data-sort": column.key, title: column.help, onclick: () => sortBy(column) }, column.title, arrow);
@@ -58,7 +58,7 @@
 
   function bodyCell(column, row, at) {
     const content = column.cell ? column.cell(row) : column.value ? column.value(row) : row[column.key];
-    const attributes = { class: [column.numeric && "numeric", column.class].filter(Boolean).join(" ") || null };
+    const attributes = { class: [column.numeric && "numeric", column.wide && "wide-only", column.class].filter(Boolean).join(" ") || null };
     return at ? el("td", attributes, empty(content) ? el("span", { class: "faint" }, "–") : content) : el("th", { scope: "row", ...attributes }, content);
   }
 

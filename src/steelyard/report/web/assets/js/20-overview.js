@@ -14,8 +14,10 @@
   // ---- the top: verdict, warnings, machine, run
 
   function banner() {
-    const { tone, text } = doc.banner;
-    return el("div", { class: `banner banner-${tone}`, id: "banner", "data-tone": tone }, el("span", { class: "banner-glyph", "aria-hidden": "true" }, TONE_GLYPHS[tone] || "·"), el("p", {}, text));
+    const { tone, text, sentences } = doc.banner;
+    const [first, ...rest] = sentences?.length ? sentences : [text];
+    return el("div", { class: `banner banner-${tone}`, id: "banner", "data-tone": tone }, el("span", { class: "banner-glyph", "aria-hidden": "true" }, TONE_GLYPHS[tone] || "·"),
+      el("div", {}, el("p", {}, S.breakable(first)), rest.length > 0 && [" ", el("p", { class: "note" }, S.breakable(rest.join(" ")))]));
   }
 
   function warnings(found, id = "warnings") {
@@ -125,23 +127,24 @@
   // The workload in quiet letters, so that what differs stands out.
   function caseName(item) {
     const label = item.label || item.id;
-    return label.startsWith(`${item.workload} `) ? [el("span", { class: "workload" }, item.workload), label.slice(item.workload.length)] : label;
+    return label.startsWith(`${item.workload} `) ? [el("span", { class: "workload" }, S.breakable(item.workload)), S.breakable(label.slice(item.workload.length))] : S.breakable(label);
   }
 
   const bases = once(() => new Set((doc.comparison?.paired && doc.comparison.deltas.map((delta) => delta.base)) || []));
 
   function deltaCell(delta, id) {
     if (!delta) return bases().has(id) ? el("span", { class: "faint" }, "base") : null;
-    return S.badge(delta.verdict, ["slower", "faster"].includes(delta.verdict) && delta.ratio ? fmt.speedup(delta.ratio, delta.low, delta.high) : delta.verdict);
+    const moved = ["slower", "faster"].includes(delta.verdict) && delta.ratio;
+    return S.badge(delta.verdict, moved ? [fmt.change(delta.ratio, delta.low, delta.high), el("span", { class: "wide-only" }, ` (${fmt.speedup(delta.ratio)})`)] : delta.verdict);
   }
 
-  const versus = () => (doc.comparison.paired ? "Speedup" : `vs ${doc.comparison.base}`);
+  const versus = () => `vs ${doc.comparison.paired ? S.arms(doc.comparison).base : doc.comparison.base}`;
   const grade = (noise) => noise && el("span", { class: `grade grade-${noise[0]}`, title: `Noise grade ${noise}: A is quiet, E is too noisy to trust` }, noise);
 
   function barColumn(metric) {
     const byWorkload = scales(metric);
     return {
-      key: "bar", title: "Interval", help: "On a log scale that all cases of a workload share", sort: false, csv: false,
+      key: "bar", title: `${metric === "time" ? "Time" : "Value"}, log`, help: "The value and its interval, on a log scale that all cases of a workload share", sort: false, csv: false, wide: true,
       cell: (item) => (item.metrics[metric] ? S.intervalBar(...item.metrics[metric].slice(0, 3), byWorkload.get(item.workload) || S.logScale(0, 0)) : ""),
     };
   }
@@ -159,7 +162,7 @@
       { key: "case", title: "Case", head: true, value: (item) => item.label || item.id, cell: caseCell, class: "case-cell" },
       figure(metric, capital(fmt.label(metric)), { help: better === "none" || !better ? null : `${better} is better` }),
       end(metric, 1), end(metric, 2),
-      barColumn(metric),
+      has(metric) && barColumn(metric),
       doc.comparison && { key: "speedup", title: versus(), numeric: false, class: "nowrap", first: "desc", value: (item) => (deltas().get(item.id)?.ratio ? 1 / deltas().get(item.id).ratio : null), cell: (item) => deltaCell(deltas().get(item.id), item.id) },
       metric !== "peak_memory" && figure("peak_memory", "Peak memory"),
       doc.cases.some((item) => item.noise) && { key: "noise", title: "Noise", help: "A is quiet, E is too noisy to trust", cell: (item) => grade(item.noise) },
@@ -185,12 +188,25 @@
 
   const metricOf = (query) => (doc.cases.some((item) => item.metrics[query.metric]) ? query.metric : "time");
 
+  // What the labels leave out, as all cases share it.
+  function common() {
+    const told = doc.common || [];
+    return told.length ? el("p", { class: "note common" }, told.map((line, at) => [at ? el("br") : null, line === "…" ? line : [`All${told.length > 1 ? " of" : ":"} `, S.breakable(line)]])) : null;
+  }
+
+  function legend() {
+    const graded = doc.cases.some((item) => item.noise) ? "Noise: A is quiet, E too noisy to trust. " : "";
+    const drawn = doc.cases.some((item) => item.metrics.time) ? "Bars: value and interval, each workload on its own log scale." : "";
+    return graded || drawn ? el("p", { class: "note" }, graded, el("span", { class: "wide-only" }, drawn)) : null;
+  }
+
   function drawCases(section, state) {
     const statuses = chips(counted(doc.cases, (item) => item.status), "status", ORDER);
-    section.append(el("h2", {}, "Cases"), statuses.list);
+    S.fill(section, [el("h2", {}, "Cases"), common(), statuses.list]);
     const sync = S.filters(section, fields());
     const holder = el("div");
     section.append(holder);
+    S.fill(section, [legend()]);
     let shown = null;
     let grid = null;
     const update = (now) => {
@@ -211,7 +227,7 @@
   }
 
   function draw(main, state) {
-    main.append(el("h1", {}, doc.title || "Overview"), banner());
+    main.append(el("h1", {}, S.breakable(doc.title || "Overview")), banner());
     S.fill(main, [warnings(doc.warnings)]);
     const newest = doc.runs[doc.runs.length - 1];
     S.fill(main, [el("div", { class: "masonry" }, newest && runCard(newest), doc.machines.map(machineCard))]);

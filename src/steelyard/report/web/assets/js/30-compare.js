@@ -44,8 +44,17 @@
     }));
   }
 
+  // A logarithmic axis that holds more than all there is to measure has no ends.
+  const drawable = (value) => value > 1e-30 && value < 1e30;
+
+  // Whether the figures of both sides, each timed alone, lie further apart or nearer than their interleaved pairs allow.
+  function belied({ paired, low, high, before, after }) {
+    const alone = after[0] / before[0];
+    return Boolean(paired) && fmt.known(low) && fmt.known(high) && !(low <= alone && alone <= high);
+  }
+
   function scatterRows(deltas) {
-    const both = deltas.filter((delta) => delta.before?.[0] > 0 && delta.after?.[0] > 0).slice(0, MOST_DOTS);
+    const both = deltas.filter((delta) => drawable(delta.before?.[0]) && drawable(delta.after?.[0]) && !belied(delta)).slice(0, MOST_DOTS);
     const names = labels(both);
     return both.map((delta, at) => ({
       ...common(delta, names[at]), before: delta.before[0], after: delta.after[0], unit: unitOf(delta.metric),
@@ -55,13 +64,23 @@
 
   // ---- parts of the page
 
+  // What both sides are called: within a run by what tells them apart, where that is one word.
+  function arms({ paired, deltas }) {
+    const both = paired ? deltas.map((delta) => [S.caseById(delta.base), S.caseById(delta.case)]).filter(([base, head]) => base && head) : [];
+    for (const part of ["variant", "backend"]) {
+      const [bases, heads] = [0, 1].map((side) => [...new Set(both.map((pair) => pair[side][part]))]);
+      if (bases.length === 1 && !heads.includes(bases[0])) return { base: bases[0], head: heads.length === 1 ? heads[0] : part, named: true };
+    }
+    return { base: "base", head: "head", named: false };
+  }
+
   function sides(comparison) {
-    if (comparison.paired) return el("p", { class: "lede" }, "Both arms of each pair were measured interleaved in run ", el("b", {}, comparison.head), ", so the machine's moods cancel out.");
+    if (comparison.paired) return el("p", { class: "lede" }, "Both arms of each pair were measured interleaved in run ", el("b", {}, comparison.head), ", so drift of the machine cancels out.");
     return el("p", { class: "lede" }, "Base ", el("b", {}, comparison.base), " against head ", el("b", {}, comparison.head), ": head ÷ base, so for times above 1 is slower.");
   }
 
-  function meanTile(metric, [ratio, n]) {
-    return el("div", { class: "tile" }, el("div", { class: "tile-label" }, `${fmt.label(metric)}, geometric mean`), el("div", { class: "tile-value" }, effect(ratio)), el("div", { class: "tile-aside" }, `over ${fmt.plural(n, "case")} that both sides have ok`));
+  function meanTile(metric, [ratio, n, low, high]) {
+    return el("div", { class: "tile" }, el("div", { class: "tile-label" }, `${fmt.label(metric)}, geometric mean`), el("div", { class: "tile-value" }, effect(ratio, low, high)), el("div", { class: "tile-aside", title: "The interval is that of cases which all err together, the widest there can be" }, `over ${fmt.plural(n, "case")} that both sides have ok`));
   }
 
   function means(comparison) {
@@ -78,6 +97,27 @@
     return el("p", { class: "note" }, `${fmt.count(shown)} of ${fmt.count(known)} cases, those with the largest effect. `, el("button", { type: "button", class: "linklike", id: "forest-all", onclick: () => S.go({ all: all ? "" : "yes" }) }, text));
   }
 
+  // The same figures on two axes, for who wants to see all at once; it waits until it is asked for.
+  function drawScatter(holder, ranked, query) {
+    holder.replaceChildren();
+    const dots = scatterRows(ranked);
+    if (dots.length < 2) return;
+    const names = arms(doc.comparison);
+    const box = el("details", { class: "heat below", open: query.scatter === "1" }, el("summary", { id: "scatter" }, "Before against after, as a scatter plot"));
+    const show = () => {
+      if (!box.open || box.querySelector("figure")) return;
+      const narrow = el("div", { class: "narrow" });
+      box.append(narrow);
+      S.chart(narrow, "compare-scatter", dots, { click: toCase, heading: "h2", canvasAbove: MOST_SVG_DOTS, note: names.named ? `Base is ${names.base}, head ${names.head}.` : "" });
+    };
+    box.addEventListener("toggle", () => {
+      S.go({ scatter: box.open ? "1" : "" }, { replace: true, quiet: true });
+      show();
+    });
+    holder.append(box);
+    show();
+  }
+
   function drawFigures(holder, deltas, query) {
     holder.replaceChildren();
     const ranked = byEffect(deltas);
@@ -86,25 +126,32 @@
       return;
     }
     const drawn = ranked.slice(0, query.all === "yes" ? MOST_ROWS : MOST_DRAWN);
-    S.chart(holder, "compare-forest", forestRows(drawn), { click: toCase, data: () => forestRows(ranked), heading: "h2" });
+    S.chart(holder, "compare-forest", forestRows(drawn), { click: toCase, data: () => forestRows(ranked), heading: "h2", words: [["head ÷ base", quotient(doc.comparison)]] });
     S.fill(holder, [forestNote(drawn.length, ranked.length, query)]);
-    const dots = scatterRows(ranked);
-    const narrow = el("div", { class: "narrow" });
-    holder.append(narrow);
-    if (dots.length > 1) S.chart(narrow, "compare-scatter", dots, { click: toCase, heading: "h2", canvasAbove: MOST_SVG_DOTS });
+  }
+
+  const quotient = (comparison) => [arms(comparison).head, arms(comparison).base].join(" ÷ ");
+
+  // By how much in units, unless the sides' figures are of other measurements than the change.
+  function absolute({ before, after, metric, ...delta }) {
+    if (!before || !after || !fmt.known(before[0]) || !fmt.known(after[0]) || belied({ ...delta, before, after })) return "";
+    const text = fmt.plain(after[0] - before[0], unitOf(metric));
+    return el("span", { class: "faint" }, ` (${after[0] > before[0] ? "+" : ""}${text})`);
   }
 
   const sideCell = (figure, metric) => figure && (fmt.known(figure[1]) ? S.quantity(fmt.parts(figure[0], figure[1], figure[2], unitOf(metric))) : sideText(figure, metric));
   const figureColumn = (key, title) => ({ key, title, numeric: true, value: (delta) => delta[key]?.[0] ?? null, cell: (delta) => sideCell(delta[key], delta.metric) });
   const hidden = (key, value) => ({ key, hidden: true, value });
 
-  function columns(deltas) {
+  function columns({ deltas, ...comparison }) {
+    const names = arms({ deltas, ...comparison });
+    const alone = comparison.paired ? " alone" : "";
     const reasons = deltas.some((delta) => delta.reason);
     return [
       { key: "verdict", title: "Verdict", value: (delta) => VERDICTS.indexOf(delta.verdict), cell: (delta) => S.badge(delta.verdict), class: "nowrap" },
-      { key: "case", title: "Case", head: true, value: (delta) => shortName(delta.case), cell: (delta) => S.caseLink(delta.case, shortName(delta.case)), class: "case-cell" },
-      figureColumn("before", "Base"), figureColumn("after", "Head"),
-      { key: "ratio", title: "Change", numeric: true, first: "desc", value: (delta) => delta.ratio, cell: (delta) => delta.ratio && effect(delta.ratio, delta.low, delta.high) },
+      { key: "case", title: "Case", head: true, value: (delta) => shortName(delta.case), cell: (delta) => S.caseLink(delta.case, S.breakable(shortName(delta.case))), class: "case-cell" },
+      figureColumn("before", S.capital(`${names.base}${alone}`)), figureColumn("after", S.capital(`${names.head}${alone}`)),
+      { key: "ratio", title: "Change", numeric: true, first: "desc", value: (delta) => delta.ratio, cell: (delta) => delta.ratio && [effect(delta.ratio, delta.low, delta.high), absolute(delta)] },
       { key: "p", title: "p", numeric: true, help: "Chance of a difference as large where there is none", value: (delta) => delta.p, cell: (delta) => (fmt.known(delta.p) ? (delta.p < 1e-4 ? "<0.0001" : delta.p.toPrecision(2)) : null) },
       { key: "paired", title: "Measured", value: (delta) => (delta.paired ? "interleaved" : "apart"), help: "Interleaved: both arms took turns in one run" },
       reasons && { key: "reason", title: "Why", cell: (delta) => delta.reason && el("span", { class: "reason", title: delta.reason }, delta.reason) },
@@ -120,7 +167,7 @@
     section.append(el("h2", {}, `${title} (${fmt.count(rows.length)})`), el("p", { class: "note" }, text));
     S.table(section, {
       name, noun: "case", caption: title, rows, key: (row) => row.case, size: 20, query: { sort: `${name}-sort`, dir: `${name}-dir`, page: `${name}-page` },
-      columns: [{ key: "case", title: "Case", head: true, cell: (row) => S.caseLink(row.case, shortName(row.case)), class: "case-cell" }, ...more],
+      columns: [{ key: "case", title: "Case", head: true, cell: (row) => S.caseLink(row.case, S.breakable(shortName(row.case))), class: "case-cell" }, ...more],
     });
     main.append(section);
   }
@@ -139,7 +186,12 @@
     const failed = comparison.bad.filter((row) => row.status !== "wrong");
     listed(main, "wrong", "Wrong answers", "Verification failed. Their times are kept but enter no ratio: a fast wrong answer is no answer.", wrong, badColumns());
     listed(main, "failed", "Failed", "These gave no time on one side or both.", failed, badColumns());
-    listed(main, "missing", "Missing", "In base, not in head.", bare(comparison.missing));
+    const apart = comparison.deltas.filter((delta) => delta.verdict === "incomparable");
+    const reasons = new Map(comparison.deltas.filter((delta) => delta.verdict === "missing").map((delta) => [delta.base, delta.reason]));
+    const missing = comparison.missing.map((id) => ({ case: id, reason: reasons.get(id) }));
+    const why = [{ key: "reason", title: "Why", class: "words" }];
+    listed(main, "apart", "Not comparable", "Both sides have these, and no ratio of theirs would say anything.", apart, why);
+    listed(main, "missing", "Missing", "In base, and nothing in head to hold against it.", missing, why);
     listed(main, "new", "New", "In head, not in base: nothing to compare with.", bare(comparison.new));
   }
 
@@ -172,7 +224,7 @@
 
   function draw(main, state) {
     const comparison = doc.comparison;
-    main.append(el("h1", {}, comparison.paired ? "Compare" : `Compare ${comparison.base} → ${comparison.head}`), S.banner());
+    main.append(el("h1", {}, comparison.paired ? (arms(comparison).named ? `Compare with ${arms(comparison).base}` : "Compare") : `Compare ${comparison.base} → ${comparison.head}`), S.banner());
     S.fill(main, [sides(comparison), means(comparison)]);
     const notes = comparison.notes.filter((note) => !(comparison.paired && note.startsWith("paired:")));
     if (notes.length) main.append(el("ul", { class: "note notes" }, notes.map((note) => el("li", {}, note))));
@@ -182,9 +234,10 @@
     const sync = S.filters(section, fields(comparison));
     const figures = el("div", { class: "stack" });
     const holder = el("div");
-    section.append(figures, el("h2", {}, "All changes"), holder);
+    const scatter = el("div");
+    section.append(figures, el("h2", {}, "All changes"), holder, scatter);
     main.append(section);
-    const grid = S.table(holder, { name: "deltas", noun: "case", caption: "Changes", rows: comparison.deltas, key: (delta) => delta.case, columns: columns(comparison.deltas) });
+    const grid = S.table(holder, { name: "deltas", noun: "case", caption: "Changes", rows: comparison.deltas, key: (delta) => delta.case, columns: columns(comparison) });
     drawLists(main, comparison);
     let drawn = null;
     const update = (now) => {
@@ -193,7 +246,10 @@
       sync(now);
       grid.update([...byEffect(kept), ...kept.filter((delta) => !(delta.ratio > 0))], ofMetric.length);
       const signature = [now.query.metric, now.query.verdict, now.query.workload, now.query.q, now.query.all].join("\n");
-      if (signature !== drawn) drawFigures(figures, kept, now.query);
+      if (signature !== drawn) {
+        drawFigures(figures, kept, now.query);
+        drawScatter(scatter, byEffect(kept), now.query);
+      }
       drawn = signature;
       S.announce(`${fmt.count(kept.length)} of ${fmt.plural(ofMetric.length, "case")}`);
     };
@@ -202,5 +258,5 @@
   }
 
   S.page("compare", "Compare", 20, { when: () => Boolean(doc.comparison), draw });
-  Object.assign(S, { effect, shortName });
+  Object.assign(S, { effect, shortName, arms });
 })();

@@ -46,11 +46,11 @@
     return clock.values.map((value, at) => ({ ...EMPTY, case: item.id, order: clock.index[at], clock: value, clock_unit: clock.unit, clock_text: fmt.plain(value, clock.unit) }));
   }
 
-  const keptRows = (rows) => rows.filter((row) => row.state !== "discarded" && row.time === row.drawn).map(({ time, text, case: id }) => ({ case: id, time, text }));
+  const keptRows = (rows) => rows.filter((row) => row.state !== "discarded").map(({ time, drawn, text, case: id }) => ({ case: id, time, drawn, text }));
 
   // Bins of equal width, more of them the more samples there are.
   function binRows(rows) {
-    const times = rows.map((row) => row.time);
+    const times = rows.map((row) => row.drawn);
     const [start, end] = [times.reduce((a, b) => Math.min(a, b)), times.reduce((a, b) => Math.max(a, b))];
     const count = Math.min(MOST_BINS, Math.ceil(3 * Math.cbrt(times.length)));
     const width = (end - start) / count;
@@ -146,9 +146,8 @@
   }
 
   function changeItem(change) {
-    const commits = change.last && change.first ? `between ${fmt.commit(change.last)} and ${fmt.commit(change.first, change.dirty)}` : "with no commit known";
     const verdict = change.ratio > 1 ? "slower" : "faster";
-    return el("li", {}, S.badge(verdict, `${fmt.change(change.ratio, change.low, change.high)} ${verdict}`), ` from ${fmt.date(change.created)} (run ${change.run}), ${commits}`, change.others.length ? el("span", { class: "faint" }, `; also changed: ${change.others.join(", ")}`) : "", ".");
+    return el("li", {}, S.badge(verdict, `${fmt.change(change.ratio, change.low, change.high)} ${verdict}`), ` from ${fmt.date(change.created)} (run ${change.run}), `, S.commitsCell(change), change.others.length ? el("span", { class: "faint" }, `; also changed: ${change.others.join(", ")}`) : "", ".");
   }
 
   function drawHistory(main, item) {
@@ -204,9 +203,11 @@
     return panel("Attachments", S.factList(item.attachments.map(row)));
   }
 
+  // Nothing is said where the run before is not known.
   function differences(item) {
+    if (!item.differs) return null;
     if (item.differs.length) return [el("p", { class: "note" }, "Not the same as in the run before:"), el("ul", { class: "plain-list" }, item.differs.map((text) => el("li", {}, text)))];
-    return S.seriesOf(item.id)?.points.length > 1 ? el("p", { class: "note" }, "The same as in the run before.") : null;
+    return el("p", { class: "note" }, "The same as in the run before.");
   }
 
   function roof(item) {
@@ -231,12 +232,13 @@
       panel("Case and run", S.factList(identity(item))),
       panel("Verification", S.factList(verification(item))),
       panel("Environment", differences(item), S.facts(pairs(doc.environments[item.environment]), 10)),
-      panel("Effective settings", S.facts(pairs(item.effective), 12)),
+      Object.keys(item.effective).length > 0 && panel("Effective settings", S.facts(pairs(item.effective), 12)),
       roof(item), attachments(item))]);
   }
 
+  // Another tool's case has no command of ours.
   function repeat(item) {
-    return el("div", { class: "command" }, el("code", {}, item.repeat), S.copy(item.repeat));
+    return item.repeat ? [el("h2", {}, "Measure it again"), el("div", { class: "command" }, el("code", {}, item.repeat), S.copy(item.repeat))] : [];
   }
 
   function draw(main, state) {
@@ -246,10 +248,10 @@
       main.append(el("h1", {}, "No such case"), el("p", {}, "This report has no case ", el("code", {}, state.rest), ". ", S.link("All cases", "overview")));
       return null;
     }
-    S.fill(main, [turn(item), el("h1", {}, fullName(item)), el("p", { class: "lede" }, S.badge(item.status), " ", el("code", { class: "id" }, item.id))]);
+    S.fill(main, [turn(item), el("h1", {}, S.breakable(fullName(item))), el("p", { class: "lede" }, S.badge(item.status), " ", el("code", { class: "id" }, item.id))]);
     if (item.reason) main.append(el("p", { class: "notice" }, item.reason));
     if (item.traceback?.length) main.append(el("details", { class: "traceback" }, el("summary", {}, "Traceback"), el("pre", { class: "scroll", tabindex: "0" }, item.traceback.join("\n"))));
-    S.fill(main, [tiles(item), el("h2", {}, "Measure it again"), repeat(item)]);
+    S.fill(main, [tiles(item), ...repeat(item)]);
     drawSamples(main, item);
     drawPhases(main, item);
     drawHistory(main, item);

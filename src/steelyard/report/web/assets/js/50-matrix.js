@@ -9,14 +9,17 @@
   const FULL = Math.log(4);
   const ROW_HEIGHT = 32;
   const BROKEN = new Set(S.BROKEN);
-  const COLUMNS = ["row", "column", "row_order", "column_order", "speedup", "low", "high", "text", "status", "time", "case"];
+  const COLUMNS = ["row", "column", "row_order", "column_order", "speedup", "low", "high", "measured", "text", "status", "time", "case"];
+
+  // The baseline over itself, which nothing was measured for.
+  const ITSELF = [1, null, null, null];
 
   // ---- what the address asks for
 
   function view(query) {
-    const { columns, baseline } = doc.matrix;
+    const { columns, baseline, by_baseline: bases } = doc.matrix;
     const hidden = new Set(S.chosen(query, "hide"));
-    const base = columns.includes(query.baseline) ? query.baseline : baseline;
+    const base = Object.hasOwn(bases, query.baseline) ? query.baseline : baseline;
     const shown = columns.map((name, at) => ({ name, at })).filter(({ name }) => name === base || !hidden.has(name));
     const words = (query.q || "").toLowerCase().split(/\s+/).filter(Boolean);
     const fits = (row) => (!query.mode || row.mode === query.mode) && words.every((word) => `${row.name} ${row.workload} ${row.params} ${row.mode}`.toLowerCase().includes(word));
@@ -41,9 +44,11 @@
 
   const geometric = (values) => Math.exp(values.reduce((sum, value) => sum + Math.log(value), 0) / values.length);
 
+  // The interval is that of rows which all err together, the widest there can be.
   function mean(base, rows, column) {
-    const values = rows.map(({ at }) => speedup(base, at, column.at)?.[0]).filter((value) => value > 0);
-    return values.length ? { mean: geometric(values), n: values.length } : null;
+    const ratios = rows.map(({ at }) => speedup(base, at, column.at)).filter((ratio) => ratio?.[0] > 0);
+    const end = (place) => (column.name !== base && ratios.every((ratio) => ratio[place] > 0) ? geometric(ratios.map((ratio) => ratio[place])) : null);
+    return ratios.length ? { mean: geometric(ratios.map(([value]) => value)), low: end(1), high: end(2), n: ratios.length } : null;
   }
 
   // A stack that never worked would leave nothing in common; it is left out, and says so by having no mean.
@@ -90,8 +95,8 @@
     if (now.show !== "speedup") return td.append(S.caseLink(cell.case, item ? fmt.metric(item, now.show) : "–"), aside);
     if (column.name === now.base) return td.append(S.caseLink(cell.case, time), el("span", { class: "cell-aside" }, "baseline · ", checked(item)));
     if (!ratio) return td.append(S.caseLink(cell.case, time), el("span", { class: "cell-aside" }, "baseline has no time · ", checked(item)));
-    paint(td, ratio[0]);
     const [glyph, word] = direction(ratio);
+    if (glyph !== "≈") paint(td, ratio[0]);
     const [number, half] = fmt.ratio(...ratio.slice(0, 3)).split(" ± ");
     const link = S.caseLink(cell.case, "");
     link.replaceChildren(el("span", { class: "glyph", "aria-label": word, role: "img" }, glyph), " ", el("b", {}, number), half ? el("span", { class: "half" }, ` ± ${half}`) : "");
@@ -137,11 +142,12 @@
 
   function rateCell(rows, column) {
     const { ok, wrong, failed, total } = passed(rows, column);
-    const notes = [wrong && `${wrong} wrong`, failed && `${failed} failed`].filter(Boolean).join(", ");
-    return el("td", { "data-rate": column.name }, total ? `${ok} of ${total} ok` : "–", notes && el("span", { class: "cell-aside bad-text" }, notes));
+    const bad = [wrong && `${wrong} wrong`, failed && `${failed} failed`].filter(Boolean).join(", ");
+    const out = total - ok - wrong - failed;
+    return el("td", { "data-rate": column.name }, total ? `${ok} of ${total} ok` : "–", bad && el("span", { class: "cell-aside bad-text" }, bad), out > 0 && el("span", { class: "cell-aside" }, `${out} unsupported or left out`));
   }
 
-  const meanCell = (found, told) => el("td", { "data-n": found ? found.n : 0 }, found ? [el("b", {}, fmt.ratio(found.mean)), el("span", { class: "cell-aside" }, told(found.n))] : el("span", { class: "faint" }, "–"));
+  const meanCell = (found, told) => el("td", { "data-n": found ? found.n : 0 }, found ? [el("b", {}, fmt.ratio(found.mean, found.low, found.high)), el("span", { class: "cell-aside" }, told(found.n))] : el("span", { class: "faint" }, "–"));
 
   function headRows(now) {
     const { base, shown, rows } = now;
@@ -150,7 +156,7 @@
     const differs = own.some((one) => one && one.n !== common.length);
     return [
       el("tr", { class: "matrix-sum", "data-row": "rates" }, el("th", { scope: "row" }, "Pass rate"), shown.map((column) => rateCell(rows, column))),
-      el("tr", { class: "matrix-sum", "data-row": "means" }, el("th", { scope: "row" }, "Geometric mean ", el("span", { class: "cell-aside" }, `over the ${fmt.plural(common.length, "row")} that all stacks have`)),
+      common.length > 0 && el("tr", { class: "matrix-sum", "data-row": "means" }, el("th", { scope: "row" }, "Geometric mean ", el("span", { class: "cell-aside" }, `over the ${fmt.plural(common.length, "row")} that all stacks have`)),
         shown.map((column) => meanCell(mean(base, common, column), (n) => `n = ${n}`))),
       differs && el("tr", { class: "matrix-sum", "data-row": "own-means" }, el("th", { scope: "row" }, "Geometric mean ", el("span", { class: "cell-aside" }, "each over its own rows: compare with care")),
         own.map((one) => meanCell(one, (n) => `n = ${n}`))),
@@ -159,15 +165,15 @@
 
   function rowHead({ row }) {
     const several = new Set(doc.matrix.rows.map((other) => other.mode)).size > 1;
-    return el("th", { scope: "row" }, el("span", { class: "matrix-name" }, row.workload), " ", el("span", { class: "cell-aside" }, row.params, several ? [row.params ? " · " : "", row.mode] : ""));
+    return el("th", { scope: "row" }, el("span", { class: "matrix-name" }, S.breakable(row.workload)), " ", el("span", { class: "cell-aside" }, row.params, several ? [row.params ? " · " : "", row.mode] : ""));
   }
 
   function tableNode(now, rows, redraw) {
-    const head = el("tr", {}, headCell(now, "name", "Model", null, redraw),
+    const head = el("tr", {}, headCell(now, "name", "Workload", null, redraw),
       now.shown.map((column) => headCell(now, column.name, column.name, column.name === now.base ? el("span", { class: "cell-aside" }, "baseline") : null, redraw)));
     const body = rows.map((item) => el("tr", { "data-key": item.row.name }, rowHead(item), now.shown.map((column) => cellNode(now, item, column))));
-    const nothing = el("tr", {}, el("td", { class: "nothing", colspan: now.shown.length + 1 }, "No model matches these filters."));
-    return el("table", { class: "matrix", "data-table": "matrix" }, el("caption", { class: "visually-hidden" }, `Speedup over ${now.base} by model and stack`),
+    const nothing = el("tr", {}, el("td", { class: "nothing", colspan: now.shown.length + 1 }, "No row matches these filters."));
+    return el("table", { class: "matrix", "data-table": "matrix" }, el("caption", { class: "visually-hidden" }, `Speedup over ${now.base} by workload and stack`),
       el("thead", {}, head, headRows(now)), el("tbody", {}, body.length ? body : nothing));
   }
 
@@ -177,10 +183,11 @@
     return rows.flatMap(({ row, at }, order) => now.shown.map((column, place) => {
       const cell = doc.matrix.cells[at][column.at];
       if (!cell) return null;
-      const [value, low, high] = (cell.status === "ok" && speedup(now.base, at, column.at)) || [null, null, null];
+      const known = (cell.status === "ok" && speedup(now.base, at, column.at)) || null;
+      const [value, low, high, paired] = known && column.name === now.base ? ITSELF : known || [null, null, null, null];
       const time = cell.time ? fmt.measured(...cell.time.slice(0, 3), "s") : "";
-      const text = cell.status !== "ok" ? S.badge(cell.status).textContent : value ? fmt.ratio(value, column.name === now.base ? null : low, high) : time;
-      return { row: row.name, column: column.name, row_order: order, column_order: place, speedup: value, low, high, text, status: cell.status, time, case: cell.case };
+      const text = cell.status !== "ok" ? S.badge(cell.status).textContent : value ? fmt.ratio(value, low, high) : time;
+      return { row: row.name, column: column.name, row_order: order, column_order: place, speedup: value, low, high, measured: S.measuredHow(paired), text, status: cell.status, time, case: cell.case };
     })).filter(Boolean);
   }
 
@@ -220,7 +227,7 @@
     const ratios = now.rows.flatMap(({ at }) => now.shown.filter((column) => column.name !== now.base && sound(at, column.at)).map((column) => speedup(now.base, at, column.at))).filter(Boolean);
     const paired = ratios.filter((ratio) => ratio[3]).length;
     now.mixed = paired > 0 && paired < ratios.length;
-    if (!ratios.length || paired === ratios.length) return ratios.length ? "All were weighed side by side in one process." : "";
+    if (!ratios.length || paired === ratios.length) return ratios.length ? "All were weighed side by side, interleaved in one run." : "";
     return paired ? "Those marked unpaired compare two separate measurements, which drift can move." : "None was weighed side by side: these compare separate measurements, which drift can move.";
   }
 
@@ -234,13 +241,13 @@
   }
 
   function fields() {
-    const { columns, baseline, rows } = doc.matrix;
+    const { columns, baseline, rows, by_baseline: bases } = doc.matrix;
     const measured = Object.keys(doc.metrics).filter((metric) => doc.cases.some((item) => item.metrics[metric]));
     return [
-      { name: "baseline", label: "Baseline", any: null, usual: baseline, options: columns },
+      { name: "baseline", label: "Baseline", any: null, usual: baseline, options: columns.filter((column) => Object.hasOwn(bases, column)) },
       { name: "mode", label: "Mode", any: "all modes", options: S.distinct(rows, (row) => row.mode) },
       { name: "show", label: "Cells show", any: null, usual: "speedup", options: [["speedup", "speedup"], ...measured.map((metric) => [metric, fmt.label(metric)])] },
-      { name: "q", label: "Search", kind: "text", placeholder: "part of a model's name" },
+      { name: "q", label: "Search", kind: "text", placeholder: "part of a name" },
     ];
   }
 
@@ -250,7 +257,7 @@
     const sync = S.filters(main, fields());
     const chips = el("div");
     const top = el("div", { class: "table-top" });
-    const box = el("div", { class: "scroll matrix-scroll", tabindex: "0", role: "region", "aria-label": "Speedups by model and stack" });
+    const box = el("div", { class: "scroll matrix-scroll", tabindex: "0", role: "region", "aria-label": "Speedups by workload and stack" });
     const foot = el("div");
     const heat = el("div", { class: "below" });
     main.append(chips, el("div", { class: "table-box" }, top, box, foot), heat);

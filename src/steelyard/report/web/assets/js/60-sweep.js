@@ -8,6 +8,7 @@
   const PARTS = ["workload", "axis", "fixed", "mode"];
   const MOST_COLUMNS = 9;
   const MOST_CELLS = 20;
+  const UNPAIRED = "Measured apart, unpaired, unless the data says side by side: drift can move such ratios.";
 
   // ---- what the address asks for: each choice narrows the next, and one that no longer fits falls back to the first
 
@@ -22,8 +23,6 @@
     return { sweep: left[0], choices };
   }
 
-  const namesOf = (sweep) => sweep.metrics || sweep["metric names"] || ["time"];
-
   function select(part, label, options, value, after = []) {
     if (options.length < 2) return null;
     const input = el("select", { id: `sweep-${part}`, name: part, onchange: () => S.go({ ...Object.fromEntries(after.map((other) => [other, ""])), [part]: input.value }) },
@@ -36,7 +35,7 @@
 
   function toolbar({ sweep, choices }, metric, base) {
     const parts = choices.map(({ part, options, value }, at) => select(part, LABELS[part], options.map((option) => [option, option || "nothing else"]), value, PARTS.slice(at + 1)));
-    const metrics = namesOf(sweep).map((name) => [name, fmt.label(name)]);
+    const metrics = sweep.metrics.map((name) => [name, fmt.label(name)]);
     return el("form", { class: "toolbar", role: "search", onsubmit: (event) => event.preventDefault() }, parts,
       select("metric", "Metric", metrics, metric), select("baseline", "Baseline", sweep.lines.map((line) => [line.name, line.name]), base));
   }
@@ -65,11 +64,11 @@
   function quotient(base, item, metric) {
     const better = doc.metrics[metric]?.better;
     const [before, after] = [base, item].map((one) => (one?.status === "ok" ? one.metrics[metric] : null));
-    if (!before || !after || !(before[0] > 0) || !(after[0] > 0)) return [null, null, null];
-    if (base === item) return [1, null, null];
+    if (!before || !after || !(before[0] > 0) || !(after[0] > 0)) return [null, null, null, null];
+    if (base === item) return [1, null, null, null];
     const [top, under] = better === "higher" ? [after, before] : [before, after];
     const whole = [top[1], top[2], under[1], under[2]].every((end) => fmt.known(end) && end > 0);
-    return [top[0] / under[0], whole ? top[1] / under[2] : null, whole ? top[2] / under[1] : null];
+    return [top[0] / under[0], whole ? top[1] / under[2] : null, whole ? top[2] / under[1] : null, 0];
   }
 
   // A pair weighed side by side says more than two separate times; the matrix knows those.
@@ -79,7 +78,7 @@
     const under = matrixPlaces().get(base.id);
     if (!at || !under || at[0] !== under[0]) return null;
     const found = doc.matrix.by_baseline[doc.matrix.columns[under[1]]]?.speedups[at[0]][at[1]];
-    return found && found[3] && item.status === "ok" ? found.slice(0, 3) : null;
+    return found && found[3] && item.status === "ok" ? found : null;
   }
 
   let places = null;
@@ -95,26 +94,32 @@
     return sweep.lines.flatMap((line, order) => line.points.map((point) => {
       const item = S.caseById(point.case);
       if (!item) return null;
-      const [speedup, low, high] = (metric === "time" && pairedRatio(held.get(point.x), item)) || quotient(held.get(point.x), item, metric);
+      const [speedup, low, high, paired] = (metric === "time" && pairedRatio(held.get(point.x), item)) || quotient(held.get(point.x), item, metric);
       const shown = item.metrics[metric] ? fmt.metric(item, metric) : "–";
       const text = item.status !== "ok" ? S.badge(item.status).textContent : speedup ? fmt.ratio(speedup, low, high) : shown;
-      return { row: line.name, column: String(point.x), row_order: order, column_order: xs.indexOf(point.x), speedup, low, high, text, status: item.status, time: shown, case: item.id };
+      return { row: line.name, column: String(point.x), row_order: order, column_order: xs.indexOf(point.x), speedup, low, high, measured: S.measuredHow(paired), text, status: item.status, time: shown, case: item.id };
     })).filter(Boolean);
   }
 
   // ---- page
 
+  // Whether the first of two is surely better: by their intervals, or by their values where there are none.
+  function apart(first, second, higher) {
+    const [under, over] = higher ? [second.high, first.low] : [first.high, second.low];
+    return fmt.known(under) && fmt.known(over) ? under < over : first.value !== second.value;
+  }
+
   function verdict(sweep, metric, rows) {
-    const best = new Map();
-    for (const row of rows.filter((one) => one.status === "ok")) {
-      const known = best.get(row.x);
-      const better = doc.metrics[metric]?.better === "higher" ? row.value > known?.value : row.value < known?.value;
-      if (!known || better) best.set(row.x, row);
-    }
-    const wins = S.counted([...best.values()], (row) => row.line);
-    if (sweep.lines.length < 2 || !wins.size || doc.metrics[metric]?.better === "none") return "";
-    const told = [...wins].sort((a, b) => b[1] - a[1]).map(([line, count]) => `${line} at ${count}`);
-    return ` Best of all at ${fmt.plural(best.size, "value")} of ${sweep.axis}: ${told.join(", ")}.`;
+    const better = doc.metrics[metric]?.better;
+    if (sweep.lines.length < 2 || better === "none") return "";
+    const higher = better === "higher";
+    const there = new Map();
+    for (const row of rows.filter((one) => one.status === "ok")) there.set(row.x, [...(there.get(row.x) || []), row]);
+    const ranked = [...there.values()].filter((several) => several.length > 1).map((several) => several.sort((a, b) => (higher ? b.value - a.value : a.value - b.value)));
+    const won = ranked.filter(([first, second]) => apart(first, second, higher));
+    const told = [...S.counted(won, ([first]) => first.line)].sort((a, b) => b[1] - a[1]).map(([line, count]) => `${line} at ${count}`);
+    const close = ranked.length - won.length;
+    return ranked.length ? ` Best of all at ${fmt.plural(ranked.length, "value")} of ${sweep.axis}: ${[...told, close && `too close to call at ${close}`].filter(Boolean).join(", ")}.` : "";
   }
 
   const missing = (sweep) => sweep.lines.flatMap((line) => line.points.filter((point) => !point.ok).map((point) => ({ line: line.name, x: point.x, item: S.caseById(point.case) }))).filter(({ item }) => item);
@@ -132,7 +137,8 @@
     const count = 1 + Math.max(...rows.map((row) => row.column_order));
     const step = Math.ceil(count / MOST_CELLS);
     const shown = step > 1 ? rows.filter((row) => row.column_order % step === 0) : rows;
-    const note = step > 1 ? `One in ${step} of ${count} values is shown; all are in the data.` : "";
+    const apart = rows.some((row) => row.measured === "apart");
+    const note = [apart && UNPAIRED, step > 1 && `One in ${step} of ${count} values is shown; all are in the data.`].filter(Boolean).join(" ");
     S.chart(box, "sweep-heat", shown, { ...options, note, data: rows, heading: "h2" });
     box.lastElementChild.style.setProperty("--cells", Math.ceil(count / step));
   }
@@ -140,14 +146,15 @@
   function draw(main, state) {
     const found = chosenSweep(state.query);
     const { sweep } = found;
-    const names = namesOf(sweep);
-    const metric = names.includes(state.query.metric) ? state.query.metric : names[0];
+    const names = sweep.metrics;
+    const metric = names.includes(state.query.metric) ? state.query.metric : names[0] || "time";
     const lines = sweep.lines.map((line) => line.name);
     const base = lines.includes(state.query.baseline) ? state.query.baseline : sweep.baseline || lines[0];
     const rows = lineRows(sweep, metric);
     const held = [sweep.fixed, sweep.mode].filter(Boolean).join(", ");
     main.append(el("h1", {}, "Sweep"), el("p", { class: "lede" }, el("b", {}, sweep.workload), `: ${fmt.label(metric)} over ${sweep.axis}${held ? `, with ${held}` : ""}.${verdict(sweep, metric, rows)}`), toolbar(found, metric, base));
-    const heat = doc.metrics[metric]?.better === "none" || lines.length < 2 ? [] : heatRows(sweep, metric, base);
+    const cells = doc.metrics[metric]?.better === "none" || lines.length < 2 ? [] : heatRows(sweep, metric, base);
+    const heat = cells.some((cell) => cell.speedup) ? cells : [];
     const xs = [...new Set(rows.map((row) => row.x))];
     const aside = el("div");
     const box = el("div");
@@ -155,7 +162,7 @@
     const click = (datum) => datum.case && S.go(S.caseHref(datum.case));
     const about = S.capital(fmt.label(metric));
     if (rows.length) S.chart(box, chartName(sweep, rows), rows, { title: `${about} over ${sweep.axis}`, file: "sweep", heading: "h2", click, signals: sweep.kind === "number" && xs.length <= 16 ? { ticks: xs.sort((a, b) => a - b) } : {} });
-    else box.append(el("p", { class: "notice" }, `No point of this sweep has a ${fmt.label(metric)}.`));
+    else box.append(el("p", { class: "notice" }, names.length ? `No point of this sweep has a figure for “${fmt.label(metric)}”.` : "Nothing here gave a time: see why below."));
     if (heat.length) drawHeat(aside, heat, { click, height: lines.length * 34, title: metric === "time" ? `Speedup over ${base}` : `${about}: times better than ${base}` });
     S.fill(aside, [notes(sweep)]);
   }

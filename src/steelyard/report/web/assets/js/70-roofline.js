@@ -30,13 +30,14 @@
     return { intensity, achieved: bandwidth * intensity };
   }
 
-  function oneRoof(roof, left, right) {
-    const { compute, bandwidth, dtype, device, source } = roof;
+  const roofName = ({ device, dtype, source }) => [device, dtype, source].filter(Boolean).join(" ");
+
+  function oneRoof(roof, left, right, name) {
+    const { compute, bandwidth, dtype, source } = roof;
     if (!compute && !bandwidth) return [];
     const height = (at) => Math.min(compute || Infinity, bandwidth ? bandwidth * at : Infinity);
     const ridge = compute && bandwidth ? compute / bandwidth : null;
     const corners = [left, ...(ridge && ridge > left && ridge < right ? [ridge] : []), right];
-    const name = [device, dtype, source].filter(Boolean).join(" ");
     const common = { ...EMPTY, roof: name, source };
     return [
       ...corners.map((at) => ({ ...common, kind: "roof", intensity: at, achieved: height(at), label: name })),
@@ -52,7 +53,9 @@
     if (!spread.length) spread.push(1);
     const [left, right] = [Math.min(...spread) / MARGIN, Math.max(...spread) * MARGIN];
     const named = new Set();
-    return roofs.flatMap((roof) => oneRoof(roof, left, right)).filter((row) => row.kind === "roof" || (!named.has(row.label) && named.add(row.label)));
+    const before = (roof, at) => roofs.slice(0, at).filter((other) => roofName(other) === roofName(roof)).length;
+    const nameAt = (roof, at) => roofName(roof) + (before(roof, at) ? ` (${before(roof, at) + 1})` : "");
+    return roofs.flatMap((roof, at) => oneRoof(roof, left, right, nameAt(roof, at))).filter((row) => row.kind === "roof" || (!named.has(row.label) && named.add(row.label)));
   }
 
   // ---- page

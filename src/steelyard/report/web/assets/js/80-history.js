@@ -80,6 +80,14 @@
     return el("span", { class: "case-id" }, workload ? [el("b", {}, workload), params ? el("span", { class: "faint" }, ` ${params.slice(1, -1).replaceAll(",", " ")} `) : " ", stack] : id);
   }
 
+  // Where the page has the case, its label says what differs from the other cases; the front page of a site has only ids.
+  function shortName(id) {
+    const item = S.caseById(id);
+    if (!item?.label) return caseName(id);
+    const known = item.label.startsWith(`${item.workload} `);
+    return el("span", { class: "case-id", title: id }, known ? [el("span", { class: "workload" }, S.breakable(item.workload)), S.breakable(item.label.slice(item.workload.length))] : S.breakable(item.label));
+  }
+
   const runOf = (() => {
     let known = null;
     return (id) => (known ||= new Map(doc.runs.map((run) => [run.id, run]))).get(id);
@@ -107,7 +115,7 @@
       if (!plain(event)) return;
       event.preventDefault();
       showSeries(id);
-    } }, caseName(id));
+    } }, shortName(id));
   }
 
   function commitsCell(change) {
@@ -168,7 +176,7 @@
 
   // Several steps are told together; where they undo each other, that is what is said.
   function movedCell({ last, moved, changes }) {
-    if (!last) return S.badge("same", "no change");
+    if (!last) return S.badge("same");
     if (changes.length === 1) return S.badge(verdictOf(last), changeText(last));
     const [low, high] = ["low", "high"].map((end) => changes.reduce((product, change) => product * change[end], 1));
     if (low <= 1 && high >= 1) return S.badge("same", `back after ${changes.length} steps`);
@@ -180,11 +188,11 @@
     return [
       { key: "case", title: "Case", head: true, class: "case-cell", value: ({ series }) => series.case, cell: ({ series }) => seriesLink(series.case) },
       new Set(all().map(machineName)).size > 1 && { key: "machine", title: "Machine", value: ({ series }) => machineName(series) },
-      { key: "spark", title: "Over time", sort: false, csv: false, cell: ({ points, changes }) => S.sparkline(points.map((point) => point[3]), { changes: changes.map((change) => change.index) }) },
-      { key: "newest", title: "Newest", numeric: true, value: (item) => newest(item)[3], cell: (item) => S.quantity(fmt.parts(...newest(item).slice(3, 6), "s")) },
       { key: "moved", title: "In this window", class: "nowrap", first: "desc", value: ({ moved }) => moved, cell: movedCell },
       { key: "since", title: "Since", class: "nowrap", first: "desc", value: ({ last }) => last?.created || "", cell: ({ last }) => (last ? fmt.day(last.created) : "") },
       { key: "commits", hidden: true, value: ({ last }) => (last ? commitRange(last) : "") },
+      { key: "newest", title: "Newest", numeric: true, value: (item) => newest(item)[3], cell: (item) => S.quantity(fmt.parts(...newest(item).slice(3, 6), "s")) },
+      { key: "spark", title: "Over time", sort: false, csv: false, cell: ({ points, changes }) => S.sparkline(points.map((point) => point[3]), { changes: changes.map((change) => change.index) }) },
       { key: "noise", title: "Noisy", class: "nowrap", sort: false, csv: false, help: "Runs that scatter far more than usual here", cell: noiseCell },
       { key: "runs", title: "Runs", numeric: true, first: "desc", value: ({ points }) => points.length },
       all().some((series) => series.broken) && { key: "broken", title: "Broken", numeric: true, first: "desc", help: "Records of this case that are not ok, in all runs", value: ({ series }) => series.broken },
@@ -217,7 +225,7 @@
   // ---- window
 
   function newestDay() {
-    const days = all().map((series) => String(series.points[series.points.length - 1]?.[2] || "").slice(0, 10)).sort();
+    const days = all().map((series) => String(series.points[series.points.length - 1]?.[2] || "").slice(0, 10)).filter((day) => !Number.isNaN(Date.parse(day))).sort();
     return days[days.length - 1] || "";
   }
 
@@ -286,5 +294,5 @@
   }
 
   S.page("history", "History", 60, { when: () => Boolean(doc.history && (all().length || doc.history.trends)), draw });
-  Object.assign(S, { seriesRows, noisyStretches, caseName });
+  Object.assign(S, { commitsCell, seriesRows, noisyStretches, caseName });
 })();

@@ -55,21 +55,22 @@
   }
 
   S.drawTrends = (box, trends, query) => {
-    const columns = trends.columns.filter((column) => column !== trends.baseline);
+    const { columns, baseline } = trends;
+    if (columns.length < 2) return;
     const points = marked(trends.points, columns).filter((point) => inside(point, query));
     const lacking = new Set(points.filter((point) => point.partial).map((point) => point.run)).size;
     const left = lacking ? `${fmt.plural(lacking, "run")} with far fewer models ${lacking === 1 ? "is" : "are"} left out.` : "";
-    if (!columns.length) return;
-    box.append(el("h2", {}, "Speedups over time"), el("p", { class: "note" }, "All speedups are over ", el("b", {}, trends.baseline), " in the same run: above 1× is faster."));
+    const others = columns.filter((column) => column !== baseline);
+    box.append(el("h2", {}, "Speedups over time"), el("p", { class: "note" }, "All speedups are over the oldest time of ", el("b", {}, baseline), " for the same model, so above 1× is faster than it was then, and its own line shows how far it has moved. The runs were made apart: these ratios are unpaired."));
     if (points.length) S.chart(box, "history-speedup", meanRows(trends, points), { note: unequal(points) });
     const grid = el("div", { class: "grid2 below" });
     box.append(grid);
     const latest = latestRows(trends, columns);
     if (latest.length) S.chart(grid, "history-latest", latest, {});
-    for (const column of points.length ? columns.slice(0, MOST_STACKS) : []) {
+    for (const column of points.length ? others.slice(0, MOST_STACKS) : []) {
       const rows = spreadRows(trends, points, column);
       if (rows.length) S.chart(grid, "history-quantiles", rows, { title: `Histogram: spread of speedups of ${column}`, file: `history-quantiles-${column}`, note: left });
     }
-    if (columns.length > MOST_STACKS) box.append(el("p", { class: "faint" }, `Histograms of the first ${MOST_STACKS} of ${columns.length} stacks are drawn.`));
+    if (others.length > MOST_STACKS) box.append(el("p", { class: "faint" }, `Histograms of the first ${MOST_STACKS} of ${others.length} stacks are drawn.`));
   };
 })();

@@ -54,7 +54,18 @@
     const cases = doc.runs.reduce((sum, run) => sum + total(run), 0);
     const when = span.length > 1 ? ` from ${fmt.day(span[0])} to ${fmt.day(span[span.length - 1])}` : "";
     const where = doc.machines.length === 1 ? ` on ${doc.machines[0].name || "one machine"}` : ` on ${fmt.plural(doc.machines.length, "machine")}`;
-    return `${fmt.plural(doc.runs.length, "run")}${when}${where}, ${fmt.plural(cases, "record")} in all.`;
+    return `${fmt.plural(doc.runs.length, "run")}${when}${where}, ${fmt.plural(cases, "record")} in all.${elsewhere()}`;
+  }
+
+  // What this report speaks of and does not list: the other side of its comparison, and the runs that its history rests on.
+  function elsewhere() {
+    const listed = new Set(doc.runs.map((run) => run.id));
+    const base = doc.comparison && !doc.comparison.paired ? String(doc.comparison.base) : "";
+    const sides = new Set(base.split(/\W+/));
+    const others = new Set((doc.history?.series || []).flatMap((series) => series.points.map(([run]) => run)));
+    const older = [...others].filter((run) => !listed.has(run) && !sides.has(run)).length;
+    const told = [base && !listed.has(base) && `the base ${base}`, older && `${fmt.plural(older, "other run")} of the history`].filter(Boolean).join(" and ");
+    return told ? ` ${S.capital(told)} ${told.includes(" and ") || older > 1 ? "are" : "is"} in the store.` : "";
   }
 
   function draw(main, state) {

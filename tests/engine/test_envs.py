@@ -1,0 +1,124 @@
+"""Environments that are there, half there or gone: what is said of each, and what a plan makes of them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steelyard.engine import envs
+from steelyard.engine.launch import Place
+from steelyard.errors import UsageError
+from tests.engine.drive import run_json, steelyard
+
+PINNED = {"torch": "2.9.1", "torch_xla": "2.9.0", "numpy": "2.4.6"}
+
+
+def environment(apart: Path, name: str, *, python: bool = True, **note: Any) -> Path:
+    """A folder that looks like an environment, with this note or none."""
+    folder = apart / "envs" / name
+    (folder / "bin").mkdir(parents=True)
+    if python:
+        (folder / "bin" / "python").symlink_to(sys.executable)
+    (folder / envs.NOTE).write_text(json.dumps({"stack": "torch-xla", "packages": PINNED} | note))
+    return folder
+
+
+def test_a_whole_one_is_found_and_used(apart: Path) -> None:
+    folder = environment(apart, "torch-xla")
+    assert [(env.name, env.stack, env.trouble) for env in envs.listing()] == [("torch-xla", "torch-xla", "")]
+    assert envs.find("torch-xla").python == folder / "bin" / "python"
+    assert envs.moved_pins(envs.find("torch-xla")) == {}
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", "{}", '{"stack": "numpy", "packages": [1]}', "\xff"])
+def test_a_note_that_cannot_be_read_costs_that_environment_alone(apart: Path, text: str) -> None:
+    (environment(apart, "broken") / envs.NOTE).write_text(text, encoding="latin-1")
+    environment(apart, "torch-xla")
+    assert [bool(env.trouble) for env in envs.listing()] == [True, False]
+    with pytest.raises(UsageError, match="environment broken cannot be used"):
+        envs.find("broken")
+    assert envs.place_for("torch_xla", Place()).python.startswith(str(apart / "envs" / "torch-xla"))
+
+
+def test_one_whose_interpreter_is_gone_is_passed_over_and_says_so(apart: Path, tmp_path: Path) -> None:
+    environment(apart, "torch-xla", python=False)
+    assert envs.place_for("torch_xla", Place()) == Place()
+    said = steelyard("run", "op/sum", "--env", "torch-xla", cwd=tmp_path, check=2).stderr
+    assert "its interpreter is gone" in said and "steelyard env remove torch-xla, then steelyard env create torch-xla" in said
+
+
+def test_a_building_that_was_killed_can_be_removed_and_begun_again(apart: Path, tmp_path: Path) -> None:
+    folder = environment(apart, "mine", stack="numpy")
+    (folder / envs.NOTE).write_text('{"stack": "numpy"}')
+    listed = steelyard("env", "list", cwd=tmp_path)
+    assert "its building has not come to an end" in listed.stdout
+    assert "renew it: steelyard env remove mine, then steelyard env create numpy --name mine" in listed.stderr
+    steelyard("env", "remove", "mine", cwd=tmp_path)
+    assert not folder.exists()
+
+
+def test_one_that_holds_other_versions_than_are_pinned_now_is_told(apart: Path, tmp_path: Path) -> None:
+    environment(apart, "torch-xla", packages={"torch-xla": "2.8.1", "torch": "2.9.1+cpu", "idna": "3"})
+    assert envs.moved_pins(envs.find("torch-xla")) == {"torch-xla": ("2.8.1", "2.9.0")}
+    listed = steelyard("env", "list", cwd=tmp_path)
+    assert "torch 2.9.1+cpu, torch_xla 2.8.1" in listed.stdout
+    assert "pinned now: torch-xla 2.9.0; renew it: steelyard env remove torch-xla" in listed.stderr
+
+
+def test_packages_that_do_not_fit_together_are_unsupported_with_what_they_said(apart: Path, tmp_path: Path) -> None:
+    folder = environment(apart, "torch-xla")
+    broken = folder / "site"
+    for name in ("torch", "torch_xla"):
+        (broken / name).mkdir(parents=True)
+        (broken / name / "__init__.py").write_text("raise ImportError('undefined symbol: _ZN5torch')\n")
+    python = folder / "bin" / "python"
+    python.unlink()
+    python.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{broken}" exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    [record] = run_json("op/sum", "-B", "torch_xla", "--env", "torch-xla", cwd=tmp_path, check=5)["records"]
+    assert record["status"] == "unsupported"
+    assert "undefined symbol" in record["reason"] and "steelyard env list" in record["reason"]
+
+
+@pytest.mark.parametrize("name", ["../up", "a/b", ".hidden", "", "a b", "x\x1b[31m", "ü"])
+def test_names_that_are_none_are_refused(apart: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="not a name for an environment"):
+        envs.check("numpy", name)
+
+
+def test_building_where_another_is_being_built_leaves_that_one_alone(apart: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = environment(apart, "numpy")
+    monkeypatch.setattr(envs, "check", lambda stack, name: folder)
+    with pytest.raises(UsageError, match="File exists"):
+        envs.create("numpy")
+    assert (folder / envs.NOTE).is_file()
+
+
+def test_another_environment_of_the_same_name_is_another_run(apart: Path) -> None:
+    from steelyard.engine.plan import expand
+    from steelyard.model.experiment import Experiment, Matrix
+    from steelyard.registry import catalogue
+
+    environment(apart, "torch-xla")
+    marks = set()
+    for version in ("2.9.0", "2.9.0", "2.9.1"):
+        note = {"stack": "torch-xla", "packages": {"torch_xla": version}}
+        (apart / "envs" / "torch-xla" / envs.NOTE).write_text(json.dumps(note))
+        plan = expand(Experiment(matrix=(Matrix(("op/sum",), backend=("torch_xla",)),)), catalogue())
+        marks.add(plan.fingerprint("machine"))
+    assert len(marks) == 2
+
+
+def test_two_copies_of_the_package_never_share_a_parcel(apart: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = envs.parcel()
+    (tmp_path / "steelyard").mkdir()
+    (tmp_path / "steelyard" / "__init__.py").touch()
+    monkeypatch.setattr(envs.steelyard, "__file__", str(tmp_path / "steelyard" / "__init__.py"))
+    theirs = envs.parcel()
+    assert ours != theirs
+    assert (theirs / "steelyard").resolve() == tmp_path / "steelyard"
+    assert (ours / "steelyard").resolve() == Path(envs.__file__).parents[1]

@@ -1,0 +1,94 @@
+"""What a page says first is its finding, in words that the figures beside it do not belie."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steelyard.analyze.compare import Side
+from steelyard.model.pair import Pair
+from steelyard.model.record import Figure, Record
+from steelyard.report.charts.compare import compare_scatter_rows
+from steelyard.report.web.document import document
+from steelyard.store.runs import Header, Run, Seal
+from tests.analyze.saved import case, pair, record
+
+NAMES = ("a", "b", "c")
+
+
+def run(records: list[Record], *pairs: Pair, name: str = "k3f9", **header: Any) -> Run:
+    known = {"machine_key": "m" * 12, "created": "2026-01-02T03:00:00Z", **header}
+    return Run(Path(name), Header(id=name, **known), tuple(records), pairs, Seal("", len(records)))
+
+
+def weighed(half: float = 0.01, **ratios: float) -> dict[str, Any]:
+    """The page of a run that holds `compile` against `eager`, one pair for each name."""
+    records = [
+        record(case(name, variant), time) for name, ratio in ratios.items() for variant, time in (("eager", 1.0), ("compile", ratio))
+    ]
+    pairs = [pair(case(name), case(name, "compile"), ratio, half) for name, ratio in ratios.items()]
+    return document([run(records, *pairs)])
+
+
+@pytest.mark.parametrize(
+    ("ratio", "half", "words"),
+    [
+        (0.5, 0.01, "On op/a, compile is 2.00× ± 0.04 as fast as eager."),
+        (2.0, 0.01, "On op/a, eager is 2.000× ± 0.010 as fast as compile."),
+        (1.0, 0.01, "On op/a, compile and eager are equally fast (0.0 % ± 1.0)."),
+        (1.015, 0.03, "On op/a, compile and eager cannot be told apart (+1 % ± 3)."),
+    ],
+)
+def test_one_pair_is_told_as_one_would_say_it(ratio: float, half: float, words: str) -> None:
+    assert weighed(half, a=ratio)["banner"]["sentences"] == [words]
+
+
+def test_a_stack_slower_than_another_in_one_run_is_a_result_and_no_alarm() -> None:
+    slower, both = weighed(a=1.5, b=1.5, c=1.5)["banner"], weighed(a=1.5, b=1.5, c=0.5)["banner"]
+    assert (slower["tone"], both["tone"]) == ("none", "mixed")
+    assert slower["sentences"][0].startswith("All 3 weighed cases are slower than eager") and slower["text"] == " ".join(
+        slower["sentences"]
+    )
+
+
+def test_the_same_against_another_run_is_an_alarm_and_a_wrong_answer_comes_before_it() -> None:
+    base = run([record(case(name), 1.0) for name in NAMES], name="old")
+    head = run([record(case("a"), 2.0), record(case("b"), 1.0), record(case("c"), "wrong")], created="2026-01-03T03:00:00Z")
+    found = document([head], base=Side("old", (base,)))["banner"]
+    assert found["tone"] == "bad" and found["sentences"][0] == "Of 3 cases 1 wrong." and "slower than old" in found["sentences"][1]
+
+
+def test_nothing_told_apart_is_said_with_how_much_could_have_been() -> None:
+    wide = [replace(record(case(name), 1.0), metrics={"time": Figure(1.0, "s", "lower", 0.9, 1.1, 40)}) for name in NAMES]
+    found = document([run(wide, created="2026-01-03T03:00:00Z")], base=Side("old", (run(wide, name="old"),)))["banner"]
+    assert found["tone"] == "none" and found["sentences"][0].startswith("No case changed by more than these runs can tell (typically ± ")
+    assert "against old)" in found["sentences"][0]
+
+
+def test_figures_of_cases_timed_alone_do_not_belie_the_change_of_their_pairs() -> None:
+    records = [record(case("a"), 1.0), record(case("a", "compile"), 1.01), record(case("b"), 1.0), record(case("b", "compile"), 1.24)]
+    pairs = [pair(case(name), case(name, "compile"), 1.24, 0.09) for name in ("a", "b")]
+    found = document([run(records, *pairs)])
+    assert [delta["reason"] for delta in found["comparison"]["deltas"]] == [
+        "timed alone they differ by +1.00 %; the change is of the interleaved pairs", "",
+    ]  # fmt: skip
+    assert [row["case"] for row in compare_scatter_rows(found)] == [case("b", "compile")]
+
+
+def test_a_noisy_machine_is_warned_of_where_most_cases_suffered() -> None:
+    records = [replace(record(case(name), 1.0), effective={"noise": grade}) for name, grade in zip(NAMES, "DEA", strict=True)]
+    (warning,) = document([run(records)])["warnings"]
+    assert warning == "2 of 3 cases are noisy (grade D and E): the machine was not quiet; times hold to ± 0.1 %, small differences do not"
+    assert document([run([*records, record(case("d"), 1.0)])])["warnings"] == []
+
+
+def test_what_all_cases_share_is_said_once_and_few_workloads_name_the_page() -> None:
+    both = document([run([record(case("a"), 1.0), record(case("a", "compile"), 1.0)])])
+    assert both["common"] == ["op/a · n=64 · torch · eval · cpu"] and both["title"] == "op/a · run k3f9"
+    assert document([run([record(case("a"), 1.0)])])["common"] == ["op/a · n=64 · torch/eager · eval · cpu"]
+    many = document([run([record(case(name), 1.0) for name in "abcd"])])
+    assert len(many["common"]) == 4 and many["common"][-1] == "…" and many["title"] == "Run k3f9"
+    assert document([run([record(case("a"), 1.0)], experiment="nights")])["title"] == "nights, run k3f9"

@@ -1,0 +1,82 @@
+"""torchax for real: PyTorch's operators on JAX, beside plain PyTorch in one table, and the original's axis torch_xla2."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.engine.drive import PROGRAM
+from tests.stacks.test_torch_xla import measure, stack
+
+pytestmark = [pytest.mark.stacks, pytest.mark.timeout(3600)]
+GIVEN = os.environ.get("STEELYARD_ENVS")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A folder of environments that holds torchax: the one we were given if it does, else one that is built here."""
+    if GIVEN and (Path(GIVEN) / "torchax" / "steelyard-env.json").is_file():
+        yield GIVEN
+        return
+    folder = str(tmp_path_factory.mktemp("envs"))
+    subprocess.run([*PROGRAM, "env", "create", "torchax"], env=os.environ | {"STEELYARD_ENVS": folder}, check=True, timeout=3000)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(autouse=True)
+def with_torchax(apart: Path, home: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEELYARD_ENVS", home)
+
+
+def test_models_are_one_verified_table_with_plain_torch(tmp_path: Path) -> None:
+    words = ("model/mlp", "model/resnet50", "op/softmax", "-a", "size=small", "-B", "torch,torchax", "-V", "eager,jit", "--budget", "50ms")
+    _, records = measure(tmp_path, *words)
+    assert [stack(record) for record in records] == ["torch/eager", "torchax/eager", "torchax/jit"] * 3
+    for record in records:
+        assert (record["status"], record["verification"]["status"]) == ("ok", "passed"), record["id"]
+        assert record["verification"]["against"] == ("numpy fp64" if record["case"]["workload"] == "op/softmax" else "torch fp64")
+    assert all({"jax", "torchax"} <= set(record["environment"]) for record in records if record["case"]["backend"] == "torchax")
+
+
+def test_arms_are_weighed(tmp_path: Path) -> None:
+    table, _ = measure(tmp_path, "op/softmax", "-a", "size=small", "-B", "torchax", "-V", "eager,jit", "--vs", "eager", "--budget", "50ms")
+    assert "not weighed" not in table and "1.00×" in table
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("model/mlp", "--mode", "train"), "backend torchax has no mode train"),
+        (("op/softmax", "-a", "dtype=fp64"), "JAX computes fp64 in half its width"),
+        (("op/softmax", "-d", "tpu"), "has no tpu device here"),
+        (("model/dlrm", "-V", "jit"), "cannot run this"),
+    ],
+)
+def test_what_it_cannot_do_is_unsupported_with_the_reason(words: tuple[str, ...], reason: str, tmp_path: Path) -> None:
+    _, records = measure(tmp_path, *words, "-a", "size=small", "-B", "torchax", check=5)
+    for record in records:
+        assert record["status"] == "unsupported" and reason in record["reason"]
+
+
+def test_the_axis_torch_xla2_runs_and_is_verified(tmp_path: Path) -> None:
+    words = ("--suite-name=steelyard", "--size=small", "-k", "^(mlp|dlrm)$", "--accelerator=cpu", "--repeat=3", "--verify", "--save-output")
+    axes = ("--xla=None", "--dynamo=None", "--torch-xla2=extract_jax", "--torch-xla2=torch_export")
+    done = subprocess.run([*PROGRAM, "as", "ptxla", "runner", *words, *axes], cwd=tmp_path, timeout=3000, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in (tmp_path / "output" / "results.jsonl").read_text().splitlines()]
+    assert len(rows) == 8
+    told = {(row["model"]["model_name"], row["experiment"]["test"]): set[str]() for row in rows}
+    for row in rows:
+        told[row["model"]["model_name"], row["experiment"]["test"]].add(row["steelyard"]["status"])
+        if row["steelyard"]["status"] == "ok":
+            assert row["verification_code"] == "PASS" and row["verification_mean_rel_error"] < 1e-4
+            assert row["steelyard"]["versions"]["torchax"] and Path(row["outputs_file"]).is_file()
+    assert told.pop(("mlp", "eval")) == {"ok"}
+    assert list(told.values()) == [{"unsupported"}] * 3
