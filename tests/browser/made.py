@@ -129,6 +129,13 @@ def sweep(store: Store, id: str = "sweep") -> Run:
     return write_run(store, header(id, at, [record.id for record, _ in entries], commit=commit(0), experiment="sizes"), entries)
 
 
+def broken(store: Store) -> Run:
+    """The same operator where nothing gave a time."""
+    cases = [Case("op/softmax", (("n", size),), "torch", variant) for size in (256, 512) for variant in ("eager", "compile")]
+    entries: list[Entry] = [(Record(case.id, case.plain(), "failed", "out of luck"), {}) for case in cases]
+    return write_run(store, header("broken", FIRST, [case.id for case in cases]), entries)
+
+
 def hostile(store: Store, night: int = 0, id: str = "evil") -> Run:
     """A file from elsewhere whose every free text is an attack: names, reasons, versions, flags, the machine and the command."""
     draw, entries = np.random.default_rng(night), list[Entry]()

@@ -44,6 +44,12 @@ def sweep(folder: Path) -> Path:
     return write(store, made.sweep(store).id)
 
 
+def broken(folder: Path) -> Path:
+    """One operator over its sizes, and every case failed."""
+    store = empty(folder)
+    return write(store, made.broken(store).id)
+
+
 def nights(folder: Path) -> Path:
     """Sixty nights with a planted step, a restless stretch, one crash and one night that broke off."""
     return write(simulate(folder / "store").store, "latest~59..latest", title="Nights")

@@ -18,6 +18,7 @@ EXPECTED = {
     "grid": {"overview", "compare", "matrix", "roofline", "runs"},
     "against": {"overview", "compare", "matrix", "roofline", "history", "runs"},
     "sweep": {"overview", "sweep", "roofline", "runs"},
+    "broken": {"overview", "matrix", "sweep", "runs"},
     "nights": {"overview", "compare", "matrix", "roofline", "history", "runs"},
     "hostile": {"overview", "compare", "history", "runs"},
 }

@@ -54,7 +54,7 @@ def test_nothing_found_is_said(page: Tab, report: Report) -> None:
 
 @pytest.mark.parametrize("route", [
     "#/overview?q=bert&status=ok&sort=time&dir=desc", "#/compare?verdict=faster", "#/matrix?mode=train", "#/roofline?q=bert", "#/runs",
-    "#/history?q=bert&from=2026-02-01&to=2026-03-01", "#/overview?table=none&page=1",
+    "#/history?q=bert&from=2026-02-01&to=2026-03-01", "#/overview?table=none&page=1", "#/compare?scatter=1",
 ])  # fmt: skip
 def test_a_view_is_the_same_after_reloading_and_elsewhere(page: Tab, report: Report, route: str) -> None:
     page.visit(report("nights") + route)

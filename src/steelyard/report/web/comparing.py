@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -70,7 +71,7 @@ def _alone(delta: Delta, before: Figure | None, after: Figure | None) -> str:
     if not delta.paired or delta.low is None or delta.high is None or not before or not after or min(before.value, after.value) <= 0:
         return ""
     alone = after.value / before.value
-    if delta.low <= alone <= delta.high:
+    if not math.isfinite(alone) or delta.low <= alone <= delta.high:
         return ""
     return f"timed alone they differ by {change_text(alone, None, None)}; the change is of the interleaved pairs"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -209,6 +210,7 @@ def _noisy(runs: Sequence[Run]) -> Iterable[str]:
     grades = " and ".join(sorted({str(record.effective["noise"])[0] for record in bad}))
     times = [record.metrics["time"] for record in bad if "time" in record.metrics]
     wide = [(time.high - time.low) / 2 / time.value for time in times if time.low is not None and time.high is not None and time.value > 0]
+    wide = [half for half in wide if math.isfinite(half)]
     hold = f"; times hold to ± {_spread(min(wide), max(wide))} %, small differences do not" if wide else ""
     are = "is" if len(newest) == 1 else "are"
     yield f"{len(bad)} of {_cases(len(newest))} {are} noisy (grade {grades}): the machine was not quiet{hold}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -102,6 +103,7 @@ def _compared(comparison: Comparison | None, labels: Mapping[str, str]) -> Itera
 def _reach(known: Sequence[Delta], than: str, inside: bool) -> str:
     """`(typically ± 3 %, against k3f9)`."""
     halves = [(delta.high - delta.low) / 2 / delta.ratio for delta in known if delta.ratio and delta.low and delta.high]
+    halves = [half for half in halves if math.isfinite(half)]
     usual = f"typically ± {100 * median(halves):.2g} %" if halves else ""
     return f" ({', '.join(filter(None, (usual, '' if inside else f'against {than}')))})" if usual or not inside else ""
 

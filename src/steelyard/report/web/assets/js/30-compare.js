@@ -10,6 +10,7 @@
   const MOST_DOTS = 2000;
   const MOST_SVG_DOTS = 400;
   const NEAR = 2;
+  const LONGEST_ARM = 24;
 
   // ---- rows of the charts: the same as in report/charts/compare.py
 
@@ -64,12 +65,13 @@
 
   // ---- parts of the page
 
-  // What both sides are called: within a run by what tells them apart, where that is one word.
+  // What both sides are called: within a run by what tells them apart, where that is one short word.
   function arms({ paired, deltas }) {
     const both = paired ? deltas.map((delta) => [S.caseById(delta.base), S.caseById(delta.case)]).filter(([base, head]) => base && head) : [];
     for (const part of ["variant", "backend"]) {
       const [bases, heads] = [0, 1].map((side) => [...new Set(both.map((pair) => pair[side][part]))]);
-      if (bases.length === 1 && !heads.includes(bases[0])) return { base: bases[0], head: heads.length === 1 ? heads[0] : part, named: true };
+      const short = (names) => names.length === 1 && names[0].length <= LONGEST_ARM;
+      if (short(bases) && !heads.includes(bases[0])) return { base: bases[0], head: short(heads) ? heads[0] : part, named: true };
     }
     return { base: "base", head: "head", named: false };
   }
@@ -108,7 +110,7 @@
       if (!box.open || box.querySelector("figure")) return;
       const narrow = el("div", { class: "narrow" });
       box.append(narrow);
-      S.chart(narrow, "compare-scatter", dots, { click: toCase, heading: "h2", canvasAbove: MOST_SVG_DOTS, note: names.named ? `Base is ${names.base}, head ${names.head}.` : "" });
+      S.chart(narrow, "compare-scatter", dots, { click: toCase, heading: "h2", canvasAbove: MOST_SVG_DOTS, note: names.named ? `Base is ${names.base}.` : "" });
     };
     box.addEventListener("toggle", () => {
       S.go({ scatter: box.open ? "1" : "" }, { replace: true, quiet: true });
