@@ -20,7 +20,7 @@ def command() -> None:
 @click.option("--name", help="Name of the environment; the stack's name if not given.")
 @json_option
 def create(stack: str, packages: tuple[str, ...], name: str | None, as_json: bool) -> int:
-    """Build the environment of a STACK (numpy, torch, jax, tensorflow, torch-xla), with further PACKAGES if wanted."""
+    """Build the environment of a STACK (numpy, torch, jax, tensorflow, torch-xla, torchax), with further PACKAGES if wanted."""
     from steelyard.engine import envs
 
     envs.check(stack, name)

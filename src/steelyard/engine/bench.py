@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import gc
 import random
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from steelyard import registry
@@ -136,10 +138,17 @@ def open_backend(name: str) -> Any:
             f"backend {name} needs {missing}, which is not installed here",
             do=REMEDIES.get(name, f"pip install 'steelyard[{name}]', or steelyard env create {name}"),
         ) from error
-    except ImportError as error:
-        raise Unsupported(
-            f"backend {name} cannot be loaded here", why=told(error, 300), do="its packages do not fit together; see steelyard env list"
-        ) from error
+    except Exception as error:
+        if isinstance(error, ImportError) or not _ours(error):
+            why, do = told(error, 300), "its packages do not fit together; see steelyard env list"
+            raise Unsupported(f"backend {name} cannot be loaded here", why=why, do=do) from error
+        raise
+
+
+def _ours(error: Exception) -> bool:
+    """Whether it was raised in this package, where it is a mistake of ours and not of an installation."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return Path(frame.f_code.co_filename).is_relative_to(Path(__file__).parents[1])
 
 
 @functools.cache
