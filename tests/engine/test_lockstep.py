@@ -266,8 +266,16 @@ class TestEnvironments:
             prepare(monkeypatch, tmp_path, "env:othr", "fake/work")
         assert "did you mean other?" in str(error.value)
 
-    def test_an_interpreter_that_is_gone_leaves_the_head_alone(self, other: str, apart: Path, tmp_path: Path) -> None:
+    def test_an_interpreter_that_is_gone_is_told_before_anything_is_measured(self, other: str, apart: Path, tmp_path: Path) -> None:
         (apart / "envs" / other / "bin" / "python").unlink()
+        told = steelyard("run", "fake/work", "--vs", f"env:{other}", cwd=tmp_path, check=2).stderr
+        assert "its interpreter is gone" in told and "env create" in told
+
+    def test_an_interpreter_that_does_not_start_leaves_the_head_alone(self, other: str, apart: Path, tmp_path: Path) -> None:
+        interpreter = apart / "envs" / other / "bin" / "python"
+        interpreter.unlink()
+        interpreter.write_text("#!/bin/sh\nexit 1\n")
+        interpreter.chmod(0o755)
         found = run_json("fake/work", "--vs", f"env:{other}", cwd=tmp_path, check=3)
         assert found["records"][0]["status"] == "ok"
         assert "its processes could not be started" in found["records"][0]["effective"]["unweighed"]
