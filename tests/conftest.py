@@ -5,6 +5,11 @@ How long hypothesis takes says how busy the machine is, and decides nothing.
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +18,8 @@ from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from tests.backends.virtual import Device
+
+GIVEN = os.environ.get("STEELYARD_ENVS")
 
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
@@ -29,6 +36,23 @@ def apart(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
     for name in ("CI", "COLUMNS", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
     return folder
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
+    """Where the environment of a stack is: in the folder that STEELYARD_ENVS named, if it is there, else built here, once for all tests."""
+    folder = tmp_path_factory.mktemp("stacks")
+    words = [sys.executable, "-m", "steelyard", "env", "create"]
+
+    def home(stack: str) -> str:
+        if GIVEN and (Path(GIVEN) / stack / "steelyard-env.json").is_file():
+            return GIVEN
+        if not (folder / stack).exists():
+            subprocess.run([*words, stack], env=os.environ | {"STEELYARD_ENVS": str(folder)}, check=True, timeout=3000)
+        return str(folder)
+
+    yield home
+    shutil.rmtree(folder)
 
 
 @pytest.fixture

@@ -82,7 +82,7 @@ def test_a_run_that_only_lacks_its_seal_is_sealed(tmp_path: Path) -> None:
 
 def test_resume_without_anything_unfinished_is_a_new_run(tmp_path: Path) -> None:
     run_json("fake/work", cwd=tmp_path)
-    run_json("fake/work", "--resume", cwd=tmp_path)
+    assert "warning: no unfinished run has these cases" in steelyard("run", "fake/work", "--resume", cwd=tmp_path).stderr
     assert len(list((tmp_path / ".steelyard" / "runs").iterdir())) == 2
 
 

@@ -146,6 +146,15 @@ class TestFiles:
         assert experiment.matrix
         assert experiment.name == "quickstart"
 
+    def test_the_suite_of_stacks_has_every_model_in_four_ways_and_two_modes(self) -> None:
+        experiment, catalogue, _ = gather(Request(("stacks",)), Place())
+        found = [job.case for job in expand(experiment, catalogue).jobs]
+        ways = {"torch/eager", "torch/compile", "torch_xla/eager", "torch_xla/openxla"}
+        models = {"model/mlp", "model/resnet50", "model/bert"}
+        assert {(case.workload, f"{case.backend}/{case.variant}", case.mode) for case in found} == {
+            (model, way, mode) for model in models for way in ways for mode in ("eval", "train")
+        }
+
     def test_files_named_in_an_experiment_are_described_too(self, tmp_path: Path) -> None:
         (tmp_path / "mine.py").write_text(MINE)
         (tmp_path / "exp.toml").write_text('files = ["mine.py"]\n[[matrix]]\nworkload = "my/add"\n')

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,6 @@ from tests.engine.drive import PROGRAM
 
 pytestmark = [pytest.mark.stacks, pytest.mark.timeout(3600)]
 
-GIVEN = os.environ.get("STEELYARD_ENVS")
 STACKS = {"torch/eager", "torch/compile", "torch_xla/eager", "torch_xla/openxla"}
 MODELS = ("model/mlp", "model/resnet50", "model/bert")
 
@@ -33,21 +30,9 @@ def i0(n, be):
 """
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A folder of environments that holds torch-xla: the one we were given if it does, else one that is built here."""
-    if GIVEN and (Path(GIVEN) / "torch-xla" / "steelyard-env.json").is_file():
-        yield GIVEN
-        return
-    folder = str(tmp_path_factory.mktemp("envs"))
-    subprocess.run([*PROGRAM, "env", "create", "torch-xla"], env=os.environ | {"STEELYARD_ENVS": folder}, check=True, timeout=3000)
-    yield folder
-    shutil.rmtree(folder)
-
-
 @pytest.fixture(autouse=True)
-def with_torch_xla(apart: Path, home: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STEELYARD_ENVS", home)
+def with_torch_xla(apart: Path, built: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEELYARD_ENVS", built("torch-xla"))
     assert "torch-xla" in [env.name for env in envs.listing()]
 
 

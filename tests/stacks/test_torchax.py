@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,24 +13,11 @@ from tests.engine.drive import PROGRAM
 from tests.stacks.test_torch_xla import measure, stack
 
 pytestmark = [pytest.mark.stacks, pytest.mark.timeout(3600)]
-GIVEN = os.environ.get("STEELYARD_ENVS")
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A folder of environments that holds torchax: the one we were given if it does, else one that is built here."""
-    if GIVEN and (Path(GIVEN) / "torchax" / "steelyard-env.json").is_file():
-        yield GIVEN
-        return
-    folder = str(tmp_path_factory.mktemp("envs"))
-    subprocess.run([*PROGRAM, "env", "create", "torchax"], env=os.environ | {"STEELYARD_ENVS": folder}, check=True, timeout=3000)
-    yield folder
-    shutil.rmtree(folder)
 
 
 @pytest.fixture(autouse=True)
-def with_torchax(apart: Path, home: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STEELYARD_ENVS", home)
+def with_torchax(apart: Path, built: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEELYARD_ENVS", built("torchax"))
 
 
 def test_models_are_one_verified_table_with_plain_torch(tmp_path: Path) -> None:

@@ -126,6 +126,8 @@ def _open(store: Store, header: Header, resume: str | None, retry_of: Collection
     writer = found or store.create(header)
     if retry_of and found is None:
         writer.warnings.append("no saved run has these cases, settings, code and machine, so nothing is tried again and all is measured")
+    elif resume is not None and found is None:
+        writer.warnings.append("no unfinished run has these cases, settings, code and machine, so nothing is continued and all is measured")
     return writer
 
 

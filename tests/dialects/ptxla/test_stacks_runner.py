@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,24 +13,13 @@ import pytest
 from tests.engine.drive import PROGRAM
 
 pytestmark = [pytest.mark.stacks, pytest.mark.timeout(3600)]
-GIVEN = os.environ.get("STEELYARD_ENVS")
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A folder of environments that holds torch-xla: the one we were given if it does, else one that is built here."""
-    if GIVEN and (Path(GIVEN) / "torch-xla" / "steelyard-env.json").is_file():
-        return GIVEN
-    folder = str(tmp_path_factory.mktemp("envs"))
-    subprocess.run([*PROGRAM, "env", "create", "torch-xla"], env=os.environ | {"STEELYARD_ENVS": folder}, check=True, timeout=3000)
-    return folder
-
-
-def test_four_stacks_are_measured_and_verified(tmp_path: Path, home: str) -> None:
+def test_four_stacks_are_measured_and_verified(tmp_path: Path, built: Callable[[str], str]) -> None:
     words = ("--suite-name=steelyard", "--size=small", "-k", "^mlp$", "--accelerator=cpu", "--repeat=5", "--verify")
     done = subprocess.run(
         [*PROGRAM, "as", "ptxla", "runner", *words, "--xla=None", "--xla=PJRT", "--dump-hlo"], cwd=tmp_path, timeout=3000, check=False,
-        capture_output=True, text=True, env=os.environ | {"STEELYARD_ENVS": home},
+        capture_output=True, text=True, env=os.environ | {"STEELYARD_ENVS": built("torch-xla")},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in (tmp_path / "output" / "results.jsonl").read_text().splitlines()]
