@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from steelyard.engine.confirm import asked_settings, confirm
 from steelyard.errors import UsageError
 from steelyard.machine import facts
 from steelyard.model.pair import Arm, Pair
-from steelyard.model.record import Record
+from steelyard.model.record import Figure, Record
 from steelyard.store.runs import Header, Run, Store
 from tests.engine.drive import steelyard
 
@@ -78,19 +77,18 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
             steelyard("run", "bench.py", "--budget", "100ms", cwd=folder)
     store = Store(folder / ".steelyard")
     base, head = (store.open(info.id) for info in sorted(store.runs(), key=lambda info: info.created))
-    save(store, "base", base)
-    save(store, "head", head, lambda record: 1.0 if record.id == GROWN else 2.0)
+    save(store, "base", base, 1e-5)
+    save(store, "head", head, 2e-5)
     return folder
 
 
-def save(store: Store, id: str, run: Run, slower: Callable[[Record], float] = lambda record: 1.0, cases: tuple[str, ...] = ()) -> None:
-    """The same run under another name, as if its cases had been slower that day."""
+def save(store: Store, id: str, run: Run, time: float, cases: tuple[str, ...] = ()) -> None:
+    """The same run under another name, as if every case had taken this long that day, however busy the machine is now."""
+    figure = Figure(time, "s", "lower", 0.998 * time, 1.002 * time, 500)
     with store.create(replace(run.header, id=id)) as writer:
         for record in run.records:
-            time, factor = record.metrics["time"], slower(record)
-            ends = {"low": (time.low or 0) * factor, "high": (time.high or 0) * factor}
             if not cases or record.id in cases:
-                writer.append(replace(record, samples=[], metrics={"time": replace(time, value=time.value * factor, **ends)}))
+                writer.append(replace(record, samples=[], metrics={"time": figure}))
         writer.seal()
 
 
@@ -119,8 +117,8 @@ def test_the_gate_believes_what_was_measured_again(project: Path) -> None:
     store = Store(project / ".steelyard")
     base, head = store.open("base"), store.open("head")
     for name, id in (("grown", GROWN), ("calm", CALM)):
-        save(store, f"{name}1", base, cases=(id,))
-        save(store, f"{name}2", head, cases=(id,))
+        save(store, f"{name}1", base, 1e-5, (id,))
+        save(store, f"{name}2", head, 2e-5, (id,))
     done = steelyard("gate", "grown1", "grown2", "--confirm", "--allow-edited", "--json", cwd=project, check=4)
     regression = json.loads(done.stdout)["findings"][0]
     assert regression["kind"] == "regression" and regression["paired"]
