@@ -9,9 +9,9 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from sheet import Goal, Sheet, Table, count, options, quantity
+from sheet import Goal, Sheet, Table, alone, count, options, quantity
 from startup import commands, in_drawn_order
-from steelyard.machine import facts, locks
+from steelyard.machine import facts
 from steelyard.model.case import Case
 from steelyard.model.record import Figure, Record
 from steelyard.store.runs import Header, Store
@@ -66,7 +66,7 @@ def main() -> None:
     chosen = parser.parse_args()
     load = os.getloadavg()
     ours = commands()["steelyard list"][:-1]
-    with tempfile.TemporaryDirectory() as folder, locks.hold(locks.cpu_names(), f"benchmark compare, pid {os.getpid()}", _waiting):
+    with tempfile.TemporaryDirectory() as folder, alone("benchmark compare"):
         store = Store(Path(folder) / "store")
         ids = [fill(store, chosen.cases, seed) for seed in (1, 2)]
         files = [str(Path(folder) / f"{seed}.json") for seed in (1, 2)]
@@ -85,10 +85,6 @@ def main() -> None:
     goal = Goal(f"CPU time of comparing 2 x {chosen.cases} cases", found["steelyard compare"].median, GOAL, "s")
     figures = {name: asdict(figure) for name, figure in found.items()}
     Sheet("compare", (Table(title, ("command", "best", "median"), rows),), (goal,), figures, load).hand_in(chosen.json)
-
-
-def _waiting(text: str) -> None:
-    print(f"waiting for {text}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from sheet import Goal, Sheet, Spread, Table, count, options, quantity, spread
+from sheet import Goal, Sheet, Spread, Table, alone, count, options, quantity, spread
 from startup import cpu_seconds
 from steelyard import param
 from steelyard.machine import locks
@@ -195,13 +195,9 @@ def main() -> None:
         "measured": Start(chosen.configs, 1, 1),
     }
     load = os.getloadavg()
-    with tempfile.TemporaryDirectory() as folder, locks.hold(locks.cpu_names(), f"benchmark operators, pid {os.getpid()}", _waiting):
+    with tempfile.TemporaryDirectory() as folder, alone("benchmark operators"):
         found = take_rounds(starts, Path(folder), chosen.rounds, max(1, chosen.iterations // MANY))
     sheet(found, chosen.configs, chosen.iterations, load).hand_in(chosen.json)
-
-
-def _waiting(text: str) -> None:
-    print(f"waiting for {text}", file=sys.stderr)
 
 
 if __name__ == "__main__":

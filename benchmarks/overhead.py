@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from drive import laps, tiny_cases, without_nursery
-from sheet import Goal, Sheet, Spread, Table, count, options, quantity, spread
+from sheet import Goal, Sheet, Spread, Table, alone, count, options, quantity, spread
 from steelyard.engine.plan import Plan
-from steelyard.machine import locks
 from steelyard.measuring.clock import HostTimer
 from steelyard.measuring.sample import sample
 from steelyard.model.experiment import Settings
@@ -198,9 +197,7 @@ def main() -> None:
     parser.add_argument("--cases", type=count, default=40, help="warm cases (default 40)")
     chosen = parser.parse_args()
     load = os.getloadavg()
-    with locks.hold(
-        locks.cpu_names(), f"benchmark overhead, pid {os.getpid()}", lambda text: print(f"waiting for {text}", file=sys.stderr)
-    ):
+    with alone("benchmark overhead"):
         by_torch()
         calls, call_figures = call_table(list(call_rounds(chosen.rounds)))
         shapes, shape_figures = shape_table(chosen.rounds)

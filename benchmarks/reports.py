@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pages
-from sheet import Goal, Sheet, Table, count, options, quantity
+from sheet import Goal, Sheet, Table, alone, count, options, quantity
 from startup import commands, in_drawn_order
-from steelyard.machine import locks
 
 GOAL = 2.0
 MODELS, REPEATS, FAILING = 60, 10, 0.05
@@ -90,14 +89,10 @@ def main() -> None:
         "page": lambda: pages.page(chosen.records, chosen.repeats),
         "site": lambda: pages.site(chosen.runs),
     }
-    with locks.hold(locks.cpu_names(), f"benchmark reports, pid {os.getpid()}", _waiting):
+    with alone("benchmark reports"):
         found = {name: weigh() for name, weigh in parts.items() if name in (chosen.part or parts)}
     tables, goals = tuple(part[0] for part in found.values()), tuple(goal for part in found.values() for goal in part[1])
     Sheet("reports", tables, goals, {name: part[2] for name, part in found.items()}, load).hand_in(chosen.json)
-
-
-def _waiting(text: str) -> None:
-    print(f"waiting for {text}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -6,12 +6,14 @@ import argparse
 import json
 import os
 import statistics
+import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from steelyard.machine import facts
+from steelyard.machine import facts, locks
 from steelyard.model.units import grouped, plain
 
 
@@ -122,3 +124,8 @@ def count(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError("at least 1")
     return number
+
+
+def alone(name: str) -> AbstractContextManager[None]:
+    """No other measurement on this host meanwhile; while one is under way, whoever looks on is told which."""
+    return locks.hold(locks.cpu_names(), f"{name}, pid {os.getpid()}", lambda holder: print(f"waiting for {holder}", file=sys.stderr))

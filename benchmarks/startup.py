@@ -10,8 +10,7 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from sheet import Goal, Sheet, Spread, Table, count, options, quantity
-from steelyard.machine import locks
+from sheet import Goal, Sheet, Spread, Table, alone, count, options, quantity
 
 HELP_GOAL, LIST_GOAL = 0.150, 0.300
 
@@ -61,7 +60,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=count, default=7, help="starts of each command (default 7)")
     chosen = parser.parse_args()
     load = os.getloadavg()
-    with tempfile.TemporaryDirectory() as folder, locks.hold(locks.cpu_names(), f"benchmark startup, pid {os.getpid()}", _waiting):
+    with tempfile.TemporaryDirectory() as folder, alone("benchmark startup"):
         found = in_drawn_order(commands(), folder, chosen.repeats)
     rows = tuple((name, quantity(figure.low, "s"), quantity(figure.median, "s")) for name, figure in found.items())
     table = Table(f"CPU time (user + system) of {chosen.repeats} starts, after one to fill the caches", ("command", "best", "median"), rows)
@@ -70,10 +69,6 @@ def main() -> None:
         for name, limit in (("steelyard --help", HELP_GOAL), ("steelyard list", LIST_GOAL))
     )
     Sheet("startup", (table,), goals, {name: asdict(figure) for name, figure in found.items()}, load).hand_in(chosen.json)
-
-
-def _waiting(text: str) -> None:
-    print(f"waiting for {text}", file=sys.stderr)
 
 
 if __name__ == "__main__":

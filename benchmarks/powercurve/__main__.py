@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+# The folder itself can be run too, from anywhere.
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 

@@ -22,10 +22,11 @@ from typing import IO, Any
 from benchmarks.powercurve import results
 from benchmarks.powercurve.cells import FREE, HOGS, MATCHED, ONE, SEQUENTIAL, Cell, draw_batch
 from benchmarks.powercurve.results import Outcome
+from benchmarks.sheet import alone
 
 from steelyard.engine.process import die_with_parent
 from steelyard.errors import SteelyardError
-from steelyard.machine import facts, locks
+from steelyard.machine import facts
 
 ROOT = Path(__file__).parents[2]
 HOG = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    for _ in range(10_000_000):\n        pass\n"
@@ -58,7 +59,7 @@ def collect(
     empty, beside = 0, len(os.sched_getaffinity(0)) if env == HOGS else 0
     while now() < end:
         batch, before = draw_batch(wanted, have, rng), gathered.total()
-        with locks.hold(locks.cpu_names(), f"power curve, pid {os.getpid()}", _waiting), hogs(beside):
+        with alone("power curve"), hogs(beside):
             for outcome in interpreted(batch, end):
                 results.append(folder, machine, outcome)
                 have[outcome.cell] += 1
@@ -142,7 +143,3 @@ def _progress(count: int, outcome: Outcome) -> str:
     found = outcome.verdict or ("" if outcome.flag is None else f"flag {outcome.flag:+d}")
     what = f"{outcome.kind} {outcome.op} {outcome.env} {outcome.budget:g} s, {outcome.percent:g} % slower"
     return f"{count:5}  {what}:{said} {found} {outcome.stop}".rstrip()
-
-
-def _waiting(text: str) -> None:
-    print(f"waiting for {text}", file=sys.stderr)

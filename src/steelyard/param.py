@@ -182,7 +182,8 @@ def run_here(
     `executor` runs each prepared call in your own way; `shim.execute.execute` is the usual one.
     """
     from steelyard.dialects.param.shim.execute import execute
-    from steelyard.dialects.param.shim.perform import Study, calm, definitions, expanded, same_settings
+    from steelyard.dialects.param.shim.perform import Study, definitions, expanded, same_settings
+    from steelyard.measuring.calm import calm
 
     asked, told = settle(Options.from_plain({"warmup": warmup, "iteration": iterations, "device": device, **options}))
     for text in told:
@@ -212,7 +213,8 @@ def measure_call(
     from types import SimpleNamespace
 
     from steelyard.dialects.param.shim.execute import Seat, execute
-    from steelyard.dialects.param.shim.perform import Study, calm, same_settings
+    from steelyard.dialects.param.shim.perform import Study, same_settings
+    from steelyard.measuring.calm import calm
 
     asked, _ = settle(Options.from_plain({"warmup": warmup, "iteration": iterations, "device": device, **options}))
     call = SimpleNamespace(forward=forward, args=list(args), kwargs=dict(kwargs or {}), operator=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,10 +11,25 @@ from typing import Any
 
 import pyperf
 
+from steelyard.analyze.foreign import read_file
+from steelyard.errors import StoreError
+
 
 def write(path: Path, data: Any) -> Path:
     path.write_text(json.dumps(data), encoding="utf-8")
     return path
+
+
+def check_read_or_refused(path: Path) -> None:
+    """Whatever stands where in a file, the answer is runs whose figures are sound, or an error that says why."""
+    try:
+        runs = read_file(path)
+    except StoreError:
+        return
+    for record in (record for run in runs for record in run.records):
+        assert record.id.isprintable() and record.reason.isprintable()
+        assert record.status != "ok" or record.metrics
+        assert all(math.isfinite(figure.value) for figure in record.metrics.values())
 
 
 def pyperf_file(path: Path, times: Mapping[str, Sequence[Sequence[float]]], unit: str = "second") -> Path:

@@ -175,6 +175,11 @@ def test_the_witness_draws_the_same_data_on_plain_torch(runtime: Runtime) -> Non
     assert np.array_equal(be.randn(3, 5).numpy(), witness.randn(3, 5).numpy())
 
 
+def test_several_ranks_are_for_another_backend(runtime: Runtime) -> None:
+    with pytest.raises(Unsupported, match="backend torch_xla runs one process per case"):
+        backend().TorchXla().join()
+
+
 def test_a_device_of_another_kind_than_the_process_was_started_for_is_unsupported(runtime: Runtime) -> None:
     with pytest.raises(Unsupported, match="PJRT_DEVICE is CPU, and the case is for tpu"):
         backend().TorchXla("tpu")

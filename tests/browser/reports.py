@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from benchmarks.simulated import many_records
 
 from steelyard.report.web.gather import Asked, gather
 from steelyard.report.web.html import single_page
-from steelyard.store.runs import Store
+from steelyard.store.runs import Run, Store
 from tests.browser import made
 from tests.report.nights import simulate
 
@@ -20,34 +23,30 @@ def write(store: Store, *refs: str, title: str = "", history: bool = True) -> Pa
     return file
 
 
-def empty(folder: Path) -> Store:
-    """A store for one report."""
-    return Store(folder / "store")
+def of(folder: Path, *makers: Callable[[Store], Run], **more: Any) -> Path:
+    """The report of runs that a store of its own is given, one after the other."""
+    store = Store(folder / "store")
+    return write(store, *[make(store).id for make in makers], **more)
 
 
 def grid(folder: Path) -> Path:
     """Three models by four stacks by two modes, one run."""
-    store = empty(folder)
-    return write(store, made.grid(store).id, title="Stacks")
+    return of(folder, made.grid, title="Stacks")
 
 
 def against(folder: Path) -> Path:
     """The same against the night before: one model slower, another faster."""
-    store = empty(folder)
-    runs = [made.grid(store), made.grid(store, night=1, id="next", bert=1.06, resnet50=0.9)]
-    return write(store, *(run.id for run in runs))
+    return of(folder, made.grid, partial(made.grid, night=1, id="next", bert=1.06, resnet50=0.9))
 
 
 def sweep(folder: Path) -> Path:
     """One operator over its sizes."""
-    store = empty(folder)
-    return write(store, made.sweep(store).id)
+    return of(folder, made.sweep)
 
 
 def broken(folder: Path) -> Path:
     """One operator over its sizes, and every case failed."""
-    store = empty(folder)
-    return write(store, made.broken(store).id)
+    return of(folder, made.broken)
 
 
 def nights(folder: Path) -> Path:
@@ -57,36 +56,31 @@ def nights(folder: Path) -> Path:
 
 def hostile(folder: Path) -> Path:
     """Names that attack, on three nights, so that they are in a comparison and a history too."""
-    store = empty(folder)
+    store = Store(folder / "store")
     runs = [made.hostile(store, night, f"evil{night}") for night in range(3)]
     return write(store, runs[1].id, runs[2].id, title=made.EVIL)
 
 
 def many(folder: Path) -> Path:
     """So many records that no page may draw them all."""
-    store = empty(folder)
-    return write(store, many_records(store, 10_000, blocks=12).id, history=False)
+    return of(folder, partial(many_records, number=10_000, blocks=12), history=False)
 
 
 def without_sidecar(folder: Path) -> Path:
     """The raw samples were left behind."""
-    store = empty(folder)
-    return write(store, made.without_sidecar(store).id)
+    return of(folder, made.without_sidecar)
 
 
 def truncated(folder: Path) -> Path:
     """The machine went away in the middle of a line."""
-    store = empty(folder)
-    return write(store, made.truncated(store).id)
+    return of(folder, made.truncated)
 
 
 def from_the_future(folder: Path) -> Path:
     """Half of the lines are of a newer version."""
-    store = empty(folder)
-    return write(store, made.from_the_future(store).id)
+    return of(folder, made.from_the_future)
 
 
 def mixed_machines(folder: Path) -> Path:
     """The same cases from two machines."""
-    store = empty(folder)
-    return write(store, made.grid(store).id, made.elsewhere(store).id)
+    return of(folder, made.grid, made.elsewhere)

@@ -10,12 +10,9 @@ from typing import Any
 import pytest
 
 from tests.engine.drive import run_json, steelyard
+from tests.workloads.operators.specs import tensor
 
 DEFAULT = "PyTorch:DefaultDataGenerator"
-
-
-def tensor(*shape: Any, dtype: str = "float", **more: Any) -> dict[str, Any]:
-    return {"type": "tensor", "dtype": dtype, "shape": list(shape), **more}
 
 
 def op(*inputs: Any, **more: Any) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from rich.text import Text
 
 from steelyard.analyze.compare import Comparison, Side, compare, own_pairs
 from steelyard.model.pair import Arm, Delta, Pair
@@ -13,6 +12,7 @@ from steelyard.model.record import Figure
 from steelyard.report.cells import cells
 from steelyard.report.comparison import comparison_table, ratio_words, verdict_words
 from tests.analyze.made import case, record, run, side
+from tests.report.test_text import colours
 
 
 def delta(**changes: object) -> Delta:
@@ -24,11 +24,6 @@ def sample() -> Comparison:
     head = [record(case(number), 2e-3 if number == 0 else 1e-3) for number in range(12)]
     head += [record(case(21), status="failed", reason="no \x1b[31mdevice\nhere"), record(case(30))]
     return compare(Side("b", (run("b", base),)), Side("h", (run("h", head, 1),)))
-
-
-def styles(text: Text, word: str) -> set[str]:
-    start = text.plain.index(word)
-    return {str(span.style) for span in text.spans if span.start <= start < span.end}
 
 
 def test_the_table_shows_figures_ratio_and_verdict() -> None:
@@ -62,11 +57,11 @@ def test_every_line_fits(width: int) -> None:
 
 def test_colour_is_for_confirmed_changes_alone() -> None:
     drawn = comparison_table(sample())
-    assert styles(drawn, "▼ suspect") == {"yellow"} and not any("red" in str(span.style) for span in drawn.spans)
+    assert colours(drawn, "▼ suspect") == {"yellow"} and not any("red" in str(span.style) for span in drawn.spans)
     pair = Pair(Arm(case(1)), Arm(case(1, "compile")), 1.3, 1.29, 1.31, 0.99, 8, 64, 1, (4, 4))
     whole = replace(run("k", [record(case(1)), record(case(1, "compile"), 1.3e-3)]), pairs=(pair,))
     paired = comparison_table(own_pairs(Side("k", (whole,))))
-    assert styles(paired, "▼ slower") == {"red"} and "head / eager" in paired.plain and paired.plain.startswith("k · 1 case\n")
+    assert colours(paired, "▼ slower") == {"red"} and "head / eager" in paired.plain and paired.plain.startswith("k · 1 case\n")
 
 
 def test_words_follow_the_metric() -> None:

@@ -21,6 +21,7 @@ import torch
 
 from steelyard.backends import _ranks, _torch_modes, _torch_passes
 from steelyard.backends.base import Backend, Seat, step_through
+from steelyard.errors import Unsupported
 from steelyard.machine.telemetry import Log, Meter, watch
 from steelyard.measuring.clock import Timer
 from steelyard.model.dtypes import canonical
@@ -56,8 +57,7 @@ class Torch(Backend):
     meter: Meter | None = None
 
     def open(self) -> None:
-        if torch.get_num_threads() != self.threads:
-            torch.set_num_threads(self.threads)
+        self.take_threads()
         if self.device != "cpu":
             from steelyard.backends import _device
 
@@ -67,6 +67,11 @@ class Torch(Backend):
             self.meter = _meter(self.where.index) if self.device == "cuda" else None
         else:
             self.where = torch.device("cpu")
+
+    def take_threads(self) -> None:
+        """As many of torch's own as the case asks for."""
+        if torch.get_num_threads() != self.threads:
+            torch.set_num_threads(self.threads)
 
     def join(self) -> Seat:
         _ranks.join(self.seat, self.device, self.where)
@@ -244,6 +249,19 @@ class Torch(Backend):
             found["device"] = str(getattr(self.api, "get_device_name", lambda: self.device)())
             found["cuda"] = str(torch.version.cuda or torch.version.hip or "")
         return found
+
+
+class TorchElsewhere(Torch):
+    """What workloads have for torch on a runtime that is not PyTorch's own, held against plain torch beside it."""
+
+    speaks = "torch"
+
+    def join(self) -> Seat:
+        raise Unsupported(f"backend {self.name} runs one process per case", do="use backend torch for several ranks")
+
+    def witness(self) -> Torch:
+        """Plain torch of this interpreter on the CPU, which computes the same task in double precision."""
+        return Torch("cpu", seed=self.seed, threads=self.threads)
 
 
 def _doubled(value: Any) -> Any:

@@ -19,14 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 import torch_xla
 import torch_xla.core.xla_model as xla_model
 import torch_xla.debug.metrics as xla_metrics
 import torch_xla.runtime as xla_runtime
 
-from steelyard.backends.base import Seat
-from steelyard.backends.torch import Torch
+from steelyard.backends.torch import TorchElsewhere
 from steelyard.errors import SteelyardError, Unsupported
 from steelyard.measuring.clock import HostTimer, Loop, Timer
 from steelyard.measuring.sample import quiet_collector
@@ -137,25 +135,16 @@ class SettledTimer(HostTimer):
         return self.last.since(self.first) if self.first is not None else Counts()
 
 
-class TorchXla(Torch):
+class TorchXla(TorchElsewhere):
     """PyTorch/XLA on a CPU or a TPU; eager means lazy tensors here, the variant openxla means dynamo."""
 
     name = "torch_xla"
-    speaks = "torch"
     install = "steelyard env create torch-xla"
 
     def open(self) -> None:
-        if torch.get_num_threads() != self.threads:
-            torch.set_num_threads(self.threads)
+        self.take_threads()
         self.where = _device(self.device)
         self._groups: dict[str, Any] = {}
-
-    def join(self) -> Seat:
-        raise Unsupported("backend torch_xla runs one process per case", do="use backend torch for several ranks")
-
-    def witness(self) -> Torch:
-        """Plain torch of this interpreter on the CPU, which computes the same task in double precision."""
-        return Torch("cpu", seed=self.seed, threads=self.threads)
 
     def timer(self) -> Timer:
         return SettledTimer(self.threads)

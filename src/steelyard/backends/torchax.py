@@ -21,8 +21,7 @@ import torchax
 from torchax.tensor import OperatorNotFound
 
 from steelyard.backends import _torch_modes
-from steelyard.backends.base import Seat
-from steelyard.backends.torch import Torch
+from steelyard.backends.torch import TorchElsewhere
 from steelyard.errors import Unsupported, told
 from steelyard.measuring.clock import HostTimer, Timer
 from steelyard.model.dtypes import canonical
@@ -96,29 +95,20 @@ class Waited:
         return made
 
 
-class Torchax(Torch):
+class Torchax(TorchElsewhere):
     """PyTorch's operators on JAX; eager is one XLA program per operator."""
 
     name = "torchax"
-    speaks = "torch"
     install = "steelyard env create torchax"
 
     def open(self) -> None:
-        if torch.get_num_threads() != self.threads:
-            torch.set_num_threads(self.threads)
+        self.take_threads()
         try:
             self.spot = jax.devices(KINDS.get(self.device, self.device))[0]
         except (RuntimeError, AssertionError) as error:
             raise Unsupported(f"JAX {jax.__version__} has no {self.device} device here", why=" ".join(str(error).split())[:300]) from error
         self.where = THERE
         RUNTIME.switch(True)
-
-    def join(self) -> Seat:
-        raise Unsupported("backend torchax runs one process per case", do="use backend torch for several ranks")
-
-    def witness(self) -> Torch:
-        """Plain torch of this interpreter on the CPU, which computes the same task in double precision."""
-        return Torch("cpu", seed=self.seed, threads=self.threads)
 
     def timer(self) -> Timer:
         return WaitedTimer(self.threads)

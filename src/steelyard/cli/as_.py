@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import signal
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from steelyard.cli.dialect import LOUDNESS, Names, option, status_counts
+from steelyard.cli.output import CONTEXT, tell
+from steelyard.cli.watch import heed_signals
 from steelyard.errors import INTERRUPTED, PASS, USAGE, unknown
 
 if TYPE_CHECKING:
     from steelyard.dialects.param.expand import Mistake
-    from steelyard.dialects.param.flags import Flag, Options
+    from steelyard.dialects.param.flags import Options
     from steelyard.dialects.param.lines import Line
     from steelyard.dialects.param.session import Session, Watch
 
@@ -20,23 +22,18 @@ DIALECTS = {
     "param-nsys": "Where the time of a run under nsys went (nsys_analysis).",
     "ptxla": "PyTorch/XLA's benchmarks: runner, analyze, aggregate, microbench.",
 }
-CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-LOUDNESS = {"DEBUG": 0, "INFO": 1, "WARNING": 2, "ERROR": 3, "CRITICAL": 4}
 
 
-class Dialects(click.Group):
+class Dialects(Names):
     """Dialects by name; the flags of one are read when it is called."""
+
+    kind = "dialect"
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(DIALECTS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return {"param": param_command, "param-nsys": lambda: param_nsys, "ptxla": ptxla_command}.get(cmd_name, lambda: None)()
-
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in DIALECTS and not args[0].startswith("-") and not ctx.resilient_parsing:
-            raise unknown("dialect", args[0], DIALECTS)
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Dialects"):
@@ -97,7 +94,7 @@ def param_command() -> click.Command:
 
     version = click.Option(["--version"], is_flag=True, help="Print the version.")
     return click.Command(
-        "param", callback=param, params=[*(_option(flag, Options()) for flag in FLAGS), version], context_settings=CONTEXT,
+        "param", callback=param, params=[*(option(flag, Options()) for flag in FLAGS), version], context_settings=CONTEXT,
         help="""Run a PARAM config as its run_benchmark does, and write its JSON lines: a header, a record per config, a finish line.
 
         \b
@@ -105,26 +102,6 @@ def param_command() -> click.Command:
         steelyard as param -c config.json -d cuda --exec-mode continuous_events -o results.json -a
         """,
     )  # fmt: skip
-
-
-def _option(flag: Flag, defaults: Options) -> click.Option:
-    """One option of the table; whoever leaves it out gets the default of the field it sets."""
-    default = getattr(defaults, flag.key)
-    words: dict[str, Any] = {"help": flag.help, "default": default, "show_default": default not in (None, "", False, ())}
-    if flag.kind == "switch":
-        words |= {"is_flag": True}
-    elif flag.kind == "count":
-        words |= {"type": click.IntRange(min=0)}
-    elif flag.kind == "list":
-        words |= {"multiple": True}
-    if flag.choices:
-        names = [*flag.choices, *([""] if flag.bare == "" else [])]
-        words |= {"type": click.Choice(names), "metavar": f"[{'|'.join(flag.choices)}]"}
-    if flag.bare is not None:
-        words |= {"is_flag": False, "flag_value": flag.bare}
-    if flag.metavar:
-        words["metavar"] = flag.metavar
-    return click.Option([*flag.names, flag.key], **words)
 
 
 def param(**given: Any) -> int:
@@ -145,17 +122,16 @@ def param(**given: Any) -> int:
 
     options = _options(given)
     made = session.begin(options, _watch(options.log_level))
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+    heed_signals()
     try:
         code = made.run(Path(options.config), converse.talking)
     except KeyboardInterrupt:
-        _tell(f"interrupted: {_counted(made) if made.statuses or made.mistakes else 'nothing was measured'}{_saved(made)}")
+        tell(f"interrupted: {_counted(made) if made.statuses or made.mistakes else 'nothing was measured'}{_saved(made)}")
         if made.place and made.statuses:
-            _tell(f"  continue: the same command with -o {shlex.quote(str(made.place.file))} -a")
+            tell(f"  continue: the same command with -o {shlex.quote(str(made.place.file))} -a")
         return INTERRUPTED
     if LOUDNESS[made.options.log_level] <= LOUDNESS["INFO"]:
-        _tell(f"{_counted(made)}{_saved(made)}")
+        tell(f"{_counted(made)}{_saved(made)}")
     if "benchmark_file" in made.files:
         click.echo(made.files["benchmark_file"])
     return code
@@ -172,20 +148,8 @@ def _options(given: dict[str, Any]) -> Options:
     return Options.from_plain(given)
 
 
-def _interrupt(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
-
-
-def _tell(text: str) -> None:
-    """To stderr, where nothing a file or an operator said can steer the terminal."""
-    from steelyard.report.cells import visible
-
-    click.echo(visible(text), err=True)
-
-
 def _counted(made: Session) -> str:
-    counts = {status: made.statuses.count(status) for status in dict.fromkeys(made.statuses)}
-    words = [f"{count} {status}" for status, count in counts.items()]
+    words = status_counts(made.statuses)
     if made.mistakes:
         words.append(f"{len(made.mistakes)} mistake" + ("s" if len(made.mistakes) > 1 else "") + " in the config")
     return " · ".join(words) or "nothing to run"
@@ -208,27 +172,27 @@ def _watch(level: str) -> Watch:
 
         def mistake(self, mistake: Mistake) -> None:
             if shown <= LOUDNESS["ERROR"]:
-                _tell(f"error: {mistake}")
+                tell(f"error: {mistake}")
 
         def warning(self, text: str) -> None:
             if shown <= LOUDNESS["WARNING"]:
-                _tell(f"warning: {text}")
+                tell(f"warning: {text}")
 
         def begun(self, count: int) -> None:
             self.total = count
 
         def started(self, id: str) -> None:
             if shown <= LOUDNESS["DEBUG"]:
-                _tell(f"running {id}")
+                tell(f"running {id}")
 
         def finished(self, line: Line) -> None:
             self.done += 1
             if shown <= LOUDNESS["INFO"] or (shown <= LOUDNESS["WARNING"] and line["steelyard"]["status"] not in ("ok", "skipped")):
-                _tell(f"{self._count()}{_summary(line)}")
+                tell(f"{self._count()}{_summary(line)}")
 
         def said(self, text: str) -> None:
             if shown <= LOUDNESS["INFO"]:
-                _tell(text)
+                tell(text)
 
         def _count(self) -> str:
             return f"[{self.done}/{self.total}] " if self.total else ""

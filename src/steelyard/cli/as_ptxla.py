@@ -10,24 +10,18 @@ import click
 
 from steelyard.cli import as_ptxla_runner
 from steelyard.cli.as_ptxla_microbench import microbench
+from steelyard.cli.dialect import Names
+from steelyard.cli.output import CONTEXT, warn
 from steelyard.errors import PASS, USAGE, UsageError, unknown
 
 if TYPE_CHECKING:
     from steelyard.dialects.ptxla.aggregate import Report
 
-CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
+class Programs(Names):
+    """The original's programs by name."""
 
-class Programs(click.Group):
-    """The programs by name; a wrong one is told with the nearest right one."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)
-
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in self.commands and not args[0].startswith("-") and not ctx.resilient_parsing:
-            raise unknown("program of ptxla", args[0], self.commands)
-        return super().resolve_command(ctx, args)
+    kind = "program of ptxla"
 
 
 @click.group("ptxla", cls=Programs, invoke_without_command=True, context_settings=CONTEXT)
@@ -147,7 +141,8 @@ def aggregate(
     try:
         found = reports.report((row for path in files for row in read(path, tally)), question, tally, notes.append)
     finally:
-        _warn([*tally.lines(), *notes])
+        for text in [*tally.lines(), *notes]:
+            warn(text)
     if found is not None:
         _hand_out(_written(found, form, title, fig_width, fig_height), output, form)
     return PASS
@@ -178,13 +173,6 @@ def _hand_out(made: str | bytes, output: Path | None, form: str) -> None:
             raise UsageError(f"{form} is nothing for a terminal", do=f"send it to a file: > report.{form}, or --format ascii")
         sys.stdout.buffer.write(made)
         sys.stdout.buffer.flush()
-
-
-def _warn(texts: list[str]) -> None:
-    from steelyard.report.cells import clean
-
-    for text in texts:
-        click.echo(f"warning: {clean(text)}", err=True)
 
 
 @ptxla.command("analyze", context_settings=CONTEXT)
@@ -235,7 +223,8 @@ def analyze(form: str, folder: Path, database: Path, timestamp: float | None, hi
     try:
         done = analysis.analyze(order, tally)
     finally:
-        _warn(tally.lines())
+        for text in tally.lines():
+            warn(text)
     if form == "jsonl":
         click.echo(f"Saving report to: {done.file.resolve()}")
     if log_level == "info":

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from steelyard.cli.output import CONTEXT, emit_json, tell
 from steelyard.errors import FAILED, NOTHING, PASS, REGRESSION, NothingMeasured, UsageError, exit_code
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from steelyard.engine.converse import Talk
     from steelyard.engine.launch import Place
 
-CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 DIALECT = "ptxla-microbench"
 SWEEP_BUDGET = "quick"
 LONGEST_MS = 3_600_000
@@ -66,7 +66,7 @@ def microbench(base: str | None, test: str | None, **given: Any) -> int:
     place = _place(given, products is not None)
     devices = [] if given["accelerator"] == "cpu" else [f"{given['accelerator']}0"]
     codes: list[int] = []
-    with converse.talking(devices, _tell, parse_seconds(given["timeout"]), place) as talk:
+    with converse.talking(devices, tell, parse_seconds(given["timeout"]), place) as talk:
         for answer in _results(talk, job, products):
             codes.append(_shown(answer, given["as_json"], given["strict_exit"]))
     return exit_code(codes) if codes else NOTHING
@@ -159,19 +159,16 @@ def _results(talk: Talk, job: Mapping[str, Any], products: Sequence[Product] | N
 
 def _shown(answer: Result | str, as_json: bool, strict: bool) -> int:
     """Print one answer, and say what it is worth as an exit code."""
-    import json
     import sys
 
-    from steelyard.cli.output import STEERING, plain
     from steelyard.dialects.ptxla.microbench import wants_colour
     from steelyard.report.cells import visible
 
     if isinstance(answer, str):
-        _tell(f"error: {answer}")
+        tell(f"error: {answer}")
         return FAILED
     if as_json:
-        text = json.dumps(plain(answer.plain()), ensure_ascii=False, allow_nan=False)
-        click.echo(STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+        emit_json(answer.plain(), indent=None)
     else:
         first, *rest = answer.text(wants_colour(sys.stdout)).split("\n")
         click.echo(first)
@@ -180,9 +177,3 @@ def _shown(answer: Result | str, as_json: bool, strict: bool) -> int:
     if answer.verdict == "failed":
         return FAILED
     return REGRESSION if strict and answer.verdict == "slower" else PASS
-
-
-def _tell(text: str) -> None:
-    from steelyard.report.cells import visible
-
-    click.echo(visible(text), err=True)

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import signal
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from steelyard.cli.dialect import LOUDNESS, option, status_counts
+from steelyard.cli.output import CONTEXT, tell
+from steelyard.cli.watch import heed_signals
 from steelyard.errors import INTERRUPTED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from steelyard.dialects.ptxla.flags import Flag, Options
+    from steelyard.dialects.ptxla.flags import Options
     from steelyard.dialects.ptxla.rows import Row
     from steelyard.dialects.ptxla.runner import Run, Talk, Watch
-
-CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-LOUDNESS = {"debug": 0, "info": 1, "warning": 2, "error": 3, "critical": 4}
 
 
 def command() -> click.Command:
@@ -26,7 +25,7 @@ def command() -> click.Command:
     from steelyard.dialects.ptxla.flags import FLAGS, Options
 
     return click.Command(
-        "runner", callback=run, params=[_option(flag, Options()) for flag in FLAGS], context_settings=CONTEXT,
+        "runner", callback=run, params=[option(flag, Options()) for flag in FLAGS], context_settings=CONTEXT,
         help="""Run every combination of the axes on every model, each in a process of its own, and append a JSON row for each.
 
         An axis that is not given has all its values; 'None' is a value of its own. What failed has a row with the reason.
@@ -38,53 +37,25 @@ def command() -> click.Command:
     )  # fmt: skip
 
 
-def _option(flag: Flag, defaults: Options) -> click.Option:
-    """One option of the table; whoever leaves it out gets the default of the field it sets."""
-    default = getattr(defaults, flag.key)
-    words: dict[str, Any] = {"help": flag.help, "default": default, "show_default": default not in (None, "", False, (), 0)}
-    if flag.kind == "switch":
-        words |= {"is_flag": True}
-    elif flag.kind in ("count", "counts"):
-        words |= {"type": int}
-    elif flag.kind == "seconds":
-        words |= {"type": float}
-    if flag.kind in ("texts", "choices", "counts"):
-        words |= {"multiple": True}
-    if flag.choices:
-        words |= {"type": click.Choice(flag.choices)}
-    if flag.key == "suite_name":
-        words = {**words, "required": True, "show_default": False}
-        del words["default"]
-    if flag.metavar:
-        words["metavar"] = flag.metavar
-    return click.Option([*flag.names, flag.key], **words)
-
-
 def run(**given: Any) -> int:
     """Plan and run; a row that was written stays whatever happens later."""
     from steelyard.dialects.ptxla import flags, runner
 
     options = flags.settle(flags.Options.from_plain(given))
     made = runner.begin(options, _talking(options), _watch(options))
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+    heed_signals()
     try:
         code = made.run()
     except KeyboardInterrupt:
-        _tell(f"interrupted: {_counted(made)}")
+        tell(f"interrupted: {_counted(made)}")
         return INTERRUPTED
-    if not options.dry_run and LOUDNESS[options.log_level] <= LOUDNESS["info"]:
-        _tell(f"{_counted(made)} · saved {made.file}")
+    if not options.dry_run and LOUDNESS[options.log_level.upper()] <= LOUDNESS["INFO"]:
+        tell(f"{_counted(made)} · saved {made.file}")
     return code
 
 
-def _interrupt(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
-
-
 def _counted(made: Run) -> str:
-    counts = {status: made.statuses.count(status) for status in dict.fromkeys(made.statuses)}
-    return " · ".join(f"{count} {status}" for status, count in counts.items()) or "nothing was run"
+    return " · ".join(status_counts(made.statuses)) or "nothing was run"
 
 
 def _talking(options: Options) -> Any:
@@ -99,7 +70,7 @@ def _talking(options: Options) -> Any:
         ours = envs.variables(backend, experiment["accelerator"], threads) | dict(variables)
         place = replace(_place(backend), threads=threads, flags=tuple(ours.items()))
         devices = ["cuda0"] if experiment["accelerator"] == "cuda" else []
-        return converse.talking(devices, _tell, timeout, place)
+        return converse.talking(devices, tell, timeout, place)
 
     return talking
 
@@ -121,34 +92,27 @@ def _place(backend: str) -> Any:
     return found
 
 
-def _tell(text: str) -> None:
-    """To stderr, where nothing a file or a model said can steer the terminal."""
-    from steelyard.report.cells import visible
-
-    click.echo(visible(text), err=True)
-
-
 def _watch(options: Options) -> Watch:
     """Tells as much as the log level allows."""
     from steelyard.dialects.ptxla import runner
 
-    shown = LOUDNESS[options.log_level]
+    shown = LOUDNESS[options.log_level.upper()]
 
     class Lines(runner.Watch):
         """Tells on stderr."""
 
         def say(self, level: str, text: str) -> None:
-            if LOUDNESS[level] >= shown:
-                _tell(text if level in ("debug", "info") else f"{level}: {text}")
+            if LOUDNESS[level.upper()] >= shown:
+                tell(text if level in ("debug", "info") else f"{level}: {text}")
 
         def printed(self, text: str) -> None:
             for line in text.splitlines():
-                _tell(line)
+                tell(line)
 
         def finished(self, row: Row, done: int, total: int) -> None:
             bad = "error" in row.metrics
-            if options.progress_bar or LOUDNESS["warning" if bad else "info"] >= shown:
-                _tell(f"[{done}/{total}] {_summary(row)}")
+            if options.progress_bar or LOUDNESS["WARNING" if bad else "INFO"] >= shown:
+                tell(f"[{done}/{total}] {_summary(row)}")
 
     return Lines()
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from steelyard.cli.output import console, emit_json, json_option, width
+from steelyard.cli.output import CONTEXT, console, emit_json, json_option, warn, width
 from steelyard.cli.run import command as run_command
 from steelyard.cli.streams import complain
+from steelyard.cli.watch import case_count, heed_signals, show_progress
 from steelyard.errors import INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from steelyard.engine.nightly.night import Spent
     from steelyard.engine.nightly.since import Since
     from steelyard.engine.plan import Plan
-    from steelyard.engine.run import Watch
     from steelyard.engine.selection import Request
     from steelyard.report.progress import Progress
     from steelyard.store.runs import RunWriter
@@ -39,7 +37,7 @@ def _shared(command: click.Command) -> click.Command:
 
 
 @_shared
-@click.command("nightly", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.command("nightly", context_settings=CONTEXT)
 @click.argument("experiment", required=False)
 @click.option("--keep", metavar="ARCHIVE", type=_FOLDER, required=True, help="Folder of all nights; a store for every other command.")
 @click.option("--policy", metavar="FILE", type=_FILE, help="The gate's policy: margins, noise floor, allowed and expected failures.")
@@ -128,7 +126,7 @@ def _preview(ready: Plan, archive: Archive, *, as_json: bool) -> int:
         commit = f", commit {base.commit[:10]}" if base and base.commit else ""
         resumed = f" · goes on with run {goes_on.id}" if goes_on else ""
         click.echo(
-            clean(f"{_cases(len(cases))} · about {duration(ready.estimate)} · {against}{commit}{resumed} · nothing measured"), err=True
+            clean(f"{case_count(len(cases))} · about {duration(ready.estimate)} · {against}{commit}{resumed} · nothing measured"), err=True
         )
     return FAILED if ready.experiment.mistakes else 0
 
@@ -143,16 +141,19 @@ def _spend(ready: Plan, archive: Archive, options: dict[str, Any]) -> int:
     terms = Terms(policy, strict=options["strict"], allow_edited=options["allow_edited"], confirm=options["confirm"])
     extras = Extras(options["output"], options["report_site"], options["keep_nights"])
     shown: list[Progress] = []
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+    heed_signals()
 
     def tell(text: str) -> None:
         _close(shown)
         click.echo(clean(text), err=True)
 
+    def watching(writer: RunWriter) -> Progress:
+        shown.append(show_progress(ready, writer, case_count))
+        return shown[-1]
+
     try:
         typed: tuple[str, ...] = click.get_current_context().find_object(tuple) or ()
-        spent = spend(ready, archive, ["steelyard", *typed], _watching(ready, shown), terms, extras=extras, tell=tell)
+        spent = spend(ready, archive, ["steelyard", *typed], watching, terms, extras=extras, tell=tell)
     except KeyboardInterrupt:
         _close(shown)
         click.echo(f"interrupted: what was measured is kept in {archive.root}\n  continue: the same command, within half a day", err=True)
@@ -160,39 +161,14 @@ def _spend(ready: Plan, archive: Archive, options: dict[str, Any]) -> int:
     finally:
         _close(shown)
     for warning in dict.fromkeys([*archive.warnings, *spent.notes]):
-        click.echo(f"warning: {clean(warning)}", err=True)
+        warn(warning)
     _show(spent, options)
     return spent.night.exit_code
-
-
-def _watching(ready: Plan, shown: list[Progress]) -> Callable[[RunWriter], Watch]:
-    from steelyard.model.units import duration
-    from steelyard.report.cells import clean
-    from steelyard.report.progress import Progress
-
-    def watching(writer: RunWriter) -> Progress:
-        left = sum(job.case.id not in writer.done for job in ready.jobs)
-        for warning in [*writer.warnings, *(f"rule {rule} fits no case" for rule in ready.idle)]:
-            click.echo(f"warning: {clean(warning)}", err=True)
-        about = duration(ready.estimate * left / max(1, len(ready.jobs)))
-        click.echo(f"{_cases(left)} · about {about} · run {writer.id}", err=True)
-        shown.append(Progress(left, sys.stderr))
-        return shown[-1]
-
-    return watching
 
 
 def _close(shown: Sequence[Progress]) -> None:
     for progress in shown:
         progress.close()
-
-
-def _interrupt(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
-
-
-def _cases(count: int) -> str:
-    return f"{count} case" if count == 1 else f"{count} cases"
 
 
 def _show(spent: Spent, options: dict[str, Any]) -> None:

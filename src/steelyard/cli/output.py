@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 WIDEST, NARROWEST = 100, 40
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": WIDEST}
+"""Settings of a command: how its help is asked for, and how wide it gets."""
 STEERING = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Characters that JSON lets through and terminals obey: late control codes and those that turn the direction of text."""
 
@@ -28,9 +30,9 @@ store_option = click.option(
 )
 
 
-def emit_json(value: Any) -> None:
-    """One JSON document on stdout; what JSON cannot say, such as NaN, becomes null."""
-    text = json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False)
+def emit_json(value: Any, indent: int | None = 2) -> None:
+    """One JSON document on stdout, on one line where there is no indent; what JSON cannot say, such as NaN, becomes null."""
+    text = json.dumps(plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
     click.echo(STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
@@ -45,6 +47,20 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if value is None or isinstance(value, (bool, int, str)) else str(value)
+
+
+def tell(text: str) -> None:
+    """To stderr, where nothing that a file, a model or an operator said can steer the terminal; columns stay as they are."""
+    from steelyard.report.cells import visible
+
+    click.echo(visible(text), err=True)
+
+
+def warn(text: object) -> None:
+    """`warning: …` to stderr, as one line whatever is in it."""
+    from steelyard.report.cells import clean
+
+    click.echo(f"warning: {clean(text)}", err=True)
 
 
 def width() -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +9,7 @@ import click
 
 from steelyard.cli.output import console, emit_json, json_option, store_option, width
 from steelyard.cli.streams import complain
+from steelyard.cli.watch import case_count, heed_signals, show_progress
 from steelyard.errors import INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from steelyard.engine.plan import Plan
     from steelyard.engine.selection import Request
     from steelyard.model.record import Status
+    from steelyard.report.progress import Progress
     from steelyard.store.runs import RunWriter, Store
 
 
@@ -286,20 +286,18 @@ def _left_out(dropped: Sequence[Mapping[str, str]]) -> Iterator[str]:
         else:
             word = "skipped" if item["kind"] == "deny" else "dropped"
             yield f"{word}  {item['case']}  by {item['rule']}" + (f": {item['reason']}" if item["reason"] else "")
-    yield from (f"{_cases(count)} {how}" for how, count in counted.items())
+    yield from (f"{case_count(count)} {how}" for how, count in counted.items())
 
 
 def _words_for(ready: Plan, count: int) -> str:
     """How many cases, and what else there is to say about them."""
     skipped = [f"{len(ready.denied)} skipped by rule"] if ready.denied else []
-    return " · ".join([_cases(count), *skipped, *([f"part {ready.part}"] if ready.part else [])])
+    return " · ".join([case_count(count), *skipped, *([f"part {ready.part}"] if ready.part else [])])
 
 
 def _execute(ready: Plan, store: Store, options: dict[str, Any], again: Collection[Status], expectations: Sequence[Expectation]) -> int:
     from steelyard.engine import conduct
-    from steelyard.model.units import duration
     from steelyard.report.cells import clean
-    from steelyard.report.progress import Progress
     from steelyard.report.text import run_table
 
     opened: list[RunWriter] = []
@@ -307,16 +305,10 @@ def _execute(ready: Plan, store: Store, options: dict[str, Any], again: Collecti
 
     def watching(writer: RunWriter) -> Progress:
         opened.append(writer)
-        left = sum(job.case.id not in writer.done for job in ready.jobs)
-        for warning in [*writer.warnings, *(f"rule {rule} fits no case" for rule in ready.idle)]:
-            click.echo(f"warning: {clean(warning)}", err=True)
-        about = duration(ready.estimate * left / max(1, len(ready.jobs)))
-        click.echo(f"{_words_for(ready, left)} · about {about} · run {writer.id}", err=True)
-        shown.append(Progress(left, sys.stderr))
-        return shown[0]
+        shown.append(show_progress(ready, writer, lambda left: _words_for(ready, left)))
+        return shown[-1]
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+    heed_signals()
     try:
         typed, stop = ["steelyard", *_typed()], not options["keep_going"]
         outcome = conduct.execute(
@@ -345,14 +337,6 @@ def _news(foreseen: Foreseen) -> Iterator[str]:
     yield from (f"new pass: {remark}" for remark in foreseen.new_passes)
     yield from (f"expected: {remark}" for remark in foreseen.expected)
     yield from (f"fits no case: {entry}" for entry in foreseen.unused)
-
-
-def _cases(count: int) -> str:
-    return f"{count} case" if count == 1 else f"{count} cases"
-
-
-def _interrupt(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
 
 
 def _interrupted(opened: Sequence[RunWriter], shown: Sequence[Any], ready: Plan) -> int:

@@ -1,12 +1,32 @@
-"""Options of another tool's command line as plain data, which is how a worker gets them."""
+"""Options of another tool's command line: a table of flags, and what was given as plain data, which is how a worker gets it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
-from typing import Any, Self
+from dataclasses import dataclass, fields
+from typing import Any, Literal, Self
 
-from steelyard.errors import unknown
+from steelyard.errors import UsageError, unknown
+
+Kind = Literal["switch", "text", "count", "integer", "seconds", "choice", "texts", "integers", "choices"]
+"""A count is not negative; a kind in the plural may be given again."""
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One option of the command line; its default is that of the field it sets, unless it is required.
+
+    `bare` is the value of an option that is given without one; None means that it cannot be.
+    """
+
+    names: tuple[str, ...]
+    key: str
+    kind: Kind
+    help: str
+    metavar: str = ""
+    choices: tuple[str, ...] = ()
+    bare: str | None = None
+    required: bool = False
 
 
 class Plain:
@@ -25,3 +45,9 @@ class Plain:
             if name not in known:
                 raise unknown("option", name, known)
         return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in data.items()})
+
+
+def check_count(name: str, value: Any, least: int, most: int) -> None:
+    """A number that is out of bounds is told by the flag that sets it, whether it came from there or from a call."""
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise UsageError(f"--{name.replace('_', '-')} is a whole number from {least} to {most}, not {value!r}")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from steelyard.report.charts.compare import BEFORE_AFTER, CHARTS, FOREST_PLOT, compare_forest_rows, compare_scatter_rows, effect_text
-from tests.report.charts.drawn import drawn, fields
+from steelyard.report.charts.compare import CHARTS, FOREST_PLOT, compare_forest_rows, compare_scatter_rows, effect_text
+from tests.report.charts.drawn import drawn
 
 EVIL = "op/x[n=1]@torch/<script>alert(1)</script>:eval"
 
@@ -72,5 +72,4 @@ def test_a_chart_draws_its_rows_and_keeps_their_names_as_text(chart: Any) -> Non
 
 def test_interval_and_margin_are_both_drawn() -> None:
     text = json.dumps(FOREST_PLOT.spec)
-    assert fields(FOREST_PLOT.spec) <= set(FOREST_PLOT.columns) and fields(BEFORE_AFTER.spec) <= {*BEFORE_AFTER.columns, "least", "most"}
     assert all(name in text for name in ("margin_low", "margin_high", "low", "high"))

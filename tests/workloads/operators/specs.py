@@ -7,7 +7,7 @@ from typing import Any
 Spec = dict[str, Any]
 
 
-def tensor(*shape: int, dtype: str = "float", **more: Any) -> Spec:
+def tensor(*shape: Any, dtype: str = "float", **more: Any) -> Spec:
     return {"type": "tensor", "dtype": dtype, "shape": list(shape), **more}
 
 

@@ -6,9 +6,9 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, Self
 
-from steelyard.dialects.options import Plain
+from steelyard.dialects.options import Flag, Plain, check_count
 from steelyard.errors import UsageError, unknown
 
 MODES = ("discrete", "continuous", "continuous_events")
@@ -17,8 +17,6 @@ MOST_CALLS, LARGEST_SEED = 100_000_000, 2**63 - 1
 BATCH_MODULE = "steelyard.dialects.param.shim.batch"
 BATCH_COMMAND = f"python -m {BATCH_MODULE}"
 _DEVICE = re.compile(r"[a-z]+(:[0-9]{1,3})?")
-
-Kind = Literal["switch", "text", "count", "choice", "list"]
 
 
 @dataclass(frozen=True)
@@ -89,22 +87,6 @@ def _names(value: Any) -> tuple[str, ...]:
     return tuple(os.fspath(item) for item in ([value] if isinstance(value, (str, os.PathLike)) else value))
 
 
-@dataclass(frozen=True)
-class Flag:
-    """One option of the command line; its default is that of the field it sets.
-
-    `bare` is the value of an option that is given without one; None means that it cannot be.
-    """
-
-    names: tuple[str, ...]
-    key: str
-    kind: Kind
-    help: str
-    metavar: str = ""
-    choices: tuple[str, ...] = ()
-    bare: str | None = None
-
-
 FLAGS = (
     Flag(("-c", "--config"), "config", "text", "The config file.", "FILE"),
     Flag(("-w", "--warmup"), "warmup", "count", "Warm-up calls per config."),
@@ -142,7 +124,7 @@ FLAGS = (
     Flag(("-l", "--log-level"), "log_level", "text", "DEBUG, INFO, WARNING, ERROR or CRITICAL.", "LEVEL"),
     Flag(("--fail-fast/--keep-going",), "fail_fast", "switch", "Stop at the first mistake or failure, or measure the rest (default)."),
     Flag(("--seed",), "seed", "count", "Seed of each config's data, unless the config has one."),
-    Flag(("--file",), "files", "list", "A .py file with operators, iterators or data generators of yours; may be given again.", "FILE"),
+    Flag(("--file",), "files", "texts", "A .py file with operators, iterators or data generators of yours; may be given again.", "FILE"),
     Flag(("--timeout",), "timeout", "text", "Limit for one config, such as 60s; none by default.", "TIME"),
 )  # fmt: skip
 """In the order of PARAM's own help, ours last."""
@@ -169,12 +151,12 @@ def _check(options: Options) -> None:
         if not isinstance(getattr(options, name), str):
             raise UsageError(f"{name} is a text, not {getattr(options, name)!r}")
     for name in ("warmup", "iteration", "ncu_warmup", "ncu_iteration", "nsys_warmup", "nsys_iteration"):
-        _check_count(name, getattr(options, name), 0)
+        check_count(name, getattr(options, name), 0, MOST_CALLS)
     if options.batch_cuda_device is not None:
-        _check_count("batch_cuda_device", options.batch_cuda_device, 0)
-    _check_count("seed", options.seed, 0, LARGEST_SEED)
-    _check_count("run_batch_size", options.run_batch_size, 1)
-    _check_count("threads", options.threads, 1)
+        check_count("batch_cuda_device", options.batch_cuda_device, 0, MOST_CALLS)
+    check_count("seed", options.seed, 0, LARGEST_SEED)
+    check_count("run_batch_size", options.run_batch_size, 1, MOST_CALLS)
+    check_count("threads", options.threads, 1, MOST_CALLS)
     if options.exec_mode not in MODES:
         raise UsageError(f"--exec-mode needs one of {', '.join(MODES)}" + (f", not {options.exec_mode!r}" if options.exec_mode else ""))
     if options.cuda_l2_cache not in ("on", "off"):
@@ -188,8 +170,3 @@ def _check(options: Options) -> None:
     for switch, tool in ((options.cupti_profiler, "--cupti-profiler"), (options.ncu, "--ncu"), (options.nsys, "--nsys")):
         if switch and not options.on_cuda:
             raise UsageError(f"{tool} looks at an NVIDIA GPU, and this run is on {options.device}", do=f"add -d cuda, or leave {tool} out")
-
-
-def _check_count(name: str, value: Any, least: int, most: int = MOST_CALLS) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise UsageError(f"--{name.replace('_', '-')} is a whole number from {least} to {most}, not {value!r}")

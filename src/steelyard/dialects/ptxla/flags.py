@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Literal
 
-from steelyard.dialects.options import Plain
+from steelyard.dialects.options import Flag, Plain, check_count
 from steelyard.errors import UsageError, unknown
 
 SUITES = ("dummy", "torchbench", "steelyard", "timm", "transformers")
@@ -23,8 +22,6 @@ LONGEST_TIMEOUT = 1_000_000
 END_OF_CALENDAR = 253402300800
 NULL = "None"
 """How the command line spells an axis value that is null."""
-
-Kind = Literal["switch", "text", "count", "seconds", "choice", "texts", "choices", "counts"]
 
 
 @dataclass(frozen=True)
@@ -98,26 +95,14 @@ class Options(Plain):
         return self.profile_cuda_cpu or self.profile_cuda_cpu_individual_ops or self.dump_pytorch_profiles
 
 
-@dataclass(frozen=True)
-class Flag:
-    """One option of the command line; its default is that of the field it sets."""
-
-    names: tuple[str, ...]
-    key: str
-    kind: Kind
-    help: str
-    metavar: str = ""
-    choices: tuple[str, ...] = ()
-
-
 FLAGS = (
-    Flag(("--suite-name",), "suite_name", "choice", "Where the models come from.", choices=SUITES),
+    Flag(("--suite-name",), "suite_name", "choice", "Where the models come from.", choices=SUITES, required=True),
     Flag(("-k", "--filter"), "filter", "texts", "Only models in whose name this regex is found, in any case; repeatable.", "REGEX"),
     Flag(("-x", "--exclude"), "exclude", "texts", "Not those in whose name this is found; repeatable.", "REGEX"),
-    Flag(("--filter-by-tier",), "filter_by_tier", "counts", "Only models of this tier; repeatable.", "N"),
-    Flag(("--exclude-by-tier",), "exclude_by_tier", "counts", "Not those of this tier; repeatable.", "N"),
-    Flag(("--total-partitions",), "total_partitions", "count", f"Parts the models are cut into, 1 to {MOST_PARTITIONS}."),
-    Flag(("--partition-id",), "partition_id", "count", "The part to run, from 0."),
+    Flag(("--filter-by-tier",), "filter_by_tier", "integers", "Only models of this tier; repeatable.", "N"),
+    Flag(("--exclude-by-tier",), "exclude_by_tier", "integers", "Not those of this tier; repeatable.", "N"),
+    Flag(("--total-partitions",), "total_partitions", "integer", f"Parts the models are cut into, 1 to {MOST_PARTITIONS}."),
+    Flag(("--partition-id",), "partition_id", "integer", "The part to run, from 0."),
     Flag(("--no-skip",), "no_skip", "switch", "Run what a skip rule would leave out."),
     Flag(("--dry-run",), "dry_run", "switch", "Say what would run, and run nothing."),
     Flag(("--accelerator",), "accelerator", "choices", "Device; repeatable.", choices=ACCELERATORS),
@@ -128,9 +113,9 @@ FLAGS = (
     Flag(("--torch-xla2",), "torch_xla2", "choices", "PyTorch on JAX; repeatable.", choices=TORCH_XLA2S),
     Flag(("--enable-functionalization",), "enable_functionalization", "switch", "Leave XLA's functionalization on."),
     Flag(("--keep-model-data-on-cuda",), "keep_model_data_on_cuda", "switch", "Keep model and data on CUDA (openxla only)."),
-    Flag(("--repeat",), "repeat", "count", "Measurements per config; the first one compiles."),
-    Flag(("--iterations-per-run",), "iterations_per_run", "count", "Calls per measurement."),
-    Flag(("--batch-size",), "batch_size", "count", "Batch size, instead of the model's own.", "N"),
+    Flag(("--repeat",), "repeat", "integer", "Measurements per config; the first one compiles."),
+    Flag(("--iterations-per-run",), "iterations_per_run", "integer", "Calls per measurement."),
+    Flag(("--batch-size",), "batch_size", "integer", "Batch size, instead of the model's own.", "N"),
     Flag(("--randomize-input",), "randomize_input", "switch", "Other random numbers in floating inputs for every call."),
     Flag(("--collect-full-output",), "collect_full_output", "switch", "With --save-output: gradients and weights too."),
     Flag(("--pure-wall-time",), "pure_wall_time", "switch", "The fastest of many calls instead of one per iteration."),
@@ -147,7 +132,7 @@ FLAGS = (
     Flag(("--experiment-config",), "experiment_config", "text", "One experiment, with --model-config.", "JSON"),
     Flag(("--model-config",), "model_config", "text", "One model, with --experiment-config.", "JSON"),
     Flag(("--verify",), "verify", "switch", "Hold the answers against those of plain eager PyTorch, beside the timing."),
-    Flag(("--verify-iterations",), "verify_iterations", "count", "Calls before answers are compared."),
+    Flag(("--verify-iterations",), "verify_iterations", "integer", "Calls before answers are compared."),
     Flag(("--disable-tf32",), "disable_tf32", "switch", "No TF32; --matmul-precision counts only with it."),
     Flag(("--matmul-precision",), "matmul_precision", "choice", "Precision of products without TF32.", choices=PRECISIONS),
     Flag(("--dump-hlo",), "dump_hlo", "switch", "Write XLA's HLO."),
@@ -159,12 +144,12 @@ FLAGS = (
     Flag(("--profile-cuda-cpu",), "profile_cuda_cpu", "switch", "Total CPU and CUDA time from a profile."),
     Flag(("--profile-cuda-cpu-individual-ops",), "profile_cuda_cpu_individual_ops", "switch", "The same for each operator."),
     Flag(("--profile-xla",), "profile_xla", "switch", "XLA's own profile of each repeat."),
-    Flag(("--profile-xla-duration-ms",), "profile_xla_duration_ms", "count", "For the original's sake: the profile covers one repeat."),
+    Flag(("--profile-xla-duration-ms",), "profile_xla_duration_ms", "integer", "For the original's sake: the profile covers one repeat."),
     Flag(("--torchbench",), "torchbench", "text", "TorchBench checkout, for --suite-name=torchbench.", "DIR"),
     Flag(("--policy",), "policy", "text", "Skip rules, batch sizes, tolerances and expected failures (YAML).", "FILE"),
     Flag(("--size",), "size", "text", "Size of the models of --suite-name=steelyard, such as small.", "NAME"),
     Flag(("--retry",), "retry", "choice", "When continuing, run again what failed.", choices=("failed",)),
-    Flag(("--threads",), "threads", "count", "CPU threads of the measuring process; 0 means all."),
+    Flag(("--threads",), "threads", "integer", "CPU threads of the measuring process; 0 means all."),
     Flag(("--strict-exit",), "strict_exit", "switch", "Exit with 3 where something failed and 5 where nothing was measured."),
 )  # fmt: skip
 """In the order of the specification, ours last."""
@@ -183,11 +168,11 @@ def settle(options: Options) -> Options:
                 raise unknown(flag.names[0], value, flag.choices)
     for key, least, most in (("repeat", 1, 10**6), ("iterations_per_run", 1, 10**6), ("verify_iterations", 1, 10**6), ("threads", 0, 4096),
                              ("profile_xla_duration_ms", 1, 10**9)):  # fmt: skip
-        _check_count(key, getattr(options, key), least, most)
-    _check_count("total_partitions", options.total_partitions, 1, MOST_PARTITIONS)
-    _check_count("partition_id", options.partition_id, 0, options.total_partitions - 1)
+        check_count(key, getattr(options, key), least, most)
+    check_count("total_partitions", options.total_partitions, 1, MOST_PARTITIONS)
+    check_count("partition_id", options.partition_id, 0, options.total_partitions - 1)
     if options.batch_size is not None:
-        _check_count("batch_size", options.batch_size, 1, 10**9)
+        check_count("batch_size", options.batch_size, 1, 10**9)
     if not 0 < options.subprocess_timeout <= LONGEST_TIMEOUT:
         raise UsageError(f"--subprocess-timeout is a number of seconds, more than 0 and up to {LONGEST_TIMEOUT}")
     if options.timestamp is not None and not 0 <= options.timestamp < END_OF_CALENDAR:
@@ -211,8 +196,3 @@ def settle(options: Options) -> Options:
             except re.error as error:
                 raise UsageError(f"--{key} {text!r} is not a regular expression", why=str(error)) from None
     return options
-
-
-def _check_count(name: str, value: Any, least: int, most: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise UsageError(f"--{name.replace('_', '-')} is a whole number from {least} to {most}, not {value!r}")

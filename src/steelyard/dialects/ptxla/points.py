@@ -29,7 +29,7 @@ class Point:
         return round(self.value, 8), round(self.std, 8)
 
 
-def _exec(times: Sequence[Any]) -> Point | str:
+def _mean(times: Sequence[Any]) -> Point | str:
     """The mean of what comes after the warm-up, with the standard deviation of a sample."""
     kept = _after_warm_up(times)
     return kept if isinstance(kept, str) else _of(kept)
@@ -70,7 +70,7 @@ def _compile(times: Sequence[Any]) -> Point | str:
 Measure = Callable[[Sequence[Any]], Point | str]
 """From the list of a row's times to its point, or to the words why there is none."""
 POINTS: dict[str, Measure] = {
-    "exec": _exec, "mean": _exec, "median": _median, "compile": _compile,
+    "exec": _mean, "mean": _mean, "median": _median, "compile": _compile,
 }  # fmt: skip
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from steelyard.machine.doctor.findings import Finding, Scene
+from steelyard.machine.doctor.findings import Finding, Scene, Status
 from steelyard.model.units import percent, plain
 
 STEADY_SHARE, CLOCK_STEP = 0.8, 15
@@ -30,17 +30,8 @@ def gpu_driver(scene: Scene) -> Finding | None:
 
 def gpu_persistence(scene: Scene) -> Finding | None:
     """Without persistence the driver unloads between processes and each start pays for it."""
-    states = [gpu.get("persistence") for gpu in scene.gpus]
-    if not states or all(state is None for state in states):
-        return None
-    off = states.count(False)
-    return Finding(
-        "gpu persistence",
-        "warn" if off else "ok",
-        f"off on {off} of {len(states)}" if off else "on",
-        "sudo nvidia-smi -pm 1",
-        "1-3 s at each start, and clock locks are lost between processes",
-    )
+    matters = "1-3 s at each start, and clock locks are lost between processes"
+    return _switch("gpu persistence", scene.gpus, "persistence", right=True, wrong="warn", change="sudo nvidia-smi -pm 1", matters=matters)
 
 
 def gpu_clocks(scene: Scene) -> Finding | None:
@@ -98,17 +89,21 @@ def gpu_applied(scene: Scene) -> Finding | None:
 
 def gpu_boost(scene: Scene) -> Finding | None:
     """Older GPUs choose a higher clock by themselves while heat and power allow it."""
-    states = [gpu.get("boost") for gpu in scene.settings]
-    if not states or all(state is None for state in states):
+    change = "export CUDA_AUTO_BOOST=0   (for everybody: sudo nvidia-smi --auto-boost-default=0)"
+    matters = "clocks follow heat and power: 1-15 % between runs; pairs cancel it"
+    return _switch("gpu auto boost", scene.settings, "boost", right=False, wrong="note", change=change, matters=matters)
+
+
+def _switch(
+    name: str, gpus: Sequence[Mapping[str, Any]], key: str, *, right: bool, wrong: Status, change: str, matters: str
+) -> Finding | None:
+    """A switch that stands right on every GPU, or on how many it does not; no finding where no GPU tells."""
+    states = [gpu.get(key) for gpu in gpus]
+    if all(state is None for state in states):
         return None
-    on = states.count(True)
-    return Finding(
-        "gpu auto boost",
-        "note" if on else "ok",
-        f"on for {on} of {len(states)}" if on else "off",
-        "export CUDA_AUTO_BOOST=0   (for everybody: sudo nvidia-smi --auto-boost-default=0)",
-        "clocks follow heat and power: 1-15 % between runs; pairs cancel it",
-    )
+    if count := states.count(not right):
+        return Finding(name, wrong, f"{'off on' if right else 'on for'} {count} of {len(states)}", change, matters)
+    return Finding(name, "ok", "on" if right else "off", change, matters)
 
 
 def gpu_power(scene: Scene) -> Finding | None:

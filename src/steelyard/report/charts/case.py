@@ -12,6 +12,7 @@ from steelyard.model.units import plain
 from steelyard.report.charts import Chart
 from steelyard.report.charts.pieces import (
     BLUE,
+    LEGEND,
     ORANGE,
     VERMILION,
     Rows,
@@ -39,7 +40,9 @@ REACH = 8.0
 MOST_BINS = 50
 BAND = 0.2
 """The share of the height that the clock has to itself."""
-LEGEND: Spec = {"title": None, "orient": "top", "offset": 22, "symbolOpacity": 1}
+SHARE: Spec = {"field": "share", "type": "quantitative"}
+SHARES: Spec = {**SHARE, "axis": {"title": None, "format": "~%", "tickCount": 4}}
+"""A share of the samples, and the axis of such shares."""
 SECONDS = with_prefix("datum.value", "'s'")
 PHASE_METRICS = {
     "build_time": "build", "compile_time": "compile", "first_call_time": "first call", "warmup_time": "warm-up", "time": "steady, one call",
@@ -108,10 +111,9 @@ def _clocks() -> Chart:
 
 def _distribution() -> Chart:
     across: Spec = {**_times("least"), "bin": {"binned": True}}
-    up: Spec = {"field": "share", "type": "quantitative", "axis": {"title": None, "format": "~%", "tickCount": 4}}
-    tooltip = [*told(("text", "time per call"), ("number", "samples")), {"field": "share", "type": "quantitative", "format": ".1%"}]
+    tooltip = [*told(("text", "time per call"), ("number", "samples")), {**SHARE, "format": ".1%"}]
     layers = [
-        layer("bar", {"x": across, "x2": {"field": "most"}, "y": up, "tooltip": tooltip}, color=BLUE, opacity=0.8, binSpacing=1),
+        layer("bar", {"x": across, "x2": {"field": "most"}, "y": SHARES, "tooltip": tooltip}, color=BLUE, opacity=0.8, binSpacing=1),
         caption_above("'share of samples'"),
         caption_below("'time per call'"),
     ]
@@ -124,12 +126,11 @@ def _distribution() -> Chart:
 
 def _cumulative() -> Chart:
     ranked = [{"window": [{"op": "cume_dist", "as": "share"}], "sort": [{"field": "drawn"}]}]
-    up: Spec = {"field": "share", "type": "quantitative", "axis": {"title": None, "format": "~%", "tickCount": 4}}
-    tooltip = [*told(("text", "time per call")), {"field": "share", "type": "quantitative", "title": "at most that", "format": ".1%"}]
+    tooltip = [*told(("text", "time per call")), {**SHARE, "title": "at most that", "format": ".1%"}]
     across = _times("drawn")
     layers = [
-        {"transform": ranked, **layer("line", {"x": across, "y": up}, color=BLUE, interpolate="step-after", strokeWidth=1.75)},
-        {"transform": ranked, **layer("point", {"x": across, "y": up, "tooltip": tooltip}, opacity=0, size=60)},
+        {"transform": ranked, **layer("line", {"x": across, "y": SHARES}, color=BLUE, interpolate="step-after", strokeWidth=1.75)},
+        {"transform": ranked, **layer("point", {"x": across, "y": SHARES, "tooltip": tooltip}, opacity=0, size=60)},
         caption_above("'share of samples at most that long'"),
         caption_below("'time per call'"),
     ]

@@ -11,6 +11,7 @@ from steelyard.report.charts import Chart
 from steelyard.report.charts.pieces import (
     BLUE,
     GREY,
+    LEGEND,
     TIMES,
     VERMILION,
     Rows,
@@ -107,7 +108,7 @@ def _scatter() -> Chart:
         {"calculate": "max(datum.max_before, datum.max_after)", "as": "most"},
     ]
     line: Spec = {"x": {**across, "field": "least"}, "y": {**up, "field": "least"}, "x2": {"field": "most"}, "y2": {"field": "most"}}
-    looks = _looks({"title": None, "orient": "top", "offset": 22, "symbolOpacity": 1})
+    looks = _looks(LEGEND)
     tooltip = told(("label", "case"), ("before_text", "base"), ("after_text", "head"), ("text", "change"), ("verdict", "verdict"))
     layers = [
         {"transform": corners, "mark": {"type": "rule", "strokeDash": [4, 3], "tooltip": None}, "encoding": line},

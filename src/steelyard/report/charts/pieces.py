@@ -18,6 +18,8 @@ BLUE, ORANGE, VERMILION, GREY = "#0072B2", "#E69F00", "#D55E00", "#767676"
 TIMES = "\u00d7"
 NARROW = "\u202f"
 DECADE = 12
+LEGEND: Spec = {"title": None, "orient": "top", "offset": 22, "symbolOpacity": 1}
+"""What signs mean, above the captions."""
 SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 
 

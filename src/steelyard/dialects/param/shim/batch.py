@@ -20,8 +20,9 @@ from steelyard.dialects.param.batch import FILTER, mark
 from steelyard.dialects.param.flags import BATCH_COMMAND, Options, settle
 from steelyard.dialects.param.shim.execute import Ranges, Seat, execute
 from steelyard.dialects.param.shim.marks import Phase, Range, run_label
-from steelyard.dialects.param.shim.perform import Study, calm, definitions
+from steelyard.dialects.param.shim.perform import Study, definitions
 from steelyard.errors import FAILED, PASS, SteelyardError, UsageError
+from steelyard.measuring.calm import calm
 
 
 def main(argv: Sequence[str] | None = None) -> int:

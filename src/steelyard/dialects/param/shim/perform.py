@@ -20,6 +20,7 @@ from steelyard.dialects.param.shim.execute import NO_GRADIENT, Executor, Seat, e
 from steelyard.dialects.param.shim.marks import Marks, run_label
 from steelyard.dialects.param.shim.station import Station, station
 from steelyard.errors import UsageError, status_of, told
+from steelyard.measuring.calm import calm
 
 Send = Callable[[Mapping[str, Any]], None]
 DIALECT = "param"
@@ -199,21 +200,6 @@ def summary(milliseconds: Sequence[float]) -> Line:
     found = median_interval(np.asarray(milliseconds, float) / 1e3)
     known = order_ranks(found.n) is not None
     return {"median": found.centre, "low": found.low if known else None, "high": found.high if known else None, "n": found.n, "unit": "s"}
-
-
-@contextmanager
-def calm() -> Iterator[None]:
-    """No collection in the middle of a call, and none ever over what was loaded before."""
-    enabled = gc.isenabled()
-    gc.collect()
-    gc.freeze()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-        if enabled:
-            gc.enable()
 
 
 @contextmanager

@@ -155,7 +155,11 @@ def own(ask: Ask, spot: Spot) -> Subject:
 
 
 def torchbench(ask: Ask, spot: Spot) -> Subject:
-    """A model of a TorchBench checkout by its contract: `Model(test, device, batch_size)`, then `get_module()`."""
+    """A model of a TorchBench checkout by its contract: `Model(test, device, batch_size)`, then `get_module()`.
+
+    The checkout stays first on the path and the folder we are in, as models import and read more of it when they are called;
+    the process is this config's alone.
+    """
     root = str(Path(ask.checkout or "").resolve())
     if root not in sys.path:
         sys.path.insert(0, root)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-import gc
 import importlib
 import json
 import platform
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -21,6 +20,7 @@ from steelyard.dialects.ptxla.shim import models, profiles, verify
 from steelyard.dialects.ptxla.shim.models import RATE, Ask, Spot, Subject
 from steelyard.errors import NotApplicable, Unsupported, status_of, told
 from steelyard.machine import cpu
+from steelyard.measuring.calm import calm
 
 Send = Callable[[Mapping[str, Any]], None]
 Metrics = dict[str, list[Any]]
@@ -62,7 +62,7 @@ def measure(job: Mapping[str, Any], loaded: Any) -> dict[str, Any]:
         candidate: Act = jaxed().begin(subject, spot, ask.test, on_jax)
     else:
         candidate = Act.open(subject, spot, ask.test, experiment["dynamo"], options.filter_by_single_graph)
-    with quiet():
+    with calm():
         metrics, output = repeats(candidate, options, files)
         metrics |= profiles.extra(candidate, options, files)
     files.note_dumps()
@@ -318,19 +318,6 @@ def fastest(act: Act, inputs: list[Any]) -> tuple[dict[str, float], Any]:
         assert isinstance(shortest, float)
         total += shortest * 1e-3
     return {"total_time": total, "per_iter_time": total / len(inputs)}, held[0]
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """No collection in the middle of a call."""
-    gc.collect()
-    gc.freeze()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-        gc.unfreeze()
 
 
 def verified(candidate: Act, ask: Ask, options: Options, policy: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,57 @@
+"""What the commands below `steelyard as` have in common: another tool's names and flags, its log levels, and its statuses counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from steelyard.errors import unknown
+
+if TYPE_CHECKING:
+    from steelyard.dialects.options import Flag, Plain
+
+LOUDNESS = {"DEBUG": 0, "INFO": 1, "WARNING": 2, "ERROR": 3, "CRITICAL": 4}
+"""Log levels by how little they let through."""
+
+
+class Names(click.Group):
+    """Commands in the order they are named; a wrong name is told with the nearest right one, as one of a `kind`."""
+
+    kind = "command"
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        names = self.list_commands(ctx)
+        if args[0] not in names and not args[0].startswith("-") and not ctx.resilient_parsing:
+            raise unknown(self.kind, args[0], names)
+        return super().resolve_command(ctx, args)
+
+
+def option(flag: Flag, defaults: Plain) -> click.Option:
+    """One option of a table of flags; whoever leaves it out gets the default of the field it sets."""
+    default = getattr(defaults, flag.key)
+    words: dict[str, Any] = {"required": True} if flag.required else {"default": default, "show_default": bool(default)}
+    types = {"count": click.IntRange(min=0), "integer": int, "integers": int, "seconds": float}
+    if flag.kind in types:
+        words["type"] = types[flag.kind]
+    if flag.kind == "switch":
+        words["is_flag"] = True
+    if flag.kind in ("texts", "integers", "choices"):
+        words["multiple"] = True
+    if flag.choices:
+        words["type"] = click.Choice([*flag.choices, *([""] if flag.bare == "" else [])])
+        words["metavar"] = f"[{'|'.join(flag.choices)}]"
+    if flag.bare is not None:
+        words |= {"is_flag": False, "flag_value": flag.bare}
+    if flag.metavar:
+        words["metavar"] = flag.metavar
+    return click.Option([*flag.names, flag.key], help=flag.help, **words)
+
+
+def status_counts(statuses: Sequence[str]) -> list[str]:
+    """`3 ok`, `1 failed`, in the order they first came."""
+    return [f"{statuses.count(status)} {status}" for status in dict.fromkeys(statuses)]

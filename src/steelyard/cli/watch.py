@@ -1,0 +1,45 @@
+"""What commands that measure have in common: how they tell where they stand, and how they end early."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from steelyard.cli.output import warn
+
+if TYPE_CHECKING:
+    from steelyard.engine.plan import Plan
+    from steelyard.report.progress import Progress
+    from steelyard.store.runs import RunWriter
+
+
+def heed_signals() -> None:
+    """SIGTERM and SIGHUP end a command as Ctrl-C does, so that it can say what was kept."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def show_progress(ready: Plan, writer: RunWriter, words: Callable[[int], str]) -> Progress:
+    """Say what is about to be measured, its number of cases in the words of the command, and start the line that counts them."""
+    from steelyard.model.units import duration
+    from steelyard.report.progress import Progress
+
+    left = sum(job.case.id not in writer.done for job in ready.jobs)
+    for warning in [*writer.warnings, *(f"rule {rule} fits no case" for rule in ready.idle)]:
+        warn(warning)
+    about = duration(ready.estimate * left / max(1, len(ready.jobs)))
+    click.echo(f"{words(left)} · about {about} · run {writer.id}", err=True)
+    return Progress(left, sys.stderr)
+
+
+def case_count(count: int) -> str:
+    """`1 case`, `2 cases`."""
+    return f"{count} case" if count == 1 else f"{count} cases"
