@@ -148,6 +148,7 @@ vs = "eager"
 rtol = 1e-3
 atol = 0
 verify = false
+reference = "fp64"
 seed = 7
 runs = 3
 
@@ -159,7 +160,7 @@ mode = "fwd"
 device = ["cpu", "cuda"]
 threads = [1, 2]
 flags = [{}, {opt = 3, fast = true}]
-env = ["torch-nightly"]
+env = ["torch-nightly", "here"]
 [matrix.axes]
 m = 4096
 dtype = ["float32", "bf16"]
@@ -178,6 +179,7 @@ tag = "slow*"
 [[deny]]
 device = "cuda"
 variant = "compile"
+env = "here"
 reason = "crashes the driver"
 """
 
@@ -194,7 +196,7 @@ WHOLE = Experiment(
             device=("cpu", "cuda"),
             threads=(1, 2),
             flags=({}, {"opt": "3", "fast": "true"}),
-            env=("torch-nightly",),
+            env=("torch-nightly", ""),
         ),
     ),
     include=("op/a[m=1,n=2]@torch/eager:eval",),
@@ -202,8 +204,8 @@ WHOLE = Experiment(
         Rule({"workload": "op/g*", "threads": 2, "axes.dtype": "fp32", "axes.m": 4096, "flags.opt": "3"}, "too slow"),
         Rule({"tag": "slow*"}),
     ),
-    deny=(Rule({"variant": "compile", "device": "cuda"}, "crashes the driver"),),
-    settings=Settings(0.3, 0.01, "calls", 0.2, 1e-3, 0.0, False, 7, 120.0, 8 * 2**30, "case", "eager", 3),
+    deny=(Rule({"variant": "compile", "device": "cuda", "env": ""}, "crashes the driver"),),
+    settings=Settings(0.3, 0.01, "calls", 0.2, 1e-3, 0.0, False, "fp64", 7, 120.0, 8 * 2**30, "case", "eager", 3),
 )
 
 
@@ -281,12 +283,12 @@ threads = 0
 mode = "trian"
 axes = {dtype = "fp33", n = [], day = 2024-01-01}
 flags = []
-env = ["here", "there"]
+env = [7, ""]
 [[exclude]]
 reason = "all"
 [[deny]]
 workload = "op/a"
-env = "here"
+env = []
 """
     lines = refusal(tmp_path, text).splitlines()
     assert lines[0] == "exp.toml  14 mistakes"
@@ -302,10 +304,10 @@ env = "here"
         "exp.toml:14  matrix[0].axes.n: an empty list leaves no cases",
         'exp.toml:14  matrix[0].axes.day: expected text, a number, true, false, null, a list or a table, not "2024-01-01"',
         "exp.toml:15  matrix[0].flags: an empty list",
-        "exp.toml  matrix[0].env: a matrix runs in one environment, because a run measures each case once",
+        "exp.toml  matrix[0].env: expected text, not 7",
         "exp.toml:17  exclude[0]: matches nothing in particular",
         "exp.toml:19  deny[0]: reason is missing: it is recorded with every case that the rule skips",
-        "exp.toml  deny[0].env: unknown key",
+        "exp.toml  deny[0].env: expected text",
     ):
         assert f"  {part}" in told
     assert len(lines) == 15

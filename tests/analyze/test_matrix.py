@@ -115,9 +115,12 @@ def test_at_most_eight_columns_serve_as_baseline_the_most_complete_ones() -> Non
     assert set(found.by_baseline) - {"torch/eager"} <= {f"torch/v{number}" for number in range(4, 12)}
 
 
-def test_devices_and_flags_are_named_only_where_there_are_several() -> None:
+def test_devices_environments_and_flags_are_named_only_where_there_are_several() -> None:
     cases = {id: parse(id) for id in (point("a"), point("a", device="cuda"), point("a", device="cuda", flags=(("XLA_FLAGS", "--x"),)))}
     assert list(stacks(cases).values()) == ["torch/eager:cpu", "torch/eager:cuda", "torch/eager:cuda XLA_FLAGS=--x"]
+    homes = {id: parse(id) for id in (point("a"), point("a", env="old"))}
+    assert list(stacks(homes).values()) == ["torch/eager env=here", "torch/eager env=old"]
+    assert len(grid(homes).rows) == 1
     assert list(stacks({point("a"): parse(point("a"))}).values()) == ["torch/eager"]
 
 

@@ -91,6 +91,11 @@ def test_names_that_are_none_are_refused(apart: Path, name: str) -> None:
         envs.check("numpy", name)
 
 
+def test_the_word_for_this_one_is_no_name_of_another(apart: Path) -> None:
+    with pytest.raises(UsageError, match="here cannot be the name of an environment"):
+        envs.check("numpy", "here")
+
+
 def test_building_where_another_is_being_built_leaves_that_one_alone(apart: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = environment(apart, "numpy")
     monkeypatch.setattr(envs, "check", lambda stack, name: folder)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from steelyard.engine.filters import Filters
 from steelyard.engine.launch import Place
 from steelyard.engine.plan import Plan, check_modes, expand, select, settle
+from steelyard.engine.sides import Side
 from steelyard.errors import NothingMeasured, UsageError
 from steelyard.model.case import Case
 from steelyard.model.define import Variant, workload
@@ -345,19 +346,23 @@ class TestEnvironments:
             ("op/two", "eager"),
         ]
         assert inside == [True, True, False]
-        assert "old" not in "".join(ids(found))
+        assert [id.endswith(":env=old") for id in ids(found)] == inside
 
-    @pytest.mark.parametrize(
-        "matrices",
-        [
-            (Matrix(("op/two",), env=("old", "new")),),
-            (Matrix(("op/two",), env=("old",)), Matrix(("op/*",), env=("new",))),
-            (Matrix(("op/two",)), Matrix(("op/two",), env=("new",))),
-        ],
-    )
-    def test_a_case_cannot_be_in_two(self, matrices: tuple[Matrix, ...]) -> None:
-        with pytest.raises(UsageError, match=r"environments.*\n  the environment is no part of a case.*\n  .*--vs env:OTHER"):
-            plan(*matrices)
+    def test_it_is_an_axis_of_the_matrix_and_a_key_of_rules(self) -> None:
+        matrix = Matrix(("op/two",), env=("", "old", "new"))
+        assert ids(plan(matrix)) == [f"op/two[k=1,scale=0.5]@numpy/eager:eval{home}" for home in ("", ":env=old", ":env=new")]
+        kept = plan(matrix, exclude=(Rule({"env": ""}),), deny=(Rule({"env": "n*"}, "not yet"),))
+        assert [job.case.env for job in kept.jobs] == ["old"]
+        assert [(item.case.env, str(item.rule)) for item in kept.dropped] == [("", "env=here"), ("new", "env=n*")]
+
+    def test_one_case_by_its_id_runs_where_it_says(self) -> None:
+        [job] = plan(include=("op/two[k=1]@numpy/eager:eval:env=new",)).jobs
+        assert Path(job.place.python).parts[-3] == "new"
+
+    def test_cases_with_one_of_their_own_have_no_other_side(self) -> None:
+        other = Side("path:there", Place())
+        with pytest.raises(UsageError, match=r"cannot be weighed against path:there\n.*environment of its own\n.*--env"):
+            expand(Experiment(matrix=(Matrix(("op/two",), env=("old",)),)), CATALOGUE, other=other)
 
     def test_one_that_does_not_exist_is_told_with_the_nearest(self) -> None:
         with pytest.raises(UsageError, match="did you mean old"):

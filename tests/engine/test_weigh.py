@@ -83,6 +83,12 @@ def exact(n: int, dtype: str, wrong: bool, be: Any) -> Task:
     return Task(lambda: x + 1)
 
 
+@checked.variant("again")
+def again(task: Task) -> Task:
+    """The same answer, right or wrong."""
+    return replace(task, fn=lambda: Task.__call__(task))
+
+
 @workload("t/self", backend="fake")
 def timed_by_itself(be: Any) -> Task:
     """Reports more than seconds."""
@@ -229,6 +235,12 @@ class TestVerification:
         assert record.verification is not None
         assert record.verification.against == "numpy fp64"
         assert weigh(f"t/numpy[dtype={dtype},n=64,wrong=true]@fake/eager:eval").status == "wrong"
+
+    def test_variants_have_the_reference_of_the_plain_task_where_that_is_asked_for(self) -> None:
+        text = "t/numpy[dtype=fp32,n=8,wrong=true]@fake/again:eval"
+        found = [weigh(text, replace(SETTINGS, reference=reference)) for reference in ("eager", "fp64")]
+        told = [(record.status, record.verification and record.verification.against) for record in found]
+        assert told == [("ok", "fake eager"), ("wrong", "numpy fp64")]
 
     def test_tolerances_asked_for_decide(self) -> None:
         text = "t/numpy[dtype=fp32,n=8,wrong=true]@fake/eager:eval"

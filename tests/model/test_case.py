@@ -106,9 +106,9 @@ def test_any_text_typed_as_a_value_has_one(text: str) -> None:
     parse_value(text)
 
 
-def test_there_are_twenty_examples() -> None:
+def test_there_are_enough_examples() -> None:
     assert EXAMPLES is not None
-    assert len(set(EXAMPLES[1].splitlines())) == len(EXAMPLES[1].splitlines()) == 20
+    assert len(set(EXAMPLES[1].splitlines())) == len(EXAMPLES[1].splitlines()) >= 20
 
 
 @pytest.mark.parametrize("text", EXAMPLES[1].splitlines() if EXAMPLES else [])

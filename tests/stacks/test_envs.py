@@ -21,6 +21,10 @@ def test_a_case_runs_in_an_environment_of_its_own(tmp_path: Path, apart: Path) -
     absent = run_json("op/sum", "-B", "torch", "--env", "numpy", cwd=tmp_path, check=5)
     assert absent["records"][0]["status"] == "unsupported"
     assert "torch" in absent["records"][0]["reason"]
+    (tmp_path / "both.toml").write_text('[[matrix]]\nworkload = "op/sum"\nbackend = "numpy"\nenv = ["here", "numpy"]\n')
+    both = run_json("both.toml", "--budget", "50ms", cwd=tmp_path)["records"]
+    assert [(record["case"].get("env", ""), record["status"]) for record in both] == [("", "ok"), ("numpy", "ok")]
+    assert [record["id"].endswith(":env=numpy") for record in both] == [False, True]
     listed = json.loads(steelyard("env", "list", "--json", cwd=tmp_path).stdout)
     assert [env["name"] for env in listed["environments"]] == ["numpy"]
     steelyard("env", "remove", "numpy", cwd=tmp_path)

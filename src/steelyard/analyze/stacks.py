@@ -9,15 +9,15 @@ from typing import Any
 
 from steelyard.errors import UsageError, unknown
 from steelyard.model.case import IDENTITY, Case
+from steelyard.model.experiment import HERE
 from steelyard.model.record import Figure, Record
-from steelyard.model.values import render
+from steelyard.model.values import value_text
 from steelyard.store.runs import Run
 
 Plain = Mapping[str, Any]
 Words = Callable[[Plain], dict[str, str]]
 Quad = tuple[float, float | None, float | None, int | None]
 """A figure as a page has it: value, both ends of its interval, and over how many samples."""
-HOW = ("device", "flag.")
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,11 @@ def words(case: Plain) -> dict[str, str]:
     """What tells two cases of a workload apart besides backend and variant, each as the text to show."""
     params = dict(case.get("params") or {})
     dtype = params.pop("dtype", None)
-    found = {key: f"{key}={text_of(value)}" for key, value in params.items()}
+    found = {key: f"{key}={value_text(value)}" for key, value in params.items()}
     found |= {"dtype": str(dtype)} if dtype is not None else {}
     found |= {"mode": str(case.get("mode", "eval")), "device": str(case.get("device", "cpu"))}
     found |= {key: f"{key}={case.get(key, 1)}" for key in ("threads", "ranks")}
+    found["env"] = f"env={case.get('env') or HERE}"
     return found | {f"flag.{key}": f"{key}={value}" for key, value in (case.get("flags") or {}).items()}
 
 
@@ -101,21 +102,26 @@ def grid(cases: Mapping[str, Plain], told: Words = words) -> Grid:
         rows.setdefault(key, case)
         members.setdefault(key, id)
         place[id] = key, columns[id]
-    own = {key: {name: text for name, text in said[id].items() if not name.startswith(HOW)} for key, id in members.items()}
+    own = {key: {name: text for name, text in said[id].items() if not _is_how(name)} for key, id in members.items()}
     names, params = _names(rows, own), {key: _joined(table, ("mode", "threads", "ranks")) for key, table in own.items()}
     return Grid(rows, tuple(dict.fromkeys(columns.values())), place, names, params)
 
 
 def stacks(cases: Mapping[str, Plain], said: Mapping[str, Mapping[str, str]] | None = None) -> dict[str, str]:
-    """The name of each case's stack: `torch/compile`, with the device and the flags where they are not the same everywhere."""
+    """The name of each case's stack: `torch/compile`, with device, environment and flags where they are not the same everywhere."""
     said = said or {id: words(case) for id, case in cases.items()}
-    varying = varying_words({name: text for name, text in table.items() if name.startswith(HOW)} for table in said.values())
+    varying = varying_words({name: text for name, text in table.items() if _is_how(name)} for table in said.values())
     found = {}
     for id, case in cases.items():
-        flags = [text for name, text in said[id].items() if name.startswith("flag.") and name in varying]
+        flags = [text for name, text in said[id].items() if name != "device" and name in varying]
         device = f":{said[id]['device']}" if "device" in varying and "device" in said[id] else ""
         found[id] = " ".join([f"{case.get('backend') or 'unknown'}/{case.get('variant') or IDENTITY}{device}", *flags])
     return found
+
+
+def _is_how(name: str) -> bool:
+    """Whether a word is about the stack and not about what is computed."""
+    return name in ("device", "env") or name.startswith("flag.")
 
 
 def pick(columns: Sequence[str], counts: Mapping[str, int], asked: str | None) -> str:
@@ -143,12 +149,12 @@ def varying_words(tables: Iterable[Mapping[str, str]]) -> set[str]:
 
 
 def variant_of(column: str) -> str:
-    """The variant in a column's name, without backend, device and flags."""
+    """The variant in a column's name, without backend, device, environment and flags."""
     return column.partition("/")[2].partition(" ")[0].partition(":")[0]
 
 
 def _row_key(case: Plain) -> str:
-    params = sorted((str(key), text_of(value)) for key, value in (case.get("params") or {}).items())
+    params = sorted((str(key), value_text(value)) for key, value in (case.get("params") or {}).items())
     return repr((case.get("workload"), params, case.get("mode"), case.get("threads", 1), case.get("ranks", 1)))
 
 
@@ -171,11 +177,3 @@ def _names(rows: Mapping[str, Plain], own: Mapping[str, Mapping[str, str]]) -> d
 
 def _joined(table: Mapping[str, str], without: Sequence[str]) -> str:
     return " ".join(text for name, text in table.items() if name not in without)
-
-
-def text_of(value: Any) -> str:
-    """A parameter as it stands in a case id, and any other value as Python writes it."""
-    try:
-        return render(value)
-    except UsageError:
-        return str(value)

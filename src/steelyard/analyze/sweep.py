@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from steelyard.analyze.stacks import Plain, Seen, Words, pick, stacks, text_of, words
+from steelyard.analyze.stacks import Plain, Seen, Words, pick, stacks, words
 from steelyard.errors import UsageError
+from steelyard.model.values import value_text
 
 FIELDS = ("threads", "ranks")
 FEWEST = 2
@@ -64,7 +65,7 @@ def sweeps(seen: Sequence[Seen], *, baseline: str | None = None, most: int = 30_
     for item in seen:
         case = item.record.case
         values = _values(case)
-        place = _Place(item, values, {key: text_of(value) for key, value in values.items()}, names[item.record.id])
+        place = _Place(item, values, {key: value_text(value) for key, value in values.items()}, names[item.record.id])
         groups.setdefault((str(case.get("workload", "")), str(case.get("mode", ""))), []).append(place)
     found = [made for (workload, mode), places in groups.items() for made in _of_group(workload, mode, places, said, baseline)]
     found.sort(key=lambda made: (made.kind == "name", -max(len(line.points) for line in made.lines)))
@@ -149,7 +150,7 @@ def _fixed(said: Mapping[str, str], axis: str) -> str:
     usual = {"threads": "threads=1", "ranks": "ranks=1"}
     return " ".join(
         text for key, text in said.items()
-        if key != axis and key not in ("mode", "device") and not key.startswith("flag.") and usual.get(key) != text
+        if key != axis and key not in ("mode", "device", "env") and not key.startswith("flag.") and usual.get(key) != text
     )  # fmt: skip
 
 

@@ -62,6 +62,7 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 @click.option("--rtol", type=click.FloatRange(min=0, max=1e9), help="Relative tolerance of verification.")
 @click.option("--atol", type=click.FloatRange(min=0, max=1e9), help="Absolute tolerance, as a share of the output's rms.")
 @click.option("--verify/--no-verify", default=None, help="Check outputs before timing. Default on.")
+@click.option("--reference", type=click.Choice(["eager", "fp64"]), help="Hold variants against eager (default), or all against fp64.")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of all data and weights.")
 @click.option("--isolate", type=click.Choice(["case", "workload", "none"]), help="What shares a worker. Default workload.")
 @click.option("--timeout", metavar="TIME", help="Limit for one case. Default 300s.")
@@ -243,7 +244,7 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
         if options["vs"] is not None:
             raise UsageError("--vs and --vs-path both name a base", do="give one of them")
         options = {**options, "vs": f"path:{options['vs_path']}"}
-    asked = ("sampling", "runs", "rtol", "atol", "verify", "seed", "isolate", "vs")
+    asked = ("sampling", "runs", "rtol", "atol", "verify", "reference", "seed", "isolate", "vs")
     for name in (*asked, "telemetry", "peak_memory", "memory_snapshot", "profile", "ncu", "compile_time", "dump_ir", *readers):
         if options[name] is not None:
             found[name] = readers[name](options[name]) if name in readers else options[name]

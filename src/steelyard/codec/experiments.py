@@ -13,15 +13,14 @@ from steelyard.codec.reading import Page, choice, expect, is_number, parse_toml,
 from steelyard.errors import UsageError
 from steelyard.model.case import MODES, Case, parse_variants
 from steelyard.model.dtypes import canonical
-from steelyard.model.experiment import BUDGETS, DEVICES, Experiment, GraphForm, Isolation, Matrix, Rule, Sampling, Settings
+from steelyard.model.experiment import BUDGETS, DEVICES, HERE, Experiment, GraphForm, Isolation, Matrix, Reference, Rule, Sampling, Settings
 from steelyard.model.units import parse_bytes, parse_seconds, parse_share
 
 T = TypeVar("T")
 
 _TOP = ("name", "description", "files", "settings", "matrix", "include", "exclude", "deny")
-CASE_KEYS = ("workload", "axes", "backend", "variant", "mode", "device", "threads", "ranks", "flags")
+CASE_KEYS = ("workload", "axes", "backend", "variant", "mode", "device", "threads", "ranks", "env", "flags")
 """What a case is made of, as a matrix and a rule spell it."""
-_MATRIX = (*CASE_KEYS, "env")
 _RULE = ("tag", "reason")
 DEEPEST = 20
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
@@ -134,7 +133,7 @@ def _settings(page: Page, table: Any) -> Settings:
 
 
 def _matrix(page: Page, table: Mapping[str, Any], path: str) -> Matrix:
-    page.known(table, path, _MATRIX)
+    page.known(table, path, CASE_KEYS)
     if "workload" not in table:
         page.wrong(path, "workload is missing: name one or more, or a pattern such as op/*")
     return Matrix(
@@ -147,19 +146,15 @@ def _matrix(page: Page, table: Mapping[str, Any], path: str) -> Matrix:
         threads=page.read(table, path, "threads", _many(_whole(1)), Matrix.threads),
         ranks=page.read(table, path, "ranks", _many(_whole(1)), Matrix.ranks),
         flags=_flags(page, table, path),
-        env=page.read(table, path, "env", _one_environment, ()),
+        env=page.read(table, path, "env", _many(_environment), Matrix.env),
         origin=f"{page.where}  {path}",
     )
 
 
-def _one_environment(value: Any) -> tuple[str, ...]:
-    names = _many(text_value)(value)
-    if len(names) > 1:
-        raise UsageError(
-            "a matrix runs in one environment, because a run measures each case once and the environment is no part of a case",
-            do="measure them in two runs and compare those, or weigh them against each other: --env ONE --vs env:OTHER",
-        )
-    return names
+def _environment(value: Any) -> str:
+    """The name of an environment; `here` is the one that the run is made in."""
+    name = text_value(value)
+    return "" if name == HERE else name
 
 
 def _names(page: Page, table: Any, path: str) -> dict[str, Any]:
@@ -211,7 +206,7 @@ def read_rule(page: Page, table: Mapping[str, Any], path: str, more: Iterable[st
     page.known(table, path, (*CASE_KEYS, *more))
     readers: dict[str, Callable[[Any], Any]] = {
         "workload": text_value, "backend": text_value, "variant": _variant, "mode": choice(MODES), "device": text_value,
-        "threads": _whole(1), "ranks": _whole(1), "tag": text_value,
+        "threads": _whole(1), "ranks": _whole(1), "env": _environment, "tag": text_value,
     }  # fmt: skip
     match: dict[str, Any] = {key: page.read(table, path, key, reader, None) for key, reader in readers.items() if key in table}
     for key, value in _names(page, table.get("axes", {}), f"{path}.axes").items():
@@ -311,6 +306,7 @@ _SETTINGS: Mapping[str, Callable[[Any], Any]] = {
     "rtol": _tolerance,
     "atol": _tolerance,
     "verify": _yes_or_no,
+    "reference": choice(get_args(Reference)),
     "seed": _whole(0),
     "timeout": quantity(parse_seconds, "a time such as 60s", lambda number: number > 0),
     "memory": lambda value: int(quantity(parse_bytes, "a size such as 8GiB", lambda number: number >= 1)(value)),

@@ -24,6 +24,7 @@ class CaseShape(msgspec.Struct):
     device: str = ""
     threads: int = 1
     ranks: int = 1
+    env: str = ""
     flags: dict[str, str | Number] = {}
 
 

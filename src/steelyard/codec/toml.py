@@ -27,7 +27,7 @@ def write_experiment(experiment: Experiment, comment: str = "") -> str:
 def _matrix(matrix: Matrix) -> str:
     usual = Matrix(())
     lines = ["[[matrix]]", f"workload = {_few(matrix.workload)}"]
-    for name in ("backend", "variant", "mode", "device", "threads", "ranks", "flags"):
+    for name in ("backend", "variant", "mode", "device", "threads", "ranks", "env", "flags"):
         found = getattr(matrix, name)
         if found != getattr(usual, name):
             lines.append(f"{name} = {_few(found)}")

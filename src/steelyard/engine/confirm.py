@@ -27,7 +27,8 @@ COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 LONGEST = 3600.0
 PATIENCE_S = 300.0
 KEPT: Mapping[str, Any] = {
-    "rtol": (int, float), "atol": (int, float), "verify": bool, "seed": int, "timeout": (int, float), "memory": int, "sampling": str,
+    "rtol": (int, float), "atol": (int, float), "verify": bool, "reference": str, "seed": int, "timeout": (int, float),
+    "memory": int, "sampling": str,
 }  # fmt: skip
 
 Again = tuple[list[Pair], dict[str, str]]
@@ -63,16 +64,22 @@ def confirm(base: Run, head: Run, cases: Sequence[str]) -> Again:
     for run in (base, head):
         check_surroundings(run.header)
     known = {record.id: record for record in head.records}
-    chosen = tuple(codec.case_of(known[id]) for id in cases if id in known)
+    chosen = {id: codec.case_of(known[id]) for id in cases if id in known}
+    housed = {id: f"it belongs to environment {case.env}, and code is weighed in one alone" for id, case in chosen.items() if case.env}
+    cases = [id for id in cases if id not in housed]
+    if not cases:
+        return [], housed
     with contextlib.ExitStack() as stack:
         there, here = (stack.enter_context(checkout(commit)) for commit in commits)
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="steelyard-confirm-"))
         stack.enter_context(contextlib.chdir(here))
+        again = tuple(chosen[id] for id in cases if id in chosen)
         files = tuple(str(here / file) for file in head.header.files)
         settings = replace(asked_settings(head.header), vs=f"path:{there}")
-        ready = conduct.from_experiment(Experiment("confirm", include=chosen, files=files, settings=settings))
+        ready = conduct.from_experiment(Experiment("confirm", include=again, files=files, settings=settings))
         done = conduct.execute(ready, Store(Path(folder)), ["steelyard", "confirm"], lambda writer: Unwatched()).run
-    return sorted_out(done, (base, head), cases)
+    pairs, reasons = sorted_out(done, (base, head), cases)
+    return pairs, housed | reasons
 
 
 def sorted_out(done: Run, runs: tuple[Run, Run], cases: Sequence[str]) -> Again:

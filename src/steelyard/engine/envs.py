@@ -18,6 +18,7 @@ from pathlib import Path
 import steelyard
 from steelyard.engine.launch import Place
 from steelyard.errors import UsageError, unknown
+from steelyard.model.experiment import HERE
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,8 @@ def check(stack: str, name: str | None) -> Path:
     path = home() / (name or stack)
     if name is not None and not _NAME.fullmatch(name):
         raise UsageError(f"not a name for an environment: {name!r}", do="use letters, digits, '_', '.' and '-'")
+    if name == HERE:
+        raise UsageError(f"{HERE} cannot be the name of an environment", why="in experiment files it is the one that the run is made in")
     if path.exists():
         raise UsageError(f"environment {path.name} exists already", do=f"steelyard env remove {path.name}")
     return path

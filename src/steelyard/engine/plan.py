@@ -102,9 +102,8 @@ class Plan:
 
     def message(self, job: Job) -> dict[str, Any]:
         """What a worker must know of a job, whatever it is to do with it."""
-        settings = {key: value for key, value in asdict(self.settings).items() if value is not None}
         return {
-            "case": job.case.plain(), "settings": settings, "label": job.label,
+            "case": job.case.plain(), "settings": self.settings.plain(), "label": job.label,
             "files": list(self.experiment.files), "entries": [list(entry) for entry in self.entries], "paths": list(job.place.paths),
         }  # fmt: skip
 
@@ -139,19 +138,19 @@ def expand(
 ) -> Plan:
     """Turn matrices, included cases, filters and rules into jobs; `against` is one base for all, in place of a variant."""
     check_size(experiment, catalogue)
-    cases: dict[Case, str] = {}
+    cases: dict[Case, None] = {}
     named: dict[Case, Matrix] = {}
     misfits: dict[Case, Rule] = {}
     for matrix in experiment.matrix:
         with errors_at(matrix.origin):
             found = list(_matrix_cases(matrix, catalogue))
-            _house(found, matrix, cases, elsewhere=other is not None)
+            cases |= dict.fromkeys(found)
         misfits |= {case: rule for case in found if len(matrix.backend) > 1 and (rule := _misfit(case, matrix, catalogue))}
         for case in found if matrix.label else ():
             named[case] = _also(named.get(case), matrix)
     for item in experiment.include:
         case = settle(Case.parse(item) if isinstance(item, str) else item, catalogue)
-        cases.setdefault(case, "")
+        cases.setdefault(case)
         misfits.pop(case, None)
     chosen = filters or Filters()
     with patient(chosen):
@@ -159,9 +158,14 @@ def expand(
         denied = {item.case for item in dropped if item.kind == "deny"}
         if not kept and not denied:
             raise _nothing(list(cases), dropped, chosen)
+    if other is not None and (housed := next((case for case in kept if case.env), None)):
+        raise UsageError(
+            f"{housed} cannot be weighed against {other.label}", why="it has an environment of its own",
+            do="leave env out of it, and name the environment of all cases with --env",
+        )  # fmt: skip
     if experiment.settings.ncu:
         ncu.check([case.device for case in kept])
-    jobs = _jobs({case: cases[case] for case in kept}, denied, experiment.settings, catalogue, place or Place(), against, other)
+    jobs = _jobs(kept, denied, experiment.settings, catalogue, place or Place(), against, other)
     jobs = [replace(job, label=named[job.case].label, origin=named[job.case].origin) if job.case in named else job for job in jobs]
     return Plan(experiment, tuple(jobs), tuple(dropped), entries, other, idle=_idle(experiment, cases, catalogue))
 
@@ -175,21 +179,6 @@ def _idle(experiment: Experiment, cases: Iterable[Case], catalogue: Catalogue) -
         tags = catalogue.workloads[case.workload].get("tags", ())
         left = [rule for rule in left if not rule.fits(case, tags)]
     return tuple(left)
-
-
-def _house(found: Iterable[Case], matrix: Matrix, cases: dict[Case, str], *, elsewhere: bool) -> None:
-    """Note the environment of each case: a run measures a case once, so it cannot have two."""
-    once = "the environment is no part of a case, and a run measures each case once"
-    two_runs = "measure them in two runs and compare those, or weigh them against each other: --env ONE --vs env:OTHER"
-    if len(matrix.env) > 1:
-        raise UsageError(f"one matrix in {len(matrix.env)} environments: {', '.join(matrix.env)}", why=once, do=two_runs)
-    if matrix.env and elsewhere:
-        raise UsageError(f"cases in environment {matrix.env[0]} cannot be weighed against another side", do="name it with --env instead")
-    env = matrix.env[0] if matrix.env else ""
-    for case in found:
-        if cases.setdefault(case, env) != env:
-            here, there = (name or "the one Steelyard runs in" for name in (cases[case], env))
-            raise UsageError(f"{case} is asked for in two environments: {here} and {there}", why=once, do=two_runs)
 
 
 def _misfit(case: Case, matrix: Matrix, catalogue: Catalogue) -> Rule | None:
@@ -255,7 +244,7 @@ def check_size(experiment: Experiment, catalogue: Catalogue) -> None:
 def _product(matrix: Matrix, axes: Mapping[str, Sequence[Any]]) -> int:
     points = math.prod(len(matrix.axes.get(key, values)) for key, values in axes.items())
     sizes = len(matrix.axes.get("size", ())) if "size" not in axes else 0
-    how = (matrix.device, matrix.mode, matrix.threads, matrix.ranks, matrix.flags, matrix.backend or ("",), matrix.variant)
+    how = (matrix.device, matrix.mode, matrix.threads, matrix.ranks, matrix.env, matrix.flags, matrix.backend or ("",), matrix.variant)
     return points * max(sizes, 1) * math.prod(map(len, how))
 
 
@@ -271,6 +260,8 @@ def errors_at(origin: str) -> Iterator[None]:
 
 
 def _matrix_cases(matrix: Matrix, catalogue: Catalogue) -> Iterator[Case]:
+    for env in filter(None, matrix.env):
+        envs.find(env)
     names = [name for pattern in matrix.workload for name in select(pattern, catalogue)]
     used: set[str] = set()
     for name in dict.fromkeys(names):
@@ -278,9 +269,11 @@ def _matrix_cases(matrix: Matrix, catalogue: Catalogue) -> Iterator[Case]:
         points, known = _points(matrix.axes, info)
         used |= known
         backends = matrix.backend or tuple(info["backends"][:1])
-        how = itertools.product(matrix.device, matrix.mode, matrix.threads, matrix.ranks, matrix.flags, backends, matrix.variant)
-        for values, (device, mode, threads, ranks, flags, backend, variant) in itertools.product(points, list(how)):
-            case = Case(name, tuple(values.items()), backend, variant, mode, device, threads, ranks, flags=tuple(flags.items()))
+        how = itertools.product(
+            matrix.device, matrix.mode, matrix.threads, matrix.ranks, matrix.env, matrix.flags, backends, matrix.variant
+        )
+        for values, (device, mode, threads, ranks, env, flags, backend, variant) in itertools.product(points, list(how)):
+            case = Case(name, tuple(values.items()), backend, variant, mode, device, threads, ranks, env, tuple(flags.items()))
             yield settle(case, catalogue)
     for axis in matrix.axes:
         if names and axis not in used:
@@ -366,7 +359,7 @@ def _check_types(case: Case, axes: Mapping[str, Sequence[Any]]) -> None:
 
 
 def _jobs(
-    cases: Mapping[Case, str],
+    cases: Sequence[Case],
     denied: Collection[Case],
     settings: Settings,
     catalogue: Catalogue,
@@ -376,17 +369,15 @@ def _jobs(
 ) -> list[Job]:
     """A job for every case and for each base; one that is denied does not run as a base either, and its cases stand alone."""
     wanted: dict[Case, Case | None] = {case: case for case in cases} if other else {}
-    housed = dict(cases)
-    for case, env in () if other else cases.items():
+    for case in () if other else cases:
         base = against if settings.vs is None else settle(case.with_variant(settings.vs), catalogue)
         base = None if base in denied else base
         if base is not None:
             wanted.setdefault(base, None)
-            housed.setdefault(base, env)
         wanted[case] = base if case != base else None
-    homes = {(env, case.backend) for case, env in housed.items()}
-    places = {(env, backend): _within(env, place) if env else envs.place_for(backend, place) for env, backend in sorted(homes)}
-    jobs = [_job(case, base, settings, catalogue, places[housed[case], case.backend]) for case, base in wanted.items()]
+    homes = sorted({(case.env, case.backend) for case in wanted})
+    places = {(env, backend): _within(env, place) if env else envs.place_for(backend, place) for env, backend in homes}
+    jobs = [_job(case, base, settings, catalogue, places[case.env, case.backend]) for case, base in wanted.items()]
     fresh = {(job.unit, job.place) for job in jobs if job.fresh}
     return [replace(job, fresh=(job.unit, job.place) in fresh) for job in jobs]
 

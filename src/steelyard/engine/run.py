@@ -8,7 +8,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -423,11 +423,7 @@ def _description(worker: Worker, what: str) -> dict[str, Any]:
 def failure(job: Job, settings: Settings, status: Status, reason: str) -> Record:
     """The record of a case whose worker could not write one."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    return Record(id=job.case.id, case=job.case.plain(), status=status, reason=reason, requested=_plain(settings), started=now)
-
-
-def _plain(settings: Settings) -> dict[str, Any]:
-    return {key: value for key, value in asdict(settings).items() if value is not None}
+    return Record(id=job.case.id, case=job.case.plain(), status=status, reason=reason, requested=settings.plain(), started=now)
 
 
 def _arrays(message: Mapping[str, Any]) -> Arrays:

@@ -63,6 +63,9 @@ def gather(request: Request, place: Place) -> tuple[Experiment, Catalogue, Entri
     included += [word for word in words if "@" in word]
     if request.commands or [word for word in words if "@" in word]:
         _refuse_overrides(request, bool(matrices))
+    for id in included if request.env else ():
+        if env := (Case.parse(id) if isinstance(id, str) else id).env:
+            raise UsageError(f"{id} says its environment itself, so --env cannot be given beside it", do=f"leave out --env, or :env={env}")
     strangers = _foreign(matrices, request.axes, catalogue)
     experiment = Experiment(
         name=" ".join(source.name for source in sources) or "command line",
@@ -162,7 +165,7 @@ def _override(matrix: Matrix, request: Request, foreign: Collection[str]) -> Mat
         name: getattr(request, name) for name in ("backend", "variant", "mode", "device", "threads", "ranks") if getattr(request, name)
     }
     flags = tuple({**own, **request.flags} for own in matrix.flags)
-    env = () if request.env else matrix.env
+    env = ("",) if request.env else matrix.env
     axes = {name: values for name, values in request.axes.items() if name not in foreign}
     return replace(matrix, axes={**matrix.axes, **axes}, flags=flags, env=env, **asked)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
@@ -60,16 +60,11 @@ def weigh_case(
         notes.effective["label"] = label
     status, reason = attempt(lambda: _measure(case, loaded, settings, tell, gate, notes, sources), notes)
     record = Record(
-        id=case.id, case=case.plain(), status=status, reason=reason, metrics=notes.metrics, requested=requested(settings),
+        id=case.id, case=case.plain(), status=status, reason=reason, metrics=notes.metrics, requested=settings.plain(),
         effective=notes.effective, verification=notes.verification, environment=notes.environment, source=notes.source,
         started=started.isoformat(timespec="milliseconds"), wall_s=round(time.perf_counter() - clock, 6),
     )  # fmt: skip
     return record, notes.arrays
-
-
-def requested(settings: Settings) -> dict[str, Any]:
-    """The settings that shape a measurement, as asked for."""
-    return {key: value for key, value in asdict(settings).items() if value is not None}
 
 
 def attempt(work: Callable[[], tuple[Status, str]], notes: Notes) -> tuple[Status, str]:

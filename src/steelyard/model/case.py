@@ -5,10 +5,11 @@
     variants = variant { "+" variant }               int8wo+compile[mode=max-autotune]
     variant  = name [ "[" pairs "]" ]
     pairs    = key "=" value { "," key "=" value }   keys sorted
-    field    = device | threads | ranks | flag.NAME  only where not the default, in this order
+    field    = device | threads | ranks | env | flag.NAME  only where not the default, in this order
     value    = null | true | false | number | word | "JSON string" | [flat,list] | #digest
 
-Device index, host and environment are provenance: they stand in the Record, not here.
+Device index, host and versions are provenance: they stand in the Record, not here. So is the environment, unless an experiment
+names it as an axis: `env` is then part of the case, and one run may hold a point in several of them.
 """
 
 from __future__ import annotations
@@ -93,6 +94,7 @@ class Case:
     device: str = "cpu"
     threads: int = 1
     ranks: int = 1
+    env: str = ""
     flags: Pairs = field(default=())
 
     def __post_init__(self) -> None:
@@ -112,6 +114,8 @@ class Case:
                 raise UsageError(f"flag {key} holds a zero byte", why="no environment variable can")
         if self.mode not in MODES:
             raise unknown("mode", self.mode, MODES)
+        if self.env and not _NAME.fullmatch(self.env):
+            raise UsageError(f"not an environment's name: {self.env!r}", do="use letters, digits, '_', '.' and '-'")
         if self.threads < 1 or self.ranks < 1:
             raise UsageError(f"threads and ranks are at least 1, not {self.threads} and {self.ranks}")
 
@@ -119,7 +123,7 @@ class Case:
     def id(self) -> str:
         """The canonical text; parsing it gives an equal case."""
         params = f"[{render_pairs(self.params)}]" if self.params else ""
-        fields = [("device", self.device, "cpu"), ("threads", self.threads, 1), ("ranks", self.ranks, 1)]
+        fields = [("device", self.device, "cpu"), ("threads", self.threads, 1), ("ranks", self.ranks, 1), ("env", self.env, "")]
         tail = [f":{key}={render(value)}" for key, value, usual in fields if value != usual]
         tail += [f":flag.{key}={render(value)}" for key, value in self.flags]
         return f"{self.workload}{params}@{self.backend}/{self.variant}:{self.mode}{''.join(tail)}"
@@ -166,15 +170,16 @@ class Case:
 
     def plain(self) -> dict[str, Any]:
         """JSON-ready, with long parameters in full."""
+        home = {"env": self.env} if self.env else {}
         return {
             "workload": self.workload, "params": dict(self.params), "backend": self.backend, "variant": self.variant,
-            "mode": self.mode, "device": self.device, "threads": self.threads, "ranks": self.ranks, "flags": dict(self.flags),
+            "mode": self.mode, "device": self.device, "threads": self.threads, "ranks": self.ranks, "flags": dict(self.flags), **home,
         }  # fmt: skip
 
     @classmethod
     def from_plain(cls, data: Mapping[str, Any]) -> Case:
         """The inverse of `plain`, for the worker's side of the pipe and for stored records."""
-        known = {key: data[key] for key in ("backend", "variant", "mode", "device", "threads", "ranks") if key in data}
+        known = {key: data[key] for key in ("backend", "variant", "mode", "device", "threads", "ranks", "env") if key in data}
         return cls(data["workload"], sorted_pairs(data.get("params", {})), flags=sorted_pairs(data.get("flags", {})), **known)
 
 
@@ -190,10 +195,10 @@ def _fields(scanner: Scanner) -> dict[str, Any]:
         value = scanner.value()
         if key.startswith("flag."):
             flags.append((key.removeprefix("flag."), value))
-        elif type(value) is {"device": str, "threads": int, "ranks": int}.get(key):
+        elif type(value) is {"device": str, "threads": int, "ranks": int, "env": str}.get(key):
             found[key] = value
         else:
-            raise scanner.fail("device=NAME, threads=N, ranks=N or flag.NAME=VALUE")
+            raise scanner.fail("device=NAME, threads=N, ranks=N, env=NAME or flag.NAME=VALUE")
     if not scanner.done():
         raise scanner.fail("the end of the id")
     return {**found, "flags": tuple(flags)}

@@ -121,7 +121,7 @@ def variant(
     name: str, *, backends: Sequence[str] = (), fresh: bool = False, sticky: bool = False
 ) -> Callable[[Callable[..., Task]], Variant]:
     """Define a way of running tasks: `@variant("twice") def _(task): return replace(task, …)`."""
-    return lambda apply: Variant(name, apply, _doc(apply), tuple(backends), fresh, sticky)
+    return lambda apply: Variant(name, apply, summary_of(apply), tuple(backends), fresh, sticky)
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def metric(name: str, *, unit: str = "", better: str = "higher") -> Callable[[Ca
     """Define a derived figure: `@metric("rows/s", unit="row/s") def _(seconds, task): return task.items / seconds`."""
     if better not in ("lower", "higher"):
         raise UsageError(f"metric {name!r}: better is 'lower' or 'higher', not {better!r}")
-    return lambda compute: Metric(name, compute, unit, better, _doc(compute))
+    return lambda compute: Metric(name, compute, unit, better, summary_of(compute))
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class Workload:
         """Add another implementation of this workload alone; it is verified against the first."""
 
         def add(apply: Callable[..., Task]) -> Callable[..., Task]:
-            self.variants[name] = Variant(name, apply, _doc(apply), tuple(backends), fresh)
+            self.variants[name] = Variant(name, apply, summary_of(apply), tuple(backends), fresh)
             return apply
 
         return add
@@ -212,7 +212,7 @@ def workload(
     _words(name, "tags", tags)
 
     def define(body: Body) -> Workload:
-        made = Workload(name, values, tuple(tags), _doc(body), tuple(modes), sizes or {})
+        made = Workload(name, values, tuple(tags), summary_of(body), tuple(modes), sizes or {})
         made.on(backend)(body)
         return made
 
@@ -284,5 +284,6 @@ def _checked(owner: Workload, body: Body) -> Body:
     return body
 
 
-def _doc(function: Callable[..., Any]) -> str:
-    return (inspect.getdoc(function) or "").strip().split("\n")[0]
+def summary_of(value: Any) -> str:
+    """The first line of a definition's docstring."""
+    return (inspect.getdoc(value) or "").strip().split("\n")[0]

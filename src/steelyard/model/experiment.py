@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from steelyard.model.case import Case
 
 Sampling = Literal["blocks", "calls"]
 Isolation = Literal["case", "workload", "none"]
+Reference = Literal["eager", "fp64"]
 GraphForm = Literal["hlo", "stablehlo", "text"]
 
 DEVICES = ("cpu", "cuda", "xpu", "mps", "tpu", "rocm")
 """Kinds of devices; which of several is no part of a case."""
+HERE = "here"
+"""What an experiment file calls the environment that the run is made in."""
 _TABLES = {"axes": "params", "flags": "flags"}
 BUDGETS: dict[str, float] = {"quick": 0.3, "normal": 1.0, "thorough": 5.0}
 
@@ -22,6 +25,9 @@ BUDGETS: dict[str, float] = {"quick": 0.3, "normal": 1.0, "thorough": 5.0}
 @dataclass(frozen=True)
 class Settings:
     """How to measure: everything that changes a figure's precision but not its meaning.
+
+    `reference` is what variants are held against: the plain task of their own backend, or what that one itself is held against,
+    which is the same for all stacks.
 
     The last six ask for passes beside the timing; `compile_time` is how many processes each of its figures comes from.
     """
@@ -33,6 +39,7 @@ class Settings:
     rtol: float | None = None
     atol: float | None = None
     verify: bool = True
+    reference: Reference = "eager"
     seed: int = 0
     timeout: float = 300.0
     memory: int | None = None
@@ -48,12 +55,17 @@ class Settings:
     compile_time: int | None = None
     dump_ir: GraphForm | None = None
 
+    def plain(self) -> dict[str, Any]:
+        """JSON-ready, without what was left open."""
+        return {key: value for key, value in asdict(self).items() if value is not None}
+
 
 @dataclass(frozen=True)
 class Matrix:
     """A product of axes; `axes` are workload parameters, everything else is how and where.
 
-    `env` is the environment its cases run in, at most one; `origin` its place in a file, and `label` what its cases are called there.
+    `env` are the environments that its cases run in, "" for the one that the run is made in, or the one that a backend lives in;
+    `origin` is its place in a file, and `label` what its cases are called there.
     """
 
     workload: tuple[str, ...]
@@ -65,7 +77,7 @@ class Matrix:
     threads: tuple[int, ...] = (1,)
     ranks: tuple[int, ...] = (1,)
     flags: tuple[Mapping[str, str], ...] = ({},)
-    env: tuple[str, ...] = ()
+    env: tuple[str, ...] = ("",)
     origin: str = field(default="", compare=False)
     label: str = field(default="", compare=False)
 
@@ -78,12 +90,12 @@ class Rule:
     reason: str = ""
 
     def __str__(self) -> str:
-        return ", ".join(f"{key}={value}" for key, value in self.match.items())
+        return ", ".join(f"{key}={HERE if (key, value) == ('env', '') else value}" for key, value in self.match.items())
 
     def fits(self, case: Case, tags: Collection[str] = ()) -> bool:
         """Whether a case is meant; text may be a pattern, several values are a choice, and `tags` are those of its workload."""
         plain = case.plain()
-        have = {key: [value] for key, value in plain.items()} | {"tag": list(tags)}
+        have = {key: [value] for key, value in plain.items()} | {"tag": list(tags), "env": [case.env]}
         have |= {f"{table}.{name}": [value] for table, key in _TABLES.items() for name, value in plain[key].items()}
         return all(any(_equal(value, wanted) for value in have.get(key, ())) for key, wanted in self.match.items())
 

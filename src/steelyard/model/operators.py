@@ -6,12 +6,12 @@ As with workloads, the decorators return an object bound to the decorated name a
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from steelyard.errors import UsageError
+from steelyard.model.define import summary_of
 
 Spec = Mapping[str, Any]
 Expand = Callable[[Mapping[str, Any], str, str], Iterable[tuple[Any, Spec]]]
@@ -65,10 +65,10 @@ def operator(name: str, *, in_place: bool = False) -> Callable[[Any], Operator]:
 
     def define(made_of: Any) -> Operator:
         if not isinstance(made_of, type):
-            return Operator(name, functools.partial(Plain, _callable("operator", name, made_of)), _doc(made_of), in_place)
+            return Operator(name, functools.partial(Plain, _callable("operator", name, made_of)), summary_of(made_of), in_place)
         if not callable(getattr(made_of, "forward", None)):
             raise UsageError(f"operator {name!r}: class {made_of.__name__} has no forward()", do="define forward(self, *args, **kwargs)")
-        return Operator(name, made_of, _doc(made_of), in_place)
+        return Operator(name, made_of, summary_of(made_of), in_place)
 
     return define
 
@@ -76,13 +76,13 @@ def operator(name: str, *, in_place: bool = False) -> Callable[[Any], Operator]:
 def iterator(name: str) -> Callable[[Expand], SpecIterator]:
     """Define how specs are expanded: `@iterator("Mine") def _(entry, key, device): yield "0", {"args": […]}`."""
     _check_name("iterator", name)
-    return lambda expand: SpecIterator(name, _callable("iterator", name, expand), _doc(expand))
+    return lambda expand: SpecIterator(name, _callable("iterator", name, expand), summary_of(expand))
 
 
 def generator(name: str) -> Callable[[Generate], DataGenerator]:
     """Define how arguments are made: `@generator("Mine") def _(spec, device): return [tensor], {}`."""
     _check_name("generator", name)
-    return lambda make: DataGenerator(name, _callable("generator", name, make), _doc(make))
+    return lambda make: DataGenerator(name, _callable("generator", name, make), summary_of(make))
 
 
 def _check_name(kind: str, name: Any) -> None:
@@ -95,7 +95,3 @@ def _callable(kind: str, name: str, value: Any) -> Callable[..., Any]:
         raise UsageError(f"{kind} {name!r} is made of {value!r}, which cannot be called", do="decorate a function")
     made: Callable[..., Any] = value
     return made
-
-
-def _doc(value: Any) -> str:
-    return (inspect.getdoc(value) or "").strip().split("\n")[0]

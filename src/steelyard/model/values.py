@@ -82,6 +82,14 @@ def _scalar(value: Value) -> str:
     )
 
 
+def value_text(value: Any) -> str:
+    """The same for whatever a file may hold: what no case id can is written as Python writes it."""
+    try:
+        return render(value)
+    except UsageError:
+        return str(value)
+
+
 def render_pairs(pairs: Iterable[tuple[str, Value]]) -> str:
     """`k=v,k=v` in the order given; empty for none."""
     return ",".join(f"{key}={render(value)}" for key, value in pairs)

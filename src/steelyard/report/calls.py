@@ -7,7 +7,7 @@ from typing import Any
 
 from steelyard.errors import UsageError
 from steelyard.model.dtypes import canonical
-from steelyard.model.values import render
+from steelyard.model.values import value_text
 
 CALL = "call/torch"
 LONGEST = 60
@@ -24,7 +24,7 @@ def facets(params: Mapping[str, Any]) -> dict[str, str]:
 
 def _arguments(spec: Any) -> str:
     if not isinstance(spec, Mapping):
-        return _value(spec) if spec else ""
+        return value_text(spec) if spec else ""
     args, kwargs = spec.get("args"), spec.get("kwargs")
     words = [_argument(item) for item in args] if isinstance(args, list) else []
     words += [f"{key}={_argument(item)}" for key, item in kwargs.items()] if isinstance(kwargs, Mapping) else []
@@ -34,14 +34,14 @@ def _arguments(spec: Any) -> str:
 
 def _argument(spec: Any) -> str:
     if not isinstance(spec, Mapping):
-        return _value(spec)
+        return value_text(spec)
     if spec.get("type") == "tensor" or ("type" not in spec and "shape" in spec):
         shape, dtype = spec.get("shape", []), _dtype(spec.get("dtype", ""))
         constant = " (no grad)" if spec.get("requires_grad") is False and dtype[:2] in ("fp", "bf", "co") else ""
         return f"{dtype}[{','.join(map(str, shape)) if isinstance(shape, list) else shape}]{constant}"
     if isinstance(spec.get("value"), list):
         return f"[{' '.join(map(_argument, spec['value']))}]"
-    return _value(spec.get("value", spec.get("value_range", spec.get("type"))))
+    return value_text(spec.get("value", spec.get("value_range", spec.get("type"))))
 
 
 def _dtype(name: Any) -> str:
@@ -49,10 +49,3 @@ def _dtype(name: Any) -> str:
         return canonical(str(name))
     except UsageError:
         return str(name)
-
-
-def _value(value: Any) -> str:
-    try:
-        return render(value)
-    except UsageError:
-        return str(value)

@@ -10,10 +10,11 @@ from typing import Any
 
 from steelyard.errors import UsageError
 from steelyard.model.case import Case
+from steelyard.model.experiment import HERE
 from steelyard.model.pair import Delta, Verdict
 from steelyard.model.record import BAD, Figure, Record
 from steelyard.model.units import measured, with_error
-from steelyard.model.values import render
+from steelyard.model.values import value_text
 from steelyard.report import calls
 
 VERDICT_GLYPHS: dict[Verdict, str] = {
@@ -164,24 +165,17 @@ def facets(case: Mapping[str, Any]) -> dict[str, str]:
     found["device"] = clean(case.get("device", "cpu"))
     for key in ("threads", "ranks"):
         found[key] = clean(f"{key}={case.get(key, 1)}")
+    found["env"] = clean(f"env={case.get('env') or HERE}")
     found.update({f"flag.{key}": clean(f"{key}={value}") for key, value in (case.get("flags") or {}).items()})
     return found
 
 
-USUAL = {"mode": "eval", "device": "cpu", "threads": "threads=1", "ranks": "ranks=1"}
+USUAL = {"mode": "eval", "device": "cpu", "threads": "threads=1", "ranks": "ranks=1", "env": f"env={HERE}"}
 
 
 def command_line(argv: Any) -> str:
     """A command as it would be typed."""
     return clean(shlex.join(str(item) for item in argv) if isinstance(argv, (list, tuple)) else argv)
-
-
-def value_text(value: Any) -> str:
-    """A parameter as it stands in a case id."""
-    try:
-        return render(value)
-    except UsageError:
-        return str(value)
 
 
 def axis_text(name: str, values: Sequence[Any]) -> str:

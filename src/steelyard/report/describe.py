@@ -7,7 +7,8 @@ from typing import Any
 
 from rich.text import Text
 
-from steelyard.report.cells import COMMAND, axis_text, value_text
+from steelyard.model.values import value_text
+from steelyard.report.cells import COMMAND, axis_text
 from steelyard.report.page import Page
 
 

@@ -24,7 +24,7 @@ LONGEST_CELL = 32_000
 """Spreadsheets refuse longer cells."""
 PARTS = ("", " low", " high", " n")
 PLACE = ("run", "number", "created", "commit", "machine", "case")
-WORDS = ("status", "reason", "workload", "backend", "variant", "mode", "device", "threads", "ranks")
+WORDS = ("status", "reason", "workload", "backend", "variant", "mode", "device", "threads", "ranks", "env")
 LONG = ("run", "number", "case", "status", "metric", "value", "low", "high", "n", "unit", "better")
 
 

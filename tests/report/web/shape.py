@@ -43,7 +43,7 @@ SAMPLES = {
 }  # fmt: skip
 CASE = {
     "id": TEXT, "label": TEXT, "run": WHOLE, "number": WHOLE, "status": STATUS, "reason": TEXT, "workload": TEXT, "params": Table(SCALAR),
-    "backend": TEXT, "variant": TEXT, "mode": TEXT, "device": TEXT, "threads": WHOLE, "ranks": WHOLE, "flags": Table(SCALAR),
+    "backend": TEXT, "variant": TEXT, "mode": TEXT, "device": TEXT, "threads": WHOLE, "ranks": WHOLE, "env": TEXT, "flags": Table(SCALAR),
     "metrics": Table(QUAD), "noise": TEXT,
     "verification": Maybe(
         {"status": TEXT, "against": TEXT, "message": TEXT, "max_abs": REAL, "max_rel": REAL, "rtol": REAL, "atol": REAL}

@@ -14,7 +14,8 @@ from steelyard.machine.telemetry import UNITS
 from steelyard.model.case import IDENTITY, Case
 from steelyard.model.record import Figure, Record
 from steelyard.model.units import plain as quantity
-from steelyard.report.cells import COMMAND, USUAL, clean, facets, lines_of, shortened, value_text
+from steelyard.model.values import value_text
+from steelyard.report.cells import COMMAND, USUAL, clean, facets, lines_of, shortened
 from steelyard.report.cells import reason as reason_of
 from steelyard.report.web.plain import short
 from steelyard.report.web.runs import records_by_id
@@ -23,7 +24,7 @@ from steelyard.store.runs import Run, read_run
 LONGEST_VALUE, LONGEST_PARAM, LONGEST_REASON = 200, 120, 400
 MOST_DIFFERENCES, MOST_READ, MOST_LINES, MOST_KERNELS = 12, 4, 40, 10
 MOST_COMMON = 3
-UNSAID = ("threads", "ranks")
+UNSAID = ("threads", "ranks", "env")
 """Told only where they are not what they usually are."""
 TOLD = {"traceback", "noise", "top_kernels"}
 LABELS = {
@@ -150,6 +151,7 @@ def case_entry(item: Seen, label: str, environment: int, differs: Sequence[str] 
         "device": case.get("device", ""),
         "threads": case.get("threads", 1),
         "ranks": case.get("ranks", 1),
+        "env": case.get("env", ""),
         "flags": dict(case.get("flags") or {}),
         "metrics": {name: quad(figure) for name, figure in record.metrics.items()},
         "noise": str(record.effective.get("noise") or ""),
