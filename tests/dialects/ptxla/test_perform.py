@@ -239,3 +239,37 @@ def test_a_model_that_raises_is_told_with_its_words(tmp_path: Path, path: None) 
     failed = said(tmp_path, "raises", suite_name="torchbench", torchbench=str(make(tmp_path / "b", "raises")))["failed"]
     assert failed["status"] == "failed"
     assert "no weights" in failed["error"] and "Traceback" in failed["trace"]
+
+
+class Restless(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """Drops in three ways: by a layer, by a number of its own, and by one in a config."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = SimpleNamespace(attention_dropout=0.5, dropout_rule="often", layers=2)
+        self.dropout_prob = 0.5
+        self.layer = torch.nn.Dropout(0.5)
+
+    def forward(self, x: Any) -> Any:
+        for share in (self.dropout_prob, self.config.attention_dropout):
+            x = torch.nn.functional.dropout(x, share, self.training)
+        return self.layer(x)
+
+
+def test_dropout_that_is_verified_draws_and_drops_nothing() -> None:
+    module, ones = Restless(), torch.ones(1000)
+    assert not torch.equal(module(ones), ones)
+    models.keep_all(module)
+    before = torch.get_rng_state()
+    assert torch.equal(module(ones), ones)
+    assert not torch.equal(torch.get_rng_state(), before)
+    assert vars(module.config) == {"attention_dropout": models.ALMOST_NEVER, "dropout_rule": "often", "layers": 2}
+
+
+def test_parameters_that_are_shared_stay_shared_where_moving_makes_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = torch.nn.ModuleDict({"first": torch.nn.Linear(4, 4), "second": torch.nn.Linear(4, 4, bias=False)})
+    module["second"].weight = module["first"].weight
+    monkeypatch.setattr(torch.__future__, "get_overwrite_module_params_on_conversion", lambda: True)
+    moved = models._moved(module, torch.device("cpu"), torch.bfloat16)
+    assert moved["second"].weight is moved["first"].weight and moved["first"].weight.dtype == torch.bfloat16
+    assert moved["first"].bias is not None

@@ -21,6 +21,8 @@ DUMMY_WIDTHS, DUMMY_BATCH = (32, 512, 512, 32), 16
 IMAGE_BATCH, TEXT_BATCH, TEXT_LENGTH = 8, 4, 128
 WITH_GRADIENTS = ("maml",)
 """Models whose inference differentiates."""
+ALMOST_NEVER = 1e-30
+"""A probability at which dropout draws its numbers, at the cost that it always has, and drops nothing."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ class Ask:
     sgd: bool = False
     threads: int = 1
     loaded: Any = None
+    verified: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,11 +107,29 @@ def sow(xla: bool) -> None:
 
 
 def build(ask: Ask, spot: Spot) -> Subject:
-    """The model of one suite, in the mode of its test, on its device."""
+    """The model of one suite, in the mode of its test, on its device; one that is verified drops nothing in training."""
     sow(spot.xla)
     made = {"dummy": dummy, "steelyard": own, "torchbench": torchbench, "timm": timm, "transformers": transformers}[ask.suite](ask, spot)
     made.module.train(ask.test == "train")
+    if ask.verified and ask.test == "train":
+        keep_all(made.module)
     return made
+
+
+def keep_all(module: Any) -> None:
+    """Make dropout drop nothing: every compiler draws other random numbers than eager, so no two answers could be compared.
+
+    Probabilities stand in layers made for it, and as numbers with a telling name in others and in the configs of transformers.
+    """
+    from torch.nn.modules.dropout import _DropoutNd
+
+    for layer in module.modules():
+        if isinstance(layer, _DropoutNd) and layer.p:
+            layer.p = ALMOST_NEVER
+        for holder in (layer, getattr(layer, "config", None)):
+            for name, value in list(vars(holder).items()) if hasattr(holder, "__dict__") else ():
+                if "drop" in name and type(value) is float and 0 < value < 1:
+                    setattr(holder, name, ALMOST_NEVER)
 
 
 def dummy(ask: Ask, spot: Spot) -> Subject:
@@ -249,7 +270,16 @@ def _precision(ask: Ask, spot: Spot) -> tuple[Any, Any]:
 
 
 def _moved(module: Any, where: Any, dtype: Any) -> Any:
-    return module.to(where) if dtype is None else module.to(where, dtype)
+    """A module elsewhere; parameters that several of its parts share stay shared, which moving to XLA alone would end."""
+    shared: dict[int, list[tuple[Any, str]]] = {}
+    for part in module.modules():
+        for name, parameter in part._parameters.items():
+            shared.setdefault(id(parameter), []).append((part, name))
+    made = module.to(where) if dtype is None else module.to(where, dtype)
+    for (first, own), *others in shared.values():
+        for part, name in others:
+            part._parameters[name] = first._parameters[own]
+    return made
 
 
 def moved(value: Any, where: Any, dtype: Any = None) -> Any:

@@ -52,7 +52,7 @@ def measure(job: Mapping[str, Any], loaded: Any) -> dict[str, Any]:
     spot = jaxed().open_spot(experiment["accelerator"]) if on_jax else Spot.open(experiment["accelerator"], experiment["xla"] is not None)
     ask = Ask(
         options.suite_name, job["model"]["model_name"], experiment["test"], policy.get("batch_size"), options.size, options.torchbench,
-        bool(policy.get("half")), bool(policy.get("cast")), bool(policy.get("sgd")), threads, loaded,
+        bool(policy.get("half")), bool(policy.get("cast")), bool(policy.get("sgd")), threads, loaded, options.verify,
     )  # fmt: skip
     files = profiles.Files(Path(job["folder"]), job["basename"])
     if options.save_ir_format is not None:

@@ -38,10 +38,11 @@ class Rules:
 
     @classmethod
     def of(cls, test: str, accelerator: str, policy: Mapping[str, Any]) -> Rules:
-        """By test and accelerator, unless the policy gives this model another tolerance."""
+        """By test and accelerator, unless the policy gives this model a tolerance of its own, which then counts for the mean error too."""
         if policy.get("tolerance") is not None:
-            tolerance = float(policy["tolerance"])
-        elif test == "eval":
+            own = float(policy["tolerance"])
+            return cls(own, bool(policy.get("cosine")), bool(policy.get("small_tensors")), threshold=max(THRESHOLD, own))
+        if test == "eval":
             tolerance = EVAL_TOLERANCE
         elif accelerator == "cuda":
             tolerance = LOOSE_TRAIN_TOLERANCE if policy.get("even_higher") else CUDA_TRAIN_TOLERANCE
