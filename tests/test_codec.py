@@ -196,7 +196,7 @@ WHOLE = Experiment(
             device=("cpu", "cuda"),
             threads=(1, 2),
             flags=({}, {"opt": "3", "fast": "true"}),
-            env=("torch-nightly", ""),
+            env=("torch-nightly", "here"),
         ),
     ),
     include=("op/a[m=1,n=2]@torch/eager:eval",),
@@ -204,7 +204,7 @@ WHOLE = Experiment(
         Rule({"workload": "op/g*", "threads": 2, "axes.dtype": "fp32", "axes.m": 4096, "flags.opt": "3"}, "too slow"),
         Rule({"tag": "slow*"}),
     ),
-    deny=(Rule({"variant": "compile", "device": "cuda", "env": ""}, "crashes the driver"),),
+    deny=(Rule({"variant": "compile", "device": "cuda", "env": "here"}, "crashes the driver"),),
     settings=Settings(0.3, 0.01, "calls", 0.2, 1e-3, 0.0, False, "fp64", 7, 120.0, 8 * 2**30, "case", "eager", 3),
 )
 

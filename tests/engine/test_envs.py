@@ -91,6 +91,21 @@ def test_names_that_are_none_are_refused(apart: Path, name: str) -> None:
         envs.check("numpy", name)
 
 
+def test_one_that_does_not_start_costs_its_own_cases_alone(apart: Path, tmp_path: Path) -> None:
+    for name, start in (("dies", "#!/bin/sh\nexit 7\n"), ("nothing", "")):
+        python = environment(apart, name, stack="numpy", python=False) / "bin" / "python"
+        python.write_text(start)
+        python.chmod(0o755)
+    (tmp_path / "all.toml").write_text(
+        '[[matrix]]\nworkload = ["op/sum", "op/copy"]\nbackend = "numpy"\naxes = {n = 64}\nenv = ["dies", "nothing", "here"]\n'
+    )
+    records = run_json("all.toml", "--budget", "20ms", cwd=tmp_path, check=3)["records"]
+    told = {(record["case"]["workload"], record["case"].get("env", "")): (record["status"], record["reason"]) for record in records}
+    assert [status for (_, env), (status, _) in told.items() if not env] == ["ok", "ok"]
+    assert [status for (_, env), (status, _) in told.items() if env] == ["crashed"] * 4
+    assert all(reason.startswith(f"no worker could be started in environment {env}") for (_, env), (_, reason) in told.items() if env)
+
+
 def test_the_word_for_this_one_is_no_name_of_another(apart: Path) -> None:
     with pytest.raises(UsageError, match="here cannot be the name of an environment"):
         envs.check("numpy", "here")

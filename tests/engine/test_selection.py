@@ -132,7 +132,7 @@ class TestFiles:
         Path(word).write_text('[[matrix]]\nworkload = "op/sum"\nenv = "torch-xla"\n[[deny]]\ndevice = "cuda"\nreason = "it crashes"\n')
         experiment, _, _ = gather(Request((word,)), Place())
         assert (experiment.matrix[0].env, experiment.deny) == (("torch-xla",), (Rule({"device": "cuda"}, "it crashes"),))
-        assert gather(Request((word,), env="another"), Place())[0].matrix[0].env == ("",)
+        assert gather(Request((word,), env="another"), Place())[0].matrix[0].env == ("here",)
         inside = "op/sum[n=8]@numpy/eager:eval:env=torch-xla"
         with pytest.raises(UsageError, match=r"says its environment itself.*\n  leave out --env, or :env=torch-xla"):
             gather(Request((inside,), env="another"), Place())

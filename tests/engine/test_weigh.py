@@ -89,6 +89,32 @@ def again(task: Task) -> Task:
     return replace(task, fn=lambda: Task.__call__(task))
 
 
+def unable() -> Any:
+    """A reference that cannot be computed."""
+    raise RuntimeError("expected double, but got float")
+
+
+@workload("t/large", backend="fake")
+def large(be: Any) -> Task:
+    """Too much to compute in double precision."""
+    x = be.randn(8)
+    return Task(lambda: (be.spend(1e-4), x + 1)[1], flops=1e13)
+
+
+@workload("t/closed", backend="fake")
+def closed(be: Any) -> Task:
+    """Holds what no reference can reach."""
+    x = be.randn(8)
+    return Task(lambda: (be.spend(1e-4), x + 1)[1], reference=unable)
+
+
+@large.variant("moved")
+@closed.variant("moved")
+def moved(task: Task, off: float = 0.0) -> Task:
+    """The same answer, or another."""
+    return replace(task, fn=lambda: Task.__call__(task) + off)
+
+
 @workload("t/self", backend="fake")
 def timed_by_itself(be: Any) -> Task:
     """Reports more than seconds."""
@@ -108,7 +134,7 @@ def torch_only(task: Task) -> Task:
     return task
 
 
-LOADED = Loaded({item.name: item for item in (scale, checked, timed_by_itself, bare)}, {"torch-only": torch_only})
+LOADED = Loaded({item.name: item for item in (scale, checked, large, closed, timed_by_itself, bare)}, {"torch-only": torch_only})
 
 
 def weigh(text: str, settings: Settings = SETTINGS) -> Record:
@@ -241,6 +267,12 @@ class TestVerification:
         found = [weigh(text, replace(SETTINGS, reference=reference)) for reference in ("eager", "fp64")]
         told = [(record.status, record.verification and record.verification.against) for record in found]
         assert told == [("ok", "fake eager"), ("wrong", "numpy fp64")]
+
+    @pytest.mark.parametrize("trouble", ["large", "closed"])
+    def test_a_variant_without_such_a_reference_still_has_the_plain_task(self, trouble: str) -> None:
+        for off, status in ((0.0, "ok"), (0.5, "wrong")):
+            record = weigh(f"t/{trouble}@fake/moved[off={off}]:eval", replace(SETTINGS, reference="fp64"))
+            assert (record.status, record.verification and record.verification.against) == (status, "fake eager")
 
     def test_tolerances_asked_for_decide(self) -> None:
         text = "t/numpy[dtype=fp32,n=8,wrong=true]@fake/eager:eval"

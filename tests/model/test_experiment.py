@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from steelyard.errors import UsageError
 from steelyard.model.case import Case
-from steelyard.model.experiment import Rule
+from steelyard.model.experiment import Rule, Settings
 
 CASE = Case("op/one", (("n", 1), ("bias", True), ("scale", None), ("shape", [1, 2])), variant="compile[mode=max-autotune]")
 
@@ -25,3 +26,8 @@ CASE = Case("op/one", (("n", 1), ("bias", True), ("scale", None), ("shape", [1, 
 )  # fmt: skip
 def test_all_keys_must_be_equal(match: dict[str, Any], fits: bool) -> None:
     assert Rule(match).fits(CASE, ["smoke"]) == fits
+
+
+def test_a_choice_that_does_not_exist_is_refused_from_python_too() -> None:
+    with pytest.raises(UsageError, match=r"reference.*'fp46'.*\n.*fp64"):
+        Settings(reference="fp46")  # type: ignore[arg-type]

@@ -5,10 +5,16 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from steelyard.model.case import Case
 from steelyard.model.pair import weigh
-from steelyard.report.cells import aligned, brief, case_line, cells, cut, delta_text
+from steelyard.report.cells import aligned, brief, case_line, cells, cut, delta_text, facets
 from steelyard.report.wrap import wrap_text
 from tests.report.made import figures, pair, record
+
+
+def test_an_axis_called_env_is_not_the_environment() -> None:
+    said = facets(Case("my/a", (("env", "prod"),), env="old").plain())
+    assert [text for text in said.values() if text.startswith("env=")] == ["env=prod", "env=old"]
 
 
 def test_points_and_signs_stand_below_each_other() -> None:

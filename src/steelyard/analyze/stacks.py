@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from steelyard.errors import UsageError, unknown
-from steelyard.model.case import IDENTITY, Case
-from steelyard.model.experiment import HERE
+from steelyard.model.case import ENV, HERE, IDENTITY, Case
 from steelyard.model.record import Figure, Record
 from steelyard.model.values import value_text
 from steelyard.store.runs import Run
@@ -51,7 +50,7 @@ def words(case: Plain) -> dict[str, str]:
     found |= {"dtype": str(dtype)} if dtype is not None else {}
     found |= {"mode": str(case.get("mode", "eval")), "device": str(case.get("device", "cpu"))}
     found |= {key: f"{key}={case.get(key, 1)}" for key in ("threads", "ranks")}
-    found["env"] = f"env={case.get('env') or HERE}"
+    found[ENV] = f"env={case.get('env') or HERE}"
     return found | {f"flag.{key}": f"{key}={value}" for key, value in (case.get("flags") or {}).items()}
 
 
@@ -121,7 +120,7 @@ def stacks(cases: Mapping[str, Plain], said: Mapping[str, Mapping[str, str]] | N
 
 def _is_how(name: str) -> bool:
     """Whether a word is about the stack and not about what is computed."""
-    return name in ("device", "env") or name.startswith("flag.")
+    return name in ("device", ENV) or name.startswith("flag.")
 
 
 def pick(columns: Sequence[str], counts: Mapping[str, int], asked: str | None) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from steelyard.analyze.stacks import Plain, Seen, Words, pick, stacks, words
 from steelyard.errors import UsageError
+from steelyard.model.case import ENV
 from steelyard.model.values import value_text
 
 FIELDS = ("threads", "ranks")
@@ -150,7 +151,7 @@ def _fixed(said: Mapping[str, str], axis: str) -> str:
     usual = {"threads": "threads=1", "ranks": "ranks=1"}
     return " ".join(
         text for key, text in said.items()
-        if key != axis and key not in ("mode", "device", "env") and not key.startswith("flag.") and usual.get(key) != text
+        if key != axis and key not in ("mode", "device", ENV) and not key.startswith("flag.") and usual.get(key) != text
     )  # fmt: skip
 
 

@@ -157,5 +157,5 @@ def _usage(error: click.ClickException) -> SteelyardError:
     if isinstance(error, click.NoSuchOption) and ctx:
         options = [name for parameter in ctx.command.get_params(ctx) for name in parameter.opts if name.startswith("--")]
         return unknown("option", error.option_name, options, listing=f"{path} --help")
-    message = error.format_message().strip().rstrip(".")
+    message = " ".join(error.format_message().split()).rstrip(".")
     return UsageError(message[:1].lower() + message[1:], do=f"see {path} --help")

@@ -13,7 +13,7 @@ from steelyard.codec.reading import Page, choice, expect, is_number, parse_toml,
 from steelyard.errors import UsageError
 from steelyard.model.case import MODES, Case, parse_variants
 from steelyard.model.dtypes import canonical
-from steelyard.model.experiment import BUDGETS, DEVICES, HERE, Experiment, GraphForm, Isolation, Matrix, Reference, Rule, Sampling, Settings
+from steelyard.model.experiment import BUDGETS, DEVICES, Experiment, GraphForm, Isolation, Matrix, Reference, Rule, Sampling, Settings
 from steelyard.model.units import parse_bytes, parse_seconds, parse_share
 
 T = TypeVar("T")
@@ -146,15 +146,9 @@ def _matrix(page: Page, table: Mapping[str, Any], path: str) -> Matrix:
         threads=page.read(table, path, "threads", _many(_whole(1)), Matrix.threads),
         ranks=page.read(table, path, "ranks", _many(_whole(1)), Matrix.ranks),
         flags=_flags(page, table, path),
-        env=page.read(table, path, "env", _many(_environment), Matrix.env),
+        env=page.read(table, path, "env", _many(text_value), Matrix.env),
         origin=f"{page.where}  {path}",
     )
-
-
-def _environment(value: Any) -> str:
-    """The name of an environment; `here` is the one that the run is made in."""
-    name = text_value(value)
-    return "" if name == HERE else name
 
 
 def _names(page: Page, table: Any, path: str) -> dict[str, Any]:
@@ -206,7 +200,7 @@ def read_rule(page: Page, table: Mapping[str, Any], path: str, more: Iterable[st
     page.known(table, path, (*CASE_KEYS, *more))
     readers: dict[str, Callable[[Any], Any]] = {
         "workload": text_value, "backend": text_value, "variant": _variant, "mode": choice(MODES), "device": text_value,
-        "threads": _whole(1), "ranks": _whole(1), "env": _environment, "tag": text_value,
+        "threads": _whole(1), "ranks": _whole(1), "env": text_value, "tag": text_value,
     }  # fmt: skip
     match: dict[str, Any] = {key: page.read(table, path, key, reader, None) for key, reader in readers.items() if key in table}
     for key, value in _names(page, table.get("axes", {}), f"{path}.axes").items():

@@ -106,7 +106,7 @@ def prepare_bench(case: Case, loaded: registry.Loaded, settings: Settings) -> Be
     workload = loaded.workloads.get(case.workload)
     if workload is None:
         raise unknown("workload", case.workload, loaded.workloads, listing="steelyard list")
-    backend = open_backend(case.backend)
+    backend = open_backend(case.backend, case.env)
     if case.backend not in workload.bodies and backend.speaks not in workload.bodies:
         raise Unsupported(
             f"{workload.name} has no implementation for backend {case.backend}", do=f"it has one for {', '.join(workload.bodies)}"
@@ -124,7 +124,7 @@ def prepare_bench(case: Case, loaded: registry.Loaded, settings: Settings) -> Be
     return Bench(case, workload, tuple(chain), backend, settings, loaded)
 
 
-def open_backend(name: str) -> Any:
+def open_backend(name: str, env: str = "") -> Any:
     """Load a backend; a framework that is not installed is a fact about this environment, not a crash."""
     try:
         backend = registry.load_backend(name)
@@ -134,10 +134,9 @@ def open_backend(name: str) -> Any:
         if (error.name or "").startswith("steelyard"):
             raise
         missing = error.name or str(error)
-        raise Unsupported(
-            f"backend {name} needs {missing}, which is not installed here",
-            do=REMEDIES.get(name, f"pip install 'steelyard[{name}]', or steelyard env create {name}"),
-        ) from error
+        remedy = REMEDIES.get(name, f"pip install 'steelyard[{name}]', or steelyard env create {name}")
+        where, do = (f"in environment {env}", "name another in env") if env else ("here", remedy)
+        raise Unsupported(f"backend {name} needs {missing}, which is not installed {where}", do=do) from error
     except Exception as error:
         if isinstance(error, ImportError) or not _ours(error):
             why, do = told(error, 300), "its packages do not fit together; see steelyard env list"

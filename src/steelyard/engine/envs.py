@@ -18,7 +18,7 @@ from pathlib import Path
 import steelyard
 from steelyard.engine.launch import Place
 from steelyard.errors import UsageError, unknown
-from steelyard.model.experiment import HERE
+from steelyard.model.case import HERE
 
 
 @dataclass(frozen=True)

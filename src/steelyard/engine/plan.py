@@ -19,7 +19,7 @@ from steelyard.engine.filters import TAG, TIER, Filters, patient
 from steelyard.engine.launch import FORKABLE, Place
 from steelyard.engine.sides import Side
 from steelyard.errors import NothingMeasured, UsageError, unknown
-from steelyard.model.case import IDENTITY, MODES, Case, VariantSpec
+from steelyard.model.case import HERE, IDENTITY, MODES, Case, VariantSpec
 from steelyard.model.experiment import Experiment, Matrix, Rule, Settings
 from steelyard.registry import Catalogue
 
@@ -260,8 +260,9 @@ def errors_at(origin: str) -> Iterator[None]:
 
 
 def _matrix_cases(matrix: Matrix, catalogue: Catalogue) -> Iterator[Case]:
-    for env in filter(None, matrix.env):
-        envs.find(env)
+    for env in matrix.env:
+        if env != HERE:
+            envs.find(env)
     names = [name for pattern in matrix.workload for name in select(pattern, catalogue)]
     used: set[str] = set()
     for name in dict.fromkeys(names):
@@ -273,7 +274,7 @@ def _matrix_cases(matrix: Matrix, catalogue: Catalogue) -> Iterator[Case]:
             matrix.device, matrix.mode, matrix.threads, matrix.ranks, matrix.env, matrix.flags, backends, matrix.variant
         )
         for values, (device, mode, threads, ranks, env, flags, backend, variant) in itertools.product(points, list(how)):
-            case = Case(name, tuple(values.items()), backend, variant, mode, device, threads, ranks, env, tuple(flags.items()))
+            case = Case(name, tuple(values.items()), backend, variant, mode, device, threads, ranks, tuple(flags.items()), env)
             yield settle(case, catalogue)
     for axis in matrix.axes:
         if names and axis not in used:

@@ -18,18 +18,11 @@ REFERENCE_FLOPS, REFERENCE_BYTES, UPCAST_FLOPS = 5e9, 5e8, 5e12
 def check(bench: Bench, be: Any, task: Task, output: Any) -> Verification:
     """Compare the first output with the best reference there is, and say which that was.
 
-    A reference in double precision may not exist, as where an operator holds weights of its own; the plain task that a
-    variant is held against must.
+    A reference in double precision may not exist, as where an operator holds weights of its own.
     """
     if task.unverified:
         return Verification("none", "", task.unverified)
-    try:
-        want, against, same = reference(bench, be, task)
-    except Exception as error:
-        unable = (Unsupported, NotImplementedError) if bench.chain else (Unsupported, RuntimeError, TypeError)
-        if not (isinstance(error, unable) or out_of_memory(error)):
-            raise
-        return Verification("none", "", f"no reference could be computed: {type(error).__name__}: {str(error).splitlines()[0]}")
+    want, against, same = reference(bench, be, task)
     if want is None:
         return Verification("none", "", against)
     asked, got = (bench.settings.rtol, bench.settings.atol), be.outputs(output)
@@ -52,29 +45,50 @@ def _rounded(bench: Bench, be: Any) -> bool:
 
 
 def reference(bench: Bench, be: Any, task: Task) -> tuple[Any, str, bool]:
-    """The answer to compare with, where it comes from, and whether formats must agree.
+    """The answer to compare with, where it comes from, and whether formats must agree; where there is none, why.
 
-    A variant is held against the plain task; the plain task against its own reference, an independent numpy form in
-    double precision, or, where data is too large or was drawn on the device, itself in double precision. A backend that has
-    a witness is held against that, variants and all, so that all its ways of running have one reference; so is every variant
-    where that was asked for.
+    A variant is held against the plain task, which must work; all else against what is exact. A backend that has a witness is
+    held against that, variants and all, so that all its ways of running have one reference; so is every variant where that
+    was asked for. A variant without an exact reference still has the plain task.
     """
     witness = be.witness()
-    if bench.chain and witness is None and bench.settings.reference == "eager":
+    if not bench.chain or witness is not None or bench.settings.reference == "fp64":
+        try:
+            want, against = exact(bench, be, task, witness)
+        except Exception as error:
+            if not (isinstance(error, (Unsupported, RuntimeError, TypeError)) or out_of_memory(error)):
+                raise
+            want, against = None, _unable(error)
+        if want is not None or not bench.chain:
+            return want, against, False
+    try:
         return _answer(bench, *bench.base(), mode=True), f"{bench.case.backend} {IDENTITY}", not task.any_dtype
+    except Exception as error:
+        if not (isinstance(error, (Unsupported, NotImplementedError)) or out_of_memory(error)):
+            raise
+        return None, _unable(error), False
+
+
+def _unable(error: Exception) -> str:
+    return f"no reference could be computed: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+
+
+def exact(bench: Bench, be: Any, task: Task, witness: Any = None) -> tuple[Any, str]:
+    """The workload's own reference, an independent numpy form in double precision, or, where data is too large or was drawn on the
+    device, the plain task in double precision; nothing where that is too large too."""
     if task.reference:
-        return be.outputs(task.reference()), "the workload's reference", False
+        return be.outputs(task.reference()), "the workload's reference"
     small = (task.flops or 0) <= REFERENCE_FLOPS and (task.bytes or 0) <= REFERENCE_BYTES
     if "numpy" in bench.workload.bodies and bench.case.mode in ("eval", "fwd") and be.neutral and small:
         from steelyard.backends.numpy import Precise
 
-        exact = Precise(seed=bench.settings.seed)
-        return _answer(bench, exact, bench.body("numpy", exact), mode=False), "numpy fp64", False
+        precise = Precise(seed=bench.settings.seed)
+        return _answer(bench, precise, bench.body("numpy", precise), mode=False), "numpy fp64"
     other, plain = bench.base(witness)
     wide = other.upcast(plain) if (task.flops or 0) <= UPCAST_FLOPS else None
     if wide is None:
-        return None, "no reference: the workload has none, and no double-precision form small enough to compute", False
-    return _answer(bench, other, wide, mode=True), f"{other.name} fp64", False
+        return None, "no reference: the workload has none, and no double-precision form small enough to compute"
+    return _answer(bench, other, wide, mode=True), f"{other.name} fp64"
 
 
 def _answer(bench: Bench, be: Any, task: Task, *, mode: bool) -> Any:

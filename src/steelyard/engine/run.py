@@ -21,7 +21,7 @@ from steelyard.engine.limits import WATCH_EVERY, MemoryLimit
 from steelyard.engine.plan import Entries, Job, Plan
 from steelyard.engine.pool import Pool, Unweighed
 from steelyard.engine.process import end_orphans, end_tree, keep_orphans
-from steelyard.errors import StoreError, UsageError
+from steelyard.errors import SteelyardError, StoreError, UsageError, told
 from steelyard.machine import locks
 from steelyard.model.experiment import Settings
 from steelyard.model.pair import Pair
@@ -31,6 +31,10 @@ from steelyard.store.runs import RunWriter
 
 VIRTUAL = frozenset({"fake"})
 CALL = "call/torch"
+
+
+class Unstarted(SteelyardError):
+    """No worker can be started in the place of a job; that costs the cases of this place alone."""
 
 
 class Watch(Protocol):
@@ -151,6 +155,7 @@ class Crew:
     watch: Watch | None = None
     oom_kills: int = 0
     nurseries: dict[tuple[Place, tuple[str, ...]], Nursery] = field(default_factory=dict)
+    barren: dict[tuple[Place, tuple[str, ...]], UsageError] = field(default_factory=dict)
     worker: Worker | None = None
     serving: tuple[str, Place] | None = None
     leaving: Worker | None = None
@@ -187,7 +192,10 @@ class Crew:
         `heads` are cases measured before that share its base: all are weighed together, unless it is None and they wait.
         """
         settings = plan.settings
-        worker = self.engage(job, settings)
+        try:
+            worker = self.engage(job, settings)
+        except Unstarted as error:
+            return Answer(job.case.id, failure(job, settings, "crashed", str(error)))
         weighing = {} if job.vs is None or plan.other or heads is None else plan.weighing(job, heads)
         worker.send({"do": "case", **weighing, **plan.message(job)})
         if settings.isolate == "case" and not job.fresh:
@@ -213,7 +221,10 @@ class Crew:
 
     def _weigh_rest(self, job: Job, plan: Plan, heads: Sequence[Job], answer: Answer) -> None:
         """The last case of several took the worker with it before any was weighed; the others have not deserved that."""
-        worker = self.engage(job, plan.settings)
+        try:
+            worker = self.engage(job, plan.settings)
+        except Unstarted:
+            return
         worker.send({**plan.message(job), "do": "weigh", **plan.weighing(job, heads)})
         rest = Answer(job.case.id)
         if self._listen(worker, rest, plan.settings) is not None:
@@ -229,7 +240,10 @@ class Crew:
         calls = [job for job in jobs if job.case.workload == CALL]
         if not calls:
             return {}
-        worker = self.engage(calls[0], plan.settings)
+        try:
+            worker = self.engage(calls[0], plan.settings)
+        except Unstarted:
+            return {}
         worker.send({**plan.message(calls[0]), "do": "check", "calls": [dict(job.case.params) for job in calls]})
         answer = Answer(calls[0].case.id)
         if self._listen(worker, answer, plan.settings) is not None:
@@ -253,7 +267,10 @@ class Crew:
         if alone:
             self.dismiss()
             self.see_off()
-        worker = self.engage(job, plan.settings)
+        try:
+            worker = self.engage(job, plan.settings)
+        except Unstarted as error:
+            return after.reply_of({}, [], f"crashed: {error}")
         worker.send({**plan.message(job), **message})
         self.see_off()
         answer = Answer(job.case.id)
@@ -333,7 +350,11 @@ class Crew:
         if self.worker and self.serving == key:
             return self.worker
         self.dismiss()
-        self.worker = start_fresh(job.place, self.mark) if job.fresh else self._forked(job)
+        try:
+            self.worker = start_fresh(job.place, self.mark) if job.fresh else self._forked(job)
+        except (UsageError, OSError) as error:
+            where = f" in environment {job.case.env}" if job.case.env else ""
+            raise Unstarted(f"no worker could be started{where}: {told(error)}") from error
         self.serving = key
         if settings.memory:
             self.limit = MemoryLimit.create(settings.memory, f"{os.getpid()}-{self.worker.pid}")
@@ -350,14 +371,21 @@ class Crew:
     def _keep_spare(self, job: Job) -> None:
         """Fork the next worker while this one builds; the worker waits at its gate until that is done."""
         if self.spare is None:
-            self.spare = self._nursery(job).fork()
+            with contextlib.suppress(UsageError, OSError):
+                self.spare = self._nursery(job).fork()
 
     def _nursery(self, job: Job) -> Nursery:
         key = (job.place, FORKABLE[job.case.backend])
         if key in self.nurseries and self.nurseries[key].process.poll() is not None:
             self.nurseries.pop(key).stop()
+        if key in self.barren:
+            raise self.barren[key]
         if key not in self.nurseries:
-            self.nurseries[key] = Nursery(job.place, FORKABLE[job.case.backend], self.mark)
+            try:
+                self.nurseries[key] = Nursery(job.place, FORKABLE[job.case.backend], self.mark)
+            except UsageError as error:
+                self.barren[key] = error
+                raise
         return self.nurseries[key]
 
     def dismiss(self) -> None:

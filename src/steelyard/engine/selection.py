@@ -165,7 +165,7 @@ def _override(matrix: Matrix, request: Request, foreign: Collection[str]) -> Mat
         name: getattr(request, name) for name in ("backend", "variant", "mode", "device", "threads", "ranks") if getattr(request, name)
     }
     flags = tuple({**own, **request.flags} for own in matrix.flags)
-    env = ("",) if request.env else matrix.env
+    env = Matrix.env if request.env else matrix.env
     axes = {name: values for name, values in request.axes.items() if name not in foreign}
     return replace(matrix, axes={**matrix.axes, **axes}, flags=flags, env=env, **asked)
 

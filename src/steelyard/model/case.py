@@ -25,8 +25,12 @@ from steelyard.model.values import KEY, Digest, Pairs, Scanner, render, render_p
 
 MODES = ("eval", "train", "fwd", "bwd")
 IDENTITY = "eager"
+HERE = "here"
+"""What is written for the environment that the run is made in; an id leaves it out."""
 RESERVED = ("PYTHONHOME", "PYTHONEXECUTABLE", "PYTHONPLATLIBDIR", "PYTHONSAFEPATH", "STEELYARD_SESSION")
 """Variables that decide whether a worker starts at all and is found again; none of them can belong to a case."""
+ENV = ":env"
+"""The environment among the words about a case; no parameter can have that name."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 
@@ -94,8 +98,8 @@ class Case:
     device: str = "cpu"
     threads: int = 1
     ranks: int = 1
-    env: str = ""
     flags: Pairs = field(default=())
+    env: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "params", sorted_pairs(self.params))
@@ -114,6 +118,7 @@ class Case:
                 raise UsageError(f"flag {key} holds a zero byte", why="no environment variable can")
         if self.mode not in MODES:
             raise unknown("mode", self.mode, MODES)
+        object.__setattr__(self, "env", "" if self.env == HERE else self.env)
         if self.env and not _NAME.fullmatch(self.env):
             raise UsageError(f"not an environment's name: {self.env!r}", do="use letters, digits, '_', '.' and '-'")
         if self.threads < 1 or self.ranks < 1:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from steelyard.model.case import Case
+from steelyard.errors import unknown
+from steelyard.model.case import HERE, Case
 
 Sampling = Literal["blocks", "calls"]
 Isolation = Literal["case", "workload", "none"]
@@ -16,8 +17,6 @@ GraphForm = Literal["hlo", "stablehlo", "text"]
 
 DEVICES = ("cpu", "cuda", "xpu", "mps", "tpu", "rocm")
 """Kinds of devices; which of several is no part of a case."""
-HERE = "here"
-"""What an experiment file calls the environment that the run is made in."""
 _TABLES = {"axes": "params", "flags": "flags"}
 BUDGETS: dict[str, float] = {"quick": 0.3, "normal": 1.0, "thorough": 5.0}
 
@@ -55,6 +54,11 @@ class Settings:
     compile_time: int | None = None
     dump_ir: GraphForm | None = None
 
+    def __post_init__(self) -> None:
+        for name, choices in (("sampling", Sampling), ("reference", Reference), ("isolate", Isolation), ("dump_ir", GraphForm)):
+            if (value := getattr(self, name)) is not None and value not in get_args(choices):
+                raise unknown(name, str(value), get_args(choices))
+
     def plain(self) -> dict[str, Any]:
         """JSON-ready, without what was left open."""
         return {key: value for key, value in asdict(self).items() if value is not None}
@@ -64,7 +68,7 @@ class Settings:
 class Matrix:
     """A product of axes; `axes` are workload parameters, everything else is how and where.
 
-    `env` are the environments that its cases run in, "" for the one that the run is made in, or the one that a backend lives in;
+    `env` are the environments that its cases run in, `here` for the one that the run is made in, or that a backend lives in;
     `origin` is its place in a file, and `label` what its cases are called there.
     """
 
@@ -77,7 +81,7 @@ class Matrix:
     threads: tuple[int, ...] = (1,)
     ranks: tuple[int, ...] = (1,)
     flags: tuple[Mapping[str, str], ...] = ({},)
-    env: tuple[str, ...] = ("",)
+    env: tuple[str, ...] = (HERE,)
     origin: str = field(default="", compare=False)
     label: str = field(default="", compare=False)
 
@@ -90,12 +94,12 @@ class Rule:
     reason: str = ""
 
     def __str__(self) -> str:
-        return ", ".join(f"{key}={HERE if (key, value) == ('env', '') else value}" for key, value in self.match.items())
+        return ", ".join(f"{key}={value}" for key, value in self.match.items())
 
     def fits(self, case: Case, tags: Collection[str] = ()) -> bool:
         """Whether a case is meant; text may be a pattern, several values are a choice, and `tags` are those of its workload."""
         plain = case.plain()
-        have = {key: [value] for key, value in plain.items()} | {"tag": list(tags), "env": [case.env]}
+        have = {key: [value] for key, value in plain.items()} | {"tag": list(tags), "env": [case.env or HERE]}
         have |= {f"{table}.{name}": [value] for table, key in _TABLES.items() for name, value in plain[key].items()}
         return all(any(_equal(value, wanted) for value in have.get(key, ())) for key, wanted in self.match.items())
 

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from steelyard.errors import UsageError
-from steelyard.model.case import Case
-from steelyard.model.experiment import HERE
+from steelyard.model.case import ENV, HERE, Case
 from steelyard.model.pair import Delta, Verdict
 from steelyard.model.record import BAD, Figure, Record
 from steelyard.model.units import measured, with_error
@@ -165,12 +164,12 @@ def facets(case: Mapping[str, Any]) -> dict[str, str]:
     found["device"] = clean(case.get("device", "cpu"))
     for key in ("threads", "ranks"):
         found[key] = clean(f"{key}={case.get(key, 1)}")
-    found["env"] = clean(f"env={case.get('env') or HERE}")
+    found[ENV] = clean(f"env={case.get('env') or HERE}")
     found.update({f"flag.{key}": clean(f"{key}={value}") for key, value in (case.get("flags") or {}).items()})
     return found
 
 
-USUAL = {"mode": "eval", "device": "cpu", "threads": "threads=1", "ranks": "ranks=1", "env": f"env={HERE}"}
+USUAL = {"mode": "eval", "device": "cpu", "threads": "threads=1", "ranks": "ranks=1", ENV: f"env={HERE}"}
 
 
 def command_line(argv: Any) -> str:

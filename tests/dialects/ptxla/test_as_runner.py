@@ -106,3 +106,8 @@ def test_mistakes_cost_nothing(tmp_path: Path, words: tuple[str, ...], message: 
     done = steelyard(*RUN, *words, cwd=tmp_path, check=2)
     assert message in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_a_suite_must_be_named_and_the_choices_are_told(tmp_path: Path) -> None:
+    said = steelyard(*RUN, cwd=tmp_path, check=2).stderr
+    assert said.startswith("error: missing option '--suite-name'. Choose from: dummy, torchbench, steelyard, timm, transformers\n")

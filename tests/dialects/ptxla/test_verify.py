@@ -142,3 +142,15 @@ def test_integers_and_booleans() -> None:
 )  # fmt: skip
 def test_tolerances(test: str, accelerator: str, policy: dict[str, Any], tolerance: float) -> None:
     assert Rules.of(test, accelerator, policy).tolerance == tolerance
+
+
+def test_a_step_along_a_gradient_that_is_only_rounding_is_not_compared() -> None:
+    def stepped(gradients: Any, weights: Any) -> dict[str, Any]:
+        return {"gradients.w": gradients, "parameters.w": weights}
+
+    wide = stepped(tensor(0.5, 0.0, dtype=torch.float64), tensor(0.99, 1.0, dtype=torch.float64))
+    eager = stepped(tensor(0.5, 1e-9), tensor(0.99, 0.99))
+    assert verify.compare(stepped(tensor(0.5, -1e-9), tensor(0.99, 1.01)), eager, wide, TIGHT) == ""
+    assert verify.compare(stepped(tensor(0.5, -1e-9), tensor(1.01, 0.99)), eager, wide, TIGHT).startswith("parameters.w")
+    assert verify.compare(stepped(tensor(-0.5, 1e-9), tensor(1.01, 0.99)), eager, wide, TIGHT).startswith("gradients.w")
+    assert verify.compare(stepped(tensor(math.nan, 1e-9), tensor(0.99, 0.99)), eager, wide, TIGHT).startswith("gradients.w")

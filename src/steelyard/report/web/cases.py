@@ -11,7 +11,7 @@ from steelyard.analyze.history import History, differences
 from steelyard.analyze.stacks import Seen, Words, quad, varying_words
 from steelyard.errors import StoreError, UsageError
 from steelyard.machine.telemetry import UNITS
-from steelyard.model.case import IDENTITY, Case
+from steelyard.model.case import ENV, IDENTITY, Case
 from steelyard.model.record import Figure, Record
 from steelyard.model.units import plain as quantity
 from steelyard.model.values import value_text
@@ -24,7 +24,7 @@ from steelyard.store.runs import Run, read_run
 LONGEST_VALUE, LONGEST_PARAM, LONGEST_REASON = 200, 120, 400
 MOST_DIFFERENCES, MOST_READ, MOST_LINES, MOST_KERNELS = 12, 4, 40, 10
 MOST_COMMON = 3
-UNSAID = ("threads", "ranks", "env")
+UNSAID = ("threads", "ranks", ENV)
 """Told only where they are not what they usually are."""
 TOLD = {"traceback", "noise", "top_kernels"}
 LABELS = {

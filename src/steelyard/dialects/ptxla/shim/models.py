@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import os
@@ -124,12 +125,13 @@ def keep_all(module: Any) -> None:
     from torch.nn.modules.dropout import _DropoutNd
 
     for layer in module.modules():
-        if isinstance(layer, _DropoutNd) and layer.p:
+        if isinstance(layer, _DropoutNd) and 0 < layer.p < 1:
             layer.p = ALMOST_NEVER
         for holder in (layer, getattr(layer, "config", None)):
             for name, value in list(vars(holder).items()) if hasattr(holder, "__dict__") else ():
                 if "drop" in name and type(value) is float and 0 < value < 1:
-                    setattr(holder, name, ALMOST_NEVER)
+                    with contextlib.suppress(AttributeError, TypeError):
+                        setattr(holder, name, ALMOST_NEVER)
 
 
 def dummy(ask: Ask, spot: Spot) -> Subject:
