@@ -84,8 +84,8 @@ class TestNames:
         assert main(["run", "fake/work", "--flag", f"{name}=/nowhere"]) == 2
         assert f"{name} cannot be a flag" in capsys.readouterr().err
 
-    def test_a_flag_that_stops_it_nevertheless_is_told_and_no_bug(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert main(["run", "fake/work", "--flag", "PYTHONHASHSEED=abc"]) == 2
+    def test_a_flag_that_stops_it_nevertheless_costs_its_case_and_says_why(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["run", "fake/work", "--flag", "PYTHONHASHSEED=abc"]) == 3
         assert "PYTHONHASHSEED must be" in capsys.readouterr().err
 
     def test_a_misspelt_file_is_named_with_its_line(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
