@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steelyard.analyze.matrix import MOST_BASELINES, Matrix, matrix, wins
-from steelyard.analyze.stacks import grid, newest, parse, stacks
+from steelyard.analyze.stacks import grid, newest, parse, pick, stacks
 from steelyard.errors import UsageError
 from steelyard.model.case import Case
 from steelyard.model.pair import Arm, Pair
@@ -105,6 +105,12 @@ def test_the_baseline_is_the_one_asked_for_else_what_was_weighed_against_else_ea
     assert table(run(answers), baseline="jax/eager").by_baseline["jax/eager"].speedups[0][0] is not None
     with pytest.raises(UsageError, match="no column named 'jaxx'"):
         table(run(answers), baseline="jaxx")
+
+
+def test_a_baseline_needs_no_more_than_backend_and_variant() -> None:
+    columns = ("torch/eager env=old", "torch/eager env=here", "torch/compile:cpu env=old")
+    counts = dict.fromkeys(columns, 1)
+    assert [pick(columns, counts, asked) for asked in ("torch/eager", "torch/compile")] == ["torch/eager env=here", columns[2]]
 
 
 def test_at_most_eight_columns_serve_as_baseline_the_most_complete_ones() -> None:

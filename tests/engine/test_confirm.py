@@ -13,6 +13,7 @@ import pytest
 from steelyard.engine.confirm import asked_settings, confirm
 from steelyard.errors import UsageError
 from steelyard.machine import facts
+from steelyard.model.case import Case
 from steelyard.model.pair import Arm, Pair
 from steelyard.model.record import Figure, Record
 from steelyard.store.runs import Header, Run, Store
@@ -167,6 +168,14 @@ def test_a_file_that_no_commit_holds_is_not_measured_again(commits: list[str]) -
     Path("loose.py").write_text("", encoding="utf-8")
     assert "loose.py is not in commit" in refused(made(commits[0], files=["loose.py"]), made(commits[1], files=["loose.py"]))
     assert "commit is not known" in refused(made(commits[0], machine={}), made(commits[1]))
+
+
+def test_a_case_that_names_an_environment_is_not_measured_again(commits: list[str]) -> None:
+    case = Case.parse(f"{CALM}:env=old")
+    runs = [replace(made(commit), records=(Record(case.id, case.plain(), "ok"),)) for commit in commits]
+    pairs, reasons = confirm(*runs, [case.id])
+    assert pairs == [] and reasons[case.id].startswith("it runs in environment old")
+    assert trees(Path.cwd()) == 1
 
 
 def test_outside_of_a_checkout_nothing_can_be_confirmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

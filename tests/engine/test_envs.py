@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from steelyard.engine import envs
+from steelyard import registry
+from steelyard.engine import envs, plan
 from steelyard.engine.launch import Place
+from steelyard.engine.run import Crew
 from steelyard.errors import UsageError
+from steelyard.model.experiment import Experiment, Matrix
 from tests.engine.drive import run_json, steelyard
 
 PINNED = {"torch": "2.9.1", "torch_xla": "2.9.0", "numpy": "2.4.6"}
@@ -102,13 +106,32 @@ def test_one_that_does_not_start_costs_its_own_cases_alone(apart: Path, tmp_path
     records = run_json("all.toml", "--budget", "20ms", cwd=tmp_path, check=3)["records"]
     told = {(record["case"]["workload"], record["case"].get("env", "")): (record["status"], record["reason"]) for record in records}
     assert [status for (_, env), (status, _) in told.items() if not env] == ["ok", "ok"]
+    [alone] = run_json("op/sum", "-B", "numpy", "--env", "dies", cwd=tmp_path, check=3)["records"]
+    assert alone["reason"].startswith("no worker could be started in environment dies")
     assert [status for (_, env), (status, _) in told.items() if env] == ["crashed"] * 4
     assert all(reason.startswith(f"no worker could be started in environment {env}") for (_, env), (_, reason) in told.items() if env)
+
+
+def test_what_starts_no_worker_is_tried_once_and_keeps_nothing_open(apart: Path) -> None:
+    python = environment(apart, "nothing", python=False) / "bin" / "python"
+    python.write_text("")
+    python.chmod(0o755)
+    made = plan.expand(Experiment(matrix=(Matrix(("op/sum",), {"n": (8, 16, 32)}, ("torch",), env=("nothing",)),)), registry.catalogue())
+    jobs = [replace(job, fresh=True) for job in made.jobs]
+    with Crew.assemble() as crew:
+        opened = []
+        for job in jobs:
+            record = crew.measure(job, made).record
+            assert record is not None and record.status == "crashed" and "environment nothing" in record.reason
+            opened.append(len(list(Path("/proc/self/fd").iterdir())))
+    assert opened[0] == opened[-1]
 
 
 def test_the_word_for_this_one_is_no_name_of_another(apart: Path) -> None:
     with pytest.raises(UsageError, match="here cannot be the name of an environment"):
         envs.check("numpy", "here")
+    with pytest.raises(UsageError, match=r"here is the environment that you are in\n.*leave it out"):
+        envs.find("here")
 
 
 def test_building_where_another_is_being_built_leaves_that_one_alone(apart: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,6 +106,11 @@ def test_any_text_typed_as_a_value_has_one(text: str) -> None:
     parse_value(text)
 
 
+def test_the_environment_that_one_is_in_is_no_part_of_an_id() -> None:
+    assert Case.parse("op/a@torch/eager:eval:env=here").id == "op/a@torch/eager:eval"
+    assert Case.parse("op/a@torch/eager:eval:flag.A=x:env=old").id == "op/a@torch/eager:eval:env=old:flag.A=x"
+
+
 def test_there_are_enough_examples() -> None:
     assert EXAMPLES is not None
     assert len(set(EXAMPLES[1].splitlines())) == len(EXAMPLES[1].splitlines()) >= 20

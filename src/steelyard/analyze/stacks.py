@@ -112,9 +112,9 @@ def stacks(cases: Mapping[str, Plain], said: Mapping[str, Mapping[str, str]] | N
     varying = varying_words({name: text for name, text in table.items() if _is_how(name)} for table in said.values())
     found = {}
     for id, case in cases.items():
-        flags = [text for name, text in said[id].items() if name != "device" and name in varying]
+        rest = [text for name, text in said[id].items() if name != "device" and name in varying]
         device = f":{said[id]['device']}" if "device" in varying and "device" in said[id] else ""
-        found[id] = " ".join([f"{case.get('backend') or 'unknown'}/{case.get('variant') or IDENTITY}{device}", *flags])
+        found[id] = " ".join([f"{case.get('backend') or 'unknown'}/{case.get('variant') or IDENTITY}{device}", *rest])
     return found
 
 
@@ -126,12 +126,17 @@ def _is_how(name: str) -> bool:
 def pick(columns: Sequence[str], counts: Mapping[str, int], asked: str | None) -> str:
     """The column that the others are held against: the one asked for by name or by variant, else eager, else the most complete."""
     if asked:
-        variant = [name for name in columns if asked in (name, variant_of(name), name.partition("/")[0])]
+        variant = [name for name in columns if asked in (name, variant_of(name), name.partition("/")[0], _bare(name))]
         if not variant:
             raise unknown("column", asked, columns)
-        return asked if asked in columns else max(variant, key=lambda name: counts.get(name, 0))
+        return asked if asked in columns else max(variant, key=lambda name: (counts.get(name, 0), f"env={HERE}" in name.split()))
     eager = [name for name in columns if variant_of(name) == IDENTITY] or list(columns)
     return max(eager, key=lambda name: counts.get(name, 0))
+
+
+def _bare(column: str) -> str:
+    """Backend and variant in a column's name."""
+    return f"{column.partition('/')[0]}/{variant_of(column)}"
 
 
 def varying_words(tables: Iterable[Mapping[str, str]]) -> set[str]:

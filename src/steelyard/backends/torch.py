@@ -69,7 +69,7 @@ class Torch(Backend):
             self.where = torch.device("cpu")
 
     def take_threads(self) -> None:
-        """As many of torch's own as the case asks for."""
+        """Give torch as many threads as the case asks for."""
         if torch.get_num_threads() != self.threads:
             torch.set_num_threads(self.threads)
 
@@ -252,7 +252,7 @@ class Torch(Backend):
 
 
 class TorchElsewhere(Torch):
-    """What workloads have for torch on a runtime that is not PyTorch's own, held against plain torch beside it."""
+    """A runtime that is not PyTorch's own and runs what workloads have for torch; plain torch beside it is its reference."""
 
     speaks = "torch"
 

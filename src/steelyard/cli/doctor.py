@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steelyard.cli.output import console, emit_json, json_option, store_option, width
+from steelyard.cli.output import console, emit_json, json_option, store_option, warn, width
 
 if TYPE_CHECKING:
     from steelyard.engine.plan import Plan
@@ -136,7 +136,6 @@ def measure_noise(device: str, threads: int, budget: str | None, *, as_json: boo
     from steelyard.engine.selection import read_devices
     from steelyard.machine import facts, noise
     from steelyard.model.units import duration
-    from steelyard.report.cells import clean
 
     seconds = _seconds(budget, work.BUDGET)
     read_devices([device])
@@ -147,7 +146,7 @@ def measure_noise(device: str, threads: int, budget: str | None, *, as_json: boo
     done = _executed(ready, "--noise")
     found = work.learn(done.records, done.pairs)
     for line in work.left_out(done.records, found.cases):
-        click.echo(f"warning: {clean(line)}", err=True)
+        warn(line)
     file = noise.save(found, key, device, threads)
     if as_json:
         sees = {id: {f"{length:g}": work.smallest_change(case, length) for length in work.LENGTHS} for id, case in found.cases.items()}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steelyard.cli.output import console, emit_json, json_option, plain, store_option, width
+from steelyard.cli.output import console, emit_json, json_option, plain, store_option, warn, width
 from steelyard.errors import UsageError
 
 if TYPE_CHECKING:
@@ -99,8 +99,8 @@ def append_summary(path: Path, text: str) -> None:
     try:
         with path.open("a", encoding="utf-8") as file:
             if file.tell() + len(text.encode()) > MOST_SUMMARY:
-                click.echo(f"warning: the job summary is full, nothing was added to {SUMMARY}", err=True)
+                warn(f"the job summary is full, nothing was added to {SUMMARY}")
                 return
             file.write(text)
     except OSError as error:
-        click.echo(f"warning: cannot write the job summary: {error.strerror or error}", err=True)
+        warn(f"cannot write the job summary: {error.strerror or error}")

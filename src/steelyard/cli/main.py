@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -157,5 +158,5 @@ def _usage(error: click.ClickException) -> SteelyardError:
     if isinstance(error, click.NoSuchOption) and ctx:
         options = [name for parameter in ctx.command.get_params(ctx) for name in parameter.opts if name.startswith("--")]
         return unknown("option", error.option_name, options, listing=f"{path} --help")
-    message = " ".join(error.format_message().split()).rstrip(".")
+    message = re.sub(r"\s*[\n\t]\s*", " ", error.format_message()).strip().rstrip(".")
     return UsageError(message[:1].lower() + message[1:], do=f"see {path} --help")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from steelyard.cli.output import emit_json, json_option, store_option
+from steelyard.cli.output import emit_json, json_option, store_option, warn
 from steelyard.errors import NOTHING, PASS, UsageError
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def tell(written: Sequence[tuple[Path, int]], made: dict[str, Any], as_json: boo
     from steelyard.report.cells import clean
 
     for warning in made["warnings"]:
-        click.echo(f"warning: {clean(warning)}", err=True)
+        warn(warning)
     click.echo(clean(made["banner"]["text"]))
     for path, _ in written:
         click.echo(f"written: {clean(path)}")
@@ -200,7 +200,7 @@ def write_site(store: Store, folder: Path, title: str, as_json: bool) -> int:
         emit_json(built)
         return PASS
     for warning in built.warnings:
-        click.echo(f"warning: {clean(warning)}", err=True)
+        warn(warning)
     pages = f"{built.runs} run{'' if built.runs == 1 else 's'}"
     click.echo(f"{pages}: {len(built.written)} files written, {built.kept} pages kept, {len(built.removed)} files removed")
     click.echo(f"written: {clean(built.folder / 'index.html')}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steelyard.cli.output import console, emit_json, json_option, store_option, width
+from steelyard.cli.output import CONTEXT, console, emit_json, json_option, store_option, width
 from steelyard.cli.streams import complain
 from steelyard.cli.watch import case_count, heed_signals, show_progress
 from steelyard.errors import INTERRUPTED, UsageError
@@ -40,7 +40,7 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 
 @click.command(
     "run", short_help="Measure workloads, suites, experiment files, .py files or a command.",
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings=CONTEXT,
 )  # fmt: skip
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[SELECTOR|FILE]… [-- PROGRAM ARG…]", shell_complete=_complete)
 @click.option("-a", "--axis", "axes", multiple=True, metavar="NAME=VALUES", help="Values of a workload parameter: n=1024 or n=[1024,8192].")

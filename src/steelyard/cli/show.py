@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from steelyard.cli import output
 from steelyard.cli.output import console, emit_json, json_option, store_option, width
 from steelyard.errors import UsageError, unknown
 
@@ -172,10 +173,8 @@ def show_samples(ref: Ref, as_json: bool) -> None:
 
 def warn(run: Run) -> None:
     """What a reader must know about a run's file, beside the data and not in it."""
-    from steelyard.report.cells import clean
-
     for warning in run.warnings:
-        click.echo(f"warning: {clean(warning)}", err=True)
+        output.warn(warning)
     if run.seal is None:
         missing = len(set(run.header.cases) - {record.id for record in run.records})
         left = f", {missing} cases are missing" if missing else ""

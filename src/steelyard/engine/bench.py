@@ -135,7 +135,7 @@ def open_backend(name: str, env: str = "") -> Any:
             raise
         missing = error.name or str(error)
         remedy = REMEDIES.get(name, f"pip install 'steelyard[{name}]', or steelyard env create {name}")
-        where, do = (f"in environment {env}", "name another in env") if env else ("here", remedy)
+        where, do = (f"in environment {env}", f"name another environment in env, or {remedy}") if env else ("here", remedy)
         raise Unsupported(f"backend {name} needs {missing}, which is not installed {where}", do=do) from error
     except Exception as error:
         if isinstance(error, ImportError) or not _ours(error):

@@ -65,7 +65,11 @@ def confirm(base: Run, head: Run, cases: Sequence[str]) -> Again:
         check_surroundings(run.header)
     known = {record.id: record for record in head.records}
     chosen = {id: codec.case_of(known[id]) for id in cases if id in known}
-    housed = {id: f"it belongs to environment {case.env}, and code is weighed in one alone" for id, case in chosen.items() if case.env}
+    housed = {
+        id: f"it runs in environment {case.env}, and code is measured again only in the one at hand"
+        for id, case in chosen.items()
+        if case.env
+    }
     cases = [id for id in cases if id not in housed]
     if not cases:
         return [], housed

@@ -127,6 +127,8 @@ def _plain(name: str) -> str:
 def find(name: str) -> Env:
     """An environment by name, if something can run in it."""
     known = {env.name: env for env in listing()}
+    if name == HERE:
+        raise UsageError(f"{HERE} is the environment that you are in", do="leave it out; experiment files alone need a word for it")
     if name not in known:
         raise unknown("environment", name, known, listing="steelyard env list; make one: steelyard env create")
     if known[name].trouble:

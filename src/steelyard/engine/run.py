@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import os
+import subprocess
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from steelyard import codec
-from steelyard.engine import after, lockstep
+from steelyard.engine import after, envs, lockstep
 from steelyard.engine.after import Reply
 from steelyard.engine.launch import FORKABLE, Ending, Nursery, Place, Worker, start_fresh
 from steelyard.engine.limits import WATCH_EVERY, MemoryLimit
@@ -31,6 +32,7 @@ from steelyard.store.runs import RunWriter
 
 VIRTUAL = frozenset({"fake"})
 CALL = "call/torch"
+PATIENCE = 60
 
 
 class Unstarted(SteelyardError):
@@ -155,7 +157,7 @@ class Crew:
     watch: Watch | None = None
     oom_kills: int = 0
     nurseries: dict[tuple[Place, tuple[str, ...]], Nursery] = field(default_factory=dict)
-    barren: dict[tuple[Place, tuple[str, ...]], UsageError] = field(default_factory=dict)
+    interpreters: dict[str, str] = field(default_factory=dict)
     worker: Worker | None = None
     serving: tuple[str, Place] | None = None
     leaving: Worker | None = None
@@ -210,6 +212,7 @@ class Crew:
             return answer
         self.worker, self.serving = None, None
         status, reason, answer.stderr = fate
+        reason += _inside(job) if answer.phase == "start" else ""
         if answer.record is None:
             answer.record = failure(job, settings, status, reason)
         elif weighing and not answer.pairs:
@@ -350,16 +353,33 @@ class Crew:
         if self.worker and self.serving == key:
             return self.worker
         self.dismiss()
+        if trouble := self._trouble(job.place):
+            raise Unstarted(f"no worker could be started{_inside(job)}: {trouble}")
         try:
             self.worker = start_fresh(job.place, self.mark) if job.fresh else self._forked(job)
         except (UsageError, OSError) as error:
-            where = f" in environment {job.case.env}" if job.case.env else ""
-            raise Unstarted(f"no worker could be started{where}: {told(error)}") from error
+            raise Unstarted(f"no worker could be started{_inside(job)}: {told(error)}") from error
         self.serving = key
         if settings.memory:
             self.limit = MemoryLimit.create(settings.memory, f"{os.getpid()}-{self.worker.pid}")
             self.limit.admit(self.worker.pid)
         return self.worker
+
+    def _trouble(self, place: Place) -> str:
+        """Why the interpreter of an environment does not start, tried once for all its cases; ours does."""
+        if place.python not in self.interpreters and place.python != Place().python:
+            trial = [place.python, "-c", ""]
+            try:
+                done = subprocess.run(
+                    trial, stdin=subprocess.DEVNULL, capture_output=True, env=place.environment(self.mark), timeout=PATIENCE, check=False
+                )
+                trouble = f"its interpreter exits with code {done.returncode}" if done.returncode else ""
+            except subprocess.TimeoutExpired:
+                trouble = f"its interpreter does not answer within {PATIENCE} s"
+            except OSError as error:
+                trouble = f"its interpreter cannot be run: {error.strerror or error}"
+            self.interpreters[place.python] = trouble
+        return self.interpreters.get(place.python, "")
 
     def _forked(self, job: Job) -> Worker:
         nursery = self._nursery(job)
@@ -371,21 +391,15 @@ class Crew:
     def _keep_spare(self, job: Job) -> None:
         """Fork the next worker while this one builds; the worker waits at its gate until that is done."""
         if self.spare is None:
-            with contextlib.suppress(UsageError, OSError):
+            with contextlib.suppress(UsageError):
                 self.spare = self._nursery(job).fork()
 
     def _nursery(self, job: Job) -> Nursery:
         key = (job.place, FORKABLE[job.case.backend])
         if key in self.nurseries and self.nurseries[key].process.poll() is not None:
             self.nurseries.pop(key).stop()
-        if key in self.barren:
-            raise self.barren[key]
         if key not in self.nurseries:
-            try:
-                self.nurseries[key] = Nursery(job.place, FORKABLE[job.case.backend], self.mark)
-            except UsageError as error:
-                self.barren[key] = error
-                raise
+            self.nurseries[key] = Nursery(job.place, FORKABLE[job.case.backend], self.mark)
         return self.nurseries[key]
 
     def dismiss(self) -> None:
@@ -446,6 +460,12 @@ def _description(worker: Worker, what: str) -> dict[str, Any]:
                 error = message["error"]
                 raise UsageError(f"could not load {what}: {error['what']}", why=error["why"], do=error["do"], where=error["where"])
     raise UsageError(f"could not load {what}", why="importing it takes more than two minutes")
+
+
+def _inside(job: Job) -> str:
+    """In which environment a job runs, where it is not our own."""
+    name = next((env.name for env in envs.listing() if str(env.python) == job.place.python), "")
+    return f" in environment {name}" if name else ""
 
 
 def failure(job: Job, settings: Settings, status: Status, reason: str) -> Record:

@@ -83,7 +83,7 @@ def _scalar(value: Value) -> str:
 
 
 def value_text(value: Any) -> str:
-    """The same for whatever a file may hold: what no case id can is written as Python writes it."""
+    """A value as a case id has it; what no id can hold is written as Python writes it."""
     try:
         return render(value)
     except UsageError:

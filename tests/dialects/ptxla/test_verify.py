@@ -141,16 +141,32 @@ def test_integers_and_booleans() -> None:
     ],
 )  # fmt: skip
 def test_tolerances(test: str, accelerator: str, policy: dict[str, Any], tolerance: float) -> None:
-    assert Rules.of(test, accelerator, policy).tolerance == tolerance
+    rules = Rules.of(test, accelerator, policy)
+    assert (rules.tolerance, rules.threshold) == (tolerance, max(0.02, policy.get("tolerance", 0.0)))
+    assert (rules.step is None) == (test == "eval")
+    assert Rules.of(test, accelerator, {"sgd": True}).step is None
 
 
 def test_a_step_along_a_gradient_that_is_only_rounding_is_not_compared() -> None:
     def stepped(gradients: Any, weights: Any) -> dict[str, Any]:
         return {"gradients.w": gradients, "parameters.w": weights}
 
-    wide = stepped(tensor(0.5, 0.0, dtype=torch.float64), tensor(0.99, 1.0, dtype=torch.float64))
+    wide = stepped(tensor(0.5, 0.0, dtype=torch.float64), tensor(0.99, 0.99, dtype=torch.float64))
     eager = stepped(tensor(0.5, 1e-9), tensor(0.99, 0.99))
-    assert verify.compare(stepped(tensor(0.5, -1e-9), tensor(0.99, 1.01)), eager, wide, TIGHT) == ""
-    assert verify.compare(stepped(tensor(0.5, -1e-9), tensor(1.01, 0.99)), eager, wide, TIGHT).startswith("parameters.w")
-    assert verify.compare(stepped(tensor(-0.5, 1e-9), tensor(1.01, 0.99)), eager, wide, TIGHT).startswith("gradients.w")
-    assert verify.compare(stepped(tensor(math.nan, 1e-9), tensor(0.99, 0.99)), eager, wide, TIGHT).startswith("gradients.w")
+    adam = Rules(1e-4, step=0.02)
+
+    def found(gradients: Any, weights: Any, rules: Rules = adam) -> str:
+        return verify.compare(stepped(gradients, weights), eager, wide, rules).partition(":")[0]
+
+    assert found(tensor(0.5, -1e-9), tensor(0.99, 1.01)) == ""
+    assert found(tensor(0.5, -1e-9), tensor(0.99, 1.01), TIGHT) == "parameters.w"
+    for weights in (tensor(1.01, 0.99), tensor(0.99, 5.0), tensor(0.99, math.nan)):
+        assert found(tensor(0.5, -1e-9), weights) == "parameters.w"
+    assert found(tensor(-0.5, 1e-9), tensor(1.01, 0.99)) == found(tensor(math.nan, 1e-9), tensor(0.99, 0.99)) == "gradients.w"
+
+
+def test_what_a_weight_is_allowed_goes_by_its_whole_shape() -> None:
+    wide = torch.linspace(1, 2, 2048, dtype=torch.float64).reshape(64, 32, 1, 1)
+    gradients, eager, got = torch.ones_like(wide).float(), (wide + 1e-3).float(), (wide - 2.5e-3).float()
+    answers = [{"gradients.w": gradients, "parameters.w": weights} for weights in (got, eager, wide)]
+    assert verify.compare(*answers, Rules(1e-4, step=0.02)) == ""

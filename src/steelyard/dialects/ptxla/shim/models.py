@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import os
 import random
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -22,6 +23,7 @@ DUMMY_WIDTHS, DUMMY_BATCH = (32, 512, 512, 32), 16
 IMAGE_BATCH, TEXT_BATCH, TEXT_LENGTH = 8, 4, 128
 WITH_GRADIENTS = ("maml",)
 """Models whose inference differentiates."""
+DROPS = re.compile(r"drop(_?(out|path))?(_?(prob|probability|rate|p))?$|^layer_?drop$")
 ALMOST_NEVER = 1e-30
 """A probability at which dropout draws its numbers, at the cost that it always has, and drops nothing."""
 
@@ -120,16 +122,17 @@ def build(ask: Ask, spot: Spot) -> Subject:
 def keep_all(module: Any) -> None:
     """Make dropout drop nothing: every compiler draws other random numbers than eager, so no two answers could be compared.
 
-    Probabilities stand in layers made for it, and as numbers with a telling name in others and in the configs of transformers.
+    Probabilities stand in layers made for it, and as numbers with a telling name in others and in the configs of transformers; one
+    that stands elsewhere is not found, and the answers then differ.
     """
     from torch.nn.modules.dropout import _DropoutNd
 
     for layer in module.modules():
-        if isinstance(layer, _DropoutNd) and 0 < layer.p < 1:
+        if (isinstance(layer, _DropoutNd) or type(layer).__name__ == "StochasticDepth") and 0 < layer.p < 1:
             layer.p = ALMOST_NEVER
         for holder in (layer, getattr(layer, "config", None)):
             for name, value in list(vars(holder).items()) if hasattr(holder, "__dict__") else ():
-                if "drop" in name and type(value) is float and 0 < value < 1:
+                if DROPS.search(name) and type(value) is float and 0 < value < 1:
                     with contextlib.suppress(AttributeError, TypeError):
                         setattr(holder, name, ALMOST_NEVER)
 

@@ -52,7 +52,8 @@ def measure(job: Mapping[str, Any], loaded: Any) -> dict[str, Any]:
     spot = jaxed().open_spot(experiment["accelerator"]) if on_jax else Spot.open(experiment["accelerator"], experiment["xla"] is not None)
     ask = Ask(
         options.suite_name, job["model"]["model_name"], experiment["test"], policy.get("batch_size"), options.size, options.torchbench,
-        bool(policy.get("half")), bool(policy.get("cast")), bool(policy.get("sgd")), threads, loaded, options.verify,
+        bool(policy.get("half")), bool(policy.get("cast")), bool(policy.get("sgd")), threads, loaded,
+        options.verify and not policy.get("unverified"),
     )  # fmt: skip
     files = profiles.Files(Path(job["folder"]), job["basename"])
     if options.save_ir_format is not None:
@@ -326,7 +327,7 @@ def verified(candidate: Act, ask: Ask, options: Options, policy: Mapping[str, An
         return {"code": verify.SKIPPED, "why": "the policy says that this model is too large or not deterministic"}
     spot = candidate.spot
     plain = Spot.open("cpu", False) if spot.xla or spot.jax else spot
-    rules = verify.Rules.of(ask.test, spot.accelerator, policy)
+    rules = verify.Rules.of(ask.test, spot.accelerator, policy, options.verify_iterations)
 
     def eager() -> verify.Answer:
         return Act.open(models.build(ask, plain), plain, ask.test).answer(options.verify_iterations)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from steelyard.dialects.ptxla.shim.models import leaves
+from steelyard.dialects.ptxla.shim.models import RATE, leaves
 from steelyard.errors import told
 
 THRESHOLD = 0.02
@@ -16,6 +16,7 @@ EVAL_TOLERANCE, TRAIN_TOLERANCE, CUDA_TRAIN_TOLERANCE, LOOSE_TRAIN_TOLERANCE = 1
 NEAR_DOUBLE = 4e-2
 LARGE_TOLERANCE = 2e-2
 SURE = 0.1
+"""A gradient is told from rounding where its error is at most this share of it."""
 SMALL_ARRAYS = ((10, 10.0), (500, 8.0))
 
 PASS, FAIL = "PASS", "FAIL"
@@ -29,27 +30,34 @@ Answer = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Rules:
-    """How near an answer must be, for one model in one test."""
+    """How near an answer must be, for one model in one test.
+
+    `step` is how far two steps of Adam may come apart along a gradient that is only rounding, in a direction that is chance; other
+    optimizers have none.
+    """
 
     tolerance: float
     cosine: bool = False
     small_tensors: bool = False
     equal_nan: bool = True
     threshold: float = THRESHOLD
+    step: float | None = None
 
     @classmethod
-    def of(cls, test: str, accelerator: str, policy: Mapping[str, Any]) -> Rules:
+    def of(cls, test: str, accelerator: str, policy: Mapping[str, Any], iterations: int = 1) -> Rules:
         """By test and accelerator, unless the policy gives this model a tolerance of its own, which then counts for the mean error too."""
+        threshold = THRESHOLD
         if policy.get("tolerance") is not None:
-            own = float(policy["tolerance"])
-            return cls(own, bool(policy.get("cosine")), bool(policy.get("small_tensors")), threshold=max(THRESHOLD, own))
-        if test == "eval":
+            tolerance = float(policy["tolerance"])
+            threshold = max(threshold, tolerance)
+        elif test == "eval":
             tolerance = EVAL_TOLERANCE
         elif accelerator == "cuda":
             tolerance = LOOSE_TRAIN_TOLERANCE if policy.get("even_higher") else CUDA_TRAIN_TOLERANCE
         else:
             tolerance = TRAIN_TOLERANCE
-        return cls(tolerance, bool(policy.get("cosine")), bool(policy.get("small_tensors")))
+        step = 2 * RATE * iterations if test == "train" and not policy.get("sgd") else None
+        return cls(tolerance, bool(policy.get("cosine")), bool(policy.get("small_tensors")), threshold=threshold, step=step)
 
 
 @dataclass(frozen=True)
@@ -150,19 +158,22 @@ def compare(got: Answer, eager: Answer, wide: Answer | None, rules: Rules) -> st
         return f"another structure than eager's: {missing[0]}"
     for place, want in eager.items():
         mine, reference = got[place], wide.get(place) if wide is not None else None
-        told = _told_gradients(place, got, eager, wide) if mine.shape == want.shape else None
-        if told is not None:
-            mine, want, reference = mine[told], want[told], reference[told] if reference is not None else None
-        if reason := compare_arrays(mine, want, reference, rules):
+        sure = _surely_moved(place, got, eager, wide) if rules.step is not None and mine.shape == want.shape else None
+        times = multiplier(mine, rules)
+        if sure is not None and rules.step is not None:
+            astray = (mine[~sure].double() - want[~sure].double()).abs()
+            if not bool((astray <= rules.step + rules.tolerance).all()):
+                return f"{place}: further from eager's than a step along a gradient that is only rounding"
+            mine, want, reference = mine[sure], want[sure], reference[sure] if reference is not None else None
+        if reason := compare_arrays(mine, want, reference, rules, times):
             return f"{place}: {reason}"
     return ""
 
 
-def _told_gradients(place: str, got: Answer, eager: Answer, wide: Answer | None) -> Any:
-    """Where a weight's gradient is told from rounding; its step is compared there alone, and None means everywhere.
+def _surely_moved(place: str, got: Answer, eager: Answer, wide: Answer | None) -> Any:
+    """Where a weight's gradient is told from rounding, or None for what is no weight.
 
-    Adam's step is as long for a gradient that is zero but for rounding as for any other, and its sign is then a matter of chance.
-    The gradients themselves are compared as they are.
+    Adam's step is as long for a gradient that is zero but for rounding as for any other. The gradients are compared as they are.
     """
     part, _, name = place.partition(".")
     gradient = f"gradients.{name}"
@@ -173,8 +184,8 @@ def _told_gradients(place: str, got: Answer, eager: Answer, wide: Answer | None)
     return (errors[0] <= SURE * true.abs()) & (errors[1] <= SURE * true.abs())
 
 
-def compare_arrays(got: Any, eager: Any, wide: Any, rules: Rules) -> str:
-    """One array against eager's, and against double precision where there is one."""
+def compare_arrays(got: Any, eager: Any, wide: Any, rules: Rules, times: float | None = None) -> str:
+    """One array against eager's, and against double precision where there is one; `times` is for a part of a larger array."""
     import torch
 
     if got.shape != eager.shape:
@@ -195,7 +206,7 @@ def compare_arrays(got: Any, eager: Any, wide: Any, rules: Rules) -> str:
     mine, theirs = rms_error(wide, got), rms_error(wide, eager)
     if math.isnan(mine) and math.isnan(theirs) and rules.equal_nan:
         return ""
-    allowed = multiplier(got, rules) * theirs + tolerance / 10.0
+    allowed = (multiplier(got, rules) if times is None else times) * theirs + tolerance / 10.0
     return (
         "" if mine <= allowed else f"{mine:.3g} away from double precision, where eager is {theirs:.3g} away and {allowed:.3g} is allowed"
     )
