@@ -168,17 +168,27 @@ def _check_metrics(metrics: Sequence[str], sides: tuple[Held, Held]) -> None:
 
 def mean_ratios(deltas: Sequence[Delta]) -> dict[str, tuple[float, int]]:
     """Geometric mean of head over base by metric, over the cases that both sides have."""
-    logs: dict[str, list[float]] = {}
+    ratios: dict[str, list[float]] = {}
     for delta in deltas:
         if delta.ratio and delta.verdict in COMPARABLE:
-            logs.setdefault(delta.metric, []).append(math.log(delta.ratio))
-    return {metric: (math.exp(math.fsum(found) / len(found)), len(found)) for metric, found in logs.items()}
+            ratios.setdefault(delta.metric, []).append(delta.ratio)
+    return {metric: (geometric_mean(found), len(found)) for metric, found in ratios.items()}
 
 
 def mean_reach(deltas: Sequence[Delta], metric: str) -> tuple[float | None, float | None]:
     """The ends of a geometric mean of ratios if all its cases err together, the widest interval there can be."""
     known = [delta for delta in deltas if delta.metric == metric and delta.ratio and delta.verdict in COMPARABLE]
-    lows, highs = ([math.log(end) for end in ends if end] for ends in ((delta.low for delta in known), (delta.high for delta in known)))
-    if not known or len(lows) + len(highs) < 2 * len(known):
+    return reach([(delta.low, delta.high) for delta in known])
+
+
+def reach(ends: Sequence[tuple[float | None, float | None]]) -> tuple[float | None, float | None]:
+    """The ends of a geometric mean by the ends of what it is the mean of; none where one of those is open."""
+    lows, highs = ([end for end in side if end] for side in ([low for low, _ in ends], [high for _, high in ends]))
+    if not ends or len(lows) + len(highs) < 2 * len(ends):
         return None, None
-    return math.exp(math.fsum(lows) / len(known)), math.exp(math.fsum(highs) / len(known))
+    return geometric_mean(lows), geometric_mean(highs)
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """The mean that treats twice and half as fast alike; of one value at least."""
+    return math.exp(math.fsum(map(math.log, values)) / len(values))

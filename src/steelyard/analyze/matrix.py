@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from steelyard.analyze.compare import UNBOUNDED
+from steelyard.analyze.compare import UNBOUNDED, geometric_mean, reach
 from steelyard.analyze.stacks import Grid, Plain, Quad, Seen, Words, grid, pick, quad, variant_of, words
 from steelyard.model.pair import Pair
 from steelyard.model.record import Figure
@@ -189,14 +189,7 @@ def mean_of(speedups: Iterable[Speedup | None]) -> Mean | None:
     known = [item for item in speedups if item]
     if not known:
         return None
-    low, high = (geometric([end for item in known if (end := item[place]) is not None and end > 0]) for place in (1, 2))
-    bounded = all(item[1] and item[2] for item in known)
-    return Mean(geometric([item[0] for item in known]), len(known), *((low, high) if bounded else (None, None)))
-
-
-def geometric(values: Sequence[float]) -> float:
-    """The geometric mean, 1 of nothing."""
-    return math.exp(math.fsum(map(math.log, values)) / len(values)) if values else 1.0
+    return Mean(geometric_mean([item[0] for item in known]), len(known), *reach([item[1:3] for item in known]))
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ percentiles by date, and its `latest` the workloads of each stack's newest run f
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from steelyard.analyze.compare import geometric_mean
 from steelyard.analyze.history import History, Point
 from steelyard.analyze.matrix import over
 from steelyard.analyze.stacks import Grid, Plain, Words, grid, pick, words
@@ -117,7 +117,7 @@ def _of_run(run: str, created: str, columns: Sequence[str], reached: Mapping[tup
 
 def _trend(run: str, created: str, column: str, rows: Rows, first: Rows) -> Trend:
     speedups = [first[row].time / point.time for row, point in rows.items()]
-    mean = math.exp(math.fsum(map(math.log, speedups)) / len(speedups))
+    mean = geometric_mean(speedups)
     return Trend(run, created, column, mean, len(speedups), *(float(value) for value in np.quantile(speedups, QUANTILES)))
 
 

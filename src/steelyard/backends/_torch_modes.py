@@ -31,7 +31,7 @@ def in_mode(task: Task, mode: str) -> Task:
     if task.fn is None:
         return task
     if mode == "eval":
-        return replace(task, scope=_both(task.scope, torch.no_grad)) if task.parameters else task
+        return replace(task, scope=both(task.scope, torch.no_grad)) if task.parameters else task
     made = {"fwd": forward, "bwd": backward, "train": train}[mode](task)
     return replace(made, flops=task.flops * COST[mode] if task.flops else None, bytes=None if mode != "fwd" else task.bytes)
 
@@ -251,7 +251,7 @@ def _recording(task: Task, *, inputs: bool = True) -> Task:
     for item in [*task.parameters, *(_tensors(list(task.args)) if inputs else [])]:
         if isinstance(item, torch.Tensor) and item.is_floating_point() and item.is_leaf:
             item.requires_grad_(True)
-    return replace(task, scope=_both(task.scope, torch.enable_grad))
+    return replace(task, scope=both(task.scope, torch.enable_grad))
 
 
 def _differentiable(output: Any) -> list[Any]:
@@ -283,9 +283,10 @@ def _tensors(value: Any) -> list[Any]:
     return []
 
 
-def _both(
+def both(
     outer: Callable[[], AbstractContextManager[Any]] | None, inner: Callable[[], AbstractContextManager[Any]]
 ) -> Callable[[], AbstractContextManager[Any]]:
+    """One scope inside another."""
     if outer is None:
         return inner
 

@@ -135,7 +135,7 @@ class Torchax(TorchElsewhere):
         RUNTIME.switch(False)
         if made.fn is None:
             return made
-        return replace(made, fn=Waited(made.fn), scope=_torch_modes._both(made.scope, RUNTIME.inside))
+        return replace(made, fn=Waited(made.fn), scope=_torch_modes.both(made.scope, RUNTIME.inside))
 
     def leaf(self, value: Any) -> tuple[str, np.ndarray[Any, Any]] | None:
         return super().leaf(value.torch() if hasattr(value, "jax") else value)
