@@ -92,3 +92,18 @@ def test_what_all_cases_share_is_said_once_and_few_workloads_name_the_page() -> 
     many = document([run([record(case(name), 1.0) for name in "abcd"])])
     assert len(many["common"]) == 4 and many["common"][-1] == "…" and many["title"] == "Run k3f9"
     assert document([run([record(case("a"), 1.0)], experiment="nights")])["title"] == "nights, run k3f9"
+
+
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        ({"a": (1.0, 2.0)}, "Fastest: torch/eager, in the only row that several stacks have."),
+        ({"a": (1.0, 1.0)}, "No stack is clearly the fastest."),
+        ({"a": (2.0, 1.0)}, "Fastest: torch/compile, in the only row that several stacks have, with 2"),
+        ({"a": (2.0, 1.0), "b": (2.0, 1.0)}, "Fastest: torch/compile in 2 of 2 rows; torch/compile has 2"),
+        ({"a": (1.0, 1.0), "b": (1.0, 1.0)}, "No stack is clearly the fastest in any of 2 rows."),
+    ],
+)
+def test_the_fastest_stack_is_named_with_the_rows_it_wins(times: dict[str, tuple[float, float]], said: str) -> None:
+    records = [record(case(name, way), time) for name, both in times.items() for way, time in zip(("eager", "compile"), both, strict=True)]
+    assert said in document([run(records)])["banner"]["text"]

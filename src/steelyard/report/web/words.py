@@ -206,14 +206,17 @@ def _fastest(table: Matrix | None) -> Iterable[str]:
     found = wins(table) if table else None
     if table is None or found is None or not found.rows:
         return
-    rows = f"of {found.rows} rows" if found.rows > 1 else "of the one row that several have"
     if not found.by_column:
-        yield f"no stack is clearly the fastest in any {rows}."
+        yield f"no stack is clearly the fastest in any of {found.rows} rows." if found.rows > 1 else "no stack is clearly the fastest."
         return
     close = f" ({found.close} too close to call)" if found.close else ""
     first = next(iter(found.by_column))
     mean = table.by_baseline[table.baseline].each[table.columns.index(first)] if first != table.baseline else None
     speed = f"{ratio_text(mean.mean, mean.low, mean.high)} the speed of {clean(table.baseline)}" if mean else ""
-    by = f"; {clean(first)} has {speed} in geometric mean over {mean.n}" if mean else ""
     most = list(found.by_column.items())[:MOST_WINNERS]
-    yield f"Fastest: {', '.join(f'{clean(name)} in {count}' for name, count in most)} {rows}{close}{by}."
+    if found.rows == 1:
+        yield f"Fastest: {clean(first)}, in the only row that several stacks have{f', with {speed}' if mean else ''}."
+        return
+    by = f"; {clean(first)} has {speed} in geometric mean over {mean.n}" if mean else ""
+    names = ", ".join(f"{clean(name)} in {count}" for name, count in most)
+    yield f"Fastest: {names} of {found.rows} rows{close}{by}."
