@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from steelyard.model import effects
 from steelyard.model.record import SCHEMA, Series
-from steelyard.model.units import percent
 
 Verdict = Literal["slower", "faster", "same", "unclear", "missing", "failed", "incomparable"]
 MARGIN = 0.02
@@ -89,40 +89,27 @@ class Delta:
     @property
     def material(self) -> bool:
         """True when the whole interval lies beyond the margin."""
-        if self.low is None or self.high is None:
-            return False
-        return self.low > 1 + self.margin or self.high < 1 / (1 + self.margin)
+        return effects.beyond(self.low, self.high, self.margin)
+
+    @property
+    def settled(self) -> bool:
+        """True when the margin is decided: the interval lies inside it or wholly beyond it."""
+        return self.verdict == "same" or (self.verdict in ("slower", "faster") and self.material)
+
+    @property
+    def effect(self) -> str:
+        """The verdict with its size and interval, as every table and page writes it."""
+        return effects.effect(self.ratio, self.low, self.high, self.verdict, margin=self.margin, metric=self.metric, paired=self.paired)
 
     def __str__(self) -> str:
         """The verdict as a sentence, with what it rests on."""
-        if self.ratio is None or self.low is None or self.high is None:
-            return f"{self.head}: {self.verdict}" + (f" ({self.reason})" if self.reason else "")
-        span = f"{_change(self.low)} to {_change(self.high)}"
-        if self.verdict == "same":
-            text = f"{self.head} and {self.base} take the same time within {percent(self.margin)} ({span})"
-        elif self.verdict in ("slower", "faster"):
-            text = f"{self.head} is {self.verdict} than {self.base}: {_times(self.ratio)} ({span})"
-        else:
-            text = f"{self.verdict}: {self.head} against {self.base} {_change(self.ratio)} ({span})"
-        return text + ("" if self.paired else ", unpaired") + (f"; {self.reason}" if self.reason else "")
-
-
-def _change(ratio: float) -> str:
-    if not 1e-6 < ratio < 1e6:
-        return "unbounded"
-    return f"{'+' if ratio >= 1 else '−'}{percent(abs(ratio - 1))}" if 0.5 < ratio < 2 else f"{ratio:.3g}×"
-
-
-def _times(ratio: float) -> str:
-    if 0.5 < ratio < 2:
-        return f"{percent(abs(ratio - 1))} {'more' if ratio > 1 else 'less'} time"
-    return f"{ratio:.3g}× the time" if ratio > 1 else f"1/{1 / ratio:.3g} of the time"
+        than = "" if self.base == self.head else f" (against {self.base})"
+        return f"{self.head}: {self.effect}{than}" + (f"; {self.reason}" if self.reason else "")
 
 
 def judge(low: float, high: float, margin: float) -> Verdict:
     """The margin decides `same`, the interval decides direction."""
-    inside = low >= 1 / (1 + margin) and high <= 1 + margin
-    return "same" if inside else "slower" if low > 1 else "faster" if high < 1 else "unclear"
+    return "same" if effects.within(low, high, margin) else "slower" if low > 1 else "faster" if high < 1 else "unclear"
 
 
 def weigh(pair: Pair, margin: float | None = None) -> Delta:
