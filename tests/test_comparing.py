@@ -37,7 +37,7 @@ def test_three_times_the_work_is_slower_and_says_so() -> None:
     found = steelyard.compare(short, long, setup=draw, budget=BUDGET)
     assert isinstance(found, Delta)
     assert (found.verdict, found.direction, found.material, found.paired) == ("slower", 1, True, True)
-    assert str(found).startswith("long is slower than short: ")
+    assert str(found).startswith(f"long: {found.effect} (against short)") and "x slower [" in found.effect
     assert found.pair is not None
     assert found.pair.floor is not None
 

@@ -34,7 +34,8 @@ class Weighed(Delta):
         pair = self.pair
         if pair is None:
             return super().__str__()
-        facts = [f"{pair.rebuilds} rebuilds", f"{pair.quads} rounds", plain(pair.measured_s, "s", 2), f"p {pair.p:.2g}"]
+        facts = [f"{pair.rebuilds} rebuilds", f"{pair.quads} rounds", plain(pair.measured_s, "s", 2)]
+        facts += [f"p {pair.p:.2g}"] if pair.p is not None else []
         facts += [f"noise floor {percent(pair.floor)} a rebuild"] if pair.floor else []
         return "\n  ".join([super().__str__(), " · ".join(facts), *pair.notes])
 

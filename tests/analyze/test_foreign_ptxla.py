@@ -130,7 +130,7 @@ def test_the_commands_take_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [id for id, verdict in verdicts.items() if verdict == "slower"] == [
         "foreign/ptxla/torchbench/m3[batch_size=1]@torch_xla/openxla:eval:device=cuda"
     ]
-    assert main(["gate", "base.jsonl", "head.jsonl"]) == 4
+    assert [main(["gate", "base.jsonl", "head.jsonl", *more]) for more in ([], ["--strict"])] == [0, 6]
     write(tmp_path / "both.jsonl", [line + "\n" for file in ("base", "head") for line in Path(f"{file}.jsonl").read_text().splitlines()])
     capfd.readouterr()
     assert main(["compare", "both.jsonl#1", "both.jsonl#2"]) == 0

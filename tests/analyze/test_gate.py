@@ -95,7 +95,7 @@ def test_a_figure_gained_is_not_missing() -> None:
 
 def test_strict_wants_everything_judged() -> None:
     unclear = delta(A, 1.0, 0.05)
-    assert judged(unclear, delta(C, 1.0, 0.01)).headline == "pass: no regression in 2 comparisons, 1 unclear"
+    assert judged(unclear, delta(C, 1.0, 0.01)).headline == "pass: no regression in the 1 of 2 comparisons that are settled; 1 unclear"
     edited = Delta(B, B, "time", None, None, None, 0.02, "incomparable", False, "edited")
     for found in (unclear, edited):
         assert judged(found, delta(C, 1.0, 0.01)).exit_code == PASS
@@ -175,13 +175,16 @@ def suite(slow: float) -> tuple[Any, Any]:
     return side("base", base), side("head", {**head, first: base[first] * slow})
 
 
-def test_a_regression_between_runs_made_apart_counts_and_says_that_it_is_not_confirmed() -> None:
+def test_what_runs_made_apart_suggest_is_no_regression_until_it_is_confirmed_or_asked_for() -> None:
     found = gate(*suite(2.0), Policy())
-    assert found.exit_code == REGRESSION
-    assert [item.paired for item in found.of("regression")] == [False] and any("unpaired" in note for note in found.notes)
+    assert found.exit_code == PASS and found.outcome == "inconclusive" and any("unpaired" in note for note in found.notes)
+    assert [item.effect.endswith("not confirmed") for item in found.of("not confirmed")] == [True]
+    assert gate(*suite(2.0), Policy(), strict=True).exit_code == INCONCLUSIVE
+    asked = gate(*suite(2.0), Policy(unconfirmed="fail"))
+    assert asked.exit_code == REGRESSION and [item.paired for item in asked.of("regression")] == [False]
 
 
-@pytest.mark.parametrize(("ratio", "code"), [(1.0, PASS), (2.0, REGRESSION), (None, REGRESSION)])
+@pytest.mark.parametrize(("ratio", "code"), [(1.0, PASS), (2.0, REGRESSION), (None, PASS)])
 def test_confirming_measures_the_suspects_alone_and_believes_the_answer(ratio: float | None, code: int) -> None:
     asked: list[str] = []
 
@@ -193,7 +196,7 @@ def test_confirming_measures_the_suspects_alone_and_believes_the_answer(ratio: f
     assert found.exit_code == code and asked == [case("x0")]
     assert any("timeout: no answer" in note for note in found.notes) is (ratio is None)
     assert found.means["time"][0] == pytest.approx((ratio or 2.0) ** (1 / 20), rel=1e-3)
-    assert all(item.paired == bool(ratio) for item in found.of("regression"))
+    assert all(item.paired == bool(ratio) for item in found.of("regression", "not confirmed"))
 
 
 def test_what_got_faster_or_is_expected_to_be_slow_is_not_measured_again() -> None:

@@ -16,6 +16,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
 from steelyard.cli.main import main
+from steelyard.model import effects
 from tests.browser import made
 from tests.browser.conftest import Report
 from tests.browser.test_pages import each
@@ -165,7 +166,7 @@ def test_a_real_run_becomes_a_page_by_command(page: Tab, apart: Path) -> None:
     for route in each(page, file.as_uri()):
         assert page.complaints() == [], route
     page.visit(file.as_uri())
-    assert "as fast as eager" in page.run("return document.querySelector('#banner').innerText")
+    assert "half against eager: 2" in page.run("return document.querySelector('#banner').innerText")
 
 
 def test_the_planted_step_is_told_with_its_commits(page: Tab, report: Report) -> None:
@@ -176,3 +177,15 @@ def test_the_planted_step_is_told_with_its_commits(page: Tab, report: Report) ->
     assert len(found) == 1
     told = page.run("return document.querySelector('main').innerText")
     assert found[0][1][:7] in told and found[0][2][:7] in told
+
+
+def test_what_a_page_computes_itself_reads_as_the_terminal_writes_it(page: Tab, report: Report) -> None:
+    ratios = [0.0001, 0.21, 0.4999, 0.5003, 0.66, 0.667, 0.9, 0.985, 0.9999, 1.0, 1.0004, 1.031, 1.2, 1.4999, 1.5, 2.3, 36123.4]
+    spreads = (1.0003, 1.017, 1.6)
+    cases = [(ratio, *ends) for ratio in ratios for ends in ((None, None), *((ratio / spread, ratio * spread) for spread in spreads))]
+    page.visit(report("nights"))
+    for name in ("time", "peak_memory"):
+        ask = "return arguments[0].map(([ratio, low, high]) => Steelyard.fmt.change(ratio, low, high, arguments[1]))"
+        assert page.run(ask, cases, name) == [effects.change(*item, metric=name) for item in cases]
+    shown = page.run("return arguments[0].map((item) => Steelyard.fmt.speedup(...item))", cases)
+    assert shown == [effects.speedup(*item) for item in cases]

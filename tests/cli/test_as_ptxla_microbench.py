@@ -57,7 +57,7 @@ def test_the_originals_line_comes_first_and_the_verdict_below(file: str, capsys:
     first, second, *_ = capsys.readouterr().out.splitlines()
     assert first.startswith("sums: speedup=0.")
     assert "; base=" in first and "\x1b" not in first
-    assert second.startswith("  test is slower than base: ")
+    assert second.startswith("  test: ") and "x slower [" in second and second.endswith("(against base)")
 
 
 def test_a_confirmed_slowdown_is_an_exit_code_where_that_is_wanted(file: str, capsys: pytest.CaptureFixture[str]) -> None:

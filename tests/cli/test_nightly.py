@@ -84,7 +84,7 @@ def test_a_slower_commit_is_confirmed_interleaved_and_stays_a_regression_until_s
     found = nightly(project, check=4)
     night, worst = found["night"], found["verdict"]["findings"][0]
     assert (night["outcome"], night["confirmed"], night["base_commit"], night["commit"]) == ("regression", 1, first, second)
-    assert (worst["case"], worst["kind"], worst["paired"]) == (GROWN, "regression", True) and 1.08 < worst["ratio"] < 1.12
+    assert (worst["case"], worst["kind"], worst["paired"]) == (GROWN, "regression", True) and 1.08 < worst["time_ratio"] < 1.12
     assert trees(project) == 1
     folder = Path(found["folder"])
     between = f"{first[:10]}..{second[:10]}"
@@ -110,8 +110,8 @@ def test_a_suspicion_is_cleared_by_measuring_again(project: Path) -> None:
             line["record"]["metrics"]["time"] |= {name: 0.4 * line["record"]["metrics"]["time"][name] for name in ("value", "low", "high")}
     (base.path / "run.jsonl").write_text("".join(json.dumps(line) + "\n" for line in told), encoding="utf-8")
     commit(project, "a comment", grown=1e-3, calm=1e-3)
-    unconfirmed = nightly(project, "--no-confirm", check=4)["night"]
-    assert (unconfirmed["outcome"], unconfirmed["confirmed"], unconfirmed["base"]) == ("regression", 0, base.id)
+    unconfirmed = nightly(project, "--no-confirm")["night"]
+    assert (unconfirmed["outcome"], unconfirmed["confirmed"], unconfirmed["base"]) == ("inconclusive", 0, base.id)
     found = nightly(project)
     assert (found["night"]["outcome"], found["night"]["confirmed"], found["night"]["base"]) == ("pass", 1, base.id)
     assert any("1 of 1 that looked slower were measured again" in note for note in found["verdict"]["notes"])
@@ -121,8 +121,8 @@ def test_uncommitted_changes_cannot_be_confirmed_and_the_reason_is_told(project:
     commit(project, "as it was", grown=1e-3, calm=1e-3)
     nightly(project)
     (project / "cost.py").write_text('SECONDS = {"grown": 4e-3, "calm": 1e-3}\n', encoding="utf-8")
-    found = nightly(project, check=4)
-    assert found["night"]["dirty"] and found["night"]["confirmed"] == 0
+    found = nightly(project)
+    assert found["night"]["dirty"] and found["night"]["confirmed"] == 0 and found["night"]["outcome"] == "inconclusive"
     assert any("not confirmed" in note and "uncommitted changes" in note for note in found["verdict"]["notes"])
 
 

@@ -37,7 +37,7 @@ def test_a_run_is_the_table_again(store: str, capsys: pytest.CaptureFixture[str]
 def test_a_record_is_its_page(ref: str, store: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", ref, "--store", store]) == 0
     shown = capsys.readouterr().out
-    assert "k3f9/2" in shown and "▲ 1.160× ± 0.009" in shown
+    assert "k3f9/2" in shown and "▲ 13.8 % faster [13.1, 14.5]" in shown
 
 
 def test_json_has_everything(store: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,7 +33,7 @@ def test_everything_of_a_record_is_on_its_page() -> None:
     shown = " ".join(record_detail(run.records[1], run).plain.split())
     for part in (
         "✓ ok", "k3f9/2", "9.87 ± 0.05 µs", "1.25 s", "31.6 ms", "40 blocks, 4.60 ms, until flat",
-        "480 blocks of 16 calls, until precision, noise A", "▲ 1.160× ± 0.009", "8 rebuilds", "✓ passed", "torch eager",
+        "480 blocks of 16 calls, until precision, noise A", "▲ 13.8 % faster [13.1, 14.5]", "8 rebuilds", "✓ passed", "torch eager",
         "absolute 8.1e-09, relative 2.9e-07", "rtol 0.0001, atol 1e-05", "4 → 2", "89159a5de646", "2.13.0",
         "attachments/t.json sha256 abababababab", "480 × <f8 in s", "steelyard run 'op/a[n=8]@torch/compile:eval:device=cuda'",
     ):  # fmt: skip
@@ -53,7 +53,7 @@ def test_an_unbounded_interval_is_called_so_and_a_broken_arm_has_no_speedup() ->
     run = full()
     wide = replace(run.pairs[0], low=math.exp(-50), high=math.exp(50))
     shown = record_detail(run.records[1], Run(run.records, [wide])).plain
-    assert "interval unbounded, 8 rebuilds" in shown and "e+21" not in shown
+    assert "interval unbounded" in shown and "8 rebuilds" in shown and "e+21" not in shown
     assert "interval unbounded" in record_detail(run.records[1], Run(run.records, [replace(wide, low=0.0, high=math.inf)])).plain
     wrong = [replace(run.records[0], status="wrong"), run.records[1]]
     assert "✗ failed" in record_detail(wrong[1], Run(wrong, run.pairs)).plain

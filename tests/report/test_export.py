@@ -72,7 +72,7 @@ def test_a_summary_says_what_changed_by_how_much_and_how_it_was_measured(two: di
     text = markdown_report(two)
     assert text.startswith("## ") and "`head` against `base`" in text
     slower = next(line for line in text.splitlines() if line.startswith("|") and case(0) in line)
-    assert "+100" in slower and "→" in slower
+    assert "2.00x slower [" in slower and "→" in slower
     assert "Missing (1)" in text and f"`{case(9)}`" in text
     assert all(f"`{case(number)}`" in text for number in range(9))
 

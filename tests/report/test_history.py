@@ -31,7 +31,7 @@ def test_a_change_is_one_line_with_its_commits() -> None:
     shown = history_page(
         History("op/a@torch/eager:eval", "m" * 12, POINTS, [CHANGE], [Apart("other", 2, "2026-02-01T00:00:00Z")], 1, 20)
     ).plain
-    assert "  ▼ 2026-01-13 03:00  10.00 µs → 10.30 µs  +3.0 % ± 0.4  aaaaaaaaaa..bbbbbbbbbb" in shown.splitlines()
+    assert "  ▼ 2026-01-13 03:00  10.00 µs → 10.30 µs  3.0 % slower [2.6, 3.4]  aaaaaaaaaa..bbbbbbbbbb" in shown.splitlines()
     assert "1 change of level" in shown and "newest 20 runs" in shown and "1 record left out" in shown and "2 on machine other" in shown
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from steelyard.analyze.provenance import describe
 from steelyard.analyze.unpaired import CHANGED, Both, Held, Question, answer, held, not_ok, silent
 from steelyard.errors import UsageError, unknown
+from steelyard.model.effects import bounded
 from steelyard.model.pair import ALPHA, MARGIN, Delta, Pair, Verdict, told_from_chance, weigh
 from steelyard.model.record import Record
 from steelyard.store.runs import Run
@@ -17,7 +18,6 @@ COMPARABLE: tuple[Verdict, ...] = ("slower", "faster", "same", "unclear")
 Confirm = Callable[[list[Delta]], tuple[list[Pair], dict[str, str]]]
 """Measures cases again, interleaved: the pairs there are, and for the other cases why there is none."""
 MOST_NAMED = 4
-UNBOUNDED = 1e6
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def _own_delta(pair: Pair, records: Mapping[str, Record], margin: float | None) 
 
 def bounded_delta(pair: Pair, margin: float) -> Delta:
     """A pair's verdict; where too little was undisturbed to bound its interval there is no ratio to speak of."""
-    if not all(1 / UNBOUNDED < end < UNBOUNDED for end in (pair.ratio, pair.low, pair.high)):
+    if not bounded(pair.ratio, pair.low, pair.high):
         return replace(silent(pair.head.id, "time", margin, "unclear", "its interval is unbounded", paired=True), base=pair.base.id)
     return weigh(pair, margin)
 

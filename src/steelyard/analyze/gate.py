@@ -1,7 +1,9 @@
 """Whether a change may pass: a comparison held against a policy, with an exit code and everything that led to it.
 
-Only what lies wholly beyond its margin, on the bad side, is a regression. Whatever cannot be judged is listed with its
-reason and never dropped, and nothing comparable is never green.
+Only what lies wholly beyond its margin, on the bad side, and was measured interleaved is a regression. What is not settled
+(the interval holds an edge of the margin) or not confirmed (the runs were made apart) is listed with its numbers, and never
+passes for being within the margin. Nothing comparable is never green, and nothing decided is never called a pass.
+docs/howto/gate.md has the whole table.
 """
 
 from __future__ import annotations
@@ -14,18 +16,21 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from steelyard.analyze.compare import Comparison, Confirm, Side, compare, mean_ratios, replaced, suspicious
-from steelyard.analyze.unpaired import held, status_words
+from steelyard.analyze.unpaired import STEADY_UNITS, held, status_words
 from steelyard.codec.policy import Excuse, Policy
 from steelyard.errors import FAILED, INCONCLUSIVE, NOTHING, PASS, REGRESSION, UsageError, exit_code, unknown
+from steelyard.model import effects
 from steelyard.model.case import Case
-from steelyard.model.pair import Delta
+from steelyard.model.pair import Delta, Verdict
 from steelyard.model.record import BAD, Figure, Record
 
-Kind = Literal["regression", "failed", "missing", "unclear", "incomparable", "new pass", "improvement", "slower", "faster", "same"]
+Kind = Literal[
+    "regression", "failed", "missing", "not confirmed", "slower", "unclear", "incomparable", "new pass", "improvement", "faster", "same"
+]  # fmt: skip
 Outcome = Literal["pass", "regression", "failed", "nothing comparable", "inconclusive"]
 Records = Mapping[str, Record]
 
-SCHEMA = 1
+SCHEMA = 2
 KINDS: tuple[Kind, ...] = get_args(Kind)
 OUTCOMES: Mapping[int, Outcome] = {
     PASS: "pass",
@@ -38,16 +43,22 @@ CODES: Mapping[Kind, int] = {
     "regression": REGRESSION,
     "failed": FAILED,
     "missing": FAILED,
+    "not confirmed": INCONCLUSIVE,
+    "slower": INCONCLUSIVE,
     "unclear": INCONCLUSIVE,
     "incomparable": INCONCLUSIVE,
 }
-_WORDS: Mapping[Kind, str] = {
+WORDS: Mapping[Kind, str] = {
     "regression": "slower beyond the margin",
     "failed": "failed",
     "missing": "missing",
+    "not confirmed": "slower, not confirmed",
+    "slower": "slower, size unclear",
     "unclear": "unclear",
     "incomparable": "not comparable",
 }
+OPEN: tuple[Kind, ...] = ("not confirmed", "slower", "unclear")
+"""Compared, and neither a regression nor known to be none."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +84,16 @@ class Finding:
     was: Figure | None = None
     now: Figure | None = None
     repeat: str = ""
+    verdict: Verdict = "unclear"
+
+    @property
+    def effect(self) -> str:
+        """Size and interval in words, as everywhere; nothing where there is no ratio."""
+        if self.ratio is None or self.margin is None:
+            return ""
+        return effects.effect(
+            self.ratio, self.low, self.high, self.verdict, margin=self.margin, metric=self.metric, paired=self.kind != "not confirmed"
+        )
 
     @property
     def size(self) -> float:
@@ -107,11 +128,15 @@ class Judgement:
     def headline(self) -> str:
         """The verdict in one sentence."""
         counted = Counter(finding.kind for finding in self.findings if finding.counts)
-        said = [f"{counted[kind]} {words}" for kind, words in _WORDS.items() if counted[kind]]
+        said = [f"{counted[kind]} {words}" for kind, words in WORDS.items() if counted[kind]]
         number = f"{self.compared} comparison{'' if self.compared == 1 else 's'}"
+        left = [f"{len(found)} {WORDS[kind]}" for kind in OPEN if (found := self.of(kind))]
+        if self.outcome in ("pass", "inconclusive") and left:
+            decided = self.compared - len(self.of(*OPEN))
+            share = f"no regression in the {decided} of {number} that are settled" if decided else f"none of {number} is settled"
+            return f"{self.outcome}: {share}; {', '.join(left)}"
         if self.outcome == "pass":
-            unclear = len(self.of("unclear"))
-            said = [f"no regression in {number}", *([f"{unclear} unclear"] if unclear else [])]
+            said = [f"no regression in {number}"]
         elif counted["regression"]:
             said[0] += f" in {number}"
         return f"{self.outcome}: {', '.join(said)}" if said else f"{self.outcome}: no case has a ratio"
@@ -183,35 +208,45 @@ def judge(comparison: Comparison, base: Side, head: Side, policy: Policy, *, str
     findings = sorted(judged, key=lambda item: (KINDS.index(item.kind), not item.counts, -item.size))
     codes = [CODES[finding.kind] for finding in findings if finding.counts]
     code = exit_code(codes if comparison.comparable else [*codes, NOTHING])
+    outcome = OUTCOMES[code] if code != PASS or any(_decided(finding) for finding in findings) else OUTCOMES[INCONCLUSIVE]
     notes = [*comparison.notes, *_policy_notes(policy, {*before, *after}, alone)]
-    return Judgement(OUTCOMES[code], code, comparison.base, comparison.head, findings, comparison.means, notes, policy.where)
+    return Judgement(outcome, code, comparison.base, comparison.head, findings, comparison.means, notes, policy.where)
+
+
+def _decided(finding: Finding) -> bool:
+    """Whether a comparison has an answer; what is excused was answered by whoever wrote the policy."""
+    return bool(finding.excuse) or (finding.ratio is not None and finding.kind not in OPEN)
 
 
 def _changes(comparison: Comparison, before: Records, after: Records, policy: Policy) -> Iterator[Finding]:
-    for delta in comparison.deltas:
+    for delta in (_above(delta, policy.floor or 0.0) for delta in comparison.deltas):
         was, now = comparison.figures.get(delta.metric, {}).get(delta.head, (None, None))
-        yield replace(_finding(_kind(delta, before, after, policy), delta), was=was, now=now)
+        steady = any(figure and figure.unit in STEADY_UNITS for figure in (was, now))
+        yield replace(_finding(_kind(delta, before, after, sure=steady or policy.unconfirmed == "fail"), delta), was=was, now=now)
 
 
-def _kind(delta: Delta, before: Records, after: Records, policy: Policy) -> Kind:
+def _above(delta: Delta, floor: float) -> Delta:
+    """A delta whose margin is not below the noise floor, under which no change means anything."""
+    if delta.ratio is None or floor <= delta.margin:
+        return delta
+    return replace(delta, margin=floor, verdict="same" if effects.within(delta.low, delta.high, floor) else delta.verdict)
+
+
+def _kind(delta: Delta, before: Records, after: Records, *, sure: bool) -> Kind:
+    """What a delta is to the gate; `sure` where runs made apart may decide, as for bytes, which do not drift with the machine."""
     here, there = after.get(delta.head), before.get(delta.base)
     if delta.verdict == "failed" or (delta.verdict == "incomparable" and any(side and side.status != "ok" for side in (here, there))):
         if here and here.status == "ok" and there and there.status != "ok":
             return "new pass"
         return "missing" if here and here.status not in ("ok", *BAD) else "failed"
-    if delta.verdict not in ("slower", "faster"):
-        return delta.verdict
-    beyond = delta.material and _beyond(delta, policy.floor or 0.0)
-    return ("regression" if beyond else "slower") if delta.verdict == "slower" else "improvement" if beyond else "faster"
-
-
-def _beyond(delta: Delta, floor: float) -> bool:
-    return replace(delta, margin=floor).material
+    if delta.verdict == "slower" and delta.material:
+        return "regression" if delta.paired or sure else "not confirmed"
+    return "improvement" if delta.verdict == "faster" and delta.material else delta.verdict
 
 
 def _finding(kind: Kind, delta: Delta, reason: str = "") -> Finding:
     ends = (delta.ratio, delta.low, delta.high, delta.margin)
-    return Finding(kind, delta.head, delta.base, delta.metric, *ends, delta.paired, reason or delta.reason)
+    return Finding(kind, delta.head, delta.base, delta.metric, *ends, delta.paired, reason or delta.reason, verdict=delta.verdict)
 
 
 def repeated(finding: Finding, vs: str = "") -> Finding:
@@ -276,10 +311,10 @@ class _Scale:
         if finding.kind == "failed":
             record = self.after.get(finding.case)
             return record.status if record and record.status in BAD else "failed"
-        return "slower" if finding.kind == "regression" else finding.kind
+        return "slower" if finding.kind in ("regression", "not confirmed") else finding.kind
 
     def _matters(self, finding: Finding) -> bool:
-        if finding.kind in ("unclear", "incomparable"):
+        if CODES[finding.kind] == INCONCLUSIVE:
             return self.strict
         if finding.kind == "regression" or self.alone:
             return True

@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from steelyard.analyze.compare import UNBOUNDED, geometric_mean, reach
+from steelyard.analyze.compare import geometric_mean, reach
 from steelyard.analyze.stacks import Grid, Plain, Quad, Seen, Words, grid, pick, quad, variant_of, words
+from steelyard.model.effects import bounded
 from steelyard.model.pair import Pair
 from steelyard.model.record import Figure
 from steelyard.store.runs import Run
@@ -143,8 +144,8 @@ def _weighed(runs: Sequence[Run], records: Mapping[str, Seen]) -> Weighed:
     for place, run in enumerate(runs):
         for pair in run.pairs:
             arms = [records.get(arm.id) for arm in (pair.base, pair.head)]
-            bounded = all(1 / UNBOUNDED < end < UNBOUNDED for end in (pair.ratio, pair.low, pair.high))
-            if bounded and pair.base.id != pair.head.id and all(arm is not None and arm.run == place for arm in arms):
+            here = all(arm is not None and arm.run == place for arm in arms)
+            if here and pair.base.id != pair.head.id and bounded(pair.ratio, pair.low, pair.high):
                 found[pair.base.id, pair.head.id] = pair
     return found
 

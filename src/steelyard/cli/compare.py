@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steelyard.cli.output import console, emit_json, json_option, store_option, width
+from steelyard.cli.output import console, emit_json, json_option, plain, store_option, width
 from steelyard.errors import NOTHING, PASS, NothingMeasured, UsageError, unknown
 
 if TYPE_CHECKING:
@@ -142,7 +142,9 @@ def warn_of(*sides: Side) -> None:
 def show(found: Comparison, as_json: bool) -> None:
     """Print it as data or as a table."""
     if as_json:
-        emit_json(found)
+        from steelyard.report.verdict import delta_document
+
+        emit_json({**plain(found), "deltas": [delta_document(delta) for delta in found.deltas]})
         return
     from steelyard.report.comparison import comparison_table
 

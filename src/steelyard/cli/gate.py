@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steelyard.cli.output import console, emit_json, json_option, plain, store_option, warn, width
+from steelyard.cli.output import console, emit_json, json_option, store_option, warn, width
 from steelyard.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.argument("base")
 @click.argument("head", required=False)
 @click.option("--policy", metavar="FILE", type=_FILE, help="Margins, noise floor, allowed and expected failures, as TOML.")
-@click.option("--strict", is_flag=True, help="Exit with 6 when something is unclear or not comparable.")
+@click.option("--strict", is_flag=True, help="Exit with 6 when something is not settled, not confirmed or not comparable.")
 @click.option("--confirm", is_flag=True, help="Measure what looks slower again, interleaved, before it counts.")
 @click.option("--allow-edited", is_flag=True, help="Compare cases whose workload was edited in between, too.")
 @click.option("-o", "--output", metavar="FILE", type=_FILE, help="Write the verdict with all findings as JSON, such as verdict.json.")
@@ -36,7 +36,8 @@ def command(base: str, head: str | None, **options: Any) -> int:
     """Judge HEAD against BASE: exit with 4 on a regression, 3 when cases fail that did not, 5 when nothing is comparable.
 
     BASE and HEAD are what 'steelyard compare' takes: a run, latest~3, a commit, a file. With one RUN alone, the pairs it holds
-    (from 'steelyard run --vs') are judged. Only what lies wholly beyond its margin is a regression.
+    (from 'steelyard run --vs') are judged. Only what lies wholly beyond its margin and was measured interleaved is a regression;
+    what runs made apart suggest is listed as not confirmed, and --confirm settles it.
 
     \b
     steelyard gate latest~1 latest --policy gate.toml
@@ -45,6 +46,7 @@ def command(base: str, head: str | None, **options: Any) -> int:
     from steelyard.analyze import gate, sides
     from steelyard.cli.compare import again, warn_of
     from steelyard.codec.policy import Policy, load_policy
+    from steelyard.report.verdict import verdict_document, verdict_page
     from steelyard.store.runs import Store
 
     policy = load_policy(options["policy"]) if options["policy"] else Policy()
@@ -61,26 +63,18 @@ def command(base: str, head: str | None, **options: Any) -> int:
     judgement = gate.gate(before, after, policy, strict=options["strict"], allow_edited=options["allow_edited"], confirm=confirm)
     _write(judgement, options)
     if options["as_json"]:
-        emit_json(verdict(judgement))
+        emit_json(verdict_document(judgement))
     else:
-        from steelyard.report.verdict import verdict_page
-
         console().print(verdict_page(judgement, width=width()))
     return judgement.exit_code
 
 
-def verdict(judgement: Judgement) -> dict[str, Any]:
-    """What verdict.json holds."""
-    found: dict[str, Any] = plain(judgement)
-    means = {metric: {"ratio": mean, "cases": count} for metric, (mean, count) in judgement.means.items()}
-    return {"schema": found.pop("schema"), "headline": judgement.headline, **found, "means": means}
-
-
 def _write(judgement: Judgement, options: dict[str, Any]) -> None:
     from steelyard.report.markdown import markdown
+    from steelyard.report.verdict import verdict_document
 
     if options["output"]:
-        _save(options["output"], json.dumps(verdict(judgement), indent=2, ensure_ascii=True) + "\n")
+        _save(options["output"], json.dumps(verdict_document(judgement), indent=2, ensure_ascii=True) + "\n")
     if options["markdown"]:
         _save(options["markdown"], markdown(judgement))
     if options["summary"] and os.environ.get(SUMMARY):

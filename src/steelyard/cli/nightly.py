@@ -173,14 +173,14 @@ def _close(shown: Sequence[Progress]) -> None:
 
 def _show(spent: Spent, options: dict[str, Any]) -> None:
     from steelyard.cli import gate
+    from steelyard.report.verdict import verdict_document
 
     if options["summary"] and os.environ.get(gate.SUMMARY):
         gate.append_summary(Path(os.environ[gate.SUMMARY]), (spent.folder / "report.md").read_text(encoding="utf-8"))
     if options["as_json"]:
         judgement = spent.found.judgement
-        emit_json(
-            {"night": spent.night, "folder": spent.folder, "verdict": gate.verdict(judgement) if judgement else None, "notes": spent.notes}
-        )
+        verdict = verdict_document(judgement) if judgement else None
+        emit_json({"night": spent.night, "folder": spent.folder, "verdict": verdict, "notes": spent.notes})
         return
     _print(spent)
 

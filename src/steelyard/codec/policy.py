@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 ALPHA = 0.01
 OUTCOMES = ("slower", "unclear", "missing", "incomparable", *BAD)
-_TOP = ("floor", "alpha", "missing", "unclear", "margins", "cases", "expected", "allowed")
+_TOP = ("floor", "alpha", "missing", "unclear", "unconfirmed", "margins", "cases", "expected", "allowed")
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,7 @@ class Policy:
     alpha: float = ALPHA
     missing: Literal["fail", "warn"] = "fail"
     unclear: Literal["pass", "fail"] = "pass"
+    unconfirmed: Literal["pass", "fail"] = "pass"
     cases: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     expected: tuple[Excuse, ...] = ()
     allowed: tuple[Excuse, ...] = ()
@@ -91,6 +92,7 @@ def parse_policy(data: Mapping[str, Any], where: str, text: str = "") -> Policy:
     page.known(data, "", _TOP)
     missing: Literal["fail", "warn"] = page.read(data, "", "missing", _one_of("fail", "warn"), "fail")
     unclear: Literal["pass", "fail"] = page.read(data, "", "unclear", _one_of("pass", "fail"), "pass")
+    unconfirmed: Literal["pass", "fail"] = page.read(data, "", "unconfirmed", _one_of("pass", "fail"), "pass")
     policy = Policy(
         margins=_margins(page, _table(page, data, "margins"), "margins") or Policy().margins,
         floor=page.read(data, "", "floor", _share, None),
@@ -99,6 +101,7 @@ def parse_policy(data: Mapping[str, Any], where: str, text: str = "") -> Policy:
         ),
         missing=missing,
         unclear=unclear,
+        unconfirmed=unconfirmed,
         cases={pattern: _own_margins(page, pattern, value) for pattern, value in _patterns(page, data, "cases")},
         expected=tuple(_expected(page, pattern, value) for pattern, value in _patterns(page, data, "expected")),
         allowed=tuple(_allowed(page, pattern, value) for pattern, value in _patterns(page, data, "allowed")),

@@ -130,22 +130,9 @@ def _at_point(numbers: Sequence[str]) -> list[str]:
     return [f"{head:>{whole}}{point + tail:<{rest}}" for head, point, tail in split]
 
 
-def speedup(delta: Delta) -> Parts | None:
-    """Base time over head time with its half-width; above one means that head is faster."""
-    if not delta.ratio or not delta.low or not delta.high:
-        return None
-    return measured(1 / delta.ratio, 1 / delta.high, 1 / delta.low, "")
-
-
-def delta_text(delta: Delta, whole: int = 1) -> str:
-    """`▲ 1.16× ± 0.01` where a direction is confirmed, a word where it is not; `whole` digits stand before the point."""
-    sign = VERDICT_GLYPHS[delta.verdict]
-    parts = speedup(delta)
-    if delta.verdict not in ("faster", "slower") or parts is None:
-        return f"{sign} {delta.verdict}"
-    number, half, _ = parts
-    number = " " * (whole - len(number.partition(".")[0])) + number
-    return f"{sign} {number}× ± {half}" if half else f"{sign} {number}×"
+def delta_text(delta: Delta) -> str:
+    """`▲ 14 % faster [13, 15]`: a sign for the verdict and the effect in words."""
+    return f"{VERDICT_GLYPHS[delta.verdict]} {clean(delta.effect)}"
 
 
 def facets(case: Mapping[str, Any]) -> dict[str, str]:

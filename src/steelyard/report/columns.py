@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from steelyard.errors import UsageError
 from steelyard.model.case import Case
-from steelyard.model.pair import Delta, Pair, told_from_chance, weigh
+from steelyard.model.pair import ALPHA, Delta, Pair, told_from_chance, weigh
 from steelyard.model.record import Figure, Record
 from steelyard.model.units import measured, percent, scale
 from steelyard.model.units import plain as quantity
-from steelyard.report.cells import Parts, aligned, cells, clean, delta_text, parts_of, speedup
+from steelyard.report.cells import Parts, aligned, cells, clean, delta_text, parts_of
 
 RATES = {"bus_bandwidth": "B/s", "bandwidth": "B/s", "compute": "FLOP/s", "item_rate": "item/s"}
 OWN = {
@@ -30,6 +30,7 @@ OWN = {
     *RATES,
 }
 WIDEST_SPAN = 1e4
+BASE = "  base"
 INTENSE = 8.0
 
 
@@ -56,7 +57,7 @@ class Column:
 def columns(records: Sequence[Record], deltas: Mapping[str, Delta], bases: Mapping[str, str]) -> list[Column]:
     """Every column that has something to show, in reading order; the time always, whatever the width."""
     time = Column("median ± 95 %", tuple(aligned([parts_of(record.metrics.get("time")) for record in records])))
-    versus = Column(versus_head(deltas), tuple(_versus(records, deltas, bases)), "<")
+    versus = Column(f"{versus_head(deltas)}, {percent(1 - ALPHA)}", tuple(_versus(records, deltas, bases)), "<")
     rest = [
         _rate(records),
         _column("peak", [_share(record.metrics.get("roof")) for record in records], rank=4),
@@ -96,13 +97,10 @@ def versus_head(deltas: Mapping[str, Delta]) -> str:
 
 
 def _versus(records: Sequence[Record], deltas: Mapping[str, Delta], bases: Mapping[str, str]) -> list[str]:
-    """Speedups with their points below each other; the bases are one by definition."""
+    """The effect of each head; the base is named as such."""
     found = [deltas.get(record.id) for record in records]
-    told = [delta for delta in found if delta and delta.verdict in ("faster", "slower")]
-    whole = max((len(parts[0].partition(".")[0]) for parts in map(speedup, told) if parts), default=1)
-    base = f"  {'1.00×':>{whole + 4}}"
     return [
-        delta_text(delta, whole) if delta else "✗ not weighed" if "unweighed" in record.effective else base if record.id in bases else ""
+        delta_text(delta) if delta else "✗ not weighed" if "unweighed" in record.effective else BASE if record.id in bases else ""
         for record, delta in zip(records, found, strict=True)
     ]
 

@@ -8,13 +8,13 @@ from typing import Protocol
 
 from rich.text import Text
 
-from steelyard.analyze.compare import UNBOUNDED
 from steelyard.errors import UsageError
 from steelyard.model.case import Case
-from steelyard.model.pair import Delta, Verdict
+from steelyard.model.effects import NOT_CONFIRMED, change
+from steelyard.model.pair import ALPHA, Delta, Verdict
 from steelyard.model.record import Figure, Record
-from steelyard.model.units import digits_after_point
-from steelyard.report.cells import VERDICT_GLYPHS, aligned, cells, clean, cut, pad, parts_of
+from steelyard.model.units import percent
+from steelyard.report.cells import VERDICT_GLYPHS, aligned, cells, clean, cut, delta_text, pad, parts_of
 from steelyard.report.columns import Column, versus_head
 from steelyard.report.page import wrap_spaced
 from steelyard.report.tree import group, lines
@@ -24,10 +24,9 @@ GAP = "  "
 LEAST_LABEL = 18
 MOST_NAMED = 40
 STYLES: dict[Verdict, str] = {"slower": "red", "faster": "green"}
-SUSPECT = "suspect"
-WORDS = {"slower": "worse", "faster": "better"}
+WITHIN, SIZE_UNCLEAR = "within the margin", ", size unclear"
 SILENT: tuple[Verdict, ...] = ("failed", "missing", "incomparable")
-LEGEND = "suspect: it looks slower (▼) or faster (▲), but was not measured interleaved; --confirm does that"
+LEGEND = f"{NOT_CONFIRMED}: it looks slower (▼) or faster (▲) between runs made apart; --confirm measures both interleaved"
 
 
 class ComparisonLike(Protocol):
@@ -75,28 +74,17 @@ def comparison_table(found: ComparisonLike, *, width: int = 100) -> Text:
     return Text("\n", no_wrap=True, overflow="crop").join(drawn)
 
 
-def verdict_words(delta: Delta) -> str:
-    """`▼ slower`, `≈ same`; `▼ suspect` for what was not measured interleaved; better and worse for what is not a time."""
-    word = delta.verdict
-    shown = SUSPECT if _suspect(delta) else WORDS.get(word, word) if "time" not in delta.metric else word
-    return f"{VERDICT_GLYPHS[word]} {shown}"
+def counted(deltas: Sequence[Delta]) -> list[str]:
+    """How many deltas have each verdict: `2 slower`, `1 slower, size unclear`, `3 slower, not confirmed`, `36 within the margin`."""
+    names = Counter(_counted_as(delta) for delta in deltas)
+    order = [f"{word}{more}" for word in STYLES for more in ("", SIZE_UNCLEAR, f", {NOT_CONFIRMED}")]
+    return [f"{names[word]} {word}" for word in (*order, WITHIN, "unclear", *SILENT) if names[word]]
 
 
-def ratio_words(delta: Delta) -> str:
-    """`1.042 [0.981, 1.104]`: head over base, with no more digits than the interval allows."""
-    if delta.ratio is None or delta.low is None or delta.high is None:
-        return ""
-    half = max(abs(end - delta.ratio) for end in (delta.low, delta.high) if end < UNBOUNDED or end == delta.low)
-    digits = min(4, max(2, digits_after_point(half)))
-    ends = ", ".join(_end_words(end, digits) for end in (delta.low, delta.high))
-    return f"{delta.ratio:.{digits}f} [{ends}]" if delta.ratio < 1000 else f"{delta.ratio:.3g} [{ends}]"
-
-
-def _end_words(end: float, digits: int) -> str:
-    """The end of an interval; one that is as good as none is not given digits."""
-    if not 1 / UNBOUNDED < end < UNBOUNDED:
-        return "0" if end < 1 else "∞"
-    return f"{end:.{digits}f}" if end < 1000 else f"{end:.2g}"
+def _counted_as(delta: Delta) -> str:
+    if delta.verdict not in STYLES:
+        return WITHIN if delta.verdict == "same" else delta.verdict
+    return f"{delta.verdict}{f', {NOT_CONFIRMED}' if _suspect(delta) else '' if delta.settled else SIZE_UNCLEAR}"
 
 
 def _suspect(delta: Delta) -> bool:
@@ -119,15 +107,16 @@ def _body(rows: Sequence[Delta], figures: Mapping[str, tuple[Figure | None, Figu
     table = [
         Column("base ± 95 %", tuple(aligned([parts_of(base) for base, _ in both])), rank=2),
         Column("head ± 95 %", tuple(aligned([parts_of(head) for _, head in both])), rank=1),
-        Column(f"head / {versus.removeprefix('vs ') or 'base'}", tuple(ratio_words(delta) for delta in rows), "<"),
-        Column("", tuple(verdict_words(delta) for delta in rows), "<"),
+        Column(f"{versus or 'vs base'}, {percent(1 - ALPHA)}", tuple(delta_text(delta) for delta in rows), "<"),
     ]
     widths = {column.head: column.width for column in table}
-    kept = next((shown for shown in _fewer(table) if width - _taken(shown, widths) >= LEAST_LABEL), table[2:])
-    tree = lines(group([_row_record(delta) for delta in rows]), max(LEAST_LABEL, width - _taken(kept, widths)))
+    groups = group([_row_record(delta) for delta in rows])
+    least = min(LEAST_LABEL, max(cells(line.label) for line in lines(groups, width) if line.index is not None))
+    kept = next((shown for shown in _fewer(table) if width - _taken(shown, widths) >= least), [])
+    tree = lines(groups, max(least, width - _taken(kept, widths)))
     label = max((cells(line.label) for line in tree if line.index is not None), default=0)
     head = pad("", label) + "".join(GAP + pad(column.head, widths[column.head], column.align) for column in kept)
-    drawn = [Text(head.rstrip(), "dim")]
+    drawn = [Text(head.rstrip(), "dim")] if kept else []
     for line in tree:
         if line.index is None:
             drawn += [Text(part, "" if line.indent else "bold") for part in wrap_spaced(line.label, width)]
@@ -138,6 +127,8 @@ def _body(rows: Sequence[Delta], figures: Mapping[str, tuple[Figure | None, Figu
             made.append(GAP).append(pad(column.cells[line.index], widths[column.head], column.align), style)
         made.rstrip()
         drawn.append(made)
+        if not kept:
+            drawn += [Text(f"    {part}", _style(rows[line.index])) for part in wrap_text(delta_text(rows[line.index]), width - 4)]
     return drawn
 
 
@@ -179,10 +170,9 @@ def _not_compared(found: ComparisonLike, width: int) -> list[Text]:
 
 
 def _bottom(found: ComparisonLike, metrics: Sequence[str], width: int) -> list[Text]:
-    counts = Counter((SUSPECT if _suspect(delta) else delta.verdict) for delta in found.deltas if not metrics or delta.metric == metrics[0])
-    order = ("slower", "faster", SUSPECT, "same", "unclear", *SILENT)
-    words = [f"{counts[word]} {word}" for word in order if counts[word]] + ([f"{len(found.new)} new"] if found.new else [])
-    means = [f"geometric mean of head / base{_of(metric)} {mean:.3f} over {n}" for metric, (mean, n) in found.means.items()]
+    shown = [delta for delta in found.deltas if not metrics or delta.metric == metrics[0]]
+    words = [*counted(shown), *([f"{len(found.new)} new"] if found.new else [])]
+    means = [f"geometric mean{_of(metric)} {change(mean, metric=metric)} over {n}" for metric, (mean, n) in found.means.items() if n > 1]
     parts = [*(words or ["nothing compared"]), *means]
     return [Text(part) for part in wrap_words(" · ".join(parts), width)]
 

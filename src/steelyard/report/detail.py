@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 from rich.text import Text
 
-from steelyard.analyze.compare import UNBOUNDED
 from steelyard.model.pair import Delta, Pair, told_from_chance, weigh
 from steelyard.model.record import BAD, Figure, Record, Verification
 from steelyard.model.units import percent
@@ -160,9 +159,7 @@ def judged(run: RunLike) -> list[tuple[Pair, Delta]]:
 
 def _interval(pair: Pair) -> str:
     count = f"{pair.rebuilds} rebuilds, {pair.quads} rounds"
-    if not all(1 / UNBOUNDED < end < UNBOUNDED for end in (pair.low, pair.high)):
-        return f"interval unbounded, {count}"
-    return f"speedup {1 / pair.high:.3f} to {1 / pair.low:.3f} at {percent(pair.confidence)}, {count}"
+    return f"interval of {percent(pair.confidence)} over {count}"
 
 
 def _evidence(pair: Pair) -> list[str]:

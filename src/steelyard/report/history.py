@@ -9,10 +9,10 @@ from rich.text import Text
 
 from steelyard.analyze.change_points import FEWEST
 from steelyard.analyze.history import Change, History
+from steelyard.model import effects
 from steelyard.model.units import measured, plain
 from steelyard.report.cells import clean
 from steelyard.report.page import wrap_spaced
-from steelyard.report.verdict import change_text
 from steelyard.report.wrap import wrap_text
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -52,8 +52,8 @@ def commits_text(change: Change) -> str:
 def change_line(change: Change) -> str:
     """When, from, to, by how much, between which commits."""
     sign = "▼" if change.ratio > 1 else "▲"
-    interval = change_text(change.ratio, change.low, change.high)
-    return f"{sign} {day(change.created)}  {level(change.before)} → {level(change.after)}  {interval}  {commits_text(change)}"
+    by = effects.change(change.ratio, change.low, change.high)
+    return f"{sign} {day(change.created)}  {level(change.before)} → {level(change.after)}  {by}  {commits_text(change)}"
 
 
 def day(created: str) -> str:

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from steelyard.analyze.gate import Finding, Judgement
-from steelyard.model.units import percent
+from steelyard.model.effects import margin_text
 from steelyard.report.cells import clean, cut
-from steelyard.report.verdict import GLYPHS, HEADS, change_text, explanation, figures_text, summary
+from steelyard.report.verdict import GLYPHS, HEADS, explanation, figures_text, summary
 
 MOST_BYTES = 60_000
 MOST_ROWS = 10
@@ -74,8 +74,8 @@ def _table(found: Sequence[Finding]) -> str:
         (
             code(finding.case),
             code(finding.metric) if finding.ratio is not None else "",
-            change_text(finding.ratio, finding.low, finding.high),
-            percent(finding.margin) if finding.margin and finding.ratio is not None else "",
+            finding.effect,
+            margin_text(finding.margin) if finding.margin and finding.ratio is not None else "",
             code(figures_text(finding)),
             code(explanation(finding), LONGEST_REASON),
         )

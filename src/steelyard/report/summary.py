@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from steelyard.errors import UsageError
+from steelyard.model import effects
 from steelyard.model.case import Case
-from steelyard.model.units import measured, with_error
+from steelyard.model.units import with_error
 from steelyard.report.cells import clean, cut, glyph
 from steelyard.report.markdown import LONGEST_REASON, MOST_BYTES, code, fenced
-from steelyard.report.verdict import change_text
 
 Document = Mapping[str, Any]
 Row = tuple[str, ...]
@@ -112,7 +112,10 @@ def _comparison(document: Document) -> Iterator[str | Table]:
         return
     inside = f"Weighed inside {code(found['head'])}" if found["paired"] else f"{code(found['head'])} against {code(found['base'])}"
     counts = Counter(delta["verdict"] for delta in found["deltas"])
-    means = [f"{prose(name)} in geometric mean {change_text(mean, *ends)} over {n}" for name, (mean, n, *ends) in found["means"].items()]
+    means = [
+        f"{prose(name)} in geometric mean {effects.change(mean, *ends, metric=name)} over {n}"
+        for name, (mean, n, *ends) in found["means"].items()
+    ]
     yield f"### {inside}"
     yield " · ".join([f"{number} {verdict}" for verdict, number in counts.items()] + means) or "nothing was compared"
     if any(delta["ratio"] and not delta["paired"] for delta in found["deltas"]):
@@ -143,9 +146,9 @@ def _delta(delta: Mapping[str, Any], units: Mapping[str, str]) -> Row:
     unit = units.get(delta["metric"], "s" if delta["metric"] == "time" else "")
     both = " → ".join(_measured(side, unit) for side in (delta["before"], delta["after"])) if delta["before"] and delta["after"] else ""
     against = "" if delta["base"] in ("", delta["case"]) else code(_other(delta["case"], delta["base"]), 300)
-    change = change_text(delta["ratio"], delta["low"], delta["high"])
     metric = "" if delta["metric"] == "time" else code(delta["metric"])
-    return code(delta["case"], 300), against, metric, change, prose(both), code(delta["reason"], LONGEST_REASON)
+    effect = delta["effect"] if delta["ratio"] else ""
+    return code(delta["case"], 300), against, metric, effect, prose(both), code(delta["reason"], LONGEST_REASON)
 
 
 def _other(case: str, base: str) -> str:
@@ -166,7 +169,7 @@ def _changes(document: Document) -> Iterator[str | Table]:
     rows = [
         (
             code(series["case"]),
-            f"{'▼' if change['ratio'] and change['ratio'] > 1 else '▲'} {change_text(change['ratio'], change['low'], change['high'])}",
+            f"{'▼' if change['ratio'] and change['ratio'] > 1 else '▲'} {effects.change(change['ratio'], change['low'], change['high'])}",
             prose(str(change["created"])[:10]),
             code(f"{change['last'][:10]}..{change['first'][:10]}") if change["last"] and change["first"] else "",
             code(", ".join(change["others"]), LONGEST_REASON),
@@ -183,7 +186,7 @@ def _matrix(document: Document) -> Iterator[str | Table]:
     base = found["columns"].index(found["baseline"])
     shown = _shown(found["columns"], base)
     against = found["by_baseline"][found["baseline"]]
-    yield f"### Speedup over {code(found['baseline'])}"
+    yield f"### Against {code(found['baseline'])}"
     ratios = [row[place] for row in against["speedups"] for place in shown if place != base and row[place]]
     mark = UNPAIRED_MARK if any(ratio[3] for ratio in ratios) else ""
     if not all(ratio[3] for ratio in ratios):
@@ -225,8 +228,7 @@ def _cell(cell: Mapping[str, Any] | None, speedup: Sequence[Any] | None, mark: s
 def _ratio(speedup: Sequence[Any]) -> str:
     if not speedup[0]:
         return ""
-    number, half, _ = measured(speedup[0], speedup[1], speedup[2], "")
-    return f"{number}× ± {half}" if half and half.strip("0.") else f"{number}×"
+    return effects.speedup(speedup[0], speedup[1], speedup[2])
 
 
 def _cases(document: Document) -> Iterator[str | Table]:

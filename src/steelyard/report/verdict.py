@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from rich.text import Text
 
-from steelyard.analyze.compare import UNBOUNDED
-from steelyard.analyze.gate import Finding, Judgement, Kind
-from steelyard.model.units import measured, percent
+from steelyard import codec
+from steelyard.analyze.gate import OPEN, WORDS, Finding, Judgement, Kind
+from steelyard.model.effects import change, margin_text
+from steelyard.model.pair import Delta
+from steelyard.model.units import measured
 from steelyard.report.cells import cells, clean, pad
 from steelyard.report.page import wrap_spaced
 from steelyard.report.wrap import wrap_text
 
 GLYPHS: dict[str, str] = {
-    "pass": "✓", "regression": "▼", "failed": "✗", "nothing comparable": "–", "inconclusive": "?", "missing": "–", "unclear": "?",
+    "pass": "✓", "regression": "▼", "failed": "✗", "nothing comparable": "–", "inconclusive": "?",
+    "missing": "–", "not confirmed": "▼", "slower": "▼", "unclear": "?",
     "incomparable": "–", "new pass": "✓", "improvement": "▲",
 }  # fmt: skip
 HEADS: dict[Kind, str] = {
     "regression": "regressions",
     "failed": "failed",
     "missing": "missing",
+    "not confirmed": WORDS["not confirmed"],
+    "slower": WORDS["slower"],
     "unclear": "unclear",
     "incomparable": "not comparable",
     "new pass": "new passes",
@@ -29,18 +36,23 @@ HEADS: dict[Kind, str] = {
 LONGEST, LONGEST_ASIDE = 20, 8
 
 
-def change_text(ratio: float | None, low: float | None, high: float | None) -> str:
-    """`+3.1 % ± 0.4`: how far head lies from base."""
-    if ratio is None:
-        return ""
-    if not all(1 / UNBOUNDED < end < UNBOUNDED for end in (low, high) if end is not None):
-        return f"{change_text(ratio, None, None)}, unbounded" if 1 / UNBOUNDED < ratio < UNBOUNDED else "unbounded"
-    ends = [None if end is None else 100 * (end - 1) for end in (low, high)]
-    number, half, _ = measured(100 * (ratio - 1), ends[0], ends[1], "")
-    if not number.strip("-0."):
-        number = number.lstrip("-")
-    sign = "" if number.startswith("-") or not number.strip("0.") else "+"
-    return f"{sign}{number} % ± {half}" if half else f"{sign}{number} %"
+def verdict_document(judgement: Judgement) -> dict[str, Any]:
+    """What verdict.json holds: every finding with its effect in words, and its ratio named for what it is a ratio of."""
+    found = json.loads(codec.encode(judgement))
+    found["findings"] = [
+        {**_named(plain), "effect": finding.effect} for plain, finding in zip(found["findings"], judgement.findings, strict=True)
+    ]
+    means = {metric: _named({"metric": metric, "ratio": mean, "cases": count}) for metric, (mean, count) in judgement.means.items()}
+    return {"schema": found.pop("schema"), "headline": judgement.headline, **found, "means": means}
+
+
+def delta_document(delta: Delta) -> dict[str, Any]:
+    """A delta as data, by the same names."""
+    return {**_named(json.loads(codec.encode(delta))), "effect": delta.effect}
+
+
+def _named(plain: dict[str, Any]) -> dict[str, Any]:
+    return {"time_ratio" if key == "ratio" and plain["metric"] == "time" else key: value for key, value in plain.items()}
 
 
 def figures_text(finding: Finding) -> str:
@@ -54,19 +66,18 @@ def figures_text(finding: Finding) -> str:
 def explanation(finding: Finding) -> str:
     """Why a finding is what it is, and why it does not count where it does not."""
     parts = [finding.reason, finding.excuse]
-    if finding.kind == "regression" and not finding.paired and "not confirmed" not in finding.reason:
-        parts.insert(0, "unpaired, not confirmed")
     return "; ".join(clean(part) for part in parts if part)
 
 
 def summary(judgement: Judgement) -> Iterator[str]:
     """What else a reader wants to know: quiet changes, means."""
-    quiet = {kind: len(judgement.of(kind)) for kind in ("same", "slower", "faster")}
-    words = [f"{quiet['same']} same"] + [f"{quiet[kind]} {kind} within the margin" for kind in ("slower", "faster") if quiet[kind]]
-    if any(quiet.values()):
+    same, faster = len(judgement.of("same")), len(judgement.of("faster"))
+    words = [f"{same} within the margin"] * bool(same) + [f"{faster} faster, size unclear"] * bool(faster)
+    if words:
         yield " · ".join(words)
     for metric, (mean, count) in judgement.means.items():
-        yield f"{clean(metric)} in geometric mean {change_text(mean, None, None)} over {count} case{'' if count == 1 else 's'}"
+        if count > 1:
+            yield f"{clean(metric)} in geometric mean {change(mean, metric=metric)} over {count} cases"
 
 
 def verdict_page(judgement: Judgement, *, width: int = 100) -> Text:
@@ -88,7 +99,7 @@ def verdict_page(judgement: Judgement, *, width: int = 100) -> Text:
 def _style(judgement: Judgement) -> str:
     """Red and green are for what is confirmed; a regression between runs made apart is not."""
     if judgement.outcome == "pass":
-        return "bold" if judgement.of("unclear") else "bold green"
+        return "bold" if judgement.of(*OPEN) else "bold green"
     sure = judgement.outcome == "failed" or any(item.paired for item in judgement.of("regression") if item.counts)
     return "bold red" if sure else "bold yellow"
 
@@ -128,6 +139,6 @@ def _row_style(finding: Finding) -> str:
 
 
 def _change(finding: Finding, several: bool) -> str:
-    change = change_text(finding.ratio, finding.low, finding.high)
-    margin = f" (margin {percent(finding.margin)})" if change and finding.margin and finding.kind == "regression" else ""
-    return f"{clean(finding.metric)} {change}{margin}".strip() if several and change else f"{change}{margin}"
+    words = finding.effect
+    margin = f" (margin {margin_text(finding.margin)})" if words and finding.margin and finding.verdict == "slower" else ""
+    return f"{clean(finding.metric)} {words}{margin}".strip() if several and words else f"{words}{margin}"

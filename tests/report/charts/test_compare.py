@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from steelyard.report.charts.compare import CHARTS, FOREST_PLOT, compare_forest_rows, compare_scatter_rows, effect_text
+from steelyard.report.charts.compare import CHARTS, FOREST_PLOT, compare_forest_rows, compare_scatter_rows
 from tests.report.charts.drawn import drawn
 
 EVIL = "op/x[n=1]@torch/<script>alert(1)</script>:eval"
@@ -17,7 +17,7 @@ def delta(case: str, ratio: float | None, *, half: float = 0.01, verdict: str = 
     low, high = (ratio - half, ratio + half) if ratio else (None, None)
     return {
         "case": case, "base": case, "metric": metric, "ratio": ratio, "low": low, "high": high,
-        "margin": 0.02, "verdict": verdict, "paired": False, "reason": "", "p": 0.001,
+        "margin": 0.02, "verdict": verdict, "effect": f"{ratio} as written by model/effects.py", "paired": False, "reason": "", "p": 0.001,
         "before": [1e-5, 0.99e-5, 1.01e-5, 40] if known else None, "after": [1e-5 * ratio, None, None, None] if ratio else None,
     }  # fmt: skip
 
@@ -46,12 +46,6 @@ def test_a_value_that_a_logarithmic_axis_cannot_hold_is_no_dot() -> None:
     bad = delta("zero", 1.5)
     bad["before"] = [0.0, None, None, None]
     assert [row["case"] for row in compare_scatter_rows(document(bad, delta("fine", 1.1)))] == ["fine"]
-
-
-def test_change_is_in_percent_near_one_and_a_factor_far_from_it() -> None:
-    assert effect_text(1.031, 1.027, 1.035) == "+3.1 % ± 0.4"
-    assert effect_text(4.2, 4.15, 4.25) == "4.20× ± 0.05"
-    assert effect_text(0.969, None, None) == "−3.1 %"
 
 
 def test_a_report_without_comparison_has_no_rows() -> None:

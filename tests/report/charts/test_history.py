@@ -49,11 +49,11 @@ def test_rows_have_the_columns_of_their_chart_and_none_without_history(chart: ch
 def test_a_change_names_its_size_and_its_commits_and_parts_the_levels() -> None:
     rows = charts.series_rows(series())
     (change,) = [row for row in rows if row["kind"] == "change"]
-    assert change["label"] == f"+3.00 % ± 0.20, {'a' * 9}..{'b' * 9}" and change["verdict"] == "slower"
+    assert change["label"] == f"3.00 % slower [2.80, 3.20], {'a' * 9}..{'b' * 9}" and change["verdict"] == "slower"
     levels = [row["time"] for row in rows if row["kind"] == "level"]
     assert levels == [pytest.approx(1e-3, rel=0.002), pytest.approx(1.03e-3, rel=0.002)]
     picture = drawn(charts.ONE_SERIES, rows)
-    assert f"+3.00 % ± 0.20, {'a' * 9}..{'b' * 9}" in picture and "time per call" in picture
+    assert f"3.00 % slower [2.80, 3.20], {'a' * 9}..{'b' * 9}" in picture and "time per call" in picture
 
 
 def test_a_noisy_period_is_marked_and_a_step_is_not_one() -> None:

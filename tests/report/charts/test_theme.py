@@ -36,7 +36,7 @@ def test_the_page_and_pictures_use_the_same_colours() -> None:
 
 def test_the_page_and_pictures_choose_the_same_rows() -> None:
     page = {name: set(re.findall(r"const ([A-Z_]+) = ([0-9.]+);", script(name))) for name in ("30-compare.js", "40-case.js")}
-    here = {("MOST_DRAWN", compare.MOST_DRAWN), ("MOST_DOTS", compare.MOST_DOTS), ("NEAR", compare.NEAR)}
+    here = {("MOST_DRAWN", compare.MOST_DRAWN), ("MOST_DOTS", compare.MOST_DOTS)}
     assert {(name, f"{value:g}") for name, value in here} <= page["30-compare.js"]
     assert {("REACH", f"{case.REACH:g}"), ("MOST_BINS", f"{case.MOST_BINS}")} <= page["40-case.js"]
     assert all(f'["{name}", "{phase}"]' in script("40-case.js") for name, phase in case.PHASE_METRICS.items())

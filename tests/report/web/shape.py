@@ -64,7 +64,7 @@ COMPARISON = {
         {
             "case": TEXT, "base": TEXT, "metric": TEXT, "ratio": REAL, "low": REAL, "high": REAL, "margin": REAL, "paired": YES,
             "verdict": Choice("slower", "faster", "same", "unclear", "missing", "failed", "incomparable"), "reason": TEXT, "p": REAL,
-            "before": Maybe(QUAD), "after": Maybe(QUAD),
+            "effect": TEXT, "before": Maybe(QUAD), "after": Maybe(QUAD),
         }
     ],
     "new": [TEXT], "missing": [TEXT], "bad": [{"case": TEXT, "status": STATUS, "reason": TEXT, "side": Choice("base", "head")}],

@@ -65,7 +65,7 @@ def test_a_real_run_of_the_fake_backend_is_whole(tmp_path: Path) -> None:
     found = made(Store(tmp_path).open("latest"))
     assert [item["label"] for item in found["cases"]] == ["noise=0.0 eager", "noise=0.0 half", "noise=0.01 eager", "noise=0.01 half"]
     assert all(item["samples"]["time"] and item["verification"]["status"] == "passed" for item in found["cases"])
-    assert found["banner"]["tone"] == "good" and "On fake/work noise=0.0, half is 2.0" in found["banner"]["text"]
+    assert found["banner"]["tone"] == "good" and "On fake/work noise=0.0, half against eager: 2.0" in found["banner"]["text"]
     assert found["banner"]["sentences"] == [found["banner"]["text"]] and found["title"].startswith("fake/work · run ")
     speedups = found["matrix"]["by_baseline"]["fake/eager"]["speedups"]
     assert [row[1][3] for row in speedups] == [1, 1] and speedups[0][1][0] == pytest.approx(2, rel=0.01)
@@ -95,7 +95,7 @@ def test_nights_from_a_store_are_told_since_when(tmp_path: Path) -> None:
         save(store, {case("a"): time, case("b"): 1.0}, created=f"2026-01-{night + 1:02}T03:00:00Z", git=git)
     found = made(store.open("latest"), series=histories(store))
     assert found["banner"]["tone"] == "bad"
-    assert found["banner"]["text"].startswith("Slower since 2026-01-13: op/a +6.00 % ± 0.11 (0b0b0b0b0b..0c0c0c0c0c).")
+    assert found["banner"]["text"].startswith("Slower since 2026-01-13: op/a 6.00 % slower [5.89, 6.11] (0b0b0b0b0b..0c0c0c0c0c).")
     (change,) = found["history"]["series"][0]["changes"]
     assert (change["index"], change["last"], change["first"]) == (12, "0b" * 20, "0c" * 20)
 
@@ -114,7 +114,9 @@ def test_a_comparison_with_a_base_lists_what_changed_and_what_could_not_be_compa
     ]  # fmt: skip
     first = told["deltas"][0]
     assert first["before"] == [1, 0.999, 1.001, 40] and first["after"][0] == 2
-    assert found["banner"]["tone"] == "bad" and "1 of 2 comparable cases looks slower than old (op/a +100 %" in found["banner"]["text"]
+    assert (
+        found["banner"]["tone"] == "bad" and "1 of 2 comparable cases looks slower than old (op/a 2.0x slower [" in found["banner"]["text"]
+    )
     assert "2 cases of the base are missing" in found["banner"]["text"] and "over 2" in found["banner"]["text"]
     assert "not confirmed" in found["banner"]["text"] and "1 wrong" in found["banner"]["text"]
 

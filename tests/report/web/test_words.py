@@ -36,10 +36,10 @@ def weighed(half: float = 0.01, **ratios: float) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("ratio", "half", "words"),
     [
-        (0.5, 0.01, "On op/a, compile is 2.00× ± 0.04 as fast as eager."),
-        (2.0, 0.01, "On op/a, eager is 2.000× ± 0.010 as fast as compile."),
-        (1.0, 0.01, "On op/a, compile and eager are equally fast (0.0 % ± 1.0)."),
-        (1.015, 0.03, "On op/a, compile and eager cannot be told apart (+1 % ± 3)."),
+        (0.5, 0.01, "On op/a, compile against eager: 2.00x faster [1.96, 2.04]."),
+        (2.0, 0.01, "On op/a, compile against eager: 2.000x slower [1.990, 2.010]."),
+        (1.0, 0.01, "On op/a, compile against eager: within 2 % [-1.0, 1.0]."),
+        (1.015, 0.03, "On op/a, compile against eager: unclear [-2, 4]."),
     ],
 )
 def test_one_pair_is_told_as_one_would_say_it(ratio: float, half: float, words: str) -> None:
@@ -73,7 +73,7 @@ def test_figures_of_cases_timed_alone_do_not_belie_the_change_of_their_pairs() -
     pairs = [pair(case(name), case(name, "compile"), 1.24, 0.09) for name in ("a", "b")]
     found = document([run(records, *pairs)])
     assert [delta["reason"] for delta in found["comparison"]["deltas"]] == [
-        "timed alone they differ by +1.00 %; the change is of the interleaved pairs", "",
+        "timed alone, head is 1.0 % slower; the effect is of the interleaved pairs", "",
     ]  # fmt: skip
     assert [row["case"] for row in compare_scatter_rows(found)] == [case("b", "compile")]
 
@@ -99,8 +99,8 @@ def test_what_all_cases_share_is_said_once_and_few_workloads_name_the_page() -> 
     [
         ({"a": (1.0, 2.0)}, "Fastest: torch/eager, in the only row that several stacks have."),
         ({"a": (1.0, 1.0)}, "No stack is clearly the fastest."),
-        ({"a": (2.0, 1.0)}, "Fastest: torch/compile, in the only row that several stacks have, with 2"),
-        ({"a": (2.0, 1.0), "b": (2.0, 1.0)}, "Fastest: torch/compile in 2 of 2 rows; torch/compile has 2"),
+        ({"a": (2.0, 1.0)}, "Fastest: torch/compile, in the only row that several stacks have, 2.0"),
+        ({"a": (2.0, 1.0), "b": (2.0, 1.0)}, "Fastest: torch/compile in 2 of 2 rows; torch/compile is 2.0"),
         ({"a": (1.0, 1.0), "b": (1.0, 1.0)}, "No stack is clearly the fastest in any of 2 rows."),
     ],
 )

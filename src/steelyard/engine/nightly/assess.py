@@ -85,8 +85,9 @@ def _against(run: Run, base: tuple[Night, Run], terms: Terms, mistaken: bool, te
         comparison = confirmed(comparison, terms.policy, _again(before, run, tell))
     judgement = gate.judge(comparison, *sides, terms.policy, strict=terms.strict)
     code = exit_code([judgement.exit_code, *([FAILED] if mistaken else [])])
-    headline = judgement.headline if code == judgement.exit_code else f"{gate.OUTCOMES[code]}: the experiment has mistakes"
-    return Assessment(run, gate.OUTCOMES[code], code, headline, before, sides, comparison, judgement)
+    outcome = judgement.outcome if code == judgement.exit_code else gate.OUTCOMES[code]
+    headline = judgement.headline if code == judgement.exit_code else f"{outcome}: the experiment has mistakes"
+    return Assessment(run, outcome, code, headline, before, sides, comparison, judgement)
 
 
 def _again(base: Run, head: Run, tell: Tell) -> Confirm:

@@ -22,6 +22,7 @@ from steelyard.report.cells import clean
 from steelyard.report.export import cases_csv, markdown_report
 from steelyard.report.history import change_line
 from steelyard.report.markdown import MOST_BYTES, code, markdown
+from steelyard.report.verdict import verdict_document
 from steelyard.report.web.document import Document, document
 from steelyard.report.web.html import single_page
 
@@ -129,11 +130,10 @@ def _commits(revisions: Revisions) -> Iterator[str]:
 def verdict(found: Assessment, revisions: Revisions) -> dict[str, Any]:
     """What verdict.json holds: the gate's document, and the night's own."""
     bare = {"outcome": found.outcome, "exit_code": found.exit_code, "base": "", "head": found.run.id, "findings": [], "notes": []}
-    judged: dict[str, Any] = plain(found.judgement) if found.judgement else bare
-    means = {metric: {"ratio": mean, "cases": count} for metric, (mean, count) in found.judgement.means.items()} if found.judgement else {}
+    judged: dict[str, Any] = verdict_document(found.judgement) if found.judgement else {**bare, "means": {}}
     night = {"run": found.run.id, "commits": found.commits, "log": list(revisions.lines), "confirmed": found.confirmed}
-    own = {"outcome": found.outcome, "exit_code": found.exit_code, "means": means, "night": night, "since": plain(found.since)}
-    return {"schema": SCHEMA, "headline": found.headline, **judged, **own}
+    own = {"outcome": found.outcome, "exit_code": found.exit_code, "night": night, "since": plain(found.since)}
+    return {"schema": SCHEMA, **judged, **own, "headline": found.headline}
 
 
 def plain(value: Any) -> Any:

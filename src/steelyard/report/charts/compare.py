@@ -18,12 +18,10 @@ from steelyard.report.charts.pieces import (
     Spec,
     caption_above,
     caption_below,
-    change_text,
     first,
     framed,
     layer,
     log_axis,
-    ratio_text,
     told,
     with_prefix,
 )
@@ -35,7 +33,6 @@ SCATTER = ("case", "label", "before", "after", "verdict", "ratio", "text", "befo
 """`before` and `after` are values of the metric in `unit`, the texts the same with their intervals."""
 VERDICTS = ["slower", "faster", "same", "unclear"]
 MOST_DRAWN, MOST_DOTS = 50, 2000
-NEAR = 2.0
 ABOVE = (1.005, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100, 1000)
 BELOW = (0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
 ROUND = [*BELOW, 1, *ABOVE]
@@ -150,18 +147,8 @@ def compare_scatter_rows(document: dict[str, Any], metric: str = "time", most: i
     ]  # fmt: skip
 
 
-def effect_text(ratio: float, low: float | None, high: float | None) -> str:
-    """`+3.1 % ± 0.4`, or `4.20× ± 0.05` where percents stop saying much."""
-    if not 1 / NEAR < ratio < NEAR:
-        return ratio_text(ratio, low, high)
-    if low is None or high is None:
-        return f"{100 * (ratio - 1):+.1f} %".replace("-", "−")
-    return change_text(ratio, low, high)
-
-
 def _common(delta: dict[str, Any], label: str) -> dict[str, Any]:
-    text = effect_text(delta["ratio"], delta["low"], delta["high"])
-    return {"case": delta["case"], "label": label, "ratio": delta["ratio"], "verdict": delta["verdict"], "text": text}
+    return {"case": delta["case"], "label": label, "ratio": delta["ratio"], "verdict": delta["verdict"], "text": delta["effect"]}
 
 
 def _largest(document: dict[str, Any], metric: str) -> list[dict[str, Any]]:

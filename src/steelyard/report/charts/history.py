@@ -7,6 +7,8 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from steelyard.model import effects
+from steelyard.model.effects import speedup
 from steelyard.model.units import with_error
 from steelyard.report.charts import Chart
 from steelyard.report.charts.pieces import (
@@ -18,7 +20,6 @@ from steelyard.report.charts.pieces import (
     by_name,
     caption_above,
     caption_below,
-    change_text,
     dates,
     ends_of,
     even,
@@ -26,7 +27,6 @@ from steelyard.report.charts.pieces import (
     framed,
     layer,
     moment,
-    ratio_text,
     speedups,
     told,
     with_prefix,
@@ -200,7 +200,7 @@ def series_rows(series: dict[str, Any]) -> Rows:
             level = median(point[3] for point in points[start:stop])
             rows.append({**empty, "kind": "level", "created": points[start][2], "until": points[stop - 1][2], "time": level})
     for change in changes:
-        words = f"{change_text(change['ratio'], change['low'], change['high'])}{_commits(change)}"
+        words = f"{effects.change(change['ratio'], change['low'], change['high'])}{_commits(change)}"
         verdict = "slower" if change["ratio"] > 1 else "faster"
         rows.append({**empty, "kind": "change", "created": change["created"], "verdict": verdict, "run": change["run"], "label": words})
     for start, stop in noisy_stretches(points):
@@ -248,7 +248,7 @@ def _axis(lows: list[float], highs: list[float]) -> dict[str, float]:
 
 
 def _spread(point: dict[str, Any]) -> str:
-    return f"{ratio_text(point['q50'])} (8 of 10 between {ratio_text(point['q10'])} and {ratio_text(point['q90'])})"
+    return f"{speedup(point['q50'])} (8 of 10 between {speedup(point['q10'])} and {speedup(point['q90'])})"
 
 
 def history_speedup_rows(document: dict[str, Any]) -> Rows:
@@ -261,7 +261,7 @@ def history_speedup_rows(document: dict[str, Any]) -> Rows:
     common = {**_axis(means, means), "over": trends["baseline"]}
     lacking = partial_runs(trends)
     return [
-        {**_only(MEANS, point), **common, "partial": (point["column"], point["run"]) in lacking, "text": ratio_text(point["mean"])}
+        {**_only(MEANS, point), **common, "partial": (point["column"], point["run"]) in lacking, "text": speedup(point["mean"])}
         for point in kept
     ]
 
@@ -292,7 +292,7 @@ def history_latest_rows(document: dict[str, Any]) -> Rows:
     for column in trends["columns"] if _several(trends) else ():
         mine = [item for item in trends["latest"] if item["column"] == column and item["speedup"]]
         for rank, item in enumerate(sorted(mine, key=lambda item: float(item["speedup"])), 1):
-            text = ratio_text(item["speedup"], item["low"], item["high"])
+            text = speedup(item["speedup"], item["low"], item["high"])
             found.append({**_only(LATEST, item), "rank": rank, "over": trends["baseline"], "text": text})
     return found
 

@@ -6,15 +6,16 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from steelyard.model import effects
 from steelyard.model.record import BAD
 from steelyard.model.units import with_error
 from steelyard.report.charts import Chart
-from steelyard.report.charts.pieces import BLUE, GREY, ORANGE, VERMILION, Rows, Spec, framed, layer, ratio_text, status_text, told
+from steelyard.report.charts.pieces import BLUE, GREY, ORANGE, VERMILION, Rows, Spec, framed, layer, status_text, told
 
 COLUMNS = ("row", "column", "row_order", "column_order", "speedup", "low", "high", "measured", "text", "status", "time", "case")
 """Row and column names with their place from 0; speedup over the baseline (above 1 is faster) with its interval, None where there is
-none; `measured` says whether both were weighed side by side or apart, which is unpaired; `text` is what the cell says (`1.16× ± 0.01`,
-`✗ wrong`), `time` the time per call with unit and uncertainty as text."""
+none; `measured` says whether both were weighed side by side or apart, which is unpaired; `text` is what the cell says
+(`14 % faster [13, 15]`, `✗ wrong`), `time` the time per call with unit and uncertainty as text."""
 
 Speedup = Sequence[Any]
 """Ratio, both ends of its interval, and whether it is paired, as the document has it."""
@@ -23,11 +24,11 @@ FULL = 4.0
 """A speedup that gets the full colour, as does its inverse; beyond it colours stay the same."""
 
 MOST_ROWS = 100
-TOLD = {"text": "speedup", "time": "time per call"}
+TOLD = {"text": "against the baseline", "time": "time per call"}
 MEASURED = {1: "side by side", 0: "apart", None: ""}
 ITSELF = (1.0, None, None, None)
 """The baseline over itself, which nothing was measured for."""
-STEP, ROOM, NARROW = 32, 96, 700
+STEP, ROOM, NARROW = 32, 150, 700
 """How high a row is, how wide a cell must be to say all on one line, and the window to name both colours on one."""
 
 
@@ -80,10 +81,10 @@ def heat(name: str, title: str, reading: str) -> Chart:
 
 
 def _words(places: Spec) -> list[Spec]:
-    """What a cell says, on one line where there is room, else with its uncertainty on a second one."""
-    parts = "split(datum.text, ' ± ')"
+    """What a cell says, on one line where there is room, else with its interval on a second one."""
+    parts = "split(datum.text, ' [')"
     two = f"bandwidth('x') < {ROOM} && length({parts}) > 1"
-    upper, lower = {"expr": f"{two} ? {parts}[0] : datum.text"}, {"expr": f"{two} ? '± ' + {parts}[1] : ''"}
+    upper, lower = {"expr": f"{two} ? {parts}[0] : datum.text"}, {"expr": f"{two} ? '[' + {parts}[1] : ''"}
     return [
         layer("text", places, fontSize=11, text=upper, dy={"expr": f"{two} ? -6 : 0"}),
         layer("text", places, fontSize=9.5, text=lower, dy=7),
@@ -92,9 +93,9 @@ def _words(places: Spec) -> list[Spec]:
 
 HEAT = heat(
     "matrix-heat",
-    "Speedup of every model on every stack",
-    "Each cell is the baseline's time over this stack's time: blue is faster than the baseline and orange slower, stronger the further "
-    "from 1×; a dashed frame is a cell without a right answer, which has no colour.",
+    "Every stack against the baseline, model by model",
+    "Each cell compares this stack's time with the baseline's: blue is faster than the baseline and orange slower, stronger the larger "
+    "the effect; a dashed frame is a cell without a right answer, which has no colour.",
 )
 CHARTS = (HEAT,)
 
@@ -118,7 +119,8 @@ def heat_row(row: str, column: str, row_order: int, column_order: int, cell: dic
     """One cell; a speedup is said only where the answer was right."""
     ratio, low, high, paired = speedup if speedup and cell["status"] == "ok" else (None, None, None, None)
     time = with_error(cell["time"][0], cell["time"][1], cell["time"][2], "s") if cell["time"] else ""
-    text = status_text(cell["status"]) if cell["status"] != "ok" else ratio_text(ratio, low, high) if ratio else time
+    against = "baseline" if paired is None else effects.speedup(ratio, low, high) if ratio else ""
+    text = status_text(cell["status"]) if cell["status"] != "ok" else against if ratio else time
     names = {"row": row, "column": column, "row_order": row_order, "column_order": column_order}
     ends = {"speedup": ratio, "low": low, "high": high, "measured": MEASURED[paired]}
     return {**names, **ends, "text": text, "status": cell["status"], "time": time, "case": cell["case"]}

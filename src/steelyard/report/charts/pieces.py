@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 from steelyard.model.record import BAD
-from steelyard.model.units import measured
 from steelyard.report.charts import ROWS
 
 Spec = dict[str, Any]
@@ -121,18 +120,6 @@ def by_name(field: str, **more: Any) -> Spec:
 def told(*pairs: tuple[str, str]) -> list[Spec]:
     """A tooltip of named texts, already written with unit and uncertainty in the rows."""
     return [{"field": field, "type": "nominal", "title": title} for field, title in pairs]
-
-
-def ratio_text(value: float, low: float | None = None, high: float | None = None) -> str:
-    """`1.16× ± 0.01`."""
-    number, half, _ = measured(value, low, high, "")
-    return f"{number}{TIMES} ± {half}" if half else f"{number}{TIMES}"
-
-
-def change_text(ratio: float, low: float, high: float) -> str:
-    """`+3.1 % ± 0.4`: how far a ratio of times lies from one."""
-    number, half, _ = measured(100 * (ratio - 1), 100 * (low - 1), 100 * (high - 1), "")
-    return f"{'+' if ratio > 1 else ''}{number} % ± {half}"
 
 
 def status_text(status: str) -> str:

@@ -8,10 +8,10 @@ from typing import Any
 
 from steelyard.analyze.compare import Comparison, Side, compare, mean_reach, own_pairs
 from steelyard.analyze.stacks import newest, quad
+from steelyard.model.effects import change
 from steelyard.model.pair import Delta
 from steelyard.model.record import BAD, Figure
 from steelyard.report.cells import clean, reason, shortened
-from steelyard.report.verdict import change_text
 from steelyard.store.runs import Run
 
 LONGEST_REASON = 300
@@ -58,6 +58,7 @@ def _delta(found: Comparison, delta: Delta) -> dict[str, Any]:
         "high": delta.high,
         "margin": delta.margin,
         "verdict": delta.verdict,
+        "effect": delta.effect,
         "paired": delta.paired,
         "reason": clean(shortened("; ".join(filter(None, (delta.reason, _alone(delta, before, after)))), LONGEST_REASON)),
         "p": delta.p,
@@ -73,7 +74,7 @@ def _alone(delta: Delta, before: Figure | None, after: Figure | None) -> str:
     alone = after.value / before.value
     if not math.isfinite(alone) or delta.low <= alone <= delta.high:
         return ""
-    return f"timed alone they differ by {change_text(alone, None, None)}; the change is of the interleaved pairs"
+    return f"timed alone, head is {change(alone, metric=delta.metric)}; the effect is of the interleaved pairs"
 
 
 def _bad(runs: Sequence[Run], side: str) -> list[dict[str, str]]:

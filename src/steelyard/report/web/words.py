@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
@@ -14,20 +13,18 @@ from steelyard.analyze.history import Change, History
 from steelyard.analyze.matrix import Matrix, wins
 from steelyard.errors import UsageError
 from steelyard.model.case import Case
+from steelyard.model.effects import NOT_CONFIRMED, change, speedup
 from steelyard.model.pair import Delta
 from steelyard.model.record import BAD
 from steelyard.report.cells import clean
-from steelyard.report.charts.pieces import ratio_text
 from steelyard.report.columns import versus_head
 from steelyard.report.history import commits_text, day
-from steelyard.report.verdict import change_text
 from steelyard.report.web.over_time import slower_since
 
 Tone = Literal["good", "bad", "mixed", "none"]
 RIGHT = "ok"
 MOST_WINNERS, MOST_BESIDE = 3, 2
 CHANGED = ("slower", "faster")
-_HYPHEN = re.compile(r"(?<= )-(?=\d[\d.]* %)")
 RELATIONS = {"slower": "slower than", "faster": "faster than", "same": "the same as", "unclear": "unclear against"}
 
 
@@ -51,7 +48,7 @@ def banner(
     broken = _broken(counts) if told else ()
     fastest = () if beside and table and len(table.rows) <= MOST_BESIDE else _fastest(table)
     told = [*broken, *(told or _statuses(counts)), *_missing(comparison), *_absent(counts, absent), *fastest]
-    said = [_HYPHEN.sub("\N{MINUS SIGN}", f"{line[0].upper()}{line[1:]}") for line in told] or ["Nothing was measured."]
+    said = [f"{line[0].upper()}{line[1:]}" for line in told] or ["Nothing was measured."]
     tone = _tone(counts, comparison, bool(slower))
     return {"tone": "mixed" if absent and tone == "good" else tone, "text": " ".join(said), "sentences": said}
 
@@ -73,7 +70,7 @@ def _tone(counts: Mapping[str, int], comparison: Comparison | None, slower: bool
 
 
 def _compared(comparison: Comparison | None, labels: Mapping[str, str]) -> Iterable[str]:
-    """`3 of 40 cases look slower than k3f9 (worst: n=64 compile +12 % ± 1), 1 faster (…), 36 the same; …`."""
+    """`3 of 40 cases look slower than k3f9 (worst: n=64 compile 12 % slower [11, 13]), 1 faster (…), 36 the same; …`."""
     if comparison is None or not comparison.comparable:
         return
     metric = comparison.comparable[0].metric
@@ -90,14 +87,14 @@ def _compared(comparison: Comparison | None, labels: Mapping[str, str]) -> Itera
             parts.append(
                 (f"{_share(found, known, kind, loose)} {relation} {than}" if not parts else f"{len(found)} {word}") + _most(found, labels)
             )
-    mean, n = comparison.means.get(metric, (None, 0))
+    mean, n = comparison.means.get(metric, (1.0, 0))
     reach = mean_reach(comparison.deltas, metric)
-    average = f"; in geometric mean {change_text(mean, *reach)} {clean(metric)} over {n}" if n > 1 else ""
+    average = f"; in geometric mean {change(mean, *reach, metric=metric)} over {n}" if n > 1 else ""
     if all(delta.verdict == "unclear" for delta in known):
         moved = f"differs from {than}" if inside else "changed"
         yield f"no case {moved} by more than these runs can tell{_reach(known, than, inside)}{average}."
         return
-    yield f"{', '.join(parts)}{' (unpaired, not confirmed)' if loose else ''}{average}."
+    yield f"{', '.join(parts)}{f' ({NOT_CONFIRMED})' if loose else ''}{average}."
 
 
 def _reach(known: Sequence[Delta], than: str, inside: bool) -> str:
@@ -109,7 +106,7 @@ def _reach(known: Sequence[Delta], than: str, inside: bool) -> str:
 
 
 def _beside(comparison: Comparison | None, labels: Mapping[str, str]) -> Iterable[str]:
-    """`On op/softmax n=1024, compile is 1.62× ± 0.02 as fast as eager.`, where a run compares its stacks in one or two cases."""
+    """`On op/softmax n=1024, compile against eager: 1.62x faster [1.60, 1.64].`, where a run compares its stacks in one or two cases."""
     known = comparison.comparable if comparison and _inside(comparison) else []
     found = [_faster(delta, labels) for delta in known]
     if found and len(found) <= MOST_BESIDE and all(found):
@@ -129,12 +126,7 @@ def _faster(delta: Delta, labels: Mapping[str, str]) -> str:
         return ""
     label = labels.get(delta.head, "").removesuffix(head.variant).removesuffix(f"{head.backend}/").strip()
     where = label if label.startswith(head.workload) else f"{head.workload} {label}".strip()
-    if delta.verdict == "faster":
-        return clean(f"on {where}, {one} is {ratio_text(1 / delta.ratio, 1 / delta.high, 1 / delta.low)} as fast as {other}")
-    if delta.verdict == "slower":
-        return clean(f"on {where}, {other} is {ratio_text(delta.ratio, delta.low, delta.high)} as fast as {one}")
-    relation = "are equally fast" if delta.verdict == "same" else "cannot be told apart"
-    return clean(f"on {where}, {one} and {other} {relation} ({change_text(delta.ratio, delta.low, delta.high)})")
+    return clean(f"on {where}, {one} against {other}: {delta.effect}")
 
 
 def _share(found: Sequence[Delta], known: Sequence[Delta], kind: str, loose: bool) -> str:
@@ -152,21 +144,21 @@ def _most(found: Sequence[Delta], labels: Mapping[str, str]) -> str:
         return ""
     most = (max if word == "slower" else min)(found, key=lambda delta: delta.ratio or 1.0)
     extreme = "" if len(found) == 1 else "worst: " if word == "slower" else "best: "
-    return f" ({extreme}{labels.get(most.head) or clean(most.head)} {change_text(most.ratio, most.low, most.high)})"
+    return f" ({extreme}{labels.get(most.head) or clean(most.head)} {most.effect.removesuffix(f', {NOT_CONFIRMED}')})"
 
 
 def _since(slower: Sequence[tuple[str, Change]], labels: Mapping[str, str]) -> Iterable[str]:
     if not slower:
         return
-    case, change = slower[0]
+    case, since = slower[0]
     name = labels.get(case) or clean(case)
     more = (
         f"; {len(slower) - 1} more series {'is' if len(slower) == 2 else 'are'} slower since then or another time"
         if len(slower) > 1
         else ""
     )
-    by = change_text(change.ratio, change.low, change.high)
-    yield f"Slower since {day(change.created)[:10]}: {name} {by} ({commits_text(change)}){more}."
+    by = change(since.ratio, since.low, since.high)
+    yield f"Slower since {day(since.created)[:10]}: {name} {by} ({commits_text(since)}){more}."
 
 
 def _broken(counts: Mapping[str, int]) -> Iterable[str]:
@@ -212,11 +204,11 @@ def _fastest(table: Matrix | None) -> Iterable[str]:
     close = f" ({found.close} too close to call)" if found.close else ""
     first = next(iter(found.by_column))
     mean = table.by_baseline[table.baseline].each[table.columns.index(first)] if first != table.baseline else None
-    speed = f"{ratio_text(mean.mean, mean.low, mean.high)} the speed of {clean(table.baseline)}" if mean else ""
+    speed = f"{speedup(mean.mean, mean.low, mean.high)} than {clean(table.baseline)}" if mean else ""
     most = list(found.by_column.items())[:MOST_WINNERS]
     if found.rows == 1:
-        yield f"Fastest: {clean(first)}, in the only row that several stacks have{f', with {speed}' if mean else ''}."
+        yield f"Fastest: {clean(first)}, in the only row that several stacks have{f', {speed}' if mean else ''}."
         return
-    by = f"; {clean(first)} has {speed} in geometric mean over {mean.n}" if mean else ""
+    by = f"; {clean(first)} is {speed} in geometric mean over {mean.n}" if mean else ""
     names = ", ".join(f"{clean(name)} in {count}" for name, count in most)
     yield f"Fastest: {names} of {found.rows} rows{close}{by}."

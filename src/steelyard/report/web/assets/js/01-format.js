@@ -63,23 +63,45 @@
     return points === 0 ? "0 %" : points >= 9.95 ? `${sign}${grouped(points, 0)} %` : points >= 0.095 ? `${sign}${points.toFixed(1)} %` : "<0.1 %";
   }
 
-  // `1.16× ± 0.01`
-  function ratio(value, low, high) {
-    if (!known(value)) return "–";
-    const [number, half] = known(low) && known(high) ? parts(value, low, high) : [grouped(value, value >= 100 ? 0 : value >= 10 ? 1 : 2), ""];
-    return `${number}×${half ? ` ± ${half}` : ""}`;
+  // Effects by the rules of model/effects.py; a delta brings its effect in words, this is for what the page computes itself.
+  const FACTOR_FROM = 1.5;
+  const UNBOUNDED = 1e6;
+  const bounded = (...ratios) => ratios.every((ratio) => ratio === null || ratio === undefined || (ratio > 1 / UNBOUNDED && ratio < UNBOUNDED));
+  const byFactor = (ratio) => Math.max(ratio, 1 / ratio) >= FACTOR_FROM;
+  const number = (value, decimals) => value.toFixed(decimals).replace(/^-(?=[0.]*$)/, "");
+
+  // An end of the interval in the unit of the ratio's own size, positive where it has the ratio's direction.
+  function sizeOf(end, ratio) {
+    if (byFactor(ratio)) return ratio > 1 ? end : 1 / end;
+    return ratio >= 1 ? 100 * (end - 1) : 100 * (1 - end);
   }
 
-  // A ratio of times as the speedup it means: base over head.
-  const speedup = (value, low, high) => (known(value) && value > 0 ? ratio(1 / value, known(high) ? 1 / high : null, known(low) ? 1 / low : null) : "–");
+  // `4.0 % slower [3.1, 4.9]`, `2.30x faster [2.21, 2.39]`; without an interval, the size alone.
+  function change(ratio, low, high, name = "time") {
+    if (!known(ratio)) return "–";
+    if (!bounded(ratio, low, high)) return "unbounded";
+    const [more, less] = name.includes("time") ? ["slower", "faster"] : ["more", "less"];
+    const word = ratio < 1 ? less : more;
+    const unit = byFactor(ratio) ? "x" : " %";
+    const size = sizeOf(ratio, ratio);
+    if (!known(low) || !known(high)) {
+      const alone = number(size, byFactor(ratio) ? Math.max(0, 3 - size.toFixed(0).length) : size < 9.95 ? 1 : 0);
+      return /[1-9]/.test(alone) ? `${alone}${unit} ${word}` : "no change";
+    }
+    if (low < 1 && high > 1) {
+      const digits = Math.min(3, decimalsFor(50 * (high - low)));
+      return `unclear [${number(100 * (low - 1), digits)}, ${number(100 * (high - 1), digits)}]`;
+    }
+    const [from, to] = ratio < 1 ? [sizeOf(high, ratio), sizeOf(low, ratio)] : [sizeOf(low, ratio), sizeOf(high, ratio)];
+    const decimals = known(to - from) ? Math.min(3, decimalsFor((to - from) / 2)) : 0;
+    return `${number(size, decimals)}${unit} ${word} [${number(from, decimals)}, ${number(to, decimals)}]`;
+  }
 
-  // `+3.1 % ± 0.4`: how far a ratio lies from one.
-  function change(value, low, high) {
+  // A speedup, base time over head time, as the change of time that it is.
+  function speedup(value, low, high) {
     if (!known(value)) return "–";
-    const ends = known(low) && known(high) ? [100 * (low - 1), 100 * (high - 1)] : [null, null];
-    const [number, half] = ends[0] === null ? [grouped(100 * (value - 1), 1), ""] : parts(100 * (value - 1), ends[0], ends[1]);
-    const sign = number.startsWith("−") || !/[1-9]/.test(number) ? "" : "+";
-    return `${sign}${number} %${half ? ` ± ${half}` : ""}`;
+    if (!bounded(value, low, high)) return "unbounded";
+    return known(low) && known(high) ? change(1 / value, 1 / high, 1 / low) : change(1 / value);
   }
 
   // `2026-11-14 02:13 UTC`; the text itself where it is no time.
@@ -105,5 +127,5 @@
   const metric = (item, name) => (item.metrics[name] ? joined(metricParts(item, name)) : "–");
   const label = (name) => S.doc.metrics[name]?.label || (name === "time" ? "time per call" : words(name));
 
-  S.fmt = { measured, parts, plain, count, percent, ratio, speedup, change, date, day, commit, words, plural, metric, metricParts, end, label, scale, known };
+  S.fmt = { measured, parts, plain, count, percent, speedup, change, date, day, commit, words, plural, metric, metricParts, end, label, scale, known };
 })();

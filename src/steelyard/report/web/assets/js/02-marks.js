@@ -86,7 +86,7 @@
     const y = (value) => SPARK.height - SPARK.edge - ((value - (low + high - span) / 2) / span) * (SPARK.height - 2 * SPARK.edge);
     const line = points.map((value, at) => (S.fmt.known(value) ? `${x(at).toFixed(1)},${y(value).toFixed(1)}` : "")).filter(Boolean).join(" ");
     const ratio = sound[sound.length - 1] / sound[0];
-    const said = `${points.length} runs, last ${S.fmt.change(ratio)} against the first${changes.length ? `, ${S.fmt.plural(changes.length, "change")} of level` : ""}`;
+    const said = `${points.length} runs, last ${S.fmt.change(ratio)} than the first${changes.length ? `, ${S.fmt.plural(changes.length, "change")} of level` : ""}`;
     return svg("svg", { class: "spark", viewBox: `0 0 ${SPARK.width} ${SPARK.height}`, width: SPARK.width, height: SPARK.height, role: "img", "aria-label": said },
       svg("title", {}, said),
       changes.map((at) => svg("line", { class: "spark-change", x1: x(at - 0.5), x2: x(at - 0.5), y1: 1, y2: SPARK.height - 1 })),

@@ -135,7 +135,7 @@
   function deltaCell(delta, id) {
     if (!delta) return bases().has(id) ? el("span", { class: "faint" }, "base") : null;
     const moved = ["slower", "faster"].includes(delta.verdict) && delta.ratio;
-    return S.badge(delta.verdict, moved ? [fmt.change(delta.ratio, delta.low, delta.high), el("span", { class: "wide-only" }, ` (${fmt.speedup(delta.ratio)})`)] : delta.verdict);
+    return S.badge(delta.verdict, moved ? delta.effect : delta.verdict);
   }
 
   const versus = () => `vs ${doc.comparison.paired ? S.arms(doc.comparison).base : doc.comparison.base}`;

@@ -9,13 +9,10 @@
   const MOST_ROWS = 1000;
   const MOST_DOTS = 2000;
   const MOST_SVG_DOTS = 400;
-  const NEAR = 2;
   const LONGEST_ARM = 24;
 
   // ---- rows of the charts: the same as in report/charts/compare.py
 
-  // `+3.1 % ± 0.4`, or `4.20× ± 0.05` where percents stop saying much.
-  const effect = (ratio, low, high) => (ratio > 1 / NEAR && ratio < NEAR ? fmt.change(ratio, low, high) : fmt.ratio(ratio, low, high));
   const unitOf = (metric) => doc.metrics[metric]?.unit ?? "s";
   const sideText = (figure, metric) => (figure ? fmt.measured(figure[0], figure[1], figure[2], unitOf(metric)) : "–");
 
@@ -35,7 +32,7 @@
     return deltas.filter((delta) => delta.ratio > 0).sort((a, b) => size(b) - size(a));
   }
 
-  const common = (delta, label) => ({ case: delta.case, label, ratio: delta.ratio, verdict: delta.verdict, text: effect(delta.ratio, delta.low, delta.high) });
+  const common = (delta, label) => ({ case: delta.case, label, ratio: delta.ratio, verdict: delta.verdict, text: delta.effect });
 
   function forestRows(deltas) {
     const names = labels(deltas);
@@ -82,7 +79,7 @@
   }
 
   function meanTile(metric, [ratio, n, low, high]) {
-    return el("div", { class: "tile" }, el("div", { class: "tile-label" }, `${fmt.label(metric)}, geometric mean`), el("div", { class: "tile-value" }, effect(ratio, low, high)), el("div", { class: "tile-aside", title: "The interval is that of cases which all err together, the widest there can be" }, `over ${fmt.plural(n, "case")} that both sides have ok`));
+    return el("div", { class: "tile" }, el("div", { class: "tile-label" }, `${fmt.label(metric)}, geometric mean`), el("div", { class: "tile-value" }, fmt.change(ratio, low, high, metric)), el("div", { class: "tile-aside", title: "The interval is that of cases which all err together, the widest there can be" }, `over ${fmt.plural(n, "case")} that both sides have ok`));
   }
 
   function means(comparison) {
@@ -153,7 +150,7 @@
       { key: "verdict", title: "Verdict", value: (delta) => VERDICTS.indexOf(delta.verdict), cell: (delta) => S.badge(delta.verdict), class: "nowrap" },
       { key: "case", title: "Case", head: true, value: (delta) => shortName(delta.case), cell: (delta) => S.caseLink(delta.case, S.breakable(shortName(delta.case))), class: "case-cell" },
       figureColumn("before", S.capital(`${names.base}${alone}`)), figureColumn("after", S.capital(`${names.head}${alone}`)),
-      { key: "ratio", title: "Change", numeric: true, first: "desc", value: (delta) => delta.ratio, cell: (delta) => delta.ratio && [effect(delta.ratio, delta.low, delta.high), absolute(delta)] },
+      { key: "ratio", title: "Effect, 99 %", numeric: true, first: "desc", value: (delta) => delta.ratio, cell: (delta) => delta.ratio && [delta.effect, absolute(delta)] },
       { key: "p", title: "p", numeric: true, help: "Chance of a difference as large where there is none", value: (delta) => delta.p, cell: (delta) => (fmt.known(delta.p) ? (delta.p < 1e-4 ? "<0.0001" : delta.p.toPrecision(2)) : null) },
       { key: "paired", title: "Measured", value: (delta) => (delta.paired ? "interleaved" : "apart"), help: "Interleaved: both arms took turns in one run" },
       reasons && { key: "reason", title: "Why", cell: (delta) => delta.reason && el("span", { class: "reason", title: delta.reason }, delta.reason) },
@@ -260,5 +257,5 @@
   }
 
   S.page("compare", "Compare", 20, { when: () => Boolean(doc.comparison), draw });
-  Object.assign(S, { effect, shortName, arms });
+  Object.assign(S, { shortName, arms });
 })();

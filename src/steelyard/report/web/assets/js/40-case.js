@@ -89,7 +89,7 @@
   }
 
   function deltaTile(delta) {
-    const shown = delta.ratio ? S.badge(delta.verdict, S.effect(delta.ratio, delta.low, delta.high)) : S.badge(delta.verdict);
+    const shown = delta.ratio ? S.badge(delta.verdict, delta.effect) : S.badge(delta.verdict);
     const against = S.caseById(delta.base) && delta.base !== delta.case ? S.caseLink(delta.base) : doc.comparison.base;
     return tile(["Against ", against], shown, delta.ratio ? `${delta.verdict}, ${delta.paired ? "interleaved" : "measured apart"}` : delta.reason);
   }
@@ -147,7 +147,7 @@
 
   function changeItem(change) {
     const verdict = change.ratio > 1 ? "slower" : "faster";
-    return el("li", {}, S.badge(verdict, `${fmt.change(change.ratio, change.low, change.high)} ${verdict}`), ` from ${fmt.date(change.created)} (run ${change.run}), `, S.commitsCell(change), change.others.length ? el("span", { class: "faint" }, `; also changed: ${change.others.join(", ")}`) : "", ".");
+    return el("li", {}, S.badge(verdict, fmt.change(change.ratio, change.low, change.high)), ` from ${fmt.date(change.created)} (run ${change.run}), `, S.commitsCell(change), change.others.length ? el("span", { class: "faint" }, `; also changed: ${change.others.join(", ")}`) : "", ".");
   }
 
   function drawHistory(main, item) {

@@ -84,7 +84,7 @@
 
   function fullText(row, column, cell, ratio) {
     const item = S.caseById(cell.case);
-    const said = ratio && cell.status === "ok" ? `${fmt.ratio(...ratio.slice(0, 3))} the speed of the baseline, ${ratio[3] ? "weighed side by side" : "from separate measurements"}` : fmt.words(cell.status);
+    const said = ratio && cell.status === "ok" ? `${fmt.speedup(...ratio.slice(0, 3))} than the baseline, ${ratio[3] ? "weighed side by side" : "from separate measurements"}` : fmt.words(cell.status);
     return [`${row.name} on ${column.name}`, said, cell.time ? fmt.measured(...cell.time.slice(0, 3), "s") : "", item?.reason].filter(Boolean).join("\n");
   }
 
@@ -97,9 +97,9 @@
     if (!ratio) return td.append(S.caseLink(cell.case, time), el("span", { class: "cell-aside" }, "baseline has no time · ", checked(item)));
     const [glyph, word] = direction(ratio);
     if (glyph !== "≈") paint(td, ratio[0]);
-    const [number, half] = fmt.ratio(...ratio.slice(0, 3)).split(" ± ");
+    const [number, half] = fmt.speedup(...ratio.slice(0, 3)).split(" [");
     const link = S.caseLink(cell.case, "");
-    link.replaceChildren(el("span", { class: "glyph", "aria-label": word, role: "img" }, glyph), " ", el("b", {}, number), half ? el("span", { class: "half" }, ` ± ${half}`) : "");
+    link.replaceChildren(el("span", { class: "glyph", "aria-label": word, role: "img" }, glyph), " ", el("b", {}, number), half ? el("span", { class: "half" }, ` [${half}`) : "");
     aside.prepend(`${time} · `);
     if (now.mixed && !ratio[3]) aside.append(" · unpaired");
     return td.append(link, aside);
@@ -147,7 +147,7 @@
     return el("td", { "data-rate": column.name }, total ? `${ok} of ${total} ok` : "–", bad && el("span", { class: "cell-aside bad-text" }, bad), out > 0 && el("span", { class: "cell-aside" }, `${out} unsupported or left out`));
   }
 
-  const meanCell = (found, told) => el("td", { "data-n": found ? found.n : 0 }, found ? [el("b", {}, fmt.ratio(found.mean, found.low, found.high)), el("span", { class: "cell-aside" }, told(found.n))] : el("span", { class: "faint" }, "–"));
+  const meanCell = (found, told) => el("td", { "data-n": found ? found.n : 0 }, found ? [el("b", {}, fmt.speedup(found.mean, found.low, found.high)), el("span", { class: "cell-aside" }, told(found.n))] : el("span", { class: "faint" }, "–"));
 
   function headRows(now) {
     const { base, shown, rows } = now;
@@ -186,7 +186,7 @@
       const known = (cell.status === "ok" && speedup(now.base, at, column.at)) || null;
       const [value, low, high, paired] = known && column.name === now.base ? ITSELF : known || [null, null, null, null];
       const time = cell.time ? fmt.measured(...cell.time.slice(0, 3), "s") : "";
-      const text = cell.status !== "ok" ? S.badge(cell.status).textContent : value ? fmt.ratio(value, low, high) : time;
+      const text = cell.status !== "ok" ? S.badge(cell.status).textContent : value ? (paired === null ? "baseline" : fmt.speedup(value, low, high)) : time;
       return { row: row.name, column: column.name, row_order: order, column_order: place, speedup: value, low, high, measured: S.measuredHow(paired), text, status: cell.status, time, case: cell.case };
     })).filter(Boolean);
   }
@@ -267,7 +267,7 @@
       const pages = Math.max(1, Math.ceil(now.rows.length / SIZE));
       const page = Math.min(pages, Math.max(1, Number.parseInt(now.query.page, 10) || 1));
       const rows = all ? now.rows.slice(0, MOST_PRINTED) : now.rows.slice((page - 1) * SIZE, page * SIZE);
-      lede.replaceChildren("Each cell is the time of ", el("b", {}, now.base), " divided by the time of the stack above it: over 1× is faster. ± is the 95 % interval. ", pairingNote(now));
+      lede.replaceChildren("Each cell compares the time of the stack above it with ", el("b", {}, now.base), ", with its interval: 99 % where both were weighed side by side, else 95 %. ", pairingNote(now));
       top.replaceChildren(el("span", { "data-count": "", class: "table-count" }, now.rows.length === doc.matrix.rows.length ? fmt.plural(now.rows.length, "row") : `${now.rows.length} of ${fmt.plural(doc.matrix.rows.length, "row")}`),
         el("span", { class: "table-links" }, S.dataLinks(`${doc.title || "steelyard"}-matrix`, () => heatRows(now, now.rows), COLUMNS)));
       box.replaceChildren(tableNode(now, rows, () => fill()));

@@ -96,7 +96,7 @@
       if (!item) return null;
       const [speedup, low, high, paired] = (metric === "time" && pairedRatio(held.get(point.x), item)) || quotient(held.get(point.x), item, metric);
       const shown = item.metrics[metric] ? fmt.metric(item, metric) : "–";
-      const text = item.status !== "ok" ? S.badge(item.status).textContent : speedup ? fmt.ratio(speedup, low, high) : shown;
+      const text = item.status !== "ok" ? S.badge(item.status).textContent : speedup ? (paired === null ? "baseline" : fmt.speedup(speedup, low, high)) : shown;
       return { row: line.name, column: String(point.x), row_order: order, column_order: xs.indexOf(point.x), speedup, low, high, measured: S.measuredHow(paired), text, status: item.status, time: shown, case: item.id };
     })).filter(Boolean);
   }

@@ -31,7 +31,7 @@
   function spreadRows(trends, points, column) {
     const kept = points.filter((point) => point.q50 > 0 && !point.partial);
     const ends = { ...axis(kept.map((point) => point.q10), kept.map((point) => point.q90)), over: trends.baseline };
-    const text = (point) => `${fmt.ratio(point.q50)} (8 of 10 between ${fmt.ratio(point.q10)} and ${fmt.ratio(point.q90)})`;
+    const text = (point) => `${fmt.speedup(point.q50)} (8 of 10 between ${fmt.speedup(point.q10)} and ${fmt.speedup(point.q90)})`;
     return kept.filter((point) => point.column === column)
       .map(({ created, run, q10, q25, q50, q75, q90, n, ...rest }) => ({ created, run, column, q10, q25, q50, q75, q90, n, ...ends, text: text({ q10, q50, q90, ...rest }) }));
   }
@@ -40,12 +40,12 @@
     const kept = points.filter((point) => point.mean > 0);
     const means = kept.map((point) => point.mean);
     const common = { ...axis(means, means), over: trends.baseline };
-    return kept.map(({ created, run, column, mean, n, partial }) => ({ created, run, column, mean, n, partial, ...common, text: fmt.ratio(mean) }));
+    return kept.map(({ created, run, column, mean, n, partial }) => ({ created, run, column, mean, n, partial, ...common, text: fmt.speedup(mean) }));
   }
 
   function latestRows(trends, columns) {
     return columns.flatMap((column) => trends.latest.filter((item) => item.column === column && item.speedup > 0).sort((a, b) => a.speedup - b.speedup)
-      .map(({ row, speedup, low, high }, at) => ({ column, rank: at + 1, row, speedup, low, high, over: trends.baseline, text: fmt.ratio(speedup, low, high) })));
+      .map(({ row, speedup, low, high }, at) => ({ column, rank: at + 1, row, speedup, low, high, over: trends.baseline, text: fmt.speedup(speedup, low, high) })));
   }
 
   // Means over different sets of models are not one line; whoever reads it should know.

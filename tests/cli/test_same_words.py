@@ -1,0 +1,73 @@
+"""One run told by every command and page: the same effect reads the same everywhere."""
+
+from __future__ import annotations
+
+import json
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from steelyard.cli.main import main
+from steelyard.comparing import Weighed
+from steelyard.model.pair import Delta, weigh
+from steelyard.store.runs import Store
+from tests.analyze.saved import case, pair, save
+
+EFFECTS = {
+    "slow": (1.04, 0.009, "4.0 % slower [3.1, 4.9]"),
+    "quick": (0.969, 0.009, "3.1 % faster [2.2, 4.0]"),
+    "twice": (0.5, 0.01, "2.00x faster [1.96, 2.04]"),
+    "same": (1.0025, 0.0065, "within 2 % [-0.4, 0.9]"),
+    "unsure": (1.0365, 0.0195, "slower, size unclear [1.7, 5.6]"),
+    "open": (1.0095, 0.0205, "unclear [-1.1, 3.0]"),
+}
+PAIRS = {name: pair(case("x"), case("x", name), ratio, half) for name, (ratio, half, _) in EFFECTS.items()}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    made = Store(tmp_path / "store")
+    save(made, {case("x"): 1e-3, **{case("x", name): 1e-3 * ratio for name, (ratio, _, _) in EFFECTS.items()}}, *PAIRS.values())
+    return str(made.root)
+
+
+def told(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """What a command prints, however its lines are wrapped."""
+    main(words)
+    return " ".join(capsys.readouterr().out.split())
+
+
+def listed(text: str) -> set[str]:
+    """The kinds of effect that a text has, in full."""
+    return {name for name, (_, _, words) in EFFECTS.items() if words in text}
+
+
+def test_terminal_json_and_files_have_the_same_words(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = ["--store", store]
+    every = set(EFFECTS)
+    assert listed(told(["show", "latest", *place], capsys)) == every
+    assert listed(told(["compare", "latest", *place], capsys)) == every
+    assert listed(told(["compare", "latest", "--json", *place], capsys)) == every
+    verdict, summary = tmp_path / "verdict.json", tmp_path / "gate.md"
+    gate = told(["gate", "latest", "-o", str(verdict), "--markdown", str(summary), "--no-summary", *place], capsys)
+    assert listed(gate) == every - {"same"} and listed(summary.read_text(encoding="utf-8")) == every - {"same"}
+    found = {item["case"]: (item["effect"], item["time_ratio"]) for item in json.loads(verdict.read_text(encoding="utf-8"))["findings"]}
+    assert found == {case("x", name): (words, ratio) for name, (ratio, _, words) in EFFECTS.items()}
+
+
+def test_the_page_and_its_summary_have_the_same_words(store: str, tmp_path: Path) -> None:
+    for name in ("report.html", "report.md", "report.json"):
+        assert main(["report", "-o", str(tmp_path / name), "--store", store]) == 0
+    assert listed((tmp_path / "report.html").read_text(encoding="utf-8")) == set(EFFECTS)
+    assert listed((tmp_path / "report.json").read_text(encoding="utf-8")) == set(EFFECTS)
+    assert listed((tmp_path / "report.md").read_text(encoding="utf-8")) == set(EFFECTS) - {"same"}
+
+
+@pytest.mark.parametrize("name", EFFECTS)
+def test_python_and_notebook_have_the_same_words(name: str) -> None:
+    delta = weigh(PAIRS[name])
+    shown = Weighed(**{field: getattr(delta, field) for field in Delta.__dataclass_fields__}, pair=PAIRS[name])
+    words = EFFECTS[name][2]
+    assert delta.effect == words and words in str(delta) and words in str(shown)
+    assert words in unescape(shown._repr_html_())
