@@ -123,6 +123,18 @@ def press(page: Tab, *keys: str) -> None:
     ActionChains(page.driver).send_keys(*keys).perform()
 
 
+@pytest.mark.parametrize("width", [1280, 360])
+@pytest.mark.parametrize("route", ["", "#/overview", "#/compare", "#/matrix", "#/roofline", "#/history", "#/runs"])
+def test_the_first_key_reaches_the_skip_link_from_every_page(page: Tab, report: Report, route: str, width: int) -> None:
+    page.resize(width)
+    page.visit(report("nights") + route)
+    edges = """const of = (item) => item.getBoundingClientRect(), list = document.querySelector('#pages ul');
+        const at = of(list.querySelector('[aria-current]')), box = of(list); return [at.left - box.left, box.right - at.right]"""
+    assert min(page.run(edges)) > -1, "the page's own name is in view"
+    press(page, Keys.TAB)
+    assert "Skip to content" in page.run(ACTIVE)
+
+
 def test_the_first_key_skips_the_navigation(page: Tab, report: Report) -> None:
     page.visit(report("grid"))
     press(page, Keys.TAB)

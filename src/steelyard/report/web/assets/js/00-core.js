@@ -181,7 +181,15 @@ window.Steelyard = (() => {
     const items = offered().map((item) => el("li", {}, el("a", { href: href(item.name), "data-title": item.title, "aria-current": item.name === name ? "page" : null }, item.title)));
     const list = el("ul", {}, items);
     document.getElementById("pages").replaceChildren(list);
-    list.querySelector("[aria-current]")?.scrollIntoView?.({ block: "nearest", inline: "nearest" });
+    bringInto(list, list.querySelector("[aria-current]"));
+  }
+
+  // Scrolls a row sideways. Not scrollIntoView: the next Tab would go on from there, past the skip link.
+  function bringInto(row, item) {
+    if (!item) return;
+    const box = row.getBoundingClientRect();
+    const at = item.getBoundingClientRect();
+    row.scrollLeft += Math.min(0, at.left - box.left) + Math.max(0, at.right - box.right);
   }
 
   function announce(text) {

@@ -97,7 +97,7 @@
     };
     const turn = (page) => change({ [names(options).page]: page > 1 ? String(page) : "" }, () => {
       (foot.querySelector("button:not(:disabled)") || box).focus({ preventScroll: true });
-      if (box.getBoundingClientRect().top < 0) grid.scrollIntoView({ block: "start" });
+      if (box.getBoundingClientRect().top < 0) window.scrollBy(0, grid.getBoundingClientRect().top);
     });
 
     function draw(all = false) {

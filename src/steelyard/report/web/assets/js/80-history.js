@@ -102,8 +102,9 @@
   function showSeries(id) {
     S.go({ case: id });
     const heading = document.getElementById("series");
-    heading?.scrollIntoView({ block: "start" });
-    heading?.focus({ preventScroll: true });
+    if (!heading) return;
+    window.scrollBy(0, heading.getBoundingClientRect().top);
+    heading.focus({ preventScroll: true });
   }
 
   let current = null;
