@@ -9,10 +9,11 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import os
 import pkgutil
 import sys
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -31,6 +32,7 @@ KINDS: dict[str, Any] = {
 }  # fmt: skip
 FOR_CONFIGS = ("operators", "iterators", "generators")
 BUILT_IN = "built-in"
+FRAMEWORKS = ("numpy", "torch", "torch_xla", "torchax", "triton", "jax", "tensorflow", "iree")
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,7 @@ def load_entry(kind: str, name: str) -> ModuleType:
 def load_file(path: str | Path) -> ModuleType:
     """Import a user's Python file under a name of its own, because the user named it.
 
-    Its folder stays at the end of the search path, for modules beside it that its functions import when called.
+    Modules beside it can be imported, now and when its functions are called.
     """
     file = Path(path).resolve()
     name = f"steelyard_user_{file.stem}_{zlib.crc32(str(file).encode()):08x}"
@@ -167,21 +169,35 @@ def load_file(path: str | Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise UsageError(f"not a Python file: {file}")
-    module = importlib.util.module_from_spec(spec)
+    module, before = importlib.util.module_from_spec(spec), list(sys.path)
     sys.modules[name] = module
-    sys.path.insert(0, str(file.parent))
+    if str(file.parent) not in sys.path:
+        look_first([str(file.parent)])
     try:
         spec.loader.exec_module(module)
     except BaseException as error:
         sys.modules.pop(name, None)
+        sys.path[:] = before
         if isinstance(error, SyntaxError):
             raise _misspelt(error, file) from None
         raise
-    finally:
-        sys.path.remove(str(file.parent))
-    if str(file.parent) not in sys.path:
-        sys.path.append(str(file.parent))
     return module
+
+
+def look_first(folders: Sequence[str]) -> None:
+    """Import from these folders before what is installed, and never from them in place of Python's own modules.
+
+    A folder with a file such as torch.py, as one benchmark per framework is called, comes after what is installed: `import
+    torch` means the framework.
+    """
+    if not folders:
+        return
+    own = Path(os.__file__).parent
+    python = [entry for entry in sys.path if entry in (str(own), str(own / "lib-dynload"))]
+    wanted = list(dict.fromkeys(folder for folder in folders if folder not in python))
+    last = [folder for folder in wanted if any((Path(folder) / f"{name}.py").is_file() for name in FRAMEWORKS)]
+    rest = [entry for entry in sys.path if entry not in (*python, *wanted)]
+    sys.path[:] = [*python, *(folder for folder in wanted if folder not in last), *rest, *last]
 
 
 def _misspelt(error: SyntaxError, file: Path) -> UsageError:

@@ -38,13 +38,12 @@ class Outcome:
 def prepare(request: Request, store: Store) -> Plan:
     """Everything checked and settled, nothing timed."""
     place = replace(envs.place(request.env) if request.env else Place(), device_index=request.device_index)
-    place = sides.here(request.settings.get("vs"), place)
     experiment, catalogue, entries = selection.gather(request, place)
     experiment = replace(experiment, include=tuple(_recalled(item, store) for item in experiment.include))
     against = selection.command_case(request.commands[0], request) if len(request.commands) > 1 else None
     if against and sides.is_side(experiment.settings.vs):
         raise UsageError(f"several programs are compared with each other, so {experiment.settings.vs} cannot be the base", do="name one")
-    place = sides.here(experiment.settings.vs, place)
+    place = sides.here(experiment.settings.vs, place, experiment.files)
     other = _other_side(experiment, place, entries, f"env:{request.env}" if request.env else "")
     part = partition.parse_part(request.part) if request.part else None
     whole = plan.expand(experiment, catalogue, place=place, entries=entries, against=against, other=other, filters=request.filters)
@@ -192,7 +191,7 @@ def judge(found: Run, *, mistaken: bool = False, expectations: Sequence[Expectat
 
 def from_experiment(experiment: Experiment) -> Plan:
     """The plan of an experiment built in Python."""
-    catalogue, place = registry.catalogue(), sides.here(experiment.settings.vs, Place())
+    catalogue, place = registry.catalogue(), sides.here(experiment.settings.vs, Place(), experiment.files)
     if experiment.files:
         catalogue = catalogue.extend(run.describe(place, experiment.files, ()), ", ".join(experiment.files))
     return plan.expand(experiment, catalogue, place=place, other=_other_side(experiment, place, (), ""))

@@ -186,13 +186,13 @@ def remove(name: str) -> Path:
     return known[name].path
 
 
-def place(name: str) -> Place:
-    """How to start a worker there: its interpreter, with this package alone on its path."""
-    return _within(find(name))
+def place(name: str, start: Place | None = None) -> Place:
+    """How to start a worker there: its interpreter, with this package alone on its path, and everything else as in `start`."""
+    return _within(find(name), start or Place())
 
 
-def _within(env: Env) -> Place:
-    return Place(python=str(env.python), search_path=str(parcel()))
+def _within(env: Env, start: Place) -> Place:
+    return replace(start, python=str(env.python), search_path=str(parcel()))
 
 
 def place_for(backend: str, place: Place) -> Place:
@@ -201,10 +201,7 @@ def place_for(backend: str, place: Place) -> Place:
     if not package or place.python != Place().python or importlib.util.find_spec(package):
         return place
     fitting = sorted((env for env in listing() if env.stack == stack and not env.trouble), key=lambda env: (env.name != stack, env.name))
-    if not fitting:
-        return place
-    found = _within(fitting[0])
-    return replace(place, python=found.python, search_path=found.search_path)
+    return _within(fitting[0], place) if fitting else place
 
 
 def contents(python: str) -> Mapping[str, str]:

@@ -32,7 +32,7 @@ def main(argv: list[str]) -> None:
     told = first_words(control)
     if told["folder"]:
         os.chdir(told["folder"])
-    worker.look_first(told["paths"])
+    registry.look_first(told["paths"])
     for name in argv[2:]:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)

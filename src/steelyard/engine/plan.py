@@ -377,15 +377,10 @@ def _jobs(
             wanted.setdefault(base, None)
         wanted[case] = base if case != base else None
     homes = sorted({(case.env, case.backend) for case in wanted})
-    places = {(env, backend): _within(env, place) if env else envs.place_for(backend, place) for env, backend in homes}
+    places = {(env, backend): envs.place(env, place) if env else envs.place_for(backend, place) for env, backend in homes}
     jobs = [_job(case, base, settings, catalogue, places[case.env, case.backend]) for case, base in wanted.items()]
     fresh = {(job.unit, job.place) for job in jobs if job.fresh}
     return [replace(job, fresh=(job.unit, job.place) in fresh) for job in jobs]
-
-
-def _within(env: str, place: Place) -> Place:
-    """A place moved into an environment that was asked for by name."""
-    return replace(envs.place(env), device_index=place.device_index)
 
 
 def _job(case: Case, vs: Case | None, settings: Settings, catalogue: Catalogue, place: Place) -> Job:

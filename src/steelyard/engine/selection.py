@@ -14,7 +14,7 @@ from steelyard.engine import configs, run
 from steelyard.engine.filters import Filters
 from steelyard.engine.launch import Place
 from steelyard.engine.plan import Entries, select
-from steelyard.engine.sides import is_side
+from steelyard.engine.sides import here, is_side
 from steelyard.errors import UsageError, unknown
 from steelyard.model.case import Case
 from steelyard.model.experiment import DEVICES, Experiment, Matrix, Settings
@@ -51,12 +51,13 @@ class Request:
 def gather(request: Request, place: Place) -> tuple[Experiment, Catalogue, Entries]:
     """One experiment for everything named, with the catalogue that its names were found in."""
     files = tuple(str(Path(word).resolve()) for word in request.selectors if word.endswith(".py"))
-    sources = [_load(word, files, request, place) for word in request.selectors if _is_experiment(word)]
+    vs = request.settings.get("vs")
+    sources = [_load(word, files, request, here(vs, place, files)) for word in request.selectors if _is_experiment(word)]
     words = [word for word in request.selectors if not _is_experiment(word) and not word.endswith(".py")]
     for file in files:
         _check_readable(Path(file))
     files += tuple(file for source in sources for file in source.files)
-    catalogue, entries, own = _describe(words, request, sources, files, place)
+    catalogue, entries, own = _describe(words, request, sources, files, here(vs or _base_of(sources), place, files))
     entries += tuple(entry for word in request.selectors if _is_experiment(word) for entry in configs.packages(Path(word)))
     matrices = [matrix for source in sources for matrix in source.matrix] + _matrices(words, own if not (words or sources) else [])
     included: list[str | Case] = [text for source in sources for text in source.include]
@@ -79,6 +80,11 @@ def gather(request: Request, place: Place) -> tuple[Experiment, Catalogue, Entri
         mistakes=tuple(line for source in sources for line in source.mistakes),
     )
     return experiment, catalogue, entries
+
+
+def _base_of(sources: Sequence[Experiment]) -> str | None:
+    """The base that the files name, if they name one."""
+    return next((source.settings.vs for source in sources if source.settings.vs), None)
 
 
 def _refuse_overrides(request: Request, elsewhere: bool) -> None:

@@ -1,7 +1,7 @@
 """The other side of a comparison that no process can hold together with this one: another environment, or another checkout.
 
 `env:NAME` runs the same files under another interpreter. `path:DIR` takes DIR for what the current folder is here: the
-named files lie at the same relative places there, and packages are imported from there first.
+named files lie at the same relative places there, and packages are imported from there, and from the checkout it lies in, first.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from steelyard.engine import envs
+from steelyard.engine import envs, project
 from steelyard.engine.launch import Place
 from steelyard.errors import UsageError
 from steelyard.machine import facts
@@ -46,11 +46,12 @@ def is_side(vs: str | None) -> bool:
     return vs is not None and vs.startswith((ENVIRONMENT, FOLDER))
 
 
-def here(vs: str | None, place: Place) -> Place:
-    """Where the head runs: as it would alone, but where the base takes packages from a folder, so does the head from ours."""
-    if vs is None or not vs.startswith(FOLDER):
-        return place
-    return replace(place, paths=_search_path(Path.cwd()))
+def here(vs: str | None, place: Place, files: Sequence[str]) -> Place:
+    """Where the head runs: as it would alone, but where the base takes packages from a folder alone, so does the head from ours."""
+    own = Path.cwd()
+    if vs is not None and vs.startswith(FOLDER):
+        return replace(place, paths=project.search_path(own, files, [project.root_of(own)]))
+    return replace(place, paths=project.around(own, files)) if files else place
 
 
 def there(vs: str | None, place: Place, files: Sequence[str]) -> Side | None:
@@ -62,7 +63,7 @@ def there(vs: str | None, place: Place, files: Sequence[str]) -> Side | None:
 
 def _environment(label: str, place: Place, files: Sequence[str]) -> Side:
     env = envs.find(label.removeprefix(ENVIRONMENT))
-    found = replace(envs.place(env.name), device_index=place.device_index)
+    found = envs.place(env.name, place)
     identity = (found.python, env.stack, sorted(env.packages.items()))
     return Side(label, found, tuple(files), MATCHED if found.python == place.python else TWO_BUILDS, identity)
 
@@ -88,13 +89,9 @@ def _folder(label: str, place: Place, files: Sequence[str]) -> Side:
     hashes = [hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in matching]
     identity = (str(root), hashes, attempt(facts.git, root), _stamp(root, theirs))
     layout = MATCHED if _same_builds(own, mine, root, theirs) else TWO_BUILDS
-    moved = replace(place, paths=_search_path(root), folder=str(root))
+    theirs_alone = [top] if (top := project.root_of(root)) != project.root_of(own) else []
+    moved = replace(place, paths=project.search_path(root, matching, theirs_alone), folder=str(root))
     return Side(label, moved, tuple(matching), layout, identity, tuple(shared))
-
-
-def _search_path(root: Path) -> tuple[str, ...]:
-    """Where a checkout keeps its packages: in `src` if it has one, and in itself."""
-    return tuple(str(folder) for folder in (root / "src", root) if folder.is_dir())
 
 
 def _modules(root: Path) -> Iterator[Path]:

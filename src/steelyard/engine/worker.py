@@ -14,7 +14,6 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import IO, Any
 
 from steelyard import registry
@@ -139,7 +138,7 @@ def answer(job: Mapping[str, Any], cache: dict[str, registry.Loaded], send: Send
 
 def definitions(job: Mapping[str, Any], cache: dict[str, registry.Loaded]) -> registry.Loaded:
     """Built-ins with the user's files and packages laid over them; loaded once per worker."""
-    look_first(job.get("paths", []))
+    registry.look_first(job.get("paths", []))
     files, entries = job.get("files", []), job.get("entries", [])
     key = json.dumps([files, entries])
     if key not in cache:
@@ -151,15 +150,6 @@ def definitions(job: Mapping[str, Any], cache: dict[str, registry.Loaded]) -> re
         gc.freeze()
         cache[key] = found
     return cache[key]
-
-
-def look_first(paths: Sequence[str]) -> None:
-    """Packages come from these folders before any other place, but no file in them can stand for one of Python's own modules."""
-    if not paths:
-        return
-    own = Path(os.__file__).parent
-    python = [entry for entry in sys.path if entry in (str(own), str(own / "lib-dynload"))]
-    sys.path[:] = [*python, *paths, *(entry for entry in sys.path if entry not in (*python, *paths))]
 
 
 def measure(job: Mapping[str, Any], loaded: registry.Loaded, send: Send, gate: Callable[[], None]) -> None:
