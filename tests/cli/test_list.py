@@ -77,3 +77,73 @@ def test_runs_are_listed_newest_first(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_listing_needs_no_framework() -> None:
     code = "import sys; from steelyard.cli.main import main; main(['list', '--json']); sys.exit(bool({'torch', 'rich'} & set(sys.modules)))"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+FILE = """
+from steelyard import Task, metric, operator, variant, workload
+@workload("own/add", axes={"n": [8, 16]}, tags=["mine"], backend="numpy")
+def add(n, be):
+    "Numbers, added; slowly."
+    return Task(sum, (range(n),))
+@add.variant("loop")
+def loop(task):
+    "Added one by one."
+    return task
+@variant("again")
+def again(task, times=2):
+    "More than once."
+    return task
+@metric("per_number", unit="s", better="lower")
+def per_number(time, task):
+    "Seconds for one of them."
+    return None
+@operator("own.thing")
+def thing(x):
+    "Something of one's own."
+    return x
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "kern.py").write_text(FILE)
+    monkeypatch.chdir(tmp_path)
+    return "kern.py"
+
+
+def test_a_file_is_listed_with_everything_it_defines(own: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", own]) == 0
+    shown = capsys.readouterr().out
+    assert "own/add      Numbers, added\n             n=8,16 · variants: eager, loop\n" in shown
+    assert [name for name in ("again", "per_number", "own.thing", "loop") if f"\n{name} " not in shown] == []
+    assert names(capsys, own) == ["own/add", "again", "loop", "per_number", "own.thing"]
+    assert names(capsys, "variants", own) == ["again", "loop"] and names(capsys, own, "tag:mine") == ["own/add"]
+
+
+def test_a_file_is_shown_with_a_line_that_runs_it(own: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", own]) == 0
+    shown = capsys.readouterr().out
+    assert "Numbers, added; slowly." in shown and "steelyard run kern.py own/add -a n=16 -V eager,loop --vs eager" in shown
+    assert "More than once." in shown and "Something of one's own." in shown
+    assert main(["show", own, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["workloads"]["own/add"]["axes"] == {"n": [8, 16]} and "loop" in told["workloads"]["own/add"]["variants"]
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["list", "nosuch.py"], "cannot read"),
+        (["list", "runs", "kern.py"], "files define no runs"),
+        (["list", "kern.py", "own/ad"], "did you mean own/add?"),
+        (["show", "kern.py", "--history"], "has no samples and no history"),
+        (["show", "empty.py"], "defines nothing"),
+        (["list", "broken.py"], "could not load"),
+        (["show", "broken.py"], "ZeroDivisionError"),
+    ],
+)
+def test_what_cannot_be_listed_of_a_file_is_told(own: str, args: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("empty.py").write_text("")
+    Path("broken.py").write_text("1 / 0")
+    assert main(args) == 2
+    assert said in capsys.readouterr().err

@@ -63,7 +63,9 @@ def test_without_git_the_current_folder_is_the_project(tmp_path: Path) -> None:
     assert "ModuleNotFoundError: No module named 'kernels'" in failed.stderr
 
 
-@pytest.mark.parametrize("words", [("run", "--dry-run", "x.py"), ("nightly", "x.py", "--keep", "kept", "--dry-run")])
+@pytest.mark.parametrize("words", [
+    ("run", "--dry-run", "x.py"), ("nightly", "x.py", "--keep", "kept", "--dry-run"), ("list", "x.py"), ("show", "x.py"),
+])  # fmt: skip
 def test_every_command_that_loads_the_file_can_import_the_same(words: tuple[str, ...], tmp_path: Path) -> None:
     assert "own/add" in steelyard(*words, cwd=make(tmp_path / "head") / "bench").stdout
 

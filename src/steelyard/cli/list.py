@@ -1,4 +1,4 @@
-"""`steelyard list`: what can be named on a command line, without importing a framework."""
+"""`steelyard list`: what can be named on a command line, and what a file defines, without importing a framework."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Item:
 
 
 @click.command("list")
-@click.argument("words", metavar="[KIND] [PATTERN]...", nargs=-1)
+@click.argument("words", metavar="[KIND] [FILE.py]... [PATTERN]...", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Show what serves only Steelyard's own tests, too.")
 @store_option
 @json_option
@@ -44,15 +44,18 @@ def command(words: tuple[str, ...], everything: bool, store: Path | None, as_jso
     """List what there is.
 
     KIND is workloads (the default), variants, backends, suites, metrics or runs. A PATTERN is a name, a folder of names, a
-    glob, or tag:NAME.
+    glob, or tag:NAME. Of a FILE everything it defines is listed, or what it has of one KIND.
 
     \b
     steelyard list 'op/*'
     steelyard list tag:smoke
     steelyard list variants
+    steelyard list my_softmax.py
     """
     kind, patterns = (words[0], words[1:]) if words and words[0] in KINDS else ("workloads", words)
-    items = collect(kind, store)
+    files = tuple(word for word in patterns if word.endswith(".py"))
+    patterns = tuple(word for word in patterns if word not in files)
+    items = of_files(files, words[0] if kind == words[0] else None) if files else collect(kind, store)
     if not everything:
         items = [item for item in items if item.name.partition("/")[0] != HIDDEN or any(pattern.startswith(HIDDEN) for pattern in patterns)]
     chosen = choose(items, patterns, kind) if patterns else items
@@ -60,7 +63,8 @@ def command(words: tuple[str, ...], everything: bool, store: Path | None, as_jso
         emit_json([{"name": item.name, **item.data} for item in chosen])
         return
     if not chosen:
-        click.echo(f"no {kind}" + (": measure something first with steelyard run" if kind == "runs" else ""), err=True)
+        where = f" in {', '.join(files)}" if files else ": measure something first with steelyard run" if kind == "runs" else ""
+        click.echo(f"no {kind}{where}", err=True)
         return
     tags = sorted({tag for item in chosen for tag in item.tags})
     console().print(drawn(chosen, f"tags: {', '.join(tags)}" if tags else "", width()))
@@ -77,6 +81,28 @@ def collect(kind: str, store: Path | None = None) -> list[Item]:
     tell = {"workloads": _workload, "variants": _variant, "metrics": _metric, "backends": _backend}[kind]
     table: Mapping[str, Mapping[str, Any]] = getattr(registry.catalogue(), kind)
     return [tell(name, info) for name, info in sorted(table.items())]
+
+
+def of_files(files: tuple[str, ...], kind: str | None) -> list[Item]:
+    """What Python files define, or all of one kind in them; the files are loaded by a worker, never here."""
+    tell = {"workloads": _workload, "variants": _variant, "metrics": _metric}
+    if kind is not None and kind not in tell:
+        raise UsageError(f"files define no {kind}", do=f"kinds of a file: {', '.join(tell)}")
+    from steelyard.engine.selection import defined
+    from steelyard.registry import FOR_CONFIGS
+
+    found = defined(files)
+    every = tell | dict.fromkeys(FOR_CONFIGS, _backend)
+    own = {name: item for info in found["workloads"].values() for name, item in info["variants"].items()}
+    found["variants"] = {**own, **found["variants"]}
+    items = []
+    for chosen in [kind] if kind else every:
+        for name, info in sorted(found[chosen].items()):
+            one = chosen.removesuffix("s")
+            item = every[chosen](name, {"kind": one, **info})
+            prefix = "" if kind or chosen == "workloads" else one
+            items.append(replace(item, detail=" · ".join(filter(None, (prefix, item.detail)))))
+    return items
 
 
 def choose(items: list[Item], patterns: tuple[str, ...], kind: str) -> list[Item]:
@@ -112,7 +138,8 @@ def _workload(name: str, info: Mapping[str, Any]) -> Item:
     from steelyard.report.cells import axis_text
 
     axes = " ".join(axis_text(key, values) for key, values in info.get("axes", {}).items())
-    return Item(name, _clause(info.get("doc", "")), axes or _foreign(info), info)
+    variants = f"variants: {', '.join(['eager', *info['variants']])}" if info.get("variants") else ""
+    return Item(name, _clause(info.get("doc", "")), " · ".join(filter(None, (axes, variants))) or _foreign(info), info)
 
 
 def _variant(name: str, info: Mapping[str, Any]) -> Item:
@@ -132,7 +159,7 @@ def _backend(name: str, info: Mapping[str, Any]) -> Item:
 
 def _foreign(info: Mapping[str, Any]) -> str:
     origin = str(info.get("origin", ""))
-    return "" if origin == "built-in" else f"from {origin}"
+    return "" if origin in ("", "built-in") else f"from {origin}"
 
 
 def _clause(doc: str) -> str:

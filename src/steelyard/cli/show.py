@@ -1,7 +1,8 @@
-"""`steelyard show`: one run, record or workload in full."""
+"""`steelyard show`: one run, record, workload or file of workloads in full."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,15 +26,22 @@ if TYPE_CHECKING:
 @store_option
 @json_option
 def command(ref: str, samples: bool, history: bool, schema: bool, store: Path | None, as_json: bool) -> None:
-    """Show a run, one of its records, or a workload in full.
+    """Show a run, one of its records, a workload, or what a Python file defines, in full.
 
     REF is latest, latest~3, a run id such as k3f9, a record of it such as k3f9/2, a case id, a path, another tool's file of
-    results (FILE, FILE#2, FILE#2/3), or a workload's name.
+    results (FILE, FILE#2, FILE#2/3), a workload's name, or a .py file.
     """
     if schema:
         from steelyard.codec import record_schema
 
         emit_json(record_schema())
+        return
+    if ref.endswith(".py"):
+        if samples or history:
+            raise UsageError(
+                f"{ref} is a file of workloads, which has no samples and no history", do="name a case id, or a record such as latest/1"
+            )
+        show_file(ref, as_json)
         return
     found = resolve(ref, store)
     if history:
@@ -101,10 +109,36 @@ def show_workload(info: dict[str, Any], as_json: bool) -> None:
     from steelyard import registry
     from steelyard.report.describe import workload_detail
 
+    console().print(workload_detail(info, _fitting(info, registry.catalogue().variants), width=width()))
+
+
+def _fitting(info: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Variants that a workload's backends have."""
     bodies = set(info.get("backends", ()))
-    known = registry.catalogue().variants.items()
-    fitting = [name for name, item in known if not item.get("backends") or bodies & set(item["backends"])]
-    console().print(workload_detail(info, fitting, width=width()))
+    return [name for name, item in variants.items() if not item.get("backends") or bodies & set(item["backends"])]
+
+
+def show_file(file: str, as_json: bool) -> None:
+    """Every workload of a Python file, with the variants and metrics that it defines."""
+    from steelyard.engine.selection import defined
+
+    found = {kind: items for kind, items in defined([file]).items() if items or kind in ("workloads", "variants", "metrics")}
+    if as_json:
+        emit_json({"file": file, **found})
+        return
+    from steelyard import registry
+    from steelyard.report.describe import definitions_detail, workload_detail
+
+    known = {**registry.catalogue().variants, **found["variants"]}
+    for info in found["workloads"].values():
+        console().print(workload_detail(info, _fitting(info, known), file=file, width=width()))
+    rest = {kind: items for kind, items in found.items() if items and kind != "workloads"}
+    if rest:
+        console().print(definitions_detail(file, rest, width=width()))
+    if not any(found.values()):
+        raise UsageError(
+            f"{file} defines nothing that Steelyard knows", do="see docs/howto/own-workload.md, or start with steelyard new workload NAME"
+        )
 
 
 def show_run(run: Run, as_json: bool) -> None:

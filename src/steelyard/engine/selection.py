@@ -114,6 +114,14 @@ def _check_readable(path: Path) -> None:
         raise UsageError(f"cannot read {path}", why=error.strerror or str(error), do="check the path") from error
 
 
+def defined(words: Sequence[str]) -> dict[str, Any]:
+    """What Python files define, by kind and name, as a worker that can import their project says it."""
+    files = tuple(str(Path(word).resolve()) for word in words)
+    for file in files:
+        _check_readable(Path(file))
+    return run.describe(here(None, Place(), files), files, ())
+
+
 def _describe(
     words: Sequence[str], request: Request, sources: Sequence[Experiment], files: tuple[str, ...], place: Place
 ) -> tuple[Catalogue, Entries, list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,11 +13,11 @@ from steelyard.report.cells import COMMAND, axis_text
 from steelyard.report.page import Page
 
 
-def workload_detail(info: Mapping[str, Any], variants: Iterable[str] = (), *, width: int = 100) -> Text:
-    """Everything a description says; one that is not loaded yet says how to load it."""
+def workload_detail(info: Mapping[str, Any], variants: Iterable[str] = (), *, file: str = "", width: int = 100) -> Text:
+    """Everything a description says; one that is not loaded yet says how to load it, and one of a user's file names the file."""
     name, axes = str(info["name"]), info.get("axes", {})
     page = Page(width)
-    page.title(name, str(info.get("origin", "")))
+    page.title(name, file or str(info.get("origin", "")))
     page.text("", str(info.get("doc", "")))
     page.rows("axes", [(key, " ".join(value_text(value) for value in values)) for key, values in axes.items()])
     page.rows(
@@ -27,7 +28,16 @@ def workload_detail(info: Mapping[str, Any], variants: Iterable[str] = (), *, wi
     known = ["eager", *own, *(other for other in variants if other not in own)]
     listed = {"backends": info.get("backends", ()), "modes": info.get("modes", ()), "variants": known, "tags": info.get("tags", ())}
     page.rows("ways to run", [(key, ", ".join(names)) for key, names in listed.items()])
-    page.text("example", example(name, axes, own))
+    page.text("example", example(f"{shlex.quote(file)} {name}" if file else name, axes, own))
+    return page.drawn()
+
+
+def definitions_detail(file: str, found: Mapping[str, Mapping[str, Mapping[str, Any]]], *, width: int = 100) -> Text:
+    """What else a file defines, for any workload: names by kind, each with what it is for."""
+    page = Page(width)
+    page.title("for every workload", file)
+    for kind, items in found.items():
+        page.rows(kind, [(name, str(info.get("doc", ""))) for name, info in items.items()])
     return page.drawn()
 
 
