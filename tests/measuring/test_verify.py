@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,9 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steelyard.backends.base import Leaf
+from steelyard.errors import UsageError
 from steelyard.measuring.verify import TOLERANCES, compare, tolerance
 from steelyard.model.dtypes import SIZES, is_float
+from steelyard.model.experiment import Settings
 from steelyard.model.record import Verification
+from steelyard.model.task import Task
 
 
 def check(got: Any, want: Any, dtype: str = "fp32", **how: Any) -> Verification:
@@ -205,3 +210,52 @@ def test_one_wrong_value_among_many_is_found(values: list[float], place: int, fa
     got = want.copy()
     got[place % len(got)] += factor * (np.abs(want).max() or 1.0)
     assert check(got, want).status == "failed"
+
+
+UNSOUND = st.sampled_from([math.nan, math.inf, -math.inf, -1e-300, -1.0, True, "1e-3", None, 1j])
+SOUND = st.floats(0, 1e9)
+
+
+class TestUnsoundTolerances:
+    """A bound that is no number lets everything pass; none gets as far as a comparison."""
+
+    @given(UNSOUND.filter(lambda value: value is not None), SOUND, st.booleans())
+    def test_a_task_cannot_have_one(self, unsound: Any, sound: float, first: bool) -> None:
+        pair = (unsound, sound) if first else (sound, unsound)
+        with pytest.raises(UsageError, match="no tolerance"):
+            Task(len, tolerance=pair)
+        with pytest.raises(UsageError, match="no tolerance"):
+            replace(Task(len, tolerance=(sound, sound)), norm_tolerance=unsound)
+
+    @given(UNSOUND.filter(lambda value: value is not None), st.sampled_from(["rtol", "atol"]))
+    def test_nor_can_settings(self, unsound: Any, name: str) -> None:
+        with pytest.raises(UsageError, match=f"{name} is .*no tolerance"):
+            Settings(**{name: unsound})
+
+    @given(st.sampled_from([math.nan, math.inf, -1.0]), st.sampled_from(["budget", "precision", "margin", "warmup", "timeout"]))
+    def test_nor_other_numbers_of_the_settings(self, unsound: float, name: str) -> None:
+        with pytest.raises(UsageError, match=name):
+            Settings(**{name: unsound})
+
+    @given(st.floats().filter(lambda value: not (math.isfinite(value) and value >= 0)), st.booleans(), st.booleans())
+    def test_nor_does_one_pass_anything_on_its_way_in(self, unsound: float, first: bool, asked: bool) -> None:
+        pair = (unsound, 0.0) if first else (0.0, unsound)
+        with pytest.raises(UsageError):
+            check([1.0], [1.0], **{"asked" if asked else "own": pair})
+
+    @given(SOUND, SOUND)
+    def test_every_other_is_taken(self, rtol: float, atol: float) -> None:
+        assert Settings(rtol=rtol, atol=atol).rtol == rtol
+        assert Task(len, tolerance=(rtol, atol)).tolerance == (rtol, atol)
+        assert check([1.0], [1.0], asked=(rtol, atol)).status == "passed"
+
+    @pytest.mark.parametrize("given", [0.1, (0.1,), (0.1, 0.1, 0.1), "ab", {}])
+    def test_a_tolerance_is_a_pair(self, given: Any) -> None:
+        with pytest.raises(UsageError, match="tolerance is"):
+            Task(len, tolerance=given)
+
+    def test_a_norm_too_large_for_its_square_is_still_compared(self) -> None:
+        want = np.full(4, 1e300)
+        step = Leaf("out.gradients", "fp64", want)
+        assert compare([step], [step], "fp64", norm=0.1).status == "passed"
+        assert compare([Leaf("out.gradients", "fp64", 0.5 * want)], [step], "fp64", norm=0.1).status == "failed"

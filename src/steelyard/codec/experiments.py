@@ -14,7 +14,7 @@ from steelyard.errors import UsageError
 from steelyard.model.case import MODES, Case, parse_variants
 from steelyard.model.dtypes import canonical
 from steelyard.model.experiment import BUDGETS, DEVICES, Experiment, GraphForm, Isolation, Matrix, Reference, Rule, Sampling, Settings
-from steelyard.model.units import parse_bytes, parse_seconds, parse_share
+from steelyard.model.units import is_amount, parse_bytes, parse_seconds, parse_share
 
 T = TypeVar("T")
 
@@ -246,7 +246,7 @@ def _tolerance(value: Any) -> float:
     number = value
     if isinstance(value, str) and re.fullmatch(r"[0-9.]+[eE][+-]?[0-9]+", value):
         number = float(value)
-    expect(is_number(number) and number >= 0, "a number of at least 0", value)
+    expect(is_number(number) and is_amount(number), "a finite number of at least 0", value)
     return float(number)
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 from steelyard.errors import SteelyardError
 from steelyard.model.define import metric
 from steelyard.model.task import Task
+from steelyard.model.units import is_amount
 
 
 @metric("compute", unit="FLOP/s")
@@ -31,9 +30,5 @@ def check_amounts(task: Task) -> None:
     """What a task declares must be an amount; anything else is the workload's mistake and would become a figure."""
     for name in ("flops", "bytes", "items"):
         amount = getattr(task, name)
-        try:
-            sound = amount is None or (math.isfinite(amount) and amount >= 0)
-        except (TypeError, ValueError, OverflowError):
-            sound = False
-        if not sound:
+        if amount is not None and not is_amount(amount):
             raise SteelyardError(f"the task declares {name}={str(amount)[:60]}", do="declare an amount of at least 0, or leave it out")

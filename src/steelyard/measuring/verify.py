@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from steelyard.model.record import Verification
+from steelyard.model.units import check_tolerance
 
 TOLERANCES: dict[str, tuple[float, float]] = {
     "fp64": (1e-9, 1e-10), "fp32": (1e-4, 1e-5), "fp16": (1e-2, 2e-3), "bf16": (3e-2, 1e-2),
@@ -40,7 +41,10 @@ def tolerance(
     """Relative and absolute tolerance: the user's word first, then the task's, then the format's."""
     whole = dtype.removeprefix("torch.").startswith(("int", "uint", "bool"))
     usual = own or (EXACT if whole else TOLERANCES.get(dtype, TOLERANCES["fp32"]))
-    return (usual[0] if asked[0] is None else asked[0], usual[1] if asked[1] is None else asked[1])
+    found = (usual[0] if asked[0] is None else asked[0], usual[1] if asked[1] is None else asked[1])
+    for value, name in zip(found, ("rtol", "atol"), strict=True):
+        check_tolerance(value, name)
+    return found
 
 
 def compare(
@@ -110,7 +114,7 @@ def _values(got: Array, want: Array, rtol: float, atol: float, norm: float | Non
     rms = _scale(size)
     if norm is not None:
         return _as_a_whole(np.where(finite, mine, 0), np.where(finite, theirs, 0), norm)
-    bad = error > atol * rms + rtol * size
+    bad = ~(error <= atol * rms + rtol * size)
     max_abs, max_rel = float(error.max()), float((error / np.maximum(size, rms or 1.0)).max())
     if not bad.any():
         return "", max_abs, max_rel
@@ -125,13 +129,15 @@ def _values(got: Array, want: Array, rtol: float, atol: float, norm: float | Non
 
 def _as_a_whole(got: Array, want: Array, norm: float) -> tuple[str, float, float]:
     """By norm: the error as a share of the reference, and how long the part along the reference is."""
-    error, length = np.abs(got - want), float(np.linalg.norm(want))
-    off = float(np.linalg.norm(error)) / (length or 1.0)
+    error, unit = np.abs(got - want), float(max(np.abs(want).max(), np.abs(got).max())) or 1.0
+    got, want = got / unit, want / unit
+    length = float(np.linalg.norm(want))
+    off = float(np.linalg.norm(got - want)) / (length or 1.0)
     along = float(np.vdot(want, got).real) / length**2 if length else 1.0
     message = ""
-    if off > norm:
+    if not off <= norm:
         message = f"off by {off:.2g} of its norm, {norm:g} allowed"
-    elif abs(along - 1) > SKEW * norm:
+    elif not abs(along - 1) <= SKEW * norm:
         message = f"{along:.2g} times what it should be, {SKEW * norm:g} off allowed"
     return message, float(error.max()), off
 

@@ -7,8 +7,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
-from steelyard.errors import unknown
+from steelyard.errors import UsageError, unknown
 from steelyard.model.case import HERE, Case
+from steelyard.model.units import check_tolerance, is_amount
 
 Sampling = Literal["blocks", "calls"]
 Isolation = Literal["case", "workload", "none"]
@@ -58,6 +59,12 @@ class Settings:
         for name, choices in (("sampling", Sampling), ("reference", Reference), ("isolate", Isolation), ("dump_ir", GraphForm)):
             if (value := getattr(self, name)) is not None and value not in get_args(choices):
                 raise unknown(name, str(value), get_args(choices))
+        for name in ("rtol", "atol"):
+            if (value := getattr(self, name)) is not None:
+                check_tolerance(value, name)
+        for name in ("budget", "precision", "margin", "warmup", "timeout"):
+            if (value := getattr(self, name)) is not None and not is_amount(value):
+                raise UsageError(f"{name} is {str(value)[:60]}", do="give a finite number of at least 0")
 
     def plain(self) -> dict[str, Any]:
         """JSON-ready, without what was left open."""

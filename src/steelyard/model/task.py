@@ -7,6 +7,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
+from steelyard.errors import UsageError
+from steelyard.model.units import check_tolerance
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -50,6 +53,15 @@ class Task:
     inspect: Callable[[], Mapping[str, Any]] | None = None
     cleanup: Callable[[], None] | None = None
     effective: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.tolerance is not None:
+            if not isinstance(self.tolerance, (tuple, list)) or len(self.tolerance) != 2:
+                raise UsageError(f"the task's tolerance is {str(self.tolerance)[:60]}", do="give a pair: relative, absolute")
+            for value, name in zip(self.tolerance, ("relative", "absolute"), strict=True):
+                check_tolerance(value, f"the task's {name} tolerance")
+        if self.norm_tolerance is not None:
+            check_tolerance(self.norm_tolerance, "the task's norm tolerance")
 
     def __call__(self) -> Any:
         """One call, prepared and in scope: what verification looks at."""

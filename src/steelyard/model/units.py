@@ -104,6 +104,26 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
 
 
+def is_amount(value: object) -> bool:
+    """Whether something can be how much there is or is allowed of anything: a finite number of at least 0.
+
+    NaN and infinity are none. As a bound they let everything pass, and as a figure they say nothing.
+    """
+    try:
+        return not isinstance(value, (bool, str)) and math.isfinite(value) and value >= 0  # type: ignore[arg-type, operator]
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
+def check_tolerance(value: object, name: str) -> None:
+    """Refuse a tolerance under which any answer would be right."""
+    if not is_amount(value):
+        raise UsageError(
+            f"{name} is {str(value)[:60]}, which is no tolerance", why="no answer could be told from a wrong one with it",
+            do="give a finite number of at least 0; --no-verify switches verification off",
+        )  # fmt: skip
+
+
 def parse_budget(value: str | float, presets: Mapping[str, float]) -> float:
     """A preset's name, a time such as `30s`, or seconds."""
     if isinstance(value, str) and value in presets:
