@@ -38,6 +38,16 @@ def apart(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
     return folder
 
 
+@pytest.fixture(autouse=True, scope="session")
+def run_key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """One key for all runs that tests make, never the user's own."""
+    file = tmp_path_factory.mktemp("key") / "run.key"
+    file.write_bytes(b"the key of all tests, no secret")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STEELYARD_KEY", str(file))
+        yield file
+
+
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
     """Where the environment of a stack is: in the folder that STEELYARD_ENVS named, if it is there, else built here, once for all tests."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from steelyard.analyze.lost import lost_cases, lost_pairs
 from steelyard.analyze.provenance import describe
 from steelyard.analyze.unpaired import CHANGED, Both, Held, Question, answer, held, not_ok, silent
 from steelyard.errors import UsageError, unknown
@@ -72,12 +73,16 @@ def compare(
     questions = [Question(metric, margins.get(metric, MARGIN), alpha, floor, allow_edited) for metric in asked]
     answers = {question.metric: answer(question, (base.runs, head.runs), sides) for question in questions}
     deltas = [found.deltas[id] for id in sides[0] for found in answers.values() if id in found.deltas]
+    gone = lost_cases(base.runs) | lost_cases(head.runs)
+    lost = {id: why for id, why in gone.items() if not (id in sides[0] and id in sides[1])}
+    deltas = [replace(delta, reason=lost.get(delta.head, delta.reason)) for delta in deltas]
+    deltas += [silent(id, asked[0], questions[0].margin, "missing", why) for id, why in lost.items() if id not in sides[0]]
     notes = describe(base.runs, head.runs, [id for id in sides[0] if id in sides[1]])
     notes += [note for found in answers.values() for note in found.notes]
     if confirm:
         deltas, said = _confirmed(deltas, confirm)
         notes += said
-    new = [id for id in sides[1] if id not in sides[0]]
+    new = [id for id in sides[1] if id not in sides[0] and id not in lost]
     figures = {metric: found.figures for metric, found in answers.items()}
     return Comparison(base.name, head.name, deltas, new, mean_ratios(deltas), list(dict.fromkeys(notes)), figures)
 
@@ -87,7 +92,11 @@ def own_pairs(side: Side, *, margins: Mapping[str, float] = {}) -> Comparison:
     margin = margins.get("time")
     deltas: dict[tuple[str, str], Delta] = {}
     figures: dict[str, Both] = {}
+    for id, why in lost_cases(side.runs).items():
+        deltas["", id] = silent(id, "time", MARGIN if margin is None else margin, "missing", why, paired=True)
     for run in side.runs:
+        for id, why in lost_pairs(run).items():
+            deltas["", id] = silent(id, "time", MARGIN if margin is None else margin, "missing", why, paired=True)
         records = {record.id: record for record in run.records}
         for pair in run.pairs:
             deltas[pair.base.id, pair.head.id] = _own_delta(pair, records, margin)

@@ -319,6 +319,8 @@ class _Scale:
         if finding.kind == "regression" or self.alone:
             return True
         base, head = self.before.get(finding.base), self.after.get(finding.case)
+        if finding.kind == "missing" and base is None:
+            return self.policy.missing == "fail"
         had = base is not None and base.status == "ok"
         if finding.kind == "failed":
             return had

@@ -28,8 +28,9 @@ from steelyard.codec.shapes import MachineShape, check_shape
 from steelyard.errors import StoreError, UsageError
 from steelyard.model.pair import Pair
 from steelyard.model.record import SCHEMA, Attachment, Record, Series
-from steelyard.store import samples
+from steelyard.store import proof, samples, seals
 from steelyard.store.samples import Arrays, open_plain, trouble, write_whole
+from steelyard.store.seals import UNSEALED, Loss, Seal
 
 if TYPE_CHECKING:
     import numpy as np
@@ -68,17 +69,6 @@ class Header:
 
 
 @dataclass(frozen=True)
-class Seal:
-    """The last line of a run that ended by itself: nothing is missing and nothing will follow."""
-
-    time: str
-    records: int
-    counts: dict[str, int] = field(default_factory=dict)
-    pairs: int = 0
-    reason: str = ""
-
-
-@dataclass(frozen=True)
 class RunInfo:
     """A run as a list shows it; one that cannot be read is listed too, with the reason."""
 
@@ -96,7 +86,7 @@ class RunInfo:
 
 @dataclass(frozen=True)
 class Run:
-    """A run read whole; `path` is its folder, `size` how many bytes of its file are sound."""
+    """A run read whole; `path` is its folder, `size` how many bytes of its file are sound, `loss` what its seal misses."""
 
     path: Path
     header: Header
@@ -105,10 +95,16 @@ class Run:
     seal: Seal | None = None
     warnings: tuple[str, ...] = ()
     size: int = 0
+    loss: Loss = UNSEALED
 
     @property
     def id(self) -> str:
         return self.header.id
+
+    @property
+    def proven(self) -> bool:
+        """Whether this user wrote it, to the end, and every line is still as it was."""
+        return self.seal is not None and not self.loss.changed and proof.holds(self.seal.digest, self.seal.proof)
 
     def array(self, series: Series) -> np.ndarray[Any, Any]:
         """The raw samples of one series."""
@@ -138,7 +134,9 @@ def _parse(folder: Path, data: bytes) -> Run:
     found: dict[str, list[Any]] = {"header": [], "record": [], "pair": [], "seal": []}
     warnings: list[str] = []
     size = data.rfind(b"\n") + 1
+    start, sealed_at = 0, (0, 0)
     for number, line in enumerate(lines, 1):
+        here, start = start, start + len(line) + 1
         if not line.strip():
             continue
         torn = number == len(lines)
@@ -152,11 +150,16 @@ def _parse(folder: Path, data: bytes) -> Run:
             warnings.append(f"{file}:{number} {what}")
             continue
         found[name].append(value)
+        sealed_at = (here, start) if name == "seal" else sealed_at
         size = len(data) if torn else size
     if not found["header"]:
         raise StoreError("the run has no readable header", why="the file is empty or begins with something else", where=f"{file}:1")
+    records, pairs, loss = tuple(found["record"]), tuple(found["pair"]), UNSEALED
     seal = found["seal"][-1] if found["seal"] else None
-    return Run(folder, found["header"][0], tuple(found["record"]), tuple(found["pair"]), seal, tuple(warnings), size)
+    if seal:
+        loss = seals.compare(seal, len(records), len(pairs), data[: sealed_at[0]], data[sealed_at[1] :])
+        warnings[:0] = [f"{file}: {line}" for line in seals.told(seal, loss)]
+    return Run(folder, found["header"][0], records, pairs, seal, tuple(warnings), size, loss)
 
 
 _KINDS: dict[str, type] = {"header": Header, "record": Record, "pair": Pair, "seal": Seal}
@@ -181,13 +184,13 @@ def _read_line(line: bytes) -> tuple[str, Any]:
 class RunWriter:
     """The only hand that writes a run: locked while open, one durable line per result."""
 
-    def __init__(self, fd: int, run: Run) -> None:
+    def __init__(self, fd: int, run: Run, held: bytes = b"") -> None:
         self.path, self.header = run.path, run.header
         self.done = {record.id: record for record in run.records}
         self.pairs = list(run.pairs)
         self.warnings = list(run.warnings)
         self._counts: Counter[str] = Counter(record.status for record in run.records)
-        self._fd, self._end = fd, run.size
+        self._fd, self._end, self._digest = fd, run.size, hashlib.sha256(held)
         self._samples: int | None = None
         self._samples_end = 0
         self._sealed = False
@@ -248,7 +251,10 @@ class RunWriter:
 
     def seal(self, reason: str = "complete") -> Seal:
         """Close the run for good; nothing can be added afterwards."""
-        seal = Seal(now(), self._counts.total(), dict(self._counts), len(self.pairs), reason)
+        digest = self._digest.hexdigest()
+        seal = Seal(
+            now(), self._counts.total(), dict(self._counts), len(self.pairs), reason, self._end, digest, proof.sign(digest),
+        )  # fmt: skip
         self._write("seal", seal)
         self._sealed = True
         return seal
@@ -271,6 +277,7 @@ class RunWriter:
             raise StoreError(f"run {self.id} is {'sealed' if self._sealed else 'closed'}", do="start a new run")
         line = b'{"%s":%s}\n' % (name.encode(), codec.encode(value))
         self._end = write_whole(self._fd, line, self._end, self.path / "run.jsonl")
+        self._digest.update(line)
 
     def _keep(self, arrays: Arrays) -> tuple[list[Series], int]:
         if not arrays or self._sealed or self._fd < 0:
@@ -398,9 +405,9 @@ def _reopen(folder: Path, fingerprint: str | None) -> RunWriter:
         if samples.extent(chain(*(item.samples for item in run.records), *(item.samples for item in run.pairs))) > kept:
             raise StoreError(f"run {run.id} cannot go on", why="samples.bin is shorter than its records say", do="start a new run")
         if run.size == len(data) and not data.endswith(b"\n"):
-            run = replace(run, size=write_whole(fd, b"\n", len(data), file))
+            run, data = replace(run, size=write_whole(fd, b"\n", len(data), file)), data + b"\n"
         os.ftruncate(fd, run.size)
-        return RunWriter(fd, run)
+        return RunWriter(fd, run, data[: run.size])
     except OSError as error:
         os.close(fd)
         raise trouble("resume the run", file, error) from error
@@ -416,11 +423,14 @@ def _info(folder: Path) -> RunInfo:
         with open_plain(folder / "run.jsonl") as file:
             name, header = _read_line(file.readline().rstrip(b"\n"))
             file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
-            last = file.read().rstrip(b"\n").rpartition(b"\n")[2]
+            tail = file.read()
+            last = tail.rstrip(b"\n").rpartition(b"\n")[2]
+            place = file.tell() - len(tail) + tail.rfind(last)
         if name != "header":
             raise StoreError("the run has no readable header", why=f"it begins with a {name}")
         seal = _seal(last)
-        run = Run(folder, header, seal=seal) if seal else read_run(folder)
+        quick = seal is not None and seal.size in (0, place)
+        run = Run(folder, header, seal=seal) if quick else read_run(folder)
     except (OSError, StoreError) as error:
         return RunInfo(id, created, folder, warning=f"{folder.name}: {' '.join(str(error).split())}", readable=False)
     return RunInfo(
@@ -428,7 +438,7 @@ def _info(folder: Path) -> RunInfo:
         created=header.created or created,
         path=folder,
         sealed=run.seal is not None,
-        counts=run.seal.counts if run.seal else {**Counter(record.status for record in run.records)},
+        counts=run.seal.counts if run.seal and quick else {**Counter(record.status for record in run.records)},
         experiment=header.experiment,
         fingerprint=header.fingerprint,
         machine_key=header.machine_key,

@@ -174,7 +174,7 @@ def test_an_unknown_schema_version_says_so(store: Store) -> None:
     found = damaged(store, lambda data: data.replace(b'"schema":1}}\n{"seal"', b'"schema":99}}\n{"seal"'))
     text = " ".join(found["warnings"])
     assert "line 3 was skipped: the result was written by a newer Steelyard it has schema version 99" in text
-    assert "1 of its 2 records is lost" in text and len(found["cases"]) == 1
+    assert "1 of 2 records is missing from this file" in text and len(found["cases"]) == 1
 
 
 def test_a_lost_sidecar_says_so(store: Store) -> None:
@@ -339,3 +339,11 @@ def test_a_history_too_long_for_a_page_keeps_what_changed_and_the_newest_of_the_
     cut = newest_of(known[case("b")], 10)
     assert (len(cut.points), cut.changes[0].index, cut.points[cut.changes[0].index].run) == (10, 5, "r15")
     assert newest_of(known[case("b")], 5).changes == []
+
+
+def test_a_page_of_a_file_that_lost_records_never_says_that_all_is_ok(store: Store) -> None:
+    for lost in (1, 2):
+        found = damaged(store, lambda data, lost=lost: data.replace(b'{"record":', b'{"broken":', lost))  # type: ignore[misc]
+        assert found["banner"]["tone"] == "bad" and f"{lost} lost" in found["banner"]["text"]
+        assert "are ok" not in found["banner"]["text"] and "is ok" not in found["banner"]["text"]
+        assert any(f"{lost} of 2 records" in line for line in found["warnings"])

@@ -12,7 +12,8 @@ from typing import Any
 
 from steelyard.errors import StoreError
 from steelyard.model.record import Figure, Record, Status, Verification
-from steelyard.store.runs import Header, Run, Seal
+from steelyard.store.runs import Header, Run
+from steelyard.store.seals import Seal
 
 LONGEST_NAME = 160
 LONGEST_REASON = 500

@@ -70,12 +70,14 @@ def document(
     most = max(LEAST_POINTS, MOST_POINTS - POINTS_LESS * len(seen))
     history = history_part(series, machines, {item.record.id: item.record.case for item in seen}, baseline, most)
     points = sum(len(item["points"]) for item in history["series"]) if history else 0
+    lost = sum(run.loss.records for run in shown)
+    verdict = banner(_counts(seen, listed, lost), named, compared, table, series, _absent(seen, listed, lost))
     made = {
         "format": FORMAT,
         "title": clean(title) or _title(shown, seen),
         "made": now()[:19] + "Z",
         "version": __version__,
-        "banner": banner(_counts(seen, listed), named, compared, table, series, _absent(seen, listed)),
+        "banner": {**verdict, "tone": "bad"} if lost else verdict,
         "warnings": [*map(clean, warnings), *page_warnings(shown, base.runs if base else ()), *_left_out(series, points)],
         "machines": cards,
         "runs": listed,
@@ -94,15 +96,16 @@ def document(
     return whole
 
 
-def _counts(seen: Sequence[Seen], listed: Sequence[Mapping[str, Any]]) -> Mapping[str, int]:
-    """Cases by status; where a page shows no cases, those of its newest run."""
-    return Counter(item.record.status for item in seen) if seen else Counter(listed[-1]["counts"] if listed else {})
+def _counts(seen: Sequence[Seen], listed: Sequence[Mapping[str, Any]], lost: int) -> Mapping[str, int]:
+    """Cases by status, those that a file has lost among them; where a page shows no cases, those of its newest run."""
+    found = Counter[str](item.record.status for item in seen) if seen else Counter[str](listed[-1]["counts"] if listed else {})
+    return found + Counter(lost=lost)
 
 
-def _absent(seen: Sequence[Seen], listed: Sequence[Mapping[str, Any]]) -> int:
-    """How many planned cases no run has; where a page shows no cases, that question is for the pages that do."""
+def _absent(seen: Sequence[Seen], listed: Sequence[Mapping[str, Any]], lost: int) -> int:
+    """How many planned cases no run ever had; where a page shows no cases, that question is for the pages that do."""
     known = {item.record.id for item in seen}
-    return len({id for run in listed for id in run["missing"]} - known) if seen else 0
+    return max(0, len({id for run in listed for id in run["missing"]} - known) - lost) if seen else 0
 
 
 def _left_out(series: Mapping[str, History], points: int) -> list[str]:

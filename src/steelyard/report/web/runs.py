@@ -18,7 +18,7 @@ from steelyard.model.record import Record
 from steelyard.model.units import plain as quantity
 from steelyard.report.cells import clean
 from steelyard.report.web.samples import Sidecar
-from steelyard.store.runs import Run, Seal
+from steelyard.store.runs import Run
 
 UNKNOWN = "unknown machine"
 LONGEST_WARNING = 400
@@ -142,14 +142,14 @@ def run_entry(run: Run, machine: int) -> dict[str, Any]:
 
 def counts(run: Run) -> dict[str, int]:
     """Records by status; a run of which only the ends were read has them in its seal."""
-    if not run.records and run.seal:
+    if not run.records and run.seal and not run.loss.records:
         return dict(run.seal.counts)
     return {**Counter(record.status for record in run.records)}
 
 
 def missing(run: Run) -> list[str]:
     """Cases that were planned and have no record."""
-    if not run.records and run.seal and run.seal.records:
+    if not run.records and run.seal and run.seal.records and not run.loss.records:
         return []
     measured = {record.id for record in run.records}
     return [id for id in run.header.cases if id not in measured]
@@ -158,23 +158,15 @@ def missing(run: Run) -> list[str]:
 def troubles(run: Run) -> Iterable[str]:
     """What a reader must know about the run's files, one sentence each; no path of the machine that made the page is told."""
     for warning in run.warnings:
-        yield clean(warning.replace(f"{run.path}/run.jsonl:", "line ").replace(str(run.path), run.id))[:LONGEST_WARNING]
+        plain = warning.replace(f"{run.path}/run.jsonl: ", "").replace(f"{run.path}/run.jsonl:", "line ")
+        yield clean(plain.replace(str(run.path), run.id))[:LONGEST_WARNING]
     lacking = len(missing(run))
     if run.seal is None:
         left = f": {_cases(lacking)} of {len(run.header.cases)} {'is' if lacking == 1 else 'are'} missing" if lacking else ""
         yield f"the run is unfinished{left}; it was interrupted or is still being measured"
-    else:
-        yield from _lost(run, run.seal, lacking)
+    elif lacking and not run.loss.records and run.seal.reason not in ("", "complete"):
+        yield f"{_cases(lacking)} planned and not measured ({clean(run.seal.reason)})"
     yield from Sidecar.of(run).troubles()
-
-
-def _lost(run: Run, seal: Seal, lacking: int) -> Iterable[str]:
-    known = len(run.records)
-    if known and seal.records > known:
-        lost = seal.records - known
-        yield f"{lost} of its {seal.records} records {'is' if lost == 1 else 'are'} lost: the file was cut or damaged after the run ended"
-    elif lacking and seal.reason not in ("", "complete"):
-        yield f"{_cases(lacking)} planned and not measured ({clean(seal.reason)})"
 
 
 def _cases(count: int) -> str:

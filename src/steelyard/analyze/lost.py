@@ -1,0 +1,27 @@
+"""Cases whose lines are gone from a run's file: they were measured, so they are missing from a comparison and not simply absent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from steelyard.store.runs import Run
+
+
+def lost_cases(runs: Sequence[Run]) -> dict[str, str]:
+    """Planned cases that no run of a side holds although one of them was sealed with more records than it has, each with the reason."""
+    held = {record.id for run in runs for record in run.records}
+    found: dict[str, str] = {}
+    for run in runs:
+        if run.loss.records:
+            named = [id for id in run.header.cases if id not in held] or [f"an unknown case of run {run.id}"]
+            found |= dict.fromkeys(named, f"its record is missing from the file of run {run.id}")
+    return found
+
+
+def lost_pairs(run: Run) -> dict[str, str]:
+    """Cases of a run that were weighed and whose comparison is gone, each with the reason."""
+    if not run.loss.pairs:
+        return {}
+    arms = {arm.id for pair in run.pairs for arm in (pair.base, pair.head)}
+    named = [record.id for record in run.records if record.status == "ok" and record.id not in arms and "unweighed" not in record.effective]
+    return dict.fromkeys(named or [f"an unknown case of run {run.id}"], f"its comparison is missing from the file of run {run.id}")
