@@ -112,7 +112,7 @@ def test_a_suspicion_is_cleared_by_measuring_again(project: Path) -> None:
     commit(project, "a comment", grown=1e-3, calm=1e-3)
     unconfirmed = nightly(project, "--no-confirm")["night"]
     assert (unconfirmed["outcome"], unconfirmed["confirmed"], unconfirmed["base"]) == ("inconclusive", 0, base.id)
-    found = nightly(project)
+    found = nightly(project, "--trust", base.id)
     assert (found["night"]["outcome"], found["night"]["confirmed"], found["night"]["base"]) == ("pass", 1, base.id)
     assert any("1 of 1 that looked slower were measured again" in note for note in found["verdict"]["notes"])
 

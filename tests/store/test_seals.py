@@ -92,15 +92,17 @@ def test_a_seal_of_an_older_version_is_read_and_proves_nothing(store: Store) -> 
     assert "missing from this file" in rewrite(run, [*kept[:-3], json.dumps({"seal": old}).encode() + b"\n"]).warnings[0]
 
 
-def test_a_resumed_run_is_sealed_over_both_halves(store: Store) -> None:
+@pytest.mark.parametrize("own", [True, False])
+def test_a_resumed_run_is_sealed_over_both_halves_and_proven_where_the_caller_knows_both(store: Store, own: bool) -> None:
     filled(store, 2, seal=False)
     writer = store.resume("f")
-    assert writer
+    assert writer and not writer.own
+    writer.own = own
     with writer:
         writer.append(record(3))
         writer.seal()
     again = read_run(writer.path)
-    assert again.proven and not again.warnings and len(again.records) == 3
+    assert again.proven is own and not again.warnings and len(again.records) == 3
 
 
 def test_another_key_proves_nothing(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

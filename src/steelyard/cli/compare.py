@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steelyard.cli.output import console, emit_json, json_option, plain, store_option, width
+from steelyard.cli.output import console, emit_json, json_option, plain, store_option, trust_option, width
 from steelyard.errors import NOTHING, PASS, NothingMeasured, UsageError, unknown
 
 if TYPE_CHECKING:
     from steelyard.analyze.compare import Comparison, Confirm, Side
+    from steelyard.store.runs import Store
 
 OWN = "vs"
 
@@ -34,11 +35,12 @@ OWN = "vs"
 )  # fmt: skip
 @click.option("--allow-edited", is_flag=True, help="Compare cases whose workload was edited in between.")
 @click.option("--confirm", is_flag=True, help="Measure suspicious cases again, both sides interleaved, before calling anything a change.")
+@trust_option
 @store_option
 @json_option
 def command(
     base: str, head: str | None, metrics: tuple[str, ...], margins: tuple[str, ...], floor: str | None, alpha: float | None,
-    allow_edited: bool, confirm: bool, store: Path | None, as_json: bool,
+    allow_edited: bool, confirm: bool, trust: tuple[str, ...], store: Path | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Compare two sides of saved results, case by case.
 
@@ -57,6 +59,7 @@ def command(
     allowed = parse_margins(margins, asked)
     before = sides.find(place, head or base if base == OWN else base)
     after = before if head is None or base == OWN else sides.find(place, head)
+    check_trust(trust, confirm)
     if before.runs == after.runs:
         refuse_unpaired_options({"--alpha": alpha, "--floor": floor, "--allow-edited": allow_edited, "--confirm": confirm})
         return own(after, asked, allowed, as_json)
@@ -69,7 +72,7 @@ def command(
         floor=parse_share(floor) if floor else None,
         alpha=ALPHA if alpha is None else alpha,
         allow_edited=allow_edited,
-        confirm=again(before, after) if confirm else None,
+        confirm=again(before, after, place, trust) if confirm else None,
     )
     show(found, as_json)
     return PASS if found.comparable else NOTHING
@@ -103,14 +106,23 @@ def own(side: Side, metrics: Sequence[str], margins: dict[str, float], as_json: 
     return PASS if found.comparable else NOTHING
 
 
-def again(base: Side, head: Side) -> Confirm:
-    """Measure suspicious cases of two runs once more, interleaved."""
+def check_trust(trusted: Sequence[str], confirm: bool) -> None:
+    """Trust without anything to execute would be ignored, and nothing is."""
+    if trusted and not confirm:
+        raise UsageError("--trust needs --confirm", why="without it nothing of a saved run is executed")
+
+
+def again(base: Side, head: Side, store: Store, trusted: Sequence[str] = ()) -> Confirm:
+    """Measure suspicious cases of two runs once more, interleaved; of runs that are not one's own only those that are trusted."""
     for side in (base, head):
         if side.runs[-1].path.is_file():
             raise UsageError(f"{side.name} cannot be measured again", why="it is another tool's file", do="leave out --confirm")
     from steelyard.engine.confirm import confirm
+    from steelyard.engine.consent import Consent
 
-    return lambda deltas: confirm(base.runs[-1], head.runs[-1], [delta.head for delta in deltas])
+    runs, consent = (base.runs[-1], head.runs[-1]), Consent(store, tuple(trusted))
+    consent.check_used(runs)
+    return lambda deltas: confirm(*runs, [delta.head for delta in deltas], consent)
 
 
 def parse_margins(texts: Sequence[str], metrics: Sequence[str]) -> dict[str, float]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steelyard.cli.output import console, emit_json, json_option, store_option, warn, width
+from steelyard.cli.output import console, emit_json, json_option, store_option, trust_option, warn, width
 from steelyard.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--policy", metavar="FILE", type=_FILE, help="Margins, noise floor, allowed and expected failures, as TOML.")
 @click.option("--strict", is_flag=True, help="Exit with 6 when something is not settled, not confirmed or not comparable.")
 @click.option("--confirm", is_flag=True, help="Measure what looks slower again, interleaved, before it counts.")
+@trust_option
 @click.option("--allow-edited", is_flag=True, help="Compare cases whose workload was edited in between, too.")
 @click.option("-o", "--output", metavar="FILE", type=_FILE, help="Write the verdict with all findings as JSON, such as verdict.json.")
 @click.option("--markdown", metavar="FILE", type=_FILE, help="Write a summary as Markdown.")
@@ -44,7 +45,7 @@ def command(base: str, head: str | None, **options: Any) -> int:
     steelyard gate latest
     """
     from steelyard.analyze import gate, sides
-    from steelyard.cli.compare import again, warn_of
+    from steelyard.cli.compare import again, check_trust, warn_of
     from steelyard.codec.policy import Policy, load_policy
     from steelyard.report.verdict import verdict_document, verdict_page
     from steelyard.store.runs import Store
@@ -53,13 +54,14 @@ def command(base: str, head: str | None, **options: Any) -> int:
     store = Store.find(explicit=str(options["store"]) if options["store"] else None)
     before = sides.find(store, base)
     after = sides.find(store, head) if head else before
+    check_trust(options["trust"], options["confirm"])
     if before.runs == after.runs:
         for option in ("confirm", "allow_edited"):
             if options[option]:
                 why = "the pairs of one run were measured interleaved, from the code of that moment"
                 raise UsageError(f"--{option.replace('_', '-')} needs BASE and HEAD", why=why)
     warn_of(*((before, after) if head else (before,)))
-    confirm = again(before, after) if options["confirm"] else None
+    confirm = again(before, after, store, options["trust"]) if options["confirm"] else None
     judgement = gate.gate(before, after, policy, strict=options["strict"], allow_edited=options["allow_edited"], confirm=confirm)
     _write(judgement, options)
     if options["as_json"]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from steelyard.report.progress import Progress
     from steelyard.store.runs import RunWriter
 
-SHARED = ("devices", "budget", "precision", "isolate", "timeout", "memory", "env", "filters", "excludes")
+SHARED = ("devices", "budget", "precision", "isolate", "timeout", "memory", "env", "filters", "excludes", "trust")
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
@@ -106,7 +106,15 @@ def _request(experiment: str, options: dict[str, Any]) -> Request:
             raise UsageError(f"--{name} must be more than 0, not {options[name]!r}")
     devices, index = read_devices([word.strip() for text in options["devices"] for word in text.split(",") if word.strip()])
     filters = Filters(tuple(options["filters"]), tuple(options["excludes"]))
-    return Request(selectors=(experiment,), device=devices, settings=settings, env=options["env"], device_index=index, filters=filters)
+    return Request(
+        selectors=(experiment,),
+        device=devices,
+        settings=settings,
+        env=options["env"],
+        device_index=index,
+        filters=filters,
+        trust=options["trust"],
+    )
 
 
 def _preview(ready: Plan, archive: Archive, *, as_json: bool) -> int:
@@ -138,7 +146,9 @@ def _spend(ready: Plan, archive: Archive, options: dict[str, Any]) -> int:
     from steelyard.report.cells import clean
 
     policy = load_policy(options["policy"]) if options["policy"] else Policy()
-    terms = Terms(policy, strict=options["strict"], allow_edited=options["allow_edited"], confirm=options["confirm"])
+    terms = Terms(
+        policy, strict=options["strict"], allow_edited=options["allow_edited"], confirm=options["confirm"], trusted=options["trust"]
+    )
     extras = Extras(options["output"], options["report_site"], options["keep_nights"])
     shown: list[Progress] = []
     heed_signals()

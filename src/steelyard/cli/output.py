@@ -29,6 +29,10 @@ store_option = click.option(
     "--store", metavar="DIR", type=click.Path(file_okay=False, path_type=Path), help="Folder of saved runs; by default the nearest one."
 )
 
+trust_option = click.option(
+    "--trust", metavar="RUN", multiple=True, help="Execute what this run says although you did not make it here; may be repeated."
+)
+
 
 def emit_json(value: Any, indent: int | None = 2) -> None:
     """One JSON document on stdout, on one line where there is no indent; what JSON cannot say, such as NaN, becomes null."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steelyard.cli.output import CONTEXT, console, emit_json, json_option, store_option, width
+from steelyard.cli.output import CONTEXT, console, emit_json, json_option, store_option, trust_option, width
 from steelyard.cli.streams import complain
 from steelyard.cli.watch import case_count, heed_signals, show_progress
 from steelyard.errors import INTERRUPTED, UsageError
@@ -89,6 +89,7 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 )  # fmt: skip
 @click.option("--keep-going/--fail-fast", default=True, help="After a mistake or a failure go on with the rest (default), or stop.")
 @click.option("--dry-run", is_flag=True, help="Print the cases, what each rule dropped, and the estimated time; measure nothing.")
+@trust_option
 @store_option
 @json_option
 def command(**options: Any) -> int:
@@ -151,6 +152,7 @@ def _request(options: dict[str, Any]) -> Request:
         ranks=_whole("ranks", options["ranks"]),
         flags=dict(_flag(text) for text in options["flags"]), settings=_settings(options), env=options["env"], device_index=index,
         filters=Filters(tuple(options["filters"]), tuple(options["excludes"])), part=options["partition"] or "",
+        trust=options["trust"],
     )  # fmt: skip
 
 

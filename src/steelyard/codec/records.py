@@ -84,6 +84,15 @@ def case_of(record: Record) -> Case:
     return Case.from_plain({**record.case, "params": {**dict(case.params), **written}})
 
 
+def settled_case(record: Record) -> Case:
+    """The case of a stored record, where it is what the id says, digests included; nothing else may be measured under that id."""
+    case = case_of(record)
+    if case.id != record.id or not case.settled:
+        why = "its parameters or flags do not have the digest in its id: the file was edited or is damaged"
+        raise StoreError(f"the stored case of {record.id} is another one", why=why, do="give the case in full")
+    return case
+
+
 def upgrade(data: Mapping[str, Any]) -> Mapping[str, Any]:
     """Bring an object of an older schema to this one; a newer one cannot be guessed at."""
     version = data.get("schema", SCHEMA)

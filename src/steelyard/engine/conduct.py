@@ -12,6 +12,7 @@ from steelyard.analyze import foreseen
 from steelyard.analyze.foreseen import Foreseen
 from steelyard.codec.expectations import Expectation
 from steelyard.engine import envs, partition, plan, retry, run, selection, sides
+from steelyard.engine.consent import Consent, all_own
 from steelyard.engine.launch import Place
 from steelyard.engine.plan import Plan
 from steelyard.engine.selection import Request
@@ -39,7 +40,9 @@ def prepare(request: Request, store: Store) -> Plan:
     """Everything checked and settled, nothing timed."""
     place = replace(envs.place(request.env) if request.env else Place(), device_index=request.device_index)
     experiment, catalogue, entries = selection.gather(request, place)
-    experiment = replace(experiment, include=tuple(_recalled(item, store) for item in experiment.include))
+    consent = Consent(store, request.trust)
+    consent.check_names()
+    experiment = replace(experiment, include=tuple(_recalled(item, consent) for item in experiment.include))
     against = selection.command_case(request.commands[0], request) if len(request.commands) > 1 else None
     if against and sides.is_side(experiment.settings.vs):
         raise UsageError(f"several programs are compared with each other, so {experiment.settings.vs} cannot be the base", do="name one")
@@ -63,20 +66,23 @@ def _other_side(experiment: Experiment, place: Place, entries: plan.Entries, fac
     return replace(other, facing=facing)
 
 
-def _recalled(item: str | Case, store: Store) -> str | Case:
-    """A case known only by digest is looked up where it was measured before."""
-    case = Case.parse(item) if isinstance(item, str) else item
+def _recalled(item: str | Case, consent: Consent) -> str | Case:
+    """A case known only by digest is looked up where it was measured before: in a run of one's own, or one that is trusted by name."""
+    case, store = Case.parse(item) if isinstance(item, str) else item, consent.store
     if case.settled:
         return item
-    index = Index(store)
-    index.refresh()
-    entry = index.latest(case.id)
-    if entry is None:
+    with Index(store) as index:
+        index.refresh()
+        runs = [store.open(store.folder / entry.folder) for entry in reversed(index.series(case.id))]
+    held = [(run, record) for run in runs for record in run.records if record.id == case.id]
+    if not held:
         raise UsageError(
             f"{case.id} names a parameter by digest only", why="no saved run holds its full text", do="give the parameter in full with -a"
         )
-    record = next(record for record in store.open(entry.run).records if record.id == case.id)
-    return codec.case_of(record)
+    found, record = next(((run, record) for run, record in held if consent.covers(run)), held[0])
+    full = codec.settled_case(record)
+    consent.check([found], [full])
+    return full
 
 
 def execute(
@@ -123,6 +129,7 @@ def _open(store: Store, header: Header, resume: str | None, retry_of: Collection
     elif resume is not None:
         found = store.resume(header.fingerprint, resume or None)
     writer = found or store.create(header)
+    writer.own = all_own(writer, header)
     if retry_of and found is None:
         writer.warnings.append("no saved run has these cases, settings, code and machine, so nothing is tried again and all is measured")
     elif resume is not None and found is None:

@@ -16,11 +16,13 @@ from typing import Any
 
 from steelyard import codec
 from steelyard.engine import conduct
-from steelyard.errors import UsageError
+from steelyard.engine.consent import Consent
+from steelyard.errors import StoreError, UsageError
 from steelyard.machine import facts
 from steelyard.model.experiment import BUDGETS, Experiment, Settings
 from steelyard.model.pair import Pair
 from steelyard.model.record import Record
+from steelyard.store.paths import inside
 from steelyard.store.runs import Header, Run, Store
 
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -44,10 +46,11 @@ class Unwatched:
     def waiting(self, text: str) -> None: ...
 
 
-def confirm(base: Run, head: Run, cases: Sequence[str]) -> Again:
+def confirm(base: Run, head: Run, cases: Sequence[str], consent: Consent | None = None) -> Again:
     """Weigh cases of two runs against each other again, the code of both as it was, interleaved in pairs of processes.
 
-    Gives the pairs there are, and for every other case why there is none. What holds for all of them is raised.
+    Gives the pairs there are, and for every other case why there is none. What holds for all of them is raised. Nothing is
+    executed of runs that are neither this user's own nor trusted by name.
     """
     if not cases:
         return [], {}
@@ -64,7 +67,7 @@ def confirm(base: Run, head: Run, cases: Sequence[str]) -> Again:
     for run in (base, head):
         check_surroundings(run.header)
     known = {record.id: record for record in head.records}
-    chosen = {id: codec.case_of(known[id]) for id in cases if id in known}
+    chosen = {id: codec.settled_case(known[id]) for id in cases if id in known}
     housed = {
         id: f"it runs in environment {case.env}, and code is measured again only in the one at hand"
         for id, case in chosen.items()
@@ -73,12 +76,15 @@ def confirm(base: Run, head: Run, cases: Sequence[str]) -> Again:
     cases = [id for id in cases if id not in housed]
     if not cases:
         return [], housed
+    again = tuple(chosen[id] for id in cases if id in chosen)
+    (consent or Consent()).check((base, head), again, head.header.files)
     with contextlib.ExitStack() as stack:
         there, here = (stack.enter_context(checkout(commit)) for commit in commits)
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="steelyard-confirm-"))
         stack.enter_context(contextlib.chdir(here))
-        again = tuple(chosen[id] for id in cases if id in chosen)
-        files = tuple(str(here / file) for file in head.header.files)
+        files = tuple(str(_in_project(head.header, here, file)) for file in head.header.files)
+        for file in head.header.files:
+            _in_project(base.header, there, file)
         settings = replace(asked_settings(head.header), vs=f"path:{there}")
         ready = conduct.from_experiment(Experiment("confirm", include=again, files=files, settings=settings))
         done = conduct.execute(ready, Store(Path(folder)), ["steelyard", "confirm"], lambda writer: Unwatched()).run
@@ -130,9 +136,19 @@ def clean_commit(header: Header) -> str:
             what, why=f"it was made with uncommitted changes on {commit[:10]}", do="commit before measuring what you want to compare later"
         )
     for file in header.files:
-        if not Path(file).is_absolute() and not _held(commit, file):
+        _in_project(header, Path.cwd(), file)
+        if not _held(commit, file):
             raise UsageError(what, why=f"{file} is not in commit {commit[:10]}", do="commit it before measuring, and stay in its folder")
     return commit
+
+
+def _in_project(header: Header, folder: Path, file: str) -> Path:
+    """A user's file that a run names, inside the folder that it is measured in: nothing else is part of a commit."""
+    try:
+        return inside(folder, file, "its file")
+    except StoreError as error:
+        do = "go to a folder that holds it, and measure there what you want to compare later"
+        raise UsageError(f"run {header.id} cannot be measured again", why=f"{error.what}; {error.why}", do=do) from error
 
 
 def check_surroundings(header: Header) -> None:

@@ -28,7 +28,7 @@ EXPERIMENT_FILES = (".toml", ".yaml", ".yml", ".json")
 class Request:
     """What was asked for; empty fields leave the experiment's own choice.
 
-    `filters` and `part` choose among the cases that all the rest gives.
+    `filters` and `part` choose among the cases that all the rest gives. `trust` names runs of others that may be looked up.
     """
 
     selectors: tuple[str, ...] = ()
@@ -46,6 +46,7 @@ class Request:
     device_index: str = ""
     filters: Filters = field(default_factory=Filters)
     part: str = ""
+    trust: tuple[str, ...] = ()
 
 
 def gather(request: Request, place: Place) -> tuple[Experiment, Catalogue, Entries]:

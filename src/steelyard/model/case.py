@@ -149,8 +149,8 @@ class Case:
 
     @property
     def settled(self) -> bool:
-        """False when a parameter is known only by digest, so the case must be looked up to run."""
-        return not any(isinstance(value, Digest) for _, value in self.params)
+        """False when a parameter or a flag is known only by digest, so the case must be looked up to run."""
+        return not any(isinstance(value, Digest) for _, value in (*self.params, *self.flags))
 
     def with_variant(self, variant: str) -> Case:
         """The same point under another variant: the other arm of a comparison."""

@@ -29,6 +29,10 @@ from steelyard.errors import StoreError, UsageError
 from steelyard.model.pair import Pair
 from steelyard.model.record import SCHEMA, Attachment, Record, Series
 from steelyard.store import proof, samples, seals
+from steelyard.store.moments import moment as moment
+from steelyard.store.moments import now as now
+from steelyard.store.moments import stamped
+from steelyard.store.paths import inside
 from steelyard.store.samples import Arrays, open_plain, trouble, write_whole
 from steelyard.store.seals import UNSEALED, Loss, Seal
 
@@ -41,11 +45,6 @@ ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"
 _NAMED = re.compile(r"(\d{8}T\d{6})-([a-z0-9]+)")
 _ID = re.compile(r"[A-Za-z0-9_.-]{0,64}")
 _TAIL = 65536
-
-
-def now() -> str:
-    """This moment as ISO UTC, the one form in which times are stored."""
-    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 @dataclass(frozen=True)
@@ -112,10 +111,7 @@ class Run:
 
     def attachment(self, item: Attachment) -> Path:
         """Where an attached file lies; a path that leads out of the run is refused."""
-        path = (self.path / item.path).resolve()
-        if not path.is_relative_to(self.path.resolve()):
-            raise StoreError(f"attachment {item.path!r} lies outside its run", why="the run file was edited or is damaged")
-        return path
+        return inside(self.path, item.path, "attachment")
 
 
 def read_run(folder: Path) -> Run:
@@ -182,7 +178,10 @@ def _read_line(line: bytes) -> tuple[str, Any]:
 
 
 class RunWriter:
-    """The only hand that writes a run: locked while open, one durable line per result."""
+    """The only hand that writes a run: locked while open, one durable line per result.
+
+    `own` says that every line in it is ours, so that the seal may prove it; of a run that goes on only the caller can know.
+    """
 
     def __init__(self, fd: int, run: Run, held: bytes = b"") -> None:
         self.path, self.header = run.path, run.header
@@ -194,6 +193,7 @@ class RunWriter:
         self._samples: int | None = None
         self._samples_end = 0
         self._sealed = False
+        self.own = not held
 
     @property
     def id(self) -> str:
@@ -253,7 +253,8 @@ class RunWriter:
         """Close the run for good; nothing can be added afterwards."""
         digest = self._digest.hexdigest()
         seal = Seal(
-            now(), self._counts.total(), dict(self._counts), len(self.pairs), reason, self._end, digest, proof.sign(digest),
+            now(), self._counts.total(), dict(self._counts), len(self.pairs), reason, self._end, digest,
+            proof.sign(digest) if self.own else "",
         )  # fmt: skip
         self._write("seal", seal)
         self._sealed = True
@@ -418,7 +419,7 @@ def _reopen(folder: Path, fingerprint: str | None) -> RunWriter:
 
 def _info(folder: Path) -> RunInfo:
     named = _NAMED.fullmatch(folder.name)
-    id, created = (named[2], _stamped(named[1])) if named else (folder.name, "")
+    id, created = (named[2], stamped(named[1])) if named else (folder.name, "")
     try:
         with open_plain(folder / "run.jsonl") as file:
             name, header = _read_line(file.readline().rstrip(b"\n"))
@@ -452,20 +453,6 @@ def _seal(line: bytes) -> Seal | None:
         value = _read_line(line)[1] if line.startswith(b'{"seal"') else None
         return value if isinstance(value, Seal) else None
     return None
-
-
-def _stamped(stamp: str) -> str:
-    with contextlib.suppress(ValueError):
-        return datetime.strptime(stamp, "%Y%m%dT%H%M%S").replace(tzinfo=UTC).isoformat().replace("+00:00", "Z")
-    return ""
-
-
-def moment(created: str) -> float:
-    """A stored time as a number to sort by; zero for one that cannot be read."""
-    with contextlib.suppress(ValueError, OverflowError):
-        when = datetime.fromisoformat(created)
-        return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
-    return 0.0
 
 
 @contextlib.contextmanager

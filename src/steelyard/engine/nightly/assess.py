@@ -13,6 +13,7 @@ from steelyard.analyze.provenance import commit_of
 from steelyard.codec.policy import Policy
 from steelyard.engine import conduct
 from steelyard.engine.confirm import Again, confirm
+from steelyard.engine.consent import Consent
 from steelyard.engine.nightly.archive import NO_BASE, Night
 from steelyard.engine.nightly.since import Since, appeared
 from steelyard.errors import FAILED, SteelyardError, exit_code, told
@@ -25,12 +26,13 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Terms:
-    """How a night is judged: the gate's policy and options, and whether suspects are measured again."""
+    """How a night is judged: the gate's policy and options, whether suspects are measured again, and which runs of others are trusted."""
 
     policy: Policy = field(default_factory=Policy)
     strict: bool = False
     allow_edited: bool = False
     confirm: bool = True
+    trusted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Assessment:
 
 def assess(run: Run, base: tuple[Night, Run] | None, terms: Terms, store: Store, *, mistaken: bool = False, tell: Tell) -> Assessment:
     """Judge a night, and look at its place in the longer history."""
-    found = _against(run, base, terms, mistaken, tell) if base else _alone(run, terms.policy, mistaken)
+    found = _against(run, base, terms, Consent(store, terms.trusted), mistaken, tell) if base else _alone(run, terms.policy, mistaken)
     cases = [record.id for record in run.records if record.status == "ok"]
     series = histories(store, cases, run.header.machine_key) if cases else {}
     return replace(found, series=series, since=appeared(series, run.id, terms.policy))
@@ -77,12 +79,12 @@ def _alone(run: Run, policy: Policy, mistaken: bool) -> Assessment:
     return Assessment(run, NO_BASE, code, f"{NO_BASE}: {', '.join(said)}")
 
 
-def _against(run: Run, base: tuple[Night, Run], terms: Terms, mistaken: bool, tell: Tell) -> Assessment:
+def _against(run: Run, base: tuple[Night, Run], terms: Terms, consent: Consent, mistaken: bool, tell: Tell) -> Assessment:
     night, before = base
     sides = Side(f"{night.date} ({before.id})", (before,)), Side(f"{run.header.created[:10]} ({run.id})", (run,))
     comparison = gate.compare_under(terms.policy, *sides, allow_edited=terms.allow_edited)
     if terms.confirm:
-        comparison = confirmed(comparison, terms.policy, _again(before, run, tell))
+        comparison = confirmed(comparison, terms.policy, _again(before, run, consent, tell))
     judgement = gate.judge(comparison, *sides, terms.policy, strict=terms.strict)
     code = exit_code([judgement.exit_code, *([FAILED] if mistaken else [])])
     outcome = judgement.outcome if code == judgement.exit_code else gate.OUTCOMES[code]
@@ -90,11 +92,11 @@ def _against(run: Run, base: tuple[Night, Run], terms: Terms, mistaken: bool, te
     return Assessment(run, outcome, code, headline, before, sides, comparison, judgement)
 
 
-def _again(base: Run, head: Run, tell: Tell) -> Confirm:
+def _again(base: Run, head: Run, consent: Consent, tell: Tell) -> Confirm:
     def again(deltas: list[Delta]) -> Again:
         count = f"{len(deltas)} case{'' if len(deltas) == 1 else 's'}"
         tell(f"{count} looked slower than in run {base.id}: to be measured again, both commits interleaved")
-        return confirm(base, head, [delta.head for delta in deltas])
+        return confirm(base, head, [delta.head for delta in deltas], consent)
 
     return again
 

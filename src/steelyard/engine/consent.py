@@ -1,0 +1,109 @@
+"""Consent: what a stored run says is executed only if this user wrote that run, or names it.
+
+A run file can come from anybody, and holds programs, users' files, environment variables and commits. A run with a proof is
+one's own; every other needs the user's word, and is shown first with what it would execute.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from steelyard import codec
+from steelyard.errors import StoreError, UsageError
+from steelyard.model.case import Case
+from steelyard.model.values import Digest, render
+from steelyard.store.refs import locate
+from steelyard.store.runs import Header, Run, RunWriter, Store
+
+PROGRAM = "command"
+MOST_LINES, LONGEST = 8, 300
+
+
+@dataclass(frozen=True)
+class Consent:
+    """The runs that a user has named as trusted, in a store."""
+
+    store: Store = field(default_factory=Store.find)
+    trusted: tuple[str, ...] = ()
+
+    def covers(self, run: Run) -> bool:
+        """Whether what a run says may be executed; a name counts for the folder that it means, as ids in a file can be anything."""
+        return run.proven or run.path.resolve() in {locate(self.store, name).resolve() for name in self.trusted}
+
+    def check(self, runs: Sequence[Run], cases: Sequence[Case], files: Sequence[str] = ()) -> None:
+        """Refuse to execute anything of a run that is neither proven nor named, and say what that would be."""
+        doubtful = [run for run in runs if not self.covers(run)]
+        if not doubtful:
+            return
+        lines = list(dict.fromkeys(_executed(doubtful, cases, files)))
+        shown = [line if len(line) <= LONGEST else f"{line[:LONGEST]}…" for line in lines[:MOST_LINES]]
+        shown += [f"and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else []
+        names = [self.name(run) for run in doubtful]
+        raise UsageError(
+            f"nothing of run {' and '.join(names)} is executed without your consent",
+            why="\n  ".join([*(f"{run.id}: {doubt(run)}" for run in doubtful), "it would execute", *(f"  {line}" for line in shown)]),
+            do=f"if you know where it comes from and want that: {' '.join(f'--trust {name}' for name in names)}",
+        )
+
+    def check_names(self) -> None:
+        """A name that means no run is told before anything is measured."""
+        for name in self.trusted:
+            locate(self.store, name)
+
+    def check_used(self, runs: Sequence[Run]) -> None:
+        """A name that means none of the runs at hand is a mistake, and is told."""
+        for name in self.trusted:
+            if locate(self.store, name).resolve() not in {run.path.resolve() for run in runs}:
+                raise UsageError(f"--trust {name} names no run that would be measured again", do="name the run whose word you take")
+
+    def name(self, run: Run) -> str:
+        """What a user types to name this run and no other."""
+        if run.path.parent.resolve() == self.store.folder.resolve():
+            return run.id if run.path.name.endswith(f"-{run.id}") else run.path.name
+        return shlex.quote(str(run.path))
+
+
+def doubt(run: Run) -> str:
+    """Why nothing proves that this user wrote a run."""
+    if run.seal is None:
+        return "it is unfinished, so nothing proves that you made it"
+    if run.loss.changed:
+        return "its file was changed after it ended"
+    if not run.seal.proof:
+        return "it has no proof that you made it: an older Steelyard wrote it, or another tool"
+    return "it was made by another user, on another machine, or edited"
+
+
+def _executed(runs: Sequence[Run], cases: Sequence[Case], files: Sequence[str]) -> Iterator[str]:
+    for case in cases:
+        if case.workload == PROGRAM:
+            argv = dict(case.params).get("argv")
+            yield f"the program {shlex.join(map(str, argv)) if isinstance(argv, list) else argv}"
+        yield from (f"with {name}={value}" for name, value in case.flags)
+    for run in runs:
+        commit = run.header.machine.get("git")
+        at = str(commit.get("commit"))[:10] if isinstance(commit, dict) else ""
+        yield from (f"the file {file} of commit {at}" if at else f"the file {file}" for file in files)
+    plain = [case for case in cases if case.workload != PROGRAM]
+    yield from (f"{case.workload} with {name}={_text(value)}" for case in plain for name, value in case.params if _by_digest(value))
+    yield from (f"the case {case.id}" for case in plain)
+
+
+def _by_digest(value: object) -> bool:
+    return not isinstance(value, Digest) and render(value).startswith("#")
+
+
+def _text(value: object) -> str:
+    return codec.encode(value).decode()
+
+
+def all_own(writer: RunWriter, header: Header) -> bool:
+    """Whether all that an earlier run left is of cases, files and a commit that are asked for now: only then is it sealed as our own."""
+    asked, before = set(header.cases), writer.header
+    try:
+        known = all(record.id in asked and codec.settled_case(record).id == record.id for record in writer.done.values())
+    except (StoreError, UsageError):
+        return False
+    return known and before.files == header.files and before.machine.get("git") == header.machine.get("git")

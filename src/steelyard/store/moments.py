@@ -1,0 +1,26 @@
+"""Times as they are stored, and as numbers to sort by."""
+
+from __future__ import annotations
+
+import contextlib
+from datetime import UTC, datetime
+
+
+def now() -> str:
+    """This moment as ISO UTC, the one form in which times are stored."""
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def stamped(stamp: str) -> str:
+    """The time in a run folder's name, as ISO; empty where it is none."""
+    with contextlib.suppress(ValueError):
+        return datetime.strptime(stamp, "%Y%m%dT%H%M%S").replace(tzinfo=UTC).isoformat().replace("+00:00", "Z")
+    return ""
+
+
+def moment(created: str) -> float:
+    """A stored time as a number to sort by; zero for one that cannot be read."""
+    with contextlib.suppress(ValueError, OverflowError):
+        when = datetime.fromisoformat(created)
+        return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+    return 0.0
