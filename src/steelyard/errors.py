@@ -81,10 +81,10 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     return f"did you mean {' or '.join(near)}?" if near else ""
 
 
-def unknown(kind: str, name: str, names: Iterable[str], *, where: str = "", listing: str = "") -> UsageError:
-    """One wording for every name that does not exist."""
+def unknown(kind: str, name: str, names: Iterable[str], *, where: str = "", listing: str = "", meant: str = "") -> UsageError:
+    """One wording for every name that does not exist; `meant` is what it stands for elsewhere, where spelling would not tell."""
     known = sorted(names)
-    hint = did_you_mean(name, known)
+    hint = f"did you mean {meant}?" if meant else did_you_mean(name, known)
     if listing:
         hint = f"{hint}   all: {listing}" if hint else f"all: {listing}"
     elif len(known) <= 12:

@@ -80,7 +80,7 @@ BAD_FILES: list[tuple[str, str, str]] = [
     ("unknown.toml", '[[matrix]]\nworkload = "op/softmax"\nvarient = ["eager"]\n', "unknown.toml:3  matrix[0].varient: unknown key"),
     ("axis.toml", '[[matrix]]\nworkload = "op/softmax"\naxes = { dtpye = "fp32" }\n', "axis.toml  matrix[0].axes  no axis named 'dtpye'"),
     ("name.toml", '[[matrix]]\nworkload = "op/sofmax"\n', "name.toml  matrix[0]  no workload named 'op/sofmax'"),
-    ("device.toml", '[[matrix]]\nworkload = "op/sum"\ndevice = "gpu"\n', "device.toml:3  matrix[0].device: expected one of cpu, cuda"),
+    ("device.toml", '[[matrix]]\nworkload = "op/sum"\ndevice = "gpu"\n', "matrix[0].device: no device named 'gpu'\n  did you mean cuda?"),
     ("bidi.toml", 'name = "\u202e"\n[[matrix]]\nworkload = "op/sum"\n', 'name: expected text without control characters, not "\ufffd"'),
     ("type.toml", '[settings]\nseed = "one"\n[[matrix]]\nworkload = "op/sum"\n', "settings.seed"),
     ("empty.toml", "", "the file is empty"),

@@ -281,21 +281,21 @@ class TestFilters:
     @pytest.mark.parametrize(
         ("keep", "drop", "left"),
         [
-            (("op/one",), (), [8, 16]), (("op/o.*",), (), [8, 16]), ((".*n=8]@.*",), (), [8]), (("op/two", ".*n=16.*"), (), [16, None]),
+            (("op/one",), (), [8, 16]), (("one",), (), [8, 16]), (("n=8]@",), (), [8]), (("op/two", ".*n=16.*"), (), [16, None]),
             ((), ("op/one",), [None]),
             ((".*",), (".*n=8.*",), [16, None]), (("tag:smoke",), ("tier:1",), [8, 16]), (("tag:s.ow",), (), [None]),
         ],
     )  # fmt: skip
-    def test_an_expression_matches_a_whole_id_or_name_or_tag(self, keep: tuple[str, ...], drop: tuple[str, ...], left: list[Any]) -> None:
+    def test_an_expression_is_found_in_an_id_or_matches_a_tag(self, keep: tuple[str, ...], drop: tuple[str, ...], left: list[Any]) -> None:
         found = expand(Experiment(matrix=(BOTH,)), CATALOGUE, filters=Filters(keep, drop))
         assert [dict(job.case.params).get("n") for job in found.jobs] == left
         assert len(found.dropped) == 3 - len(left) and {item.kind for item in found.dropped} <= {"filter"}
 
-    @pytest.mark.parametrize("part", ["one", "op/o", "n=8", "OP/ONE"])
-    def test_a_part_of_one_is_not_enough_and_that_is_told(self, part: str) -> None:
+    @pytest.mark.parametrize(("part", "near"), [("OP/ONE", True), ("three", False)])
+    def test_where_nothing_fits_the_other_case_is_suggested_if_that_does(self, part: str, near: bool) -> None:
         with pytest.raises(NothingMeasured, match="3 cases were all dropped by filters") as caught:
             expand(Experiment(matrix=(BOTH,)), CATALOGUE, filters=Filters((part,)))
-        assert (f"--filter '.*{part}.*'" in str(caught.value)) == (part != "OP/ONE")
+        assert (f"--filter '(?i){part}'" in str(caught.value)) == near
 
     def test_the_filter_that_dropped_a_case_is_named(self) -> None:
         found = expand(Experiment(matrix=(BOTH,)), CATALOGUE, filters=Filters(("op/.*",), ("op/one",)))

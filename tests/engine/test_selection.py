@@ -90,6 +90,18 @@ class TestWords:
         with pytest.raises(UsageError, match="did you mean cuda"):
             read_devices(["cpu", "cudda"])
 
+    @pytest.mark.parametrize("word", ["gpu", "GPU", "gpu:1", "nvidia"])
+    def test_a_word_for_a_device_is_answered_with_its_kind(self, word: str) -> None:
+        with pytest.raises(UsageError) as caught:
+            read_devices([word])
+        assert "did you mean cuda?" in caught.value.do and "tpu or" not in caught.value.do
+
+    @pytest.mark.parametrize(("word", "do"), [("cpu:5", "write cpu"), ("cpu:", "write cpu"), ("cuda:", "write cuda or cuda:1")])
+    def test_a_number_belongs_to_what_there_can_be_several_of(self, word: str, do: str) -> None:
+        with pytest.raises(UsageError, match="not a device") as caught:
+            read_devices([word])
+        assert caught.value.do == do
+
 
 class TestFiles:
     def test_a_python_file_alone_means_all_it_defines(self, tmp_path: Path) -> None:

@@ -78,8 +78,8 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
     help="Cold and warm compile time of compiled cases, from N pairs of fresh processes. Default 3.",
 )  # fmt: skip
 @click.option("--env", metavar="NAME", help="Run in an environment made by 'steelyard env create'.")
-@click.option("-k", "--filter", "filters", multiple=True, metavar="REGEX", help="Only cases whose whole id or workload name matches.")
-@click.option("-x", "--exclude", "excludes", multiple=True, metavar="REGEX", help="No case whose whole id or workload name matches.")
+@click.option("-k", "--filter", "filters", multiple=True, metavar="PART", help="Only cases with this in their id: softmax, n=8, a regex.")
+@click.option("-x", "--exclude", "excludes", multiple=True, metavar="PART", help="No case with this in its id.")
 @click.option("--partition", metavar="I/N", help="Only part I of N; together they have every case, each about the same past cost.")
 @click.option("--expect", metavar="FILE", help="Failures that are expected; exit 3 is for others alone, and new passes are told.")
 @click.option("--resume", is_flag=False, flag_value="", metavar="[RUN]", help="Continue an unfinished run of the same cases.")

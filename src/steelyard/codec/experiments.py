@@ -13,7 +13,18 @@ from steelyard.codec.reading import Page, choice, expect, is_number, parse_toml,
 from steelyard.errors import UsageError
 from steelyard.model.case import MODES, Case, parse_variants
 from steelyard.model.dtypes import canonical
-from steelyard.model.experiment import BUDGETS, DEVICES, Experiment, GraphForm, Isolation, Matrix, Reference, Rule, Sampling, Settings
+from steelyard.model.experiment import (
+    BUDGETS,
+    Experiment,
+    GraphForm,
+    Isolation,
+    Matrix,
+    Reference,
+    Rule,
+    Sampling,
+    Settings,
+    device_kind,
+)
 from steelyard.model.units import is_amount, parse_bytes, parse_seconds, parse_share
 
 T = TypeVar("T")
@@ -142,7 +153,7 @@ def _matrix(page: Page, table: Mapping[str, Any], path: str) -> Matrix:
         backend=page.read(table, path, "backend", _many(text_value), ()),
         variant=page.read(table, path, "variant", _many(_variant), Matrix.variant),
         mode=page.read(table, path, "mode", _many(choice(MODES)), Matrix.mode),
-        device=page.read(table, path, "device", _many(choice(DEVICES)), Matrix.device),
+        device=page.read(table, path, "device", _many(_device), Matrix.device),
         threads=page.read(table, path, "threads", _many(_whole(1)), Matrix.threads),
         ranks=page.read(table, path, "ranks", _many(_whole(1)), Matrix.ranks),
         flags=_flags(page, table, path),
@@ -232,6 +243,10 @@ def _many(reader: Callable[[Any], T]) -> Callable[[Any], tuple[T, ...]]:
 
 def _variant(value: Any) -> str:
     return "+".join(map(str, parse_variants(text_value(value)))) or "eager"
+
+
+def _device(value: Any) -> str:
+    return device_kind(text_value(value))
 
 
 def _whole(least: int) -> Callable[[Any], int]:

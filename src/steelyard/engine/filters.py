@@ -1,4 +1,4 @@
-"""Choosing among the cases of a selection by regular expressions, which must match the whole of what they are held against."""
+"""Choosing among the cases of a selection by a part of their ids, as plain text or as a regular expression."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ PATIENCE = 20.0
 class Filters:
     """A case stays if one of `keep` fits, or there is none, and none of `drop` does.
 
-    An expression must match the whole case id or the whole workload name; `tag:…` is held against the workload's tags, and
-    `tier:1` is the tag of that name.
+    A text fits where it stands in the case id, or is found there or in the workload name as an expression; `^` and `$` bind it.
+    `tag:…` must match one of the workload's tags as a whole, and `tier:1` is the tag of that name.
     """
 
     keep: tuple[str, ...] = ()
@@ -33,14 +33,16 @@ class Filters:
     def __post_init__(self) -> None:
         for option, texts in (("--filter", self.keep), ("--exclude", self.drop)):
             for text in texts:
+                if not text.strip():
+                    raise UsageError(f"{option} is empty", why="an unset variable of the shell leaves it so", do="leave it out")
                 try:
                     with warnings.catch_warnings(action="ignore"):
                         re.compile(text.removeprefix(TAG))
                 except (re.error, RecursionError, OverflowError) as error:
                     why = f"not a regular expression: {error}"
-                    raise UsageError(
-                        f"{option} {text!r} cannot be read", why=why, do="'.' and '*' stand for themselves as \\. and \\*"
-                    ) from None
+                    part = max(re.split(r"\W+", text.removeprefix(TAG)), key=len) or "softmax"
+                    do = f"a part of the case id is enough: {option} {part}"
+                    raise UsageError(f"{option} {text!r} cannot be read", why=why, do=do) from None
 
     def against(self, case: Case, tags: Collection[str]) -> Rule | None:
         """The filter that leaves a case out, as a rule, if one does."""
@@ -52,18 +54,18 @@ class Filters:
         return None
 
     def advice(self, cases: Sequence[Case]) -> str:
-        """What to write where nothing is left, if a part of an id or a name was meant."""
-        near = [text for text in self.keep if any(re.search(text, case.id) for case in cases)]
-        return f"an expression must match a whole case id or workload name: --filter '.*{near[0]}.*'" if near else ""
+        """What to write where nothing is left, if the expressions fit only without regard to case."""
+        near = [text for text in self.keep if any(re.search(text, case.id, re.IGNORECASE) for case in cases)]
+        return f"upper and lower case differ: --filter '(?i){near[0]}'" if near else ""
 
 
 def fits(text: str, case: Case, tags: Collection[str]) -> bool:
-    """Whether an expression matches the whole of a case's id or workload, or of a tag if it is about those."""
+    """Whether a text is part of a case's id, or found there or in its workload's name as an expression; tags are matched as a whole."""
     if text.startswith(TAG):
         return any(re.fullmatch(text.removeprefix(TAG), tag) for tag in tags)
     if text.startswith(TIER):
         return any(re.fullmatch(text, tag) for tag in tags)
-    return any(re.fullmatch(text, name) for name in (case.id, case.workload))
+    return text in case.id or any(re.search(text, name) for name in (case.id, case.workload))
 
 
 @contextmanager

@@ -15,9 +15,9 @@ from steelyard.engine.filters import Filters
 from steelyard.engine.launch import Place
 from steelyard.engine.plan import Entries, select
 from steelyard.engine.sides import here, is_side
-from steelyard.errors import UsageError, unknown
+from steelyard.errors import UsageError
 from steelyard.model.case import Case
-from steelyard.model.experiment import DEVICES, Experiment, Matrix, Settings
+from steelyard.model.experiment import DEVICES, Experiment, Matrix, Settings, device_kind
 from steelyard.model.values import Scanner, render
 from steelyard.registry import Catalogue
 
@@ -221,10 +221,11 @@ def read_devices(words: Sequence[str], known: Sequence[str] = DEVICES) -> tuple[
     """Device kinds, which are part of a case, and the one index asked for, which is not: `cuda:1` is a place, not an identity."""
     kinds, indices = [], set()
     for word in words:
-        kind, _, index = word.partition(":")
-        if kind not in known:
-            raise unknown("device", word, known)
-        kinds.append(kind)
+        kind, sign, index = word.partition(":")
+        kinds.append(device_kind(kind, known))
+        if sign and (kind == "cpu" or not index):
+            why = "the CPU has no number" if kind == "cpu" else "its number is missing"
+            raise UsageError(f"not a device: {word!r}", why=why, do=f"write {'cpu' if kind == 'cpu' else f'{kind} or {kind}:1'}")
         indices |= {index} if index else set()
     if len(indices) > 1 or any(not index.isdecimal() for index in indices):
         raise UsageError(f"one device index at a time, not {', '.join(sorted(indices))}", do="for example -d cuda:1")

@@ -18,8 +18,18 @@ GraphForm = Literal["hlo", "stablehlo", "text"]
 
 DEVICES = ("cpu", "cuda", "xpu", "mps", "tpu", "rocm")
 """Kinds of devices; which of several is no part of a case."""
+_SPOKEN = {"gpu": "cuda", "nvidia": "cuda", "amd": "rocm", "hip": "rocm", "intel": "xpu", "metal": "mps", "host": "cpu"}
+"""Words for devices that are no kinds; a case says cuda on every machine, so no word depends on what is in one."""
 _TABLES = {"axes": "params", "flags": "flags"}
 BUDGETS: dict[str, float] = {"quick": 0.3, "normal": 1.0, "thorough": 5.0}
+
+
+def device_kind(name: str, known: Collection[str] = DEVICES) -> str:
+    """A kind of device, or an error that tells a word for one from a misspelt one."""
+    if name not in known:
+        meant = _SPOKEN.get(name.lower(), "")
+        raise unknown("device", name, known, meant=meant if meant in known else "")
+    return name
 
 
 @dataclass(frozen=True)
