@@ -17,7 +17,7 @@ from typing import IO, Any
 from steelyard.backends.base import Seat
 from steelyard.engine import ranks, weigh
 from steelyard.engine.bench import Bench, prepare_bench
-from steelyard.engine.process import die_with_parent, volunteer_for_oom
+from steelyard.engine.process import die_with_parent, settle_allocator, volunteer_for_oom
 from steelyard.engine.reference import check
 from steelyard.engine.worker import definitions
 from steelyard.measuring.clock import Loop, Timer
@@ -32,6 +32,7 @@ def main() -> None:
     """Entry point of a fresh interpreter."""
     die_with_parent()
     volunteer_for_oom()
+    settle_allocator()
     orders = os.fdopen(os.dup(0), "r", encoding="utf-8")
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

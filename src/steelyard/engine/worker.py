@@ -17,7 +17,7 @@ from dataclasses import asdict
 from typing import IO, Any
 
 from steelyard import registry
-from steelyard.engine.process import die_with_parent, keep_orphans, volunteer_for_oom
+from steelyard.engine.process import die_with_parent, keep_orphans, settle_allocator, volunteer_for_oom
 from steelyard.errors import SteelyardError
 from steelyard.model.case import Case
 from steelyard.model.experiment import Settings
@@ -41,6 +41,7 @@ def serve(commands: int, events: int) -> None:
     """Answer jobs until told to quit or the conductor goes away."""
     keep_orphans()
     volunteer_for_oom()
+    settle_allocator()
     os.set_inheritable(events, False)
     jobs = os.fdopen(os.dup(commands), "r", encoding="utf-8")
     null = os.open(os.devnull, os.O_RDONLY)
