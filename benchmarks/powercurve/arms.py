@@ -22,7 +22,7 @@ from steelyard.engine.launch import Place
 from steelyard.engine.lockstep import weigh
 from steelyard.engine.plan import Job, Plan
 from steelyard.engine.pool import Pool
-from steelyard.measuring import paired, schedule
+from steelyard.measuring import schedule
 from steelyard.measuring.clock import HostTimer, Timer
 from steelyard.measuring.evidence import Wager
 from steelyard.measuring.paired import Rounds
@@ -93,9 +93,11 @@ def one_process(cell: Cell, purse: Purse, rng: random.Random) -> Outcome:
 
 def weighed(cell: Cell, builds: list[Build], timer: Timer, budget: float, rng: random.Random) -> tuple[Outcome, Rounds]:
     """One comparison by the library's own schedule and judgement, and its raw rounds."""
-    doing = schedule.weigh_arms(builds[:2], timer, Settings(budget=budget), rng.randrange(2**31), placebo=builds[2], margin=MARGIN)
+    doing = schedule.weigh_arms(
+        builds[:2], timer, Settings(budget=budget, settle=0), rng.randrange(2**31), placebo=builds[2], margin=MARGIN
+    )
     rounds = doing.rounds()
-    found = paired.find(rounds, peeked=doing.stop == "evidence")
+    found = doing.finding()
     low, high, ratio = found.interval.low, found.interval.high, found.ratio
     usable = max(found.discarded) <= MOST_DISCARDED
     outcome = Outcome(

@@ -82,7 +82,7 @@ def compare(
     to fresh places, and what the functions themselves hold stays where it is.
     """
     from steelyard.engine.pairs import pair_from
-    from steelyard.measuring import paired, schedule
+    from steelyard.measuring import schedule
 
     if setup is not None and args:
         raise UsageError("compare takes inputs either directly or from setup, not both")
@@ -100,13 +100,13 @@ def compare(
     doing = schedule.weigh_arms(
         builds[:2], _timer(be, [build() for build in builds]), settings, rng.randrange(2**31), placebo=builds[2], margin=share
     )
-    found = paired.find(doing.rounds(), peeked=doing.stop == "evidence")
+    found = doing.finding()
     if stuck := [label for label, build in zip(labels, builds, strict=False) if not be.movable(build())]:
         note = f"{' and '.join(stuck)} cannot be rebuilt, so this is about these very objects: half a percent is added to the interval"
         wider = replace(found.interval, low=found.interval.low - UNMOVED, high=found.interval.high + UNMOVED)
         found = replace(found, interval=wider, notes=(*found.notes, note))
     arms = (Arm(labels[0]), Arm(labels[1]))
-    how = {"stopped_by": doing.stop, "measured_s": doing.spent, "schedule": "rounds", "margin": share}
+    how = {"stopped_by": doing.stop, "looks": doing.looks, "measured_s": doing.spent, "schedule": "rounds", "margin": share}
     pair = pair_from(found, doing.rounds(), 1, arms, **how)
     delta = weigh(pair)
     if differ:

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steelyard.measuring.paired import CPU, WALL, Rounds, find, needed_seconds
+from steelyard.measuring.paired import CPU, WALL, Rounds, find
+from steelyard.measuring.settling import needed_seconds
 
 
 def quads(
@@ -138,11 +139,11 @@ class TestFindings:
 class TestNeeded:
     def test_nothing_more_is_needed_when_it_is_settled(self) -> None:
         same = find(three(np.random.default_rng(1).normal(0, 0.002, (40, 3))))
-        assert needed_seconds(same, 1.0) is None
+        assert needed_seconds(same.interval, 1.0) is None
 
     def test_twice_the_noise_needs_four_times_the_effort(self) -> None:
         levels = np.random.default_rng(6).normal(0, 0.06, (24, 3))
-        one, two = (needed_seconds(find(three(factor * levels)), 1.0) for factor in (1.0, 2.0))
+        one, two = (needed_seconds(find(three(factor * levels)).interval, 1.0) for factor in (1.0, 2.0))
         assert one is not None
         assert two is not None
         assert two + 1 > 3 * (one + 1)

@@ -155,7 +155,7 @@ class TestSchedule:
     def test_the_budget_is_kept_when_nothing_is_certain(self, budget: float) -> None:
         machine, rng = Machine(), random.Random(1)
         builds = [lambda: machine.task(lambda _: 100_000 * math.exp(rng.gauss(0, 0.5)))] * 2
-        doing = weigh_arms(builds, machine.timer, Settings(budget=budget), 0)
+        doing = weigh_arms(builds, machine.timer, Settings(budget=budget, settle=0), 0)
         assert doing.stop == "budget"
         assert 0.8 * budget < doing.spent <= 1.3 * budget
 

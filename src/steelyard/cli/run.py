@@ -9,8 +9,9 @@ import click
 
 from steelyard.cli.output import CONTEXT, console, emit_json, json_option, store_option, trust_option, width
 from steelyard.cli.streams import complain
-from steelyard.cli.watch import case_count, heed_signals, show_progress
+from steelyard.cli.watch import case_count, heed_signals, how_long, show_progress
 from steelyard.errors import INTERRUPTED, UsageError
+from steelyard.model.experiment import MOST_SETTLING
 
 if TYPE_CHECKING:
     from steelyard.analyze.foreseen import Foreseen
@@ -53,9 +54,13 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 @click.option("--flag", "flags", multiple=True, metavar="NAME=VALUE", help="Environment variable set for the case; part of it.")
 @click.option("--vs", metavar="VARIANT", help="Weigh every case against this variant, or env:NAME: itself in another environment.")
 @click.option("--vs-path", metavar="DIR", help="Weigh every case against itself in another checkout or build of this folder.")
-@click.option("--budget", metavar="TIME", help="Sampling time per case: quick, normal, thorough or 30s.")
+@click.option("--budget", metavar="TIME", help="Sampling time per case and comparison: quick, normal, thorough or 30s.")
 @click.option("--precision", metavar="SHARE", help="Stop when the interval is this narrow: 1%.")
 @click.option("--margin", metavar="SHARE", help="With --vs: differences smaller than this are the same. Default 2%.")
+@click.option(
+    "--settle", type=click.FloatRange(0, MOST_SETTLING), metavar="N",
+    help="With --vs: go on for up to N budgets more where the margin is not settled. Default 4; 0 ends with the budget.",
+)  # fmt: skip
 @click.option("--sampling", type=click.Choice(["blocks", "calls"]), help="blocks for medians, calls for distributions (p90, p99).")
 @click.option("--warmup", metavar="TIME", help="Fixed warm-up time instead of the trend test.")
 @click.option("--runs", type=click.IntRange(min=1), help="Exact number of blocks (or program runs).")
@@ -246,7 +251,7 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
         if options["vs"] is not None:
             raise UsageError("--vs and --vs-path both name a base", do="give one of them")
         options = {**options, "vs": f"path:{options['vs_path']}"}
-    asked = ("sampling", "runs", "rtol", "atol", "verify", "reference", "seed", "isolate", "vs")
+    asked = ("settle", "sampling", "runs", "rtol", "atol", "verify", "reference", "seed", "isolate", "vs")
     for name in (*asked, "telemetry", "peak_memory", "memory_snapshot", "profile", "ncu", "compile_time", "dump_ir", *readers):
         if options[name] is not None:
             found[name] = readers[name](options[name]) if name in readers else options[name]
@@ -258,7 +263,6 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
 
 def _preview(ready: Plan, *, as_json: bool) -> int:
     from steelyard.errors import FAILED
-    from steelyard.model.units import duration
     from steelyard.report.cells import clean
 
     code = FAILED if ready.experiment.mistakes else 0
@@ -267,6 +271,7 @@ def _preview(ready: Plan, *, as_json: bool) -> int:
     dropped = [{"case": item.case.id, "kind": item.kind, "rule": str(item.rule), "reason": item.rule.reason} for item in ready.dropped]
     if as_json:
         found = {"cases": cases, "dropped": dropped, "idle": [str(rule) for rule in ready.idle], "estimate_s": ready.estimate}
+        found |= {"longest_s": ready.longest} if ready.longest > ready.estimate else {}
         emit_json(found | ({"labels": labels, "mistakes": list(ready.experiment.mistakes)} if labels else {}))
         return code
     widest = max(map(len, labels.values()), default=0)
@@ -275,7 +280,7 @@ def _preview(ready: Plan, *, as_json: bool) -> int:
     for line in [*_left_out(dropped), *(f"fits no case: rule {rule}" for rule in ready.idle)]:
         click.echo(clean(line), err=True)
     told = _words_for(ready, len(cases))
-    click.echo(f"{told} · about {duration(ready.estimate)} · nothing measured", err=True)
+    click.echo(f"{told} · about {how_long(ready)} · nothing measured", err=True)
     return code
 
 

@@ -29,15 +29,21 @@ def _interrupt(number: int, frame: object) -> None:
 
 def show_progress(ready: Plan, writer: RunWriter, words: Callable[[int], str]) -> Progress:
     """Say what is about to be measured, its number of cases in the words of the command, and start the line that counts them."""
-    from steelyard.model.units import duration
     from steelyard.report.progress import Progress
 
     left = sum(job.case.id not in writer.done for job in ready.jobs)
     for warning in [*writer.warnings, *(f"rule {rule} fits no case" for rule in ready.idle)]:
         warn(warning)
-    about = duration(ready.estimate * left / max(1, len(ready.jobs)))
-    click.echo(f"{words(left)} · about {about} · run {writer.id}", err=True)
+    click.echo(f"{words(left)} · about {how_long(ready, left / max(1, len(ready.jobs)))} · run {writer.id}", err=True)
     return Progress(left, sys.stderr)
+
+
+def how_long(ready: Plan, part: float = 1.0) -> str:
+    """`5.0 s`, or `5.0 s, up to 14 s where a margin is hard to settle`."""
+    from steelyard.model.units import duration
+
+    about, most = duration(part * ready.estimate), duration(part * ready.longest)
+    return about if about == most else f"{about}, up to {most} where a margin is hard to settle"
 
 
 def case_count(count: int) -> str:

@@ -15,6 +15,7 @@ from steelyard.model.case import MODES, Case, parse_variants
 from steelyard.model.dtypes import canonical
 from steelyard.model.experiment import (
     BUDGETS,
+    MOST_SETTLING,
     Experiment,
     GraphForm,
     Isolation,
@@ -257,6 +258,11 @@ def _whole(least: int) -> Callable[[Any], int]:
     return read
 
 
+def _times(value: Any) -> float:
+    expect(is_number(value) and 0 <= value <= MOST_SETTLING, f"a number of budgets from 0 to {MOST_SETTLING:g}", value)
+    return float(value)
+
+
 def _tolerance(value: Any) -> float:
     number = value
     if isinstance(value, str) and re.fullmatch(r"[0-9.]+[eE][+-]?[0-9]+", value):
@@ -310,6 +316,7 @@ _SETTINGS: Mapping[str, Callable[[Any], Any]] = {
     "budget": _budget,
     "precision": quantity(parse_share, "a share such as 1% or 0.01", lambda share: 0 < share < 1),
     "margin": quantity(parse_share, "a share such as 2% or 0.02", lambda share: 0 < share < 1),
+    "settle": _times,
     "sampling": choice(get_args(Sampling)),
     "warmup": quantity(parse_seconds, "a time such as 200ms", lambda number: number >= 0),
     "rtol": _tolerance,

@@ -30,7 +30,8 @@ from steelyard.model.record import Arrays
 from steelyard.model.units import plain as quantity
 
 if TYPE_CHECKING:
-    from steelyard.measuring.paired import Rounds
+    from steelyard.measuring.paired import Finding, Rounds
+    from steelyard.measuring.settling import Looks
 
 FEWEST_PAIRS = 4
 GRACE, IDLE = 5.0, 1.0
@@ -106,49 +107,122 @@ class Bout:
     arrays: tuple[Mapping[str, bytes], Mapping[str, bytes]]
 
 
+@dataclass
+class Match:
+    """A comparison in progress: the pairs of processes so far, and the look that follows them."""
+
+    job: Job
+    plan: Plan
+    side: Side
+    rng: random.Random
+    seed: int
+    looks: Looks
+    first: int
+    share: float
+    began: float
+    look: int = 0
+    bouts: list[Bout] = field(default_factory=list)
+
+    @property
+    def deadline(self) -> float:
+        """When all of it must be over."""
+        return self.began + self.plan.settings.timeout
+
+    @property
+    def until(self) -> int:
+        """How many pairs there are to be at this look; calls that take longer than the budget get fewer."""
+        if self.look:
+            return math.ceil(self.first * self.looks.at[self.look])
+        fitting = math.ceil(self.plan.settings.budget / self.bouts[0].figures[0]["quad"]) if self.bouts else self.first
+        return min(self.first, max(FEWEST_PAIRS, fitting))
+
+    @property
+    def progress(self) -> tuple[str, float]:
+        """What to say of it, and how far it is at most."""
+        if self.look == 0:
+            return "weighing", len(self.bouts) / self.until
+        return "weighing on, not settled yet", (len(self.bouts) / self.first - 1) / (self.looks.at[-1] - 1)
+
+
+@dataclass(frozen=True)
+class Look:
+    """What the blocks of all pairs of processes say at one look; `stop` is what ended the match there, or empty."""
+
+    number: int
+    rounds: Rounds
+    found: Finding
+    stop: str = ""
+
+
 def weigh(pool: Pool, job: Job, plan: Plan, tell: Tell) -> tuple[Pair, Arrays]:
-    """Weigh a case against the same case on the other side; whatever prevents that is raised as Unweighed."""
+    """Weigh a case against the same case on the other side; whatever prevents that is raised as Unweighed.
+
+    The first look is at the end of the budget. As long as it is worth going on, more pairs of processes follow; what goes wrong
+    with those ends the measurement and costs nothing of what was found before.
+    """
+    from steelyard.measuring.settling import BUDGET, Looks
+
     assert plan.other is not None
-    side = plan.other
-    rng = random.Random(f"{plan.settings.seed} {side.label} {job.case.id}")
-    seed = rng.randrange(2**31)
-    stable = pool.stable(job, side, tell)
+    side, settings, notes = plan.other, plan.settings, list(plan.other.notes)
+    rng, count = random.Random(f"{settings.seed} {side.label} {job.case.id}"), pool.count(job, side)
+    looks, share = Looks(settings.settle), settings.budget / count
+    match = Match(job, plan, side, rng, rng.randrange(2**31), looks, count, share, time.monotonic())
+    _take_bouts(pool, match, tell)
+    match.first = len(match.bouts)
+    seen = look_at(match)
+    while not seen.stop:
+        match.look += 1
+        try:
+            _take_bouts(pool, match, tell)
+            seen = look_at(match)
+        except Unweighed as error:
+            notes.append(f"it was not settled within its budget, and more could not be measured: {error}")
+            seen = replace(seen, stop=BUDGET)
+    return pair_of(match, seen, pool.layout(job, side), notes)
+
+
+def look_at(match: Match) -> Look:
+    """What all pairs of processes so far say, and what ends the match, if anything does."""
+    from steelyard.measuring import paired, settling
+
     try:
-        bouts = _bouts(pool, stable, job, plan, f"{seed}", rng, tell)
-    except Unweighed:
-        raise
-    except (SteelyardError, OSError) as error:
-        pool.forget(stable)
-        raise Unweighed(said(error)) from error
-    finally:
-        pool.tidy()
-    return pair_of(bouts, job, side, seed, pool.layout(job, side))
+        rounds = rounds_of(match.bouts, match.seed)
+    except (ValueError, KeyError) as error:
+        raise Unweighed("the arms sent something that is not an answer", why=str(error)) from error
+    found, settings = paired.find(rounds, share=match.looks.share(match.look)), match.plan.settings
+    at, now, spent = match.looks.at, match.looks.at[match.look], float(rounds.seconds.sum())
+    if not settling.goes_on(found.interval, settings.margin, spent, spent * (at[-1] / now - 1)):
+        decided = settling.settled(found.interval, settings.margin)
+        return Look(match.look, rounds, found, settling.ending(settling.BUDGET, match.look, decided=decided))
+    late = (time.monotonic() - match.began) * at[match.look + 1] / now > settling.PATIENCE * settings.timeout
+    return Look(match.look, rounds, found, settling.TIMEOUT if late else "")
 
 
-def _bouts(pool: Pool, stable: Stable, job: Job, plan: Plan, seed: str, rng: random.Random, tell: Tell) -> list[Bout]:
-    """One pair of processes after another; the first finds out what fits the budget, and the others do as it did."""
-    assert plan.other is not None
-    settings, count = plan.settings, pool.count(job, plan.other)
-    share, deadline = settings.budget / count, time.monotonic() + settings.timeout
-    found: list[Bout] = []
+def _take_bouts(pool: Pool, match: Match, tell: Tell) -> None:
+    """One pair of processes after another, each with a layout that none had before, until there are enough for a look."""
     with tempfile.TemporaryDirectory(prefix="steelyard-arms-", ignore_cleanup_errors=True) as folder:
-        while len(found) < count:
-            number = len(found)
-            tell("weighing", number / count)
-            order = {
-                "seed": f"{seed} {number}",
-                "token": _pipes(Path(folder) / str(number)),
-                "share": share,
-                "first": rng.randrange(2),
-                "cpu": None,
-            }
-            if pinned(job):
-                order["cpu"] = rng.choice(sorted(os.sched_getaffinity(0)))
-            if found:
-                order["agreed"] = _agreed(found[0], share)
-            found.append(_bout(pool, stable, number, [_message(job, plan, arm, order, first=not number) for arm in (0, 1)], plan, deadline))
-            count = min(count, max(FEWEST_PAIRS, math.ceil(settings.budget / found[0].figures[0]["quad"])))
-    return found
+        while len(match.bouts) < match.until:
+            stable = pool.stable(match.job, match.side, tell, anew=bool(match.bouts))
+            try:
+                for number in range(len(stable.shifts)):
+                    if len(match.bouts) < match.until:
+                        tell(*match.progress)
+                        match.bouts.append(_bout(pool, stable, number, match, _order(match, Path(folder))))
+            except Unweighed:
+                raise
+            except (SteelyardError, OSError) as error:
+                pool.forget(stable)
+                raise Unweighed(said(error)) from error
+            finally:
+                pool.tidy()
+
+
+def _order(match: Match, folder: Path) -> dict[str, Any]:
+    """What both arms of the next pair are told; the first finds out what fits the budget, and the others do as it did."""
+    number, rng = len(match.bouts), match.rng
+    order: dict[str, Any] = {"seed": f"{match.seed} {number}", "token": _pipes(folder / str(number)), "share": match.share}
+    order |= {"first": rng.randrange(2), "cpu": rng.choice(sorted(os.sched_getaffinity(0))) if pinned(match.job) else None}
+    return order | ({"agreed": _agreed(match.bouts[0], match.share)} if match.bouts else {})
 
 
 def _agreed(first: Bout, share: float) -> dict[str, Any]:
@@ -171,31 +245,29 @@ def _pipes(folder: Path) -> str:
     return str(folder)
 
 
-def _message(job: Job, plan: Plan, arm: int, order: Mapping[str, Any], *, first: bool) -> dict[str, Any]:
+def _message(match: Match, arm: int, order: Mapping[str, Any]) -> dict[str, Any]:
     """An arm's job; the base is verified once, the head was when its own figures were taken."""
-    assert plan.other is not None
-    message = plan.message(job)
+    message = match.plan.message(match.job)
     if arm == 0:
-        message |= {"files": list(plan.other.files), "paths": list(plan.other.place.paths)}
-    message["settings"] |= {"verify": plan.settings.verify and first and arm == 0}
+        message |= {"files": list(match.side.files), "paths": list(match.side.place.paths)}
+    message["settings"] |= {"verify": match.plan.settings.verify and not match.bouts and arm == 0}
     return {**message, **order, "do": "arm", "arm": arm}
 
 
-def _bout(pool: Pool, stable: Stable, number: int, messages: Sequence[Mapping[str, Any]], plan: Plan, deadline: float) -> Bout:
-    assert plan.other is not None
-    couple = stable.couple(number)
-    names = (f"the base ({plan.other.label})", "the head")
+def _bout(pool: Pool, stable: Stable, number: int, match: Match, order: Mapping[str, Any]) -> Bout:
+    couple, settings = stable.couple(number), match.plan.settings
+    names = (f"the base ({match.side.label})", "the head")
     try:
-        corners = [Corner(who, worker, pool.limit(worker, plan.settings.memory)) for who, worker in zip(names, couple, strict=True)]
-        for corner, message in zip(corners, messages, strict=True):
-            corner.worker.send(message)
-        hold(corners, plan.settings, deadline)
+        corners = [Corner(who, worker, pool.limit(worker, settings.memory)) for who, worker in zip(names, couple, strict=True)]
+        for arm, corner in enumerate(corners):
+            corner.worker.send(_message(match, arm, order))
+        hold(corners, settings, match.deadline)
     except BaseException:
         stable.drop(couple)
         raise
     stable.release(couple)
     base, head = corners
-    return Bout(messages[0]["seed"], (base.figures, head.figures), (base.arrays, head.arrays))
+    return Bout(order["seed"], (base.figures, head.figures), (base.arrays, head.arrays))
 
 
 def hold(corners: Sequence[Corner], settings: Settings, deadline: float) -> None:
@@ -238,23 +310,20 @@ def _listen(corners: Sequence[Corner], left: float) -> None:
                 corner.failure = f"crashed: it sent something that is not an answer during {corner.phase}"
 
 
-def pair_of(bouts: Sequence[Bout], job: Job, side: Side, seed: int, layout: str) -> tuple[Pair, Arrays]:
-    """What the blocks of all pairs of processes say together."""
+def pair_of(match: Match, seen: Look, layout: str, notes: Sequence[str]) -> tuple[Pair, Arrays]:
+    """What the blocks of all pairs of processes say together, with how they were come by."""
     from steelyard.engine import pairs
-    from steelyard.measuring import paired
 
-    try:
-        rounds = rounds_of(bouts, seed)
-    except (ValueError, KeyError) as error:
-        raise Unweighed("the arms sent something that is not an answer", why=str(error)) from error
-    base, head = bouts[0].figures
+    job, side, rounds = match.job, match.side, seen.rounds
+    base, head = match.bouts[0].figures
     single = base["single"] or head["single"]
     schedule = QUADS if pinned(job) and not single else CALLS if rounds.calls == (1, 1) else BLOCKS
     arms = Arm(job.case.id, side.label, base["source"]), Arm(job.case.id, side.facing, head["source"])
-    spent = float(rounds.seconds.sum())
-    how = {"stopped_by": "budget", "measured_s": spent, "schedule": schedule, "layout": layout, "processes": 2 * len(bouts)}
-    pair = pairs.pair_from(paired.find(rounds), rounds, 1, arms, **how)
-    return replace(pair, notes=[*pair.notes, *side.notes]), pairs.arrays_of(rounds)
+    pair = pairs.pair_from(
+        seen.found, rounds, 1, arms, stopped_by=seen.stop, looks=seen.number + 1, measured_s=float(rounds.seconds.sum()),
+        schedule=schedule, layout=layout, processes=2 * len(rounds.groups), margin=match.plan.settings.margin,
+    )  # fmt: skip
+    return replace(pair, notes=[*pair.notes, *notes]), pairs.arrays_of(rounds)
 
 
 def rounds_of(bouts: Sequence[Bout], seed: int) -> Rounds:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,9 +17,10 @@ from steelyard.engine.bench import Bench, prepare_bench
 from steelyard.engine.ranks import Crew
 from steelyard.errors import SteelyardError
 from steelyard.machine.telemetry import watch
-from steelyard.measuring import paired, schedule
+from steelyard.measuring import schedule
 from steelyard.measuring.paired import Finding, Rounds
 from steelyard.measuring.sample import Tell, single
+from steelyard.measuring.settling import needed_seconds
 from steelyard.model.case import Case
 from steelyard.model.experiment import Settings
 from steelyard.model.pair import ALPHA, MARGIN, Arm, Pair
@@ -32,9 +34,8 @@ NO_SOURCES: Mapping[str, Any] = MappingProxyType({})
 class Weighed:
     """What was measured of all arms, and how."""
 
+    doing: schedule.Weighing
     rounds: Rounds
-    stop: str
-    spent: float
     schedule: str
     telemetry: Arrays
     method: str = ""
@@ -49,6 +50,7 @@ def weigh_heads(
     tell: Tell,
     sources: Mapping[str, Any] = NO_SOURCES,
     suite: int = 1,
+    patience: float = math.inf,
 ) -> list[tuple[Pair, Arrays]]:
     """Variants of one point in this process, sharing the base's blocks and as many budgets as there are heads.
 
@@ -58,12 +60,12 @@ def weigh_heads(
     settings = replace(settings, budget=settings.budget * len(heads))
     benches = [prepare_bench(case, loaded, settings) for case in (base, *heads)]
     with ranks.assemble((base, *heads), settings, sources, benches[0].backend.leave) as crew:
-        done = _weigh([replace(bench, seat=crew.seat) for bench in benches], crew, settings, rng, tell, suite)
+        done = _weigh([replace(bench, seat=crew.seat) for bench in benches], crew, settings, rng, tell, suite, patience)
     found = []
     for number, bench in enumerate(benches[1:], 1):
-        finding = paired.find(done.rounds, number, peeked=done.stop == "evidence")
-        how = {"stopped_by": done.stop, "measured_s": done.spent, "schedule": done.schedule}
-        pair = pair_from(finding, done.rounds, number, arms_of(benches[0], bench), margin=settings.margin, **how)
+        doing = done.doing
+        how = {"stopped_by": doing.stop, "looks": doing.looks, "measured_s": doing.spent, "schedule": done.schedule}
+        pair = pair_from(doing.finding(number), done.rounds, number, arms_of(benches[0], bench), margin=settings.margin, **how)
         pair = replace(pair, clock=done.method or pair.clock, notes=[*pair.notes, *done.notes])
         found.append((pair, {**arrays_of(done.rounds.only(number)), **done.telemetry}))
     return found
@@ -74,7 +76,9 @@ def arms_of(base: Bench, head: Bench) -> tuple[Arm, Arm]:
     return Arm(base.case.id, source=base.sources), Arm(head.case.id, source=head.sources)
 
 
-def _weigh(benches: Sequence[Bench], crew: Crew, settings: Settings, rng: random.Random, tell: Tell, suite: int) -> Weighed:
+def _weigh(
+    benches: Sequence[Bench], crew: Crew, settings: Settings, rng: random.Random, tell: Tell, suite: int, patience: float
+) -> Weighed:
     alone = crew.seat.size == 1
     arms = [*benches, benches[0]] if alone else list(benches)
     made: dict[int, tuple[Bench, Any, Task]] = {}
@@ -94,7 +98,7 @@ def _weigh(benches: Sequence[Bench], crew: Crew, settings: Settings, rng: random
         with lead.observe() if settings.telemetry else watch(None) as log:
             doing = schedule.weigh_arms(
                 builds[: len(benches)], timer, settings, rng.randrange(2**31), tell,
-                placebo=builds[-1] if alone else None, suite=suite, margin=settings.margin,
+                placebo=builds[-1] if alone else None, suite=suite, margin=settings.margin, patience=patience,
             )  # fmt: skip
         if lead.graphs() != before:
             raise SteelyardError("something was compiled while the arms were weighed", why="the comparison is void")
@@ -102,7 +106,7 @@ def _weigh(benches: Sequence[Bench], crew: Crew, settings: Settings, rng: random
         how = how if alone else f"{how} on {crew.seat.size} ranks"
         kept = [bench.case.variant for bench, _, _ in built[: len(benches)] if bench.sticky]
         notes = (f"{', '.join(kept)}: one compilation, whose code stays where it is while inputs are moved",) if kept else ()
-        return Weighed(doing.rounds(), doing.stop, doing.spent, how, log.arrays(), str(getattr(timer, "method", "")), notes)
+        return Weighed(doing, doing.rounds(), how, log.arrays(), str(getattr(timer, "method", "")), notes)
     finally:
         clean_up(task for _, _, task in made.values())
 
@@ -116,7 +120,7 @@ def pair_from(found: Finding, rounds: Rounds, head: int, arms: tuple[Arm, Arm], 
         rebuilds=len(rounds.groups), quads=len(rounds.seconds), coin_seed=rounds.seed, calls=(rounds.calls[0], rounds.calls[head]),
         centres=[float(value) for value in found.centres], discarded=dict(zip(("base", "head"), found.discarded, strict=True)),
         clock=found.clock, floor=found.floor, p=found.p, evidence=found.evidence, notes=list(found.notes),
-        needed_s=paired.needed_seconds(found, spent, float(more.get("margin", MARGIN))), **more,
+        needed_s=needed_seconds(found.interval, spent, float(more.get("margin", MARGIN))), **more,
     )  # fmt: skip
 
 

@@ -94,6 +94,11 @@ class Plan:
         compiling = 8.0 * sum(job.compiles for job in self.jobs)
         return sampling + starts + compiling + sum(self._beside(job) for job in self.jobs)
 
+    @property
+    def longest(self) -> float:
+        """Rough seconds for the whole run if no comparison settles its margin before the time for that is spent."""
+        return self.estimate + sum(1.4 * self.settings.budget * self.settings.settle for job in self.jobs if job.vs)
+
     def _beside(self, job: Job) -> float:
         """Rough seconds of the passes of one job; each is a process, or costs the next case a new one."""
         asked, start = self.settings, 4.0 if job.fresh else 0.1

@@ -158,8 +158,8 @@ class Pool:
         usual = self.pairs if side.layout == MATCHED else self.pairs * FREE_PAIRS // PAIRS
         return usual if forks(job) else min(usual, FRESH_PAIRS)
 
-    def stable(self, job: Job, side: Side, tell: Tell) -> Stable:
-        """Where a job's workers come from; the one used longest ago is closed when there are too many."""
+    def stable(self, job: Job, side: Side, tell: Tell, *, anew: bool = False) -> Stable:
+        """Where a job's workers come from; the one used longest ago is closed when there are too many, this one for another `anew`."""
         chosen = one_thread(job) and can_lay_out() and side.layout != FREE
         places = _places(job, side)
         modules = FORKABLE[job.case.backend] if forks(job) else None
@@ -167,6 +167,9 @@ class Pool:
         if key in self._broken:
             raise Unweighed(self._broken[key])
         found = self.stables.pop(key, None)
+        if found and anew:
+            found.close()
+            found = None
         if found is None:
             while len(self.stables) >= MOST_STABLES:
                 self.stables.pop(next(iter(self.stables))).close()

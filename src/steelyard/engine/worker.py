@@ -12,6 +12,7 @@ import json
 import math
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import IO, Any
@@ -101,7 +102,7 @@ def answer(job: Mapping[str, Any], cache: dict[str, registry.Loaded], send: Send
         elif job["do"] == "case":
             measure(job, loaded, send, gate)
         elif job["do"] == "weigh":
-            compare(job, [Case.from_plain(head) for head in job["heads"]], loaded, send)
+            compare(job, [Case.from_plain(head) for head in job["heads"]], loaded, send, time.monotonic())
             send({"done": job["case"]})
         elif job["do"] == "check":
             check = importlib.import_module("steelyard.workloads.operators.call").check
@@ -157,23 +158,27 @@ def measure(job: Mapping[str, Any], loaded: registry.Loaded, send: Send, gate: C
     """One case, and where asked its comparison, and that of cases before it, with another variant of the same point."""
     from steelyard.engine import weigh
 
-    case, settings = Case.from_plain(job["case"]), Settings(**job["settings"])
+    case, settings, began = Case.from_plain(job["case"]), Settings(**job["settings"]), time.monotonic()
     tell = teller(send)
     record, arrays = weigh.weigh_case(case, loaded, settings, tell, gate, job)
     send({"record": asdict(record), "arrays": encoded(arrays)})
     heads = [*map(Case.from_plain, job.get("heads", [])), *([case] if record.status == "ok" else [])]
     if job.get("vs") and heads:
-        compare(job, heads, loaded, send)
+        compare(job, heads, loaded, send, began)
     send({"done": case.id})
 
 
-def compare(job: Mapping[str, Any], heads: Sequence[Case], loaded: registry.Loaded, send: Send) -> None:
-    """Weigh variants of one point against their base, all at once; if that cannot be done, the reason is the answer."""
+def compare(job: Mapping[str, Any], heads: Sequence[Case], loaded: registry.Loaded, send: Send, began: float) -> None:
+    """Weigh variants of one point against their base, all at once; if that cannot be done, the reason is the answer.
+
+    The conductor's patience runs from when the job `began`.
+    """
     from steelyard.engine import pairs
 
     try:
         base, settings = Case.from_plain(job["vs"]), Settings(**job["settings"])
-        for pair, rounds in pairs.weigh_heads(base, heads, loaded, settings, teller(send), job, job.get("suite", 1)):
+        left = settings.timeout - (time.monotonic() - began)
+        for pair, rounds in pairs.weigh_heads(base, heads, loaded, settings, teller(send), job, job.get("suite", 1), left):
             send({"pair": asdict(pair), "arrays": encoded(rounds)})
     except Exception as error:
         send({"unweighed": f"{type(error).__name__}: {error}"})

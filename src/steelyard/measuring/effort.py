@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from steelyard.measuring.evidence import Wager
-from steelyard.measuring.paired import WALL, Rounds
+from steelyard.measuring.paired import WALL, Finding, Rounds
+from steelyard.measuring.settling import BUDGET, PATIENCE, TIMEOUT, Looks, ending, goes_on, settled
 from steelyard.model.experiment import Settings
 from steelyard.model.pair import ALPHA
 
@@ -16,6 +18,7 @@ PILOT, FEWEST_REBUILDS, MOST_REBUILDS = 8, 8, 256
 FEWEST_SLOW, FEWEST_FRESH = 4, 6
 SAME_SHARE, CLOSE = 0.25, 0.1
 CALM = 0.2
+EVIDENCE, AGAIN = "evidence", 1 / 8
 LEAST_MEASURING = 1 / 3
 
 
@@ -23,12 +26,14 @@ class Effort:
     """How many rounds a rebuild gets, and when to stop.
 
     After a pilot the rounds per rebuild follow from what a rebuild and a round cost and how much each varies: the
-    interval shrinks fastest where a second removes the most variance.
+    interval shrinks fastest where a second removes the most variance. It ends when every head is settled by evidence, or at a look:
+    when the budget is spent, and then as often as it is worth going on.
     """
 
     def __init__(self, settings: Settings, suite: int, margin: float, usual: int, heads: int) -> None:
         self.settings, self.margin, self.usual = settings, margin, usual
         self.least = suite / (ALPHA / 2)
+        self.looks, self.look, self.first, self._doubted = Looks(settings.settle), 0, settings.budget, 0
         self.rounds, self.warm, self.one, self.fresh = usual, round(WARM_SHARE * usual), 0.0, False
         self.wagers = [Wager((0.0, math.log1p(margin), -math.log1p(margin))) for _ in range(heads)]
         self.seen: list[list[float]] = [[] for _ in range(heads)]
@@ -77,16 +82,42 @@ class Effort:
         return max(1, min(MOST_ROUNDS, max(self.usual, round(best), filling), max(1, affordable)))
 
     def verdict(self, done: int, spent: float) -> str:
-        """Why to stop now, or nothing: every head decided by evidence, the budget spent, or as many rebuilds as anyone needs.
+        """Why to look now, or nothing: every head decided by evidence, the budget up to this look spent, or as many rebuilds as it needs.
 
         Evidence is gathered from undisturbed wall time, so it decides only where that is what will be judged.
         """
-        calm = float(np.mean(self.disturbed)) < CALM
-        if calm and all(self._decided(wager, seen, spent) for wager, seen in zip(self.wagers, self.seen, strict=True)):
-            return "evidence"
-        if done >= self._fewest() and spent * (1 + 1 / done) > self.settings.budget:
-            return "budget"
-        return "rebuilds" if done >= MOST_REBUILDS else ""
+        calm, times = float(np.mean(self.disturbed)) < CALM, self.looks.at[self.look]
+        decided = (self._decided(wager, seen, spent) for wager, seen in zip(self.wagers, self.seen, strict=True))
+        if calm and done > self._doubted * (1 + AGAIN) and all(decided):
+            return EVIDENCE
+        if done >= self._fewest() and spent * (1 + 1 / done) > times * self.first:
+            return BUDGET
+        return "rebuilds" if done >= times * MOST_REBUILDS else ""
+
+    def conclude(self, reason: str, findings: Sequence[Finding], done: int, spent: float, wall: float, patience: float) -> str:
+        """Whether what a look found ends the measurement, and by what; nothing where it goes on.
+
+        `wall` seconds have passed of `patience`: going on must not cost what is there.
+        """
+        open_ = [found.interval for found in findings if not settled(found.interval, self.margin)]
+        if reason == EVIDENCE:
+            self._doubted = done if open_ else 0
+            return "" if open_ else EVIDENCE
+        if self.look == 0:
+            self.first = max(self.settings.budget, spent)
+        left = (self.looks.at[-1] - self.looks.at[self.look]) * self.first
+        if not any(goes_on(interval, self.margin, spent, left) for interval in open_):
+            return ending(reason, self.look, decided=not open_)
+        if wall * self.looks.at[self.look + 1] / self.looks.at[self.look] > PATIENCE * patience:
+            return TIMEOUT
+        self.look += 1
+        return ""
+
+    def progress(self, spent: float) -> tuple[str, float]:
+        """What to say of it, and how far it is at most."""
+        if self.look == 0:
+            return "weighing", min(1.0, spent / self.first)
+        return "weighing on, not settled yet", min(1.0, (spent / self.first - 1) / (self.looks.at[-1] - 1))
 
     def _decided(self, wager: Wager, seen: list[float], spent: float) -> bool:
         """A difference beyond the margin is certain and its size known well enough, or one within it is certain.

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from steelyard.measuring.evidence import Spread, strongest, sure_interval, swap_interval, swap_p_value, t_interval, t_p_value
-from steelyard.measuring.stats import Interval, t_quantile
-from steelyard.model.pair import ALPHA, MARGIN
+from steelyard.measuring.stats import Interval
+from steelyard.model.pair import ALPHA
 
 FEWEST_PAIRS = 2
 FEWEST_CENTRES = 6
@@ -145,8 +145,13 @@ class Finding:
         return Interval(math.exp(self.interval.centre), low, high, self.interval.n)
 
 
-def find(rounds: Rounds, head: int = 1, *, prior: Spread | None = None, alpha: float = ALPHA, peeked: bool = False) -> Finding:
-    """Weigh one head against the base; `peeked` when the evidence decided when to stop, which the interval must survive."""
+def find(
+    rounds: Rounds, head: int = 1, *, prior: Spread | None = None, alpha: float = ALPHA, peeked: bool = False, share: float = 1.0
+) -> Finding:
+    """Weigh one head against the base; `peeked` when the evidence decided when to stop, which the interval must survive.
+
+    `share` is the part of the fixed interval's error that this look may spend where there are several.
+    """
     clock, notes = rounds.clock([0, head]), []
     rows, between = rounds.rows(head, clock)
     if len(rows) < min(FEWEST_CENTRES, len(rounds.groups)):
@@ -156,16 +161,24 @@ def find(rounds: Rounds, head: int = 1, *, prior: Spread | None = None, alpha: f
     floor = float(between.std(ddof=1)) if len(between) > 2 else None
     others = [] if floor is None else [Spread(PLACEBO_FACTOR * floor, len(between) - 1.0)]
     others += [prior] if prior else []
-    strength = float(strongest(rows)[0])
-    interval, p = sure_interval(rows, alpha / 2), 1 / strength
-    if not peeked:
-        fixed, chance = fixed_interval(rows, others, alpha / 2)
-        interval, p = _both(fixed, interval), 2 * min(p, chance)
+    interval, p, strength = bounds(rows, others, alpha, peeked=peeked, share=share)
     lost = rounds.discarded((0, head))
     if clock == CPU:
         notes.append(f"{max(lost):.0%} of blocks were disturbed: the thread's CPU time of all of them was used")
         lost = [0.0, 0.0]
-    return Finding(interval, rows[:, 0], min(1.0, p), strength, clock, (lost[0], lost[1]), floor, tuple(notes))
+    return Finding(interval, rows[:, 0], p, strength, clock, (lost[0], lost[1]), floor, tuple(notes))
+
+
+def bounds(
+    rows: Floats, others: Sequence[Spread] = (), alpha: float = ALPHA, *, peeked: bool = False, share: float = 1.0
+) -> tuple[Interval, float, float]:
+    """The interval over rebuilds, its p-value and the evidence: half of the error for the e-process, half for all fixed looks together."""
+    strength = float(strongest(rows)[0])
+    sure = sure_interval(rows, alpha / 2)
+    if peeked:
+        return sure, min(1.0, 1 / strength), strength
+    fixed, chance = fixed_interval(rows, others, share * alpha / 2)
+    return _both(fixed, sure), min(1.0, 2 * min(1 / strength, chance / share)), strength
 
 
 def _both(fixed: Interval, sure: Interval) -> Interval:
@@ -185,16 +198,3 @@ def fixed_interval(rows: Floats, others: Sequence[Spread], alpha: float) -> tupl
     chance = swap_p_value(rows)
     widened = Interval(interval.centre, min(interval.low, swapped.low), max(interval.high, swapped.high), interval.n)
     return widened, max(p, chance) if chance > alpha else p
-
-
-def needed_seconds(finding: Finding, spent: float, margin: float = MARGIN, alpha: float = ALPHA) -> float | None:
-    """How many more seconds would settle an unclear finding: until its interval leaves zero or fits in the margin, whichever is sooner."""
-    low, high, n = finding.interval.low, finding.interval.high, finding.interval.n
-    edge = math.log1p(margin)
-    if not math.isfinite(high - low) or n < 3 or low > 0 or high < 0 or (low >= -edge and high <= edge):
-        return None
-    centre, half = finding.interval.centre, (high - low) / 2
-    asked = max(abs(centre), edge - abs(centre))
-    more = t_quantile(1 - alpha / 4, max(1.0, n - 1.0)) / t_quantile(1 - alpha / 4, 60.0)
-    factor = (half / asked / more) ** 2
-    return max(spent * 0.25, spent * (factor - 1)) if factor < 1e6 else None

@@ -8,7 +8,9 @@ is a placebo, whose distance from the first is the noise floor, and serves as ba
 from __future__ import annotations
 
 import gc
+import math
 import random
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from types import FunctionType
@@ -17,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from steelyard.measuring.clock import Loop, Timer
-from steelyard.measuring.effort import Effort
-from steelyard.measuring.paired import Rounds
+from steelyard.measuring.effort import EVIDENCE, Effort
+from steelyard.measuring.paired import Finding, Rounds, find
 from steelyard.measuring.sample import Tell, calibrate, empty_cost, quiet_collector, single, throttled
 from steelyard.model.experiment import Settings
 from steelyard.model.pair import MARGIN
@@ -48,6 +50,8 @@ class Weighing:
     seed: int = 0
     stop: str = ""
     spent: float = 0.0
+    looks: int = 1
+    share: float = 1.0
 
     @property
     def timed(self) -> float:
@@ -60,6 +64,10 @@ class Weighing:
             np.asarray(self.blocks, float) * 1e-9, np.asarray(self.cpu, float) * 1e-9, np.asarray(self.hits, bool),
             np.asarray(self.orders, np.int32), np.asarray(self.groups, np.int32), self.calls, self.placebo, self.overhead, self.seed,
         )  # fmt: skip
+
+    def finding(self, head: int = 1) -> Finding:
+        """What the rounds say about one head at the look that ended the measurement."""
+        return find(self.rounds(), head, peeked=self.stop == EVIDENCE, share=self.share)
 
     def of_group(self, number: int) -> Rounds:
         """The rounds of the last rebuild alone."""
@@ -78,16 +86,18 @@ def weigh_arms(
     placebo: Build | None = None,
     suite: int = 1,
     margin: float = MARGIN,
+    patience: float = math.inf,
 ) -> Weighing:
-    """Measure arms interleaved until the evidence is there or the budget is spent; `builds` give each arm afresh, the base first.
+    """Measure arms interleaved until the margin is settled or the budget for it is spent; `builds` give each arm afresh, the base first.
 
     `placebo` gives the base once more. `suite` is how many comparisons are decided together: the more there are, the more
-    evidence it takes to stop early.
+    evidence it takes to stop early. `patience` is how many seconds of wall time there are for all of it.
     """
     rng, tell = random.Random(seed), throttled(tell)
     doing = Weighing(seed=seed, placebo=len(builds) if placebo else None)
     makers = [*builds, *([placebo] if placebo else [])]
     effort, start = Effort(settings, suite, margin, timer.rounds, len(builds) - 1), timer.effort()
+    doing.share, began_at = effort.looks.share(0), time.monotonic()
     with quiet_collector():
         while not doing.stop:
             began = timer.effort()
@@ -106,11 +116,16 @@ def weigh_arms(
                 _round(doing, arms.loops, timer, rng, number)
             doing.spent = max(timer.effort() - start, doing.timed if effort.fresh else 0.0)
             effort.learn(doing.of_group(number), built - began, timer.effort() - built)
-            doing.stop = effort.verdict(number + 1, doing.spent)
-            tell("weighing", min(1.0, doing.spent / settings.budget))
+            tell(*effort.progress(doing.spent))
             clean_up(arms.tasks)
             del arms
             gc.collect(0)
+            if reason := effort.verdict(number + 1, doing.spent):
+                looked, doing.stop = timer.effort(), reason
+                findings = [doing.finding(head) for head in range(1, len(builds))]
+                doing.stop = effort.conclude(reason, findings, number + 1, doing.spent, time.monotonic() - began_at, patience)
+                doing.looks, doing.share = effort.look + 1, effort.looks.share(effort.look)
+                start += timer.effort() - looked
     return doing
 
 

@@ -21,6 +21,7 @@ DEVICES = ("cpu", "cuda", "xpu", "mps", "tpu", "rocm")
 _SPOKEN = {"gpu": "cuda", "nvidia": "cuda", "amd": "rocm", "hip": "rocm", "intel": "xpu", "metal": "mps", "host": "cpu"}
 """Words for devices that are no kinds; a case says cuda on every machine, so no word depends on what is in one."""
 _TABLES = {"axes": "params", "flags": "flags"}
+MOST_SETTLING = 100.0
 BUDGETS: dict[str, float] = {"quick": 0.3, "normal": 1.0, "thorough": 5.0}
 
 
@@ -35,6 +36,8 @@ def device_kind(name: str, known: Collection[str] = DEVICES) -> str:
 @dataclass(frozen=True)
 class Settings:
     """How to measure: everything that changes a figure's precision but not its meaning.
+
+    `settle` is how many times its budget a comparison may go on where its margin is not settled; 0 ends it with the budget.
 
     `reference` is what variants are held against: the plain task of their own backend, or what that one itself is held against,
     which is the same for all stacks.
@@ -57,6 +60,7 @@ class Settings:
     vs: str | None = None
     runs: int | None = None
     margin: float = 0.02
+    settle: float = 4.0
     telemetry: bool = True
     peak_memory: bool = False
     memory_snapshot: bool = False

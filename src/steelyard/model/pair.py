@@ -32,7 +32,8 @@ class Pair:
     log-ratio) between the baseline and the baseline built again. `p` is the chance of a difference as large where there is
     none: by Student's or the randomisation test, whichever is larger, or by the evidence if that is stronger, times two for the
     choice. `evidence` is the e-value, which stays valid however often one looks. `clock` is wall time, thread CPU time, or how a
-    device was timed. `needed_s` is how many seconds more would settle what is unclear.
+    device was timed. It was `stopped_by` evidence, its budget, or being settled in its extension, after so many `looks`, each of
+    which has its share of the error. `needed_s` is how many seconds more would settle its margin.
     """
 
     base: Arm
@@ -55,6 +56,7 @@ class Pair:
     p: float | None = None
     evidence: float | None = None
     stopped_by: str = ""
+    looks: int = 1
     measured_s: float = 0.0
     needed_s: float | None = None
     margin: float = MARGIN

@@ -1,0 +1,79 @@
+"""When a comparison has settled its margin, how long it may go on until it has, and what looking more than once costs.
+
+A budget that is spent says nothing about the question: whether the difference is inside the margin or beyond it. Where the
+interval does not say, measuring goes on, and one looks again at moments that are fixed beforehand. Each look may be wrong, so
+each spends a share of the error that is allowed in all.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from steelyard.measuring.stats import Interval, t_quantile
+from steelyard.model.pair import ALPHA, MARGIN
+
+SETTLED, BUDGET, TIMEOUT = "settled", "budget", "timeout"
+FIRST_SHARE = 0.75
+PARTS = (0.25, 0.5, 1.0)
+HOPE = 2.0
+PATIENCE = 0.8
+FARTHEST = 1000.0
+
+
+def settled(interval: Interval, margin: float) -> bool:
+    """Whether an interval of a log-ratio lies inside the margin or wholly beyond it; anything else decides nothing."""
+    low, high, edge = interval.low, interval.high, math.log1p(margin)
+    return (low >= -edge and high <= edge) or low > edge or high < -edge
+
+
+@dataclass(frozen=True)
+class Looks:
+    """When a comparison is looked at, and how much of the fixed interval's error each look may spend.
+
+    `extension` is how many times the first effort may be added to it. Most of the error is spent at the first look, which
+    most comparisons need alone; without an extension, all of it.
+    """
+
+    extension: float
+
+    @property
+    def at(self) -> tuple[float, ...]:
+        """The moments, in multiples of the first effort."""
+        return (1.0, *(1 + part * self.extension for part in PARTS)) if self.extension > 0 else (1.0,)
+
+    def share(self, look: int) -> float:
+        """The part of the error for one look, counted from 0; all of them together have no more than the whole."""
+        if len(self.at) == 1:
+            return 1.0
+        return FIRST_SHARE if look == 0 else (1 - FIRST_SHARE) / len(PARTS)
+
+
+def goes_on(interval: Interval, margin: float, spent: float, left: float) -> bool:
+    """Whether more effort is spent on a comparison that may have `left` as much again as `spent`.
+
+    Where the direction is certain and the size is not, always: that is what a gate is asked. Where nothing is certain, if what is left
+    has a chance to settle it.
+    """
+    if left <= 0 or settled(interval, margin):
+        return False
+    if interval.low > 0 or interval.high < 0:
+        return True
+    needed = needed_seconds(interval, spent, margin)
+    return needed is not None and needed <= HOPE * left
+
+
+def needed_seconds(interval: Interval, spent: float, margin: float = MARGIN, alpha: float = ALPHA) -> float | None:
+    """How many more seconds would bring the interval of a log-ratio inside the margin or out of it; None if none, or too many."""
+    low, high, n = interval.low, interval.high, interval.n
+    if not math.isfinite(high - low) or n < 3 or settled(interval, margin):
+        return None
+    asked = abs(abs(interval.centre) - math.log1p(margin))
+    more = t_quantile(1 - alpha / 4, max(1.0, n - 1.0)) / t_quantile(1 - alpha / 4, 60.0)
+    factor = ((high - low) / 2 / max(asked, 1e-12) / more) ** 2
+    return max(spent * 0.25, spent * (factor - 1)) if factor < FARTHEST else None
+
+
+def ending(reason: str, look: int, *, decided: bool) -> str:
+    """What ended a comparison at a look: having settled it in its extension, or else what it ran out of."""
+    return SETTLED if decided and look else reason
