@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -10,11 +11,12 @@ from typing import Any
 
 import pytest
 
+from steelyard.analyze.compare import Side
 from steelyard.engine.confirm import asked_settings, confirm
 from steelyard.errors import UsageError
 from steelyard.machine import facts
 from steelyard.model.case import Case
-from steelyard.model.pair import Arm, Pair
+from steelyard.model.pair import Arm, Delta, Pair
 from steelyard.model.record import Figure, Record
 from steelyard.store.runs import Header, Run, Store
 from tests.engine.drive import steelyard
@@ -188,6 +190,23 @@ def test_outside_of_a_checkout_nothing_can_be_confirmed(tmp_path: Path, monkeypa
 def test_what_decides_whether_a_case_is_right_is_kept(commits: list[str]) -> None:
     found = asked_settings(Header(settings={"rtol": 0.1, "timeout": 7.0, "memory": "lots", "budget": 0.1, "vs": "eager", "profile": True}))
     assert (found.rtol, found.timeout, found.memory, found.budget, found.vs, found.profile) == (0.1, 7.0, None, 1.0, None, False)
+    assert [asked_settings(Header(settings={"settle": given})).settle for given in (0, 2.5, -1, 1e9, math.nan, "long")] == [
+        0,
+        2.5,
+        *[4.0] * 4,
+    ]
+
+
+def test_the_margin_that_will_judge_is_the_one_that_is_settled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gate with a margin of 5 % must not stop at what settles 2 %."""
+    from steelyard.cli.compare import again
+
+    asked: list[Any] = []
+    monkeypatch.setattr("steelyard.engine.confirm.confirm", lambda *given: asked.append(given) or ([], {}))
+    runs = made("a" * 40, id="a"), made("b" * 40, id="b")
+    deltas = [Delta(CALM, CALM, "time", 1.04, 1.03, 1.05, margin, "slower", paired=False) for margin in (0.1, 0.05)]
+    again(*(Side(run.id, (run,)) for run in runs))(deltas)
+    assert asked == [(*runs, [CALM, CALM], 0.05)]
 
 
 def test_a_worker_that_ran_with_other_versions_confirms_nothing() -> None:

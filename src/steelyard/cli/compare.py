@@ -13,6 +13,7 @@ from steelyard.errors import NOTHING, PASS, NothingMeasured, UsageError, unknown
 
 if TYPE_CHECKING:
     from steelyard.analyze.compare import Comparison, Confirm, Side
+    from steelyard.model.pair import Delta, Pair
     from steelyard.store.runs import Store
 
 OWN = "vs"
@@ -122,7 +123,11 @@ def again(base: Side, head: Side, store: Store, trusted: Sequence[str] = ()) -> 
 
     runs, consent = (base.runs[-1], head.runs[-1]), Consent(store, tuple(trusted))
     consent.check_used(runs)
-    return lambda deltas: confirm(*runs, [delta.head for delta in deltas], consent)
+
+    def measured(deltas: list[Delta]) -> tuple[list[Pair], dict[str, str]]:
+        return confirm(*runs, [delta.head for delta in deltas], consent, min(delta.margin for delta in deltas))
+
+    return measured
 
 
 def parse_margins(texts: Sequence[str], metrics: Sequence[str]) -> dict[str, float]:

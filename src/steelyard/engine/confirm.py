@@ -19,8 +19,8 @@ from steelyard.engine import conduct
 from steelyard.engine.consent import Consent
 from steelyard.errors import StoreError, UsageError
 from steelyard.machine import facts
-from steelyard.model.experiment import BUDGETS, Experiment, Settings
-from steelyard.model.pair import Pair
+from steelyard.model.experiment import BUDGETS, MOST_SETTLING, Experiment, Settings
+from steelyard.model.pair import MARGIN, Pair
 from steelyard.model.record import Record
 from steelyard.store.paths import inside
 from steelyard.store.runs import Header, Run, Store
@@ -30,7 +30,7 @@ LONGEST = 3600.0
 PATIENCE_S = 300.0
 KEPT: Mapping[str, Any] = {
     "rtol": (int, float), "atol": (int, float), "verify": bool, "reference": str, "seed": int, "timeout": (int, float),
-    "memory": int, "sampling": str,
+    "memory": int, "sampling": str, "settle": (int, float),
 }  # fmt: skip
 
 Again = tuple[list[Pair], dict[str, str]]
@@ -46,11 +46,12 @@ class Unwatched:
     def waiting(self, text: str) -> None: ...
 
 
-def confirm(base: Run, head: Run, cases: Sequence[str], consent: Consent | None = None) -> Again:
+def confirm(base: Run, head: Run, cases: Sequence[str], consent: Consent | None = None, margin: float = MARGIN) -> Again:
     """Weigh cases of two runs against each other again, the code of both as it was, interleaved in pairs of processes.
 
-    Gives the pairs there are, and for every other case why there is none. What holds for all of them is raised. Nothing is
-    executed of runs that are neither this user's own nor trusted by name.
+    Each goes on until `margin` is settled, by which it will be judged, or the budget for that is spent. Gives the pairs there
+    are, and for every other case why there is none. What holds for all of them is raised. Nothing is executed of runs that are
+    neither this user's own nor trusted by name.
     """
     if not cases:
         return [], {}
@@ -85,7 +86,7 @@ def confirm(base: Run, head: Run, cases: Sequence[str], consent: Consent | None 
         files = tuple(str(_in_project(head.header, here, file)) for file in head.header.files)
         for file in head.header.files:
             _in_project(base.header, there, file)
-        settings = replace(asked_settings(head.header), vs=f"path:{there}")
+        settings = replace(asked_settings(head.header), vs=f"path:{there}", margin=margin)
         ready = conduct.from_experiment(Experiment("confirm", include=again, files=files, settings=settings))
         done = conduct.execute(ready, Store(Path(folder)), ["steelyard", "confirm"], lambda writer: Unwatched()).run
     pairs, reasons = sorted_out(done, (base, head), cases)
@@ -175,6 +176,8 @@ def _differing(header: Header) -> Iterator[tuple[str, str, str | None]]:
 def asked_settings(header: Header) -> Settings:
     """What the run was asked for, as far as it decides whether a case is right and may go on; budgets are long enough to tell."""
     known = {name: value for name, value in header.settings.items() if name in KEPT and isinstance(value, KEPT[name])}
+    if not 0 <= known.get("settle", 0) <= MOST_SETTLING:
+        known.pop("settle")
     budget = header.settings.get("budget")
     seconds = float(budget) if isinstance(budget, (int, float)) and 0 < budget < LONGEST else BUDGETS["normal"]
     return Settings(**known, budget=max(seconds, BUDGETS["normal"]))

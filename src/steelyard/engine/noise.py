@@ -44,7 +44,7 @@ def experiment(machine: Mapping[str, Any], device: str, threads: int, budget: fl
         sizes["layer/mlp"] = {"seq": 1024, "hidden": 2048, "ffn": 5504, "dtype": "bf16"}
     how: dict[str, Any] = {"backend": ("torch" if torch else "numpy",), "device": (device,), "threads": (settled_threads(device, threads),)}
     matrix = tuple(Matrix((name,), {axis: (value,) for axis, value in chosen.items()}, **how) for name, chosen in sizes.items())
-    return Experiment("noise", matrix=matrix, settings=Settings(budget=budget, verify=False))
+    return Experiment("noise", matrix=matrix, settings=Settings(budget=budget, verify=False, settle=0))
 
 
 def against_itself(chosen: Experiment) -> Plan:

@@ -96,7 +96,7 @@ def _again(base: Run, head: Run, consent: Consent, tell: Tell) -> Confirm:
     def again(deltas: list[Delta]) -> Again:
         count = f"{len(deltas)} case{'' if len(deltas) == 1 else 's'}"
         tell(f"{count} looked slower than in run {base.id}: to be measured again, both commits interleaved")
-        return confirm(base, head, [delta.head for delta in deltas], consent)
+        return confirm(base, head, [delta.head for delta in deltas], consent, min(delta.margin for delta in deltas))
 
     return again
 
