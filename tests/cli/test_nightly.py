@@ -96,7 +96,7 @@ def test_a_slower_commit_is_confirmed_interleaved_and_stays_a_regression_until_s
     assert set(night["reports"]) >= {f"reports/{folder.name}/{name}" for name in ("report.html", "report.md", "cases.csv", "verdict.json")}
     again = nightly(project, check=4)["night"]
     assert again["base"] == night["base"] and again["reports"][0].startswith(f"reports/{night['date']}-")
-    steelyard("nightly", "--keep", "archive", "--accept", again["run"], cwd=project)
+    steelyard("nightly", "--keep", "archive", "--accept", again["run"], "--reason", "worth it", cwd=project)
     assert nightly(project)["night"]["base"] == again["run"]
 
 
@@ -209,7 +209,9 @@ def test_failures_have_their_exit_code_and_the_next_night_no_base(tmp_path: Path
     assert main(["nightly", "night.toml", "--keep", "archive"]) == 3
     assert main(["nightly", "night.toml", "--keep", "archive", "--policy", "gate.toml"]) == 0
     first, second = Archive(Path("archive")).nights()
-    assert (first.good, second.good, second.base) == (False, True, "")
+    fine, broken = (f"fake/work[fault={fault},seconds=1e-06]@fake/eager:eval" for fault in ("none", "raise"))
+    assert [night.exit_code for night in (first, second)] == [3, 0] and second.base == first.run
+    assert all(night.may_be_base(fine) for night in (first, second)) and set(second.withheld or []) == set() and broken
     assert main(["nightly", "night.toml", "--keep", "archive"]) == 0
 
 
@@ -218,7 +220,10 @@ def test_failures_have_their_exit_code_and_the_next_night_no_base(tmp_path: Path
     [
         ([], "no experiment named"),
         (["night.toml", "--accept", "latest"], "--accept measures nothing"),
-        (["--accept", "latest"], "no nights in"),
+        (["--accept", "latest", "--reason", "x"], "no nights in"),
+        (["--accept", "latest"], "no reason given"),
+        (["night.toml", "--case", "op/*"], "--case is about a night that is accepted"),
+        (["night.toml", "--reason", "so"], "--reason is about a night that is accepted"),
         (["nihgt.toml"], "did you mean night.toml"),
         (["night.toml", "--timeout", "0s"], "--timeout must be more than 0"),
         (["night.toml", "--polciy", "x"], "did you mean --policy"),

@@ -11,8 +11,11 @@ import pytest
 
 from steelyard.analyze.history import Change, histories
 from steelyard.codec.policy import Excuse, Policy
-from steelyard.engine.nightly.archive import FILE, NO_BASE, UNFINISHED, Archive, Night, night_of
+from steelyard.engine.nightly.against import Before
+from steelyard.engine.nightly.archive import FILE, Archive
 from steelyard.engine.nightly.assess import Terms, assess
+from steelyard.engine.nightly.lines import NO_BASE, UNFINISHED, Night, night_of
+from steelyard.engine.nightly.night import went_before
 from steelyard.engine.nightly.since import Since, appeared, is_material
 from steelyard.errors import FAILED, INCONCLUSIVE, INTERRUPTED, NOTHING, PASS, REGRESSION, StoreError, UsageError
 from steelyard.store.runs import Header, Run
@@ -52,21 +55,24 @@ def archive(tmp_path: Path) -> Archive:
         (REGRESSION, "regression", False), (NOTHING, "nothing comparable", False), (INTERRUPTED, UNFINISHED, False),
     ],
 )  # fmt: skip
-def test_a_night_is_good_unless_it_regressed_failed_or_did_not_end(archive: Archive, code: int, outcome: str, good: bool) -> None:
-    assert night_of(spend(archive, 5), outcome, code).good is good
+def test_a_night_of_an_older_steelyard_is_good_as_a_whole_or_not_at_all(archive: Archive, code: int, outcome: str, good: bool) -> None:
+    assert night_of(spend(archive, 5), outcome, code).may_be_base(case("x1")) is good
+
+
+def base_run(archive: Archive, before: str = "", cases: list[str] | None = None) -> str | None:
+    """The run that most cases are held against."""
+    return next(iter(went_before(archive, "bench", KEY, before, cases or list(CASES)).grouped()), None)
 
 
 def test_the_base_is_the_newest_good_night_of_the_same_experiment_and_machine(archive: Archive) -> None:
-    assert archive.last_good("bench", KEY) is None
+    assert base_run(archive) is None
     runs = [spend(archive, day) for day in range(1, 5)]
     for run, code in zip(runs, (PASS, PASS, REGRESSION, FAILED), strict=True):
         told(archive, run, code)
     told(archive, spend(archive, 6, experiment="other"))
     told(archive, spend(archive, 7, machine_key="o" * 12))
-    found = archive.last_good("bench", KEY)
-    assert found is not None and found[1].id == found[0].run == runs[1].id
-    earlier = archive.last_good("bench", KEY, before=runs[1].header.created)
-    assert earlier is not None and earlier[0].run == runs[0].id
+    assert base_run(archive) == runs[1].id
+    assert base_run(archive, before=runs[1].header.created) == runs[0].id
 
 
 def test_a_base_whose_run_is_gone_is_not_believed_by_its_line(archive: Archive) -> None:
@@ -75,8 +81,7 @@ def test_a_base_whose_run_is_gone_is_not_believed_by_its_line(archive: Archive) 
     told(archive, new)
     archive.append(Night("2026-01-03", "../../etc", "bench", KEY, "pass", PASS, created="2026-01-03T03:00:00Z"))
     (new.path / "run.jsonl").write_bytes(b"rubbish")
-    found = archive.last_good("bench", KEY)
-    assert found is not None and found[0].run == old.id
+    assert base_run(archive) == old.id
 
 
 def test_damaged_and_newer_lines_are_told_and_the_rest_is_read(archive: Archive) -> None:
@@ -122,14 +127,18 @@ def test_a_night_can_be_accepted_as_it_is(archive: Archive) -> None:
     told(archive, slow, REGRESSION, "regression")
     half = spend(archive, 2, seal=False)
     archive.leave(archive.orphans())
-    assert archive.last_good("bench", KEY) is None
+    assert base_run(archive) is None
     with pytest.raises(UsageError, match="no night named"):
-        archive.accept("zzzz")
+        archive.accept("zzzz", "why")
     with pytest.raises(UsageError, match="unfinished"):
-        archive.accept(half.id)
-    assert archive.accept(slow.id).accepted
-    found = archive.last_good("bench", KEY)
-    assert found is not None and found[0].run == slow.id and found[0].outcome == "regression"
+        archive.accept(half.id, "why")
+    with pytest.raises(UsageError, match="no case named"):
+        archive.accept(slow.id, "why", ["op/nosuch*"])
+    (word,) = archive.accept(slow.id, "it rounds correctly now", ["op/x1[*"]).acceptances
+    assert (word.pattern, word.reason) == ("op/x1[*", "it rounds correctly now") and word.created
+    assert set(went_before(archive, "bench", KEY, "", list(CASES)).bases) == {case("x1")}
+    archive.accept(slow.id, "and so do all others")
+    assert base_run(archive) == slow.id and len(archive.nights()[0].acceptances) == 2
 
 
 def test_reports_get_a_folder_by_date_once_they_are_complete(archive: Archive) -> None:
@@ -163,8 +172,14 @@ def test_old_nights_are_removed_but_never_the_last_good_one_nor_anything_a_line_
 
 
 def judged(archive: Archive, run: Run, base: Run | None = None, policy: Policy | None = None) -> Any:
-    before = (night_of(base, "pass", PASS), base) if base else None
+    before = after(archive, base) if base else Before()
     return assess(run, before, Terms(policy or Policy(), confirm=False), archive.store, tell=lambda text: None)
+
+
+def after(archive: Archive, base: Run) -> Before:
+    """What a night is held against when this one was good."""
+    told(archive, base, withheld=[])
+    return went_before(archive, "bench", KEY, "", list(CASES))
 
 
 def test_a_night_without_a_base_is_judged_by_itself(archive: Archive) -> None:
@@ -190,7 +205,7 @@ def test_what_cannot_be_confirmed_says_why_and_stays_unconfirmed(archive: Archiv
     monkeypatch.chdir(tmp_path)
     base, slow = spend(archive, 1), spend(archive, 2, {**CASES, case("x3"): 9e-3})
     said: list[str] = []
-    found = assess(slow, (night_of(base, "pass", PASS), base), Terms(), archive.store, tell=said.append)
+    found = assess(slow, after(archive, base), Terms(), archive.store, tell=said.append)
     assert found.exit_code == REGRESSION and found.confirmed == 0 and "looked slower" in said[0]
     assert any("not confirmed" in note and "no git checkout" in note for note in found.judgement.notes)  # type: ignore[union-attr]
 

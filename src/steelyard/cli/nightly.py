@@ -47,25 +47,30 @@ def _shared(command: click.Command) -> click.Command:
 @click.option("-o", "--output", metavar="DIR", type=_FOLDER, help="Put this night's reports into this folder, too.")
 @click.option("--report-site", metavar="DIR", type=_FOLDER, help="Bring a static site of all nights up to date.")
 @click.option("--keep-nights", metavar="N", type=click.IntRange(min=2), help="Remove runs and reports of all but the newest N nights.")
-@click.option("--accept", metavar="RUN", help="Measure nothing; take this night (or latest) as good, so that the next is held against it.")
+@click.option("--accept", metavar="RUN", help="Measure nothing; take this night (or latest) as it is, so that the next is held against it.")
+@click.option("--case", "cases", metavar="PATTERN", multiple=True, help="With --accept: these cases of the night alone; may be repeated.")
+@click.option("--reason", metavar="TEXT", help="With --accept: why; kept in the archive and shown in the reports.")
 @click.option("--summary/--no-summary", default=True, help="Append report.md to the job summary where there is one. Default on.")
 @click.option("--dry-run", is_flag=True, help="Say what would run and against which night; measure nothing.")
 @json_option
 def command(experiment: str | None, keep: Path, **options: Any) -> int:
     """Run EXPERIMENT (a suite, an experiment file, another tool's config, a .py file), keep the run and its reports in ARCHIVE, and
-    compare it with the last good night of the same experiment on this machine.
+    compare every case with its last good night of the same experiment on this machine. A night that is slower is no base for later
+    ones unless it is accepted by name.
 
     The exit code is the gate's: 0 pass, 3 cases fail that did not, 4 regression, 5 nothing comparable.
 
     \b
     steelyard nightly bench.toml --keep archive --policy gate.toml
-    steelyard nightly --keep archive --accept latest
+    steelyard nightly --keep archive --accept m2p4 --case 'op/softmax*' --reason "rounds correctly now"
     """
     from steelyard.engine.nightly.archive import Archive
 
     archive = Archive(keep)
     if options["accept"] is not None:
         return _accept(archive, experiment, options)
+    if options["cases"] or options["reason"] is not None:
+        raise UsageError(f"{'--case' if options['cases'] else '--reason'} is about a night that is accepted", do="name it: --accept RUN")
     if experiment is None:
         raise UsageError("no experiment named", do="name a suite or a file: steelyard nightly bench.toml --keep archive")
     from steelyard.engine import conduct
@@ -82,11 +87,17 @@ def command(experiment: str | None, keep: Path, **options: Any) -> int:
 def _accept(archive: Archive, experiment: str | None, options: dict[str, Any]) -> int:
     if experiment is not None:
         raise UsageError("--accept measures nothing", do="leave out the experiment")
-    night = archive.accept(options["accept"])
+    reason = " ".join((options["reason"] or "").split())
+    if not reason:
+        raise UsageError("no reason given", why="a slower night is accepted by name, and later readers ask why", do='add --reason "…"')
+    night = archive.accept(options["accept"], reason, options["cases"])
     if options["as_json"]:
         emit_json(night)
     else:
-        click.echo(f"run {night.run} of {night.date} is taken as good; the next night is compared with it")
+        from steelyard.report.cells import clean
+
+        what = f"{', '.join(options['cases'])} of run {night.run}" if options["cases"] else f"run {night.run}"
+        click.echo(clean(f"{what} ({night.date}) is taken as it is; the next night is compared with it"))
     return 0
 
 
@@ -210,12 +221,22 @@ def _print(spent: Spent) -> None:
     click.echo("")
     click.echo(clean(f"night of {night.date} · run {night.run}{commits}"))
     click.echo(clean(spent.folder / "report.html"))
-    if not night.good:
-        archive = shlex.quote(str(spent.folder.parents[1]))
-        click.echo(
-            f"if this is how it should be from now on: steelyard nightly --keep {archive} --accept {night.run}",
-            err=True,
-        )
+    for line in _advice(spent):
+        click.echo(clean(line), err=True)
+
+
+def _advice(spent: Spent) -> list[str]:
+    """What is held against an older night, until when, and how it is accepted."""
+    held = spent.night.withheld or []
+    if not held:
+        return []
+    archive = shlex.quote(str(spent.folder.parents[1]))
+    one = f" --case {shlex.quote(held[0].case)}" if len(held) == 1 else " [--case PATTERN]"
+    count = "1 case stays" if len(held) == 1 else f"{len(held)} cases stay"
+    return [
+        f"{count} compared with the last good night until mended or accepted; if this is how it should be from now on:",
+        f'  steelyard nightly --keep {archive} --accept {spent.night.run}{one} --reason "…"',
+    ]
 
 
 def _since_lines(since: Sequence[Since]) -> list[str]:

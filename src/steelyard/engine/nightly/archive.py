@@ -13,73 +13,22 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from steelyard import codec
-from steelyard.analyze.provenance import commit_of
-from steelyard.engine.nightly.since import Since
-from steelyard.errors import INCONCLUSIVE, INTERRUPTED, PASS, StoreError, UsageError, unknown
-from steelyard.model.record import SCHEMA
-from steelyard.store.runs import Run, RunInfo, Store, moment, read_run
+from steelyard.codec.policy import fits
+from steelyard.engine.nightly.lines import EVERY, UNFINISHED, Acceptance, Night, night_of
+from steelyard.engine.nightly.standing import Base, bases
+from steelyard.errors import INTERRUPTED, StoreError, UsageError, unknown
+from steelyard.store.runs import Run, RunInfo, Store, moment, now, read_run
 from steelyard.store.samples import open_plain, trouble, write_whole
 
 FILE, LOCK, REPORTS = "nights.jsonl", "nightly.lock", "reports"
-GOOD = (PASS, INCONCLUSIVE)
-NO_BASE, UNFINISHED = "no base", "unfinished"
 COMMAND = "nightly"
 _FOLDER = re.compile(r"\d{4}-\d{2}-\d{2}(-\d{1,4})?")
 _STARTED = ".new"
-
-
-@dataclass(frozen=True)
-class Night:
-    """One night as its line tells it; `outcome` and `exit_code` are the gate's, and `since` what the longer history showed that night.
-
-    `reports` are files as seen from the archive; `accepted` says that someone took it as good whatever the gate said.
-    """
-
-    date: str
-    run: str
-    experiment: str
-    machine_key: str
-    outcome: str
-    exit_code: int
-    created: str = ""
-    commit: str = ""
-    dirty: bool = False
-    base: str = ""
-    base_commit: str = ""
-    headline: str = ""
-    confirmed: int = 0
-    since: list[Since] = field(default_factory=list)
-    reports: list[str] = field(default_factory=list)
-    versions: dict[str, str] = field(default_factory=dict)
-    accepted: bool = False
-    schema: int = SCHEMA
-
-    @property
-    def good(self) -> bool:
-        """Whether later nights may be held against it: no regression, nothing failed, measured to the end."""
-        return self.accepted or (self.exit_code in GOOD and self.outcome != UNFINISHED)
-
-
-def night_of(run: Run, outcome: str, exit_code: int, **more: Any) -> Night:
-    """The line of a run, with what its own header says."""
-    header, (commit, dirty) = run.header, commit_of(run)
-    return Night(
-        header.created[:10], header.id, header.experiment, header.machine_key, outcome, exit_code,
-        created=header.created, commit=commit, dirty=dirty, versions=_versions(run), **more,
-    )  # fmt: skip
-
-
-def _versions(run: Run) -> dict[str, str]:
-    packages, python = run.header.machine.get("packages"), run.header.machine.get("python")
-    known = {"python": python.get("version")} if isinstance(python, dict) else {}
-    known |= packages if isinstance(packages, dict) else {}
-    return {"steelyard": run.header.version, **{str(name): value for name, value in known.items() if isinstance(value, str)}}
 
 
 class Archive:
@@ -89,6 +38,7 @@ class Archive:
         self.store = Store(root.expanduser().absolute())
         self.warnings: list[str] = []
         self._untold: set[str] = set()
+        self._runs: dict[str, Run | None] = {}
 
     @property
     def root(self) -> Path:
@@ -164,23 +114,36 @@ class Archive:
         finally:
             os.close(fd)
 
-    def last_good(self, experiment: str, machine_key: str, *, before: str = "") -> tuple[Night, Run] | None:
-        """The newest good night of an experiment on a machine whose run can still be read.
+    def before(self, experiment: str, machine_key: str, created: str = "") -> list[Night]:
+        """The nights of an experiment on a machine that one begun at `created` can be held against, oldest first.
 
-        Where all are dated after `before`, a clock was set back; then the newest of those counts, and that is told.
+        Where all are dated after it, a clock was set back; then those count, and that is told.
         """
-        infos = {info.id: info for info in self.store.runs()}
-        limit = moment(before) if before else float("inf")
-        good = [night for night in self.nights() if night.good and (night.experiment, night.machine_key) == (experiment, machine_key)]
-        earlier = [night for night in good if moment(night.created) < limit]
-        for night in [*reversed(earlier), *reversed([night for night in good if night not in earlier])]:
-            if night.run in infos:
-                with contextlib.suppress(StoreError):
-                    run = read_run(infos[night.run].path)
-                    if moment(night.created) >= limit:
-                        self.warnings.append(f"night {night.run}, which this one is compared with, is dated after it: is the clock right?")
-                    return night, run
-        return None
+        limit = moment(created) if created else float("inf")
+        here = [night for night in self.nights() if (night.experiment, night.machine_key) == (experiment, machine_key)]
+        earlier = [night for night in here if moment(night.created) < limit]
+        others = [night for night in here if moment(night.created) > limit]
+        if others and not earlier:
+            self.warnings.append(f"night {others[-1].run}, which this one is compared with, is dated after it: is the clock right?")
+        return earlier or others
+
+    def bases(self, nights: Sequence[Night], cases: Collection[str] = ()) -> dict[str, Base]:
+        """What every case is held against after these nights."""
+        return bases(nights, self.statuses, cases)
+
+    def run_of(self, run: str) -> Run | None:
+        """A night's run, read once; None where it is gone or cannot be read."""
+        if run not in self._runs:
+            path = next((info.path for info in self.store.runs() if info.id == run), None)
+            self._runs[run] = None
+            with contextlib.suppress(StoreError):
+                self._runs[run] = read_run(path) if path else None
+        return self._runs[run]
+
+    def statuses(self, night: Night) -> dict[str, str]:
+        """The status of each case in a night's run; nothing where that cannot be read."""
+        found = self.run_of(night.run)
+        return {record.id: record.status for record in found.records} if found else {}
 
     def orphans(self) -> list[RunInfo]:
         """Runs that a night began and that no line speaks of, newest first: it was killed on the way."""
@@ -200,8 +163,8 @@ class Archive:
                 headline = "measured to the end, and never judged" if info.sealed else "killed before its end"
                 self.append(night_of(read_run(info.path), UNFINISHED, INTERRUPTED, headline=headline))
 
-    def accept(self, ref: str) -> Night:
-        """Take a night as good whatever the gate said, so that the next is held against it."""
+    def accept(self, ref: str, reason: str, patterns: Sequence[str] = ()) -> Night:
+        """Take a night, or the cases of it that a pattern names, as they should be, so that later nights are held against it."""
         if not (self.root / FILE).exists():
             raise UsageError(f"there are no nights in {self.root}", do="measure one: steelyard nightly EXPERIMENT --keep DIR")
         with self.held():
@@ -209,9 +172,15 @@ class Archive:
             run = next(iter(reversed(nights)), "") if ref == "latest" else ref
             if run not in nights:
                 raise unknown("night", ref, ["latest", *nights], where=str(self.root))
-            if nights[run].outcome == UNFINISHED:
-                raise UsageError(f"night {run} cannot be a base", why=f"it is unfinished: {nights[run].headline}", do="accept another one")
-            accepted = replace(nights[run], accepted=True)
+            night = nights[run]
+            if night.outcome == UNFINISHED:
+                raise UsageError(f"night {run} cannot be a base", why=f"it is unfinished: {night.headline}", do="accept another one")
+            cases = [*self.statuses(night), *(item.case for item in night.withheld or ())]
+            for pattern in patterns:
+                if not any(fits(pattern, case) for case in cases):
+                    raise unknown("case", pattern, cases, where=f"night {run}")
+            fresh = [Acceptance(pattern, reason, now()) for pattern in patterns or (EVERY,)]
+            accepted = replace(night, acceptances=[*night.acceptances, *fresh])
             self.append(accepted)
         return accepted
 
@@ -230,14 +199,15 @@ class Archive:
             raise _trouble("write the reports", top, error) from error
 
     def prune(self, experiment: str, keep: int, spare: Sequence[str] = ()) -> list[str]:
-        """Remove the runs and reports of all but the newest nights of an experiment, never those of the last good one; lines stay.
+        """Remove the runs and reports of all but the newest nights of an experiment, never those that a case is held against; lines stay.
 
         `spare` are runs that stay whatever their date. Only folders and files that nights made are removed.
         """
         every = self.nights()
         nights = [night for night in every if night.experiment == experiment]
-        bases = {night.machine_key: night.run for night in nights if night.good}
-        kept = {*bases.values(), *spare}
+        machines = {night.machine_key for night in nights}
+        kept = {base.run for key in machines for base in self.bases([night for night in nights if night.machine_key == key]).values()}
+        kept |= set(spare)
         old = [night for night in nights[: max(0, len(nights) - keep)] if night.run not in kept]
         folders = {info.id: info.path for info in self.store.runs() if _made_here(info)}
         doomed = {night.run for night in old if night.run in folders}

@@ -14,9 +14,11 @@ from steelyard.codec.policy import Policy
 from steelyard.engine import conduct
 from steelyard.engine.confirm import Again, confirm
 from steelyard.engine.consent import Consent
-from steelyard.engine.nightly.archive import NO_BASE, Night
+from steelyard.engine.nightly.against import Before, carried, hold
+from steelyard.engine.nightly.lines import NO_BASE, Withheld
 from steelyard.engine.nightly.since import Since, appeared
-from steelyard.errors import FAILED, SteelyardError, exit_code, told
+from steelyard.engine.nightly.standing import withhold
+from steelyard.errors import FAILED, exit_code
 from steelyard.model.pair import Delta
 from steelyard.model.record import BAD
 from steelyard.store.runs import Run, Store
@@ -49,6 +51,14 @@ class Assessment:
     judgement: Judgement | None = None
     series: Mapping[str, History] = field(default_factory=dict)
     since: list[Since] = field(default_factory=list)
+    before: Before = field(default_factory=Before)
+    withheld: list[Withheld] = field(default_factory=list)
+
+    @property
+    def faster(self) -> list[str]:
+        """The cases that are faster than their base, from which slow drift is told from now on."""
+        deltas = self.comparison.deltas if self.comparison else []
+        return list(dict.fromkeys(delta.head for delta in deltas if delta.metric == "time" and delta.verdict == "faster"))
 
     @property
     def confirmed(self) -> int:
@@ -62,12 +72,12 @@ class Assessment:
         return "" if not all(ends) else ends[0] if len(set(ends)) == 1 else "..".join(ends)
 
 
-def assess(run: Run, base: tuple[Night, Run] | None, terms: Terms, store: Store, *, mistaken: bool = False, tell: Tell) -> Assessment:
+def assess(run: Run, before: Before, terms: Terms, store: Store, *, mistaken: bool = False, tell: Tell) -> Assessment:
     """Judge a night, and look at its place in the longer history."""
-    found = _against(run, base, terms, Consent(store, terms.trusted), mistaken, tell) if base else _alone(run, terms.policy, mistaken)
+    found = _against(run, before, terms, Consent(store, terms.trusted), mistaken, tell) or _alone(run, terms.policy, mistaken)
     cases = [record.id for record in run.records if record.status == "ok"]
     series = histories(store, cases, run.header.machine_key) if cases else {}
-    return replace(found, series=series, since=appeared(series, run.id, terms.policy))
+    return replace(found, before=before, series=series, since=appeared(series, run.id, terms.policy))
 
 
 def _alone(run: Run, policy: Policy, mistaken: bool) -> Assessment:
@@ -79,17 +89,30 @@ def _alone(run: Run, policy: Policy, mistaken: bool) -> Assessment:
     return Assessment(run, NO_BASE, code, f"{NO_BASE}: {', '.join(said)}")
 
 
-def _against(run: Run, base: tuple[Night, Run], terms: Terms, consent: Consent, mistaken: bool, tell: Tell) -> Assessment:
-    night, before = base
-    sides = Side(f"{night.date} ({before.id})", (before,)), Side(f"{run.header.created[:10]} ({run.id})", (run,))
-    comparison = gate.compare_under(terms.policy, *sides, allow_edited=terms.allow_edited)
-    if terms.confirm:
-        comparison = confirmed(comparison, terms.policy, _again(before, run, consent, tell))
-    judgement = gate.judge(comparison, *sides, terms.policy, strict=terms.strict)
+def _against(run: Run, before: Before, terms: Terms, consent: Consent, mistaken: bool, tell: Tell) -> Assessment | None:
+    again = {id: _again(before.runs[id], run, consent, tell) for id in before.grouped()} if terms.confirm else {}
+    held = hold(run, before, terms.policy, again, allow_edited=terms.allow_edited)
+    if held is None:
+        return None
+    deltas = held.comparison.deltas
+    judgement = gate.judge(held.comparison, *held.sides, terms.policy, strict=terms.strict)
+    judgement = carried(judgement, before, run, deltas, terms.policy)
     code = exit_code([judgement.exit_code, *([FAILED] if mistaken else [])])
     outcome = judgement.outcome if code == judgement.exit_code else gate.OUTCOMES[code]
     headline = judgement.headline if code == judgement.exit_code else f"{outcome}: the experiment has mistakes"
-    return Assessment(run, outcome, code, headline, before, sides, comparison, judgement)
+    withheld = _withheld(run, before, deltas, judgement, terms.policy)
+    return Assessment(
+        run, outcome, code, headline, held.main, held.sides, held.comparison, judgement, withheld=withheld,
+    )  # fmt: skip
+
+
+def _withheld(run: Run, before: Before, deltas: list[Delta], judgement: Judgement, policy: Policy) -> list[Withheld]:
+    counted: dict[str, set[str]] = {}
+    for finding in judgement.findings:
+        if finding.counts:
+            counted.setdefault(finding.case, set()).add(finding.kind)
+    records = {record.id: record for record in run.records}
+    return withhold(before.bases, deltas, counted, records, run.id, lambda case: bool(gate.excuse(policy, case, "slower")))
 
 
 def _again(base: Run, head: Run, consent: Consent, tell: Tell) -> Confirm:
@@ -99,11 +122,3 @@ def _again(base: Run, head: Run, consent: Consent, tell: Tell) -> Confirm:
         return confirm(base, head, [delta.head for delta in deltas], consent, min(delta.margin for delta in deltas))
 
     return again
-
-
-def confirmed(comparison: Comparison, policy: Policy, again: Confirm) -> Comparison:
-    """The comparison with its suspects measured again; where that cannot be done it stays as it was, and says why."""
-    try:
-        return gate.confirmed(comparison, policy, again)
-    except SteelyardError as error:
-        return replace(comparison, notes=[*comparison.notes, f"what looked slower is not confirmed: {told(error)}"])

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from steelyard.engine import conduct
 from steelyard.engine import run as supervision
 from steelyard.engine.nightly import reports
-from steelyard.engine.nightly.archive import Archive, Night, night_of
+from steelyard.engine.nightly.against import Before
+from steelyard.engine.nightly.archive import Archive
 from steelyard.engine.nightly.assess import Assessment, Tell, Terms, assess
+from steelyard.engine.nightly.lines import Night, night_of
 from steelyard.engine.plan import Plan
 from steelyard.errors import SteelyardError, told
 from steelyard.machine import facts
@@ -65,8 +67,18 @@ def foresee(ready: Plan, archive: Archive) -> Outlook:
     machine = facts.collect(Path.cwd())
     key = facts.key(machine)
     goes_on, _ = _orphans(archive, ready.fingerprint(key, machine))
-    base = archive.last_good(ready.experiment.name, key, before=goes_on.created if goes_on else "")
-    return Outlook(goes_on, base[0] if base else None)
+    cases = [job.case.id for job in ready.jobs]
+    before = went_before(archive, ready.experiment.name, key, goes_on.created if goes_on else "", cases)
+    run = next(iter(before.grouped()), "")
+    return Outlook(goes_on, next((night for night in before.nights if night.run == run), None))
+
+
+def went_before(archive: Archive, experiment: str, machine_key: str, created: str, cases: Collection[str]) -> Before:
+    """The nights that one is held against, with their runs."""
+    nights = archive.before(experiment, machine_key, created)
+    found = archive.bases(nights, cases)
+    runs = {id: run for id in {base.run for base in found.values()} if (run := archive.run_of(id))}
+    return Before(nights, found, runs)
 
 
 def spend(
@@ -82,8 +94,9 @@ def spend(
     """A whole night in an archive, with all that is made of it."""
     with archive.held():
         run = _measured(ready, archive, command, watching, tell)
-        base = archive.last_good(run.header.experiment, run.header.machine_key, before=run.header.created)
-        found = assess(run, base, terms, archive.store, mistaken=bool(ready.experiment.mistakes), tell=tell)
+        cases = list(dict.fromkeys(record.id for record in run.records))
+        before = went_before(archive, run.header.experiment, run.header.machine_key, run.header.created, cases)
+        found = assess(run, before, terms, archive.store, mistaken=bool(ready.experiment.mistakes), tell=tell)
         notes = list(archive.warnings)
         tell("writing the reports")
         folder = archive.file(run.header.created[:10], lambda fresh: notes.extend(reports.write(found, fresh)))
@@ -136,5 +149,5 @@ def _line(found: Assessment, folder: Path, archive: Archive) -> Night:
     base, commit = (found.base.id, night_of(found.base, "", 0).commit) if found.base else ("", "")
     return night_of(
         found.run, found.outcome, found.exit_code, base=base, base_commit=commit, headline=found.headline, confirmed=found.confirmed,
-        since=found.since, reports=files,
+        since=found.since, reports=files, withheld=found.withheld, faster=found.faster,
     )  # fmt: skip

@@ -1,0 +1,175 @@
+"""Tonight held against the night that each case is due to be held against; those are seldom one and the same for all."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from steelyard.analyze import gate
+from steelyard.analyze.compare import Comparison, Confirm, Side, mean_ratios, replaced
+from steelyard.analyze.gate import Finding, Judgement
+from steelyard.analyze.provenance import commit_of
+from steelyard.analyze.unpaired import Both
+from steelyard.codec.policy import Policy
+from steelyard.engine.nightly.lines import Night
+from steelyard.engine.nightly.standing import Base, is_mended
+from steelyard.errors import REGRESSION, SteelyardError, exit_code, told
+from steelyard.model.pair import MARGIN, Delta
+from steelyard.model.record import Record
+from steelyard.store.runs import Run
+
+Again = dict[str, Confirm]
+"""What measures again against each base, by its run."""
+
+
+@dataclass(frozen=True)
+class Before:
+    """What went before a night: the nights of its experiment and machine, the base of every case, and the runs of those."""
+
+    nights: Sequence[Night] = ()
+    bases: Mapping[str, Base] = field(default_factory=dict)
+    runs: Mapping[str, Run] = field(default_factory=dict)
+
+    def grouped(self) -> dict[str, list[str]]:
+        """The cases by the run that they are held against: first where some are known to be slower, then the run of most cases."""
+        found: dict[str, list[str]] = {}
+        for case, base in self.bases.items():
+            if base.run in self.runs:
+                found.setdefault(base.run, []).append(case)
+        places = {night.run: place for place, night in enumerate(self.nights)}
+        slower = {base.run for base in self.bases.values() if base.told_slower}
+        return dict(sorted(found.items(), key=lambda item: (item[0] not in slower, -len(item[1]), -places.get(item[0], -1))))
+
+
+@dataclass(frozen=True)
+class Held:
+    """Tonight against its bases as if they were one run: what the gate and the reports take."""
+
+    main: Run
+    sides: tuple[Side, Side]
+    comparison: Comparison
+
+
+def hold(run: Run, before: Before, policy: Policy, again: Again, *, allow_edited: bool = False) -> Held | None:
+    """Compare every case with its own base, and measure again what looks slower or is known to be; None where there is no base."""
+    groups = before.grouped()
+    if not groups:
+        return None
+    head = name_of(run)
+    parts = []
+    for id, cases in groups.items():
+        base = before.runs[id]
+        sides = Side(name_of(base), (only(base, cases),)), Side(head, (only(run, cases),))
+        part = gate.compare_under(fitting(policy, sides, run), *sides, allow_edited=allow_edited)
+        if id in again:
+            part = confirmed(part, policy, again[id], [case for case in cases if before.bases[case].told_slower])
+        parts.append(part)
+    main = before.runs[next(iter(groups))]
+    others = len(groups) - 1
+    name = name_of(main) + (f" and {others} other night{'' if others == 1 else 's'}" if others else "")
+    records = [record for id, cases in groups.items() for record in only(before.runs[id], cases).records]
+    sides = Side(name, (replace(main, records=tuple(records)),)), Side(head, (run,))
+    new = [id for id in dict.fromkeys(record.id for record in run.records) if id not in before.bases]
+    notes = [*_elsewhere(before, groups), *(note for part in parts for note in part.notes)]
+    return Held(main, sides, merged(parts, name, head, new, notes))
+
+
+def merged(parts: Sequence[Comparison], base: str, head: str, new: list[str], notes: Sequence[str]) -> Comparison:
+    """Several comparisons of other cases with one head as one."""
+    deltas = [delta for part in parts for delta in part.deltas]
+    figures: dict[str, dict[str, Both]] = {}
+    for part in parts:
+        for metric, found in part.figures.items():
+            figures.setdefault(metric, {}).update(found)
+    return replace(
+        parts[0], base=base, head=head, deltas=deltas, new=new, means=mean_ratios(deltas), notes=list(dict.fromkeys(notes)), figures=figures
+    )
+
+
+def _elsewhere(before: Before, groups: Mapping[str, Sequence[str]]) -> list[str]:
+    """Which cases are held against another night than most."""
+    told_of = []
+    for id, cases in list(groups.items())[1:]:
+        shown = f"{len(cases)} cases are" if len(cases) > 1 else f"{cases[0]} is"
+        told_of.append(f"{shown} held against the night of {name_of(before.runs[id])}, the last good one there")
+    return told_of
+
+
+def name_of(run: Run) -> str:
+    return f"{run.header.created[:10]} ({run.id})"
+
+
+def only(run: Run, cases: Collection[str]) -> Run:
+    """A run with the records of some cases alone."""
+    wanted = set(cases)
+    return replace(run, records=tuple(record for record in run.records if record.id in wanted))
+
+
+def fitting(policy: Policy, sides: tuple[Side, Side], run: Run) -> Policy:
+    """The policy without margins for figures that other cases of tonight have and none of these has."""
+    here = {name for side in sides for record in side.runs[0].records for name in record.metrics}
+    elsewhere = {name for record in run.records for name in record.metrics} - here - {"time"}
+
+    def narrowed(margins: Mapping[str, float]) -> dict[str, float]:
+        return {metric: margin for metric, margin in margins.items() if metric not in elsewhere}
+
+    return replace(policy, margins=narrowed(policy.margins), cases={name: narrowed(own) for name, own in policy.cases.items()})
+
+
+def confirmed(comparison: Comparison, policy: Policy, again: Confirm, pending: Collection[str] = ()) -> Comparison:
+    """The comparison with its suspects measured again, and those that wait to be mended; where that cannot be done it says why."""
+    try:
+        comparison = gate.confirmed(comparison, policy, again)
+        left = [
+            delta for delta in comparison.deltas if delta.head in pending and delta.metric == "time" and not delta.paired and delta.ratio
+        ]
+        if left:
+            deltas, notes = replaced(comparison.deltas, left, again, "that were slower in the night before")
+            comparison = replace(comparison, deltas=deltas, notes=[*comparison.notes, *notes])
+    except SteelyardError as error:
+        return replace(comparison, notes=[*comparison.notes, f"what looked slower is not confirmed: {told(error)}"])
+    return comparison
+
+
+def carried(judgement: Judgement, before: Before, run: Run, deltas: Sequence[Delta], policy: Policy) -> Judgement:
+    """The judgement with every regression of earlier nights that tonight neither shows to be mended nor could look at."""
+    counted = {finding.case for finding in judgement.findings if finding.kind == "regression" and finding.counts}
+    records = {record.id: record for record in run.records}
+    extra = []
+    for case, base in before.bases.items():
+        pending = base.pending
+        if pending is None or not base.regressed or case in counted or gate.excuse(policy, case, "slower"):
+            continue
+        if is_mended(pending, deltas) or same_code(before.runs.get(base.run), run, case, records):
+            continue
+        night = next((night for night in before.nights if night.run == pending.since), None)
+        since = f"since the night of {night.date} ({pending.since})" if night else f"since run {pending.since}"
+        words = f"slower {since}, and tonight does not show that it is mended"
+        tonight = next((finding for finding in judgement.findings if finding.case == case and finding.ratio is not None), None)
+        margin = policy.margins_of(case).get("time", MARGIN)
+        known = tonight or Finding("regression", case, case, "time", pending.ratio, pending.low, pending.high, margin)
+        extra.append(replace(known, kind="regression", verdict="slower", counts=True, reason=words))
+    if not extra:
+        return judgement
+    return with_findings(judgement, extra)
+
+
+def with_findings(judgement: Judgement, extra: Sequence[Finding]) -> Judgement:
+    """A judgement that knows of more regressions; one about the same figure of a case takes the place of the former."""
+    places = {(finding.case, finding.metric) for finding in extra if finding.ratio is not None}
+    rest = [finding for finding in judgement.findings if finding.ratio is None or (finding.case, finding.metric) not in places]
+    findings = sorted([*extra, *rest], key=lambda item: (gate.KINDS.index(item.kind), not item.counts, -item.size))
+    code = exit_code([judgement.exit_code, *(REGRESSION for finding in extra if finding.counts)])
+    return replace(judgement, findings=findings, exit_code=code, outcome=gate.OUTCOMES[code])
+
+
+def same_code(base: Run | None, head: Run, case: str, records: Mapping[str, Record]) -> bool:
+    """Whether tonight runs the very code and versions of the base, committed as they are: then nothing is left to mend."""
+    if base is None:
+        return False
+    commits = [commit_of(run) for run in (base, head)]
+    old = next((record for record in reversed(base.records) if record.id == case), None)
+    new = records.get(case)
+    if commits[0] != commits[1] or not commits[0][0] or commits[0][1] or old is None or new is None or new.status != "ok":
+        return False
+    return old.environment == new.environment and old.source == new.source

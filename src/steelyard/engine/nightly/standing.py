@@ -1,0 +1,143 @@
+"""Which night a case is held against, decided once for all commands.
+
+A night becomes the base of a case when it is shown, or at least looks, no slower there than the base before it. A night that is
+slower never does, unless someone accepts it by name; nor does one that looks slower beyond the margin and could not be
+measured again, or one in which the case broke. So what got slower is compared with the last good night, night after night,
+until it is mended or accepted.
+
+Beside the base every case has an anchor: the oldest good night of a window since it was last accepted or found faster. Steps
+that are too small to be seen in any one night add up against the anchor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from steelyard.engine.nightly.lines import UNFINISHED, Night, Why, Withheld
+from steelyard.model.pair import Delta
+from steelyard.model.record import Record
+
+WINDOW = 30
+"""An anchor lies at most this many nights back."""
+GOOD_VERDICTS = ("same", "faster")
+TOLD_SLOWER = ("regression", "slower")
+
+Statuses = Callable[[Night], Mapping[str, str]]
+"""The statuses of a night's cases; none where its run cannot be read any more."""
+
+
+@dataclass(frozen=True)
+class Base:
+    """The night that a case is held against, and why it has not moved on, where it has not."""
+
+    run: str
+    pending: Withheld | None = None
+
+    @property
+    def told_slower(self) -> bool:
+        """Whether a night before found the case slower, of whatever size."""
+        return self.pending is not None and self.pending.why in TOLD_SLOWER
+
+    @property
+    def regressed(self) -> bool:
+        """Whether the case is known to be slower and nobody has mended or accepted it."""
+        return self.pending is not None and self.pending.why == "regression"
+
+
+def base_of(case: str, nights: Sequence[Night], statuses: Statuses) -> Base | None:
+    """The base of a case after these nights of one experiment and machine, oldest first; None where there is none."""
+    places = {night.run: place for place, night in enumerate(nights)}
+    taken = max((place for place, night in enumerate(nights) if night.accepts(case) and _ended(night)), default=-1)
+    for place in range(len(nights) - 1, taken, -1):
+        night = nights[place]
+        held = night.held_back(case)
+        if held and _ended(night):
+            if taken <= places.get(held.base, -1) and case in statuses(nights[places[held.base]]):
+                return Base(held.base, held)
+            if taken >= 0:
+                break
+        elif night.may_be_base(case) and statuses(night).get(case) == "ok":
+            return Base(night.run)
+    return Base(nights[taken].run) if taken >= 0 and case in statuses(nights[taken]) else None
+
+
+def bases(nights: Sequence[Night], statuses: Statuses, tonight: Collection[str] = ()) -> dict[str, Base]:
+    """The base of every case that tonight has or should have: those of the last night that ended, and what that was waiting for."""
+    known = dict.fromkeys(tonight)
+    last = next((night for night in reversed(nights) if _ended(night) and statuses(night)), None)
+    if last:
+        known |= dict.fromkeys([*statuses(last), *(item.case for item in last.withheld or ())])
+    found = {case: base_of(case, nights, statuses) for case in known}
+    return {case: base for case, base in found.items() if base}
+
+
+def good_nights(case: str, nights: Sequence[Night]) -> list[Night]:
+    """The nights of the window that a case may be anchored at: since it was accepted or found faster, and none in which it was slower."""
+    recent = nights[-WINDOW:]
+    start = max((place for place, night in enumerate(recent) if night.accepts(case) or case in night.faster), default=0)
+    return [night for night in recent[start:] if night.may_be_base(case)]
+
+
+def looks_slower(delta: Delta) -> bool:
+    """Slower, whatever its size, or beyond the margin with an interval that leaves it open; what is settled within the margin is not."""
+    beyond = delta.metric == "time" and delta.ratio is not None and delta.ratio > 1 + delta.margin
+    return delta.verdict == "slower" or (delta.verdict == "unclear" and beyond)
+
+
+def withhold(
+    before: Mapping[str, Base],
+    deltas: Sequence[Delta],
+    counted: Mapping[str, Collection[str]],
+    records: Mapping[str, Record],
+    run: str,
+    excused: Callable[[str], bool] = lambda case: False,
+) -> list[Withheld]:
+    """The cases that tonight is no base for; `counted` has the kinds of findings that count by case, `records` tonight's."""
+    by_case: dict[str, list[Delta]] = {}
+    for delta in deltas:
+        by_case.setdefault(delta.head, []).append(delta)
+    found = []
+    for case, base in before.items():
+        told = by_case.get(case, [])
+        why = _why(told, counted.get(case, ()), records.get(case), base.pending, excused(case))
+        if why:
+            shown = next((item for item in sorted(told, key=lambda item: item.verdict != "slower") if item.ratio), base.pending)
+            ends = (shown.ratio, shown.low, shown.high) if shown else (None, None, None)
+            since, drift = (base.pending.since, base.pending.drift) if base.pending else (run, False)
+            found.append(Withheld(case, why, base.run, since, *ends, drift=drift))
+    return found
+
+
+def _why(told: Sequence[Delta], kinds: Collection[str], record: Record | None, pending: Withheld | None, excused: bool) -> Why | None:
+    if "regression" in kinds:
+        return "regression"
+    if {"missing", "failed"} & set(kinds):
+        return "missing" if record is None else "failed"
+    if excused:
+        return None
+    if any(delta.verdict == "slower" for delta in told):
+        return "slower"
+    if pending and pending.why in TOLD_SLOWER and not is_mended(pending, told):
+        return pending.why
+    if any(map(looks_slower, told)):
+        return "unclear"
+    return pending.why if pending and not any(delta.ratio for delta in told) else None
+
+
+def is_mended(pending: Withheld, deltas: Sequence[Delta]) -> bool:
+    """Whether tonight shows that what was slower is so no more: settled within the margin, or faster."""
+    return any(item.head == pending.case and item.metric == "time" and item.verdict in GOOD_VERDICTS for item in deltas)
+
+
+def _ended(night: Night) -> bool:
+    return night.outcome != UNFINISHED
+
+
+def drifted(held: Sequence[Withheld], slow: Mapping[str, tuple[str, Delta]], run: str) -> list[Withheld]:
+    """What is withheld with those added that drifted away from an older night, by case: that night's run and the confirmed delta."""
+    found = {item.case: item for item in held}
+    for case, (anchor, delta) in slow.items():
+        if case not in found or found[case].why != "regression":
+            found[case] = Withheld(case, "regression", anchor, run, delta.ratio, delta.low, delta.high, drift=True)
+    return list(found.values())

@@ -1,0 +1,256 @@
+"""The rule of the base, over any sequence of nights: what is told slower is no base until it is mended or accepted by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steelyard.engine.nightly import assess as assessment
+from steelyard.engine.nightly.against import carried
+from steelyard.engine.nightly.archive import Archive
+from steelyard.engine.nightly.assess import Assessment, Terms, assess
+from steelyard.engine.nightly.lines import EVERY, Acceptance, Night, Withheld, night_of
+from steelyard.engine.nightly.night import went_before
+from steelyard.engine.nightly.standing import Base, base_of, bases, good_nights, withhold
+from steelyard.errors import FAILED, PASS, REGRESSION
+from steelyard.model.pair import Delta, Pair, judge
+from steelyard.model.record import Record
+from steelyard.store.runs import Run
+from tests.analyze.saved import case, pair
+from tests.engine.test_nightly import KEY, spend
+
+CASE = case("x0")
+VERDICTS: Mapping[str, tuple[float, float, float]] = {
+    "same": (1.0, 0.99, 1.01), "faster": (0.9, 0.88, 0.92), "regression": (1.04, 1.03, 1.05), "slower": (1.035, 1.015, 1.055),
+    "unclear": (1.005, 0.96, 1.05), "looks slower": (1.05, 0.97, 1.13),
+}  # fmt: skip
+ANSWERS = (*VERDICTS, "failed", "missing", "incomparable")
+
+
+def line(number: int, withheld: Sequence[Withheld] = (), code: int = PASS, **more: Any) -> Night:
+    created = f"2026-01-01T00:00:{number:02}Z"
+    return Night(created[:10], f"n{number}", "bench", KEY, "pass", code, created=created, withheld=list(withheld), **more)
+
+
+def delta(answer: str) -> Delta:
+    if answer not in VERDICTS:
+        verdict: Any = answer
+        return Delta(CASE, CASE, "time", None, None, None, 0.02, verdict, paired=False)
+    ratio, low, high = VERDICTS[answer]
+    return Delta(CASE, CASE, "time", ratio, low, high, 0.02, judge(low, high, 0.02), paired=True)
+
+
+def statuses_of(answer: str) -> dict[str, str]:
+    return {} if answer == "missing" else {CASE: "crashed" if answer == "failed" else "ok"}
+
+
+class Nights:
+    """Nights of one case whose answers are given, each judged against what the rule says is its base."""
+
+    def __init__(self) -> None:
+        self.lines: list[Night] = []
+        self.answers: list[str] = []
+
+    def statuses(self, night: Night) -> dict[str, str]:
+        return statuses_of(self.answers[int(night.run[1:])])
+
+    def spend(self, answer: str) -> tuple[Base | None, Night]:
+        """One more night; gives what it was held against, and its line."""
+        here = statuses_of(answer)
+        before = bases(self.lines, self.statuses, here)
+        base = before.get(CASE)
+        kinds = {"failed", "missing", "regression"} & {answer} if base else set()
+        if base and base.regressed and answer not in ("same", "faster"):
+            kinds.add("regression")
+        records = {CASE: Record(CASE, {}, here[CASE])} if here else {}  # type: ignore[arg-type]
+        held = withhold(before, [delta(answer)] if base else [], {CASE: kinds}, records, f"n{len(self.lines)}")
+        self.lines.append(line(len(self.lines), held, REGRESSION if "regression" in kinds else PASS))
+        self.answers.append(answer)
+        return base, self.lines[-1]
+
+    def accept(self, number: int, pattern: str) -> int:
+        place = number % len(self.lines)
+        word = Acceptance(pattern, "so")
+        self.lines[place] = replace(self.lines[place], acceptances=[*self.lines[place].acceptances, word])
+        return place
+
+
+@given(st.lists(st.sampled_from(ANSWERS), max_size=14))
+def test_a_night_that_is_slower_never_becomes_the_base_and_every_later_one_regresses_until_it_is_mended(answers: list[str]) -> None:
+    nights, slow, told = Nights(), False, False
+    for answer in answers:
+        base, night = nights.spend(answer)
+        if base:
+            slow = answer == "regression" or (slow and answer not in ("same", "faster"))
+            told = answer in ("regression", "slower") or (told and answer not in ("same", "faster", "failed", "missing")) or slow
+            assert not nights.lines[int(base.run[1:])].held_back(CASE) and statuses_of(nights.answers[int(base.run[1:])]) == {CASE: "ok"}
+        assert (night.exit_code == REGRESSION) is slow
+        assert not (slow or told or answer == "looks slower") or not base or not night.may_be_base(CASE)
+
+
+steps = st.one_of(st.sampled_from(ANSWERS), st.sampled_from(ANSWERS), st.tuples(st.integers(0, 9), st.sampled_from([EVERY, "op/x0[*"])))
+
+
+@given(st.lists(steps, max_size=14))
+def test_only_an_acceptance_moves_the_base_past_a_slower_night(script: list[str | tuple[int, str]]) -> None:
+    nights = Nights()
+    for step in script:
+        if isinstance(step, str):
+            base, night = nights.spend(step)
+            source = nights.lines[int(base.run[1:])] if base else night
+            assert base is None or source.accepts(CASE) or (source.may_be_base(CASE) and nights.statuses(source) == {CASE: "ok"})
+            assert base is None or step not in ("regression", "slower", "looks slower") or night.held_back(CASE)
+        elif nights.lines:
+            place = nights.accept(*step)
+            found = base_of(CASE, nights.lines, nights.statuses)
+            assert int(found.run[1:]) >= place if found else not nights.statuses(nights.lines[place])
+            if place == len(nights.lines) - 1:
+                assert found is None or found == Base(nights.lines[place].run)
+
+
+def test_acceptance_of_some_cases_leaves_the_others_where_they_were() -> None:
+    other = case("x1")
+    held = [Withheld(id, "regression", "n0", "n1", 1.04, 1.03, 1.05) for id in (CASE, other)]
+    nights = [line(0), line(1, withheld=held, acceptances=[Acceptance("op/x1[*", "worth it")])]
+    found = bases(nights, lambda night: {CASE: "ok", other: "ok"})
+    assert found == {CASE: Base("n0", held[0]), other: Base("n1")}
+    assert found[CASE].regressed and not found[other].regressed
+    assert good_nights(other, nights) == nights[1:] and good_nights(CASE, nights) == nights[:1]
+
+
+def test_a_case_that_was_removed_waits_to_be_accepted() -> None:
+    gone = [Withheld(CASE, "missing", "n0", "n1")]
+    nights = [line(0), line(1, withheld=gone)]
+    statuses = {"n0": {CASE: "ok", case("x1"): "ok"}, "n1": {case("x1"): "ok"}}
+    assert bases(nights, lambda night: statuses[night.run])[CASE].run == "n0"
+    nights[1] = replace(nights[1], acceptances=[Acceptance(CASE.replace("64", "*"), "nobody needs it")])
+    assert set(bases(nights, lambda night: statuses[night.run])) == {case("x1")}
+
+
+CASES = {case(f"x{number}"): 1e-3 * (1 + number) for number in range(12)}
+
+
+class Archived:
+    """Nights with planted times in an archive; measuring again gives the planted ratio of the two nights, interleaved."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.archive = Archive(root / "archive")
+        self.day = 0
+        self.half = 0.004
+        self.confirmed: list[tuple[str, str]] = []
+
+        def again(base: Run, head: Run, cases: list[str]) -> tuple[list[Pair], dict[str, str]]:
+            self.confirmed += [(base.id, id) for id in cases]
+            times = [{item.id: item.metrics["time"].value for item in run.records} for run in (base, head)]
+            return [pair(id, id, times[1][id] / times[0][id], self.half) for id in cases], {}
+
+        monkeypatch.setattr(assessment, "confirm", again)
+
+    def spend(self, answers: Mapping[str, float | str] = CASES, terms: Terms | None = None, **header: Any) -> Assessment:
+        self.day += 1
+        run = spend(self.archive, self.day, dict(answers), machine={"git": {"commit": f"{self.day:040x}"}}, **header)
+        before = went_before(self.archive, "bench", run.header.machine_key, run.header.created, [item.id for item in run.records])
+        found = assess(run, before, terms or Terms(), self.archive.store, tell=lambda text: None)
+        base = found.base.id if found.base else ""
+        self.archive.append(night_of(run, found.outcome, found.exit_code, base=base, withheld=found.withheld, faster=found.faster))
+        return found
+
+
+@pytest.fixture
+def nights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Archived:
+    return Archived(tmp_path, monkeypatch)
+
+
+def slower(ratio: float, *names: str) -> dict[str, float]:
+    return {id: seconds * (ratio if id in [case(name) for name in names] else 1) for id, seconds in CASES.items()}
+
+
+def test_six_nights_with_a_planted_step_fail_from_the_third_on_until_it_is_accepted(nights: Archived) -> None:
+    codes = [nights.spend(slower(1.04, "x3") if night >= 3 else CASES).exit_code for night in range(1, 7)]
+    assert codes == [PASS, PASS, REGRESSION, REGRESSION, REGRESSION, REGRESSION]
+    sixth = nights.archive.nights()[-1]
+    (held,) = sixth.withheld or []
+    second, third = (nights.archive.nights()[place].run for place in (1, 2))
+    assert (held.case, held.why, held.base, held.since) == (case("x3"), "regression", second, third)
+    assert {base for base, id in nights.confirmed if id == case("x3")} == {second}
+    nights.archive.accept(sixth.run, "it rounds correctly now", ["op/x3[*"])
+    found = nights.spend(slower(1.04, "x3"))
+    assert (found.exit_code, found.withheld) == (PASS, [])
+    assert nights.spend(slower(1.04 * 1.04, "x3")).exit_code == REGRESSION
+
+
+def test_a_step_that_is_mended_passes_and_the_mended_night_is_the_next_base(nights: Archived) -> None:
+    codes = [nights.spend(answers).exit_code for answers in (CASES, slower(1.04, "x3"), CASES, CASES)]
+    assert codes == [PASS, REGRESSION, PASS, PASS] and all(not night.withheld for night in nights.archive.nights()[2:])
+
+
+def test_slower_of_unclear_size_is_no_base_either(nights: Archived) -> None:
+    nights.spend()
+    nights.half = 0.023
+    found = nights.spend(slower(1.04, "x3"))
+    assert found.exit_code != REGRESSION and [(item.case, item.why) for item in found.withheld] == [(case("x3"), "slower")]
+    nights.half = 0.004
+    found = nights.spend(slower(1.04, "x3"))
+    assert found.exit_code == REGRESSION and found.withheld[0].base == nights.archive.nights()[0].run
+
+
+def test_a_regression_that_tonight_cannot_settle_stays_one(nights: Archived) -> None:
+    nights.spend()
+    assert nights.spend(slower(1.04, "x3")).exit_code == REGRESSION
+    nights.half = 0.06
+    assert nights.spend(slower(1.01, "x3")).exit_code == REGRESSION
+    assert nights.spend(slower(1.01, "x3"), Terms(confirm=False)).exit_code == REGRESSION
+    found = nights.spend({**CASES, case("x3"): "crashed"})
+    assert found.exit_code == REGRESSION and found.judgement is not None
+    kinds = [(finding.kind, finding.counts) for finding in found.judgement.findings if finding.case == case("x3")]
+    assert kinds == [("regression", True), ("failed", True)]
+    assert "tonight does not show that it is mended" in found.judgement.findings[0].reason
+
+
+def test_the_very_code_of_the_base_needs_no_proof(nights: Archived) -> None:
+    base = nights.spend()
+    assert nights.spend(slower(1.04, "x3")).exit_code == REGRESSION
+    nights.day += 1
+    run = spend(nights.archive, nights.day, slower(1.01, "x3"), machine=base.run.header.machine)
+    before = went_before(nights.archive, "bench", KEY, run.header.created, list(CASES))
+    quiet = assess(run, before, Terms(confirm=False), nights.archive.store, tell=lambda text: None)
+    assert quiet.exit_code == PASS
+    dirty = replace(run, header=replace(run.header, machine={"git": {**run.header.machine["git"], "dirty": True}}))
+    assert quiet.judgement is not None and quiet.comparison is not None
+    assert carried(quiet.judgement, before, dirty, quiet.comparison.deltas, Terms().policy).exit_code == REGRESSION
+
+
+def test_a_case_that_failed_in_the_base_night_keeps_its_older_base_and_others_move_on(nights: Archived) -> None:
+    first = nights.spend()
+    assert nights.spend({**CASES, case("x1"): "crashed"}).exit_code == FAILED
+    assert nights.spend({**CASES, case("x1"): "crashed"}).exit_code == FAILED
+    found = nights.spend(slower(1.04, "x1"))
+    assert found.exit_code == REGRESSION
+    assert {base for base, id in nights.confirmed if id == case("x1")} == {first.run.id}
+    groups = went_before(nights.archive, "bench", KEY, "", list(CASES)).grouped()
+    assert {run: len(cases) for run, cases in groups.items()} == {first.run.id: 1, found.run.id: 11}
+
+
+def test_new_cases_have_no_base_and_other_machines_none_of_ours(nights: Archived) -> None:
+    nights.spend()
+    new = case("y")
+    found = nights.spend({**CASES, new: 5e-3})
+    assert found.exit_code == PASS and found.comparison is not None and found.comparison.new == [new]
+    assert nights.spend({**CASES, new: 5.2e-3}).exit_code == REGRESSION
+    elsewhere = nights.spend({**CASES, new: 9e-3}, machine_key="o" * 12)
+    assert (elsewhere.exit_code, elsewhere.base) == (PASS, None)
+    assert nights.spend({**CASES, new: 5.2e-3}).exit_code == REGRESSION
+
+
+def test_the_runs_that_cases_wait_for_are_never_removed(nights: Archived) -> None:
+    for answers in (CASES, slower(1.04, "x3"), slower(1.04, "x3"), slower(1.04, "x3"), slower(1.04, "x3")):
+        nights.spend(answers)
+    first = nights.archive.nights()[0].run
+    assert first not in nights.archive.prune("bench", 2)
+    assert nights.spend(slower(1.04, "x3")).exit_code == REGRESSION
