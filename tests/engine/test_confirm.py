@@ -109,7 +109,7 @@ def test_a_change_is_confirmed_an_unchanged_case_is_cleared_and_what_fails_stays
     deltas = {delta["head"]: delta for delta in found["deltas"]}
     grown, calm, shy = (deltas[id] for id in (GROWN, CALM, SHY))
     assert grown["paired"] and grown["verdict"] == "slower" and grown["low"] > 1.5 and grown["base"] == GROWN
-    assert calm["paired"] and calm["verdict"] != "slower" and calm["ratio"] < 1.3
+    assert calm["paired"] and calm["verdict"] != "slower" and calm["time_ratio"] < 1.3
     assert not shy["paired"] and shy["verdict"] == "slower"
     assert any("2 of 3 suspicious" in note for note in found["notes"])
     assert any(SHY in note and "not today" in note for note in found["notes"])
@@ -125,7 +125,7 @@ def test_the_gate_believes_what_was_measured_again(project: Path) -> None:
     done = steelyard("gate", "grown1", "grown2", "--confirm", "--allow-edited", "--json", cwd=project, check=4)
     regression = json.loads(done.stdout)["findings"][0]
     assert regression["kind"] == "regression" and regression["paired"]
-    assert "unpaired" in steelyard("gate", "calm1", "calm2", "--allow-edited", cwd=project, check=4).stdout
+    assert "unpaired" in steelyard("gate", "calm1", "calm2", "--allow-edited", "--strict", cwd=project, check=6).stdout
     steelyard("gate", "calm1", "calm2", "--confirm", "--allow-edited", cwd=project, check=0)
 
 
@@ -205,8 +205,8 @@ def test_the_margin_that_will_judge_is_the_one_that_is_settled(tmp_path: Path, m
     monkeypatch.setattr("steelyard.engine.confirm.confirm", lambda *given: asked.append(given) or ([], {}))
     runs = made("a" * 40, id="a"), made("b" * 40, id="b")
     deltas = [Delta(CALM, CALM, "time", 1.04, 1.03, 1.05, margin, "slower", paired=False) for margin in (0.1, 0.05)]
-    again(*(Side(run.id, (run,)) for run in runs))(deltas)
-    assert asked == [(*runs, [CALM, CALM], 0.05)]
+    again(*(Side(run.id, (run,)) for run in runs), Store(tmp_path))(deltas)
+    assert [(*given[:3], given[-1]) for given in asked] == [(*runs, [CALM, CALM], 0.05)]
 
 
 def test_a_worker_that_ran_with_other_versions_confirms_nothing() -> None:

@@ -145,7 +145,7 @@ class Archived:
         self.half = 0.004
         self.confirmed: list[tuple[str, str]] = []
 
-        def again(base: Run, head: Run, cases: list[str]) -> tuple[list[Pair], dict[str, str]]:
+        def again(base: Run, head: Run, cases: list[str], *_: Any) -> tuple[list[Pair], dict[str, str]]:
             self.confirmed += [(base.id, id) for id in cases]
             times = [{item.id: item.metrics["time"].value for item in run.records} for run in (base, head)]
             return [pair(id, id, times[1][id] / times[0][id], self.half) for id in cases], {}

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from steelyard import codec
 from steelyard.analyze.gate import OPEN, WORDS, Finding, Judgement, Kind
+from steelyard.analyze.unpaired import UNCONFIRMED
 from steelyard.model.effects import change, margin_text
 from steelyard.model.pair import Delta
 from steelyard.model.units import measured
@@ -65,7 +66,7 @@ def figures_text(finding: Finding) -> str:
 
 def explanation(finding: Finding) -> str:
     """Why a finding is what it is, and why it does not count where it does not."""
-    parts = [finding.reason, finding.excuse]
+    parts = ["" if finding.reason == UNCONFIRMED else finding.reason, finding.excuse]
     return "; ".join(clean(part) for part in parts if part)
 
 
