@@ -87,7 +87,7 @@ def _place(item: Any) -> str:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """Everything that can be named, as plain descriptions: the conductor's view."""
+    """Everything that can be named, as plain descriptions: the conductor's view; `sources` are the users' files behind it, by hash."""
 
     workloads: dict[str, dict[str, Any]]
     variants: dict[str, dict[str, Any]]
@@ -96,6 +96,7 @@ class Catalogue:
     operators: dict[str, dict[str, Any]] = field(default_factory=dict)
     iterators: dict[str, dict[str, Any]] = field(default_factory=dict)
     generators: dict[str, dict[str, Any]] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
 
     def extend(self, described: Mapping[str, Any], origin: str) -> Catalogue:
         """Lay the descriptions of a file or package over this catalogue."""
@@ -103,7 +104,7 @@ class Catalogue:
             kind: {**getattr(self, kind), **{name: {**item, "origin": origin} for name, item in described.get(kind, {}).items()}}
             for kind in KINDS
         }
-        return Catalogue(**merged, backends=self.backends)
+        return Catalogue(**merged, backends=self.backends, sources={**self.sources, **described.get("modules", {})})
 
 
 def built_ins() -> Loaded:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import chain, pairwise
 from typing import Any
 
+from steelyard.store import sources
 from steelyard.store.runs import Run, moment
 
 MOST_NAMED = 4
@@ -17,7 +18,7 @@ def describe(base: Sequence[Run], head: Sequence[Run], shared: Sequence[str]) ->
     notes = ["unpaired: base and head were measured at different times, so whatever else changed between them counts too"]
     if len(base) + len(head) > 2 and not alternating(base, head):
         notes.append("the runs of both sides do not take turns in time (base, head, base, head), so a change cannot be told from drift")
-    notes += [*_commits(base, head), *_versions(base, head, set(shared))]
+    notes += [*_commits(base, head), *_edited(base, head), *_versions(base, head, set(shared))]
     if not all(run.header.machine_key for run in chain(base, head)):
         notes.append("not every run says on which machine it was made; that both sides had the same is taken on trust")
     return notes
@@ -58,6 +59,20 @@ def _named(side: Sequence[Run]) -> str:
     told = [commit_of(run) for run in side]
     names = list(dict.fromkeys(f"{commit[:10]}{' with changes' if dirty else ''}" for commit, dirty in told if commit))
     return _some(names)
+
+
+def _edited(base: Sequence[Run], head: Sequence[Run]) -> list[str]:
+    """The user's files that differ between the sides; two clean commits say that themselves."""
+    told = [commit_of(run) for run in chain(base, head)]
+    if all(commit and not dirty for commit, dirty in told) and len(set(told)) > 1:
+        return []
+    sides: list[dict[str, set[str]]] = [{}, {}]
+    for found, runs in zip(sides, (base, head), strict=True):
+        for run in runs:
+            for name, digest in sources.told(run.header.sources, run.records).items():
+                found.setdefault(name, set()).add(digest)
+    names = [name for name in sides[0] if name in sides[1] and sides[0][name] != sides[1][name]]
+    return [f"files were edited in between: {_some(sorted(names))}"] if names else []
 
 
 def _versions(base: Sequence[Run], head: Sequence[Run], shared: set[str]) -> list[str]:

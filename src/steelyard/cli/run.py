@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steelyard.cli.output import CONTEXT, console, emit_json, json_option, store_option, trust_option, width
+from steelyard.cli.output import CONTEXT, console, emit_json, json_option, store_option, trust_option, warn, width
 from steelyard.cli.streams import complain
 from steelyard.cli.watch import case_count, heed_signals, how_long, show_progress
 from steelyard.errors import INTERRUPTED, UsageError
@@ -328,6 +328,9 @@ def _execute(ready: Plan, store: Store, options: dict[str, Any], again: Collecti
         for progress in shown:
             progress.close()
     found = outcome.run
+    for line in found.warnings:
+        if not opened or line not in opened[0].warnings:
+            warn(line)
     if options["as_json"]:
         told = {"run": found.id, "path": str(found.path), "exit_code": outcome.code, "records": found.records, "pairs": found.pairs}
         told |= {"mistakes": list(ready.experiment.mistakes)} if ready.experiment.mistakes else {}

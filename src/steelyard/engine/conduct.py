@@ -123,17 +123,21 @@ def execute(
 
 def _open(store: Store, header: Header, resume: str | None, retry_of: Collection[Status]) -> RunWriter:
     """The run to write into: an earlier one that goes on, one that tries again what failed, or a new one."""
+    asked = resume is not None or bool(retry_of)
+    why = retry.other_code(store, header, resume or None, sealed=bool(retry_of)) if asked else ""
+    if why and resume:
+        raise UsageError(f"run {resume} cannot go on", why=why, do="undo that, or start a new run without --resume")
     found = None
-    if retry_of:
+    if retry_of and not why:
         found = retry.begin(store, header, resume or None, retry_of)
-    elif resume is not None:
+    elif resume is not None and not why:
         found = store.resume(header.fingerprint, resume or None)
     writer = found or store.create(header)
     writer.own = all_own(writer, header)
-    if retry_of and found is None:
-        writer.warnings.append("no saved run has these cases, settings, code and machine, so nothing is tried again and all is measured")
-    elif resume is not None and found is None:
-        writer.warnings.append("no unfinished run has these cases, settings, code and machine, so nothing is continued and all is measured")
+    if asked and found is None:
+        kind, done = ("saved", "tried again") if retry_of else ("unfinished", "continued")
+        reason = why or f"no {kind} run has these cases, settings, code and machine"
+        writer.warnings.append(f"{reason}, so nothing is {done} and all is measured")
     return writer
 
 
@@ -176,6 +180,7 @@ def _header(ready: Plan, machine: dict[str, object], fingerprint: str, command: 
     return Header(
         version=__version__, command=list(command), experiment=ready.experiment.name, settings=settings, fingerprint=fingerprint,
         cases=cases, files=[_relative(file) for file in ready.experiment.files], machine=machine, machine_key=facts.key(machine),
+        sources=dict(ready.sources),
     )  # fmt: skip
 
 

@@ -10,11 +10,11 @@ import math
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from steelyard.engine import envs, ncu
+from steelyard.engine import envs, modules, ncu
 from steelyard.engine.filters import TAG, TIER, Filters, patient
 from steelyard.engine.launch import FORKABLE, Place
 from steelyard.engine.sides import Side
@@ -62,7 +62,8 @@ class Dropped:
 class Plan:
     """Everything that will run, in order, and what was left out; `other` is the side that the bases run on, if not ours.
 
-    `part` says which of several parts this is, if it is one; `idle` are rules that fit no case at all, as a misspelt one does.
+    `part` says which of several parts this is, if it is one; `idle` are rules that fit no case at all, as a misspelt one does;
+    `sources` are the user's own files behind it, by hash, as far as they are known before anything runs.
     """
 
     experiment: Experiment
@@ -72,6 +73,7 @@ class Plan:
     other: Side | None = None
     part: str = ""
     idle: tuple[Rule, ...] = ()
+    sources: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def settings(self) -> Settings:
@@ -127,6 +129,7 @@ class Plan:
         denied = [[item.case.id for item in self.denied]] if self.denied else []
         homes = {python: dict(held) for python in sorted({job.place.python for job in self.jobs}) if (held := envs.contents(python))}
         known = [cases, asdict(self.settings), sources, machine_key, shared, other, *denied, *([homes] if homes else [])]
+        known += [dict(self.sources)] if self.sources else []
         text = json.dumps(known, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -172,7 +175,10 @@ def expand(
         ncu.check([case.device for case in kept])
     jobs = _jobs(kept, denied, experiment.settings, catalogue, place or Place(), against, other)
     jobs = [replace(job, label=named[job.case].label, origin=named[job.case].origin) if job.case in named else job for job in jobs]
-    return Plan(experiment, tuple(jobs), tuple(dropped), entries, other, idle=_idle(experiment, cases, catalogue))
+    sources = dict(catalogue.sources)
+    for job in jobs:
+        sources |= modules.programs(dict(job.case.params).get("argv") or (), Path.cwd()) if job.case.backend == "command" else {}
+    return Plan(experiment, tuple(jobs), tuple(dropped), entries, other, idle=_idle(experiment, cases, catalogue), sources=sources)
 
 
 def _idle(experiment: Experiment, cases: Iterable[Case], catalogue: Catalogue) -> tuple[Rule, ...]:

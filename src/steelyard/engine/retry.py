@@ -10,12 +10,15 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from steelyard.engine import modules
 from steelyard.errors import NothingMeasured, StoreError, UsageError, unknown
 from steelyard.model.pair import Pair
 from steelyard.model.record import BAD, STATUSES, Arrays, Attachment, Record, Status
+from steelyard.store import sources
 from steelyard.store.refs import locate
-from steelyard.store.runs import Header, Run, RunWriter, Store, read_run
+from steelyard.store.runs import Header, Run, RunInfo, RunWriter, Store, read_run
 
+MOST_NAMED, MOST_TRIED = 4, 5
 WORDS: dict[str, tuple[Status, ...]] = {
     **{status: (status,) for status in BAD},
     "failed": BAD,
@@ -58,6 +61,44 @@ def begin(store: Store, header: Header, ref: str | None, again: Collection[Statu
         if reopened:
             reopened.close()
     return writer
+
+
+def other_code(store: Store, header: Header, ref: str | None, *, sealed: bool) -> str:
+    """Why the earlier run that is meant is of other code than there is now: the user's files that were edited since; empty if it is not.
+
+    Files known before anything runs are part of the fingerprint; those that a case imported on its way are looked at here.
+    """
+    first, tries = "", 0
+    for info in store.runs() if ref is None else [_info(store, ref)]:
+        if info is None or not info.readable or (info.sealed and not sealed):
+            continue
+        same = info.fingerprint == header.fingerprint
+        if not same and (tries == MOST_TRIED or (info.experiment, info.machine_key) != (header.experiment, header.machine_key)):
+            continue
+        tries += 1
+        named = edited_since(info.path, header.cases)
+        why = f"{_listed(named)} {'was' if len(named) == 1 else 'were'} edited after run {info.id} was begun" if named else ""
+        if same:
+            return why
+        first = first or why
+    return first
+
+
+def edited_since(folder: Path, cases: Sequence[str] | None = None) -> list[str]:
+    """The user's files that a run was made with and that are others now; none for a run of other cases, which is not meant."""
+    run = read_run(folder)
+    if cases is not None and run.header.cases != cases:
+        return []
+    return modules.edited(sources.told(run.header.sources, run.records), Path.cwd())
+
+
+def _info(store: Store, ref: str) -> RunInfo | None:
+    path = locate(store, ref).resolve()
+    return next((info for info in store.runs() if info.path.resolve() == path), None)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
 
 
 def _earlier(store: Store, fingerprint: str, ref: str | None) -> Run | None:

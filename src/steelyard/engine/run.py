@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from steelyard import codec
-from steelyard.engine import after, envs, lockstep
+from steelyard.engine import after, envs, lockstep, modules
 from steelyard.engine.after import Reply
 from steelyard.engine.launch import FORKABLE, Ending, Nursery, Place, Worker, start_fresh
 from steelyard.engine.limits import WATCH_EVERY, MemoryLimit
@@ -28,6 +28,7 @@ from steelyard.model.experiment import Settings
 from steelyard.model.pair import Pair
 from steelyard.model.record import Arrays, Attachment, Record, Status
 from steelyard.model.units import plain as quantity
+from steelyard.store import sources
 from steelyard.store.runs import RunWriter
 
 VIRTUAL = frozenset({"fake"})
@@ -59,6 +60,7 @@ class Answer:
     phase: str = "start"
     stderr: str = ""
     found: Mapping[str, Any] = field(default_factory=dict)
+    modules: Mapping[str, str] = field(default_factory=dict)
     files: list[Mapping[str, Any]] = field(default_factory=list)
 
 
@@ -90,6 +92,7 @@ def supervise(
             return False
         todo = [job for job in todo if job.case.id not in wrong]
         heads: list[Job] = []
+        told_files = sources.told(plan.sources, writer.done.values())
         for job, following in zip(todo, [*todo[1:], None][: len(todo)], strict=True):
             watch.started(job.case.id)
             kept, last = writer.done.get(job.case.id), following is None or following.scale != job.scale
@@ -102,7 +105,7 @@ def supervise(
                 log = writer.attach("stderr", f"{len(writer.done) + 1}.txt", answer.stderr.encode())
                 record = _with_attachment(record, log)
             if job.case.id not in writer.done:
-                record = after.complete(record, job, plan, crew, writer)
+                record = modules.noted(after.complete(record, job, plan, crew, writer), answer.modules, told_files)
                 record = writer.append(judge(record), answer.arrays)
             heads = [] if last else [*heads, *([job] if job.vs and record.status == "ok" else [])]
             for pair, arrays in answer.pairs:
@@ -319,7 +322,7 @@ class Crew:
             record = codec.decode(Record, message["record"])
             if record.id != answer.expected:
                 raise ValueError(f"an answer for {record.id}")
-            answer.record, answer.arrays = record, _arrays(message)
+            answer.record, answer.arrays, answer.modules = record, _arrays(message), dict(message.get("modules", {}))
         elif "pair" in message:
             answer.pairs.append((codec.decode(Pair, message["pair"]), _arrays(message)))
         elif "found" in message:

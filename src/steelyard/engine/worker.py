@@ -18,6 +18,7 @@ from dataclasses import asdict
 from typing import IO, Any
 
 from steelyard import registry
+from steelyard.engine.modules import user_modules
 from steelyard.engine.process import die_with_parent, keep_orphans, settle_allocator, volunteer_for_oom
 from steelyard.errors import SteelyardError
 from steelyard.model.case import Case
@@ -98,7 +99,7 @@ def answer(job: Mapping[str, Any], cache: dict[str, registry.Loaded], send: Send
     try:
         loaded = definitions(job, cache)
         if job["do"] == "describe":
-            send({"described": loaded.describe()})
+            send({"described": {**loaded.describe(), "modules": user_modules()}})
         elif job["do"] == "case":
             measure(job, loaded, send, gate)
         elif job["do"] == "weigh":
@@ -161,7 +162,7 @@ def measure(job: Mapping[str, Any], loaded: registry.Loaded, send: Send, gate: C
     case, settings, began = Case.from_plain(job["case"]), Settings(**job["settings"]), time.monotonic()
     tell = teller(send)
     record, arrays = weigh.weigh_case(case, loaded, settings, tell, gate, job)
-    send({"record": asdict(record), "arrays": encoded(arrays)})
+    send({"record": asdict(record), "arrays": encoded(arrays), "modules": user_modules()})
     heads = [*map(Case.from_plain, job.get("heads", [])), *([case] if record.status == "ok" else [])]
     if job.get("vs") and heads:
         compare(job, heads, loaded, send, began)

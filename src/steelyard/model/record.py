@@ -22,6 +22,8 @@ STATUSES: tuple[Status, ...] = (
 )
 BAD: tuple[Status, ...] = ("wrong", "failed", "oom", "timeout", "crashed")
 
+FILE = "file:"
+"""How the hash of a user's file is told from the other fingerprints of a record's source."""
 
 Arrays = dict[str, tuple[str, str, bytes]]
 """Raw samples on their way to the sidecar: name -> unit, numpy dtype, bytes."""

@@ -28,7 +28,7 @@ from steelyard.codec.shapes import MachineShape, check_shape
 from steelyard.errors import StoreError, UsageError
 from steelyard.model.pair import Pair
 from steelyard.model.record import SCHEMA, Attachment, Record, Series
-from steelyard.store import proof, samples, seals
+from steelyard.store import proof, samples, seals, sources
 from steelyard.store.moments import moment as moment
 from steelyard.store.moments import now as now
 from steelyard.store.moments import stamped
@@ -63,6 +63,7 @@ class Header:
     machine: dict[str, Any] = field(default_factory=dict)
     machine_key: str = ""
     environment: dict[str, Any] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
     parent: str | None = None
     schema: int = SCHEMA
 
@@ -152,6 +153,7 @@ def _parse(folder: Path, data: bytes) -> Run:
         raise StoreError("the run has no readable header", why="the file is empty or begins with something else", where=f"{file}:1")
     records, pairs, loss = tuple(found["record"]), tuple(found["pair"]), UNSEALED
     seal = found["seal"][-1] if found["seal"] else None
+    warnings[:0] = [f"{file}: {line}" for line in sources.mixed(found["header"][0].sources, records)]
     if seal:
         loss = seals.compare(seal, len(records), len(pairs), data[: sealed_at[0]], data[sealed_at[1] :])
         warnings[:0] = [f"{file}: {line}" for line in seals.told(seal, loss)]

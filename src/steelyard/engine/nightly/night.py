@@ -15,6 +15,7 @@ from steelyard.engine.nightly.archive import Archive
 from steelyard.engine.nightly.assess import Assessment, Tell, Terms, assess
 from steelyard.engine.nightly.lines import Night, night_of
 from steelyard.engine.plan import Plan
+from steelyard.engine.retry import edited_since
 from steelyard.errors import SteelyardError, told
 from steelyard.machine import facts
 from steelyard.model.experiment import Experiment
@@ -140,7 +141,8 @@ def _measured(ready: Plan, archive: Archive, command: Sequence[str], watching: C
 def _orphans(archive: Archive, fingerprint: str) -> tuple[RunInfo | None, list[RunInfo]]:
     """The killed night that this one goes on with, and all others that nobody will."""
     left, limit = archive.orphans(), moment(now()) - GOES_ON_S
-    fitting = next((info for info in left if info.fingerprint == fingerprint and moment(info.created) > limit), None)
+    near = [info for info in left if info.fingerprint == fingerprint and moment(info.created) > limit]
+    fitting = next((info for info in near if not edited_since(info.path)), None)
     return fitting, [info for info in left if info is not fitting]
 
 

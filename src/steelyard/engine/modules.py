@@ -1,0 +1,94 @@
+"""Which files of the user's own a worker has loaded, by hash: two halves of a run must be of the same code, also where git does not tell.
+
+The worker tells what it imported; the conductor keeps each file once, in the header or with the record that first loaded it.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import site
+import sys
+import sysconfig
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from steelyard.model.record import FILE, Record
+
+LARGEST = 64 << 20
+INSTALLED = ("site-packages", "dist-packages")
+
+
+def user_modules() -> dict[str, str]:
+    """The user's modules that this process has imported so far: files in the working folder or where Python was told to look,
+    and not of Python, of an installed package or of ours."""
+    here, ours = Path.cwd(), _not_the_users()
+    roots = {str(here), *(entry for entry in sys.path if entry and Path(entry).is_absolute())}
+    found = {}
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if not isinstance(file, str) or not Path(file).is_absolute() or any(name in file for name in INSTALLED):
+            continue
+        if _below(file, roots) and not _below(file, ours):
+            found[named(file, here)] = _seen(file)
+    return dict(sorted(found.items()))
+
+
+def _below(file: str, roots: Iterable[str]) -> bool:
+    return any(file.startswith(f"{root.rstrip(os.sep)}{os.sep}") for root in roots)
+
+
+@functools.cache
+def _not_the_users() -> frozenset[str]:
+    paths = sysconfig.get_paths()
+    python = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib") if name in paths]
+    python += [*site.getsitepackages(), site.getusersitepackages()]
+    return frozenset({*python, *map(os.path.realpath, python), str(Path(__file__).parents[1])})
+
+
+@functools.cache
+def _seen(file: str) -> str:
+    """The hash of a module as this process has it, which imports each once."""
+    return digest_of(Path(file))
+
+
+def digest_of(file: Path) -> str:
+    """What tells a file from another version of it; empty where it cannot be read."""
+    try:
+        stat = file.stat()
+        if stat.st_size > LARGEST:
+            return f"{stat.st_size}-{stat.st_mtime_ns}"
+        return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+    except OSError:
+        return ""
+
+
+def named(file: str | Path, folder: Path) -> str:
+    """A file as seen from a folder, where it lies in it."""
+    path = Path(file)
+    return str(path.relative_to(folder) if path.is_relative_to(folder) else path)
+
+
+def programs(argv: Iterable[Any], folder: Path) -> dict[str, str]:
+    """The user's own files that a command line names, such as a script or a program that was built here."""
+    paths = [Path(os.path.normpath(folder / str(word))) for word in argv if word and "\0" not in str(word) and len(str(word)) < 1000]
+    return {named(path, folder): digest_of(path) for path in paths if path.is_relative_to(folder) and path.is_file()}
+
+
+def noted(record: Record, loaded: Mapping[str, str], known: dict[str, str]) -> Record:
+    """A record with the fingerprint of all modules that its worker had, and the hashes of those that nobody told before."""
+    if not loaded:
+        return record
+    fresh = {name: digest for name, digest in loaded.items() if known.get(name) != digest}
+    known.update(fresh)
+    whole = hashlib.sha256(json.dumps(sorted(loaded.items())).encode()).hexdigest()[:12]
+    return replace(record, source={**record.source, "modules": whole, **{f"{FILE}{name}": digest for name, digest in fresh.items()}})
+
+
+def edited(held: Mapping[str, str], folder: Path) -> list[str]:
+    """Those files that are not any more what a run had of them."""
+    return [name for name, digest in held.items() if digest_of(folder / name) != digest]
