@@ -346,7 +346,7 @@ def test_a_wrong_setting_says_what_was_expected(tmp_path: Path, text: str, expec
         ("exp.yaml", "a: 1\nb: [\n", "exp.yaml:3  not valid YAML"),
         ("exp.yaml", "a: 1\nb: 1\na: 2\n", "exp.yaml:3  a: given twice"),
         ("exp.yaml", "!!python/object/apply:os.getcwd []\n", "exp.yaml:1  not valid YAML"),
-        ("exp.yaml", "day: 2024-99-99\n", "exp.yaml  cannot be read as YAML"),
+        ("exp.yaml", "day: 2024-99-99\n", "exp.yaml:1  not valid YAML: no timestamp can be made of '2024-99-99'"),
         ("exp.yaml", "- 1\n", "exp.yaml  expected a table of keys, not [1]"),
         ("exp.json", '{"a": 1,\n "b"}', "exp.json:2  not valid JSON"),
         ("exp.json", '{"a": 1, "a": 2}', "exp.json  a: given twice"),

@@ -150,10 +150,10 @@ def test_what_is_no_config_is_told_by_its_first_trouble(folder: Path) -> None:
     os.mkfifo(folder / "pipe.json")
     (folder / "cut.json").write_text('{\n"torch.add":')
     for name, words in (
-        ("pipe.json", "a folder, a pipe or a device"), ("cut.json", "cut.json:2  not valid JSON"), ("absent.json", "no such file"),
+        ("pipe.json", "a pipe or a device, not a file"), ("cut.json", "cut.json:2  not valid JSON"), ("absent.json", "no such file"),
         (f"{'x' * 300}.json", "File name too long"),
     ):  # fmt: skip
         assert words in steelyard("convert", name, cwd=folder, check=2).stderr
-    assert "a folder, a pipe or a device" in steelyard("run", "pipe.json", cwd=folder, check=2).stderr
+    assert "a pipe or a device, not a file" in steelyard("run", "pipe.json", cwd=folder, check=2).stderr
     (folder / "long.json").write_text(f'{{"torch.add": {{"seed": 1{"0" * 5000}, "config": []}}}}')
     assert "long.json:1  " in steelyard("run", "long.json", cwd=folder, check=2).stderr

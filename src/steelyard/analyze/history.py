@@ -16,11 +16,12 @@ import numpy as np
 from steelyard.analyze.change_points import FEWEST, change_points
 from steelyard.analyze.steady import steady
 from steelyard.errors import StoreError, UsageError
+from steelyard.files import first_line
 from steelyard.measuring.stats import Floats, Interval
 from steelyard.model.record import Record
+from steelyard.model.units import LONGEST_TIME
 from steelyard.store.index import Entry, Index
 from steelyard.store.runs import Run, Store, moment, read_run
-from steelyard.store.samples import open_plain
 
 MOST_POINTS = 500
 CONFIDENCE = 0.95
@@ -221,14 +222,13 @@ class _Head(msgspec.Struct):
 def _head(folder: Path) -> _Head:
     """Read from the first line alone; a run may hold hundreds of records."""
     try:
-        with open_plain(folder / "run.jsonl") as file:
-            return msgspec.json.decode(file.readline(), type=dict[str, _Head])["header"]
-    except (OSError, KeyError, msgspec.MsgspecError, UnicodeDecodeError):
+        return msgspec.json.decode(first_line(folder / "run.jsonl"), type=dict[str, _Head])["header"]
+    except (OSError, KeyError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return _Head()
 
 
 def _sound(entry: Entry) -> bool:
-    return entry.status == "ok" and entry.time is not None and math.isfinite(entry.time) and entry.time > 0
+    return entry.status == "ok" and entry.time is not None and 0 < entry.time < LONGEST_TIME
 
 
 def _point(entry: Entry, head: _Head) -> Point:

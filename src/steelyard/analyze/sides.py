@@ -10,6 +10,7 @@ import msgspec
 
 from steelyard.analyze.compare import Side
 from steelyard.errors import UsageError
+from steelyard.files import existing, first_line
 from steelyard.store.refs import locate
 from steelyard.store.runs import Run, Store, moment, read_run
 
@@ -21,7 +22,7 @@ _COMMIT = re.compile(r"[0-9a-f]{4,64}")
 
 def find(store: Store, ref: str) -> Side:
     """The runs that a reference means, oldest first: `k3f9`, `latest~3..latest`, `a1b2,c3d4`, a commit, a path, a file, `FILE#2` of it."""
-    words = [ref] if _path(ref) or "," not in ref else [word.strip() for word in ref.split(",")]
+    words = [ref] if existing(ref) or "," not in ref else [word.strip() for word in ref.split(",")]
     if not all(words):
         raise UsageError(f"not a reference: {ref!r}", do="name a run, a file, latest, latest~3..latest, a commit, or several by commas")
     runs = {(run.path, run.id): run for word in words for run in _runs(store, word)}
@@ -32,7 +33,7 @@ def find(store: Store, ref: str) -> Side:
 
 
 def _name(ref: str, runs: list[Run]) -> str:
-    if path := _path(ref):
+    if path := existing(ref):
         return path.name or ref
     ids = [run.id for run in runs]
     shown = ids[0] if len(ids) == 1 else f"{len(ids)} runs"
@@ -40,7 +41,7 @@ def _name(ref: str, runs: list[Run]) -> str:
 
 
 def _runs(store: Store, word: str) -> list[Run]:
-    path = _path(word)
+    path = existing(word)
     if "#" in word or (path and path.is_file() and path.name != "run.jsonl"):
         from steelyard.analyze.foreign import named
 
@@ -78,8 +79,7 @@ def _of_commit(store: Store, prefix: str) -> Iterator[Run]:
 def _commit(folder: Path) -> str:
     """The commit in a run's first line, read without the rest; empty where there is none."""
     try:
-        with (folder / "run.jsonl").open("rb") as file:
-            line = msgspec.json.decode(file.readline(), type=dict[str, _Header])
+        line = msgspec.json.decode(first_line(folder / "run.jsonl"), type=dict[str, _Header])
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return ""
     header = line.get("header")
@@ -96,12 +96,3 @@ class _Machine(msgspec.Struct):
 
 class _Header(msgspec.Struct):
     machine: _Machine = msgspec.field(default_factory=_Machine)
-
-
-def _path(ref: str) -> Path | None:
-    """The file or folder that a reference names, if there is one."""
-    try:
-        path = Path(ref).expanduser()
-        return path if path.exists() else None
-    except (OSError, ValueError, RuntimeError):
-        return None

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from steelyard.codec.experiments import read_rule
+from steelyard.codec.parsing import load
 from steelyard.codec.policy import Excuse, parse_policy
-from steelyard.codec.reading import Page, choice, parse_toml, text_of, text_value
-from steelyard.errors import UsageError
+from steelyard.codec.reading import Page, choice, text_value
 from steelyard.model.case import Case
 from steelyard.model.experiment import Rule
 from steelyard.model.record import BAD
@@ -37,11 +37,8 @@ class Expectation:
 
 def load_expectations(path: Path) -> tuple[Expectation, ...]:
     """Read `[[expect]]` tables, or the `[expected]` table of a gate's policy, so that one list can serve both."""
-    where, text = str(path), text_of(path)
-    try:
-        return parse_expectations(parse_toml(text, where), where, text)
-    except (ValueError, RecursionError, OverflowError) as error:
-        raise UsageError("cannot be read as a list of expected failures", why=str(error), where=where) from None
+    data, text = load(path, "toml")
+    return parse_expectations(data, str(path), text)
 
 
 def parse_expectations(data: Mapping[str, Any], where: str, text: str = "") -> tuple[Expectation, ...]:

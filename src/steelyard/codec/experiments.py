@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-from steelyard.codec.reading import Page, choice, expect, is_number, parse_toml, quantity, shown, text_of, text_value
+from steelyard.codec.parsing import parse
+from steelyard.codec.reading import Page, choice, expect, is_number, quantity, shown, text_value
 from steelyard.errors import UsageError
+from steelyard.files import read_text, real
 from steelyard.model.case import MODES, Case, parse_variants
 from steelyard.model.dtypes import canonical
 from steelyard.model.experiment import (
@@ -26,7 +26,7 @@ from steelyard.model.experiment import (
     Settings,
     device_kind,
 )
-from steelyard.model.units import is_amount, parse_bytes, parse_seconds, parse_share
+from steelyard.model.units import MOST_COUNT, is_amount, parse_bytes, parse_seconds, parse_share
 
 T = TypeVar("T")
 
@@ -34,84 +34,22 @@ _TOP = ("name", "description", "files", "settings", "matrix", "include", "exclud
 CASE_KEYS = ("workload", "axes", "backend", "variant", "mode", "device", "threads", "ranks", "env", "flags")
 """What a case is made of, as a matrix and a rule spell it."""
 _RULE = ("tag", "reason")
-DEEPEST = 20
+FORMS = {".toml": "toml", ".yaml": "yaml", ".yml": "yaml", ".json": "json"}
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
 
 def load_experiment(path: Path) -> Experiment:
     """Read an experiment file; TOML, YAML or JSON by its ending."""
-    where = str(path)
-    readers = {".toml": parse_toml, ".yaml": _yaml, ".yml": _yaml, ".json": _json}
-    read = readers.get(path.suffix.lower())
-    if read is None:
+    where, form = str(path), FORMS.get(path.suffix.lower())
+    if form is None:
         raise UsageError(f"cannot tell the format of {where!r}", do="experiment files end in .toml, .yaml, .yml or .json")
-    text = text_of(path)
+    text = read_text(path)
     if not text.strip():
         raise UsageError("the file is empty", do="see docs/reference/experiment-file.md for what goes in it", where=where)
-    try:
-        data = read(text, where)
-        deep = _nested(data)
-    except RecursionError:
-        deep = True
-    except (ValueError, OverflowError) as error:
-        raise UsageError(f"cannot be read as {path.suffix[1:].upper()}", why=str(error), where=where) from None
-    if deep:
-        raise UsageError(f"nested more than {DEEPEST} deep", do="no value of an experiment needs that", where=where)
+    data = parse(text, where, form)
     if not isinstance(data, dict):
         raise UsageError(f"expected a table of keys, not {shown(data)}", do=f"keys: {', '.join(_TOP)}", where=where)
     return parse_experiment(data, where, text)
-
-
-def _nested(data: Any) -> bool:
-    level = [data]
-    for _ in range(DEEPEST):
-        level = [item for part in level if isinstance(part, (dict, list)) for item in (part.values() if isinstance(part, dict) else part)]
-    return bool(level)
-
-
-def _json(text: str, where: str) -> Any:
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-            raise UsageError(f"{twice}: given twice", where=where)
-        return found
-
-    try:
-        return json.loads(text, object_pairs_hook=once)
-    except json.JSONDecodeError as error:
-        raise UsageError(f"not valid JSON: {error.msg}", where=f"{where}:{error.lineno}") from None
-
-
-def _yaml(text: str, where: str) -> Any:
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        """Refuses a key given twice, where plain YAML would drop the first, and aliases, which can make a small file endless."""
-
-        def compose_node(self, parent: Any, index: Any) -> Any:
-            if self.check_event(yaml.AliasEvent):
-                event: Any = self.get_event()  # type: ignore[no-untyped-call]
-                raise UsageError("aliases are not read", do="write the value out", where=f"{where}:{event.start_mark.line + 1}")
-            return super().compose_node(parent, index)
-
-        def compose_mapping_node(self, anchor: Any) -> Any:
-            node = super().compose_mapping_node(anchor)
-            seen: set[str] = set()
-            for key, _ in node.value:
-                if isinstance(key, yaml.ScalarNode):
-                    if key.value in seen:
-                        raise UsageError(f"{key.value}: given twice", where=f"{where}:{key.start_mark.line + 1}")
-                    seen.add(key.value)
-            return node
-
-    try:
-        return yaml.load(text, Loader)  # a SafeLoader: plain data only
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        raise UsageError(f"not valid YAML: {error.problem}", where=f"{where}:{mark.line + 1}" if mark else where) from None
-    except yaml.YAMLError as error:
-        raise UsageError("not valid YAML", why=str(error), where=where) from None
 
 
 def parse_experiment(data: Mapping[str, Any], where: str, text: str | None = None) -> Experiment:
@@ -252,7 +190,7 @@ def _device(value: Any) -> str:
 
 def _whole(least: int) -> Callable[[Any], int]:
     def read(value: Any) -> int:
-        expect(isinstance(value, int) and is_number(value) and value >= least, f"a whole number of at least {least}", value)
+        expect(isinstance(value, int) and is_number(value) and least <= value <= MOST_COUNT, f"a whole number of at least {least}", value)
         return int(value)
 
     return read
@@ -306,10 +244,14 @@ def _dtype(value: Any) -> Any:
 
 def _file(folder: Path, value: Any) -> str:
     path = folder / text_value(value)
-    if path.suffix != ".py" or not path.is_file():
+    try:
+        fits = path.suffix == ".py" and path.is_file()
+    except OSError as error:
+        raise UsageError(f"no file can have this name: {shown(value)}", do=error.strerror or str(error)) from None
+    if not fits:
         what = "no such file" if path.suffix == ".py" else "not a .py file"
         raise UsageError(f"{what}: {shown(value)}", do=f"paths are relative to {folder.name or folder}/")
-    return str(path.resolve())
+    return str(real(path))
 
 
 _SETTINGS: Mapping[str, Callable[[Any], Any]] = {

@@ -8,7 +8,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from steelyard.codec.reading import Page, choice, expect, parse_toml, quantity, shown, text_of, text_value
+from steelyard.codec.parsing import load
+from steelyard.codec.reading import Page, choice, expect, quantity, shown, text_value
 from steelyard.errors import UsageError, did_you_mean
 from steelyard.model.pair import MARGIN
 from steelyard.model.record import BAD
@@ -17,6 +18,8 @@ from steelyard.model.units import parse_share
 T = TypeVar("T")
 
 ALPHA = 0.01
+LEAST_ALPHA = 1e-9
+"""Below it a double cannot tell the chance from none, and intervals have no end."""
 OUTCOMES = ("slower", "unclear", "missing", "incomparable", *BAD)
 _TOP = ("floor", "alpha", "missing", "unclear", "unconfirmed", "margins", "cases", "expected", "allowed")
 
@@ -78,12 +81,8 @@ def fits(pattern: str, case: str) -> bool:
 
 def load_policy(path: Path) -> Policy:
     """Read a policy file, or raise one error that names every mistake in it by line and key path."""
-    where = str(path)
-    text = text_of(path)
-    try:
-        return parse_policy(parse_toml(text, where), where, text)
-    except (ValueError, RecursionError, OverflowError) as error:
-        raise UsageError("cannot be read as a policy", why=str(error), where=where) from None
+    data, text = load(path, "toml")
+    return parse_policy(data, str(path), text)
 
 
 def parse_policy(data: Mapping[str, Any], where: str, text: str = "") -> Policy:
@@ -96,9 +95,7 @@ def parse_policy(data: Mapping[str, Any], where: str, text: str = "") -> Policy:
     policy = Policy(
         margins=_margins(page, _table(page, data, "margins"), "margins") or Policy().margins,
         floor=page.read(data, "", "floor", _share, None),
-        alpha=page.read(
-            data, "", "alpha", quantity(parse_share, "a share such as 0.01, at most 0.5", lambda share: 0 < share <= 0.5), ALPHA
-        ),
+        alpha=page.read(data, "", "alpha", _alpha, ALPHA),
         missing=missing,
         unclear=unclear,
         unconfirmed=unconfirmed,
@@ -112,6 +109,7 @@ def parse_policy(data: Mapping[str, Any], where: str, text: str = "") -> Policy:
 
 
 _share = quantity(parse_share, "a share such as 2% or 0.02", lambda share: 0 < share < 1)
+_alpha = quantity(parse_share, f"a share such as 0.01, from {LEAST_ALPHA:g} to 0.5", lambda share: LEAST_ALPHA <= share <= 0.5)
 
 
 def _one_of(*names: Any) -> Callable[[Any], Any]:

@@ -6,7 +6,6 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any, TypeVar
 
 from steelyard.errors import UsageError, did_you_mean
@@ -14,40 +13,6 @@ from steelyard.errors import UsageError, did_you_mean
 T = TypeVar("T")
 MOST_TOLD = 50
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-
-
-def text_of(path: Path) -> str:
-    """The text of a file, or an error that says why there is none."""
-    try:
-        if path.exists() and not path.is_file():
-            raise UsageError(f"cannot read {str(path)!r}", why="it is a folder, a pipe or a device", do="name a file")
-        raw = path.read_bytes()
-    except FileNotFoundError:
-        folder = path.parent
-        names = [item.name for item in folder.iterdir()] if folder.is_dir() else []
-        raise UsageError(f"no such file: {str(path)!r}", do=did_you_mean(path.name, names)) from None
-    except OSError as error:
-        raise UsageError(f"cannot read {str(path)!r}", why=error.strerror or str(error)) from None
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = "\0"
-    if "\0" in text:
-        raise UsageError("not a text file", why="it is not UTF-8, or holds zero bytes", where=str(path))
-    return text
-
-
-def parse_toml(text: str, where: str) -> Any:
-    """TOML as plain data; a mistake is named by its line."""
-    import tomllib
-
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        what, _, place = str(error).partition(" (at ")
-        line = re.match(r"line (\d+)", place)
-        at = f":{line[1]}" if line else f":{len(text.splitlines())}"
-        raise UsageError(f"not valid TOML: {what}", where=where + at) from None
 
 
 def line_of(text: str, key: str) -> int | None:
@@ -123,7 +88,10 @@ def expect(good: bool, expected: str, value: Any) -> None:
 
 def shown(value: Any) -> str:
     """A value in a message, cut where it is long."""
-    text = json.dumps(value, default=str, ensure_ascii=False, skipkeys=True)
+    try:
+        text = json.dumps(value, default=str, ensure_ascii=False, skipkeys=True)
+    except (ValueError, RecursionError):
+        return f"a {type(value).__name__} that cannot be written"
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 

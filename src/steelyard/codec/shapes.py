@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from steelyard.errors import StoreError
+from steelyard.model.values import deeper_than
 
 DEEPEST = 50
 Number = int | float
@@ -78,13 +78,5 @@ def check_shape(what: str, value: Any, shape: type[msgspec.Struct]) -> None:
 
 def check_depth(value: Any) -> None:
     """Nobody nests this far; what does would end every reader that follows it down."""
-    level = [value]
-    for _ in range(DEEPEST):
-        level = [item for part in level for item in _inside(part) if isinstance(item, (dict, list))]
-        if not level:
-            return
-    raise StoreError("not a line of a run", why=f"it is nested more than {DEEPEST} deep")
-
-
-def _inside(part: Any) -> Any:
-    return part.values() if isinstance(part, Mapping) else part
+    if deeper_than(value, DEEPEST):
+        raise StoreError("not a line of a run", why=f"it is nested more than {DEEPEST} deep")

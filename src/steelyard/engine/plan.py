@@ -298,7 +298,7 @@ def _points(asked: Mapping[str, Sequence[Any]], info: Mapping[str, Any]) -> tupl
     usual, presets = info["axes"], asked.get("size", ()) if "size" not in info["axes"] else ()
     points: list[dict[str, Any]] = []
     for size in presets or [None]:
-        if size is not None and size not in info["sizes"]:
+        if size is not None and (not isinstance(size, str) or size not in info["sizes"]):
             raise unknown(f"size of {info['name']}", str(size), info["sizes"])
         preset = {key: [value] for key, value in info["sizes"][size].items()} if size is not None else {}
         axes = {key: list(asked.get(key, preset.get(key, values))) for key, values in usual.items()}

@@ -16,6 +16,7 @@ from steelyard.engine.launch import Place
 from steelyard.engine.plan import Entries, select
 from steelyard.engine.sides import here, is_side
 from steelyard.errors import UsageError
+from steelyard.files import open_plain, real
 from steelyard.model.case import Case
 from steelyard.model.experiment import DEVICES, Experiment, Matrix, Settings, device_kind
 from steelyard.model.values import Scanner, render
@@ -51,7 +52,7 @@ class Request:
 
 def gather(request: Request, place: Place) -> tuple[Experiment, Catalogue, Entries]:
     """One experiment for everything named, with the catalogue that its names were found in."""
-    files = tuple(str(Path(word).resolve()) for word in request.selectors if word.endswith(".py"))
+    files = tuple(str(real(Path(word))) for word in request.selectors if word.endswith(".py"))
     vs = request.settings.get("vs")
     sources = [_load(word, files, request, here(vs, place, files)) for word in request.selectors if _is_experiment(word)]
     words = [word for word in request.selectors if not _is_experiment(word) and not word.endswith(".py")]
@@ -107,10 +108,7 @@ def _load(word: str, files: tuple[str, ...], request: Request, place: Place) -> 
 
 def _check_readable(path: Path) -> None:
     try:
-        if path.exists() and not path.is_file():
-            raise UsageError(f"cannot read {path}", why="it is a folder, a pipe or a device", do="name a file")
-        with path.open("rb"):
-            pass
+        open_plain(path).close()
     except OSError as error:
         raise UsageError(f"cannot read {path}", why=error.strerror or str(error), do="check the path") from error
 

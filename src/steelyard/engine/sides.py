@@ -15,6 +15,7 @@ from typing import Any
 from steelyard.engine import envs, project
 from steelyard.engine.launch import Place
 from steelyard.errors import UsageError
+from steelyard.files import expanded, real
 from steelyard.machine import facts
 from steelyard.machine.cpu import attempt
 
@@ -69,8 +70,8 @@ def _environment(label: str, place: Place, files: Sequence[str]) -> Side:
 
 
 def _folder(label: str, place: Place, files: Sequence[str]) -> Side:
-    named = Path(label.removeprefix(FOLDER)).expanduser()
-    root, own = named.resolve(), Path.cwd()
+    named = expanded(label.removeprefix(FOLDER), "the base")
+    root, own = real(named), Path.cwd()
     if not label.removeprefix(FOLDER) or not root.is_dir():
         why = "it is a file" if root.is_file() else "there is no such folder"
         raise UsageError(f"cannot take the base from {str(named)!r}", why=why, do="--vs-path takes the folder of another checkout or build")

@@ -8,6 +8,10 @@ from collections.abc import Mapping
 
 from steelyard.errors import UsageError
 
+MOST_COUNT = 2**63 - 1
+MOST_DIGITS = 1e15
+LONGEST_TIME = 1e9
+"""Seconds; no measurement takes thirty years, and a file that says so is damaged."""
 _TIME = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 _BINARY = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))
 _DECIMAL = (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0))
@@ -59,7 +63,9 @@ def digits_after_point(error: float) -> int:
 
 
 def grouped(value: float, decimals: int) -> str:
-    """Digits in groups of three by a thin space, the way the tables write them."""
+    """Digits in groups of three by a thin space, the way the tables write them; what nobody counts by digits has an exponent."""
+    if abs(value) >= MOST_DIGITS:
+        return f"{value:.2e}"
     return f"{value:,.{decimals}f}".replace(",", "\u202f")
 
 
@@ -143,6 +149,13 @@ def parse_bytes(text: str) -> int:
     if not size < 2**63:
         raise UsageError(f"a size of {text!r} is more than any machine has")
     return int(size)
+
+
+def parse_count(text: str, least: int = 1) -> int | None:
+    """A whole number as typed; None where it is none, or beyond what a machine counts with."""
+    if not re.fullmatch(r"[0-9]{1,19}", text):
+        return None
+    return number if least <= (number := int(text)) <= MOST_COUNT else None
 
 
 def parse_seconds(text: str) -> float:

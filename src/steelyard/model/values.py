@@ -20,6 +20,8 @@ Value = Any
 Pairs = tuple[tuple[str, Value], ...]
 
 LONGEST = 60
+DEEPEST = 20
+AROUND = 80
 _BARE = re.compile(r"[A-Za-z0-9_./*+-]+")
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
@@ -82,6 +84,17 @@ def _scalar(value: Value) -> str:
     )
 
 
+def deeper_than(value: Any, levels: int) -> bool:
+    """Whether lists and tables stand in each other further than this, found without going down by recursion."""
+    level = [value] if isinstance(value, (Mapping, list, tuple)) else []
+    for _ in range(levels):
+        inside = (part.values() if isinstance(part, Mapping) else part for part in level)
+        level = [item for items in inside for item in items if isinstance(item, (Mapping, list, tuple))]
+        if not level:
+            return False
+    return True
+
+
 def value_text(value: Any) -> str:
     """A value as a case id has it; what no id can hold is written as Python writes it."""
     try:
@@ -102,8 +115,10 @@ class Scanner:
         self.text, self.at = text, 0
 
     def fail(self, expected: str) -> UsageError:
-        mark = " " * self.at + "^"
-        return UsageError(f"not a case id: expected {expected}", why=self.text, do=f"{mark} here")
+        start = max(0, self.at - AROUND)
+        shown = self.text[start : self.at + AROUND]
+        mark = " " * (self.at - start) + "^"
+        return UsageError(f"not a case id: expected {expected}", why=shown, do=f"{mark} here")
 
     def done(self) -> bool:
         return self.at >= len(self.text)
@@ -127,7 +142,9 @@ class Scanner:
     def key(self) -> str:
         return self.match(KEY, "a parameter name")
 
-    def value(self) -> Value:
+    def value(self, depth: int = 0) -> Value:
+        if depth > DEEPEST:
+            raise self.fail(f"lists at most {DEEPEST} deep")
         if self.peek('"'):
             try:
                 text, self.at = json.JSONDecoder().raw_decode(self.text, self.at)
@@ -137,15 +154,15 @@ class Scanner:
         if self.take("#"):
             return Digest(self.match(re.compile(r"[0-9a-f]{12}"), "12 hexadecimal digits"))
         if self.take("["):
-            return self.items()
+            return self.items(depth + 1)
         return word(self.match(_BARE, "a value"))
 
-    def items(self) -> list[Value]:
+    def items(self, depth: int) -> list[Value]:
         found: list[Value] = []
         while not self.take("]"):
             if found and not self.take(","):
                 raise self.fail("',' or ']'")
-            found.append(self.value())
+            found.append(self.value(depth))
         return found
 
     def pairs(self) -> Pairs:

@@ -27,7 +27,7 @@ def sparkline(values: Sequence[float], width: int) -> str:
     groups = [values[len(values) * place // count : len(values) * (place + 1) // count] for place in range(count)]
     centres = [statistics.median(group) for group in groups]
     low, span = min(centres), max(centres) - min(centres)
-    return "".join(BARS[min(7, int(8 * (centre - low) / span))] if span > 0 else BARS[3] for centre in centres)
+    return "".join(BARS[min(7, int(8 * ((centre - low) / span)))] if span > 0 else BARS[3] for centre in centres)
 
 
 def marks(history: History, width: int) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from steelyard.errors import StoreError, UsageError, did_you_mean, unknown
+from steelyard.files import existing
 from steelyard.model.case import Case
 from steelyard.model.record import Record
 from steelyard.store.index import Index
@@ -76,7 +77,9 @@ def _latest(store: Store, back: int) -> Path:
 
 def _as_path(ref: str) -> Path | None:
     """The run folder a path leads to; a folder without a run in it is a mistake worth its own words."""
-    path = Path(ref).expanduser()
+    path = existing(ref)
+    if path is None:
+        return None
     try:
         if path.is_file():
             if path.name != "run.jsonl":

@@ -26,6 +26,7 @@ import msgspec
 from steelyard import codec
 from steelyard.codec.shapes import MachineShape, check_shape
 from steelyard.errors import StoreError, UsageError
+from steelyard.files import LINE, RESULTS, TooLarge, check_values, expanded, limit, open_plain, read_whole, too_large
 from steelyard.model.pair import Pair
 from steelyard.model.record import SCHEMA, Attachment, Record, Series
 from steelyard.store import proof, samples, seals, sources
@@ -33,7 +34,7 @@ from steelyard.store.moments import moment as moment
 from steelyard.store.moments import now as now
 from steelyard.store.moments import stamped
 from steelyard.store.paths import inside
-from steelyard.store.samples import Arrays, open_plain, trouble, write_whole
+from steelyard.store.samples import Arrays, trouble, write_whole
 from steelyard.store.seals import UNSEALED, Loss, Seal
 
 if TYPE_CHECKING:
@@ -119,8 +120,7 @@ def read_run(folder: Path) -> Run:
     """Every sound line of a run; a torn last line and damaged ones are warnings, a missing header is an error."""
     file = folder / "run.jsonl"
     try:
-        with open_plain(file) as held:
-            return _parse(folder, held.read())
+        return _parse(folder, read_whole(file, RESULTS))
     except OSError as error:
         raise trouble("read the run", file, error) from error
 
@@ -164,6 +164,9 @@ _KINDS: dict[str, type] = {"header": Header, "record": Record, "pair": Pair, "se
 
 
 def _read_line(line: bytes) -> tuple[str, Any]:
+    if len(line) > (most := limit(LINE)):
+        raise too_large("the line", len(line), most)
+    check_values(line, LINE, "the line")
     try:
         whole = msgspec.json.decode(line, type=dict[str, dict[str, Any]])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -306,7 +309,7 @@ class Store:
     def find(cls, start: Path | None = None, explicit: str | None = None) -> Store:
         """The store named, else the one in STEELYARD_STORE, else the nearest upwards, else a new one here."""
         if named := explicit or os.environ.get(VARIABLE):
-            return cls(Path(named).expanduser().absolute())
+            return cls(expanded(named, "the store").absolute())
         here = (start or Path.cwd()).absolute()
         nearest = next((folder / FOLDER for folder in (here, *here.parents) if (folder / FOLDER).is_dir()), None)
         return cls(nearest or here / FOLDER)
@@ -396,8 +399,7 @@ def _reopen(folder: Path, fingerprint: str | None) -> RunWriter:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UsageError(f"run {folder.name} is being written by another process", do="wait for it, or start a new run") from None
-        with open_plain(file) as held:
-            data = held.read()
+        data = read_whole(file, RESULTS)
         run = _parse(folder, data)
         if run.seal:
             raise UsageError(f"run {run.id} is sealed", why=f"it ended at {run.seal.time}", do="measure again in a new run")
@@ -424,7 +426,7 @@ def _info(folder: Path) -> RunInfo:
     id, created = (named[2], stamped(named[1])) if named else (folder.name, "")
     try:
         with open_plain(folder / "run.jsonl") as file:
-            name, header = _read_line(file.readline().rstrip(b"\n"))
+            name, header = _read_line(file.readline(limit(LINE) + 1).rstrip(b"\n"))
             file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
             tail = file.read()
             last = tail.rstrip(b"\n").rpartition(b"\n")[2]
@@ -433,7 +435,7 @@ def _info(folder: Path) -> RunInfo:
             raise StoreError("the run has no readable header", why=f"it begins with a {name}")
         seal = _seal(last)
         quick = seal is not None and seal.size in (0, place)
-        run = Run(folder, header, seal=seal) if quick else read_run(folder)
+        run = Run(folder, header, seal=seal) if quick else _unsealed(folder, header)
     except (OSError, StoreError) as error:
         return RunInfo(id, created, folder, warning=f"{folder.name}: {' '.join(str(error).split())}", readable=False)
     return RunInfo(
@@ -447,6 +449,14 @@ def _info(folder: Path) -> RunInfo:
         machine_key=header.machine_key,
         warning=run.warnings[0] if run.warnings else "",
     )
+
+
+def _unsealed(folder: Path, header: Header) -> Run:
+    """A run without a seal, read for its counts; one that is too large has none, and can be listed all the same."""
+    try:
+        return read_run(folder)
+    except TooLarge as error:
+        return Run(folder, header, warnings=(f"{folder.name}: {' '.join(str(error).split())}",))
 
 
 def _seal(line: bytes) -> Seal | None:

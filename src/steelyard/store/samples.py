@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from steelyard.errors import StoreError
+from steelyard.files import open_plain
 from steelyard.model.record import Series
 
 if TYPE_CHECKING:
@@ -35,19 +35,6 @@ def trouble(doing: str, path: Path, error: OSError) -> StoreError:
     why = f"{error.strerror or error}: {path}"
     do = "free space there, or name another place with --store DIR" if full else "check the folder, or name another place with --store DIR"
     return StoreError(f"cannot {doing}", why=why, do=f"{do}; what was saved before is intact")
-
-
-def open_plain(path: Path) -> BinaryIO:
-    """Open a file to read, and nothing that only looks like one: reading a pipe or a device would never end."""
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        mode = os.fstat(fd).st_mode
-        if not stat.S_ISREG(mode):
-            raise OSError(errno.EINVAL, "a folder" if stat.S_ISDIR(mode) else "a pipe or a device, not a file")
-        return os.fdopen(fd, "rb")
-    except BaseException:
-        os.close(fd)
-        raise
 
 
 def write_whole(fd: int, data: bytes, at: int, path: Path) -> int:

@@ -170,5 +170,5 @@ def test_a_file_whose_very_first_line_was_cut_is_begun_again(tmp_path: Path) -> 
 
 
 def test_a_missing_file_of_options_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot read a file of options"):
+    with pytest.raises(UsageError, match="no such file"):
         lines.header(replace(Options(), ncu_args_file=str(tmp_path / "none")), {}, NOW)

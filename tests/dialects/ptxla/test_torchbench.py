@@ -134,12 +134,19 @@ def test_keys_of_a_newer_original_are_let_be(tmp_path: Path) -> None:
     assert read_policy(file) == Policy()
 
 
-def test_lists_of_lists_of_lists_are_no_bomb(tmp_path: Path) -> None:
+def test_lists_of_lists_of_lists_are_read_flat(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text("a: &a [one, two]\nb: &b [*a, *a, three]\nskip: {all: [*b, [*a, [four]]]}\n")
+    assert read_policy(file).skipped == frozenset({"one", "two", "three", "four"})
+
+
+@pytest.mark.parametrize("last", ["skip: {all: [*a11]}", "loop: &loop [*loop]", "non_deterministic: &me [three, *me]"])
+def test_aliases_without_end_are_refused(tmp_path: Path, last: str) -> None:
     levels = ["a0: &a0 [one, two]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12))]
     file = tmp_path / "policy.yaml"
-    file.write_text("\n".join([*levels, "skip: {all: [*a11]}", "loop: &loop [*loop]", "non_deterministic: &me [three, *me]"]))
-    policy = read_policy(file)
-    assert (policy.skipped, policy.unverified) == (frozenset({"one", "two"}), frozenset({"three"}))
+    file.write_text("\n".join([*(levels if "a11" in last else []), last]))
+    with pytest.raises(UsageError, match="aliases of aliases"):
+        read_policy(file)
 
 
 def test_an_empty_policy_says_nothing(tmp_path: Path) -> None:

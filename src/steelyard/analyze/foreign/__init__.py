@@ -7,9 +7,7 @@ checked, names are cleaned, and a path in it leads nowhere but beside the file.
 from __future__ import annotations
 
 import json
-import os
 import re
-import stat
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,9 +18,9 @@ import msgspec
 from steelyard.analyze.foreign import google_benchmark, nvbench, ptxla, pyperf, pytest_benchmark, tritonbench
 from steelyard.analyze.foreign.parts import Source, as_runs
 from steelyard.errors import StoreError, UsageError
+from steelyard.files import RESULTS, check_values, existing, read_whole
 from steelyard.store.runs import Run
 
-LARGEST = 512 * 2**20
 Read = Callable[[Any, Path], Source | Sequence[Source]]
 READERS: dict[str, tuple[Callable[[Any], bool], Read]] = {
     "pyperf": (pyperf.fits, pyperf.read),
@@ -37,13 +35,10 @@ READERS: dict[str, tuple[Callable[[Any], bool], Read]] = {
 def named(ref: str) -> tuple[Run, ...] | None:
     """The runs that `FILE` or `FILE#2` means; None where there is no such file of another tool."""
     name, sign, number = ref.rpartition("#")
-    try:
-        whole, part = Path(ref).expanduser(), Path(name).expanduser()
-        if whole.is_file():
-            return None if whole.name == "run.jsonl" else read_file(whole)
-        if not sign or not re.fullmatch(r"[0-9]{1,6}", number) or not part.is_file():
-            return None
-    except (OSError, ValueError, RuntimeError):
+    whole, part = existing(ref), existing(name)
+    if whole and whole.is_file():
+        return None if whole.name == "run.jsonl" else read_file(whole)
+    if not sign or not re.fullmatch(r"[0-9]{1,6}", number) or not part or not part.is_file():
         return None
     runs = read_file(part)
     if not 1 <= int(number) <= len(runs):
@@ -80,15 +75,10 @@ def _told_apart(occasions: Sequence[Sequence[Run]]) -> tuple[Run, ...]:
 
 def _load(path: Path) -> Any:
     try:
-        with path.open("rb") as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise StoreError(f"not a plain file: {str(path)!r}")
-            if status.st_size > LARGEST:
-                raise StoreError(f"{str(path)!r} is too large", why=f"{status.st_size >> 20} MiB, and at most {LARGEST >> 20} are read")
-            content = file.read(LARGEST + 1)
+        content = read_whole(path, RESULTS)
     except OSError as error:
         raise StoreError(f"could not read {str(path)!r}", why=error.strerror or str(error)) from error
+    check_values(content, RESULTS, str(path))
     try:
         return msgspec.json.decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from steelyard.analyze.foreign.parts import Result, Source, count, number, rows, seconds, table, text, time_around, time_of, word
+from steelyard.files import open_plain
 from steelyard.model.record import Figure
 
 TIMES = ("nv/cold/time/gpu", "nv/cpu_only/time/cpu", "nv/batch/time/gpu", "nv/cold/time/cpu")
@@ -80,5 +81,5 @@ def _from_samples(summaries: Summaries, path: Path) -> Figure | None:
 def _plain_file(file: Path) -> bytes:
     if file.is_symlink() or file.parent.is_symlink() or not file.is_file():
         raise OSError(f"not a plain file: {file}")
-    with file.open("rb") as stream:
+    with open_plain(file) as stream:
         return stream.read(MOST_BYTES + 1)

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 from steelyard.dialects.param.flags import BATCH_MODULE, Options
 from steelyard.dialects.param.lines import Line, place, status
 from steelyard.errors import SteelyardError, UsageError
+from steelyard.files import read_text
 from steelyard.measuring.ncu_table import COLUMNS, Kernel, lacking, last_words, marked
 from steelyard.model.units import plain as quantity
 
@@ -83,8 +84,8 @@ def _tool(name: str, program: str | None, file: str | None, warmup: int, iterati
 
 def _words(file: str) -> tuple[str, ...]:
     try:
-        return tuple(shlex.split(Path(file).read_text(encoding="utf-8"), comments=True))
-    except (OSError, ValueError) as error:
+        return tuple(shlex.split(read_text(Path(file)), comments=True))
+    except ValueError as error:
         raise UsageError("cannot read a file of options", why=str(error), do="write them as on a command line", where=file) from None
 
 

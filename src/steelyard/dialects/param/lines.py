@@ -16,6 +16,7 @@ from typing import IO, Any
 
 from steelyard.dialects.param.flags import BATCH_COMMAND, Options
 from steelyard.errors import StoreError, UsageError
+from steelyard.files import lines, open_plain, read_text
 from steelyard.version import __version__
 
 Line = dict[str, Any]
@@ -78,12 +79,7 @@ def host() -> Line:
 
 
 def _text_of(path: str | None) -> str:
-    if path is None:
-        return ""
-    try:
-        return Path(path).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError("cannot read a file of options", why=str(error), where=path) from None
+    return "" if path is None else read_text(Path(path)).strip()
 
 
 def record(op: str, id: str, build: Any, input: Mapping[str, Any], metric: Mapping[str, Any], **ours: Any) -> Line:
@@ -146,8 +142,8 @@ def read(path: Path) -> Recorded:
     options: Line = {}
     whole, finished, text = 0, False, b""
     try:
-        with path.open("rb") as file:
-            for number, text in enumerate(file, 1):
+        with open_plain(path) as file:
+            for number, text in enumerate(lines(file, str(path)), 1):
                 if not text.endswith(b"\n"):
                     break
                 line = _parsed(text, path, number)

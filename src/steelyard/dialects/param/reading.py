@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steelyard.errors import UsageError, did_you_mean
+from steelyard.errors import UsageError
+from steelyard.files import SHEET, check_values, read_text
 
 Place = tuple[str | int, ...]
 """Where something stands in a JSON text: keys and positions from the outside in."""
@@ -41,17 +42,8 @@ class Page:
 
 def read(path: Path) -> Page:
     """The JSON of a file, or an error that says why there is none. A worker reads it too, and has no codec."""
-    try:
-        if path.exists() and not path.is_file():
-            raise UsageError(f"cannot read {str(path)!r}", why="it is a folder, a pipe or a device", do="name a file")
-        text = path.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError:
-        names = [item.name for item in path.parent.iterdir()] if path.parent.is_dir() else []
-        raise UsageError(f"no such file: {str(path)!r}", do=did_you_mean(path.name, names)) from None
-    except OSError as error:
-        raise UsageError(f"cannot read {str(path)!r}", why=error.strerror or str(error)) from None
-    except UnicodeDecodeError:
-        raise UsageError("not a text file", why="it is not UTF-8", where=str(path)) from None
+    text = read_text(path, SHEET)
+    check_values(text.encode(), SHEET, str(path))
     return parse(text, str(path))
 
 

@@ -15,6 +15,7 @@ from steelyard.dialects.ptxla.flags import Options
 from steelyard.dialects.ptxla.matrix import Experiment, Model
 from steelyard.dialects.ptxla.rows import Row, Tally
 from steelyard.errors import StoreError, UsageError
+from steelyard.files import lines, open_plain
 from steelyard.model.record import STATUSES
 
 SKIP = "SKIP"
@@ -74,13 +75,13 @@ class Ledger:
 
     def _read_on(self, tally: Tally) -> None:
         """Take what was added since; a file that was replaced or cut is read from its beginning."""
-        with self.path.open("rb") as file:
+        with open_plain(self.path) as file:
             found = os.fstat(file.fileno())
             if found.st_ino != self.inode or found.st_size < self.end:
                 self.inode, self.end = found.st_ino, 0
                 self.held.clear()
             file.seek(self.end)
-            for row in rows.parse(self._whole_lines(file), self.path.name, tally):
+            for row in rows.parse(self._whole_lines(lines(file, str(self.path))), self.path.name, tally):
                 self.held[fingerprint_of(row, self.options)] = row
 
     def _whole_lines(self, file: Iterable[bytes]) -> Iterator[bytes]:

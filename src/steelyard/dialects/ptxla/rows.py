@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from steelyard.errors import UsageError, did_you_mean, unknown
+from steelyard.errors import UsageError, unknown
+from steelyard.files import lines, open_named
 
 BACKENDS = {"eager": "Eager", "inductor": "Inductor", "openxla+dynamo": "XLA+Dynamo", "openxla+lazytensor": "XLA+LazyTensor"}
 """Names of backends in reports, with the words their columns are headed by."""
@@ -127,16 +128,16 @@ def backend_name(dynamo: Any, xla: Any) -> str | None:
 
 def read(path: Path, tally: Tally) -> Iterator[Row]:
     """The rows of a file; lines that are none are counted, and a last line that a crash cut short costs itself alone."""
-    with _opened(path) as file:
-        yield from parse(file, path.name, tally)
+    with open_named(path, "name a JSONL file") as file:
+        yield from parse(lines(file, str(path)), path.name, tally)
 
 
-def parse(lines: Iterable[bytes], name: str, tally: Tally) -> Iterator[Row]:
+def parse(found: Iterable[bytes], name: str, tally: Tally) -> Iterator[Row]:
     """The rows of lines that end in a line feed; `name` is what they are told to stand in."""
     import msgspec
 
     decode = msgspec.json.Decoder().decode
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(found, 1):
         if number == 1:
             line = line.removeprefix(b"\xef\xbb\xbf")
         try:
@@ -147,18 +148,6 @@ def parse(lines: Iterable[bytes], name: str, tally: Tally) -> Iterator[Row]:
                 continue
         if row := take(data, tally, f"{name}:{number}"):
             yield row
-
-
-def _opened(path: Path) -> Any:
-    if path.is_dir() or (path.exists() and not path.is_file()):
-        raise UsageError(f"cannot read {str(path)!r}", why="it is a folder, a pipe or a device", do="name a JSONL file")
-    try:
-        return path.open("rb")
-    except FileNotFoundError:
-        names = [item.name for item in path.parent.iterdir()] if path.parent.is_dir() else []
-        raise UsageError(f"no such file: {str(path)!r}", do=did_you_mean(path.name, names)) from None
-    except OSError as error:
-        raise UsageError(f"cannot read {str(path)!r}", why=error.strerror or str(error)) from None
 
 
 def _second_try(line: bytes, tally: Tally, where: str) -> Any:

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from steelyard.codec.parsing import parse
 from steelyard.dialects.ptxla.matrix import AXES
 from steelyard.errors import UsageError, unknown
+from steelyard.files import read_text
 
 MODELS = Path("torchbenchmark") / "models"
 POLICIES = (
@@ -145,14 +147,7 @@ def read_policy(path: Path | None, denied: Mapping[str, tuple[Mapping[str, Any],
 
 
 def _load(path: Path) -> dict[str, Any]:
-    import yaml
-
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError("the policy file cannot be read", why=error.strerror or str(error), where=str(path)) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError("the policy file is not YAML", why=" ".join(str(error).split()), where=str(path)) from None
+    data = parse(read_text(path), str(path), "yaml", aliases=True)
     if data is None:
         return {}
     if not isinstance(data, dict):

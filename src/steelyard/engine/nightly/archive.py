@@ -22,8 +22,9 @@ from steelyard.codec.policy import fits
 from steelyard.engine.nightly.lines import EVERY, UNFINISHED, Acceptance, Night, night_of
 from steelyard.engine.nightly.standing import Base, bases
 from steelyard.errors import INTERRUPTED, StoreError, UsageError, unknown
+from steelyard.files import RESULTS, expanded, read_whole
 from steelyard.store.runs import Run, RunInfo, Store, moment, now, read_run
-from steelyard.store.samples import open_plain, trouble, write_whole
+from steelyard.store.samples import trouble, write_whole
 
 FILE, LOCK, REPORTS = "nights.jsonl", "nightly.lock", "reports"
 COMMAND = "nightly"
@@ -35,7 +36,7 @@ class Archive:
     """The folder that nights are kept in; what it tells comes from its files each time."""
 
     def __init__(self, root: Path) -> None:
-        self.store = Store(root.expanduser().absolute())
+        self.store = Store(expanded(root, "the archive").absolute())
         self.warnings: list[str] = []
         self._untold: set[str] = set()
         self._runs: dict[str, Run | None] = {}
@@ -81,8 +82,7 @@ class Archive:
     def nights(self) -> list[Night]:
         """Every night, oldest first; damaged lines are left out and told in `warnings`."""
         try:
-            with open_plain(self.root / FILE) as file:
-                lines = file.read().split(b"\n")
+            lines = read_whole(self.root / FILE, RESULTS).split(b"\n")
         except FileNotFoundError:
             return []
         except OSError as error:

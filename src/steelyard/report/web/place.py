@@ -15,10 +15,10 @@ from typing import Any
 from urllib.parse import quote
 
 from steelyard.errors import StoreError, UsageError
+from steelyard.files import open_plain
 from steelyard.model.record import Attachment
 from steelyard.report.cells import clean
 from steelyard.store.runs import Run
-from steelyard.store.samples import open_plain
 
 LARGEST_ATTACHMENT = 256 * 2**20
 FOLDERS = ("runs", "assets")

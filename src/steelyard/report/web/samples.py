@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from steelyard.files import open_plain
 from steelyard.measuring.stats import Floats
 from steelyard.model.record import Record
 from steelyard.report.web.plain import rounded
 from steelyard.store.runs import Run
-from steelyard.store.samples import SIZES, extent, open_plain
+from steelyard.store.samples import SIZES, extent
 
 FEWEST = 8
 DIGITS = 5

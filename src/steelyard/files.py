@@ -1,0 +1,178 @@
+"""Files that a user names, or that lie where a user can put them: opened in one way, bounded, and refused with the reason.
+
+Reading a pipe never ends and reading an endless file takes all memory, so nobody else opens such a file. The limits stand here, and
+STEELYARD_MAX_FILE raises or lowers all of them at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from steelyard.errors import StoreError, UsageError, did_you_mean
+from steelyard.model.units import parse_bytes
+
+VARIABLE = "STEELYARD_MAX_FILE"
+MIB = 2**20
+CONFIG = 4 * MIB
+"""What people write: experiments, policies, expected failures. Their parsers are slow."""
+SHEET = 32 * MIB
+"""What programs write for other programs to run: the configs of other tools."""
+RESULTS = 256 * MIB
+"""What was measured: runs, and the results of other tools."""
+LINE = 64 * MIB
+"""One line of a file of lines."""
+BYTES_PER_VALUE = 16
+"""JSON with more values than one in so many bytes of its limit takes hundreds of times its size in memory."""
+MOST_NAMES = 5000
+
+
+class TooLarge(StoreError):
+    """A file, or a line of one, is beyond what is read; the words say how to read it nevertheless."""
+
+
+def limit(usual: int) -> int:
+    """The most bytes to read where `usual` is the most by default."""
+    text = os.environ.get(VARIABLE, "").strip()
+    if not text:
+        return usual
+    try:
+        return max(1, parse_bytes(text))
+    except UsageError as error:
+        raise UsageError(f"{VARIABLE}={text!r} is not a size", do=error.do or f"write it like {VARIABLE}=2GiB") from None
+
+
+def open_plain(path: Path) -> BinaryIO:
+    """Open a file to read, and nothing that only looks like one: reading a pipe or a device would never end."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except ValueError as error:
+        raise OSError(errno.EINVAL, str(error)) from None
+    try:
+        mode = os.fstat(fd).st_mode
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "it is a folder" if stat.S_ISDIR(mode) else "it is a pipe or a device, not a file")
+        return os.fdopen(fd, "rb")
+    except BaseException:
+        os.close(fd)
+        raise
+
+
+def read_whole(path: Path, usual: int) -> bytes:
+    """All bytes of a file that is no larger than its limit; trouble of the system is left to whoever can word it."""
+    most = limit(usual)
+    with open_plain(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise too_large(str(path), size, most)
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise too_large(str(path), len(content), most)
+    return content
+
+
+def too_large(what: str, size: int, most: int) -> TooLarge:
+    """One wording for everything that is beyond its limit."""
+    return TooLarge(
+        f"{what} is too large", why=f"it has {_size(size)}, and at most {_size(most)} are read",
+        do=f"if it is meant to be that large, set {VARIABLE}={-(-size // MIB)}MiB",
+    )  # fmt: skip
+
+
+def _size(count: int) -> str:
+    if count < MIB:
+        return f"{count} bytes"
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / MIB:.0f} MiB"
+
+
+def check_values(content: bytes, usual: int, where: str) -> None:
+    """Refuse JSON whose values are so many and so small that they take hundreds of times its size in memory."""
+    most = limit(usual) // BYTES_PER_VALUE
+    if len(content) > most and (held := sum(map(content.count, (b",", b"[", b"{")))) > most:
+        raise TooLarge(
+            f"{where} holds too many values", why=f"about {held}, and at most {most} are read",
+            do=f"if it is meant to hold them, set {VARIABLE}={-(-held * BYTES_PER_VALUE // MIB)}MiB",
+        )  # fmt: skip
+
+
+def open_named(path: Path, do: str = "name a file") -> BinaryIO:
+    """Open a file that a user named, or say why not and what was nearest."""
+    try:
+        return open_plain(path)
+    except OSError as error:
+        raise unreadable(path, error, do) from None
+
+
+def unreadable(path: Path, error: OSError, do: str = "name a file") -> UsageError:
+    """Why a file that a user named cannot be read."""
+    if isinstance(error, FileNotFoundError):
+        return UsageError(f"no such file: {str(path)!r}", do=did_you_mean(path.name, _names(path.parent)))
+    wrong_kind = error.errno == errno.EINVAL
+    return UsageError(f"cannot read {str(path)!r}", why=error.strerror or str(error), do=do if wrong_kind else "")
+
+
+def _names(folder: Path) -> list[str]:
+    with contextlib.suppress(OSError), os.scandir(folder) as items:
+        return [item.name for item, _ in zip(items, range(MOST_NAMES), strict=False)]
+    return []
+
+
+def read_text(path: Path, usual: int = CONFIG) -> str:
+    """The text of a file that a user named, or an error that says why there is none."""
+    try:
+        text = read_whole(path, usual).decode("utf-8-sig")
+    except OSError as error:
+        raise unreadable(path, error) from None
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise UsageError("not a text file", why="it is not UTF-8, or holds zero bytes", where=str(path))
+    return text
+
+
+def lines(file: BinaryIO, where: str) -> Iterator[bytes]:
+    """The lines of a file, each with its end; one that never ends is refused before it fills the memory."""
+    most = limit(LINE)
+    number = 0
+    while line := file.readline(most + 1):
+        number += 1
+        if len(line) > most:
+            raise too_large(f"line {number} of {where}", len(line), most)
+        yield line
+
+
+def first_line(path: Path) -> bytes:
+    """How a file begins, as far as a line may reach; trouble of the system is left to whoever can word it."""
+    with open_plain(path) as file:
+        return file.readline(limit(LINE))
+
+
+def existing(text: str) -> Path | None:
+    """The file or folder that a text names; None where there is none, or where no file could have that name."""
+    try:
+        path = Path(text).expanduser()
+        return path if path.exists() else None
+    except (OSError, ValueError, RuntimeError):
+        return None
+
+
+def expanded(text: str | Path, what: str) -> Path:
+    """A place that a user typed, with `~` put in; `what` says what it is for where there is no such user."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        user = Path(text).parts[0]
+        raise UsageError(f"cannot find {what} {str(text)!r}", why=f"there is no home folder for {user}", do="write the path out") from None
+
+
+def real(path: Path) -> Path:
+    """Where a path leads; one that leads in circles is left as it is, and cannot be opened."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):
+        return path.absolute()
