@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from steelyard.cli.output import console, emit_json, json_option, plain, store_option, trust_option, width
+from steelyard.codec.policy import LEAST_ALPHA
 from steelyard.errors import NOTHING, PASS, NothingMeasured, UsageError, unknown
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ OWN = "vs"
 )
 @click.option("--floor", metavar="SHARE", help="Least noise between runs, where you know it, such as 1%.")
 @click.option(
-    "--alpha", type=click.FloatRange(0, 0.5, min_open=True), help="Share of the changes reported that may be chance. By default 0.01.",
+    "--alpha", type=click.FloatRange(LEAST_ALPHA, 0.5), help="Share of the changes reported that may be chance. By default 0.01.",
 )  # fmt: skip
 @click.option("--allow-edited", is_flag=True, help="Compare cases whose workload was edited in between.")
 @click.option("--confirm", is_flag=True, help="Measure suspicious cases again, both sides interleaved, before calling anything a change.")

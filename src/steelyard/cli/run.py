@@ -12,6 +12,7 @@ from steelyard.cli.streams import complain
 from steelyard.cli.watch import case_count, heed_signals, how_long, show_progress
 from steelyard.errors import INTERRUPTED, UsageError
 from steelyard.model.experiment import MOST_SETTLING
+from steelyard.model.units import MOST_COUNT, parse_count
 
 if TYPE_CHECKING:
     from steelyard.analyze.foreseen import Foreseen
@@ -32,11 +33,11 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
     """The number may be left out, so a word that follows is taken for it and must be told from one."""
-    if text is not None and (not text.isdecimal() or int(text) < 1):
+    if text is not None and parse_count(text) is None:
         raise UsageError(
             f"--compile-time takes a whole number of processes, not {text!r}", do="write --compile-time=3, or put it at the end"
         )
-    return int(text) if text is not None else None
+    return parse_count(text) if text is not None else None
 
 
 @click.command(
@@ -63,12 +64,12 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 )  # fmt: skip
 @click.option("--sampling", type=click.Choice(["blocks", "calls"]), help="blocks for medians, calls for distributions (p90, p99).")
 @click.option("--warmup", metavar="TIME", help="Fixed warm-up time instead of the trend test.")
-@click.option("--runs", type=click.IntRange(min=1), help="Exact number of blocks (or program runs).")
+@click.option("--runs", type=click.IntRange(1, MOST_COUNT), help="Exact number of blocks (or program runs).")
 @click.option("--rtol", type=click.FloatRange(min=0, max=1e9), help="Relative tolerance of verification.")
 @click.option("--atol", type=click.FloatRange(min=0, max=1e9), help="Absolute tolerance, as a share of the output's rms.")
 @click.option("--verify/--no-verify", default=None, help="Check outputs before timing. Default on.")
 @click.option("--reference", type=click.Choice(["eager", "fp64"]), help="Hold variants against eager (default), or all against fp64.")
-@click.option("--seed", type=click.IntRange(min=0), help="Seed of all data and weights.")
+@click.option("--seed", type=click.IntRange(0, MOST_COUNT), help="Seed of all data and weights.")
 @click.option("--isolate", type=click.Choice(["case", "workload", "none"]), help="What shares a worker. Default workload.")
 @click.option("--timeout", metavar="TIME", help="Limit for one case. Default 300s.")
 @click.option("--memory", metavar="SIZE", help="Limit for a worker and all it starts: 8GiB.")
@@ -231,11 +232,12 @@ def _flag(text: str) -> tuple[str, str]:
 
 
 def _whole(option: str, texts: Sequence[str]) -> tuple[int, ...]:
-    words = _words(texts)
-    for word in words:
-        if not word.isdecimal() or int(word) < 1:
-            raise UsageError(f"--{option} takes whole numbers from 1, not {word!r}")
-    return tuple(int(word) for word in words)
+    found = []
+    for word in _words(texts):
+        if (number := parse_count(word)) is None:
+            raise UsageError(f"--{option} takes whole numbers from 1, not {word[:40]!r}")
+        found.append(number)
+    return tuple(found)
 
 
 def _settings(options: dict[str, Any]) -> dict[str, Any]:
