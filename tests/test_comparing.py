@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -53,14 +54,25 @@ def test_a_wrong_answer_is_no_speedup() -> None:
     assert steelyard.compare(short, wrong, draw(), budget=BUDGET, verify=False).verdict != "failed"
 
 
-def test_objects_that_cannot_be_rebuilt_are_named_and_the_interval_is_wider() -> None:
-    held = draw()
-    found = steelyard.compare(lambda: held.sum(), lambda: held.sum(), budget=BUDGET)
+def test_what_functions_hold_is_moved_too() -> None:
+    held, table = draw(), {"x": [1.5, 2.5]}
+    found = steelyard.compare(lambda: held.sum() + table["x"][0], lambda: held.sum() + table["x"][0], budget=BUDGET)
     assert found.pair is not None
-    assert "these very objects" in found.pair.notes[-1]
-    assert found.low is not None
-    assert found.high is not None
-    assert found.high - found.low > 0.009
+    assert not any("could not be moved" in note for note in found.pair.notes)
+
+
+def test_objects_that_cannot_be_moved_are_named_and_the_interval_is_wider() -> None:
+    one, two = (threading.Lock() for _ in range(2))
+    found = steelyard.compare(lambda: one.locked(), lambda: two.locked(), budget=BUDGET)
+    assert found.pair is not None and found.low is not None and found.high is not None
+    assert "lock could not be moved" in found.pair.notes[-1]
+    assert found.high - found.low > 0.09
+
+
+def test_functions_that_change_their_inputs_get_inputs_of_their_own() -> None:
+    items = [3.5, 1.5, 2.5]
+    assert steelyard.compare(list.sort, list.sort, items, budget=0.05).verdict != "failed"
+    assert items == [3.5, 1.5, 2.5]
 
 
 @pytest.mark.parametrize(("made", "names"), [((draw(),), "tuple"), ({"x": draw()}, "mapping"), (draw(), "value")])

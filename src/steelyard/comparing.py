@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from steelyard.backends.base import Backend
     from steelyard.measuring.clock import Timer
 
-UNMOVED = 0.005
-
 
 @dataclass(frozen=True)
 class Weighed(Delta):
@@ -78,11 +76,12 @@ def compare(
     """Say whether `head` takes more or less time than `base`, both called with `args` or with what `setup` returns.
 
     `setup` makes fresh inputs for each function again and again, which takes the luck of memory placement out of the
-    answer; a tuple is spread over the arguments, a mapping over the keywords. Without it, arrays among `args` are copied
-    to fresh places, and what the functions themselves hold stays where it is.
+    answer; a tuple is spread over the arguments, a mapping over the keywords. Without it, `args` and what the functions
+    hold are copied to fresh places: arrays, containers, modules and plain objects. Where a function holds what cannot be
+    copied, such as an open file, the interval is wider and a note says so.
     """
     from steelyard.engine.pairs import pair_from
-    from steelyard.measuring import schedule
+    from steelyard.measuring import paired, schedule
 
     if setup is not None and args:
         raise UsageError("compare takes inputs either directly or from setup, not both")
@@ -101,10 +100,8 @@ def compare(
         builds[:2], _timer(be, [build() for build in builds]), settings, rng.randrange(2**31), placebo=builds[2], margin=share
     )
     found = doing.finding()
-    if stuck := [label for label, build in zip(labels, builds, strict=False) if not be.movable(build())]:
-        note = f"{' and '.join(stuck)} cannot be rebuilt, so this is about these very objects: half a percent is added to the interval"
-        wider = replace(found.interval, low=found.interval.low - UNMOVED, high=found.interval.high + UNMOVED)
-        found = replace(found, interval=wider, notes=(*found.notes, note))
+    held = {kind for fn in (base, head) for kind in be.stays(Task(fn))} if base is not head else set()
+    found = paired.unmoved(found, sorted(held)) if held else found
     arms = (Arm(labels[0]), Arm(labels[1]))
     how = {"stopped_by": doing.stop, "looks": doing.looks, "measured_s": doing.spent, "schedule": "rounds", "margin": share}
     pair = pair_from(found, doing.rounds(), 1, arms, **how)
@@ -156,8 +153,7 @@ def _builder(
     """How one arm is had afresh."""
 
     def build() -> Task:
-        made = _plain(fn, args, setup)
-        return be.relocate(made, rng) if setup is None else made
+        return be.relocate(_plain(fn, args, setup), rng)
 
     return build
 
@@ -167,9 +163,7 @@ def _difference(be: Backend, base: Callable[[], Task], head: Callable[[], Task])
     from steelyard.measuring import verify
 
     task = base()
-    other = replace(
-        head(), args=tuple(be.copy(item) for item in task.args), kwargs={key: be.copy(item) for key, item in task.kwargs.items()}
-    )
+    other = be.relocate(replace(head(), args=task.args, kwargs=task.kwargs), random.Random(0))
     want, got = be.outputs(task()), be.outputs(other())
     found = verify.compare(got, want, "base", same_dtype=False)
     return "" if found.status != "failed" else f"the answers differ: {found.message}"

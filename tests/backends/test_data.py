@@ -197,18 +197,44 @@ class TestRelocation:
         assert x.grad is None
         assert not be.relocate(Task(max, (be.integers(0, 9, 5),)), random.Random(0)).args[0].requires_grad
 
-    def test_buffers_of_a_module_move_too_and_of_one_that_is_hidden_they_do_not(self) -> None:
+    @pytest.mark.parametrize("hidden", [False, True])
+    def test_a_module_moves_with_its_weights_and_buffers_wherever_it_is(self, hidden: bool) -> None:
+        be = Torch()
+        module = torch.nn.BatchNorm1d(4).eval()
+        fn = (lambda x: module(x)) if hidden else module
+        task = Task(fn, (be.randn(3, 4),), parameters=tuple(module.parameters()))
+        before, places = task().detach().clone(), {pointer(item) for item in module.state_dict().values()}
+        assert be.movable(task)
+        moved = be.relocate(task, random.Random(0))
+        other = moved.fn.__closure__[0].cell_contents if hidden else moved.fn
+        assert places.isdisjoint({pointer(item) for item in other.state_dict().values()})
+        assert [id(item) for item in moved.parameters] == [id(item) for item in other.parameters()]
+        assert torch.equal(moved(), before)
+
+    def test_weights_of_what_has_to_stay_move_where_they_are(self) -> None:
         be = Torch()
         module = torch.nn.BatchNorm1d(4).eval()
         task = Task(module, (be.randn(3, 4),), parameters=tuple(module.parameters()))
-        before, places = task().detach().clone(), {pointer(item) for item in module.buffers()}
-        kept = [item.data for item in module.buffers()]
-        assert be.movable(task)
-        moved = be.relocate(task, random.Random(0))
-        assert places.isdisjoint({pointer(item) for item in module.buffers()}) and len(kept) == 3
-        assert torch.equal(moved(), before)
-        hidden = Task(lambda x: module(x), task.args, parameters=task.parameters)
-        assert not be.movable(hidden) and not be.kept(hidden)
+        kept = [item.data for item in module.state_dict().values()]
+        moved = be.relocate(task, random.Random(0), whole=False)
+        assert moved.fn is module and moved.args[0] is not task.args[0]
+        assert {pointer(item) for item in kept}.isdisjoint({pointer(item) for item in module.state_dict().values()})
+
+    @pytest.mark.parametrize("backend", [Numpy, Torch])
+    def test_views_of_one_memory_stay_views_of_one(self, backend: type[Backend]) -> None:
+        be = backend()
+        x = be.randn(6, 8)
+        moved = be.relocate(Task(max, ([x, x[1:], x.T],)), random.Random(0))
+        whole, part, turned = moved.args[0]
+        part[0, 0] = 7.0
+        assert whole[1, 0] == turned[0, 1] == 7.0 != x[1, 0]
+        assert pointer(part) - pointer(whole) == pointer(x[1:]) - pointer(x)
+
+    def test_what_a_compiler_made_stays_and_is_told_where_it_holds_weights(self) -> None:
+        be = Torch()
+        module = torch.compile(torch.nn.Linear(3, 3), backend="eager")
+        assert be.stays(Task(module, (be.randn(2, 3),))) == ["OptimizedModule"]
+        assert be.stays(Task(torch.compile(lambda x: x + 1, backend="eager"), (be.randn(2, 3),))) == []
 
     def test_what_the_first_task_owns_is_not_cleaned_up_by_its_copies(self) -> None:
         assert Numpy().relocate(Task(max, cleanup=lambda: None), random.Random(0)).cleanup is None

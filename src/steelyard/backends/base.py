@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import gc
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FunctionType, MethodType, ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,13 +18,13 @@ import numpy as np
 from steelyard.errors import NotApplicable, Unsupported
 from steelyard.machine.telemetry import Log
 from steelyard.measuring.clock import HostTimer, Timer
+from steelyard.measuring.moving import Move, copy_array, scraps
 from steelyard.model.dtypes import canonical
 from steelyard.model.experiment import Settings
 from steelyard.model.record import Figure
 from steelyard.model.task import Task
 
 COMPARED = 2**24
-PLAIN = (int, float, complex, type(None))
 
 
 @dataclass(frozen=True)
@@ -234,68 +232,45 @@ class Backend(ABC):
             return [Leaf(path, type(value).__name__, np.asarray(value))]
         return []
 
-    def relocate(self, task: Task, rng: random.Random) -> Task:
-        """The same task with its inputs at fresh addresses: placement is part of the noise and must vary.
+    def relocate(self, task: Task, rng: random.Random, *, whole: bool = True) -> Task:
+        """The same task with everything that it works on at fresh addresses: placement is part of the noise and must vary.
 
-        Inputs that are one array stay one; whatever needs a clean-up still belongs to the first task.
+        What is shared stays shared. With `whole` false the function stays, because it took long to make, and its inputs move
+        alone. Whatever needs a clean-up still belongs to the first task.
         """
-        self._padding = [np.empty(rng.randrange(64, 65536), np.uint8) for _ in range(rng.randrange(1, 8))]
-        moved = {id(item): self.copy(item) for item in (*task.args, *task.kwargs.values())}
-        args, kwargs = tuple(moved[id(item)] for item in task.args), {key: moved[id(item)] for key, item in task.kwargs.items()}
-        parameters = tuple(moved.get(id(item), item) for item in task.parameters)
-        return replace(task, args=args, kwargs=kwargs, parameters=parameters, cleanup=None)
+        self._padding = scraps(rng)
+        return self._moved(task, whole=whole)[0]
+
+    def _moved(self, task: Task, *, whole: bool) -> tuple[Task, set[str]]:
+        move = Move(self.copy, self.fixed)
+        names = list(task.kwargs)
+        fn, loss, *rest = move.all((*((task.fn, task.loss) if whole else (None, None)), *task.args, *task.kwargs.values()))
+        args, kwargs = tuple(rest[: len(task.args)]), dict(zip(names, rest[len(task.args) :], strict=True))
+        made = replace(task, args=args, kwargs=kwargs, parameters=tuple(map(move.found, task.parameters)), cleanup=None)
+        return (replace(made, fn=fn, loss=loss) if whole else made), move.stays
+
+    def stays(self, task: Task) -> list[str]:
+        """The kinds of objects among all that the task works on which `relocate` leaves where they are."""
+        return sorted(self._moved(task, whole=True)[1])
 
     def movable(self, task: Task) -> bool:
-        """Whether `relocate` moves all that the task's function works on: it may hold no array but those that are known to be moved."""
-        if task.fn is None or task.prepare is not None or task.phases:
-            return False
-        known = {id(item) for item in (*task.args, *task.kwargs.values(), *task.parameters, *self.kept(task))}
-        return all(id(item) in known for item in held_arrays(task.fn))
+        """Whether `relocate` moves all that the task works on."""
+        return task.fn is not None and task.prepare is None and not task.phases and not self.stays(task)
 
-    def kept(self, task: Task) -> Sequence[Any]:
-        """Arrays inside the task's function, besides its parameters, that `relocate` moves where they are, such as a module's buffers."""
-        return ()
+    def fixed(self, value: Any) -> bool:
+        """Whether something has to stay as it is: what a compiler made, and the backend itself."""
+        return isinstance(value, Backend)
 
-    def copy(self, value: Any) -> Any:
-        """A copy of an array at another address, laid out as it was; anything else as it is."""
-        return value
+    def copy(self, value: Any, buffers: dict[Any, Any] | None = None) -> Any:
+        """A copy of an array at another address, laid out as it was; anything else as it is.
+
+        `buffers` are those copied already: views of one memory stay views of one.
+        """
+        return copy_array(value, {} if buffers is None else buffers) if isinstance(value, np.ndarray) else value
 
     def _generator(self) -> np.random.Generator:
         self._drawn += 1
         return np.random.default_rng([self.seed, self._drawn])
-
-
-def held_arrays(value: Any, depth: int = 4) -> Iterator[Any]:
-    """Arrays that a callable keeps for itself: in its closure, its bound object, its defaults, its module; as deep as anyone writes."""
-    if hasattr(value, "nbytes") and hasattr(value, "shape"):
-        yield value
-        return
-    if depth == 0 or isinstance(value, (str, bytes, type, ModuleType, *PLAIN)):
-        return
-    for item in _inside(value):
-        yield from held_arrays(item, depth - 1)
-
-
-def _inside(value: Any) -> Iterator[Any]:
-    if isinstance(value, Mapping):
-        yield from value.values()
-    elif isinstance(value, (list, tuple)):
-        yield from value
-    elif isinstance(value, functools.partial):
-        yield from (value.func, value.args, value.keywords)
-    elif isinstance(value, FunctionType):
-        yield from (value.__defaults__ or (), value.__kwdefaults__ or {}, getattr(value, "__wrapped__", None))
-        for cell in value.__closure__ or ():
-            with contextlib.suppress(ValueError):
-                yield cell.cell_contents
-        used = (value.__globals__.get(name) for name in value.__code__.co_names)
-        yield from (item for item in used if hasattr(item, "nbytes") and hasattr(item, "shape"))
-    elif isinstance(value, MethodType):
-        yield from (value.__self__, value.__func__)
-    elif hasattr(value, "parameters") and callable(getattr(value, "buffers", None)):
-        yield from (*value.parameters(), *value.buffers())
-    elif hasattr(value, "__dict__"):
-        yield vars(value)
 
 
 def library_memory() -> float:

@@ -41,9 +41,6 @@ class Numpy(Backend):
         step = step_through(value.size)
         return NAMES.get(value.dtype, str(value.dtype)), np.asarray(value) if step <= 1 else np.asarray(value).reshape(-1)[::step]
 
-    def copy(self, value: Any) -> Any:
-        return value.copy(order="K") if isinstance(value, np.ndarray) else value
-
     def versions(self) -> dict[str, str]:
         return {"numpy": np.__version__}
 

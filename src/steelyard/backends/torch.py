@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from steelyard.backends import _ranks, _torch_modes, _torch_passes
+from steelyard.backends import _ranks, _torch_modes, _torch_moves, _torch_passes
 from steelyard.backends.base import Backend, Seat, step_through
 from steelyard.errors import Unsupported
 from steelyard.machine.telemetry import Log, Meter, watch
@@ -206,8 +206,15 @@ class Torch(Backend):
         plain = host.to(READ_AS.get(host.dtype, host.dtype))
         return NAMES.get(value.dtype, str(value.dtype)), plain.resolve_conj().resolve_neg().numpy()
 
-    def copy(self, value: Any) -> Any:
-        return value.detach().clone().requires_grad_(value.requires_grad) if isinstance(value, torch.Tensor) else value
+    def copy(self, value: Any, buffers: dict[Any, Any] | None = None) -> Any:
+        return (
+            _torch_moves.copy_tensor(value, {} if buffers is None else buffers)
+            if isinstance(value, torch.Tensor)
+            else super().copy(value, buffers)
+        )
+
+    def fixed(self, value: Any) -> bool:
+        return _torch_moves.is_compiled(value) or super().fixed(value)
 
     def graphs(self) -> int:
         return int(torch._dynamo.utils.counters["stats"]["unique_graphs"]) if "torch._dynamo" in sys.modules else 0
@@ -223,21 +230,14 @@ class Torch(Backend):
             getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None)()
             torch.cuda.empty_cache()
 
-    def relocate(self, task: Task, rng: random.Random) -> Task:
+    def relocate(self, task: Task, rng: random.Random, *, whole: bool = True) -> Task:
         if self.api is not None:
             self._room = torch.empty(rng.randrange(1, PADDING), dtype=torch.uint8, device=self.where)
             if rng.random() < EMPTIED and hasattr(self.api, "empty_cache"):
                 self.api.empty_cache()
-        moved = super().relocate(task, rng)
-        for parameter in task.parameters:
-            if isinstance(parameter, torch.nn.Parameter):
-                parameter.data = parameter.data.clone()
-        for buffer in self.kept(task):
-            buffer.data = buffer.data.clone()
-        return moved
-
-    def kept(self, task: Task) -> Sequence[Any]:
-        return list(task.fn.buffers()) if isinstance(task.fn, torch.nn.Module) else []
+        if not whole:
+            _torch_moves.move_in_place(task)
+        return super().relocate(task, rng, whole=whole)
 
     def versions(self) -> dict[str, str]:
         found = {"torch": torch.__version__, "numpy": np.__version__, "python": platform.python_version()}

@@ -210,8 +210,8 @@ class TorchXla(TorchElsewhere):
             settle()
             xla_metrics.clear_all()
 
-    def relocate(self, task: Task, rng: random.Random) -> Task:
-        moved = super().relocate(task, rng)
+    def relocate(self, task: Task, rng: random.Random, *, whole: bool = True) -> Task:
+        moved = super().relocate(task, rng, whole=whole)
         settle()
         return moved
 

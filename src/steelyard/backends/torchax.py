@@ -140,9 +140,9 @@ class Torchax(TorchElsewhere):
     def leaf(self, value: Any) -> tuple[str, np.ndarray[Any, Any]] | None:
         return super().leaf(value.torch() if hasattr(value, "jax") else value)
 
-    def relocate(self, task: Task, rng: random.Random) -> Task:
+    def relocate(self, task: Task, rng: random.Random, *, whole: bool = True) -> Task:
         with RUNTIME.inside():
-            return super().relocate(task, rng)
+            return super().relocate(task, rng, whole=whole)
 
     def movable(self, task: Task) -> bool:
         with RUNTIME.inside():

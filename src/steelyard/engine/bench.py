@@ -84,15 +84,21 @@ class Bench:
         return self.workload.bodies.get(self.case.backend) or self.workload.bodies[self.backend.speaks]
 
     def rebuilder(self, be: Any, task: Task, rng: random.Random) -> Callable[[], Task]:
-        """How a comparison gets fresh buffers: move the inputs where all that the task holds can be moved, else build again.
+        """How a comparison gets everything afresh: move it where all of it can be moved, else build again.
 
-        What restores its inputs knows them where they are; if it also takes long to build, it stays as it is.
+        What takes long to build stays, and its inputs move; if it restores its inputs itself, it knows them where they are.
         """
-        if self.sticky and task.prepare is not None:
+        if self.rooted(task):
             return lambda: self.ready(be, task)
-        if self.sticky or be.movable(task):
+        if self.sticky:
+            return lambda: self.ready(be, be.relocate(task, rng, whole=False))
+        if be.movable(task):
             return lambda: self.ready(be, be.relocate(task, rng))
         return lambda: self.ready(*self.build())
+
+    def rooted(self, task: Task) -> bool:
+        """Whether a comparison can neither move nor rebuild the task."""
+        return self.sticky and task.prepare is not None
 
 
 def _task(made: Any, maker: str) -> Task:

@@ -19,6 +19,8 @@ CLEAN_SHARE = 0.6
 BUSY, FEWEST_BUSY = 0.95, 8
 LEAST_NET = 0.1
 PLACEBO_FACTOR = math.sqrt(0.75)
+STAYING = 0.05
+"""What it can cost to lie in one place and not in another: lists of strings and of small tensors were seen to differ by so much."""
 WALL, CPU = "wall", "thread CPU"
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -179,6 +181,15 @@ def bounds(
         return sure, min(1.0, 1 / strength), strength
     fixed, chance = fixed_interval(rows, others, share * alpha / 2)
     return _both(fixed, sure), min(1.0, 2 * min(1 / strength, chance / share)), strength
+
+
+def unmoved(found: Finding, kinds: Sequence[str]) -> Finding:
+    """A finding about arms that hold what could not be made again elsewhere: where that lies may be all the difference there is."""
+    interval = found.interval
+    wider = replace(interval, low=interval.low - STAYING, high=interval.high + STAYING)
+    what = ", ".join(kinds)
+    note = f"{what} could not be moved between rebuilds, and where it lies can cost {STAYING:.0%}: the interval is wider by that"
+    return replace(found, interval=wider, notes=(*found.notes, note))
 
 
 def _both(fixed: Interval, sure: Interval) -> Interval:

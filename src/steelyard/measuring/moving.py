@@ -1,0 +1,405 @@
+"""Everything that a call reaches, made again elsewhere: where objects lie is part of the noise and must vary with every rebuild.
+
+Copying arrays alone is not enough. A list of floats read in another order of memory, a dict whose strings lie elsewhere or
+a tuple of tensors takes up to several percent more or less time, and stays so for as long as the objects stay.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import copyreg
+import functools
+import math
+import random
+import re
+import sys
+import types
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+SCRAPS, LARGEST_SCRAP, SLABS, LARGEST_SLAB, CRUMBS = 100, 6000, 8, 80_000, 400
+KEPT_SCRAPS = 0.2
+SMALLEST, SMALL = -5, 256
+HEAP_TYPE = 1 << 9
+IMMORTAL = 1 << 30
+DEPTH = 4
+
+SHARED: tuple[type, ...] = (
+    type, types.ModuleType, types.NoneType, types.EllipsisType, types.NotImplementedType, types.CodeType, types.GetSetDescriptorType,
+    types.MemberDescriptorType, types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType,
+    types.GenericAlias, types.UnionType, property, staticmethod, classmethod, bool, object, re.Pattern, weakref.ReferenceType,
+    np.dtype, np.ufunc,
+)  # fmt: skip
+"""Kinds whose objects are one for the whole process, or hold nothing that a call reads: both arms use the same."""
+
+Copy = Callable[[Any, dict[Any, Any]], Any]
+Fixed = Callable[[Any], bool]
+
+
+def scraps(rng: random.Random) -> list[Any]:
+    """A heap with holes at random places, for what is built next to fall into."""
+    made: list[Any] = [bytearray(rng.randrange(16, LARGEST_SCRAP)) for _ in range(rng.randrange(SCRAPS))]
+    made += [np.empty(rng.randrange(64, LARGEST_SLAB), np.uint8) for _ in range(rng.randrange(SLABS))]
+    made += [rng.random() if rng.random() < 0.5 else bytes(rng.randrange(2, 200)) for _ in range(rng.randrange(CRUMBS))]
+    return rng.sample(made, round(KEPT_SCRAPS * len(made)))
+
+
+class Immovable(Exception):
+    """Something failed half-way, so nothing of this move can be used; the text is the kind of object that failed."""
+
+
+class Move:
+    """Copies of all that is reachable from what is given: one copy of each object, so that sharing stays and cycles close.
+
+    `copy` gives the copy of an array, or what it was given if that is none; `fixed` says what has to stay, such as compiled
+    code. Parts are made in the order in which the originals lie, because a list that was shuffled is slower to read than one
+    that was not. `stays` names the kinds of objects that could not be made again: locks, generators, what C code keeps to itself.
+    """
+
+    def __init__(self, copy: Copy, fixed: Fixed = lambda value: False) -> None:
+        self.copy, self.fixed = copy, fixed
+        self.stays: set[str] = set()
+        self._made: dict[int, Any] = {}
+        self._buffers: dict[Any, Any] = {}
+        self._alive: list[Any] = []
+        self._named: dict[int, frozenset[int]] = {}
+        self._home: Mapping[str, Any] = {}
+        self._roots: set[int] = set()
+
+    def all(self, values: Iterable[Any]) -> list[Any]:
+        """The copies of several things, which may share parts; the things themselves where copying them fails half-way."""
+        given = list(values)
+        self._alive.append(given)
+        self._home = next((fn.__globals__ for item in given for fn in [getattr(item, "__func__", item)] if _is_function(fn)), {})
+        try:
+            return [self._root(value) for value in given]
+        except RecursionError:
+            self.stays.add("objects nested too deeply")
+        except Immovable as error:
+            self.stays.add(str(error))
+        return given
+
+    def found(self, value: Any) -> Any:
+        """The copy of something that was met on the way; itself if it was not."""
+        return self._made.get(id(value), value)
+
+    def _root(self, value: Any) -> Any:
+        """What is called or given is copied even where it has a name."""
+        self._roots.add(id(value))
+        return self.one(value)
+
+    def one(self, value: Any) -> Any:
+        """The copy of one thing; itself where there is one in the process or it cannot be copied."""
+        kind = type(value)
+        if kind in SHARED:
+            return value
+        if id(value) in self._made:
+            return self._made[id(value)]
+        scalar = SCALARS.get(kind)
+        if scalar is not None:
+            return self._set(value, scalar(value))
+        if isinstance(value, type):
+            return value
+        if self.fixed(value):
+            return self._keep(value, stays=next(held_arrays(value), None) is not None)
+        array = self.copy(value, self._buffers)
+        if array is not value:
+            return self._array(value, array)
+        container = CONTAINERS.get(kind)
+        if container is not None:
+            return container(self, value)
+        return self._keep(value) if self._is_named(value, kind.__module__) else self._object(value)
+
+    def _set(self, value: Any, made: Any) -> Any:
+        self._made[id(value)] = made
+        return made
+
+    def _keep(self, value: Any, *, stays: bool = False) -> Any:
+        if stays:
+            self.stays.add(type(value).__name__)
+        return self._set(value, value)
+
+    def _is_named(self, value: Any, where: str) -> bool:
+        """Whether a module has it under a name: code may ask for that very object, and all arms share it anyway."""
+        if id(value) in self._roots:
+            return False
+        return any(id(value) in self._names(names) for names in (self._home, vars(sys.modules[where]) if where in sys.modules else {}))
+
+    def _names(self, names: Mapping[str, Any]) -> frozenset[int]:
+        if id(names) not in self._named:
+            self._named[id(names)] = frozenset(map(id, names.values()))
+        return self._named[id(names)]
+
+    def _parts(self, values: Iterable[Any]) -> None:
+        for value in sorted(values, key=id):
+            self.one(value)
+
+    def _array(self, value: Any, array: Any) -> Any:
+        self._set(value, array)
+        if isinstance(array, np.ndarray) and array.dtype == object:
+            for place in np.ndindex(array.shape):
+                array[place] = self.one(value[place])
+        return array
+
+    def _object(self, value: Any) -> Any:
+        kind = type(value)
+        if hasattr(kind, "__del__") or kind.__module__ in ("itertools", "_thread"):
+            return self._keep(value, stays=True)
+        if _is_plain(kind) and not hasattr(kind, "__deepcopy__"):
+            return self._plain(value)
+        try:
+            if hasattr(kind, "__deepcopy__"):
+                return self._set(value, kind.__deepcopy__(value, self._made))
+            reduce = copyreg.dispatch_table.get(kind)
+            reduced = reduce(value) if reduce else value.__reduce_ex__(4)
+        except Exception:
+            return self._keep(value, stays=True)
+        return self._keep(value) if isinstance(reduced, str) else self._rebuilt(value, reduced)
+
+    def _rebuilt(self, value: Any, reduced: tuple[Any, ...]) -> Any:
+        """What its class tells pickle, done at once with moved parts."""
+        self._alive.append(reduced)
+        make, args, state, items, pairs, setter = [*reduced, None, None, None, None][:6]
+        try:
+            made = self._set(value, make(*[self.one(arg) for arg in args]))
+            if state is not None:
+                _restore(made, self.one(state), setter)
+            for item in items or ():
+                made.append(self.one(item))
+            for key, item in pairs or ():
+                made[self.one(key)] = self.one(item)
+        except (RecursionError, Immovable):
+            raise
+        except Exception as error:
+            raise Immovable(type(value).__name__) from error
+        return made
+
+    def _plain(self, value: Any) -> Any:
+        """An instance of a class written in Python.
+
+        Attributes are set one by one, as `__init__` does it: an instance that is given a whole dict is slower to read.
+        """
+        kind = type(value)
+        slots = [name for name in _slot_names(kind) if hasattr(value, name)]
+        state = {**getattr(value, "__dict__", {}), **{name: getattr(value, name) for name in slots}}
+        if not state:
+            return self._keep(value)
+        self._alive.append(state)
+        made = self._set(value, object.__new__(kind))
+        self._parts(state.values())
+        for name, item in state.items():
+            if name in slots or not hasattr(_class_attribute(kind, name), "__set__"):
+                object.__setattr__(made, name, self.one(item))
+            else:
+                made.__dict__[name] = self.one(item)
+        return made
+
+    def _list(self, value: list[Any]) -> list[Any]:
+        made: list[Any] = self._set(value, [])
+        self._parts(value)
+        made.extend(map(self.one, value))
+        return made
+
+    def _dict(self, value: dict[Any, Any]) -> dict[Any, Any]:
+        made: dict[Any, Any] = self._set(value, {})
+        self._parts((*value.keys(), *value.values()))
+        for key, item in value.items():
+            made[self.one(key)] = self.one(item)
+        return made
+
+    def _tuple(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
+        self._parts(value)
+        found: tuple[Any, ...] | None = self._made.get(id(value))
+        return found if found is not None else self._set(value, tuple([self.one(item) for item in value]))
+
+    def _frozenset(self, value: frozenset[Any]) -> frozenset[Any]:
+        self._parts(value)
+        found: frozenset[Any] | None = self._made.get(id(value))
+        return found if found is not None else self._set(value, frozenset(map(self.one, value)))
+
+    def _set_of(self, value: set[Any]) -> set[Any]:
+        made: set[Any] = self._set(value, set())
+        self._parts(value)
+        made.update(map(self.one, value))
+        return made
+
+    def _deque(self, value: collections.deque[Any]) -> collections.deque[Any]:
+        made: collections.deque[Any] = self._set(value, collections.deque(maxlen=value.maxlen))
+        self._parts(value)
+        made.extend(map(self.one, value))
+        return made
+
+    def _proxy(self, value: types.MappingProxyType[Any, Any]) -> types.MappingProxyType[Any, Any]:
+        whole = dict(value)
+        self._alive.append(whole)
+        made: types.MappingProxyType[Any, Any] = self._set(value, types.MappingProxyType(self.one(whole)))
+        return made
+
+    def _cell(self, value: types.CellType) -> types.CellType:
+        made: types.CellType = self._set(value, types.CellType())
+        with contextlib.suppress(ValueError):
+            made.cell_contents = self.one(value.cell_contents)
+        return made
+
+    def _function(self, value: types.FunctionType) -> types.FunctionType:
+        """A function with what it holds; its code stays, and all of it where it holds nothing that could move."""
+        if all(map(_inert, _held(value))) or self._is_named(value, value.__module__ or ""):
+            self._made[id(value)] = value
+            return value
+        own = value.__closure__ or ()
+        empty = [cell for cell in own if id(cell) not in self._made]
+        cells = tuple([self._made.get(id(cell)) or self._set(cell, types.CellType()) for cell in own])
+        made = types.FunctionType(value.__code__, value.__globals__, value.__name__, None, cells if own else None)
+        self._set(value, made)
+        functools.update_wrapper(made, value)
+        made.__dict__.pop("__wrapped__", None)
+        for cell in empty:
+            with contextlib.suppress(ValueError):
+                self._made[id(cell)].cell_contents = self.one(cell.cell_contents)
+        made.__defaults__, made.__kwdefaults__ = self.one(value.__defaults__), self.one(value.__kwdefaults__)
+        made.__dict__.update({name: self.one(item) for name, item in value.__dict__.items()})
+        return made
+
+    def _method(self, value: types.MethodType) -> types.MethodType:
+        made: types.MethodType = self._set(value, types.MethodType(self.one(value.__func__), self._root(value.__self__)))
+        return made
+
+    def _builtin(self, value: Any) -> Any:
+        owner = value.__self__
+        moved = self._root(owner)
+        return self._set(value, value if moved is owner else getattr(moved, value.__name__))
+
+    def _partial(self, value: functools.partial[Any]) -> functools.partial[Any]:
+        func, args, keywords = self._root(value.func), self.one(value.args), self.one(value.keywords)
+        made: functools.partial[Any] = self._set(value, functools.partial(func, *args, **keywords))
+        return made
+
+
+def _text(value: str) -> str:
+    """A string of its own; those that code knows stay, because names are looked up faster by identity."""
+    if len(value) < 2 or _is_interned(value):
+        return value
+    return (value + "\0")[:-1]
+
+
+def _is_interned(value: str) -> bool:
+    known = getattr(sys, "_is_interned", None)
+    if known is not None:
+        return bool(known(value))
+    if sys.getrefcount(None) >= IMMORTAL:
+        return sys.getrefcount(value) >= IMMORTAL
+    return sys.intern((value + "\0")[:-1]) is value
+
+
+SCALARS: dict[type, Callable[[Any], Any]] = {
+    float: lambda value: value if math.isnan(value) else value * 1.0,
+    int: lambda value: value if SMALLEST <= value <= SMALL else value + 0,
+    complex: lambda value: value if value != value else complex(value.real, value.imag),
+    str: _text,
+    bytes: lambda value: value if len(value) < 2 else bytes(bytearray(value)),
+}
+"""Copies of what holds nothing else. Not-a-number stays: whether a list has it is asked by identity."""
+CONTAINERS: dict[type, Callable[[Move, Any], Any]] = {
+    list: Move._list, dict: Move._dict, tuple: Move._tuple, set: Move._set_of, frozenset: Move._frozenset, collections.deque: Move._deque,
+    types.MappingProxyType: Move._proxy, types.CellType: Move._cell, types.FunctionType: Move._function, types.MethodType: Move._method,
+    types.BuiltinMethodType: Move._builtin, types.MethodWrapperType: Move._builtin, functools.partial: Move._partial,
+}  # fmt: skip
+
+
+def _restore(made: Any, state: Any, setter: Any) -> None:
+    if setter is not None:
+        setter(made, state)
+    elif hasattr(made, "__setstate__"):
+        made.__setstate__(state)
+    else:
+        attributes, slots = state if isinstance(state, tuple) else (state, None)
+        for name, item in {**(attributes or {}), **(slots or {})}.items():
+            object.__setattr__(made, name, item)
+
+
+def _is_plain(kind: type) -> bool:
+    """Whether an instance is its attributes and nothing else."""
+    usual = all(getattr(kind, name) is getattr(object, name) for name in ("__reduce_ex__", "__reduce__", "__getstate__"))
+    python = all(base is object or base.__flags__ & HEAP_TYPE for base in kind.__mro__) and getattr(kind, "__new__", None) is object.__new__
+    return usual and python and not hasattr(kind, "__getnewargs__") and not hasattr(kind, "__getnewargs_ex__")
+
+
+def _slot_names(kind: type) -> list[str]:
+    return list(copyreg._slotnames(kind))  # type: ignore[attr-defined]
+
+
+def _class_attribute(kind: type, name: str) -> Any:
+    return next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
+
+
+def _is_function(value: Any) -> bool:
+    return isinstance(value, types.FunctionType)
+
+
+def _inert(value: Any) -> bool:
+    """Whether there is nothing in it that could lie elsewhere."""
+    if isinstance(value, types.FunctionType):
+        return not (value.__closure__ or value.__defaults__ or value.__kwdefaults__)
+    if isinstance(value, types.BuiltinFunctionType):
+        return type(value.__self__) in SHARED
+    scalar = SCALARS.get(type(value))
+    return type(value) in SHARED or isinstance(value, type) or (scalar is not None and scalar(value) is value)
+
+
+def _held(value: types.FunctionType) -> Iterator[Any]:
+    """What a function keeps for itself."""
+    yield from (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values(), *vars(value).values())
+    for cell in value.__closure__ or ():
+        with contextlib.suppress(ValueError):
+            yield cell.cell_contents
+
+
+def copy_array(value: np.ndarray[Any, Any], buffers: dict[Any, Any]) -> np.ndarray[Any, Any]:
+    """A copy of an array laid out as it was; views of one array become views of one copy."""
+    owner = value
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    plain = type(owner) is type(value) is np.ndarray and not (value.dtype.hasobject or owner.dtype.hasobject)
+    if not plain or not (owner.flags.c_contiguous or owner.flags.f_contiguous):
+        made = value.copy(order="K")
+    else:
+        if id(owner) not in buffers:
+            buffers[id(owner)] = owner.copy(order="K")
+        memory = buffers[id(owner)]
+        made = memory if owner is value else _view(memory, value, value.ctypes.data - owner.ctypes.data)
+    made.flags.writeable = value.flags.writeable
+    return made
+
+
+def _view(memory: np.ndarray[Any, Any], like: np.ndarray[Any, Any], offset: int) -> np.ndarray[Any, Any]:
+    return np.ndarray(like.shape, like.dtype, memory.reshape(-1, order="A").view(np.uint8), offset, like.strides)
+
+
+def held_arrays(value: Any, depth: int = DEPTH) -> Iterator[Any]:
+    """Arrays that a callable keeps for itself: in its closure, its bound object, its defaults; as deep as anyone writes."""
+    if hasattr(value, "nbytes") and hasattr(value, "shape"):
+        yield value
+    elif depth and not isinstance(value, (str, bytes, type, types.ModuleType, int, float, complex, types.NoneType)):
+        for item in _inside(value):
+            yield from held_arrays(item, depth - 1)
+
+
+def _inside(value: Any) -> Iterator[Any]:
+    if isinstance(value, Mapping):
+        yield from value.values()
+    elif isinstance(value, (list, tuple)):
+        yield from value
+    elif isinstance(value, functools.partial):
+        yield from (value.func, value.args, value.keywords)
+    elif isinstance(value, types.FunctionType):
+        yield from _held(value)
+    elif isinstance(value, types.MethodType):
+        yield from (value.__self__, value.__func__)
+    elif hasattr(value, "parameters") and callable(getattr(value, "buffers", None)):
+        yield from (*value.parameters(), *value.buffers())
+    elif hasattr(value, "__dict__"):
+        yield vars(value)
