@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -186,3 +187,22 @@ def test_what_failed_on_an_accelerator_takes_its_process_along(tmp_path: Path) -
         records = run_json("pids.py", "-d", device, "--budget", "20ms", cwd=tmp_path, check=3)["records"]
         assert [record["status"] for record in records] == ["ok", "failed", "ok"]
         assert len({record["effective"]["pid"] for record in records}) == processes
+
+
+def test_a_program_cannot_hide_that_its_child_ran_out_of_memory(tmp_path: Path) -> None:
+    child = f"{sys.executable} -c 'import time; held = b\"1\" * (400 << 20); time.sleep(60)'"
+    for ending in ("true", "exit 3"):
+        found = run_json("--runs", "1", "--memory", "150MiB", "--", "sh", "-c", f"{child}; {ending}", cwd=tmp_path, check=3)
+        [record] = found["records"]
+        assert record["status"] == "oom" and "used more than the 150 MiB it may" in record["reason"]
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "text"),
+    [(1, "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n"), (2, "memory.events", "low 0\noom 5\noom_kill 2\n")],
+)
+def test_the_count_of_kills_is_the_groups_own(tmp_path: Path, version: int, name: str, text: str) -> None:
+    limit = limits.MemoryLimit(1, tmp_path, version)
+    assert limit.kills() == 0 and not limit.struck() and limits.MemoryLimit(1).kills() == 0
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    assert limit.kills() == 2 and limit.struck()

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from steelyard.engine.launch import Ending, Place, Worker, start_fresh
-from steelyard.engine.process import end_orphans, end_tree, keep_orphans
-from steelyard.engine.run import kernel_oom_kills
+from steelyard.engine.process import end_orphans, end_tree, keep_orphans, kernel_oom_kills
 from steelyard.errors import UsageError
 from steelyard.machine import locks
 from steelyard.model.record import Status

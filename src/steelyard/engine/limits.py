@@ -57,13 +57,17 @@ class MemoryLimit:
 
     def struck(self) -> bool:
         """Whether the kernel killed something for this limit."""
+        return self.kills() > 0
+
+    def kills(self) -> int:
+        """How many processes the kernel has ended for this limit, by the group's own count: a program may hide that a child of it died."""
         if not self.group:
-            return False
+            return 0
         name = "memory.events" if self.version == 2 else "memory.oom_control"
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError, IndexError):
             words = (self.group / name).read_text().split()
-            return int(words[words.index("oom_kill") + 1]) > 0
-        return False
+            return int(words[words.index("oom_kill") + 1])
+        return 0
 
     def release(self) -> None:
         """Remove the group; it must be empty, which takes the kernel a moment after a kill."""

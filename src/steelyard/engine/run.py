@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Protocol
 
 from steelyard import codec
@@ -21,7 +20,7 @@ from steelyard.engine.launch import FORKABLE, Ending, Nursery, Place, Worker, st
 from steelyard.engine.limits import WATCH_EVERY, MemoryLimit
 from steelyard.engine.plan import Entries, Job, Plan
 from steelyard.engine.pool import Pool, Unweighed
-from steelyard.engine.process import end_orphans, end_tree, keep_orphans
+from steelyard.engine.process import end_orphans, end_tree, keep_orphans, kernel_oom_kills
 from steelyard.errors import SteelyardError, StoreError, UsageError, told
 from steelyard.machine import locks
 from steelyard.model.experiment import Settings
@@ -206,10 +205,12 @@ class Crew:
         if settings.isolate == "case" and not job.fresh:
             self._keep_spare(job)
         self.see_off()
-        answer = Answer(job.case.id)
+        answer, kills = Answer(job.case.id), self.limit.kills() if self.limit else 0
         fate = self._listen(worker, answer, settings)
         if fate is None:
             end_tree(worker.pid, itself=False)
+            if self.limit and answer.record and self.limit.kills() > kills:
+                answer.record, answer.pairs = replace(answer.record, status="oom", reason=_over(self.limit, answer)), []
             if job.case.device != "cpu" and answer.record and answer.record.status == "failed":
                 self.dismiss()
             return answer
@@ -483,11 +484,3 @@ def _arrays(message: Mapping[str, Any]) -> Arrays:
 
 def _over(limit: MemoryLimit, answer: Answer) -> str:
     return f"used more than the {quantity(limit.limit, 'B')} it may (held by {limit.kind}) during {answer.phase}"
-
-
-def kernel_oom_kills() -> int:
-    """The kernel's count of out-of-memory kills; only when it grows is SIGKILL read as one."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        words = Path("/proc/vmstat").read_text().split()
-        return int(words[words.index("oom_kill") + 1])
-    return 0
