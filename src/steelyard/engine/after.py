@@ -102,7 +102,7 @@ def under_ncu(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
     crew.see_off()
     file = scratch / "job.json"
     file.write_text(json.dumps({"do": "once", **plan.message(job)}), encoding="utf-8")
-    program = [job.place.python, "-m", "steelyard.engine.passes", "once", str(file)]
+    program = [job.place.python, "-P", "-m", "steelyard.engine.passes", "once", str(file)]
     try:
         kernels, files = ncu.run(program, job.place.environment(crew.mark), scratch, plan.settings.timeout)
     except (SteelyardError, OSError) as error:

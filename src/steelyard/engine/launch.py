@@ -42,7 +42,8 @@ SHIFTS = 1 << 16
 class Place:
     """Where a worker runs: interpreter, threads, and environment variables that must be set before it starts.
 
-    `paths` are searched for packages before what is installed; `folder` is where the worker starts, ours unless said.
+    `paths` are searched for packages before what is installed; `folder` is where the worker starts, ours unless said. A worker
+    that starts `programs` gives them our own environment, with thread counts in it only where more than one thread is asked for.
     """
 
     python: str = sys.executable
@@ -52,15 +53,19 @@ class Place:
     device_index: str = ""
     paths: tuple[str, ...] = ()
     folder: str = ""
+    programs: bool = False
 
     def environment(self, mark: str, shift: int | None = None) -> dict[str, str]:
         """The worker's environment: ours, with thread counts and flags set before any library reads them.
 
         Workers of one layout share the seed of Python's hashes and the size of their environment too.
         """
-        found = dict(os.environ) | dict.fromkeys(THREAD_VARIABLES, str(self.threads)) | {MARK: mark}
-        found.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
-        found["PYTHONSAFEPATH"] = "1"
+        found = dict(os.environ) | {MARK: mark}
+        if self.threads > 1 or not self.programs:
+            found |= dict.fromkeys(THREAD_VARIABLES, str(self.threads))
+        if not self.programs:
+            found.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+            found["PYTHONSAFEPATH"] = "1"
         if self.device_index:
             found |= dict.fromkeys(VISIBLE_DEVICES, self.device_index)
         if self.search_path:
@@ -267,7 +272,7 @@ def start_fresh(place: Place, mark: str, shift: int | None = None) -> Worker:
     pipes = Pipes.open()
     with laid_out(shift):
         process = subprocess.Popen(
-            [place.python, "-m", "steelyard.engine.worker", f"{pipes.event_in:05}"],
+            [place.python, "-P", "-m", "steelyard.engine.worker", f"{pipes.event_in:05}"],
             stdin=pipes.command_out, stdout=pipes.stderr, stderr=pipes.stderr, pass_fds=(pipes.event_in,),
             env=place.environment(mark, shift), cwd=place.folder or None, start_new_session=True,
         )  # fmt: skip
@@ -319,7 +324,7 @@ class Nursery:
         fds = [end.fileno() for end in (theirs, twin) if end]
         with laid_out(shift):
             self.process: subprocess.Popen[bytes] | Sibling = subprocess.Popen(
-                [place.python, "-m", "steelyard.engine.nursery", ",".join(f"{fd:05}" for fd in fds), *modules],
+                [place.python, "-P", "-m", "steelyard.engine.nursery", ",".join(f"{fd:05}" for fd in fds), *modules],
                 stdin=subprocess.DEVNULL, stdout=self.stderr, stderr=self.stderr, pass_fds=fds,
                 env=place.environment(mark, shift), start_new_session=True,
             )  # fmt: skip

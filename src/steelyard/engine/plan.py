@@ -404,7 +404,8 @@ def _job(case: Case, vs: Case | None, settings: Settings, catalogue: Catalogue, 
     fresh = compiles or (vs is not None and compiled(vs.chain)) or case.device != "cpu" or case.backend not in FORKABLE
     unit = {"case": case.id, "workload": f"{case.workload}@{case.backend}", "none": case.backend}[settings.isolate]
     flags = envs.variables(case.backend, case.device, case.threads) | {key: str(value) for key, value in case.flags}
-    return Job(case, vs, replace(place, threads=case.threads, flags=tuple(flags.items())), unit, fresh, compiles)
+    settled = replace(place, threads=case.threads, flags=tuple(flags.items()), programs=case.backend == "command")
+    return Job(case, vs, settled, unit, fresh, compiles)
 
 
 def check_modes(modes: Sequence[str]) -> None:

@@ -214,7 +214,7 @@ class Pool:
 
 def _places(job: Job, side: Side) -> tuple[Place, Place]:
     base = envs.place_for(job.case.backend, side.place)
-    return replace(base, threads=job.place.threads, flags=job.place.flags), job.place
+    return replace(base, threads=job.place.threads, flags=job.place.flags, programs=job.place.programs), job.place
 
 
 def forks(job: Job) -> bool:

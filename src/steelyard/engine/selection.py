@@ -12,7 +12,7 @@ from typing import Any
 from steelyard import codec, registry
 from steelyard.engine import configs, run
 from steelyard.engine.filters import Filters
-from steelyard.engine.launch import Place
+from steelyard.engine.launch import THREAD_VARIABLES, Place
 from steelyard.engine.plan import Entries, select
 from steelyard.engine.sides import here, is_side
 from steelyard.errors import UsageError
@@ -210,9 +210,13 @@ def _settings(sources: Sequence[Experiment], asked: Mapping[str, Any]) -> Settin
 
 
 def command_case(argv: tuple[str, ...], request: Request) -> Case:
-    """A program with its arguments is a case like any other, with the threads and flags asked for."""
+    """A program with its arguments is a case like any other, with the threads and flags asked for.
+
+    Without threads a program has its own way, so one thread that is asked for is told by the variables that ask for it.
+    """
     threads = request.threads[0] if request.threads else 1
-    return Case("command", (("argv", list(argv)),), backend="command", threads=threads, flags=tuple(request.flags.items()))
+    asked = dict.fromkeys(THREAD_VARIABLES, "1") if request.threads and threads == 1 else {}
+    return Case("command", (("argv", list(argv)),), backend="command", threads=threads, flags=tuple((asked | {**request.flags}).items()))
 
 
 def read_devices(words: Sequence[str], known: Sequence[str] = DEVICES) -> tuple[tuple[str, ...], str]:
