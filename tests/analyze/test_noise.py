@@ -59,7 +59,7 @@ def test_equal_code_is_not_called_changed(runs: int, cases: int, shared: float, 
 
 @pytest.mark.parametrize(
     ("runs", "cases", "shared", "own", "alternate", "slow"),
-    [(1, 40, 0.05, 0.005, False, 0.2), (2, 40, 0.05, 0.01, False, 0.2), (4, 40, 0.01, 0.01, True, 0.15), (5, 1, 0.01, 0.01, True, 0.2)],
+    [(1, 40, 0.05, 0.005, False, 0.3), (2, 40, 0.05, 0.01, False, 0.2), (4, 40, 0.01, 0.01, True, 0.15), (5, 1, 0.01, 0.01, True, 0.2)],
 )
 def test_a_clear_slowdown_of_one_case_is_seen(runs: int, cases: int, shared: float, own: float, alternate: bool, slow: float) -> None:
     rounds = 30

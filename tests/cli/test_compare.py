@@ -14,6 +14,8 @@ from steelyard.model.record import Figure
 from steelyard.store.runs import Header, Store
 from tests.analyze.foreign_samples import google_file, pyperf_file, repetition
 from tests.analyze.made import case, record
+from tests.analyze.saved import case as saved_case
+from tests.analyze.saved import save
 
 
 @pytest.fixture
@@ -152,3 +154,20 @@ def test_no_framework_is_imported(store: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_two_runs_with_nights_before_them_need_no_assumed_noise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = Store(tmp_path / "nights")
+    times = [1e-3 * factor for factor in (1.0, 1.003, 0.998, 1.002, 1.0, 0.997, 1.004, 1.001, 1.2)]
+    for day, seconds in enumerate(times, 1):
+        save(store, {saved_case("a"): seconds}, created=f"2026-01-{day:02}T03:00:00Z")
+    assert main(["compare", "latest~1", "latest", "--store", "nights", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert any("from 7 earlier runs on this machine" in note for note in found["notes"])
+    (delta,) = found["deltas"]
+    assert delta["verdict"] == "slower" and delta["high"] - delta["low"] < 0.2
+    assert main(["gate", "latest~1", "latest", "--store", "nights", "--json"]) in (0, 4)
+    assert any("from 7 earlier runs" in note for note in json.loads(capsys.readouterr().out)["notes"])

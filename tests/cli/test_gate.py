@@ -72,10 +72,10 @@ def test_another_machine_is_nothing_comparable(gate: Gate) -> None:
 
 
 def test_a_policy_decides(gate: Gate) -> None:
-    slow = {**SAME, CASES[0]: 1.1e-3, CASES[1]: "oom"}
+    slow = {**SAME, CASES[0]: 1.5e-3, CASES[1]: "oom"}
     assert gate(slow)[0] == 3
     assert gate(slow, policy='unconfirmed = "fail"')[0] == 4
-    policy = 'unconfirmed = "fail"\n[cases."op/x0[*"]\ntime = "25%"\n[allowed]\n"op/x1[*" = "small GPU"\n'
+    policy = 'unconfirmed = "fail"\n[cases."op/x0[*"]\ntime = "60%"\n[allowed]\n"op/x1[*" = "small GPU"\n'
     code, said = gate(slow, policy=policy)
     assert code == 0 and "allowed: small GPU" in said.out
     code, said = gate(SAME, policy=f'[expected]\n"{CASES[1]}" = "failed"\n')

@@ -254,3 +254,12 @@ def test_the_runs_that_cases_wait_for_are_never_removed(nights: Archived) -> Non
     first = nights.archive.nights()[0].run
     assert first not in nights.archive.prune("bench", 2)
     assert nights.spend(slower(1.04, "x3")).exit_code == REGRESSION
+
+
+def test_few_cases_are_judged_by_the_noise_of_earlier_nights(nights: Archived) -> None:
+    few = {id: CASES[id] for id in list(CASES)[:3]}
+    for factor in (1.0, 1.003, 0.998, 1.002, 1.0, 0.997, 1.004):
+        nights.spend({id: seconds * factor for id, seconds in few.items()}, Terms(confirm=False))
+    found = nights.spend({id: seconds * 1.001 for id, seconds in few.items()}, Terms(confirm=False))
+    assert found.comparison is not None and any("from 7 earlier runs on this machine" in note for note in found.comparison.notes)
+    assert all(delta.high and delta.low and delta.high / delta.low < 1.15 for delta in found.comparison.deltas)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from steelyard.analyze.lost import lost_cases, lost_pairs
+from steelyard.analyze.noise import Past
 from steelyard.analyze.provenance import describe
 from steelyard.analyze.unpaired import CHANGED, Both, Held, Question, answer, held, not_ok, silent
 from steelyard.errors import UsageError, unknown
@@ -23,10 +24,14 @@ MOST_NAMED = 4
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a comparison: one or several runs, oldest first, native or read from another tool's file."""
+    """One side of a comparison: one or several runs, oldest first, native or read from another tool's file.
+
+    `past` is what earlier runs on the same machine say about noise, where a store has them; a comparison takes that of its head.
+    """
 
     name: str
     runs: tuple[Run, ...]
+    past: Past | None = None
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,7 @@ def compare(
     sides, asked = (held(base.runs), held(head.runs)), list(dict.fromkeys(metrics))
     _check_metrics(asked, sides)
     questions = [Question(metric, margins.get(metric, MARGIN), alpha, floor, allow_edited) for metric in asked]
-    answers = {question.metric: answer(question, (base.runs, head.runs), sides) for question in questions}
+    answers = {question.metric: answer(question, (base.runs, head.runs), sides, head.past) for question in questions}
     deltas = [found.deltas[id] for id in sides[0] for found in answers.values() if id in found.deltas]
     gone = lost_cases(base.runs) | lost_cases(head.runs)
     lost = {id: why for id, why in gone.items() if not (id in sides[0] and id in sides[1])}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
 from steelyard.analyze.compare import Side
-from steelyard.errors import UsageError
+from steelyard.errors import StoreError, UsageError
 from steelyard.files import existing, first_line
 from steelyard.store.refs import locate
 from steelyard.store.runs import Run, Store, moment, read_run
@@ -30,6 +31,16 @@ def find(store: Store, ref: str) -> Side:
         raise UsageError(f"{ref!r} means {len(runs)} runs", why=f"at most {MOST_RUNS} are compared at once", do="name fewer")
     ordered = sorted(runs.values(), key=lambda run: moment(run.header.created))
     return Side(_name(ref, ordered), tuple(ordered))
+
+
+def with_past(store: Store, base: Side, head: Side) -> Side:
+    """The head with what other runs of the store say about noise between runs; without where they cannot be read."""
+    from steelyard.analyze.past import past_of
+
+    try:
+        return replace(head, past=past_of(store, base.runs, head.runs))
+    except (OSError, StoreError):
+        return head
 
 
 def _name(ref: str, runs: list[Run]) -> str:

@@ -56,7 +56,9 @@ class Answer:
     notes: list[str] = field(default_factory=list)
 
 
-def answer(question: Question, runs: tuple[Sequence[Run], Sequence[Run]], sides: tuple[Held, Held]) -> Answer:
+def answer(
+    question: Question, runs: tuple[Sequence[Run], Sequence[Run]], sides: tuple[Held, Held], past: noise.Past | None = None
+) -> Answer:
     """A delta for every case of the base; only cases where neither side has this metric, unless it is time, are left out."""
     metric = question.metric
     figures = {id: (figure_of(metric, base), figure_of(metric, sides[1].get(id, {}))) for id, base in sides[0].items()}
@@ -70,7 +72,7 @@ def answer(question: Question, runs: tuple[Sequence[Run], Sequence[Run]], sides:
             logs[id] = _logs(metric, base, sides[1][id])
     told: list[str] = []
     if logs:
-        weighed, told = _weigh(question, logs, figures, alternating(*runs))
+        weighed, told = _weigh(question, logs, figures, alternating(*runs), past if metric == "time" else None)
         deltas.update(weighed)
     edited = sum(len(_sources(sides[0][id], sides[1][id])) > 1 for id in logs)
     if edited:
@@ -120,11 +122,11 @@ def _logs(metric: str, base: Mapping[int, Record], head: Mapping[int, Record]) -
 
 
 def _weigh(
-    question: Question, logs: Mapping[str, noise.Logs], figures: Mapping[str, Both], alternate: bool
+    question: Question, logs: Mapping[str, noise.Logs], figures: Mapping[str, Both], alternate: bool, past: noise.Past | None
 ) -> tuple[dict[str, Delta], list[str]]:
     some = next(figure for id in logs for figure in figures[id] if figure)
     default = noise.LEAST if some.unit in STEADY_UNITS else noise.DEFAULT
-    known = noise.between_runs(logs, default=default, floor=question.floor, alternating=alternate, alpha=question.alpha)
+    known = noise.between_runs(logs, default=default, floor=question.floor, alternating=alternate, alpha=question.alpha, past=past)
     reach = {id: _reach(item.ratio, known.shift, known.spreads[id], question.alpha) for id, item in logs.items()}
     kept = dict(zip(reach, benjamini_hochberg([found.p for found in reach.values()], question.alpha), strict=True))
     deltas = {}

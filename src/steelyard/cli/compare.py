@@ -68,7 +68,7 @@ def command(
     warn_of(before, after)
     found = compare(
         before,
-        after,
+        sides.with_past(place, before, after),
         margins=allowed,
         metrics=asked,
         floor=parse_share(floor) if floor else None,

@@ -62,6 +62,7 @@ def command(base: str, head: str | None, **options: Any) -> int:
                 raise UsageError(f"--{option.replace('_', '-')} needs BASE and HEAD", why=why)
     warn_of(*((before, after) if head else (before,)))
     confirm = again(before, after, store, options["trust"]) if options["confirm"] else None
+    after = after if before.runs == after.runs else sides.with_past(store, before, after)
     judgement = gate.gate(before, after, policy, strict=options["strict"], allow_edited=options["allow_edited"], confirm=confirm)
     _write(judgement, options)
     if options["as_json"]:

@@ -102,6 +102,10 @@ class Index:
                 known.setdefault(entry.case_id, []).append(entry)
         return known
 
+    def machines(self) -> dict[str, str]:
+        """The comparability key of the machine of each run, by its folder."""
+        return dict(self._trying(lambda base: base.execute("SELECT folder, machine_key FROM runs").fetchall()))
+
     def find(self, prefix: str) -> list[str]:
         """Case ids that begin with a text."""
         query = "SELECT DISTINCT case_id FROM records WHERE substr(case_id, 1, ?) = ? ORDER BY case_id"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from steelyard.analyze import gate
 from steelyard.analyze.compare import Comparison, Confirm, Side, mean_ratios, replaced
 from steelyard.analyze.gate import Finding, Judgement
+from steelyard.analyze.noise import Past
 from steelyard.analyze.provenance import commit_of
 from steelyard.analyze.unpaired import Both
 from steelyard.codec.policy import Policy
@@ -50,7 +51,7 @@ class Held:
     comparison: Comparison
 
 
-def hold(run: Run, before: Before, policy: Policy, again: Again, *, allow_edited: bool = False) -> Held | None:
+def hold(run: Run, before: Before, policy: Policy, again: Again, *, allow_edited: bool = False, past: Past | None = None) -> Held | None:
     """Compare every case with its own base, and measure again what looks slower or is known to be; None where there is no base."""
     groups = before.grouped()
     if not groups:
@@ -59,7 +60,7 @@ def hold(run: Run, before: Before, policy: Policy, again: Again, *, allow_edited
     parts = []
     for id, cases in groups.items():
         base = before.runs[id]
-        sides = Side(name_of(base), (only(base, cases),)), Side(head, (only(run, cases),))
+        sides = Side(name_of(base), (only(base, cases),)), Side(head, (only(run, cases),), past)
         part = gate.compare_under(fitting(policy, sides, run), *sides, allow_edited=allow_edited)
         if id in again:
             part = confirmed(part, policy, again[id], [case for case in cases if before.bases[case].told_slower])

@@ -9,6 +9,8 @@ from steelyard.analyze import gate
 from steelyard.analyze.compare import Comparison, Confirm, Side
 from steelyard.analyze.gate import Judgement
 from steelyard.analyze.history import History, histories
+from steelyard.analyze.noise import Past
+from steelyard.analyze.past import learn
 from steelyard.analyze.provenance import commit_of
 from steelyard.codec.policy import Policy
 from steelyard.engine import conduct
@@ -74,9 +76,11 @@ class Assessment:
 
 def assess(run: Run, before: Before, terms: Terms, store: Store, *, mistaken: bool = False, tell: Tell) -> Assessment:
     """Judge a night, and look at its place in the longer history."""
-    found = _against(run, before, terms, Consent(store, terms.trusted), mistaken, tell) or _alone(run, terms.policy, mistaken)
     cases = [record.id for record in run.records if record.status == "ok"]
     series = histories(store, cases, run.header.machine_key) if cases else {}
+    past = learn({case: [(point.run, point.time) for point in item.points if point.run != run.id] for case, item in series.items()})
+    consent = Consent(store, terms.trusted)
+    found = _against(run, before, terms, consent, mistaken, tell, past) or _alone(run, terms.policy, mistaken)
     return replace(found, before=before, series=series, since=appeared(series, run.id, terms.policy))
 
 
@@ -89,9 +93,9 @@ def _alone(run: Run, policy: Policy, mistaken: bool) -> Assessment:
     return Assessment(run, NO_BASE, code, f"{NO_BASE}: {', '.join(said)}")
 
 
-def _against(run: Run, before: Before, terms: Terms, consent: Consent, mistaken: bool, tell: Tell) -> Assessment | None:
+def _against(run: Run, before: Before, terms: Terms, consent: Consent, mistaken: bool, tell: Tell, past: Past | None) -> Assessment | None:
     again = {id: _again(before.runs[id], run, consent, tell) for id in before.grouped()} if terms.confirm else {}
-    held = hold(run, before, terms.policy, again, allow_edited=terms.allow_edited)
+    held = hold(run, before, terms.policy, again, allow_edited=terms.allow_edited, past=past)
     if held is None:
         return None
     deltas = held.comparison.deltas
