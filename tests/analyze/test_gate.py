@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from steelyard.analyze.compare import Comparison
-from steelyard.analyze.gate import Finding, Judgement, confirmed, gate, judge, repeated
+from steelyard.analyze.gate import Judgement, confirmed, gate, judge
 from steelyard.codec.policy import Excuse, Policy
 from steelyard.errors import FAILED, INCONCLUSIVE, NOTHING, PASS, REGRESSION, UsageError
-from steelyard.model.pair import Delta, Pair
+from steelyard.model.pair import Arm, Delta, Pair
 from steelyard.model.record import Figure
 from tests.analyze.saved import case, delta, pair, record, side
 
@@ -141,10 +141,28 @@ def test_the_worst_stands_first_and_each_can_be_repeated() -> None:
     assert [item.case for item in found.of("regression")] == [B, C, A]
     assert found.of("regression")[0].repeat == f"steelyard run '{B}'"
     assert found.headline == "regression: 3 slower beyond the margin in 3 comparisons"
-    weighed = replace(delta(A, 1.1, 0.01), head=case("a", "compile"))
-    assert judged(weighed).findings[0].repeat == f"steelyard run '{case('a', 'compile')}' --vs eager"
-    assert repeated(Finding("same", A, A), "path:../other build").repeat == f"steelyard run '{A}' --vs-path '../other build'"
     assert judged(replace(delta(A, 1.1, 0.01), base="pyperf thing", head="pyperf thing")).findings[0].repeat == ""
+
+
+def test_a_case_weighed_against_itself_elsewhere_has_two_times_two_commits_and_a_line_that_repeats_it() -> None:
+    """Its record is the head's alone; a run made before arms kept their times shows none rather than a false one."""
+    whole = side("k", OK)
+    run = replace(whole.runs[0], header=replace(whole.runs[0].header, settings={"vs": "path:../other build"}, files=["b.py"]))
+    arms = (
+        Arm(A, "path:../other build", commit="b" * 40, time=Figure(1e-3, "s")),
+        Arm(A, commit="a" * 40, dirty=True, time=Figure(1.1e-3, "s")),
+    )
+    weighed = replace(pair(A, A, 1.1, 0.01), base=arms[0], head=arms[1])
+    itself = replace(whole, runs=(replace(run, pairs=(weighed,)),))
+    found = gate(itself, itself, Policy())
+    finding = found.findings[0]
+    assert finding.was and finding.now and (finding.was.value, finding.now.value) == (1e-3, 1.1e-3)
+    assert finding.repeat == f"steelyard run b.py '{A}' --vs-path '../other build'"
+    assert "base is of commit bbbbbbbbbb, head of aaaaaaaaaa with changes" in found.notes
+    old = replace(weighed, base=Arm(A, "path:../other build"), head=Arm(A))
+    before = replace(whole, runs=(replace(run, pairs=(old,)),))
+    finding = gate(before, before, Policy()).findings[0]
+    assert (finding.was, finding.now, finding.kind) == (None, None, "regression")
 
 
 def test_a_run_alone_is_judged_by_its_pairs() -> None:

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steelyard.engine import arm, conduct, lockstep
+from steelyard.engine import arm, conduct, lockstep, sides
 from steelyard.engine.arm import OtherArmLost, Token
 from steelyard.engine.launch import FORKABLE, Nursery, Place, can_lay_out
 from steelyard.engine.lockstep import Bout
@@ -133,6 +133,20 @@ class TestTwoCheckouts:
             assert (pair["schedule"], pair["processes"]) == ("lock-step quads", 16)
             assert len(pair["centres"]) == 8 and pair["quads"] >= 8
         assert processes_below(new) == processes_below(old) == []
+
+    def test_both_arms_have_their_own_time_and_commit(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        new, old = checkouts(tmp_path, WORK.format(seconds="2e-4", factor=2), WORK.format(seconds="1e-4", factor=2))
+        for folder in (new, old):
+            for words in (["init", "-q"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", folder.name]):
+                subprocess.run(["git", *words], cwd=folder, check=True)
+        (new / "bench.py").write_text((new / "bench.py").read_text() + "\n# not committed\n")
+        (new / "build").mkdir()
+        pair = weighed(prepare(monkeypatch, new, "path:../old", "bench.py"))
+        commits = [subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=folder, text=True).strip() for folder in (old, new)]
+        assert [(arm.commit, arm.dirty) for arm in (pair.base, pair.head)] == [(commits[0], False), (commits[1], True)]
+        assert pair.base.time and pair.head.time
+        assert (pair.base.time.value, pair.head.time.value) == (pytest.approx(1e-4), pytest.approx(2e-4))
+        assert sides._origin(new / "build") == ("", False), "a folder that git does not know is of no commit"
 
     def test_real_work_twice_as_much_is_slower(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         new, _ = checkouts(tmp_path, REAL.format(count=100), REAL.format(count=50))

@@ -136,6 +136,20 @@ class TestFindings:
         assert found.high > 1e20
 
 
+class TestTimes:
+    @given(st.floats(1e-6, 1e-2), st.floats(0.5, 2), st.integers(6, 20), st.integers(1, 50))
+    def test_each_arm_has_its_own_time_and_their_quotient_is_the_ratio(self, base: float, ratio: float, groups: int, calls: int) -> None:
+        rows = [[base, base * ratio, base * ratio, base]] * (2 * groups)
+        rounds = quads(rows, [True] * len(rows), calls=(calls, calls), group=[number // 2 for number in range(len(rows))])
+        times = [rounds.time(number, WALL) for number in (0, 1)]
+        assert [figure.value for figure in times] == pytest.approx([base / calls, base * ratio / calls])
+        assert all(figure.low == figure.high == figure.value and figure.n == groups for figure in times)
+
+    def test_disturbed_blocks_do_not_count_and_few_groups_have_no_interval(self) -> None:
+        rounds = quads([[1, 2, 2, 9], [1, 2, 7, 1]], [True, True], hit=[[0, 0, 0, 1], [0, 0, 1, 0]], group=[0, 1])
+        assert [(rounds.time(number, WALL).value, rounds.time(number, WALL).low) for number in (0, 1)] == [(1, None), (2, None)]
+
+
 class TestNeeded:
     def test_nothing_more_is_needed_when_it_is_settled(self) -> None:
         same = find(three(np.random.default_rng(1).normal(0, 0.002, (40, 3))))

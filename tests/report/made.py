@@ -14,6 +14,9 @@ from steelyard.model.record import Figure, Record, Verification
 class Header:
     id: str = "k3f9"
     machine: dict[str, Any] = field(default_factory=lambda: {"gpus": [{"name": "NVIDIA H200", "driver": "580.159", "clocks_set": False}]})
+    settings: dict[str, Any] = field(default_factory=dict)
+    files: list[str] = field(default_factory=list)
+    env: str = ""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from steelyard.analyze.lost import lost_cases, lost_pairs
 from steelyard.analyze.noise import Past
-from steelyard.analyze.provenance import describe
+from steelyard.analyze.provenance import describe, weighed_commits
 from steelyard.analyze.unpaired import CHANGED, Both, Held, Question, answer, held, not_ok, silent
 from steelyard.errors import UsageError, unknown
 from steelyard.model.effects import bounded
@@ -105,9 +105,7 @@ def own_pairs(side: Side, *, margins: Mapping[str, float] = {}) -> Comparison:
         records = {record.id: record for record in run.records}
         for pair in run.pairs:
             deltas[pair.base.id, pair.head.id] = _own_delta(pair, records, margin)
-            arms = [records.get(arm.id) for arm in (pair.base, pair.head)]
-            times = [record.metrics.get("time") if record else None for record in arms]
-            figures[pair.head.id] = (times[0], times[1])
+            figures[pair.head.id] = _own_times(pair, records)
         for record in run.records:
             if "unweighed" in record.effective:
                 why = f"not weighed: {record.effective['unweighed']}"
@@ -117,8 +115,18 @@ def own_pairs(side: Side, *, margins: Mapping[str, float] = {}) -> Comparison:
     notes = ["paired: both arms were measured interleaved in the same run"] if deltas else []
     if alone:
         notes.append(f"{alone} case{'' if alone == 1 else 's'} had no partner to be compared with")
+    notes += weighed_commits([pair for run in side.runs for pair in run.pairs])
     found = told_from_chance(list(deltas.values()))
     return Comparison(side.name, side.name, found, [], mean_ratios(found), notes, {"time": figures})
+
+
+def _own_times(pair: Pair, records: Mapping[str, Record]) -> Both:
+    """Both arms' times; one record cannot stand for both where a case was weighed against itself elsewhere, so its blocks speak."""
+    if pair.base.id == pair.head.id:
+        return pair.base.time, pair.head.time
+    alone = [records.get(arm.id) for arm in (pair.base, pair.head)]
+    times = [record.metrics.get("time") if record else None for record in alone]
+    return times[0], times[1]
 
 
 def _own_delta(pair: Pair, records: Mapping[str, Record], margin: float | None) -> Delta:

@@ -9,18 +9,17 @@ docs/howto/gate.md has the whole table.
 from __future__ import annotations
 
 import math
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from steelyard.analyze.compare import Comparison, Confirm, Side, compare, mean_ratios, replaced, suspicious
+from steelyard.analyze.repeat import repeat_lines
 from steelyard.analyze.unpaired import STEADY_UNITS, held, status_words
 from steelyard.codec.policy import Excuse, Policy
-from steelyard.errors import FAILED, INCONCLUSIVE, NOTHING, PASS, REGRESSION, UsageError, exit_code, unknown
+from steelyard.errors import FAILED, INCONCLUSIVE, NOTHING, PASS, REGRESSION, exit_code, unknown
 from steelyard.model import effects
-from steelyard.model.case import Case
 from steelyard.model.pair import Delta, Verdict
 from steelyard.model.record import BAD, Figure, Record
 
@@ -203,8 +202,8 @@ def judge(comparison: Comparison, base: Side, head: Side, policy: Policy, *, str
         told_apart = finding.metric if finding.ratio is not None else "" if finding.kind in ("failed", "new pass") else finding.reason
         found.setdefault((finding.case, finding.kind, told_apart), finding)
     scale = _Scale(policy, before, after, strict=strict or policy.unclear == "fail", alone=alone)
-    vs = str(head.runs[-1].header.settings.get("vs") or "") if alone else ""
-    judged = [repeated(scale.weighed(finding), vs) for finding in found.values()]
+    again = repeat_lines((*base.runs, *head.runs))
+    judged = [replace(scale.weighed(finding), repeat=again(finding.case, finding.base)) for finding in found.values()]
     findings = sorted(judged, key=lambda item: (KINDS.index(item.kind), not item.counts, -item.size))
     codes = [CODES[finding.kind] for finding in findings if finding.counts]
     code = exit_code(codes if comparison.comparable else [*codes, NOTHING])
@@ -247,18 +246,6 @@ def _kind(delta: Delta, before: Records, after: Records, *, sure: bool) -> Kind:
 def _finding(kind: Kind, delta: Delta, reason: str = "") -> Finding:
     ends = (delta.ratio, delta.low, delta.high, delta.margin)
     return Finding(kind, delta.head, delta.base, delta.metric, *ends, delta.paired, reason or delta.reason, verdict=delta.verdict)
-
-
-def repeated(finding: Finding, vs: str = "") -> Finding:
-    """A finding with the command that measures it again, against the same base; another tool's case has none."""
-    try:
-        base, head = (Case.parse(id) for id in (finding.base or finding.case, finding.case))
-    except (UsageError, ValueError):
-        return finding
-    other = vs or (base.variant if base.variant != head.variant else "")
-    option, base_name = ("--vs-path", other.removeprefix("path:")) if other.startswith("path:") else ("--vs", other)
-    versus = f" {option} {shlex.quote(base_name)}" if base_name else ""
-    return replace(finding, repeat=f"steelyard run {shlex.quote(finding.case)}{versus}")
 
 
 def _failures(comparison: Comparison, after: Records, alone: bool) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import chain, pairwise
 from typing import Any
 
+from steelyard.model.pair import Pair
 from steelyard.store import sources
 from steelyard.store.runs import Run, moment
 
@@ -18,7 +19,11 @@ def describe(base: Sequence[Run], head: Sequence[Run], shared: Sequence[str]) ->
     notes = ["unpaired: base and head were measured at different times, so whatever else changed between them counts too"]
     if len(base) + len(head) > 2 and not alternating(base, head):
         notes.append("the runs of both sides do not take turns in time (base, head, base, head), so a change cannot be told from drift")
-    notes += [*_commits(base, head), *_edited(base, head), *_versions(base, head, set(shared))]
+    notes += [
+        *_commits(*([commit_of(run) for run in side] for side in (base, head))),
+        *_edited(base, head),
+        *_versions(base, head, set(shared)),
+    ]
     if not all(run.header.machine_key for run in chain(base, head)):
         notes.append("not every run says on which machine it was made; that both sides had the same is taken on trust")
     return notes
@@ -46,7 +51,13 @@ def commit_of(run: Run) -> tuple[str, bool]:
     return git["commit"], bool(git.get("dirty"))
 
 
-def _commits(base: Sequence[Run], head: Sequence[Run]) -> list[str]:
+def weighed_commits(pairs: Sequence[Pair]) -> list[str]:
+    """Of which commits both arms were, where a case was weighed against itself elsewhere."""
+    apart = [pair for pair in pairs if pair.base.id == pair.head.id]
+    return _commits(*([(arm.commit, arm.dirty) for arm in arms] for arms in ([pair.base for pair in apart], [pair.head for pair in apart])))
+
+
+def _commits(base: Sequence[tuple[str, bool]], head: Sequence[tuple[str, bool]]) -> list[str]:
     sides = [_named(side) for side in (base, head)]
     if not any(sides):
         return []
@@ -55,9 +66,8 @@ def _commits(base: Sequence[Run], head: Sequence[Run]) -> list[str]:
     return [f"base is of commit {sides[0] or 'unknown'}, head of {sides[1] or 'unknown'}"]
 
 
-def _named(side: Sequence[Run]) -> str:
-    told = [commit_of(run) for run in side]
-    names = list(dict.fromkeys(f"{commit[:10]}{' with changes' if dirty else ''}" for commit, dirty in told if commit))
+def _named(side: Sequence[tuple[str, bool]]) -> str:
+    names = list(dict.fromkeys(f"{commit[:10]}{' with changes' if dirty else ''}" for commit, dirty in side if commit))
     return _some(names)
 
 

@@ -50,6 +50,7 @@ def prepare(request: Request, store: Store) -> Plan:
     other = _other_side(experiment, place, entries, f"env:{request.env}" if request.env else "")
     part = partition.parse_part(request.part) if request.part else None
     whole = plan.expand(experiment, catalogue, place=place, entries=entries, against=against, other=other, filters=request.filters)
+    whole = replace(whole, env=request.env or "")
     return partition.take(whole, part, store) if part else whole
 
 
@@ -179,8 +180,8 @@ def _header(ready: Plan, machine: dict[str, object], fingerprint: str, command: 
     cases = [*(item.case.id for item in ready.denied), *(job.case.id for job in ready.jobs)]
     return Header(
         version=__version__, command=list(command), experiment=ready.experiment.name, settings=settings, fingerprint=fingerprint,
-        cases=cases, files=[_relative(file) for file in ready.experiment.files], machine=machine, machine_key=facts.key(machine),
-        sources=dict(ready.sources),
+        cases=cases, files=[_relative(file) for file in ready.experiment.files], env=ready.env,
+        machine=machine, machine_key=facts.key(machine), sources=dict(ready.sources),
     )  # fmt: skip
 
 

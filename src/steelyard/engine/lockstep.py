@@ -318,9 +318,10 @@ def pair_of(match: Match, seen: Look, layout: str, notes: Sequence[str]) -> tupl
     base, head = match.bouts[0].figures
     single = base["single"] or head["single"]
     schedule = QUADS if pinned(job) and not single else CALLS if rounds.calls == (1, 1) else BLOCKS
-    arms = Arm(job.case.id, side.label, base["source"]), Arm(job.case.id, side.facing, head["source"])
+    labels, origins = (side.label, side.facing), side.origins
+    arms = [Arm(job.case.id, label, said["source"], *origin) for label, said, origin in zip(labels, (base, head), origins, strict=True)]
     pair = pairs.pair_from(
-        seen.found, rounds, 1, arms, stopped_by=seen.stop, looks=seen.number + 1, measured_s=float(rounds.seconds.sum()),
+        seen.found, rounds, 1, (arms[0], arms[1]), stopped_by=seen.stop, looks=seen.number + 1, measured_s=float(rounds.seconds.sum()),
         schedule=schedule, layout=layout, processes=2 * len(rounds.groups), margin=match.plan.settings.margin,
     )  # fmt: skip
     return replace(pair, notes=[*pair.notes, *notes]), pairs.arrays_of(rounds)

@@ -114,9 +114,10 @@ def _weigh(
 def pair_from(found: Finding, rounds: Rounds, head: int, arms: tuple[Arm, Arm], **more: Any) -> Pair:
     """A finding with the facts of how it was come by."""
     ratio = found.ratio
+    base, other = (replace(arm, time=rounds.time(number, found.clock)) for arm, number in zip(arms, (0, head), strict=True))
     spent = float(more.get("measured_s", 0.0))
     return Pair(
-        base=arms[0], head=arms[1], ratio=ratio.centre, low=ratio.low, high=ratio.high, confidence=1 - ALPHA,
+        base=base, head=other, ratio=ratio.centre, low=ratio.low, high=ratio.high, confidence=1 - ALPHA,
         rebuilds=len(rounds.groups), quads=len(rounds.seconds), coin_seed=rounds.seed, calls=(rounds.calls[0], rounds.calls[head]),
         centres=[float(value) for value in found.centres], discarded=dict(zip(("base", "head"), found.discarded, strict=True)),
         clock=found.clock, floor=found.floor, p=found.p, evidence=found.evidence, notes=list(found.notes),

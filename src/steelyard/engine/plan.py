@@ -62,8 +62,9 @@ class Dropped:
 class Plan:
     """Everything that will run, in order, and what was left out; `other` is the side that the bases run on, if not ours.
 
-    `part` says which of several parts this is, if it is one; `idle` are rules that fit no case at all, as a misspelt one does;
-    `sources` are the user's own files behind it, by hash, as far as they are known before anything runs.
+    `part` says which of several parts this is, if it is one; `env` is the environment asked for by name; `idle` are rules that fit no
+    case at all, as a misspelt one does; `sources` are the user's own files behind it, by hash, as far as they are known before
+    anything runs.
     """
 
     experiment: Experiment
@@ -72,6 +73,7 @@ class Plan:
     entries: Entries = ()
     other: Side | None = None
     part: str = ""
+    env: str = ""
     idle: tuple[Rule, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
 
@@ -92,14 +94,20 @@ class Plan:
         fresh = {(job.unit, job.place) for job in self.jobs if job.fresh}
         starts = 0.3 + 3.0 * len(fresh) + 2.5 * any(job.case.backend == "torch" and not job.fresh for job in self.jobs)
         starts += 4.0 * sum(2 if job.vs else 1 for job in self.jobs if job.case.ranks > 1)
-        starts += 16 * (2.5 if any(job.case.backend == "torch" for job in self.jobs) else 0.2) / (os.cpu_count() or 1) if self.other else 0
+        starts += self._pool if self.other else 0
         compiling = 8.0 * sum(job.compiles for job in self.jobs)
         return sampling + starts + compiling + sum(self._beside(job) for job in self.jobs)
 
     @property
     def longest(self) -> float:
         """Rough seconds for the whole run if no comparison settles its margin before the time for that is spent."""
-        return self.estimate + sum(1.4 * self.settings.budget * self.settings.settle for job in self.jobs if job.vs)
+        each = (1.4 * self.settings.budget + (self._pool if self.other else 0)) * self.settings.settle
+        return self.estimate + each * sum(job.vs is not None for job in self.jobs)
+
+    @property
+    def _pool(self) -> float:
+        """Rough seconds until the pairs of processes of a comparison are warm."""
+        return 16 * (2.5 if any(job.case.backend == "torch" for job in self.jobs) else 0.2) / (os.cpu_count() or 1)
 
     def _beside(self, job: Job) -> float:
         """Rough seconds of the passes of one job; each is a process, or costs the next case a new one."""

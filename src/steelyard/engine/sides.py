@@ -25,12 +25,16 @@ CODE, COMPILED = (".py", ".so", ".pyd", ".dylib"), (".so", ".pyd", ".dylib")
 MOST_FILES = 20_000
 
 
+Origin = tuple[str, bool]
+
+
 @dataclass(frozen=True)
 class Side:
     """What the base of every comparison of a run is called, where its workers run, and which files they load.
 
     `layout` is what may be expected of memory layouts: equal ones help only where both sides load the same libraries.
-    `identity` must stay the same for a run to be continued. `facing` is what the head's side is called, if it has a name.
+    `identity` must stay the same for a run to be continued. `facing` is what the head's side is called, if it has a name. `origins` are
+    the commits of the base and the head, and whether files differed from them.
     """
 
     label: str
@@ -40,6 +44,7 @@ class Side:
     identity: tuple[Any, ...] = ()
     notes: tuple[str, ...] = ()
     facing: str = ""
+    origins: tuple[Origin, Origin] = (("", False), ("", False))
 
 
 def is_side(vs: str | None) -> bool:
@@ -66,7 +71,9 @@ def _environment(label: str, place: Place, files: Sequence[str]) -> Side:
     env = envs.find(label.removeprefix(ENVIRONMENT))
     found = envs.place(env.name, place)
     identity = (found.python, env.stack, sorted(env.packages.items()))
-    return Side(label, found, tuple(files), MATCHED if found.python == place.python else TWO_BUILDS, identity)
+    return Side(
+        label, found, tuple(files), MATCHED if found.python == place.python else TWO_BUILDS, identity, origins=(_origin(Path.cwd()),) * 2
+    )
 
 
 def _folder(label: str, place: Place, files: Sequence[str]) -> Side:
@@ -92,7 +99,14 @@ def _folder(label: str, place: Place, files: Sequence[str]) -> Side:
     layout = MATCHED if _same_builds(own, mine, root, theirs) else TWO_BUILDS
     theirs_alone = [top] if (top := project.root_of(root)) != project.root_of(own) else []
     moved = replace(place, paths=project.search_path(root, matching, theirs_alone), folder=str(root))
-    return Side(label, moved, tuple(matching), layout, identity, tuple(shared))
+    return Side(label, moved, tuple(matching), layout, identity, tuple(shared), origins=(_origin(root), _origin(own)))
+
+
+def _origin(root: Path) -> Origin:
+    """Which commit a folder is of; one that merely lies inside a checkout, such as a build that git does not know, is of none."""
+    found = attempt(facts.git, root) or {}
+    commit = found.get("commit") if attempt(facts.tracked, root) else None
+    return (commit, bool(found.get("dirty"))) if isinstance(commit, str) else ("", False)
 
 
 def _modules(root: Path) -> Iterator[Path]:

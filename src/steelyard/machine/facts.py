@@ -188,6 +188,12 @@ def git(cwd: Path) -> dict[str, Any] | None:
     }
 
 
+def tracked(folder: Path) -> bool:
+    """Whether git knows any file of a folder."""
+    tool = shutil.which("git")
+    return bool(tool and _ask([tool, "-C", str(folder), "ls-files", "--", "."]))
+
+
 def _ask(command: list[str]) -> str | None:
     environment = {**os.environ, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}
     done = subprocess.run(

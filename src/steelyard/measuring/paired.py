@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from steelyard.measuring.evidence import Spread, strongest, sure_interval, swap_interval, swap_p_value, t_interval, t_p_value
-from steelyard.measuring.stats import Interval
+from steelyard.measuring.stats import Interval, median_interval, order_ranks
 from steelyard.model.pair import ALPHA
+from steelyard.model.record import Figure
 
 FEWEST_PAIRS = 2
 FEWEST_CENTRES = 6
@@ -121,6 +122,20 @@ class Rounds:
         to_base, to_placebo, between = (np.asarray([found[number] for number in whole]) for found in (direct, other, floor))
         rows = np.stack([to_base + to_placebo, -to_base - between, between - to_placebo], axis=1) / 2
         return rows, between
+
+    def time(self, number: int, clock: str) -> Figure:
+        """What a call of one arm takes in these blocks: the median over groups of their medians; fewer than six groups give no interval."""
+        taken = (self.seconds if clock == WALL else self.cpu) / self.calls[number]
+        net = np.maximum(taken - self.overhead, LEAST_NET * taken)
+        mine = self.arm == number
+        kept = mine & ~self.disturbed if clock == WALL else mine
+        medians = []
+        for group in self.groups:
+            rows = self.group == group
+            medians.append(float(np.median(net[rows][kept[rows] if kept[rows].any() else mine[rows]])))
+        over = median_interval(np.asarray(medians))
+        bounded = order_ranks(over.n) is not None
+        return Figure(over.centre, "s", "lower", over.low if bounded else None, over.high if bounded else None, over.n)
 
     def discarded(self, arms: Iterable[int]) -> list[float]:
         """Share of each arm's blocks that something disturbed."""

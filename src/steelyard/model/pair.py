@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from steelyard.model import effects
-from steelyard.model.record import SCHEMA, Series
+from steelyard.model.record import SCHEMA, Figure, Series
 
 Verdict = Literal["slower", "faster", "same", "unclear", "missing", "failed", "incomparable"]
 MARGIN = 0.02
@@ -17,11 +17,17 @@ MOST_DISCARDED = 0.5
 
 @dataclass(frozen=True)
 class Arm:
-    """One side of a comparison: which case, in which environment, from which source."""
+    """One side of a comparison: which case, in which environment, from which source.
+
+    `time` is what its own interleaved blocks took, with a 95 % interval over rebuilds or processes; runs made before it was kept have none.
+    """
 
     id: str
     environment: str = ""
     source: str = ""
+    commit: str = ""
+    dirty: bool = False
+    time: Figure | None = None
 
 
 @dataclass(frozen=True)

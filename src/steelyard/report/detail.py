@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
 from rich.text import Text
 
+from steelyard.analyze.repeat import Asked, repeat_line
 from steelyard.model.pair import Delta, Pair, told_from_chance, weigh
 from steelyard.model.record import BAD, Figure, Record, Verification
 from steelyard.model.units import percent
@@ -32,7 +32,7 @@ NAMES = {
 }
 
 
-class HeaderLike(Protocol):
+class HeaderLike(Asked, Protocol):
     """The part of a run's header that a record's page names."""
 
     @property
@@ -84,7 +84,7 @@ def record_detail(record: Record, run: RunLike, *, width: int = 100) -> Text:
         "samples",
         [(item.name, f"{item.count} × {item.dtype}{f' in {item.unit}' if item.unit not in ('', '1') else ''}") for item in record.samples],
     )
-    page.text("repeat", f"steelyard run {shlex.quote(record.id)}")
+    page.text("repeat", repeat_line(record, run.header))
     return page.drawn()
 
 
@@ -143,9 +143,17 @@ def _weighed(record: Record, run: RunLike) -> Rows:
             other = pair.base.id if as_head else pair.head.id
             label = clean(f"{other}  {pair.base.environment}" if as_head and pair.base.environment else other)
             about = f"{delta_text(delta)} · {_interval(pair)}"
-            lines = [label, about, " · ".join(_evidence(pair)), clean(delta.reason), *map(clean, pair.notes)]
+            lines = [label, about, _own_blocks(pair), " · ".join(_evidence(pair)), clean(delta.reason), *map(clean, pair.notes)]
             rows.append(("base" if as_head else "head", "\n".join(line for line in lines if line)))
     return rows
+
+
+def _own_blocks(pair: Pair) -> str:
+    """What the blocks of both arms took, and of which commits they were, the base first."""
+    times = [figure_text(arm.time) for arm in (pair.base, pair.head) if arm.time]
+    commits = [f"{arm.commit[:10]}{' with changes' if arm.dirty else ''}" for arm in (pair.base, pair.head) if arm.commit]
+    told = [f"interleaved {' → '.join(times)}" if len(times) == 2 else "", f"commit {' → '.join(commits)}" if len(commits) == 2 else ""]
+    return clean(" · ".join(filter(None, told)))
 
 
 def judged(run: RunLike) -> list[tuple[Pair, Delta]]:
@@ -166,7 +174,8 @@ def _evidence(pair: Pair) -> list[str]:
     """What a verdict rests on."""
     found = [f"p {pair.p:.2g}"] if pair.p is not None else []
     found += [f"noise floor {percent(pair.floor)} a rebuild"] if pair.floor is not None else []
-    found += [f"stopped by {clean(pair.stopped_by)}"] if pair.stopped_by else []
+    looks = f" after {pair.looks} looks" if pair.looks > 1 else ""
+    found += [f"stopped by {clean(pair.stopped_by)}{looks}"] if pair.stopped_by else []
     found += [f"{quantity(pair.measured_s, 's')} spent"] if pair.measured_s else []
     found += [f"{pair.processes} processes, layout {clean(pair.layout)}"] if pair.processes > 1 else []
     lost = max(pair.discarded.values(), default=0.0)

@@ -50,7 +50,7 @@ _TAIL = 65536
 
 @dataclass(frozen=True)
 class Header:
-    """What all results of a run share; the store gives `id`, and `created` if it is empty."""
+    """What all results of a run share; the store gives `id`, and `created` if it is empty. `env` is the environment asked for by name."""
 
     id: str = ""
     created: str = ""
@@ -61,6 +61,7 @@ class Header:
     fingerprint: str = ""
     cases: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
+    env: str = ""
     machine: dict[str, Any] = field(default_factory=dict)
     machine_key: str = ""
     environment: dict[str, Any] = field(default_factory=dict)

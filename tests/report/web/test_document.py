@@ -71,7 +71,7 @@ def test_a_real_run_of_the_fake_backend_is_whole(tmp_path: Path) -> None:
     assert [row[1][3] for row in speedups] == [1, 1] and speedups[0][1][0] == pytest.approx(2, rel=0.01)
     assert found["comparison"]["paired"] and found["sweep"][0]["axis"] == "noise" and found["warnings"] == []
     assert {"build_time", "first_call_time", "time"} <= set(found["metrics"]) and found["metrics"]["time"]["label"] == "time per call"
-    assert found["cases"][1]["repeat"] == f"steelyard run {shlex.quote(found['cases'][1]['id'])}"
+    assert found["cases"][1]["repeat"] == f"steelyard run {shlex.quote(found['cases'][1]['id'])} --budget 0.05s --vs eager"
 
 
 def test_the_newest_record_of_each_case_is_shown_and_older_ones_make_its_history() -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from steelyard.analyze.history import History, differences
+from steelyard.analyze.repeat import repeat_line
 from steelyard.analyze.stacks import Seen, Words, quad, varying_words
-from steelyard.errors import StoreError, UsageError
+from steelyard.errors import StoreError
 from steelyard.machine.telemetry import UNITS
-from steelyard.model.case import ENV, IDENTITY, Case
+from steelyard.model.case import ENV, IDENTITY
 from steelyard.model.record import Figure, Record
 from steelyard.model.units import plain as quantity
 from steelyard.model.values import value_text
@@ -161,7 +161,7 @@ def case_entry(item: Seen, label: str, environment: int, differs: Sequence[str] 
         "effective": effective(record),
         "samples": None,
         "attachments": record.attachments,
-        "repeat": repeat(record, command),
+        "repeat": repeat_line(record, command.header),
         "roof": None,
     }
     if trace := record.effective.get("traceback"):
@@ -207,20 +207,6 @@ def _range(name: str, value: Any) -> Any:
     """The lowest and the highest reading of a quantity, as people write them."""
     numbers = isinstance(value, list) and len(value) == 2 and all(isinstance(end, (int, float)) for end in value)
     return " to ".join(quantity(end, UNITS[name]) for end in value) if numbers and name in UNITS else value
-
-
-def repeat(record: Record, run: Run) -> str:
-    """The line that measures a case again, with the user's files that define it; another tool's case has none."""
-    try:
-        Case.parse(record.id)
-    except (UsageError, ValueError):
-        return ""
-    if "tool" in record.effective or record.case.get("workload") == COMMAND:
-        argv = (record.case.get("params") or {}).get("argv")
-        whole = isinstance(argv, list) and all(isinstance(item, str) for item in argv)
-        return f"steelyard run -- {shlex.join(argv)}" if whole and argv and "tool" not in record.effective else ""
-    files = [file for file in run.header.files if file.endswith(".py")]
-    return f"steelyard run {shlex.join([*files, record.id])}"
 
 
 def metric_words(seen: Sequence[Seen]) -> dict[str, dict[str, str]]:

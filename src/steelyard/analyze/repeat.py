@@ -1,0 +1,142 @@
+"""The line that measures a case again as its run did: with its files, its environment, its base, and every setting that is not usual.
+
+`show`, `gate`, `report` and the tables of failures all print this one; what the command line would not read as the same case with
+the same settings is not printed at all.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, Protocol
+
+from steelyard.errors import UsageError
+from steelyard.model.case import Case
+from steelyard.model.experiment import BUDGETS, Settings
+from steelyard.model.record import Record
+from steelyard.store.runs import Run
+
+COMMAND = "command"
+FOLDER = "path:"
+Render = Callable[[str, Any], list[str]]
+
+
+class Asked(Protocol):
+    """The part of a run's header that says how it was asked for."""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """How every case was measured."""
+
+    @property
+    def files(self) -> Sequence[str]:
+        """The user's files that define workloads and variants."""
+
+    @property
+    def env(self) -> str:
+        """The environment that was named, if any."""
+
+
+def repeat_line(record: Record, header: Asked, base: Record | None = None) -> str:
+    """The command for one record of a run, empty where there is none: another tool's case, or words that a shell line cannot carry.
+
+    `base` is what a program was weighed against, since programs are compared by naming both.
+    """
+    try:
+        case = Case.parse(record.id)
+    except (UsageError, ValueError):
+        return ""
+    if "tool" in record.effective:
+        return ""
+    options = [*_options(header.settings, case), *(["--env", header.env] if header.env else [])]
+    if case.workload != COMMAND:
+        files = [f"./{file}" if file.startswith("-") else file for file in header.files if file.endswith(".py")]
+        return shlex.join(["steelyard", "run", *files, record.id, *options])
+    programs = [_argv(item) for item in (base, record) if item]
+    if not all(programs):
+        return ""
+    own = [*(["--threads", str(case.threads)] if case.threads > 1 else []), *(f"--flag={key}={value}" for key, value in _flags(record))]
+    return shlex.join(["steelyard", "run", *options, *own, *(word for argv in programs for word in ("--", *argv))])
+
+
+def repeat_lines(runs: Sequence[Run]) -> Callable[[str, str], str]:
+    """A function from a case and its base to the line of the newest of these runs that has the case; empty where none has."""
+    known = {record.id: (record, run.header) for run in runs for record in run.records}
+
+    def line(case: str, base: str) -> str:
+        if case not in known:
+            return ""
+        record, header = known[case]
+        other = known[base][0] if base != case and base in known else None
+        return repeat_line(record, header, other)
+
+    return line
+
+
+def _argv(record: Record) -> list[str]:
+    """A program's words, if they can be typed; one that is itself the sign between programs cannot."""
+    params = record.case.get("params")
+    argv = params.get("argv") if isinstance(params, Mapping) else None
+    whole = isinstance(argv, list) and all(isinstance(word, str) and word != "--" for word in argv)
+    return argv if whole and isinstance(argv, list) else []
+
+
+def _flags(record: Record) -> list[tuple[str, Any]]:
+    flags = record.case.get("flags")
+    return list(flags.items()) if isinstance(flags, Mapping) else []
+
+
+def _options(asked: Mapping[str, Any], case: Case) -> Iterator[str]:
+    """Words for every setting that is not the usual one; what no setting can be is left out."""
+    for item in fields(Settings):
+        value = asked.get(item.name, item.default)
+        if value is None or value == item.default or item.name not in _RENDER:
+            continue
+        if item.name == "vs" and value in (case.variant, f"{case.backend}/{case.variant}"):
+            continue
+        yield from _RENDER[item.name](f"--{item.name.replace('_', '-')}", value)
+
+
+def _number(unit: str = "") -> Render:
+    def render(option: str, value: Any) -> list[str]:
+        real = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+        return [option, f"{value!r}{unit}"] if real else []
+
+    return render
+
+
+def _budget(option: str, value: Any) -> list[str]:
+    preset = next((name for name, seconds in BUDGETS.items() if seconds == value), None)
+    return [option, preset] if preset else _number("s")(option, value)
+
+
+def _whole(option: str, value: Any) -> list[str]:
+    return [option, str(value)] if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else []
+
+
+def _joined(option: str, value: Any) -> list[str]:
+    return ["=".join(words)] if (words := _whole(option, value)) else []
+
+
+def _word(option: str, value: Any) -> list[str]:
+    return [option, value] if isinstance(value, str) and value else []
+
+
+def _switch(option: str, value: Any) -> list[str]:
+    return [option if value else option.replace("--", "--no-", 1)] if isinstance(value, bool) else []
+
+
+def _base(option: str, value: Any) -> list[str]:
+    if isinstance(value, str) and value.startswith(FOLDER):
+        return _word("--vs-path", value.removeprefix(FOLDER))
+    return _word(option, value)
+
+
+_RENDER: Mapping[str, Render] = {
+    "vs": _base, "budget": _budget, "precision": _number(), "margin": _number(), "settle": _number(), "sampling": _word,
+    "warmup": _number("s"), "runs": _whole, "rtol": _number(), "atol": _number(), "verify": _switch, "reference": _word, "seed": _whole,
+    "isolate": _word, "timeout": _number("s"), "memory": _whole, "telemetry": _switch, "peak_memory": _switch, "memory_snapshot": _switch,
+    "profile": _switch, "ncu": _switch, "compile_time": _joined, "dump_ir": _word,
+}  # fmt: skip
