@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from steelyard.errors import UsageError, unknown
@@ -65,6 +66,7 @@ class VariantSpec:
         return f"{self.name}[{render_pairs(self.options)}]" if self.options else self.name
 
 
+@lru_cache(1024)
 def parse_variants(text: str) -> tuple[VariantSpec, ...]:
     """Read `a+b[k=v]`; the identity variant is the empty chain."""
     scanner = Scanner(text)

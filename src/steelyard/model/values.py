@@ -86,10 +86,10 @@ def _scalar(value: Value) -> str:
 
 def deeper_than(value: Any, levels: int) -> bool:
     """Whether lists and tables stand in each other further than this, found without going down by recursion."""
-    level = [value] if isinstance(value, (Mapping, list, tuple)) else []
+    level = [value] if isinstance(value, (dict, list, tuple)) else []
     for _ in range(levels):
-        inside = (part.values() if isinstance(part, Mapping) else part for part in level)
-        level = [item for items in inside for item in items if isinstance(item, (Mapping, list, tuple))]
+        inside = (part.values() if isinstance(part, dict) else part for part in level)
+        level = [item for items in inside for item in items if isinstance(item, (dict, list, tuple))]
         if not level:
             return False
     return True

@@ -6,6 +6,7 @@ import re
 import shlex
 import unicodedata
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from steelyard.errors import UsageError
@@ -44,6 +45,8 @@ def lines_of(text: object) -> list[str]:
 
 def visible(text: str) -> str:
     """Escape sequences go, other control characters become spaces; the thin space inside numbers stays."""
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() or char == THIN else " " for char in _ESCAPES.sub("", text))
 
 
@@ -52,6 +55,7 @@ def cells(text: str) -> int:
     return len(text) if text.isascii() else sum(_cells_of(char) for char in text)
 
 
+@lru_cache(4096)
 def _cells_of(char: str) -> int:
     if unicodedata.combining(char) or unicodedata.category(char) in ("Cf", "Mn", "Me"):
         return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from steelyard.errors import UsageError
 from steelyard.model.case import Case
@@ -43,12 +44,12 @@ class Column:
     align: str = ">"
     rank: int = 0
 
-    @property
+    @cached_property
     def width(self) -> int:
-        """Columns needed for the head and the widest cell."""
-        return max(cells(self.head), *(cells(text) for text in self.cells))
+        """Columns needed for the head and the widest cell; asked for with every row."""
+        return max(map(cells, (self.head, *self.cells)))
 
-    @property
+    @cached_property
     def empty(self) -> bool:
         """True when no record has anything to say here."""
         return not any(self.cells)
