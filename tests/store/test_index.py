@@ -147,3 +147,43 @@ print("done")
     with Index(store) as index:
         index.refresh()
         assert len(index.series(case(2))) == 7
+
+
+BOMB = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT 'f' folder, i number, 'r' run, 'c' || i case_id"
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        f"DROP TABLE records; CREATE VIEW records AS {BOMB}, '' workload, '' status, i time, i low, i high, '' created, i moment FROM n",
+        "DROP TABLE runs; CREATE VIEW runs AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i folder FROM n",
+        "CREATE TRIGGER t AFTER DELETE ON records BEGIN INSERT INTO records (folder, number) VALUES (random(), 1); END",
+        "CREATE TABLE more (x)",
+        "UPDATE records SET time = 'soon'",
+        "UPDATE records SET run = x'00'",
+        "UPDATE records SET folder = '../../' || folder",
+        "UPDATE records SET number = 'n' || number",
+    ],
+)
+def test_an_index_that_is_not_exactly_ours_is_made_anew(store: Store, planted: str) -> None:
+    run = filled(store)
+    with Index(store) as index:
+        index.refresh()
+        before = index.every_series()
+    with sqlite3.connect(store.root / "index.sqlite") as base:
+        base.executescript(planted)
+    base.close()
+    with Index(store) as index:
+        index.refresh()
+        assert index.latest(case(1)) == before[case(1)][-1] and index.latest(case(1)).run == run.id  # type: ignore[union-attr]
+        assert index.every_series() == before and not index.in_memory
+
+
+def test_an_index_that_leads_elsewhere_is_replaced(store: Store, tmp_path: Path) -> None:
+    filled(store)
+    (tmp_path / "precious").write_bytes(b"not yours")
+    (store.root / "index.sqlite").symlink_to(tmp_path / "precious")
+    with Index(store) as index:
+        index.refresh()
+        assert index.latest(case(1))
+    assert (tmp_path / "precious").read_bytes() == b"not yours" and not (store.root / "index.sqlite").is_symlink()

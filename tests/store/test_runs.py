@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import resource
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -252,9 +253,13 @@ def test_a_store_that_cannot_be_written_says_so(tmp_path: Path) -> None:
 def test_a_full_disk_under_the_samples_loses_nothing_before_it(store: Store) -> None:
     with store.create(Header(fingerprint="f")) as writer:
         writer.append(record(1))
-        (writer.path / "samples.bin").symlink_to("/dev/full")
-        with pytest.raises(StoreError, match=r"No space left(.|\n)*free space(.|\n)*--store DIR"):
-            writer.append(record(2), arrays(1))
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4, hard))
+        try:
+            with pytest.raises(StoreError, match=r"File too large(.|\n)*free space(.|\n)*--store DIR"):
+                writer.append(record(2), arrays(1))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         assert list(writer.done) == [case(1)]
         writer.append(record(3))
     assert [item.id for item in read_run(writer.path).records] == [case(1), case(3)]
@@ -337,3 +342,33 @@ while True:
         assert [item.id for item in run.records] == [case(number) for number in range(1, len(run.records) + 1)]
         assert [run.array(item.samples[0])[0] for item in run.records] == list(range(1, len(run.records) + 1))
     assert len(store.folders()) == 1
+
+
+def test_a_sidecar_that_leads_elsewhere_is_neither_read_nor_written(store: Store, tmp_path: Path) -> None:
+    run = filled(store, seal=False)
+    precious = tmp_path / "precious"
+    precious.write_bytes(b"\0" * 1000)
+    (run.path / "samples.bin").unlink()
+    (run.path / "samples.bin").symlink_to(precious)
+    with pytest.raises(StoreError, match="lies outside"):
+        run.array(run.records[0].samples[0])
+    with pytest.raises(StoreError, match="lies outside"):
+        store.resume("f", run.id)
+    with store.create(Header()) as writer:
+        (writer.path / "samples.bin").symlink_to(precious)
+        (writer.path / "attachments").symlink_to(tmp_path)
+        with pytest.raises(StoreError, match="lies outside"):
+            writer.append(record(1), arrays(1.0))
+        with pytest.raises(StoreError, match="lies outside"):
+            writer.attach("log", "x.txt", b"x")
+    assert precious.read_bytes() == b"\0" * 1000 and not (tmp_path / "x.txt").exists()
+
+
+def test_a_run_file_that_leads_elsewhere_is_not_written(store: Store, tmp_path: Path) -> None:
+    run = filled(store, seal=False)
+    moved = (run.path / "run.jsonl").rename(tmp_path / "moved.jsonl")
+    (run.path / "run.jsonl").symlink_to(moved)
+    before = moved.read_bytes()
+    with pytest.raises(StoreError, match="cannot resume"):
+        store.resume("f", run.id)
+    assert moved.read_bytes() == before

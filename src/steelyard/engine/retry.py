@@ -17,6 +17,7 @@ from steelyard.model.record import BAD, STATUSES, Arrays, Attachment, Record, St
 from steelyard.store import sources
 from steelyard.store.refs import locate
 from steelyard.store.runs import Header, Run, RunInfo, RunWriter, Store, read_run
+from steelyard.store.samples import open_plain
 
 MOST_NAMED, MOST_TRIED = 4, 5
 WORDS: dict[str, tuple[Status, ...]] = {
@@ -124,8 +125,12 @@ def _take_over(old: Run, writer: RunWriter, again: Collection[Status]) -> None:
 
 def _attached(old: Run, record: Record, writer: RunWriter) -> Iterator[Attachment]:
     for item in record.attachments:
-        with contextlib.suppress(OSError):
-            yield writer.attach(item.kind, Path(item.path).name, old.attachment(item).read_bytes())
+        try:
+            with open_plain(old.attachment(item)) as file:
+                data = file.read()
+        except (OSError, StoreError):
+            continue
+        yield writer.attach(item.kind, Path(item.path).name, data)
 
 
 def _arrays(old: Run, item: Record | Pair) -> Arrays:

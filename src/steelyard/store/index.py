@@ -1,11 +1,13 @@
 """A table of contents over the runs, so that history does not read every file each time.
 
 The run files are the truth and this is a cache: it is made by readers, may be deleted at any moment, and is
-thrown away when it is damaged or of another version. Where it cannot be written it lives in memory.
+thrown away when it is damaged, of another version, or not exactly what we make. Where it cannot be written it lives in memory.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import sqlite3
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
@@ -34,6 +36,20 @@ CREATE INDEX by_case ON records (case_id, moment);
 PRAGMA user_version = {VERSION};
 COMMIT;
 """
+_SCHEMA = "SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master ORDER BY type, name"
+_LONGEST = 64 << 20
+_STRANGE = " UNION ALL ".join(
+    [
+        *(
+            f"SELECT 1 FROM records WHERE typeof({name}) != 'text'"
+            for name in ("folder", "run", "case_id", "workload", "status", "created")
+        ),
+        *(f"SELECT 1 FROM records WHERE typeof({name}) NOT IN ('real', 'integer', 'null')" for name in ("time", "low", "high")),
+        *(f"SELECT 1 FROM records WHERE typeof({name}) NOT IN ('real', 'integer')" for name in ("number", "moment")),
+        "SELECT 1 FROM records WHERE folder NOT IN (SELECT folder FROM runs)",
+    ]
+)
+"""Finds rows that we never write; a value of another type, or a folder that no run has."""
 _COLUMNS = "folder, number, run, case_id, workload, status, time, low, high, created"
 
 
@@ -51,6 +67,14 @@ class Entry:
     low: float | None
     high: float | None
     created: str
+
+
+def _entry(row: tuple[Any, ...]) -> Entry:
+    texts, number, times = (row[0], *row[2:6], row[9]), row[1], row[6:9]
+    plain = all(isinstance(text, str) for text in texts) and "/" not in row[0] and row[0] not in ("", ".", "..")
+    if not plain or not isinstance(number, int) or not all(time is None or isinstance(time, (int, float)) for time in times):
+        raise sqlite3.DatabaseError("a row that no index of ours has")
+    return Entry(*row)
 
 
 class Index:
@@ -113,7 +137,7 @@ class Index:
 
     def _entries(self, where: str, *values: Any) -> list[Entry]:
         query = f"SELECT {_COLUMNS} FROM records WHERE {where}"
-        return [Entry(*row) for row in self._trying(lambda base: base.execute(query, values).fetchall())]
+        return self._trying(lambda base: [_entry(row) for row in base.execute(query, values).fetchall()])
 
     def _trying(self, work: Callable[[sqlite3.Connection], R]) -> R:
         """Do it on the file; on a new file if that one is damaged; in memory if files do not work here."""
@@ -135,9 +159,11 @@ class Index:
     def _open(self, check: bool = False) -> sqlite3.Connection:
         """The file as it is if it is ours, else a new one; locked, so that two readers never replace each other's."""
         with locked(self.store.root):
-            base = sqlite3.connect(self.path, timeout=_TIMEOUT, isolation_level=None)
+            if self.path.is_symlink() or self.path.is_fifo():
+                self.path.unlink()
+            base = _connect(str(self.path))
             try:
-                if base.execute("PRAGMA user_version").fetchone()[0] == VERSION and not (check and _damaged(base)):
+                if _ours(base) and not (check and _damaged(base)):
                     return base
             except sqlite3.OperationalError:
                 base.close()
@@ -150,7 +176,7 @@ class Index:
             return self._filled(str(self.path))
 
     def _filled(self, place: str) -> sqlite3.Connection:
-        base = sqlite3.connect(place, timeout=_TIMEOUT, isolation_level=None)
+        base = _connect(place)
         try:
             base.executescript(_TABLES)
             self._update(base)
@@ -191,8 +217,30 @@ class Index:
             yield folder.name, (stat.st_size, stat.st_mtime_ns)
 
 
+def _connect(place: str) -> sqlite3.Connection:
+    """A connection that trusts nothing in the file: no functions from its schema, no value longer than any of ours."""
+    base = sqlite3.connect(place, timeout=_TIMEOUT, isolation_level=None)
+    base.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
+    base.execute("PRAGMA trusted_schema = OFF")
+    return base
+
+
+def _ours(base: sqlite3.Connection) -> bool:
+    """Whether a file has our tables and nothing else: a view or a trigger of somebody else would run inside our queries."""
+    if base.execute("PRAGMA user_version").fetchone()[0] != VERSION:
+        return False
+    return base.execute(_SCHEMA).fetchmany(len(_made()) + 1) == _made()
+
+
+@functools.cache
+def _made() -> list[tuple[str, ...]]:
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as base:
+        base.executescript(_TABLES)
+        return base.execute(_SCHEMA).fetchall()
+
+
 def _damaged(base: sqlite3.Connection) -> bool:
-    return bool(base.execute("PRAGMA quick_check").fetchone()[0] != "ok")
+    return bool(base.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok" or base.execute(_STRANGE).fetchone())
 
 
 def _rows(folder: Path) -> tuple[tuple[Any, ...], list[tuple[Any, ...]]]:

@@ -232,7 +232,7 @@ class RunWriter:
 
     def attach(self, kind: str, name: str, data: bytes) -> Attachment:
         """Keep a file beside the results, under a name that cannot lead out of the folder."""
-        folder = self.path / "attachments"
+        folder = inside(self.path, "attachments", "the folder of attachments")
         plain = re.sub(r"[^A-Za-z0-9._-]+", "_", name).lstrip("._-") or "file"
         stem, suffix = Path(plain).stem[:60], Path(plain).suffix[:20]
         try:
@@ -289,10 +289,10 @@ class RunWriter:
     def _keep(self, arrays: Arrays) -> tuple[list[Series], int]:
         if not arrays or self._sealed or self._fd < 0:
             return [], self._samples_end
-        path = self.path / "samples.bin"
+        path = inside(self.path, "samples.bin", "the file of raw samples")
         if self._samples is None:
             try:
-                self._samples = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+                self._samples = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
             except OSError as error:
                 raise trouble("write samples", path, error) from error
             self._samples_end = os.fstat(self._samples).st_size
@@ -392,7 +392,7 @@ class Store:
 def _reopen(folder: Path, fingerprint: str | None) -> RunWriter:
     file = folder / "run.jsonl"
     try:
-        fd = os.open(file, os.O_RDWR)
+        fd = os.open(file, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
         raise trouble("resume the run", file, error) from error
     try:
@@ -407,7 +407,8 @@ def _reopen(folder: Path, fingerprint: str | None) -> RunWriter:
         if fingerprint is not None and run.header.fingerprint != fingerprint:
             why = "its cases, settings, code or machine differ from what is asked for now"
             raise UsageError(f"run {run.id} is another experiment", why=why, do="repeat its own command, or start a new run")
-        kept = (folder / "samples.bin").stat().st_size if (folder / "samples.bin").exists() else 0
+        beside = inside(folder, "samples.bin", "the file of raw samples")
+        kept = beside.stat().st_size if beside.exists() else 0
         if samples.extent(chain(*(item.samples for item in run.records), *(item.samples for item in run.pairs))) > kept:
             raise StoreError(f"run {run.id} cannot go on", why="samples.bin is shorter than its records say", do="start a new run")
         if run.size == len(data) and not data.endswith(b"\n"):

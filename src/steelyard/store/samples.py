@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from steelyard.errors import StoreError
 from steelyard.files import open_plain
 from steelyard.model.record import Series
+from steelyard.store.paths import inside
 
 if TYPE_CHECKING:
     import numpy as np
@@ -85,7 +86,7 @@ def read(path: Path, series: Series) -> np.ndarray[Any, Any]:
     if size is None or series.count < 0 or series.offset < 0:
         raise StoreError(f"samples {series.name!r} are described wrongly", why=f"{series.count} x {series.dtype!r} at {series.offset}")
     try:
-        with open_plain(path) as file:
+        with open_plain(inside(path.parent, path.name, "the file of raw samples")) as file:
             held = os.fstat(file.fileno()).st_size
             if series.offset + size * series.count > held:
                 why = f"{path} has {held} bytes, and {series.name!r} ends at {series.offset + size * series.count}"

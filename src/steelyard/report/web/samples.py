@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from steelyard.errors import StoreError
 from steelyard.files import open_plain
 from steelyard.measuring.stats import Floats
 from steelyard.model.record import Record
 from steelyard.report.web.plain import rounded
+from steelyard.store.paths import inside
 from steelyard.store.runs import Run
 from steelyard.store.samples import SIZES, extent
 
@@ -37,8 +39,8 @@ class Sidecar:
     def of(cls, run: Run) -> Sidecar:
         """Look at the file once; another tool's run has none."""
         try:
-            return cls(run, (run.path / SIDECAR).stat().st_size)
-        except OSError:
+            return cls(run, inside(run.path, SIDECAR, "the file of raw samples").stat().st_size)
+        except (OSError, StoreError):
             return cls(run)
 
     def troubles(self) -> Iterator[str]:
@@ -53,9 +55,9 @@ class Sidecar:
     def _bytes(self) -> mmap.mmap | None:
         """The file, mapped once however many series are read of it."""
         try:
-            with open_plain(self.run.path / SIDECAR) as file:
+            with open_plain(inside(self.run.path, SIDECAR, "the file of raw samples")) as file:
                 return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if self.size else None
-        except (OSError, ValueError):
+        except (OSError, ValueError, StoreError):
             return None
 
     def array(self, record: Record, name: str) -> Floats | None:
