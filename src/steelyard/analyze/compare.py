@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from steelyard.analyze.lost import lost_cases, lost_pairs
 from steelyard.analyze.noise import Past
 from steelyard.analyze.provenance import describe, weighed_commits
+from steelyard.analyze.suite import Suite, retold, together
 from steelyard.analyze.unpaired import CHANGED, Both, Held, Question, answer, held, not_ok, silent
 from steelyard.errors import UsageError, unknown
 from steelyard.model.effects import bounded
@@ -40,7 +41,7 @@ class Comparison:
 
     `deltas` has one per case and metric, in the order of base; `new` are the cases only in head. `means` maps a metric to
     the geometric mean of head over base and the count of cases behind it. `figures` maps metric and case of a delta's head
-    to both sides' figures.
+    to both sides' figures. `suite` is what the cases say of time together, where they are enough.
     """
 
     base: str
@@ -50,6 +51,7 @@ class Comparison:
     means: dict[str, tuple[float, int]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     figures: dict[str, dict[str, Both]] = field(default_factory=dict)
+    suite: Suite | None = None
 
     @property
     def comparable(self) -> list[Delta]:
@@ -89,7 +91,8 @@ def compare(
         notes += said
     new = [id for id in sides[1] if id not in sides[0] and id not in lost]
     figures = {metric: found.figures for metric, found in answers.items()}
-    return Comparison(base.name, head.name, deltas, new, mean_ratios(deltas), list(dict.fromkeys(notes)), figures)
+    suite = retold(answers["time"].suite if "time" in answers else None, deltas)
+    return Comparison(base.name, head.name, deltas, new, mean_ratios(deltas), list(dict.fromkeys(notes)), figures, suite)
 
 
 def own_pairs(side: Side, *, margins: Mapping[str, float] = {}) -> Comparison:
@@ -117,7 +120,9 @@ def own_pairs(side: Side, *, margins: Mapping[str, float] = {}) -> Comparison:
         notes.append(f"{alone} case{'' if alone == 1 else 's'} had no partner to be compared with")
     notes += weighed_commits([pair for run in side.runs for pair in run.pairs])
     found = told_from_chance(list(deltas.values()))
-    return Comparison(side.name, side.name, found, [], mean_ratios(found), notes, {"time": figures})
+    hows = {delta.head.rpartition("@")[2].rpartition(":")[0] for delta in found}
+    suite = together(found) if len(hows) == 1 else None
+    return Comparison(side.name, side.name, found, [], mean_ratios(found), notes, {"time": figures}, suite)
 
 
 def _own_times(pair: Pair, records: Mapping[str, Record]) -> Both:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from steelyard.analyze import noise
 from steelyard.analyze.provenance import alternating
+from steelyard.analyze.suite import Suite, apart
 from steelyard.measuring.evidence import Spread
 from steelyard.measuring.stats import mean_interval, t_cdf, t_quantile
 from steelyard.model.pair import Delta, Verdict, benjamini_hochberg, judge
@@ -49,11 +50,12 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """The deltas of one metric by case, the figures behind them, and what a reader must know."""
+    """The deltas of one metric by case, the figures behind them, what a reader must know, and what all cases say of time together."""
 
     deltas: dict[str, Delta] = field(default_factory=dict)
     figures: dict[str, Both] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    suite: Suite | None = None
 
 
 def answer(
@@ -71,13 +73,19 @@ def answer(
         elif any(figures[id]):
             logs[id] = _logs(metric, base, sides[1][id])
     told: list[str] = []
+    suite = None
     if logs:
-        weighed, told = _weigh(question, logs, figures, alternating(*runs), past if metric == "time" else None)
+        alternate = alternating(*runs)
+        known = _noise(question, logs, figures, alternate, past if metric == "time" else None)
+        weighed, told = _weigh(question, logs, figures, known)
         deltas.update(weighed)
+        if metric == "time":
+            ratios = {id: item.ratio for id, item in logs.items()}
+            suite = apart(ratios, question.margin, common=known.common, alternating=alternate, alpha=question.alpha)
     edited = sum(len(_sources(sides[0][id], sides[1][id])) > 1 for id in logs)
     if edited:
         told.append(f"the source of {edited} workload{'s' if edited > 1 else ''} was edited in between; compared all the same, as asked")
-    return Answer({id: deltas[id] for id in sides[0] if id in deltas}, figures, told)
+    return Answer({id: deltas[id] for id in sides[0] if id in deltas}, figures, told, suite)
 
 
 def _obstacle(
@@ -121,12 +129,17 @@ def _logs(metric: str, base: Mapping[int, Record], head: Mapping[int, Record]) -
     return noise.Logs(sides[0], sides[1], within)
 
 
-def _weigh(
+def _noise(
     question: Question, logs: Mapping[str, noise.Logs], figures: Mapping[str, Both], alternate: bool, past: noise.Past | None
-) -> tuple[dict[str, Delta], list[str]]:
+) -> noise.Noise:
     some = next(figure for id in logs for figure in figures[id] if figure)
     default = noise.LEAST if some.unit in STEADY_UNITS else noise.DEFAULT
-    known = noise.between_runs(logs, default=default, floor=question.floor, alternating=alternate, alpha=question.alpha, past=past)
+    return noise.between_runs(logs, default=default, floor=question.floor, alternating=alternate, alpha=question.alpha, past=past)
+
+
+def _weigh(
+    question: Question, logs: Mapping[str, noise.Logs], figures: Mapping[str, Both], known: noise.Noise
+) -> tuple[dict[str, Delta], list[str]]:
     reach = {id: _reach(item.ratio, known.shift, known.spreads[id], question.alpha) for id, item in logs.items()}
     kept = dict(zip(reach, benjamini_hochberg([found.p for found in reach.values()], question.alpha), strict=True))
     deltas = {}

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from steelyard.engine import modules
 from steelyard.errors import NothingMeasured, StoreError, UsageError, unknown
+from steelyard.files import open_plain
 from steelyard.model.pair import Pair
 from steelyard.model.record import BAD, STATUSES, Arrays, Attachment, Record, Status
 from steelyard.store import sources
 from steelyard.store.refs import locate
 from steelyard.store.runs import Header, Run, RunInfo, RunWriter, Store, read_run
-from steelyard.store.samples import open_plain
 
 MOST_NAMED, MOST_TRIED = 4, 5
 WORDS: dict[str, tuple[Status, ...]] = {

@@ -10,6 +10,7 @@ from steelyard.analyze.compare import Comparison, Confirm, Side, mean_ratios, re
 from steelyard.analyze.gate import Finding, Judgement
 from steelyard.analyze.noise import Past
 from steelyard.analyze.provenance import commit_of
+from steelyard.analyze.suite import retold
 from steelyard.analyze.unpaired import Both
 from steelyard.codec.policy import Policy
 from steelyard.engine.nightly.lines import Night
@@ -82,8 +83,17 @@ def merged(parts: Sequence[Comparison], base: str, head: str, new: list[str], no
     for part in parts:
         for metric, found in part.figures.items():
             figures.setdefault(metric, {}).update(found)
+    suite = retold(max(parts, key=lambda part: len(part.deltas)).suite, deltas)
     return replace(
-        parts[0], base=base, head=head, deltas=deltas, new=new, means=mean_ratios(deltas), notes=list(dict.fromkeys(notes)), figures=figures
+        parts[0],
+        suite=suite,
+        base=base,
+        head=head,
+        deltas=deltas,
+        new=new,
+        means=mean_ratios(deltas),
+        notes=list(dict.fromkeys(notes)),
+        figures=figures,
     )
 
 
