@@ -109,8 +109,8 @@ def test_only_an_acceptance_moves_the_base_past_a_slower_night(script: list[str 
         elif nights.lines:
             place = nights.accept(*step)
             found = base_of(CASE, nights.lines, nights.statuses)
-            taken = [night for night in nights.lines if night.accepts(CASE)]
-            assert int(found.run[1:]) >= place if found else not all(map(nights.statuses, taken))
+            newest = [night for night in nights.lines if night.accepts(CASE)][-1]
+            assert int(found.run[1:]) >= int(newest.run[1:]) if found else not nights.statuses(newest)
             if place == len(nights.lines) - 1:
                 assert found is None or found == Base(nights.lines[place].run)
 
@@ -264,3 +264,51 @@ def test_few_cases_are_judged_by_the_noise_of_earlier_nights(nights: Archived) -
     found = nights.spend({id: seconds * 1.001 for id, seconds in few.items()}, Terms(confirm=False))
     assert found.comparison is not None and any("from 7 earlier runs on this machine" in note for note in found.comparison.notes)
     assert all(delta.high and delta.low and delta.high / delta.low < 1.15 for delta in found.comparison.deltas)
+
+
+DRIFTING = case("x3")
+
+
+def drift(nights: Archived, count: int, step: float, terms: Terms | None = None) -> list[Assessment]:
+    """Nights in which one case gets slower by a little every night, all others scatter by a third of a percent."""
+    wobble = (0.0, 0.003, -0.002, 0.001, -0.003, 0.002)
+    return [
+        nights.spend({id: seconds * (1 + wobble[(day + place) % 6]) * (step**day if id == DRIFTING else 1)
+                      for place, (id, seconds) in enumerate(CASES.items())}, terms)
+        for day in range(count)
+    ]  # fmt: skip
+
+
+def test_drift_of_half_a_percent_a_night_is_found_against_an_old_night_and_stays_a_regression(nights: Archived) -> None:
+    found = drift(nights, 14, 1.005)
+    codes = [item.exit_code for item in found]
+    first = codes.index(REGRESSION)
+    assert 5 <= first <= 10 and set(codes[:first]) == {PASS} and set(codes[first:]) == {REGRESSION}
+    told = next(item for item in found if item.drift and item.drift[0].delta.verdict == "slower")
+    assert told.judgement is not None and any("in steps too small to be seen one by one" in item.reason for item in told.judgement.findings)
+    last = found[-1].judgement
+    assert last is not None and last.findings[0].reason == f"drifted away, seen since the night of 2026-01-06 ({told.run.id})"
+    (held,) = found[-1].withheld
+    anchor = nights.archive.nights()[0].run
+    assert (held.case, held.why, held.base, held.since, held.drift) == (DRIFTING, "regression", anchor, told.run.id, True)
+    assert {base for base, id in nights.confirmed if id == DRIFTING} >= {anchor}
+    nights.archive.accept(found[-1].run.id, "worth it", ["op/x3[*"])
+    assert nights.spend({**CASES, DRIFTING: CASES[DRIFTING] * 1.005**13}).exit_code == PASS
+
+
+def test_drift_that_cannot_be_confirmed_is_told_with_its_numbers_and_does_not_fail(nights: Archived) -> None:
+    found = drift(nights, 20, 1.006, Terms(confirm=False))
+    assert REGRESSION not in {item.exit_code for item in found}
+    (item,) = found[-1].drift or found[-2].drift
+    assert item.delta.verdict == "slower" and not item.delta.paired and item.delta.ratio and item.delta.ratio > 1.03
+    assert "not confirmed" in item.words and item.nights >= 10
+
+
+def test_nights_that_scatter_do_not_drift_and_what_got_faster_begins_anew(nights: Archived) -> None:
+    calm = drift(nights, 14, 1.0)
+    assert not any(item.drift for item in calm) and {item.exit_code for item in calm} == {PASS}
+    quick = {**CASES, DRIFTING: CASES[DRIFTING] / 1.3}
+    assert nights.spend(quick).faster == [DRIFTING]
+    lines = nights.archive.nights()
+    assert [night.run for night in good_nights(DRIFTING, lines)] == [lines[-1].run]
+    assert len(good_nights(case("x4"), lines)) == len(lines)

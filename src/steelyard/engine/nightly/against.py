@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from steelyard.analyze import gate
@@ -13,7 +13,7 @@ from steelyard.analyze.provenance import commit_of
 from steelyard.analyze.suite import retold
 from steelyard.analyze.unpaired import Both
 from steelyard.codec.policy import Policy
-from steelyard.engine.nightly.lines import Night
+from steelyard.engine.nightly.lines import Night, Withheld
 from steelyard.engine.nightly.standing import Base, is_mended
 from steelyard.errors import REGRESSION, SteelyardError, exit_code, told
 from steelyard.model.pair import MARGIN, Delta
@@ -26,11 +26,15 @@ Again = dict[str, Confirm]
 
 @dataclass(frozen=True)
 class Before:
-    """What went before a night: the nights of its experiment and machine, the base of every case, and the runs of those."""
+    """What went before a night: the nights of its experiment and machine, the base of every case, and the runs of those.
+
+    `open` reads the run of any night.
+    """
 
     nights: Sequence[Night] = ()
     bases: Mapping[str, Base] = field(default_factory=dict)
     runs: Mapping[str, Run] = field(default_factory=dict)
+    open: Callable[[str], Run | None] = lambda run: None
 
     def grouped(self) -> dict[str, list[str]]:
         """The cases by the run that they are held against: first where some are known to be slower, then the run of most cases."""
@@ -144,32 +148,44 @@ def confirmed(comparison: Comparison, policy: Policy, again: Confirm, pending: C
 
 def carried(judgement: Judgement, before: Before, run: Run, deltas: Sequence[Delta], policy: Policy) -> Judgement:
     """The judgement with every regression of earlier nights that tonight neither shows to be mended nor could look at."""
-    counted = {finding.case for finding in judgement.findings if finding.kind == "regression" and finding.counts}
+    counted = {finding.case for finding in judgement.findings if _is_regression(finding)}
     records = {record.id: record for record in run.records}
+    kept = {id: base.pending for id, base in before.bases.items() if base.pending and base.told_slower}
+    known = [
+        replace(finding, reason=finding.reason or _since(kept[finding.case], before)) if _is_regression(finding) and finding.case in kept
+        else finding
+        for finding in judgement.findings
+    ]  # fmt: skip
     extra = []
-    for case, base in before.bases.items():
-        pending = base.pending
-        if pending is None or not base.regressed or case in counted or gate.excuse(policy, case, "slower"):
+    for case, pending in kept.items():
+        if pending.why != "regression" or case in counted or gate.excuse(policy, case, "slower"):
             continue
-        if is_mended(pending, deltas) or same_code(before.runs.get(base.run), run, case, records):
+        if is_mended(pending, deltas) or same_code(before.runs.get(pending.base), run, case, records):
             continue
-        night = next((night for night in before.nights if night.run == pending.since), None)
-        since = f"since the night of {night.date} ({pending.since})" if night else f"since run {pending.since}"
-        words = f"slower {since}, and tonight does not show that it is mended"
-        tonight = next((finding for finding in judgement.findings if finding.case == case and finding.ratio is not None), None)
+        tonight = next((finding for finding in known if finding.case == case and finding.ratio is not None), None)
         margin = policy.margins_of(case).get("time", MARGIN)
-        known = tonight or Finding("regression", case, case, "time", pending.ratio, pending.low, pending.high, margin)
-        extra.append(replace(known, kind="regression", verdict="slower", counts=True, reason=words))
-    if not extra:
-        return judgement
-    return with_findings(judgement, extra)
+        finding = tonight or Finding("regression", case, case, "time", pending.ratio, pending.low, pending.high, margin)
+        words = f"{_since(pending, before)}, and tonight does not show that it is mended"
+        extra.append(replace(finding, kind="regression", verdict="slower", counts=True, reason=words))
+    places = {(finding.case, finding.metric) for finding in extra}
+    rest = [finding for finding in known if finding.ratio is None or (finding.case, finding.metric) not in places]
+    return with_findings(replace(judgement, findings=rest), extra)
+
+
+def _is_regression(finding: Finding) -> bool:
+    return finding.kind == "regression" and finding.counts
+
+
+def _since(pending: Withheld, before: Before) -> str:
+    """`slower since the night of 2026-01-05 (m2p4)`."""
+    night = next((night for night in before.nights if night.run == pending.since), None)
+    what = "drifted away, seen" if pending.drift else "slower"
+    return f"{what} since the night of {night.date} ({pending.since})" if night else f"{what} since run {pending.since}"
 
 
 def with_findings(judgement: Judgement, extra: Sequence[Finding]) -> Judgement:
-    """A judgement that knows of more regressions; one about the same figure of a case takes the place of the former."""
-    places = {(finding.case, finding.metric) for finding in extra if finding.ratio is not None}
-    rest = [finding for finding in judgement.findings if finding.ratio is None or (finding.case, finding.metric) not in places]
-    findings = sorted([*extra, *rest], key=lambda item: (gate.KINDS.index(item.kind), not item.counts, -item.size))
+    """A judgement that knows of more than tonight's comparison."""
+    findings = sorted([*extra, *judgement.findings], key=lambda item: (gate.KINDS.index(item.kind), not item.counts, -item.size))
     code = exit_code([judgement.exit_code, *(REGRESSION for finding in extra if finding.counts)])
     return replace(judgement, findings=findings, exit_code=code, outcome=gate.OUTCOMES[code])
 

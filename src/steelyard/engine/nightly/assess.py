@@ -16,7 +16,8 @@ from steelyard.codec.policy import Policy
 from steelyard.engine import conduct
 from steelyard.engine.confirm import Again, confirm
 from steelyard.engine.consent import Consent
-from steelyard.engine.nightly.against import Before, carried, hold
+from steelyard.engine.nightly.against import Before, carried, hold, with_findings
+from steelyard.engine.nightly.drift import Drift, drifted, find_drift, findings_of, withheld_by
 from steelyard.engine.nightly.lines import NO_BASE, Withheld
 from steelyard.engine.nightly.since import Since, appeared
 from steelyard.engine.nightly.standing import withhold
@@ -55,6 +56,7 @@ class Assessment:
     since: list[Since] = field(default_factory=list)
     before: Before = field(default_factory=Before)
     withheld: list[Withheld] = field(default_factory=list)
+    drift: list[Drift] = field(default_factory=list)
 
     @property
     def faster(self) -> list[str]:
@@ -80,7 +82,7 @@ def assess(run: Run, before: Before, terms: Terms, store: Store, *, mistaken: bo
     series = histories(store, cases, run.header.machine_key) if cases else {}
     past = learn({case: [(point.run, point.time) for point in item.points if point.run != run.id] for case, item in series.items()})
     consent = Consent(store, terms.trusted)
-    found = _against(run, before, terms, consent, mistaken, tell, past) or _alone(run, terms.policy, mistaken)
+    found = _against(run, before, terms, consent, mistaken, tell, series, past) or _alone(run, terms.policy, mistaken)
     return replace(found, before=before, series=series, since=appeared(series, run.id, terms.policy))
 
 
@@ -93,20 +95,27 @@ def _alone(run: Run, policy: Policy, mistaken: bool) -> Assessment:
     return Assessment(run, NO_BASE, code, f"{NO_BASE}: {', '.join(said)}")
 
 
-def _against(run: Run, before: Before, terms: Terms, consent: Consent, mistaken: bool, tell: Tell, past: Past | None) -> Assessment | None:
+def _against(
+    run: Run, before: Before, terms: Terms, consent: Consent, mistaken: bool, tell: Tell, series: Mapping[str, History], past: Past | None
+) -> Assessment | None:
+    policy = terms.policy
     again = {id: _again(before.runs[id], run, consent, tell) for id in before.grouped()} if terms.confirm else {}
-    held = hold(run, before, terms.policy, again, allow_edited=terms.allow_edited, past=past)
+    held = hold(run, before, policy, again, allow_edited=terms.allow_edited, past=past)
     if held is None:
         return None
     deltas = held.comparison.deltas
-    judgement = gate.judge(held.comparison, *held.sides, terms.policy, strict=terms.strict)
-    judgement = carried(judgement, before, run, deltas, terms.policy)
+    suspects = find_drift(run, before, series, past, deltas, policy)
+    drift, notes = drifted(suspects, lambda anchor: _again(anchor, run, consent, tell), terms.confirm)
+    comparison = replace(held.comparison, notes=[*held.comparison.notes, *notes])
+    judgement = carried(gate.judge(comparison, *held.sides, policy, strict=terms.strict), before, run, deltas, policy)
+    findings = findings_of(drift, policy)
+    judgement = with_findings(judgement, findings)
     code = exit_code([judgement.exit_code, *([FAILED] if mistaken else [])])
     outcome = judgement.outcome if code == judgement.exit_code else gate.OUTCOMES[code]
     headline = judgement.headline if code == judgement.exit_code else f"{outcome}: the experiment has mistakes"
-    withheld = _withheld(run, before, deltas, judgement, terms.policy)
+    withheld = withheld_by(drift, _withheld(run, before, deltas, judgement, policy), findings, run.id)
     return Assessment(
-        run, outcome, code, headline, held.main, held.sides, held.comparison, judgement, withheld=withheld,
+        run, outcome, code, headline, held.main, held.sides, comparison, judgement, withheld=withheld, drift=drift,
     )  # fmt: skip
 
 

@@ -79,7 +79,7 @@ def went_before(archive: Archive, experiment: str, machine_key: str, created: st
     nights = archive.before(experiment, machine_key, created)
     found = archive.bases(nights, cases)
     runs = {id: run for id in {base.run for base in found.values()} if (run := archive.run_of(id))}
-    return Before(nights, found, runs)
+    return Before(nights, found, runs, archive.run_of)
 
 
 def spend(

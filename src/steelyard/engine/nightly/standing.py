@@ -132,12 +132,3 @@ def is_mended(pending: Withheld, deltas: Sequence[Delta]) -> bool:
 
 def _ended(night: Night) -> bool:
     return night.outcome != UNFINISHED
-
-
-def drifted(held: Sequence[Withheld], slow: Mapping[str, tuple[str, Delta]], run: str) -> list[Withheld]:
-    """What is withheld with those added that drifted away from an older night, by case: that night's run and the confirmed delta."""
-    found = {item.case: item for item in held}
-    for case, (anchor, delta) in slow.items():
-        if case not in found or found[case].why != "regression":
-            found[case] = Withheld(case, "regression", anchor, run, delta.ratio, delta.low, delta.high, drift=True)
-    return list(found.values())

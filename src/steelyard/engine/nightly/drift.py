@@ -1,0 +1,136 @@
+"""Slow drift: steps too small to be seen in any one night that add up against the oldest good night of a window.
+
+Levels are compared, not nights: the middle of the first good nights since the anchor with the middle of the last ones, by the
+noise that earlier nights show. That much alone is told with its numbers. What looks slower beyond the margin is measured again,
+tonight's commit and the anchor's interleaved, and what that confirms is a regression like any other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from steelyard.analyze import gate
+from steelyard.analyze.compare import Confirm, replaced
+from steelyard.analyze.gate import Finding
+from steelyard.analyze.history import History
+from steelyard.analyze.noise import Past, median
+from steelyard.codec.policy import Policy
+from steelyard.engine.nightly.against import Before
+from steelyard.engine.nightly.lines import Why, Withheld
+from steelyard.engine.nightly.standing import good_nights, looks_slower
+from steelyard.errors import SteelyardError, told
+from steelyard.measuring.stats import t_quantile
+from steelyard.model.pair import ALPHA, MARGIN, Delta, judge
+from steelyard.model.record import Record
+from steelyard.store.runs import Run
+
+FEWEST = 4
+"""Nights that a drift needs, tonight among them."""
+LEVEL = 3
+"""A level is the middle of this many nights, or of as many as there are."""
+MEDIAN_LOSS = 1.16
+"""The SD of a median of three over that of a mean of three."""
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How far a case is from its anchor, the run of an older night, over so many nights; paired once it was measured again."""
+
+    delta: Delta
+    anchor: Run
+    nights: int
+
+    @property
+    def words(self) -> str:
+        """Since when, and why no single night said so."""
+        since = f"since the night of {self.anchor.header.created[:10]} ({self.anchor.id})"
+        found = f"drift over {self.nights} nights {since}, in steps too small to be seen one by one"
+        return found if self.delta.paired else f"{found}; unpaired, not confirmed"
+
+
+def find_drift(
+    run: Run, before: Before, series: Mapping[str, History], past: Past | None, deltas: Sequence[Delta], policy: Policy
+) -> list[Drift]:
+    """The cases that are, or look, slower than their anchor though tonight does not look slower than its base."""
+    known = {delta.head for delta in deltas if looks_slower(delta)} | {case for case, base in before.bases.items() if base.told_slower}
+    found = []
+    for record in run.records:
+        if past is None or record.id in known or record.id not in series or record.id not in before.bases:
+            continue
+        drift = _of_case(record, before, series[record.id], past, policy.margins_of(record.id).get("time", MARGIN), run.id)
+        if drift and looks_slower(drift.delta) and not gate.excuse(policy, record.id, "slower"):
+            found.append(drift)
+    return found
+
+
+def _of_case(record: Record, before: Before, history: History, past: Past, margin: float, tonight: str) -> Drift | None:
+    good, spread = [night.run for night in good_nights(record.id, before.nights)], past.of(record.id)
+    times = {point.run: point.time for point in history.points if point.run in good or point.run == tonight}
+    anchor = next(_fitting(record, [run for run in good if run in times], before.open), None)
+    if anchor is None or spread is None or anchor.id == before.bases[record.id].run or tonight not in times:
+        return None
+    runs = [run for run in times if run != tonight]
+    logs = [math.log(times[run]) for run in (*runs[runs.index(anchor.id) :], tonight)]
+    if len(logs) < FEWEST:
+        return None
+    count = min(LEVEL, len(logs) // 2)
+    ratio = median(logs[-count:]) - median(logs[:count])
+    half = t_quantile(1 - ALPHA / 2, spread.freedom) * spread.sd * math.sqrt(2 / count) * (MEDIAN_LOSS if count == LEVEL else 1)
+    moved, low, high = (math.exp(min(max(end, -700.0), 700.0)) for end in (ratio, ratio - half, ratio + half))
+    delta = Delta(record.id, record.id, "time", moved, low, high, margin, judge(low, high, margin), paired=False)
+    return Drift(delta, anchor, len(logs))
+
+
+def _fitting(record: Record, runs: Sequence[str], open_run: Callable[[str], Run | None]) -> Iterator[Run]:
+    """The runs, oldest first, in which the case was the same workload with the same versions: others have reasons of their own."""
+    for id in runs:
+        run = open_run(id)
+        old = next((item for item in reversed(run.records) if item.id == record.id), None) if run else None
+        same_source = old is not None and old.source.get("workload") == record.source.get("workload")
+        if run and old and same_source and old.environment == record.environment:
+            yield run
+
+
+def drifted(found: Sequence[Drift], again: Callable[[Run], Confirm], confirm: bool) -> tuple[list[Drift], list[str]]:
+    """What drifted with both commits measured interleaved, by anchor; what could not be stays as it was, with the reason."""
+    made: list[Drift] = []
+    notes: list[str] = []
+    if not confirm:
+        return list(found), notes
+    for id in dict.fromkeys(item.anchor.id for item in found):
+        part = [item for item in found if item.anchor.id == id]
+        try:
+            deltas, said = replaced([item.delta for item in part], [item.delta for item in part], again(part[0].anchor), "that drifted")
+        except SteelyardError as error:
+            deltas, said = [item.delta for item in part], [f"drift is not confirmed: {told(error)}"]
+        made += [replace(item, delta=delta) for item, delta in zip(part, deltas, strict=True)]
+        notes += said
+    return made, notes
+
+
+def findings_of(found: Sequence[Drift], policy: Policy) -> list[Finding]:
+    """What the gate is told: confirmed beyond the margin counts; of the rest, what is slower at all is listed."""
+    made = []
+    for item in found:
+        delta = item.delta
+        if delta.verdict != "slower":
+            continue
+        beyond = delta.paired and delta.material and replace(delta, margin=policy.floor or 0.0).material
+        ends = (delta.ratio, delta.low, delta.high, delta.margin)
+        kind: gate.Kind = "regression" if beyond else "slower"
+        made.append(Finding(kind, delta.head, delta.base, "time", *ends, delta.paired, item.words, counts=beyond, verdict=delta.verdict))
+    return made
+
+
+def withheld_by(found: Sequence[Drift], held: Sequence[Withheld], findings: Sequence[Finding], run: str) -> list[Withheld]:
+    """What is withheld with those that were confirmed to have drifted: they stay compared with their anchor."""
+    made = {item.case: item for item in held}
+    counted = {finding.case for finding in findings if finding.counts}
+    for item in found:
+        delta = item.delta
+        if delta.paired and delta.verdict == "slower":
+            why: Why = "regression" if delta.head in counted else "slower"
+            made[delta.head] = Withheld(delta.head, why, item.anchor.id, run, delta.ratio, delta.low, delta.high, drift=True)
+    return list(made.values())
