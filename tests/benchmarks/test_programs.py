@@ -97,7 +97,7 @@ def test_startup_weighs_commands(tmp_path: Path) -> None:
 def load(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """A program as a module, forgotten after the test."""
     monkeypatch.syspath_prepend(str(HOME))
-    for other in ("sheet", "drive", "isolation", "overhead", "startup"):
+    for other in ("sheet", "drive", "isolation", "overhead", "planted", "startup"):
         monkeypatch.delitem(sys.modules, other, raising=False)
     return importlib.import_module(name)
 
@@ -121,3 +121,17 @@ def test_a_startup_that_fails_is_no_figure(monkeypatch: pytest.MonkeyPatch, tmp_
     startup = load("startup", monkeypatch)
     with pytest.raises(SystemExit, match="exited with code 3"):
         startup.cpu_seconds([sys.executable, "-c", "raise SystemExit(3)"], str(tmp_path))
+
+
+def test_planted_says_what_became_of_every_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    planted = load("planted", monkeypatch)
+    found = [
+        planted.Round(*what, 1.04, 1.03, 1.05, 1e-4, 1.04e-4, ("a" * 40, "b" * 40), "settled", 2, 5.0) for what in ((True, 4), (False, 4))
+    ]
+    sheet = planted.sheet(found, (0.0, 0.0, 0.0))
+    assert [(goal.value, goal.limit, goal.reached) for goal in sheet.goals] == [(1, 1, True), (0, 1, False)]
+    row = str(sheet.tables[0]).splitlines()[2]
+    assert all(part in row for part in ("+4.0 % [+3.0, +5.0]", "100.0 → 104.0 µs", "aaaaaaa → bbbbbbb", "settled, 2 looks"))
+    head = planted.checkouts(tmp_path / "project", 100, 104)
+    assert "range(104)" in (head / "adds.py").read_text()
+    assert "range(100)" in (head.parent / "base" / "adds.py").read_text()
