@@ -68,6 +68,33 @@ def quick(task: Task, be: Any, factor: float = 0.5, off: float = 0.0) -> Task:
     return replace(task, fn=fn, inspect=lambda: {"factor": factor})
 
 
+SEEN: dict[int, list[Any]] = {}
+
+
+@workload("t/listed", backend="fake")
+def listed(be: Any) -> Task:
+    """Works on a list and keeps every one that it ever got."""
+
+    def fn(items: list[Any]) -> float:
+        be.spend(1e-4)
+        SEEN[id(items)] = items
+        return items[1]["a key"]
+
+    return Task(fn, ([0.5, {"a key": 1.5}],))
+
+
+@listed.variant("renamed")
+def renamed(task: Task) -> Task:
+    """The same under another name."""
+    return replace(task, args=(*task.args,), effective={"again": True})
+
+
+@variant("restoring", sticky=True)
+def restoring(task: Task) -> Task:
+    """Takes long to make, and restores its inputs where they are."""
+    return replace(task, prepare=lambda: None)
+
+
 @workload("t/numpy", axes={"n": [8], "dtype": ["fp32"], "wrong": [False]}, backend="fake")
 def checked(n: int, dtype: str, wrong: bool, be: Any) -> Task:
     """Checked against its numpy body in double precision."""
@@ -134,7 +161,10 @@ def torch_only(task: Task) -> Task:
     return task
 
 
-LOADED = Loaded({item.name: item for item in (scale, checked, large, closed, timed_by_itself, bare)}, {"torch-only": torch_only})
+LOADED = Loaded(
+    {item.name: item for item in (scale, checked, large, closed, timed_by_itself, bare, listed)},
+    {"torch-only": torch_only, "restoring": restoring},
+)
 
 
 def weigh(text: str, settings: Settings = SETTINGS) -> Record:
@@ -332,6 +362,19 @@ class TestPairs:
         )
         assert judged(found[0][0]).verdict == "same"
         assert judged(found[0][0], 0.02).verdict == "faster"
+
+    def test_every_rebuild_of_every_arm_works_on_objects_of_its_own(self) -> None:
+        SEEN.clear()
+        base = Case.parse("t/listed@fake/eager:eval")
+        [(pair, _)] = weigh_heads(base, [base.with_variant("renamed")], LOADED, SETTINGS, lambda phase, fraction: None)
+        assert len(SEEN) >= 3 * pair.rebuilds > 20
+        assert len({id(part) for items in SEEN.values() for part in (items[0], items[1], items[1]["a key"])}) == 3 * len(SEEN)
+
+    def test_what_can_neither_be_moved_nor_rebuilt_widens_the_interval_and_says_so(self) -> None:
+        base = Case.parse("t/listed@fake/eager:eval")
+        [(pair, _)] = weigh_heads(base, [base.with_variant("restoring")], LOADED, SETTINGS, lambda phase, fraction: None)
+        assert pair.high / pair.low > 1.1
+        assert "what restoring works on could not be moved" in pair.notes[-1]
 
     def test_equal_arms_weigh_the_same(self) -> None:
         base = Case.parse(PLAIN)

@@ -29,6 +29,7 @@ from steelyard.engine.reference import check
 from steelyard.engine.worker import Send, encoded, teller
 from steelyard.errors import SteelyardError
 from steelyard.measuring.clock import HostTimer, Timer
+from steelyard.measuring.moving import scraps
 from steelyard.measuring.sample import calibrate, empty_cost, fastest, quiet_collector, single
 from steelyard.model.case import Case
 from steelyard.model.experiment import Settings
@@ -40,7 +41,6 @@ MOST_REBUILDS, FEWEST_BETWEEN, REBUILDING = 12, 4, 0.25
 LONG = 5e-3
 MOST_QUADS = 5000
 TOKEN = b"t"
-SCRAPS, LARGEST_SCRAP, SLABS, LARGEST_SLAB = 100, 6000, 8, 80_000
 
 
 class OtherArmLost(SteelyardError):
@@ -117,13 +117,6 @@ def _take_part(
     figures["method"] = getattr(timer, "method", "")
     send({"arm": figures, "arrays": encoded(arrays)})
     return "ok", ""
-
-
-def scraps(rng: random.Random) -> list[Any]:
-    """A heap with holes at random places, for what is built next to fall into; placement is part of the noise and must vary."""
-    made: list[Any] = [bytearray(rng.randrange(16, LARGEST_SCRAP)) for _ in range(rng.randrange(SCRAPS))]
-    made += [np.empty(rng.randrange(64, LARGEST_SLAB), np.uint8) for _ in range(rng.randrange(SLABS))]
-    return made[::5]
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from steelyard.engine.bench import Bench, prepare_bench
 from steelyard.engine.ranks import Crew
 from steelyard.errors import SteelyardError
 from steelyard.machine.telemetry import watch
-from steelyard.measuring import schedule
+from steelyard.measuring import paired, schedule
 from steelyard.measuring.paired import Finding, Rounds
 from steelyard.measuring.sample import Tell, single
 from steelyard.measuring.settling import needed_seconds
@@ -40,6 +40,7 @@ class Weighed:
     telemetry: Arrays
     method: str = ""
     notes: tuple[str, ...] = ()
+    rooted: frozenset[int] = frozenset()
 
 
 def weigh_heads(
@@ -63,9 +64,11 @@ def weigh_heads(
         done = _weigh([replace(bench, seat=crew.seat) for bench in benches], crew, settings, rng, tell, suite, patience)
     found = []
     for number, bench in enumerate(benches[1:], 1):
-        doing = done.doing
+        doing, finding = done.doing, done.doing.finding(number)
+        if rooted := sorted(done.rooted & {0, number}):
+            finding = paired.unmoved(finding, [f"what {benches[arm].case.variant} works on" for arm in rooted])
         how = {"stopped_by": doing.stop, "looks": doing.looks, "measured_s": doing.spent, "schedule": done.schedule}
-        pair = pair_from(doing.finding(number), done.rounds, number, arms_of(benches[0], bench), margin=settings.margin, **how)
+        pair = pair_from(finding, done.rounds, number, arms_of(benches[0], bench), margin=settings.margin, **how)
         pair = replace(pair, clock=done.method or pair.clock, notes=[*pair.notes, *done.notes])
         found.append((pair, {**arrays_of(done.rounds.only(number)), **done.telemetry}))
     return found
@@ -104,9 +107,11 @@ def _weigh(
             raise SteelyardError("something was compiled while the arms were weighed", why="the comparison is void")
         how = "alternating calls" if all(single(task) for _, _, task in built) else "rounds"
         how = how if alone else f"{how} on {crew.seat.size} ranks"
-        kept = [bench.case.variant for bench, _, _ in built[: len(benches)] if bench.sticky]
+        own = built[: len(benches)]
+        kept = [bench.case.variant for bench, _, task in own if bench.sticky and not bench.rooted(task)]
+        rooted = frozenset(arm for arm, (bench, _, task) in enumerate(own) if bench.rooted(task))
         notes = (f"{', '.join(kept)}: one compilation, whose code stays where it is while inputs are moved",) if kept else ()
-        return Weighed(doing, doing.rounds(), how, log.arrays(), str(getattr(timer, "method", "")), notes)
+        return Weighed(doing, doing.rounds(), how, log.arrays(), str(getattr(timer, "method", "")), notes, rooted)
     finally:
         clean_up(task for _, _, task in made.values())
 

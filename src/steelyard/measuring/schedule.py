@@ -20,13 +20,13 @@ import numpy as np
 
 from steelyard.measuring.clock import Loop, Timer
 from steelyard.measuring.effort import EVIDENCE, Effort
+from steelyard.measuring.moving import scraps
 from steelyard.measuring.paired import Finding, Rounds, find
 from steelyard.measuring.sample import Tell, calibrate, empty_cost, quiet_collector, single, throttled
 from steelyard.model.experiment import Settings
 from steelyard.model.pair import MARGIN
 from steelyard.model.task import Task, clean_up
 
-PADDING = 65536
 PROBES = 3
 LONG_SHARE, SHORT_OF_TIME = 50, 4
 
@@ -152,7 +152,7 @@ def _rebuild(makers: Sequence[Build], timer: Timer, rng: random.Random) -> Arms:
     loops: dict[int, Loop] = {}
     order = rng.sample(range(len(makers)), len(makers))
     for arm in order:
-        padding += [np.empty(rng.randrange(16, PADDING), np.uint8) for _ in range(rng.randrange(1, 6))]
+        padding += scraps(rng)
         tasks[arm] = own_code(makers[arm]())
         loops[arm] = timer.bind(tasks[arm])
     numbers = range(len(makers))
