@@ -8,8 +8,8 @@ import pytest
 
 from steelyard.errors import StoreError, UsageError
 from steelyard.store.refs import resolve
-from steelyard.store.runs import Store
-from tests.store.made import case, filled
+from steelyard.store.runs import Header, Store
+from tests.store.made import case, filled, record
 
 
 @pytest.fixture
@@ -95,3 +95,16 @@ def test_an_empty_store_says_what_to_do(tmp_path: Path) -> None:
     for ref in ("latest", "k3f9"):
         with pytest.raises(UsageError, match="steelyard run"):
             resolve(Store(tmp_path / "none"), ref)
+
+
+def test_a_run_of_a_wrong_clock_is_not_the_latest_for_ever(tmp_path: Path) -> None:
+    store = Store(tmp_path / "clocks")
+    late = filled(store, created="2999-01-01T00:00:00Z")
+    assert resolve(store, "latest").run.id == late.id
+    with store.create(Header(cases=[case(1)])) as writer:
+        writer.append(record(1))
+        writer.seal()
+    assert writer.warnings and late.id in writer.warnings[0] and "is the clock right" in writer.warnings[0]
+    assert resolve(store, "latest").run.id == resolve(store, case(1)).run.id == writer.id
+    assert resolve(store, "latest~1").run.id == late.id
+    assert ["is the clock right" in info.warning for info in store.runs()] == [False, True]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steelyard.cli.dialect import LOUDNESS, Names, option, status_counts
-from steelyard.cli.output import CONTEXT, tell
+from steelyard.cli.output import CONTEXT, save, tell
 from steelyard.cli.watch import heed_signals
 from steelyard.errors import INTERRUPTED, PASS, USAGE, unknown
 
@@ -68,16 +68,12 @@ def param_nsys(file: str, output: str | None) -> int:
     from pathlib import Path
 
     from steelyard.dialects.param import nsys
-    from steelyard.errors import UsageError
 
     text = "".join(json.dumps(line) + "\n" for line in nsys.breakdown(Path(file)))
     if output is None:
         click.echo(text, nl=False)
         return PASS
-    try:
-        Path(output).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write {output}", why=error.strerror or str(error)) from error
+    save(Path(output), text)
     return PASS
 
 

@@ -11,7 +11,7 @@ import click
 from steelyard.cli import as_ptxla_runner
 from steelyard.cli.as_ptxla_microbench import microbench
 from steelyard.cli.dialect import Names
-from steelyard.cli.output import CONTEXT, warn
+from steelyard.cli.output import CONTEXT, save, warn
 from steelyard.errors import PASS, USAGE, UsageError, unknown
 
 if TYPE_CHECKING:
@@ -162,10 +162,7 @@ def _written(report: Report, form: str, title: str, width: float, height: float)
 def _hand_out(made: str | bytes, output: Path | None, form: str) -> None:
     """To a file, or to stdout; a picture is not for a terminal."""
     if output is not None:
-        try:
-            output.write_bytes(made if isinstance(made, bytes) else made.encode())
-        except OSError as error:
-            raise UsageError(f"cannot write {str(output)!r}", why=error.strerror or str(error)) from error
+        save(output, made)
     elif isinstance(made, str):
         click.echo(made, nl=False)
     else:

@@ -61,9 +61,11 @@ def _written(experiment: object, file: Path, output: Path | None) -> str:
 
 
 def _save(text: str, output: Path, *, force: bool) -> None:
+    from steelyard.cli.output import save
+
     try:
         if output.exists() and not force:
             raise UsageError(f"{output} exists", do="give another name, or --force to overwrite it")
-        output.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"cannot write {output}", why=error.strerror or str(error)) from error
+    save(output, text)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steelyard.cli.output import console, emit_json, json_option, store_option, trust_option, warn, width
+from steelyard.cli.output import console, emit_json, json_option, save, store_option, trust_option, warn, width
 from steelyard.errors import UsageError
 
 if TYPE_CHECKING:
@@ -77,18 +77,11 @@ def _write(judgement: Judgement, options: dict[str, Any]) -> None:
     from steelyard.report.verdict import verdict_document
 
     if options["output"]:
-        _save(options["output"], json.dumps(verdict_document(judgement), indent=2, ensure_ascii=True) + "\n")
+        save(options["output"], json.dumps(verdict_document(judgement), indent=2, ensure_ascii=True) + "\n")
     if options["markdown"]:
-        _save(options["markdown"], markdown(judgement))
+        save(options["markdown"], markdown(judgement))
     if options["summary"] and os.environ.get(SUMMARY):
         append_summary(Path(os.environ[SUMMARY]), markdown(judgement))
-
-
-def _save(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write {str(path)!r}", why=error.strerror or str(error)) from None
 
 
 def append_summary(path: Path, text: str) -> None:

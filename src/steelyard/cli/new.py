@@ -174,7 +174,12 @@ def write(path: Path, text: str) -> None:
     """Make the file, and never touch one that is there."""
     try:
         with path.open("x", encoding="utf-8") as file:
-            file.write(text)
+            try:
+                file.write(text)
+                file.flush()
+            except OSError:
+                path.unlink(missing_ok=True)
+                raise
     except FileExistsError:
         raise UsageError(f"{str(path)!r} exists already", do="name another file with -o FILE") from None
     except OSError as error:

@@ -14,7 +14,7 @@ from steelyard.cli.output import CONTEXT, console, emit_json, json_option, warn,
 from steelyard.cli.run import command as run_command
 from steelyard.cli.streams import complain
 from steelyard.cli.watch import case_count, heed_signals, show_progress
-from steelyard.errors import INTERRUPTED, UsageError
+from steelyard.errors import INTERRUPTED, StoreError, UsageError
 
 if TYPE_CHECKING:
     from steelyard.engine.nightly.archive import Archive
@@ -162,6 +162,7 @@ def _spend(ready: Plan, archive: Archive, options: dict[str, Any]) -> int:
     )
     extras = Extras(options["output"], options["report_site"], options["keep_nights"])
     shown: list[Progress] = []
+    opened: list[RunWriter] = []
     heed_signals()
 
     def tell(text: str) -> None:
@@ -169,6 +170,7 @@ def _spend(ready: Plan, archive: Archive, options: dict[str, Any]) -> int:
         click.echo(clean(text), err=True)
 
     def watching(writer: RunWriter) -> Progress:
+        opened.append(writer)
         shown.append(show_progress(ready, writer, case_count))
         return shown[-1]
 
@@ -178,6 +180,13 @@ def _spend(ready: Plan, archive: Archive, options: dict[str, Any]) -> int:
     except KeyboardInterrupt:
         _close(shown)
         click.echo(f"interrupted: what was measured is kept in {archive.root}\n  continue: the same command, within half a day", err=True)
+        return INTERRUPTED
+    except StoreError as error:
+        if not opened or not opened[0].done:
+            raise
+        complain(str(error))
+        saved = f"stopped: {case_count(len(opened[0].done))} saved in run {opened[0].id}"
+        click.echo(f"{saved}\n  continue: the same command, within half a day", err=True)
         return INTERRUPTED
     finally:
         _close(shown)

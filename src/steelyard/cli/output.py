@@ -53,6 +53,39 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, (bool, int, str)) else str(value)
 
 
+def save(path: Path, content: str | bytes) -> None:
+    """Put a file in its place whole or not at all; a link is followed, and a pipe or a device is simply written to."""
+    import tempfile
+
+    from steelyard.errors import UsageError
+
+    data = content.encode() if isinstance(content, str) else content
+    try:
+        target = path.resolve()
+        if target.exists() and not target.is_file():
+            target.write_bytes(data)
+            return
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name[:40]}.", delete=False) as file:
+            try:
+                file.write(data)
+                file.flush()
+                os.fchmod(file.fileno(), 0o666 & ~umask())
+                Path(file.name).replace(target)
+            except BaseException:
+                Path(file.name).unlink(missing_ok=True)
+                raise
+    except (OSError, RuntimeError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"cannot write {str(path)!r}", why=why, do="name another place with -o FILE") from None
+
+
+def umask() -> int:
+    """The permissions that new files of this user do not get."""
+    held = os.umask(0o022)
+    os.umask(held)
+    return held
+
+
 def tell(text: str) -> None:
     """To stderr, where nothing that a file, a model or an operator said can steer the terminal; columns stay as they are."""
     from steelyard.report.cells import visible

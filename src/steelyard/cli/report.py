@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from steelyard.cli.output import emit_json, json_option, store_option, warn
+from steelyard.cli.output import emit_json, json_option, save, store_option, warn
 from steelyard.errors import NOTHING, PASS, UsageError
 
 if TYPE_CHECKING:
@@ -140,30 +139,9 @@ def render(path: Path, made: dict[str, Any], options: dict[str, Any]) -> bytes:
 
 
 def write(path: Path, content: bytes) -> tuple[Path, int]:
-    """Put a file in its place whole, or not at all; where a link stands there, in the place that it leads to."""
-    import tempfile
-
-    try:
-        target = path.resolve()
-        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name[:40]}.", delete=False) as file:
-            try:
-                file.write(content)
-                file.flush()
-                os.fchmod(file.fileno(), 0o666 & ~umask())
-                Path(file.name).replace(target)
-            except BaseException:
-                Path(file.name).unlink(missing_ok=True)
-                raise
-    except OSError as error:
-        raise UsageError(f"cannot write {str(path)!r}", why=error.strerror or str(error), do="name another place with -o FILE") from None
+    """Put a file in its place, and say how large it is."""
+    save(path, content)
     return path, len(content)
-
-
-def umask() -> int:
-    """The permissions that new files of this user do not get."""
-    held = os.umask(0o022)
-    os.umask(held)
-    return held
 
 
 def tell(written: Sequence[tuple[Path, int]], made: dict[str, Any], as_json: bool) -> None:

@@ -10,7 +10,7 @@ import click
 from steelyard.cli.output import CONTEXT, console, emit_json, json_option, store_option, trust_option, warn, width
 from steelyard.cli.streams import complain
 from steelyard.cli.watch import case_count, heed_signals, how_long, show_progress
-from steelyard.errors import INTERRUPTED, UsageError
+from steelyard.errors import INTERRUPTED, StoreError, UsageError
 from steelyard.model.experiment import MOST_SETTLING
 from steelyard.model.units import MOST_COUNT, parse_count
 
@@ -326,6 +326,11 @@ def _execute(ready: Plan, store: Store, options: dict[str, Any], again: Collecti
         )
     except KeyboardInterrupt:
         return _interrupted(opened, shown, ready)
+    except StoreError as error:
+        if not opened or not opened[0].done:
+            raise
+        complain(str(error))
+        return _interrupted(opened, shown, ready, "stopped")
     finally:
         for progress in shown:
             progress.close()
@@ -352,13 +357,13 @@ def _news(foreseen: Foreseen) -> Iterator[str]:
     yield from (f"fits no case: {entry}" for entry in foreseen.unused)
 
 
-def _interrupted(opened: Sequence[RunWriter], shown: Sequence[Any], ready: Plan) -> int:
+def _interrupted(opened: Sequence[RunWriter], shown: Sequence[Any], ready: Plan, word: str = "interrupted") -> int:
     for progress in shown:
         progress.close()
     if opened:
         saved = sum(job.case.id in opened[0].done for job in ready.jobs)
         click.echo(
-            f"interrupted: {saved} of {len(ready.jobs)} cases are saved in run {opened[0].id}\n  continue: the same command with --resume",
+            f"{word}: {saved} of {len(ready.jobs)} cases are saved in run {opened[0].id}\n  continue: the same command with --resume",
             err=True,
         )
     return INTERRUPTED

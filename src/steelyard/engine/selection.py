@@ -225,9 +225,11 @@ def read_devices(words: Sequence[str], known: Sequence[str] = DEVICES) -> tuple[
     for word in words:
         kind, sign, index = word.partition(":")
         kinds.append(device_kind(kind, known))
-        if sign and (kind == "cpu" or not index):
-            why = "the CPU has no number" if kind == "cpu" else "its number is missing"
-            raise UsageError(f"not a device: {word!r}", why=why, do=f"write {'cpu' if kind == 'cpu' else f'{kind} or {kind}:1'}")
+        if sign and kind == "cpu":
+            why = "a cpu has no index: all of its cores are one device"
+            raise UsageError(f"there is no device {word!r}", why=why, do="write -d cpu; --threads says how many cores")
+        if sign and not index:
+            raise UsageError(f"not a device: {word!r}", why="its number is missing", do=f"write {kind} or {kind}:1")
         indices |= {index} if index else set()
     if len(indices) > 1 or any(not index.isdecimal() for index in indices):
         raise UsageError(f"one device index at a time, not {', '.join(sorted(indices))}", do="for example -d cuda:1")

@@ -9,12 +9,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import sqlite3
+import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from steelyard.errors import StoreError
+from steelyard.store.moments import PATIENCE_S
 from steelyard.store.runs import Store, locked, moment, read_run
 
 R = TypeVar("R")
@@ -109,8 +111,9 @@ class Index:
         return self._fresh
 
     def latest(self, case_id: str) -> Entry | None:
-        """The newest record of a case."""
-        return next(iter(self._entries("case_id = ? ORDER BY moment DESC, folder DESC, number DESC LIMIT 1", case_id)), None)
+        """The newest record of a case, and one dated in the future only if there is no other."""
+        order = "moment > ?, moment DESC, folder DESC, number DESC"
+        return next(iter(self._entries(f"case_id = ? ORDER BY {order} LIMIT 1", case_id, time.time() + PATIENCE_S)), None)
 
     def series(self, case_id: str) -> list[Entry]:
         """Every record of a case, oldest first: its history."""

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from datetime import UTC, datetime
+
+PATIENCE_S = 60.0
+"""By how much the clocks of two machines may differ and be right."""
+FUTURE = "is dated in the future, so not taken as the latest: is the clock right?"
 
 
 def now() -> str:
     """This moment as ISO UTC, the one form in which times are stored."""
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def ahead(created: str) -> bool:
+    """Whether a time lies in the future: a clock was wrong when it was written, or is now."""
+    return moment(created) > time.time() + PATIENCE_S
 
 
 def stamped(stamp: str) -> str:

@@ -30,9 +30,9 @@ from steelyard.files import LINE, RESULTS, TooLarge, check_values, expanded, lim
 from steelyard.model.pair import Pair
 from steelyard.model.record import SCHEMA, Attachment, Record, Series
 from steelyard.store import proof, samples, seals, sources
+from steelyard.store.moments import FUTURE, ahead, stamped
 from steelyard.store.moments import moment as moment
 from steelyard.store.moments import now as now
-from steelyard.store.moments import stamped
 from steelyard.store.paths import inside
 from steelyard.store.samples import Arrays, trouble, write_whole
 from steelyard.store.seals import UNSEALED, Loss, Seal
@@ -333,7 +333,9 @@ class Store:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise trouble("create the run", self.root, error) from error
-        writer = RunWriter(fd, Run(folder, replace(header, id=id, created=created)))
+        late = [path.name for path in self.folders() if (named := _NAMED.fullmatch(path.name)) and ahead(stamped(named[1]))]
+        told = [f"run {name.rpartition('-')[2]} {FUTURE}" for name in late[-1:]]
+        writer = RunWriter(fd, Run(folder, replace(header, id=id, created=created), warnings=tuple(told)))
         try:
             writer.begin()
         except StoreError:
@@ -366,8 +368,12 @@ class Store:
             raise trouble("read the store", self.root, error) from error
 
     def runs(self) -> list[RunInfo]:
-        """All runs, newest first; never fails for the sake of one that cannot be read."""
-        return sorted((_info(folder) for folder in self.folders()), key=lambda info: (moment(info.created), info.path.name), reverse=True)
+        """All runs, newest first, and those dated in the future last, or a wrong clock would name the latest for ever.
+
+        Never fails for the sake of one that cannot be read.
+        """
+        infos = [_info(folder) for folder in self.folders()]
+        return sorted(infos, key=lambda info: (not ahead(info.created), moment(info.created), info.path.name), reverse=True)
 
     def open(self, ref: str | Path | RunInfo) -> Run:
         """Read one run, by reference, by folder or from the list."""
@@ -440,6 +446,7 @@ def _info(folder: Path) -> RunInfo:
         run = Run(folder, header, seal=seal) if quick else _unsealed(folder, header)
     except (OSError, StoreError) as error:
         return RunInfo(id, created, folder, warning=f"{folder.name}: {' '.join(str(error).split())}", readable=False)
+    late = [f"it {FUTURE}"] if ahead(header.created) else []
     return RunInfo(
         id=header.id or id,
         created=header.created or created,
@@ -449,7 +456,7 @@ def _info(folder: Path) -> RunInfo:
         experiment=header.experiment,
         fingerprint=header.fingerprint,
         machine_key=header.machine_key,
-        warning=run.warnings[0] if run.warnings else "",
+        warning=next(iter([*run.warnings, *late]), ""),
     )
 
 

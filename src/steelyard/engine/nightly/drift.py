@@ -119,7 +119,7 @@ def findings_of(found: Sequence[Drift], policy: Policy) -> list[Finding]:
             continue
         beyond = delta.paired and delta.material and replace(delta, margin=policy.floor or 0.0).material
         ends = (delta.ratio, delta.low, delta.high, delta.margin)
-        kind: gate.Kind = "regression" if beyond else "slower"
+        kind: gate.Kind = "regression" if beyond else "not confirmed" if delta.material and not delta.paired else "slower"
         made.append(Finding(kind, delta.head, delta.base, "time", *ends, delta.paired, item.words, counts=beyond, verdict=delta.verdict))
     return made
 
