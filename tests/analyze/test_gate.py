@@ -10,6 +10,7 @@ import pytest
 
 from steelyard.analyze.compare import Comparison
 from steelyard.analyze.gate import Judgement, confirmed, gate, judge
+from steelyard.analyze.suite import together
 from steelyard.codec.policy import Excuse, Policy
 from steelyard.errors import FAILED, INCONCLUSIVE, NOTHING, PASS, REGRESSION, UsageError
 from steelyard.model.pair import Arm, Delta, Pair
@@ -235,3 +236,29 @@ def test_only_what_looks_slower_is_measured_again() -> None:
 
     confirmed(Comparison("base", "head", unclear), Policy(), again)
     assert asked == [A]
+
+
+def moved(ratio: float, half: float, count: int = 20, *, paired: bool = True) -> Judgement:
+    """Cases that all moved alike, none of them clearly."""
+    ids = [case(f"x{number}") for number in range(count)]
+    deltas = [delta(id, ratio * (1 + 1e-3 * (number % 3 - 1)), half, paired=paired) for number, id in enumerate(ids)]
+    suite = together([replace(item, paired=True) for item in deltas])
+    assert suite is not None
+    suite = suite if paired else replace(suite, delta=replace(suite.delta, paired=False))
+    comparison = Comparison("base", "head", deltas, suite=suite)
+    answers: Any = dict.fromkeys(ids, 1.0)
+    return judge(comparison, side("base", answers), side("head", answers), Policy())
+
+
+def test_a_shift_that_all_cases_share_is_a_regression_though_each_alone_is_unclear() -> None:
+    found = moved(1.05, 0.06)
+    assert {item.kind for item in found.findings} == {"unclear"}
+    assert found.exit_code == REGRESSION and found.suite is not None and found.suite.kind == "regression"
+    assert found.headline.startswith("regression: all 20 cases together 5.0")
+    apart = moved(1.05, 0.06, paired=False)
+    assert apart.exit_code == PASS and apart.outcome == "inconclusive" and "all 20 cases together 5.0" in apart.headline
+
+
+def test_a_suite_within_the_margin_decides_where_no_case_does() -> None:
+    found = moved(1.0, 0.06)
+    assert (found.outcome, found.exit_code) == ("pass", PASS) and "all 20 cases together within 2 %" in found.headline

@@ -16,6 +16,7 @@ from typing import Literal, get_args
 
 from steelyard.analyze.compare import Comparison, Confirm, Side, compare, mean_ratios, replaced, suspicious
 from steelyard.analyze.repeat import repeat_lines
+from steelyard.analyze.suite import Suite
 from steelyard.analyze.unpaired import STEADY_UNITS, held, status_words
 from steelyard.codec.policy import Excuse, Policy
 from steelyard.errors import FAILED, INCONCLUSIVE, NOTHING, PASS, REGRESSION, exit_code, unknown
@@ -102,7 +103,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Judgement:
-    """The verdict, the findings it rests on, worst first within each kind, and what a reader must know."""
+    """The verdict, the findings it rests on, worst first within each kind, and what a reader must know.
+
+    `suite` is what all cases say together; it counts where it is a regression.
+    """
 
     outcome: Outcome
     exit_code: int
@@ -112,6 +116,7 @@ class Judgement:
     means: dict[str, tuple[float, int]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     policy: str = ""
+    suite: Finding | None = None
     schema: int = SCHEMA
 
     def of(self, *kinds: Kind) -> list[Finding]:
@@ -133,11 +138,14 @@ class Judgement:
         if self.outcome in ("pass", "inconclusive") and left:
             decided = self.compared - len(self.of(*OPEN))
             share = f"no regression in the {decided} of {number} that are settled" if decided else f"none of {number} is settled"
-            return f"{self.outcome}: {share}; {', '.join(left)}"
+            together = [f"{self.suite.case} {self.suite.effect}"] if self.suite and not decided else []
+            return f"{self.outcome}: {'; '.join([share, ', '.join(left), *together])}"
         if self.outcome == "pass":
             said = [f"no regression in {number}"]
         elif counted["regression"]:
             said[0] += f" in {number}"
+        elif self.suite and self.suite.counts:
+            said.insert(0, f"{self.suite.case} {self.suite.effect}")
         return f"{self.outcome}: {', '.join(said)}" if said else f"{self.outcome}: no case has a ratio"
 
 
@@ -205,11 +213,24 @@ def judge(comparison: Comparison, base: Side, head: Side, policy: Policy, *, str
     again = repeat_lines((*base.runs, *head.runs))
     judged = [replace(scale.weighed(finding), repeat=again(finding.case, finding.base)) for finding in found.values()]
     findings = sorted(judged, key=lambda item: (KINDS.index(item.kind), not item.counts, -item.size))
-    codes = [CODES[finding.kind] for finding in findings if finding.counts]
+    suite = _together(comparison.suite, policy)
+    decisive = [*findings, *([suite] if suite else [])]
+    codes = [CODES[finding.kind] for finding in decisive if finding.counts]
     code = exit_code(codes if comparison.comparable else [*codes, NOTHING])
-    outcome = OUTCOMES[code] if code != PASS or any(_decided(finding) for finding in findings) else OUTCOMES[INCONCLUSIVE]
+    outcome = OUTCOMES[code] if code != PASS or any(map(_decided, decisive)) else OUTCOMES[INCONCLUSIVE]
     notes = [*comparison.notes, *_policy_notes(policy, {*before, *after}, alone)]
-    return Judgement(outcome, code, comparison.base, comparison.head, findings, comparison.means, notes, policy.where)
+    return Judgement(outcome, code, comparison.base, comparison.head, findings, comparison.means, notes, policy.where, suite)
+
+
+def _together(suite: Suite | None, policy: Policy) -> Finding | None:
+    """The verdict on all cases together: a shift that they share is a regression, though each alone may be unclear."""
+    if suite is None:
+        return None
+    delta = _above(suite.delta, policy.floor or 0.0)
+    kind = _kind(delta, {}, {}, sure=policy.unconfirmed == "fail")
+    reason = f"{suite.reason}{f': {suite.do}' if suite.do else ''}"
+    made = replace(_finding(kind, delta, reason), case=f"all {suite.cases} cases together", base="")
+    return replace(made, counts=kind == "regression" and not excuse(policy, made.case, "slower"))
 
 
 def _decided(finding: Finding) -> bool:

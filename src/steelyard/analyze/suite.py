@@ -46,7 +46,12 @@ class Suite:
     @property
     def settled(self) -> bool:
         """Whether the common ratio is within the margin or wholly beyond it."""
-        return self.delta.verdict == "same" or self.delta.material
+        return self.delta.settled
+
+    @property
+    def words(self) -> str:
+        """`all 20 cases together: 10 % slower [7, 13], not confirmed; further apart than runs usually are`."""
+        return f"all {self.cases} cases together: {self.delta.effect}; {self.reason}{f': {self.do}' if self.do else ''}"
 
 
 def apart(ratios: Mapping[str, float], margin: float, *, common: Spread | None, alternating: bool, alpha: float = ALPHA) -> Suite | None:

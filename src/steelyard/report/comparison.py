@@ -8,6 +8,7 @@ from typing import Protocol
 
 from rich.text import Text
 
+from steelyard.analyze.suite import Suite
 from steelyard.errors import UsageError
 from steelyard.model.case import Case
 from steelyard.model.effects import NOT_CONFIRMED, change
@@ -55,6 +56,10 @@ class ComparisonLike(Protocol):
     @property
     def notes(self) -> Sequence[str]:
         """What a reader must know."""
+
+    @property
+    def suite(self) -> Suite | None:
+        """What all cases say together."""
 
     @property
     def figures(self) -> Mapping[str, Mapping[str, tuple[Figure | None, Figure | None]]]:
@@ -182,7 +187,7 @@ def _of(metric: str) -> str:
 
 
 def _notes(found: ComparisonLike, width: int) -> list[Text]:
-    told = [clean(note) for note in found.notes]
+    told = [clean(note) for note in (*([found.suite.words] if found.suite else []), *found.notes)]
     if any(_suspect(delta) for delta in found.deltas):
         told.append(LEGEND)
     reasons = Counter(

@@ -51,6 +51,8 @@ def _blocks(judgement: Judgement) -> Iterator[str]:
     sides = f"base {code(judgement.base)}, head {code(judgement.head)}"
     yield f"## {SIGNS[judgement.outcome]} Steelyard: {judgement.headline}"
     yield sides if judgement.base != judgement.head else f"run {code(judgement.head)}, judged by its pairs"
+    if suite := judgement.suite:
+        yield f"{suite.case}: {suite.effect}; {code(suite.reason, LONGEST_REASON)}"
     for kind, head in HEADS.items():
         found = judgement.of(kind)
         if not found:

@@ -44,6 +44,8 @@ def verdict_document(judgement: Judgement) -> dict[str, Any]:
         {**_named(plain), "effect": finding.effect} for plain, finding in zip(found["findings"], judgement.findings, strict=True)
     ]
     means = {metric: _named({"metric": metric, "ratio": mean, "cases": count}) for metric, (mean, count) in judgement.means.items()}
+    if judgement.suite:
+        found["suite"] = {**_named(found["suite"]), "effect": judgement.suite.effect}
     return {"schema": found.pop("schema"), "headline": judgement.headline, **found, "means": means}
 
 
@@ -86,6 +88,8 @@ def verdict_page(judgement: Judgement, *, width: int = 100) -> Text:
     lines = [Text(line, _style(judgement)) for line in wrap_text(f"{GLYPHS[judgement.outcome]} {judgement.headline}", width)]
     sides = f"base {judgement.base} · head {judgement.head}" if judgement.base != judgement.head else f"run {judgement.head}, its pairs"
     lines += [Text(line, "dim") for line in wrap_text(clean(sides), width)]
+    if suite := judgement.suite:
+        lines += [Text(line) for line in wrap_text(f"{suite.case}: {suite.effect}; {clean(suite.reason)}", width)]
     for kind, head in HEADS.items():
         if found := judgement.of(kind):
             lines += [Text(""), Text(f"{head} ({len(found)})", "bold"), *_table(found, width)]

@@ -38,7 +38,7 @@ def comparison_part(found: Comparison, runs: Sequence[Run], base: Side | None) -
         "base": found.base,
         "head": found.head,
         "paired": inside,
-        "notes": [clean(note) for note in found.notes],
+        "notes": [clean(note) for note in (*([found.suite.words] if found.suite else []), *found.notes)],
         "means": {metric: [ratio, n, *mean_reach(found.deltas, metric)] for metric, (ratio, n) in found.means.items()},
         "deltas": [_delta(found, delta) for delta in found.deltas],
         "new": found.new,
