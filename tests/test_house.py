@@ -97,6 +97,24 @@ def test_names_are_nouns_and_verbs_and_globals_do_not_change(path: Path) -> None
         assert not isinstance(node, ast.Global), f"global in line {node.lineno}"  # type: ignore[attr-defined]
 
 
+WORKERS = [path for path in FILES if path.relative_to(SOURCE).parts[0] in ("measuring", "backends", "variants", "workloads", "drop_in.py")]
+WORKERS += [SOURCE / "engine" / name for name in ("arm.py", "weigh.py", "pairs.py", "passes.py", "bench.py")]
+
+
+def own_clocks(path: Path) -> list[str]:
+    """Where a module asks `time` for the time, whose functions a user's file may have replaced by then."""
+    names = {"perf_counter", "perf_counter_ns", "process_time", "thread_time", "thread_time_ns", "monotonic", "monotonic_ns"}
+    asked = [node for node in ast.walk(tree(path)) if isinstance(node, ast.Attribute) and node.attr in names]
+    asked = [node for node in asked if ast.unparse(node.value) == "time"]
+    taken = [node for node in ast.walk(tree(path)) if isinstance(node, ast.ImportFrom) and node.module == "time"]
+    return [f"{path.name}:{node.lineno}" for node in (*asked, *taken)]
+
+
+@pytest.mark.parametrize("path", WORKERS, ids=str)
+def test_what_times_users_code_takes_its_clocks_before_that_is_loaded(path: Path) -> None:
+    assert own_clocks(path) == []
+
+
 @every_file
 def test_no_star_imports_and_annotations_are_postponed(path: Path) -> None:
     module = tree(path)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib
 import sys
-import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
+from steelyard import clocks
 from steelyard.errors import UsageError, unknown
 from steelyard.measuring.clock import HostTimer, Timer
 from steelyard.model.task import Task
@@ -84,7 +84,7 @@ def call_times(
     return [1e3 * seconds for seconds in times]
 
 
-def spend(take: Take, warmup: float, rep: float, now: Callable[[], float] = time.perf_counter) -> list[float]:
+def spend(take: Take, warmup: float, rep: float, now: Callable[[], float] = clocks.perf_counter) -> list[float]:
     """As many calls as fill the asked seconds, from what a few of them take with all that surrounds them; at least one."""
     start = now()
     take(PROBES)
@@ -135,10 +135,10 @@ def clock_for(task: Task, wait: Callable[[], Any] | None = None) -> Clock:
         return Clock("host", HostTimer()) if wait is None else Clock(WAITING, HostTimer(_synchronised(wait)))
     wait = wait or cuda.synchronize
     wait()
-    start = time.perf_counter()
+    start = clocks.perf_counter()
     task()
     wait()
-    wall = time.perf_counter() - start
+    wall = clocks.perf_counter() - start
     if wall < LONG_CALL:
         events = _events()
         timer = events.EventTimer(*events.open_api("cuda"), None)
@@ -169,7 +169,7 @@ def _events() -> ModuleType:
 def _synchronised(wait: Callable[[], Any]) -> Callable[[], int]:
     def now() -> int:
         wait()
-        return time.perf_counter_ns()
+        return clocks.perf_counter_ns()
 
     return now
 

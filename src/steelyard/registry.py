@@ -19,6 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from steelyard import clocks  # noqa: F401  taken here, because what is loaded below may put others into `time`
 from steelyard.errors import UsageError, unknown
 from steelyard.model.define import Metric, Variant, Workload
 from steelyard.model.operators import DataGenerator, Operator, SpecIterator

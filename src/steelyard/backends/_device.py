@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import statistics
-import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from steelyard import clocks
 from steelyard.errors import Unsupported
 from steelyard.machine.telemetry import HARMFUL, Meter
 from steelyard.measuring.clock import HostTimer, Loop, empty
@@ -65,7 +65,7 @@ class EventTimer:
     rounds = 8
     settles = 0.0
 
-    def __init__(self, api: Any, device: Any, meter: Meter | None, now: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(self, api: Any, device: Any, meter: Meter | None, now: Callable[[], float] = clocks.perf_counter) -> None:
         self.api, self.device, self.meter, self.now = api, device, meter, now
         hold = _holder(api)
         self.held = hold is not None

@@ -10,7 +10,6 @@ import os
 import random
 import re
 import statistics
-import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
@@ -24,6 +23,7 @@ import torch_xla.core.xla_model as xla_model
 import torch_xla.debug.metrics as xla_metrics
 import torch_xla.runtime as xla_runtime
 
+from steelyard import clocks
 from steelyard.backends.torch import TorchElsewhere
 from steelyard.errors import SteelyardError, Unsupported
 from steelyard.measuring.clock import HostTimer, Loop, Timer
@@ -241,12 +241,12 @@ def split(task: Task, calls: int) -> tuple[list[float], list[float]]:
         for _ in range(calls):
             if task.prepare is not None:
                 task.prepare()
-            start = time.perf_counter()
+            start = clocks.perf_counter()
             made = fn.traced(*task.args, **task.kwargs)
-            middle = time.perf_counter()
+            middle = clocks.perf_counter()
             settle()
             traced.append(middle - start)
-            executed.append(time.perf_counter() - middle)
+            executed.append(clocks.perf_counter() - middle)
             del made
     return traced, executed
 

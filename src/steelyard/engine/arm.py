@@ -13,7 +13,6 @@ import math
 import os
 import random
 import select
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from steelyard import registry
+from steelyard import clocks, registry
 from steelyard.engine import ranks, weigh
 from steelyard.engine.bench import Bench, prepare_bench
 from steelyard.engine.reference import check
@@ -92,9 +91,9 @@ def _take_part(
     with ranks.assemble([case], settings, job, bench.backend.leave) as crew:
         bench = replace(bench, seat=crew.seat)
         rng = random.Random(f"{job['seed']} {job['arm']}")
-        holes, began = scraps(rng), time.perf_counter()
+        holes, began = scraps(rng), clocks.perf_counter()
         with _ready(bench, crew) as (be, task, output):
-            building = time.perf_counter() - began
+            building = clocks.perf_counter() - began
             if task.inspect:
                 task.inspect()
             verification = crew.agree(_verified(bench, be, task, output) if crew.peers else None)
@@ -238,7 +237,7 @@ class Source:
     def renew(self, calls: int) -> None:
         """Build again on a heap with other holes, and warm up; nothing of the last building is kept."""
         assert self.rebuild is not None
-        began = time.perf_counter()
+        began = clocks.perf_counter()
         self.close()
         self._holes = scraps(self.rng)
         made = self.rebuild()
@@ -246,7 +245,7 @@ class Source:
         self.loop = self.timer.bind(made)
         for _ in range(WARM_BLOCKS):
             self.loop(calls)
-        self.renewal = time.perf_counter() - began
+        self.renewal = clocks.perf_counter() - began
 
     def close(self) -> None:
         """Give back what a rebuilt task holds outside of memory; the first one is its maker's."""
@@ -345,8 +344,8 @@ def turns(drawn: Sequence[bool]) -> list[int]:
 
 def _busy_clock(task: Task, timer: Timer) -> Callable[[], int]:
     """The thread's own CPU time where that is what a block is made of, and nothing where it is not."""
-    plain = isinstance(timer, HostTimer) and timer.now is time.perf_counter_ns and not task.measure
-    return time.thread_time_ns if plain else lambda: 0
+    plain = isinstance(timer, HostTimer) and timer.now is clocks.perf_counter_ns and not task.measure
+    return clocks.thread_time_ns if plain else lambda: 0
 
 
 def take_turns(

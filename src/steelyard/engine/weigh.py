@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -12,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from steelyard import registry
+from steelyard import clocks, registry
 from steelyard.engine import ranks
 from steelyard.engine.bench import Bench, prepare_bench
 from steelyard.engine.ranks import Crew
@@ -55,14 +54,14 @@ def weigh_case(
 
     `gate` is passed before timing begins; `sources` are the files and packages that further ranks load.
     """
-    notes, started, clock = Notes(), datetime.now(UTC), time.perf_counter()
+    notes, started, clock = Notes(), datetime.now(UTC), clocks.perf_counter()
     if label := sources.get("label"):
         notes.effective["label"] = label
     status, reason = attempt(lambda: _measure(case, loaded, settings, tell, gate, notes, sources), notes)
     record = Record(
         id=case.id, case=case.plain(), status=status, reason=reason, metrics=notes.metrics, requested=settings.plain(),
         effective=notes.effective, verification=notes.verification, environment=notes.environment, source=notes.source,
-        started=started.isoformat(timespec="milliseconds"), wall_s=round(time.perf_counter() - clock, 6),
+        started=started.isoformat(timespec="milliseconds"), wall_s=round(clocks.perf_counter() - clock, 6),
     )  # fmt: skip
     return record, notes.arrays
 
@@ -114,12 +113,12 @@ def _build_and_time(
     bench: Bench, crew: Crew, tell: Tell, gate: Callable[[], None], notes: Notes, loaded: registry.Loaded
 ) -> tuple[Status, str]:
     bench.backend.import_mode(bench.case.mode)
-    start = time.perf_counter()
+    start = clocks.perf_counter()
     crew.tell("build")
     be, task = bench.build()
     check_amounts(task)
     crew.gather()
-    notes.metrics["build_time"] = Figure(time.perf_counter() - start, "s", "lower", n=1)
+    notes.metrics["build_time"] = Figure(clocks.perf_counter() - start, "s", "lower", n=1)
     notes.environment = be.versions()
     notes.effective.update(task.effective)
     try:
@@ -135,12 +134,12 @@ def _time(
     tell("first call", None)
     if be.device != "cpu":
         be.start_memory()
-    start = time.perf_counter()
+    start = clocks.perf_counter()
     crew.tell("check")
     task = bench.ready(be, task)
     output = observed(task) if task.fn is not None else task.measure() if task.measure else None
     be.sync()
-    notes.metrics["first_call_time"] = Figure(time.perf_counter() - start, "s", "lower", n=1)
+    notes.metrics["first_call_time"] = Figure(clocks.perf_counter() - start, "s", "lower", n=1)
     if be.device != "cpu":
         notes.metrics.update({name: Figure(value, "B", "lower", n=1) for name, value in be.peak_memory().items()})
     if task.inspect:

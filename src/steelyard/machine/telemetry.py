@@ -9,12 +9,12 @@ from __future__ import annotations
 import importlib
 import struct
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from steelyard import clocks
 from steelyard.model.record import Arrays
 
 EVERY = 0.2
@@ -58,7 +58,7 @@ class Meter:
         """Everything at once."""
         nvml, device = self.nvml, self.device
         return Row(
-            at=time.monotonic(),
+            at=clocks.monotonic(),
             sm_clock=1e6 * _ask(nvml.nvmlDeviceGetClockInfo, device, nvml.NVML_CLOCK_SM),
             memory_clock=1e6 * _ask(nvml.nvmlDeviceGetClockInfo, device, nvml.NVML_CLOCK_MEM),
             power=1e-3 * _ask(nvml.nvmlDeviceGetPowerUsage, device),
@@ -131,9 +131,9 @@ def watch(meter: Meter | None) -> Iterator[Log]:
 
     def read() -> None:
         while True:
-            before = time.thread_time()
+            before = clocks.thread_time_ns()
             log.rows.append(meter.row())
-            log.cost += time.thread_time() - before
+            log.cost += (clocks.thread_time_ns() - before) * 1e-9
             if stop.wait(EVERY):
                 return
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import resource
-import time
 from collections.abc import Callable
 from itertools import repeat
 from types import FunctionType
 from typing import Protocol
 
+from steelyard import clocks
 from steelyard.model.task import Task
 
 Loop = Callable[[int], int]
@@ -53,9 +53,9 @@ class HostTimer:
     rounds = 8
     settles = 5e-4
 
-    def __init__(self, now: Callable[[], int] = time.perf_counter_ns, threads: int = 1) -> None:
+    def __init__(self, now: Callable[[], int] = clocks.perf_counter_ns, threads: int = 1) -> None:
         self.now, self.threads = now, threads
-        self._began = (time.process_time(), time.perf_counter())
+        self._began = (clocks.process_time(), clocks.perf_counter())
         self._who = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF) if threads == 1 else resource.RUSAGE_SELF
 
     def disturbances(self) -> int:
@@ -66,12 +66,12 @@ class HostTimer:
         return True
 
     def busy(self) -> int:
-        return time.thread_time_ns() if self.threads == 1 else 0
+        return clocks.thread_time_ns() if self.threads == 1 else 0
 
     def effort(self) -> float:
         """CPU time, which others on the machine cannot stretch; wall time counts too, or a task that sleeps would never end."""
-        wall = time.perf_counter() - self._began[1]
-        return wall if self.threads > 1 else max(time.process_time() - self._began[0], wall / PATIENCE)
+        wall = clocks.perf_counter() - self._began[1]
+        return wall if self.threads > 1 else max(clocks.process_time() - self._began[0], wall / PATIENCE)
 
     def bind(self, task: Task) -> Loop:
         """A loop with nothing in it but the call; its own cost is measured with an empty call and subtracted."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import math
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from steelyard import clocks
 from steelyard.measuring.clock import Loop, Timer, empty
 from steelyard.measuring.stats import Interval, median_interval, noise_grade, trend
 from steelyard.model.experiment import Settings
@@ -89,7 +89,7 @@ def throttled(tell: Tell) -> Tell:
 
     def tell_seldom(phase: str, fraction: float | None) -> None:
         nonlocal last
-        now = time.monotonic()
+        now = clocks.monotonic()
         if now - last >= EVENT_GAP:
             last = now
             tell(phase, fraction)
