@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import resource
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -107,3 +109,30 @@ def test_disturbances_are_the_kernels_count_of_involuntary_switches() -> None:
     found = HostTimer(threads=2).disturbances()
     assert before <= found <= resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
     assert 0 <= HostTimer().disturbances() <= found + 1000
+
+
+CLOCKS = """
+import time
+
+real = time.perf_counter_ns
+time.perf_counter_ns = lambda: real() // 10
+time.perf_counter = time.monotonic = time.process_time = lambda: real() * 1e-10
+"""
+ASKED = """
+from steelyard import registry
+
+real = registry.load_file("clocks.py").real
+from steelyard import clocks, drop_in
+from steelyard.measuring.clock import HostTimer
+
+for now in (HostTimer().now, drop_in._synchronised(int), clocks.perf_counter_ns, lambda: clocks.perf_counter() * 1e9):
+    before = real()
+    assert before - 1000 <= now() <= real() + 1000
+assert HostTimer().effort() >= 0
+"""
+
+
+def test_a_file_that_replaces_the_clocks_is_timed_by_those_of_before(tmp_path: Path) -> None:
+    (tmp_path / "clocks.py").write_text(CLOCKS, encoding="utf-8")
+    done = subprocess.run([sys.executable, "-c", ASKED], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
