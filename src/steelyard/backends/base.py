@@ -232,6 +232,13 @@ class Backend(ABC):
             return [Leaf(path, type(value).__name__, np.asarray(value))]
         return []
 
+    def alter(self, value: Any, change: Callable[[Any], Any]) -> bool:
+        """Write an array's changed values where it lies; False for what is no array or cannot be written to.
+
+        `change` gets the values in a format that can be computed with, and may use what arrays of all frameworks can do.
+        """
+        return False
+
     def relocate(self, task: Task, rng: random.Random, *, whole: bool = True) -> Task:
         """The same task with everything that it works on at fresh addresses: placement is part of the noise and must vary.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,13 @@ class Numpy(Backend):
             return None
         step = step_through(value.size)
         return NAMES.get(value.dtype, str(value.dtype)), np.asarray(value) if step <= 1 else np.asarray(value).reshape(-1)[::step]
+
+    def alter(self, value: Any, change: Callable[[Any], Any]) -> bool:
+        if not isinstance(value, np.ndarray) or not value.flags.writeable or value.dtype.kind not in "biufc":
+            return False
+        with np.errstate(all="ignore"):
+            value[...] = change(value)
+        return True
 
     def versions(self) -> dict[str, str]:
         return {"numpy": np.__version__}

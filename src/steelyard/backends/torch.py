@@ -216,6 +216,17 @@ class Torch(Backend):
     def fixed(self, value: Any) -> bool:
         return _torch_moves.is_compiled(value) or super().fixed(value)
 
+    def alter(self, value: Any, change: Callable[[Any], Any]) -> bool:
+        if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.layout is not torch.strided:
+            return False
+        try:
+            with torch.no_grad():
+                value.copy_(change(value.detach().to(READ_AS.get(value.dtype, value.dtype))))
+        except (RuntimeError, NotImplementedError):
+            return False
+        self.sync()
+        return True
+
     def graphs(self) -> int:
         return int(torch._dynamo.utils.counters["stats"]["unique_graphs"]) if "torch._dynamo" in sys.modules else 0
 

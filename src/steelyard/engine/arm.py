@@ -24,7 +24,8 @@ import numpy as np
 from steelyard import clocks, registry
 from steelyard.engine import ranks, weigh
 from steelyard.engine.bench import Bench, prepare_bench
-from steelyard.engine.reference import check
+from steelyard.engine.reference import reason
+from steelyard.engine.scrutiny import Scrutiny
 from steelyard.engine.worker import Send, encoded, teller
 from steelyard.errors import SteelyardError
 from steelyard.measuring.clock import HostTimer, Timer
@@ -32,7 +33,7 @@ from steelyard.measuring.moving import scraps
 from steelyard.measuring.sample import calibrate, empty_cost, fastest, quiet_collector, single
 from steelyard.model.case import Case
 from steelyard.model.experiment import Settings
-from steelyard.model.record import Arrays, Status, Verification
+from steelyard.model.record import Arrays, Status
 from steelyard.model.task import Task, clean_up, observed
 
 WARM_BLOCKS = 4
@@ -92,11 +93,12 @@ def _take_part(
         bench = replace(bench, seat=crew.seat)
         rng = random.Random(f"{job['seed']} {job['arm']}")
         holes, began = scraps(rng), clocks.perf_counter()
-        with _ready(bench, crew) as (be, task, output):
+        with _ready(bench, crew) as (seen, task, output):
+            be = seen.be
             building = clocks.perf_counter() - began
             if task.inspect:
                 task.inspect()
-            verification = crew.agree(_verified(bench, be, task, output) if crew.peers else None)
+            verification = crew.agree(seen.first(task, output) if crew.peers else None)
             del output
             timer = crew.timer(be) if crew.peers or be.device == "cpu" else be.pair_timer([task])
             led = crew.lead(be, task, settings)
@@ -106,12 +108,13 @@ def _take_part(
             with quiet_collector():
                 gate()
                 agreed, arrays = _alternate(job, be, source, token)
+            verification = weigh.recheck(seen, crew, task)
         del holes
-        if settings.verify and not crew.peers:
-            with _ready(bench, crew) as (be, again, output):
-                verification = _verified(bench, be, again, output)
+        if settings.verify and not crew.peers and not (verification and verification.status == "failed"):
+            with _ready(bench, crew) as (seen, task, output):
+                verification = seen.first(task, output)
     if verification and verification.status == "failed":
-        return "wrong", f"not the answer of {verification.against}: {verification.message}"
+        return "wrong", reason(verification)
     figures = {**asdict(agreed), "renewal": source.renewal, "source": bench.sources, "single": single(led)}
     figures["method"] = getattr(timer, "method", "")
     send({"arm": figures, "arrays": encoded(arrays)})
@@ -119,24 +122,23 @@ def _take_part(
 
 
 @contextlib.contextmanager
-def _ready(bench: Bench, crew: ranks.Crew) -> Iterator[tuple[Any, Task, Any]]:
-    """The task built and called once, with its first answer."""
+def _ready(bench: Bench, crew: ranks.Crew) -> Iterator[tuple[Scrutiny, Task, Any]]:
+    """The task built and called once, with its first answer.
+
+    That is checked where there are ranks; what is alone does it after its blocks, since checking leaves traces on the heap.
+    """
     crew.tell("build")
     be, built = bench.build()
     crew.gather()
+    seen = Scrutiny(bench, be, built)
     try:
         crew.tell("check")
         task = bench.ready(be, built)
         output = observed(task) if task.fn is not None else task.measure() if task.measure else None
         be.sync()
-        yield be, task, output
+        yield seen, task, output
     finally:
         clean_up([built])
-
-
-def _verified(bench: Bench, be: Any, task: Task, output: Any) -> Verification | None:
-    """The check of the first answer; what is alone does it after its blocks, since checking leaves traces on the heap."""
-    return check(bench, be, task, output) if bench.settings.verify and task.fn is not None else None
 
 
 @contextlib.contextmanager

@@ -246,11 +246,11 @@ def _pipes(folder: Path) -> str:
 
 
 def _message(match: Match, arm: int, order: Mapping[str, Any]) -> dict[str, Any]:
-    """An arm's job; the base is verified once, the head was when its own figures were taken."""
+    """An arm's job; both are verified in the first pair of processes, after their blocks."""
     message = match.plan.message(match.job)
     if arm == 0:
         message |= {"files": list(match.side.files), "paths": list(match.side.place.paths)}
-    message["settings"] |= {"verify": match.plan.settings.verify and not match.bouts and arm == 0}
+    message["settings"] |= {"verify": match.plan.settings.verify and not match.bouts}
     return {**message, **order, "do": "arm", "arm": arm}
 
 

@@ -15,6 +15,8 @@ from steelyard import registry
 from steelyard.engine import ranks
 from steelyard.engine.bench import Bench, prepare_bench
 from steelyard.engine.ranks import Crew
+from steelyard.engine.reference import reason
+from steelyard.engine.scrutiny import Scrutiny
 from steelyard.errors import SteelyardError
 from steelyard.machine.telemetry import watch
 from steelyard.measuring import paired, schedule
@@ -85,10 +87,12 @@ def _weigh(
     alone = crew.seat.size == 1
     arms = [*benches, benches[0]] if alone else list(benches)
     made: dict[int, tuple[Bench, Any, Task]] = {}
+    seen: dict[int, Scrutiny] = {}
     try:
         for arm in rng.sample(range(len(arms)), len(arms)):
             crew.tell("build", arm)
             made[arm] = (arms[arm], *arms[arm].build())
+            seen[arm] = Scrutiny(*made[arm])
             crew.gather()
         built = [made[arm] for arm in range(len(arms))]
         for bench, be, task in built if alone and any(task.inspect for _, _, task in built) else ():
@@ -105,6 +109,7 @@ def _weigh(
             )  # fmt: skip
         if lead.graphs() != before:
             raise SteelyardError("something was compiled while the arms were weighed", why="the comparison is void")
+        _check_answers([seen[arm] for arm in range(len(benches))] if alone else [])
         how = "alternating calls" if all(single(task) for _, _, task in built) else "rounds"
         how = how if alone else f"{how} on {crew.seat.size} ranks"
         own = built[: len(benches)]
@@ -114,6 +119,14 @@ def _weigh(
         return Weighed(doing, doing.rounds(), how, log.arrays(), str(getattr(timer, "method", "")), notes, rooted)
     finally:
         clean_up(task for _, _, task in made.values())
+
+
+def _check_answers(arms: Sequence[Scrutiny]) -> None:
+    """What was weighed still answers as it should; a wrong one is no opponent."""
+    for seen in arms:
+        found = seen.again(seen.bench.ready(seen.be, seen.built)) if seen.wanted else None
+        if found and found.status == "failed":
+            raise SteelyardError(f"{seen.bench.case.id} is wrong", why=reason(found))
 
 
 def pair_from(found: Finding, rounds: Rounds, head: int, arms: tuple[Arm, Arm], **more: Any) -> Pair:

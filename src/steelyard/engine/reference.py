@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
+from steelyard.backends.base import Leaf
 from steelyard.engine.bench import Bench
 from steelyard.errors import Unsupported, out_of_memory
 from steelyard.measuring import verify
@@ -12,25 +19,47 @@ from steelyard.model.record import Verification
 from steelyard.model.task import Task, clean_up, observed
 from steelyard.variants.precision import TF32_TOLERANCE, rounds_to_tf32
 
+FIRST = "first answer"
 REFERENCE_FLOPS, REFERENCE_BYTES, UPCAST_FLOPS = 5e9, 5e8, 5e12
 
+Alike = Callable[[Any, Task], AbstractContextManager[Any]]
+"""Lets a task that was just built hold what the timed one holds by now, for as long as it is entered."""
 
-def check(bench: Bench, be: Any, task: Task, output: Any) -> Verification:
-    """Compare the first output with the best reference there is, and say which that was.
 
-    A reference in double precision may not exist, as where an operator holds weights of its own.
-    """
-    if task.unverified:
-        return Verification("none", "", task.unverified)
-    want, against, same = reference(bench, be, task)
-    if want is None:
-        return Verification("none", "", against)
-    asked, got = (bench.settings.rtol, bench.settings.atol), be.outputs(output)
-    found = verify.compare(got, want, against, asked=asked, own=task.tolerance, same_dtype=same, norm=task.norm_tolerance)
-    if found.status == "failed" and not task.tolerance and asked == (None, None) and _rounded(bench, be):
+class Unlike(Exception):
+    """A task that was just built cannot be made to hold what the timed one holds."""
+
+
+def as_built(be: Any, task: Task) -> AbstractContextManager[Any]:
+    """With the values that the seed gives."""
+    return contextlib.nullcontext()
+
+
+def judge(bench: Bench, be: Any, task: Task, got: Sequence[Leaf], found: tuple[Any, str, bool]) -> Verification:
+    """Hold an answer against what `reference` found, with the tolerances that the user, the task and the device's rounding allow."""
+    want, against, same = found
+    asked = (bench.settings.rtol, bench.settings.atol)
+    seen = verify.compare(got, want, against, asked=asked, own=task.tolerance, same_dtype=same, norm=task.norm_tolerance)
+    if seen.status == "failed" and not task.tolerance and asked == (None, None) and _rounded(bench, be):
         against += ", as close as TF32 allows"
         return verify.compare(got, want, against, own=TF32_TOLERANCE, same_dtype=same, norm=task.norm_tolerance)
-    return found
+    return seen
+
+
+def reason(found: Verification) -> str:
+    """Why a failed verification makes a case wrong."""
+    if not found.against:
+        return found.message
+    return (
+        f"not the answer of {found.against}: {found.message}"
+        if found.checks[:1] != [FIRST] or len(found.checks) == 1
+        else f"{found.message} ({found.against})"
+    )
+
+
+def kept(leaves: Sequence[Leaf]) -> list[Leaf]:
+    """An answer to be looked at later; what was read may lie in memory that the next call overwrites."""
+    return [replace(leaf, data=np.array(leaf.data)) for leaf in leaves]
 
 
 def _rounded(bench: Bench, be: Any) -> bool:
@@ -44,7 +73,7 @@ def _rounded(bench: Bench, be: Any) -> bool:
         clean_up([task])
 
 
-def reference(bench: Bench, be: Any, task: Task) -> tuple[Any, str, bool]:
+def reference(bench: Bench, be: Any, task: Task, alike: Alike = as_built) -> tuple[Any, str, bool]:
     """The answer to compare with, where it comes from, and whether formats must agree; where there is none, why.
 
     A variant is held against the plain task, which must work; all else against what is exact. A backend that has a witness is
@@ -54,7 +83,7 @@ def reference(bench: Bench, be: Any, task: Task) -> tuple[Any, str, bool]:
     witness = be.witness()
     if not bench.chain or witness is not None or bench.settings.reference == "fp64":
         try:
-            want, against = exact(bench, be, task, witness)
+            want, against = exact(bench, be, task, witness, alike)
         except Exception as error:
             if not (isinstance(error, (Unsupported, RuntimeError, TypeError)) or out_of_memory(error)):
                 raise
@@ -62,7 +91,7 @@ def reference(bench: Bench, be: Any, task: Task) -> tuple[Any, str, bool]:
         if want is not None or not bench.chain:
             return want, against, False
     try:
-        return _answer(bench, *bench.base(), mode=True), f"{bench.case.backend} {IDENTITY}", not task.any_dtype
+        return _answer(bench, *bench.base(), mode=True, alike=alike), f"{bench.case.backend} {IDENTITY}", not task.any_dtype
     except Exception as error:
         if not (isinstance(error, (Unsupported, NotImplementedError)) or out_of_memory(error)):
             raise
@@ -73,27 +102,30 @@ def _unable(error: Exception) -> str:
     return f"no reference could be computed: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
 
 
-def exact(bench: Bench, be: Any, task: Task, witness: Any = None) -> tuple[Any, str]:
+def exact(bench: Bench, be: Any, task: Task, witness: Any = None, alike: Alike = as_built) -> tuple[Any, str]:
     """The workload's own reference, an independent numpy form in double precision, or, where data is too large or was drawn on the
     device, the plain task in double precision; nothing where that is too large too."""
     if task.reference:
-        return be.outputs(task.reference()), "the workload's reference"
+        return kept(be.outputs(task.reference())), "the workload's reference"
     small = (task.flops or 0) <= REFERENCE_FLOPS and (task.bytes or 0) <= REFERENCE_BYTES
     if "numpy" in bench.workload.bodies and bench.case.mode in ("eval", "fwd") and be.neutral and small:
         from steelyard.backends.numpy import Precise
 
         precise = Precise(seed=bench.settings.seed)
-        return _answer(bench, precise, bench.body("numpy", precise), mode=False), "numpy fp64"
+        with contextlib.suppress(Unlike):
+            return _answer(bench, precise, bench.body("numpy", precise), mode=False, alike=alike), "numpy fp64"
     other, plain = bench.base(witness)
-    wide = other.upcast(plain) if (task.flops or 0) <= UPCAST_FLOPS else None
-    if wide is None:
-        return None, "no reference: the workload has none, and no double-precision form small enough to compute"
-    return _answer(bench, other, wide, mode=True), f"{other.name} fp64"
+    with alike(other, plain):
+        wide = other.upcast(plain) if (task.flops or 0) <= UPCAST_FLOPS else None
+        if wide is None:
+            return None, "no reference: the workload has none, and no double-precision form small enough to compute"
+        return _answer(bench, other, wide, mode=True), f"{other.name} fp64"
 
 
-def _answer(bench: Bench, be: Any, task: Task, *, mode: bool) -> Any:
+def _answer(bench: Bench, be: Any, task: Task, *, mode: bool, alike: Alike = as_built) -> Any:
     """The outputs of a task that is built for its answer alone; numpy knows no modes and needs none for a forward pass."""
     try:
-        return be.outputs(observed(bench.ready(be, task)) if mode else task())
+        with alike(be, task):
+            return kept(be.outputs(observed(bench.ready(be, task)) if mode else task()))
     finally:
         clean_up([task])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -82,7 +83,12 @@ def compare(
         if message:
             return Verification("failed", against, f"{mine.path}: {message}", max_abs, max_rel, rtol, atol)
         worst = Verification("passed", against, "", max(max_abs, worst.max_abs or 0.0), max(max_rel, worst.max_rel or 0.0), rtol, atol)
-    return worst
+    return replace(worst, identical=worst.max_abs == 0.0 and all(map(_identical, got, want)))
+
+
+def _identical(got: LeafLike, want: LeafLike) -> bool:
+    """Whether two arrays agree in every bit of one format."""
+    return got.dtype == want.dtype and got.data.dtype == want.data.dtype and got.data.tobytes() == want.data.tobytes()
 
 
 def _structure(got: LeafLike, want: LeafLike, same_dtype: bool) -> str | None:

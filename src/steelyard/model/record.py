@@ -43,7 +43,11 @@ class Figure:
 
 @dataclass(frozen=True)
 class Verification:
-    """Whether the answer is still right, against what, and by how much it is off."""
+    """Whether the answer is still right, against what, and by how much it is off.
+
+    `checks` are what was looked at, and when; `identical` means that the two answers agree in every bit, which says that
+    nothing was lost, and may also say that both came from the same code.
+    """
 
     status: Literal["passed", "failed", "none"]
     against: str = ""
@@ -52,6 +56,8 @@ class Verification:
     max_rel: float | None = None
     rtol: float | None = None
     atol: float | None = None
+    identical: bool = False
+    checks: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

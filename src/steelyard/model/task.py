@@ -24,7 +24,8 @@ class Task:
     """A function with its inputs; everything else is what the measurement needs to know to be fair.
 
     `parameters` are what training updates and `loss` turns an output into a scalar; `phases` are parts of the task that
-    are also timed on their own. `repeatable=False` means one call per block; `prepare` runs untimed before each call;
+    are also timed on their own. `repeatable=False` means one call per block; `in_place` that calls change their
+    inputs on purpose and answer otherwise the next time; `prepare` runs untimed before each call;
     `scope` is entered around a block for process-wide state; `measure` replaces `fn` for tasks that time themselves;
     `observe` is one call as verification sees it, where `fn` returns less; `unverified` is why there is nothing to compare,
     such as answers left to chance. `inspect` says after the first call what a
@@ -47,6 +48,7 @@ class Task:
     unverified: str = ""
     observe: Callable[[], Any] | None = None
     repeatable: bool = True
+    in_place: bool = False
     prepare: Callable[[], None] | None = None
     scope: Callable[[], AbstractContextManager[Any]] | None = None
     measure: Callable[[], Reading] | None = None

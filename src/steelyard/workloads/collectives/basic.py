@@ -48,9 +48,12 @@ def seated(bytes: int, dtype: str, be: Backend) -> tuple[Seat, int]:
     return seat, share
 
 
-def collective(fn: Callable[..., Any], args: tuple[Any, ...], reference: Callable[[], Any], message: int, factor: float) -> Task:
+def collective(
+    fn: Callable[..., Any], args: tuple[Any, ...], reference: Callable[[], Any], message: int, factor: float, *, in_place: bool = False
+) -> Task:
     """A task that knows what it moves; `factor` is the share of the message that a link carries."""
-    return Task(fn, args, reference=reference, effective={"message_bytes": message, "bus_bytes": round(message * factor)})
+    moved = {"message_bytes": message, "bus_bytes": round(message * factor)}
+    return Task(fn, args, reference=reference, effective=moved, in_place=in_place)
 
 
 @workload("collective/all_reduce", axes=AXES, tags=TAGS, sizes=PRESETS)
@@ -69,7 +72,7 @@ def all_reduce(bytes: int, dtype: str, be: Backend) -> Task:
     def reference() -> Any:
         return be.array(patterns.sums(seat.size, count), canonical(dtype))
 
-    return collective(fn, (data,), reference, data.nbytes, 2 * (seat.size - 1) / seat.size)
+    return collective(fn, (data,), reference, data.nbytes, 2 * (seat.size - 1) / seat.size, in_place=True)
 
 
 @workload("collective/all_gather", axes=AXES, tags=TAGS, sizes=PRESETS)

@@ -1,0 +1,382 @@
+"""A task's answers and inputs, looked at before and after it is timed: what is right once may be wrong a thousand calls later.
+
+After timing the task is called once more, with other values in the same input buffers where its reference can follow them,
+so that an answer that was kept from an earlier call does not pass for a fast one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from steelyard.backends.base import Leaf
+from steelyard.engine.bench import Bench
+from steelyard.engine.reference import FIRST, Alike, Unlike, as_built, judge, kept, reference
+from steelyard.measuring import verify
+from steelyard.model.record import Verification
+from steelyard.model.task import Task, observed
+
+MOST_TRIALS = 4
+LATER, OTHER, INPUTS = "answer after timing", "answer after timing, other values in {}", "inputs unchanged"
+DECLARE = "Task(prepare=…) restores inputs before each call, Task(in_place=True) says that they are meant to change"
+
+Found = tuple[Any, str, bool]
+
+
+def halved(x: Any) -> Any:
+    """Other values of the same signs, order and structure: what is sorted, masked or positive stays so."""
+    return x * 0.5
+
+
+def negated(x: Any) -> Any:
+    """For answers that do not depend on scale."""
+    return -x
+
+
+def spoiled(x: Any) -> Any:
+    """Values that no result is likely to be; numbers that may be indices become one of their own."""
+    return -1 - x if _floating(x) else x * 0 + x.min()
+
+
+def _floating(x: Any) -> bool:
+    return bool(x.dtype.kind in "fc") if isinstance(x, np.ndarray) else bool(x.is_floating_point() or x.is_complex())
+
+
+def inputs(task: Task) -> dict[str, Any]:
+    """Everything that goes into a call, by place: `args[0]`, `kwargs.mask`, `args[1][2]`; a list of plain values is one thing."""
+    return dict([*_places(tuple(task.args), "args"), *_places(dict(task.kwargs), "kwargs")])
+
+
+def _places(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _places(item, f"{path}.{key}")
+    elif isinstance(value, tuple) or (isinstance(value, list) and not _plain_list(value)):
+        for index, item in enumerate(value):
+            yield from _places(item, f"{path}[{index}]")
+    else:
+        yield path, value
+
+
+def _plain_list(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, (str, int, float, complex, type(None))) for item in value)
+
+
+def prints(be: Any, items: Mapping[str, Any]) -> dict[str, str]:
+    """A fingerprint of each input that can change: arrays, and lists of plain values."""
+    made = {}
+    for path, item in items.items():
+        with contextlib.suppress(Exception):
+            leaf = be.leaf(item)
+            data = repr(item).encode() if leaf is None else np.ascontiguousarray(leaf[1]).tobytes()
+            if leaf is not None or isinstance(item, list):
+                made[path] = hashlib.blake2b(data, digest_size=16).hexdigest()
+    return made
+
+
+@contextlib.contextmanager
+def altered(be: Any, array: Any, change: Callable[[Any], Any]) -> Iterator[bool]:
+    """An array with other values where it lies, for a while; whether that could be done is told."""
+    try:
+        before = be.copy(array)
+        done = before is not array and be.alter(array, change)
+    except (RuntimeError, MemoryError):
+        done = False
+    try:
+        yield done
+    finally:
+        if done:
+            be.alter(array, lambda _: before)
+
+
+@dataclass
+class Scrutiny:
+    """One task between its building and the end of its timing; made before its first call."""
+
+    bench: Bench
+    be: Any
+    built: Task
+    task: Task | None = None
+    before: list[Leaf] | None = None
+    found: Found | None = None
+    verification: Verification | None = None
+
+    def __post_init__(self) -> None:
+        self.wanted = self.bench.settings.verify and self.built.fn is not None
+        still = self.wanted and not (self.built.prepare or self.built.in_place or self.built.unverified or not self.built.repeatable)
+        self.prints = prints(self.be, self._given()) if still and self.bench.case.mode != "bwd" else {}
+        """Of inputs; the backward pass alone has none but what was recorded before."""
+
+    def first(self, task: Task, output: Any) -> Verification | None:
+        """Compare the first answer with the best reference there is, and say which that was; both are kept for later."""
+        self.task = task
+        if not self.wanted:
+            return None
+        if task.unverified:
+            self.verification = Verification("none", "", task.unverified)
+            return self.verification
+        got = self.be.outputs(output)
+        self.found = reference(self.bench, self.be, task)
+        if self.found[0] is None:
+            self.before, self.verification = kept(got), Verification("none", "", self.found[1])
+        else:
+            self.before, self.verification = self.found[0], self._noted(judge(self.bench, self.be, task, got, self.found), FIRST)
+        return self.verification
+
+    def again(self, task: Task | None = None) -> Verification | None:
+        """What holds after timing: the inputs are as they were, and the answer is right, for other values too.
+
+        `task` is for one whose first answer was not looked at.
+        """
+        if task is not None and self.wanted:
+            self.task = task
+            self.before = kept(self.be.outputs(self._call())) if not task.unverified else None
+        if not self._open():
+            return self.verification
+        if self.prints and not self._inputs_hold():
+            return self.verification
+        for trial in (self._others, self._same):
+            if trial():
+                break
+        return self.verification
+
+    def repeat(self) -> Verification | None:
+        """The answer of one more call; ranks have only this, since all of them must make the same calls."""
+        if self.wanted and self._lasting() and self.task is not None and not self.task.unverified:
+            got = self.be.outputs(self._call())
+            if self._open() and self.found is not None and self.found[0] is not None:
+                self._take(judge(self.bench, self.be, self.task, got, self.found), LATER)
+        return self.verification
+
+    def _given(self) -> dict[str, Any]:
+        """What calls must leave as it is; training moves weights."""
+        trained = {id(item) for item in self.built.parameters} if self.bench.case.mode == "train" else set()
+        return {path: item for path, item in inputs(self.built).items() if id(item) not in trained}
+
+    def _open(self) -> bool:
+        """Whether there is anything left to find out."""
+        decided = self.verification is not None and self.verification.status == "failed"
+        return self.wanted and self.task is not None and not self.task.unverified and not decided
+
+    def _lasting(self) -> bool:
+        """Whether a later call is meant to give the answer of the first."""
+        return not self.built.in_place and (self.built.repeatable or self.built.prepare is not None)
+
+    def _call(self) -> Any:
+        assert self.task is not None
+        output = observed(self.task)
+        self.be.sync()
+        return output
+
+    def _noted(self, found: Verification, check: str) -> Verification:
+        done = self.verification.checks if self.verification else []
+        return replace(found, checks=[*done, check])
+
+    def _take(self, found: Verification, check: str) -> None:
+        """The worse of what was known and what was found now."""
+        known = self.verification
+        if found.status == "failed":
+            once = "right at first, but not after timing" if known and FIRST in known.checks else ""
+            place = f"with {check.partition(', ')[2]}" if ", " in check else ""
+            words = f"{once} {place}".strip()
+            self.verification = self._noted(replace(found, message=f"{words}: {found.message}" if words else found.message), check)
+        elif known is None or known.status == "none":
+            self.verification = self._noted(found, check)
+        else:
+            worst = max(known.max_abs or 0.0, found.max_abs or 0.0), max(known.max_rel or 0.0, found.max_rel or 0.0)
+            both = known.identical and found.identical
+            self.verification = self._noted(replace(known, max_abs=worst[0], max_rel=worst[1], identical=both), check)
+
+    def _inputs_hold(self) -> bool:
+        """Whether inputs are as they were; buffers for results, caches and running statistics may change."""
+        now = prints(self.be, self._given())
+        changed = [path for path, was in self.prints.items() if now.get(path) != was]
+        for path in changed:
+            del self.prints[path]
+        read = [path for path in changed if not self._harmless(inputs(self.built)[path])]
+        if not read:
+            known = self.verification or Verification("none")
+            self.verification = replace(known, checks=[*known.checks, INPUTS]) if not changed else known
+            return True
+        which = f"{', '.join(read)} {'was' if len(read) == 1 else 'were'}"
+        message = f"{which} changed by the timed calls, so they did not compute what the first one did; {DECLARE}"
+        self.verification = self._noted(Verification("failed", "", message), INPUTS)
+        return False
+
+    def _harmless(self, array: Any) -> bool:
+        """Whether it does not matter what is in an array before a call: the answer does not depend on it, or the call writes over it.
+
+        Both are seen by a call with something else in it.
+        """
+        leaf = self.be.leaf(array)
+        if leaf is None:
+            return False
+        left, usual = np.array(leaf[1]), kept(self.be.outputs(self._call()))
+        with altered(self.be, array, spoiled) as done:
+            if not done:
+                return True
+            spoilt = np.array(self.be.leaf(array)[1])
+            try:
+                answer = kept(self.be.outputs(self._call()))
+            except Exception:
+                return False
+            after = np.array(self.be.leaf(array)[1])
+        if usual and self._compared(answer, usual).status == "passed":
+            return True
+        same = after == left
+        if left.dtype.kind in "fc":
+            rtol, atol = verify.tolerance(leaf[0])
+            with np.errstate(all="ignore"):
+                same |= np.abs(after - left) <= atol * float(np.abs(left).max(initial=0.0)) + rtol * np.abs(left)
+            same |= np.isnan(after) & np.isnan(left)
+        untouched = after == spoilt
+        return bool(np.array_equal(spoilt, left) or ((same | untouched).all() and not untouched.all()))
+
+    def _others(self) -> bool:
+        """The answer to other values in the same buffers; whether there were any that the reference could be computed for."""
+        if self.built.prepare or not self._lasting() or self.bench.case.mode == "bwd" or self.before is None:
+            return False
+        if self.found is not None and self.found[0] is None:
+            return False
+        stale, trials = "", 0
+        for path, array in inputs(self.built).items():
+            if path not in self.prints or isinstance(array, list):
+                continue
+            for change in (halved, negated):
+                if trials == MOST_TRIALS:
+                    break
+                trials += 1
+                answer = self._answer_to(path, array, change)
+                if answer is None:
+                    continue
+                found, moved = answer
+                if found.status == "passed" or moved:
+                    self._take(found, OTHER.format(path))
+                    return True
+                stale = stale or path
+                break
+        if stale:
+            self._take(
+                Verification("failed", "", f"the answer is still that to the values before; it does not follow {stale}"),
+                OTHER.format(stale),
+            )
+        return bool(stale)
+
+    def _answer_to(self, path: str, array: Any, change: Callable[[Any], Any]) -> tuple[Verification, bool] | None:
+        """How the answer to a changed input compares, and whether it is another than before; None where nobody can tell."""
+        assert self.task is not None
+        leaf = self.be.leaf(array)
+        if leaf is None or leaf[1].dtype.kind not in "fc":
+            return None
+        was = Leaf(path, leaf[0], np.array(leaf[1]))
+        with altered(self.be, array, change) as done:
+            if not done:
+                return None
+            try:
+                found = reference(self.bench, self.be, self.task, self._alike(path, was, change))
+            except Exception:
+                return None
+            if found[0] is None or not self._moved(found[0]):
+                return None
+            try:
+                got = self.be.outputs(self._call())
+            except Exception:
+                return None
+            seen = judge(self.bench, self.be, self.task, got, found)
+            return seen, seen.status != "failed" or self._moved(got)
+
+    def _moved(self, answer: Sequence[Leaf]) -> bool:
+        """Whether an answer is another than the one before, and no worse to compare: values that are not finite hide what is wrong."""
+        assert self.before is not None
+        assert self.task is not None
+        if len(answer) != len(self.before) or any(_broken(new) > _broken(old) for new, old in zip(answer, self.before, strict=True)):
+            return False
+        return self._compared(answer, self.before).status == "failed"
+
+    def _compared(self, one: Sequence[Leaf], other: Sequence[Leaf]) -> Verification:
+        """Two answers of this task, or of it and its reference, within what the task itself allows."""
+        assert self.task is not None
+        own, norm = self.task.tolerance, self.task.norm_tolerance
+        return verify.compare(one, other, "its first answer", own=own, norm=norm, same_dtype=False)
+
+    def _alike(self, path: str | None = None, was: Leaf | None = None, change: Callable[[Any], Any] = halved) -> Alike:
+        """A fresh task of the reference with the weights that training has moved by now, and with the changed input."""
+
+        @contextlib.contextmanager
+        def enter(other: Any, plain: Task) -> Iterator[None]:
+            if self.bench.case.mode == "train":
+                _carry(other, self.built.parameters, plain.parameters)
+            if path is None or was is None:
+                yield
+                return
+            theirs = inputs(plain).get(path)
+            leaf = other.leaf(theirs)
+            if leaf is None:
+                raise Unlike
+            if np.array_equal(leaf[1], self.be.leaf(inputs(self.built)[path])[1], equal_nan=True):
+                yield
+                return
+            if verify.compare([Leaf(path, *leaf)], [was], "", own=_looser(leaf[0], was.dtype), same_dtype=False).status != "passed":
+                raise Unlike
+            with altered(other, theirs, change) as done:
+                if not done:
+                    raise Unlike
+                yield
+
+        return enter
+
+    def _same(self) -> bool:
+        """The answer to the values there are: as right as the first, or where nobody knows what is right, the first again."""
+        assert self.task is not None
+        if not self._lasting():
+            return False
+        if self.bench.case.mode == "train":
+            try:
+                found = reference(self.bench, self.be, self.task, self._alike())
+            except Unlike:
+                return False
+        else:
+            found = self.found = self.found or reference(self.bench, self.be, self.task, as_built)
+        if found[0] is not None:
+            self._take(judge(self.bench, self.be, self.task, self.be.outputs(self._call()), found), LATER)
+        elif self.bench.case.mode != "train":
+            self._first_again()
+        return True
+
+    def _first_again(self) -> None:
+        """Without a reference a later answer that stays another than the first is wrong; one that never stays is left to chance."""
+        if self.before is None or self.task is None:
+            return
+        answer = kept(self.be.outputs(self._call()))
+        known = self.verification or Verification("none", "", self.found[1] if self.found else "")
+        found = self._compared(answer, self.before)
+        if found.status != "failed":
+            self.verification = replace(known, checks=[*known.checks, f"{LATER}, as the first"])
+        elif self._compared(self.be.outputs(self._call()), answer).status == "failed":
+            self.verification = replace(known, message=f"{known.message}; its answers differ from call to call".lstrip("; "))
+        else:
+            self._take(found, LATER)
+
+
+def _broken(leaf: Leaf) -> int:
+    """How many values are not finite."""
+    return int((~np.isfinite(leaf.data)).sum()) if leaf.data.dtype.kind in "fc" else 0
+
+
+def _looser(one: str, other: str) -> tuple[float, float]:
+    """The tolerance of the coarser of two formats."""
+    return max(verify.tolerance(one), verify.tolerance(other))
+
+
+def _carry(other: Any, ours: Sequence[Any], theirs: Sequence[Any]) -> None:
+    """Give a fresh task the weights of the timed one."""
+    if len(ours) != len(theirs):
+        raise Unlike
+    for mine, fresh in zip(ours, theirs, strict=True):
+        if mine.shape != fresh.shape or (mine is not fresh and not other.alter(fresh, lambda _, mine=mine: mine)):
+            raise Unlike
