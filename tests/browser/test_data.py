@@ -189,3 +189,13 @@ def test_what_a_page_computes_itself_reads_as_the_terminal_writes_it(page: Tab, 
         assert page.run(ask, cases, name) == [effects.change(*item, metric=name) for item in cases]
     shown = page.run("return arguments[0].map((item) => Steelyard.fmt.speedup(...item))", cases)
     assert shown == [effects.speedup(*item) for item in cases]
+
+
+def test_threads_and_load_are_on_the_page(page: Tab, report: Report) -> None:
+    page.visit(report("grid"))
+    shown = "return document.querySelector('main').innerText"
+    assert "Measured with 1 thread" in page.run(shown)
+    page.visit(report("grid") + "#/runs")
+    assert "1 thread" in page.run(shown)
+    page.visit(report("grid") + page.run("return Steelyard.caseHref(Steelyard.doc.cases[0].id)"))
+    assert "threads" in page.run(shown)

@@ -19,7 +19,7 @@ from steelyard.report.text import run_table
 from tests.report.made import Header, Run, figures, mixed, pair, record, softmax
 
 SOFTMAX = """\
-H200 · torch 2.13.0 · driver 580.159 · clocks not locked                          4 cases · run k3f9
+H200 · torch 2.13.0 · driver 580.159 · clocks not locked · 1 thread               4 cases · run k3f9
                        median ± 95 %   vs eager, 99 %                  TB/s     n   noise
 op/softmax  m=4096 bf16
 ├─ n=1024  eager     11.42 ± 0.06 µs     base                         1.469   420   A

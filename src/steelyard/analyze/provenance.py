@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import chain, pairwise
 from typing import Any
 
+from steelyard.analyze.conditions import differing
 from steelyard.model.pair import Pair
 from steelyard.store import sources
 from steelyard.store.runs import Run, moment
@@ -23,6 +24,7 @@ def describe(base: Sequence[Run], head: Sequence[Run], shared: Sequence[str]) ->
         *_commits(*([commit_of(run) for run in side] for side in (base, head))),
         *_edited(base, head),
         *_versions(base, head, set(shared)),
+        *differing(base, head, shared),
     ]
     if not all(run.header.machine_key for run in chain(base, head)):
         notes.append("not every run says on which machine it was made; that both sides had the same is taken on trust")

@@ -18,6 +18,7 @@ from steelyard.engine.ranks import Crew
 from steelyard.engine.reference import reason
 from steelyard.engine.scrutiny import Scrutiny
 from steelyard.errors import NotApplicable, NotApplied, SteelyardError, Unsupported, out_of_memory
+from steelyard.machine.load import watch_others
 from steelyard.machine.telemetry import watch
 from steelyard.measuring.figures import figures as figures_of
 from steelyard.measuring.metrics import check_amounts
@@ -152,8 +153,10 @@ def _time(
     del output
     timer, task = crew.timer(be), _recorded(crew.lead(be, task, bench.settings), readings)
     gate()
-    with be.observe() if bench.settings.telemetry else watch(None) as log:
+    with be.observe() if bench.settings.telemetry else watch(None) as log, watch_others() as others:
         taken = sample(task, timer, bench.settings, tell)
+    if others.cpus is not None and bench.case.ranks == 1:
+        notes.effective["other_load"] = round(others.cpus, 2)
     notes.metrics.update(figures_of(taken, task, loaded.metrics.values()))
     notes.metrics.update(_phases(task, be, bench.settings, tell))
     figures, facts = be.beside(task, timer, taken.interval.centre, bench.settings)
@@ -226,5 +229,6 @@ def _effective(taken: Sample, be: Any) -> dict[str, Any]:
         "sampling": taken.sampling, "calls_per_block": taken.calls, "blocks": len(taken.seconds), "stopped_by": taken.stop,
         "warmup": taken.warmup_end, "warmup_blocks": taken.warmup_blocks, "warmup_time": round(taken.warmup_seconds, 9),
         "noise": taken.noise, "kept_preempted": bool(taken.usable.all() and taken.preempted.any()),
-        "threads": be.threads, "device": be.device, "garbage_collector": "off while timing",
+        "threads": None if be.name == "command" and be.threads == 1 else be.threads, "device": be.device,
+        "garbage_collector": "off while timing",
     }  # fmt: skip

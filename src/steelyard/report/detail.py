@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from rich.text import Text
 
+from steelyard.analyze.conditions import OTHER_LOAD, conditions
 from steelyard.analyze.repeat import Asked, repeat_line
 from steelyard.model.pair import Delta, Pair, told_from_chance, weigh
 from steelyard.model.record import BAD, Figure, Record, Verification
@@ -19,7 +20,7 @@ from steelyard.report.page import Page, Rows
 
 PHASES = {"build_time": "build", "first_call_time": "first call"}
 PASSES = {"peak_memory", "memory_snapshot", "profile", "ncu", "compile_time", "dump_ir"}
-TOLD = {"top_kernels", "traceback", "warmup_blocks", "warmup_time", "blocks", "calls_per_block", "stopped_by", "noise"}
+TOLD = {"top_kernels", "traceback", "warmup_blocks", "warmup_time", "blocks", "calls_per_block", "stopped_by", "noise", OTHER_LOAD}
 LONGEST_NAME = 64
 SHARES = ("discarded", "roof")
 NAMES = {
@@ -38,6 +39,10 @@ class HeaderLike(Asked, Protocol):
     @property
     def id(self) -> str:
         """The short name of the run."""
+
+    @property
+    def machine(self) -> Mapping[str, Any]:
+        """Facts about the machine when the run began."""
 
 
 class RunLike(Protocol):
@@ -67,6 +72,7 @@ def record_detail(record: Record, run: RunLike, *, width: int = 100) -> Text:
             ("run", f"{run.header.id}/{number}" if number else run.header.id),
             ("started", record.started),
             ("took", quantity(record.wall_s, "s") if record.wall_s else ""),
+            ("with", " · ".join(conditions(run.header.machine, [record])) if "time" in record.metrics else ""),
         ],
     )
     page.text("reason", reason(record) if record.status != "ok" else "")

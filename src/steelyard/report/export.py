@@ -25,7 +25,7 @@ LONGEST_CELL = 32_000
 PARTS = ("", " low", " high", " n")
 PLACE = ("run", "number", "created", "commit", "machine", "case")
 WORDS = ("status", "reason", "workload", "backend", "variant", "mode", "device", "threads", "ranks", "env")
-LONG = ("run", "number", "case", "status", "metric", "value", "low", "high", "n", "unit", "better")
+LONG = ("run", "number", "case", "status", "metric", "value", "low", "high", "n", "unit", "better", "threads", "noise", "other load")
 
 
 def cases_csv(document: Document) -> str:
@@ -36,14 +36,24 @@ def cases_csv(document: Document) -> str:
     shown = {name: _filled_parts(name, cases) for name in _names(case["metrics"] for case in cases)}
     heads = [*PLACE, *WORDS, *(f"param {name}" for name in params), *(f"flag {name}" for name in flags)]
     heads += [_head(name, part, metrics) for name, parts in shown.items() for part in parts]
-    heads += ["noise", "verification", "verification message", "max absolute error", "max relative error", "measure again"]
+    heads += [
+        "noise",
+        "load at start",
+        "other load (CPUs)",
+        "verification",
+        "verification message",
+        "max absolute error",
+        "max relative error",
+        "measure again",
+    ]
     rows = []
     for case in cases:
         row = [*_place(case, document), *(case[name] for name in WORDS)]
         row += [case["params"].get(name) for name in params] + [case["flags"].get(name) for name in flags]
         row += [_part(case["metrics"].get(name), part) for name, parts in shown.items() for part in parts]
         check = case["verification"] or {}
-        row += [case["noise"], check.get("status"), check.get("message"), check.get("max_abs"), check.get("max_rel"), case["repeat"]]
+        row += [case["noise"], _run(case, document)["load"], case["other_load"]]
+        row += [check.get("status"), check.get("message"), check.get("max_abs"), check.get("max_rel"), case["repeat"]]
         rows.append(row)
     return table(heads, rows)
 
@@ -55,7 +65,8 @@ def figures_csv(document: Document) -> str:
         place = (_run(case, document)["id"], case["number"], case["id"], case["status"])
         for name, figure in case["metrics"].items():
             kind = document["metrics"].get(name, {})
-            rows.append([*place, name, *figure, kind.get("unit"), kind.get("better")])
+            under = (case["threads"], case["noise"], case["other_load"])
+            rows.append([*place, name, *figure, kind.get("unit"), kind.get("better"), *under])
     return table(LONG, rows)
 
 

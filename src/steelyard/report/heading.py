@@ -1,10 +1,11 @@
-"""The first line of a table: on what machine and with which frameworks these numbers were made."""
+"""The first lines of a table: on what machine, with which frameworks and threads, and beside how much other work it was made."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from steelyard.analyze.conditions import load_words, threads_text
 from steelyard.machine import facts
 from steelyard.model.record import Record
 from steelyard.report.cells import clean
@@ -23,12 +24,17 @@ class RunHeaderLike(Protocol):
 
 
 def heading(header: RunHeaderLike, records: Sequence[Record]) -> str:
-    """`H200 · torch 2.13.0 · driver 580.159 · clocks not locked`."""
+    """`H200 · torch 2.13.0 · driver 580.159 · clocks not locked · 1 thread`."""
     machine = dict(header.machine)
     on_gpu = bool(records) and all(record.case.get("device", "cpu") != "cpu" for record in records) and bool(machine.get("gpus"))
     place = gpu_words(machine) if on_gpu else [facts.summary(machine)] if machine else []
     first, *rest = place or [""]
-    return " · ".join(clean(word) for word in (first, *framework_words(records), *rest) if word)
+    return " · ".join(clean(word) for word in (first, *framework_words(records), *rest, threads_text(records)) if word)
+
+
+def load_line(header: RunHeaderLike, records: Sequence[Record]) -> str:
+    """`load 0.31 at start · other programs kept 0.1 to 1.8 CPUs busy while measuring`."""
+    return " · ".join(load_words(header.machine, records))
 
 
 def gpu_words(machine: Mapping[str, Any]) -> list[str]:

@@ -103,7 +103,8 @@ def _facts(document: Document) -> str:
     runs = [code(run["id"]) for run in document["runs"][-3:]]
     count = len(document["runs"])
     told = f"{count} runs, the newest {runs[-1]}" if count > 3 else f"run{'' if count == 1 else 's'} {', '.join(runs)}" if runs else ""
-    return " · ".join(part for part in [", ".join(words), told, *names] if part)
+    under = [prose(word) for word in document["runs"][-1]["conditions"]] if count else []
+    return " · ".join(part for part in [", ".join(words), told, *names, *under] if part)
 
 
 def _comparison(document: Document) -> Iterator[str | Table]:

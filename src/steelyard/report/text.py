@@ -17,7 +17,7 @@ from steelyard.model.record import BAD, STATUSES, Record
 from steelyard.report.cells import case_line, cells, clean, cut, lines_of, pad, reason, shortened, status_words
 from steelyard.report.columns import Column, columns, pairs_by_head
 from steelyard.report.detail import record_detail
-from steelyard.report.heading import RunHeaderLike, heading
+from steelyard.report.heading import RunHeaderLike, heading, load_line
 from steelyard.report.tree import Group, Line, group, lines
 from steelyard.report.wrap import wrap_text, wrap_words
 
@@ -45,9 +45,10 @@ def run_table(header: RunHeaderLike, records: Sequence[Record], pairs: Sequence[
 def _top(header: RunHeaderLike, records: Sequence[Record], width: int) -> list[Text]:
     left = heading(header, records)
     right = f"{len(records)} case{'' if len(records) == 1 else 's'} · run {header.id}"
+    load = [_line((part, "dim")) for part in wrap_words(load_line(header, records), width) if part]
     if cells(left) + 2 + len(right) <= width:
-        return [_line((f"{left}{pad(right, width - cells(left), '>')}", "bold"))]
-    return [*(_line((part, "bold")) for part in wrap_words(left, width)), _line((pad(right, width, ">"), "bold"))]
+        return [_line((f"{left}{pad(right, width - cells(left), '>')}", "bold")), *load]
+    return [*(_line((part, "bold")) for part in wrap_words(left, width)), _line((pad(right, width, ">"), "bold")), *load]
 
 
 def _body(records: Sequence[Record], deltas: Mapping[str, Delta], found: list[Column], width: int) -> tuple[list[Text], list[int]]:

@@ -43,8 +43,8 @@ SAMPLES = {
 }  # fmt: skip
 CASE = {
     "id": TEXT, "label": TEXT, "run": WHOLE, "number": WHOLE, "status": STATUS, "reason": TEXT, "workload": TEXT, "params": Table(SCALAR),
-    "backend": TEXT, "variant": TEXT, "mode": TEXT, "device": TEXT, "threads": WHOLE, "ranks": WHOLE, "env": TEXT, "flags": Table(SCALAR),
-    "metrics": Table(QUAD), "noise": TEXT,
+    "backend": TEXT, "variant": TEXT, "mode": TEXT, "device": TEXT, "threads": Maybe(WHOLE), "ranks": WHOLE, "env": TEXT,
+    "flags": Table(SCALAR), "metrics": Table(QUAD), "noise": TEXT, "other_load": REAL,
     "verification": Maybe(
         {"status": TEXT, "against": TEXT, "message": TEXT, "max_abs": REAL, "max_rel": REAL, "rtol": REAL, "atol": REAL}
     ),
@@ -103,6 +103,7 @@ DOCUMENT = {
         {
             "id": TEXT, "created": TEXT, "commit": TEXT, "dirty": YES, "experiment": TEXT, "machine": WHOLE, "command": TEXT,
             "version": TEXT, "sealed": YES, "counts": Table(WHOLE), "missing": [TEXT], "warnings": [TEXT], "environment": Table(TEXT),
+            "conditions": [TEXT], "load": REAL,
         }
     ],
     "metrics": Table({"unit": TEXT, "better": Choice("lower", "higher", "none"), "label": TEXT}), "environments": [Table(TEXT)],

@@ -87,8 +87,8 @@ def test_a_noisy_machine_is_warned_of_where_most_cases_suffered() -> None:
 
 def test_what_all_cases_share_is_said_once_and_few_workloads_name_the_page() -> None:
     both = document([run([record(case("a"), 1.0), record(case("a", "compile"), 1.0)])])
-    assert both["common"] == ["op/a · n=64 · torch · eval · cpu"] and both["title"] == "op/a · run k3f9"
-    assert document([run([record(case("a"), 1.0)])])["common"] == ["op/a · n=64 · torch/eager · eval · cpu"]
+    assert both["common"] == ["op/a · n=64 · torch · eval · cpu · 1 thread"] and both["title"] == "op/a · run k3f9"
+    assert document([run([record(case("a"), 1.0)])])["common"] == ["op/a · n=64 · torch/eager · eval · cpu · 1 thread"]
     many = document([run([record(case(name), 1.0) for name in "abcd"])])
     assert len(many["common"]) == 4 and many["common"][-1] == "…" and many["title"] == "Run k3f9"
     assert document([run([record(case("a"), 1.0)], experiment="nights")])["title"] == "nights, run k3f9"

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from steelyard.analyze.conditions import OTHER_LOAD, other_load, threads_of
 from steelyard.analyze.history import History, differences
 from steelyard.analyze.repeat import repeat_line
 from steelyard.analyze.stacks import Seen, Words, quad, varying_words
@@ -25,8 +26,9 @@ LONGEST_VALUE, LONGEST_PARAM, LONGEST_REASON = 200, 120, 400
 MOST_DIFFERENCES, MOST_READ, MOST_LINES, MOST_KERNELS = 12, 4, 40, 10
 MOST_COMMON = 3
 UNSAID = ("threads", "ranks", ENV)
-"""Told only where they are not what they usually are."""
-TOLD = {"traceback", "noise", "top_kernels"}
+SILENT, ONE_THREAD = (USUAL["ranks"], USUAL[ENV]), "1 thread"
+"""Told only where they are not what they usually are, but for threads, which nobody should have to guess."""
+TOLD = {"traceback", "noise", "top_kernels", "threads", OTHER_LOAD}
 LABELS = {
     "time": "time per call",
     "time_q10": "10th percentile of time",
@@ -82,13 +84,14 @@ def in_common(seen: Sequence[Seen], told: Words = facets) -> list[str]:
     by_workload: dict[str, list[Mapping[str, Any]]] = {}
     for item in seen:
         by_workload.setdefault(_workload(item.record), []).append(item.record.case)
+    silent = SILENT if all(threads_of(item.record) for item in seen) else (*SILENT, USUAL["threads"])
     found = []
     for workload, cases in by_workload.items():
         if workload == COMMAND:
             continue
         shared = _shared({**told(case), **dict(zip(("backend", "variant"), _stack(case), strict=True))} for case in cases)
         last = [shared.pop(name, "") for name in ("backend", "variant", "mode", "device", *UNSAID)]
-        unsaid = [text for name, text in zip(UNSAID, last[-len(UNSAID) :], strict=True) if text != USUAL[name]]
+        unsaid = [ONE_THREAD if text == USUAL["threads"] else text for text in last[-len(UNSAID) :] if text not in silent]
         words = [*shared.values(), "/".join(filter(None, last[:2])), *last[2:4], *unsaid]
         found.append(" · ".join(shortened(word, LONGEST_PARAM) for word in (workload, *words) if word))
     return [*found[:MOST_COMMON], "…"] if len(found) > MOST_COMMON else found
@@ -149,12 +152,13 @@ def case_entry(item: Seen, label: str, environment: int, differs: Sequence[str] 
         "variant": _stack(case)[1],
         "mode": case.get("mode", ""),
         "device": case.get("device", ""),
-        "threads": case.get("threads", 1),
+        "threads": threads_of(record),
         "ranks": case.get("ranks", 1),
         "env": case.get("env", ""),
         "flags": dict(case.get("flags") or {}),
         "metrics": {name: quad(figure) for name, figure in record.metrics.items()},
         "noise": str(record.effective.get("noise") or ""),
+        "other_load": other_load(record),
         "verification": record.verification if record.verification and record.verification.status != "none" else None,
         "environment": environment,
         "differs": None if differs is None else _first(differs, MOST_DIFFERENCES),

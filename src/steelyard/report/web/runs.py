@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
+from steelyard.analyze.conditions import conditions, load_at_start
 from steelyard.analyze.history import History
 from steelyard.analyze.provenance import commit_of
 from steelyard.analyze.unpaired import figure_of, held
@@ -136,6 +137,8 @@ def run_entry(run: Run, machine: int) -> dict[str, Any]:
         "counts": counts(run),
         "missing": missing(run),
         "warnings": list(troubles(run)),
+        "conditions": conditions(head.machine, run.records),
+        "load": load_at_start(head.machine),
         "environment": {name: str(version) for name, version in versions.items() if version is not None},
     }
 

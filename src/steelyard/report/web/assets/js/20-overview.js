@@ -197,7 +197,9 @@
   function legend() {
     const graded = doc.cases.some((item) => item.noise) ? "Noise: A is quiet, E too noisy to trust. " : "";
     const drawn = doc.cases.some((item) => item.metrics.time) ? "Bars: value and interval, each workload on its own log scale." : "";
-    return graded || drawn ? el("p", { class: "note" }, graded, el("span", { class: "wide-only" }, drawn)) : null;
+    const under = doc.runs.length && doc.cases.length ? doc.runs[doc.runs.length - 1].conditions || [] : [];
+    const told = under.length ? `${doc.runs.length > 1 ? "The newest run" : "Measured"} with ${under.join(", ")}. ` : "";
+    return told || graded || drawn ? el("p", { class: "note" }, told, graded, el("span", { class: "wide-only" }, drawn)) : null;
   }
 
   function drawCases(section, state) {

@@ -220,7 +220,7 @@
     const run = doc.runs[item.run];
     const machine = doc.machines[run?.machine];
     return [
-      ["workload", item.workload], ...pairs(item.params), ["backend", item.backend], ["variant", item.variant], ["mode", item.mode], ["device", item.device], ["threads", item.threads], ["ranks", item.ranks > 1 ? item.ranks : ""], ["environment", item.env], ...pairs(item.flags),
+      ["workload", item.workload], ...pairs(item.params), ["backend", item.backend], ["variant", item.variant], ["mode", item.mode], ["device", item.device], ["threads", item.threads ?? ""], ["other programs", fmt.known(item.other_load) ? `kept ${fmt.plain(item.other_load, "")} CPUs busy while it was timed` : ""], ["ranks", item.ranks > 1 ? item.ranks : ""], ["environment", item.env], ...pairs(item.flags),
       ["run", run && [run.href ? el("a", { href: run.href }, run.id) : run.id, `/${item.number}`, el("span", { class: "faint" }, ` · ${fmt.date(run.created)} · ${fmt.commit(run.commit, run.dirty)}`)]],
       ["machine", machine?.name],
     ];

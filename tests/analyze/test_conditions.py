@@ -1,0 +1,111 @@
+"""Threads and load are told of every run, in every form in which its times are shown, and whatever its file holds."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steelyard.analyze.compare import compare
+from steelyard.analyze.conditions import OWN_THREADS, conditions, differing, other_load, threads_of, threads_text
+from steelyard.model.case import Case
+from steelyard.model.record import Record
+from steelyard.report.comparison import comparison_table
+from steelyard.report.export import cases_csv, document_json, figures_csv, markdown_report
+from steelyard.report.text import record_detail, run_table
+from steelyard.report.web.document import document
+from steelyard.store.runs import Run
+from tests.analyze.made import Side, record, run
+
+BUSY = {"noise": "C", "other_load": 1.25}
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+def busy(name: str = "k3f9", load: float = 2.5, hour: int = 0, **effective: Any) -> Run:
+    records = [record(f"op/a[n={n}]@torch/eager:eval:threads=4", effective={**BUSY, **effective}) for n in (1, 2)]
+    return run(name, records, hour, machine={"load": [load, 1.0, 1.0]})
+
+
+SHOWN = {
+    "table": lambda found: run_table(found.header, found.records, []).plain,
+    "record": lambda found: record_detail(found.records[0], found).plain,
+    "Markdown": lambda found: markdown_report(document([found])),
+    "CSV": lambda found: " ".join(
+        f"{name}={value}" for name, value in next(csv.DictReader(io.StringIO(cases_csv(document([found]))))).items()
+    ),
+    "figures": lambda found: " ".join(f"{n}={v}" for n, v in next(csv.DictReader(io.StringIO(figures_csv(document([found]))))).items()),
+    "JSON": lambda found: document_json(document([found])),
+}
+
+
+@pytest.mark.parametrize("form", SHOWN)
+def test_every_form_of_a_run_tells_threads_load_and_noise(form: str) -> None:
+    shown = SHOWN[form](busy())
+    words = {
+        "table": ("4 threads", "load 2.50 at start", "other programs kept 1.2 CPUs busy while measuring", "noise", " C"),
+        "record": ("4 threads", "load 2.50 at start", "other programs kept 1.2 CPUs busy while measuring", "noise C"),
+        "Markdown": ("4 threads", "load 2.50 at start", "other programs kept 1.2 CPUs busy while measuring", "| C |"),
+        "CSV": ("threads=4", "load at start=2.5", "other load (CPUs)=1.25", "noise=C"),
+        "figures": ("threads=4", "other load=1.25", "noise=C"),
+        "JSON": ('"threads": 4', '"load": 2.5', '"other_load": 1.25', '"noise": "C"', '"4 threads"'),
+    }[form]
+    assert [word for word in words if word not in " ".join(shown.split())] == []
+
+
+def test_a_comparison_says_where_its_sides_were_not_alike() -> None:
+    quiet, loud = busy("a", load=0.1, other_load=0.0), busy("b", load=3.0, hour=1)
+    found = compare(Side("a", (quiet,)), Side("b", (loud,)))
+    (note,) = [line for line in found.notes if "conditions" in line]
+    assert note == (
+        "measured under different conditions: base with load 0.10 at start, up to 0.0 CPUs busy with other programs; "
+        "head with load 3.00 at start, up to 1.2 CPUs busy with other programs"
+    )
+    assert "different conditions" in comparison_table(found).plain
+    assert differing([quiet], [replace(quiet)], [quiet.records[0].id]) == []
+
+
+@pytest.mark.parametrize(
+    ("case", "effective", "threads"),
+    [
+        (Case("op/a"), {}, 1),
+        (Case("op/a", threads=4), {"threads": 2}, 2),
+        (Case("command", (("argv", ["x"]),), backend="command"), {}, None),
+        (Case("command", (("argv", ["x"]),), backend="command", threads=3), {}, 3),
+        (Case("command", (("argv", ["x"]),), backend="command", flags=(("OMP_NUM_THREADS", "1"),)), {}, 1),
+        (Case("op/a"), {"tool": "pyperf"}, None),
+    ],
+)
+def test_the_threads_of_a_case_are_those_it_was_given(case: Case, effective: dict[str, Any], threads: int | None) -> None:
+    assert threads_of(Record(case.id, case.plain(), "ok", effective=effective)) == threads
+
+
+def test_threads_are_told_in_words() -> None:
+    def of(*cases: Case, **effective: Any) -> str:
+        return threads_text([Record(case.id, case.plain(), "ok", effective=effective) for case in cases])
+
+    program = Case("command", (("argv", ["x"]),), backend="command")
+    assert of(Case("op/a")) == "1 thread" and of(Case("op/a", threads=2)) == "2 threads"
+    assert of(Case("op/a", threads=8), Case("op/a"), Case("op/a", threads=2)) == "1 and 2 and 8 threads"
+    assert of(program) == OWN_THREADS and of(program, Case("op/a")) == f"1 thread, {OWN_THREADS}"
+    assert of() == of(Case("op/a"), tool="pyperf") == ""
+
+
+@given(ANYTHING, ANYTHING, ANYTHING)
+def test_whatever_a_file_holds_is_told_or_left_out(load: Any, other: Any, threads: Any) -> None:
+    odd = record("op/a@torch/eager:eval", effective={"other_load": other, "threads": threads})
+    found = run("odd", [odd, replace(odd, case={**odd.case, "threads": threads, "flags": {}})], machine={"load": load})
+    words = conditions(found.header.machine, found.records)
+    assert all("nan" not in word and "inf" not in word for word in words)
+    assert (other_load(odd) is None) or 0 <= other_load(odd) < 1e6
+    json.loads(document_json(document([found])))
+    run_table(found.header, found.records, [])
