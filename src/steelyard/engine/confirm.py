@@ -156,7 +156,7 @@ def check_surroundings(header: Header) -> None:
     """Code is confirmed with what it was measured with; else another version could clear it, or blame it."""
     what = f"run {header.id} cannot be measured again here"
     words = header.command[: header.command.index("--")] if "--" in header.command else header.command
-    if any(word == "--env" or word.startswith("--env=") for word in words):
+    if header.env or any(word == "--env" or word.startswith("--env=") for word in words):
         raise UsageError(
             what, why="it was made in another environment (--env)", do="weigh two checkouts in it: steelyard run --env … --vs-path …"
         )
