@@ -89,15 +89,24 @@ def test_a_slower_commit_is_confirmed_interleaved_and_stays_a_regression_until_s
     folder = Path(found["folder"])
     between = f"{first[:10]}..{second[:10]}"
     summary = (folder / "report.md").read_text(encoding="utf-8")
+    assert "### Compared with an older night until mended or accepted (1)" in summary
     assert between in summary and "slower</b> ¦ 'oops'`" in summary and between in (folder / "report.html").read_text(encoding="utf-8")
     assert json.loads((folder / "verdict.json").read_text())["night"]["commits"] == between
     assert GROWN in (folder / "cases.csv").read_text(encoding="utf-8")
     assert [line["run"] for line in lines(project)] == [found["night"]["base"], night["run"]]
     assert set(night["reports"]) >= {f"reports/{folder.name}/{name}" for name in ("report.html", "report.md", "cases.csv", "verdict.json")}
-    again = nightly(project, check=4)["night"]
+    done = steelyard("nightly", "night.toml", "--keep", "archive", cwd=project, check=4)
+    again = lines(project)[-1]
+    assert "1 case stays compared with the last good night until mended or accepted" in done.stderr
+    assert f"--accept {again['run']} --case '{GROWN}' --reason" in done.stderr
     assert again["base"] == night["base"] and again["reports"][0].startswith(f"reports/{night['date']}-")
     steelyard("nightly", "--keep", "archive", "--accept", again["run"], "--reason", "worth it", cwd=project)
-    assert nightly(project)["night"]["base"] == again["run"]
+    last = nightly(project)
+    assert last["night"]["base"] == again["run"] and last["night"]["withheld"] == []
+    accepted = (Path(last["folder"]) / "report.md").read_text(encoding="utf-8")
+    assert "### Accepted by name (1)" in accepted and "worth it" in accepted
+    assert "worth it" in (Path(last["folder"]) / "report.html").read_text(encoding="utf-8")
+    assert json.loads((Path(last["folder"]) / "verdict.json").read_text())["night"]["accepted"][0]["reason"] == "worth it"
 
 
 def test_a_suspicion_is_cleared_by_measuring_again(project: Path) -> None:

@@ -15,7 +15,9 @@ from steelyard.analyze.gate import SCHEMA
 from steelyard.analyze.provenance import commit_of
 from steelyard.engine.confirm import COMMIT
 from steelyard.engine.nightly.assess import Assessment
+from steelyard.engine.nightly.lines import night_of
 from steelyard.engine.nightly.since import Since
+from steelyard.engine.nightly.standing import WINDOW
 from steelyard.errors import FAILED, INCONCLUSIVE, NOTHING, PASS, REGRESSION, SteelyardError, told
 from steelyard.report import plots
 from steelyard.report.cells import clean
@@ -27,6 +29,7 @@ from steelyard.report.web.document import Document, document
 from steelyard.report.web.html import single_page
 
 MOST_COMMITS = 50
+MOST_NAMED = 4
 PATIENCE_S = 30
 TONES = {PASS: "good", REGRESSION: "bad", FAILED: "bad", NOTHING: "bad", INCONCLUSIVE: "mixed"}
 
@@ -87,6 +90,10 @@ def verdict_words(found: Assessment) -> str:
     if found.sides:
         between_them = f"commits {found.commits}" if ".." in found.commits else "the same commit" if found.commits else "commits unknown"
         said.append(f"Compared with the night of {found.sides[0].name}, {between_them}.")
+    if count := len(found.withheld):
+        said.append(f"{'1 case stays' if count == 1 else f'{count} cases stay'} compared with an older night until mended or accepted.")
+    if reasons := [item for night in found.before.nights[-WINDOW:] for item in night.acceptances]:
+        said.append(f"Accepted by name: {'; '.join(f'{item.pattern}: {item.reason}' for item in reasons[-MOST_NAMED:])}.")
     return clean(" ".join(said))
 
 
@@ -95,7 +102,7 @@ def summary(found: Assessment, page: Document, revisions: Revisions) -> str:
     header = found.run.header
     made = [f"# Night of {header.created[:10]}: {code(header.experiment)}", _measured_at(found)]
     made += [markdown(found.judgement, most=MOST_BYTES // 2).rstrip()] if found.judgement else [f"## {code(found.headline)}"]
-    made += [*_since(found.since), *_commits(revisions)]
+    made += [*_waiting(found), *_accepted(found), *_since(found.since), *_commits(revisions)]
     room = MOST_BYTES - sum(len(part.encode()) + 2 for part in made)
     told_besides = page["banner"]["text"].removeprefix(verdict_words(found)).strip()
     rest = {**page, "comparison": None, "title": "What was measured", "banner": {"tone": "none", "text": told_besides}}
@@ -108,6 +115,31 @@ def _measured_at(found: Assessment) -> str:
     if found.base is None or found.sides is None:
         return f"Run {code(found.run.id)}{at}. There is no good night before it to compare with."
     return f"Run {code(found.run.id)}{at}, compared with {code(found.sides[0].name)}, commits {code(found.commits or 'unknown')}."
+
+
+def _waiting(found: Assessment) -> Iterator[str]:
+    """The cases that tonight is no base for, with the night they stay compared with."""
+    if found.withheld:
+        dates = {night.run: f"{night.date} ({night.run})" for night in (*found.before.nights, night_of(found.run, "", 0))}
+        yield f"### Compared with an older night until mended or accepted ({len(found.withheld)})"
+        lines = []
+        for item in found.withheld[:MOST_COMMITS]:
+            since, base = (code(dates.get(run, run)) for run in (item.since, item.base))
+            lines.append(f"- {code(item.case, 300)}: {item.why} since {since}, held against {base}")
+        yield "\n".join(lines)
+        if more := len(found.withheld[MOST_COMMITS:]):
+            yield f"and {more} more: `withheld` in verdict.json"
+
+
+def _accepted(found: Assessment) -> Iterator[str]:
+    """What someone took as it is in the last nights, and why."""
+    words = [(night, item) for night in found.before.nights[-WINDOW:] for item in night.acceptances]
+    if words:
+        yield f"### Accepted by name ({len(words)})"
+        yield "\n".join(
+            f"- {code(item.pattern, 300)} as in the night of {code(f'{night.date} ({night.run})')}: {code(item.reason, 300)}"
+            for night, item in words[-MOST_COMMITS:]
+        )
 
 
 def _since(since: Sequence[Since]) -> Iterator[str]:
@@ -131,7 +163,11 @@ def verdict(found: Assessment, revisions: Revisions) -> dict[str, Any]:
     """What verdict.json holds: the gate's document, and the night's own."""
     bare = {"outcome": found.outcome, "exit_code": found.exit_code, "base": "", "head": found.run.id, "findings": [], "notes": []}
     judged: dict[str, Any] = verdict_document(found.judgement) if found.judgement else {**bare, "means": {}}
-    night = {"run": found.run.id, "commits": found.commits, "log": list(revisions.lines), "confirmed": found.confirmed}
+    accepted = [{"run": night.run, **plain(item)} for night in found.before.nights[-WINDOW:] for item in night.acceptances]
+    night = {
+        "run": found.run.id, "commits": found.commits, "log": list(revisions.lines), "confirmed": found.confirmed,
+        "withheld": plain(found.withheld), "accepted": accepted,
+    }  # fmt: skip
     own = {"outcome": found.outcome, "exit_code": found.exit_code, "night": night, "since": plain(found.since)}
     return {"schema": SCHEMA, **judged, **own, "headline": found.headline}
 
