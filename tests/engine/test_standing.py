@@ -125,6 +125,15 @@ def test_acceptance_of_some_cases_leaves_the_others_where_they_were() -> None:
     assert good_nights(other, nights) == nights[1:] and good_nights(CASE, nights) == nights[:1]
 
 
+def test_a_base_whose_line_or_run_is_lost_gives_way_to_an_older_night() -> None:
+    held = [Withheld(CASE, "regression", "gone", "n1", 1.04, 1.03, 1.05)]
+    nights = [line(0), line(1, held)]
+    assert base_of(CASE, nights, lambda night: {CASE: "ok"}) == Base("n0")
+    assert base_of(CASE, nights[1:], lambda night: {CASE: "ok"}) is None
+    lost = [line(0), line(1), line(2, [replace(held[0], base="n1")])]
+    assert base_of(CASE, lost, lambda night: {} if night.run == "n1" else {CASE: "ok"}) == Base("n0")
+
+
 def test_a_case_that_was_removed_waits_to_be_accepted() -> None:
     gone = [Withheld(CASE, "missing", "n0", "n1")]
     nights = [line(0), line(1, withheld=gone)]

@@ -40,6 +40,7 @@ class Archive:
         self.warnings: list[str] = []
         self._untold: set[str] = set()
         self._runs: dict[str, Run | None] = {}
+        self._statuses: dict[str, dict[str, str]] = {}
 
     @property
     def root(self) -> Path:
@@ -142,8 +143,10 @@ class Archive:
 
     def statuses(self, night: Night) -> dict[str, str]:
         """The status of each case in a night's run; nothing where that cannot be read."""
-        found = self.run_of(night.run)
-        return {record.id: record.status for record in found.records} if found else {}
+        if night.run not in self._statuses:
+            found = self.run_of(night.run)
+            self._statuses[night.run] = {record.id: record.status for record in found.records} if found else {}
+        return self._statuses[night.run]
 
     def orphans(self) -> list[RunInfo]:
         """Runs that a night began and that no line speaks of, newest first: it was killed on the way."""

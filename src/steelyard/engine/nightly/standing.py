@@ -53,7 +53,8 @@ def base_of(case: str, nights: Sequence[Night], statuses: Statuses) -> Base | No
         night = nights[place]
         held = night.held_back(case)
         if held and _ended(night):
-            if taken <= places.get(held.base, -1) and case in statuses(nights[places[held.base]]):
+            kept = places.get(held.base)
+            if kept is not None and kept >= taken and case in statuses(nights[kept]):
                 return Base(held.base, held)
             if taken >= 0:
                 break
