@@ -119,13 +119,13 @@ class Match:
     looks: Looks
     first: int
     share: float
-    began: float
+    began: float = math.inf
     look: int = 0
     bouts: list[Bout] = field(default_factory=list)
 
     @property
     def deadline(self) -> float:
-        """When all of it must be over."""
+        """When all of it must be over; the pool's first start is nobody's fault and does not count."""
         return self.began + self.plan.settings.timeout
 
     @property
@@ -166,7 +166,7 @@ def weigh(pool: Pool, job: Job, plan: Plan, tell: Tell) -> tuple[Pair, Arrays]:
     side, settings, notes = plan.other, plan.settings, list(plan.other.notes)
     rng, count = random.Random(f"{settings.seed} {side.label} {job.case.id}"), pool.count(job, side)
     looks, share = Looks(settings.settle), settings.budget / count
-    match = Match(job, plan, side, rng, rng.randrange(2**31), looks, count, share, time.monotonic())
+    match = Match(job, plan, side, rng, rng.randrange(2**31), looks, count, share)
     _take_bouts(pool, match, tell)
     match.first = len(match.bouts)
     seen = look_at(match)
@@ -203,6 +203,7 @@ def _take_bouts(pool: Pool, match: Match, tell: Tell) -> None:
     with tempfile.TemporaryDirectory(prefix="steelyard-arms-", ignore_cleanup_errors=True) as folder:
         while len(match.bouts) < match.until:
             stable = pool.stable(match.job, match.side, tell, anew=bool(match.bouts))
+            match.began = match.began if match.bouts else time.monotonic()
             try:
                 for number in range(len(stable.shifts)):
                     if len(match.bouts) < match.until:
