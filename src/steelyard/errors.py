@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 PASS, BUG, USAGE, FAILED, REGRESSION, NOTHING, INCONCLUSIVE, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 130
-LONGEST_LINE = 1000
-"""Characters of one line of a message: it may quote what a user gave, of any length."""
 PRECEDENCE = (USAGE, INTERRUPTED, NOTHING, REGRESSION, FAILED, INCONCLUSIVE)
 
 
@@ -21,8 +19,7 @@ class SteelyardError(Exception):
 
     def __str__(self) -> str:
         head = f"{self.where}  {self.what}" if self.where else self.what
-        lines = [line for part in (head, self.why, self.do) if part for line in part.split("\n  ")]
-        return "\n  ".join(line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 1]}…" for line in lines)
+        return "\n  ".join(part for part in (head, self.why, self.do) if part)
 
 
 class UsageError(SteelyardError):
