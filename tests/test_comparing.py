@@ -97,3 +97,16 @@ def test_what_makes_no_sense_is_refused() -> None:
 def test_nothing_is_imported_for_it_that_the_script_does_not_use() -> None:
     code = "import steelyard, sys; steelyard.compare(sorted, list, [3, 1], verify=False, budget=0.05); assert 'torch' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60).returncode == 0
+
+
+def test_keywords_go_to_both_functions_and_the_result_is_short() -> None:
+    found = steelyard.compare(sorted, lambda x, reverse: sorted(x, reverse=reverse), [3, 1, 2], reverse=True, budget=BUDGET)
+    assert found.pair is not None and repr(found).startswith("<Weighed: ") and "Pair(" not in repr(found)
+    with pytest.raises(UsageError, match="inputs either directly or from setup"):
+        steelyard.compare(short, long, setup=draw, reverse=True)
+    with pytest.raises(UsageError, match="seed is an option of compare and an argument of seeded"):
+        steelyard.compare(seeded, seeded, 1, seed=3)
+
+
+def seeded(x: int, seed: int = 0) -> int:
+    return x + seed

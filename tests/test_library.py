@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import steelyard
 from steelyard import Experiment, Matrix, Settings
 from steelyard.errors import NothingMeasured, UsageError
-from steelyard.library import measure, run
+from steelyard.library import check_keywords, measure, run, threads_here
 from steelyard.store.runs import Store
 from tests.backends.virtual import KERNEL, LAUNCH, Device
 
@@ -59,6 +64,79 @@ class TestMeasure:
                 measure(sum, [1], budget=budget)
         else:
             assert measure(sum, [1], budget=budget).sample.seconds.sum() < 0.4
+
+
+def scaled(x: float, *, factor: float = 1.0, budget: str = "") -> float:
+    return x * factor
+
+
+class TestKeywords:
+    def test_they_go_to_the_function(self) -> None:
+        seen: list[dict[str, int]] = []
+        measure(lambda *args, **named: seen.append(named), 1, budget=0.01, dim=-1, keepdim=True)
+        assert seen[0] == {"dim": -1, "keepdim": True}
+        assert measure(sorted, [2, 1], reverse=True, budget=0.01).figures["time"].n
+
+    def test_one_that_both_could_mean_is_refused_with_a_way_out(self) -> None:
+        with pytest.raises(UsageError, match=r"budget is an option of measure and an argument of scaled"):
+            measure(scaled, 1.0, budget=0.01)
+        assert measure(scaled, 1.0, factor=2.0).figures["time"].n
+        assert measure(functools.partial(scaled, budget="own"), 1.0, budget=0.01).figures["time"].n
+
+    def test_one_that_nobody_takes_is_answered_with_the_nearest(self) -> None:
+        with pytest.raises(UsageError, match="did you mean precision"):
+            measure(scaled, 1.0, precison=0.1)
+        with pytest.raises(UsageError, match="did you mean factor"):
+            measure(scaled, 1.0, facter=0.1)
+
+    @given(
+        st.sets(st.sampled_from(["budget", "items", "x", "dim", "axis"])),
+        st.sets(st.sampled_from(["budget", "items", "x", "dim", "axis"])),
+        st.booleans(),
+    )
+    def test_each_keyword_has_one_owner_or_is_refused(self, takes: set[str], given_: set[str], others: bool) -> None:
+        parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in sorted(takes)]
+        parameters += [inspect.Parameter("more", inspect.Parameter.VAR_KEYWORD)] if others else []
+
+        def fn(**named: object) -> None: ...
+
+        fn.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        own = {"budget", "items"}
+        ours, theirs = given_ & own, given_ - own
+        fine = not ours & takes and (others or theirs <= takes)
+        if fine:
+            check_keywords("measure", [fn], theirs, ours, own)
+        else:
+            with pytest.raises(UsageError):
+                check_keywords("measure", [fn], theirs, ours, own)
+
+
+class TestShown:
+    def test_every_public_name_is_in_dir_and_can_be_had(self) -> None:
+        assert set(steelyard.__all__) <= set(dir(steelyard)) and all(getattr(steelyard, name) for name in steelyard.__all__)
+
+    def test_a_measurement_is_one_line_without_its_samples(self) -> None:
+        found = measure(sum, range(2000), budget=0.05)
+        assert repr(found) == f"<Measurement: {found}>" and "array" not in repr(found) and "\n" not in repr(found)
+        assert "<b>" in found._repr_html_() and "array" not in found._repr_html_()
+
+    @pytest.mark.parametrize(
+        ("threads", "cpus", "said"),
+        [
+            (1, 1.0, "1 thread"), (2, 1.9, "2 threads (steelyard run: 1)"), (None, 1.0, ""), (None, None, ""),
+            (None, 1.9, "1.9 CPUs in use (steelyard run: 1 thread)"),
+        ],
+    )  # fmt: skip
+    def test_threads_that_differ_from_those_of_run_are_said(self, threads: int | None, cpus: float | None, said: str) -> None:
+        found = replace(measure(sum, [1], budget=0.01), threads=threads, cpus=cpus, other_load=1.3)
+        assert threads_here(threads, cpus) == said and said in str(found)
+        assert "other programs kept 1.3 CPUs busy" in str(found)
+        assert "busy" not in str(replace(found, other_load=0.1))
+
+    def test_a_run_is_its_table(self, tmp_path: Path) -> None:
+        found = run(Experiment("shown", matrix=(FAKE,)), store=tmp_path, budget=0.01)
+        assert repr(found) == f"<Run {found.id}: 2 ok; steelyard show {found.id}>"
+        assert "fake/work" in str(found) and "1 thread" in str(found) and "<pre>" in found._repr_html_()  # type: ignore[attr-defined]
 
 
 @pytest.mark.torch

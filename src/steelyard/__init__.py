@@ -51,6 +51,11 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    """Names that are loaded when first used are there before that, too."""
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'steelyard' has no attribute {name!r}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from html import escape
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from steelyard import registry
 from steelyard.drop_in import clock_for, cuda_in_use
 from steelyard.errors import UsageError
+from steelyard.library import check_keywords, threads_here, torch_threads
 from steelyard.model.experiment import BUDGETS, Settings
 from steelyard.model.pair import MARGIN, Arm, Delta, Pair, weigh
 from steelyard.model.task import Task
@@ -22,11 +22,16 @@ if TYPE_CHECKING:
     from steelyard.measuring.clock import Timer
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Weighed(Delta):
     """What `compare` found: a Delta with the pair it comes from, readable as text and in a notebook."""
 
     pair: Pair | None = None
+    threads: int | None = None
+
+    def __repr__(self) -> str:
+        """The first line; the evidence is in `pair`."""
+        return f"<{type(self).__name__}: {super().__str__()}>"
 
     def __str__(self) -> str:
         pair = self.pair
@@ -35,6 +40,7 @@ class Weighed(Delta):
         facts = [f"{pair.rebuilds} rebuilds", f"{pair.quads} rounds", plain(pair.measured_s, "s", 2)]
         facts += [f"p {pair.p:.2g}"] if pair.p is not None else []
         facts += [f"noise floor {percent(pair.floor)} a rebuild"] if pair.floor else []
+        facts += [text] if (text := threads_here(self.threads)) else []
         return "\n  ".join([super().__str__(), " · ".join(facts), *pair.notes])
 
     def _repr_html_(self) -> str:
@@ -72,8 +78,9 @@ def compare(
     names: tuple[str, str] | None = None,
     verify: bool = True,
     seed: int | None = None,
+    **kwargs: Any,
 ) -> Weighed:
-    """Say whether `head` takes more or less time than `base`, both called with `args` or with what `setup` returns.
+    """Say whether `head` takes more or less time than `base`, both called with `args` and `kwargs`, or with what `setup` returns.
 
     `setup` makes fresh inputs for each function again and again, which takes the luck of memory placement out of the
     answer; a tuple is spread over the arguments, a mapping over the keywords. Without it, `args` and what the functions
@@ -83,18 +90,22 @@ def compare(
     from steelyard.engine.pairs import pair_from
     from steelyard.measuring import paired, schedule
 
-    if setup is not None and args:
+    if setup is not None and (args or kwargs):
         raise UsageError("compare takes inputs either directly or from setup, not both")
     for fn in (base, head, *((setup,) if setup else ())):
         if not callable(fn):
             raise UsageError(f"compare takes functions, not {type(fn).__name__}")
-    be = backend_here(_plain(base, args, setup))
+    given = {"setup": setup, "budget": budget, "margin": margin, "names": names, "verify": verify, "seed": seed}
+    changed = [name for name, value in given.items() if value != (compare.__kwdefaults__ or {})[name]]
+    if setup is None:
+        check_keywords("compare", [base, head], kwargs, changed, given)
+    be = backend_here(_plain(base, args, kwargs, setup))
     labels = names or (_label(base, "base"), _label(head, "head"))
     labels = labels if labels[0] != labels[1] else (f"{labels[0]} (first)", f"{labels[1]} (second)")
     share = parse_share(margin) if isinstance(margin, str) else margin
     settings = Settings(budget=parse_budget(budget, BUDGETS))
     rng = random.Random(seed)
-    builds = [_builder(fn, args, setup, be, rng) for fn in (base, head, base)]
+    builds = [_builder(fn, args, kwargs, setup, be, rng) for fn in (base, head, base)]
     differ = _difference(be, builds[0], builds[1]) if verify else ""
     doing = schedule.weigh_arms(
         builds[:2], _timer(be, [build() for build in builds]), settings, rng.randrange(2**31), placebo=builds[2], margin=share
@@ -108,15 +119,14 @@ def compare(
     delta = weigh(pair)
     if differ:
         delta = replace(delta, verdict="failed", reason=differ)
-    return Weighed(**{name: getattr(delta, name) for name in Delta.__dataclass_fields__}, pair=pair)
+    return Weighed(**{name: getattr(delta, name) for name in Delta.__dataclass_fields__}, pair=pair, threads=torch_threads())
 
 
 def backend_here(call: Callable[[], Any]) -> Backend:
     """What this process works with, without importing anything for it: torch where it is in use, on its GPU if the call is."""
-    torch = sys.modules.get("torch")
-    if torch is not None and hasattr(torch, "get_num_threads"):
+    if (threads := torch_threads()) is not None:
         device = "cpu" if cuda_in_use(call) is None else "cuda"
-        name, options = "torch", {"device": device, "threads": torch.get_num_threads()}
+        name, options = "torch", {"device": device, "threads": threads}
     else:
         name, options = "numpy", {}
     found: Backend = registry.load_backend(name)(**options)
@@ -137,10 +147,10 @@ def _label(fn: Callable[..., Any], otherwise: str) -> str:
     return otherwise if name == "<lambda>" else str(name)
 
 
-def _plain(fn: Callable[..., Any], args: tuple[Any, ...], setup: Callable[[], Any] | None) -> Task:
+def _plain(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], setup: Callable[[], Any] | None) -> Task:
     """A function with the inputs as they are given or made."""
     if setup is None:
-        return Task(fn, args)
+        return Task(fn, args, kwargs)
     made = setup()
     if isinstance(made, Mapping):
         return Task(fn, kwargs=made)
@@ -148,12 +158,17 @@ def _plain(fn: Callable[..., Any], args: tuple[Any, ...], setup: Callable[[], An
 
 
 def _builder(
-    fn: Callable[..., Any], args: tuple[Any, ...], setup: Callable[[], Any] | None, be: Backend, rng: random.Random
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    setup: Callable[[], Any] | None,
+    be: Backend,
+    rng: random.Random,
 ) -> Callable[[], Task]:
     """How one arm is had afresh."""
 
     def build() -> Task:
-        return be.relocate(_plain(fn, args, setup), rng)
+        return be.relocate(_plain(fn, args, kwargs, setup), rng)
 
     return build
 

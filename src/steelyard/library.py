@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 import statistics
-from collections.abc import Callable
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +25,26 @@ if TYPE_CHECKING:
     from steelyard.store.runs import Run
 
 
-@dataclass(frozen=True)
+BUSY = 0.5
+"""CPUs of other work that a reader must hear of."""
+MORE_THAN_ONE = 1.2
+"""CPU seconds in a second that one thread does not reach, however the clocks are rounded."""
+
+
+@dataclass(frozen=True, repr=False)
 class Measurement:
-    """What `measure` found: figures with intervals, the raw sample they come from, and the clock that took it."""
+    """What `measure` found: figures with intervals, the raw sample they come from, the clock that took it, and the conditions.
+
+    `threads` are those of torch in this process, where it is loaded, `cpus` how many CPUs the function kept busy, and
+    `other_load` how many other processes did meanwhile.
+    """
 
     figures: dict[str, Figure]
     sample: Sample
     clock: str = "host"
+    threads: int | None = None
+    cpus: float | None = None
+    other_load: float | None = None
 
     @property
     def seconds(self) -> float:
@@ -38,10 +56,63 @@ class Measurement:
         lost = self.figures["discarded"].value
         words = [with_error(time.value, time.low, time.high, "s"), f"n {time.n}", f"noise {self.sample.noise}"]
         words += [f"{percent(lost)} of blocks preempted"] if lost else []
+        words += [text] if (text := threads_here(self.threads, self.cpus)) else []
+        words += [f"other programs kept {self.other_load:.1f} CPUs busy"] if (self.other_load or 0.0) >= BUSY else []
         words += [f"clock: {self.clock}"] if self.clock != "host" else []
         host = self.figures.get("host_time")
         words += [f"the host needs {plain(host.value, 's')}"] if host and host.value > time.value else []
         return " · ".join(words)
+
+    def __repr__(self) -> str:
+        """In one line; the raw sample is in `sample`."""
+        return f"<{type(self).__name__}: {self}>"
+
+    def _repr_html_(self) -> str:
+        first, *rest = str(self).split(" · ")
+        return f"<div><b>{escape(first)}</b> <span style='opacity:.7'>{escape(' · '.join(rest))}</span></div>"
+
+
+def torch_threads() -> int | None:
+    """How many threads torch has in this process; None where it is not loaded, and nothing is loaded to find out."""
+    torch = sys.modules.get("torch")
+    return int(torch.get_num_threads()) if torch is not None and hasattr(torch, "get_num_threads") else None
+
+
+def threads_here(threads: int | None, cpus: float | None = None) -> str:
+    """How many threads this process measured with, and that `steelyard run` has one, where that is another number."""
+    if threads is not None:
+        return "1 thread" if threads == 1 else f"{threads} threads (steelyard run: 1)"
+    return f"{cpus:.1f} CPUs in use (steelyard run: 1 thread)" if cpus is not None and cpus >= MORE_THAN_ONE else ""
+
+
+def check_keywords(
+    who: str, functions: Sequence[Callable[..., Any]], keywords: Iterable[str], options: Iterable[str], own: Iterable[str]
+) -> None:
+    """Keywords go to the functions; one that could be meant for us as well, or that nobody takes, is refused.
+
+    `keywords` are those for the functions, `options` those of ours that were given, `own` all of ours.
+    """
+    for fn in functions:
+        known, any_other = _parameters(fn)
+        name = getattr(fn, "__name__", type(fn).__name__)
+        if both := sorted(set(options) & known):
+            raise UsageError(
+                f"{both[0]} is an option of {who} and an argument of {name}", why="which of the two is meant cannot be told",
+                do=f"bind the function's own: {who}(functools.partial({name}, {both[0]}=…), …)",
+            )  # fmt: skip
+        if not any_other and (strange := sorted(set(keywords) - known)):
+            raise unknown(f"argument of {name}, or option of {who}", strange[0], {*known, *own})
+
+
+def _parameters(fn: Callable[..., Any]) -> tuple[set[str], bool]:
+    """Names that a function takes by keyword, less those bound already, and whether it takes any; one that does not say takes any."""
+    try:
+        found = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        return set(), True
+    bound = set(fn.keywords) if isinstance(fn, functools.partial) else set()
+    names = {item.name for item in found if item.kind in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY)}
+    return names - bound, any(item.kind == item.VAR_KEYWORD for item in found)
 
 
 def measure(
@@ -53,27 +124,36 @@ def measure(
     flops: float | None = None,
     bytes: float | None = None,
     items: float | None = None,
+    **kwargs: Any,
 ) -> Measurement:
     """Time a function in this process, with calibration, warm-up, overhead subtraction and an honest interval.
 
-    Where the function gives work to a CUDA device it is that work that is timed, not its launch; `clock` in the result says so.
+    It is called with `args` and with every keyword that is none of the options above. Where the function gives work to a CUDA
+    device it is that work that is timed, not its launch; `clock` in the result says so.
     """
     from steelyard.drop_in import clock_for
+    from steelyard.machine.load import watch_others
     from steelyard.measuring import metrics
     from steelyard.measuring.figures import figures
     from steelyard.measuring.sample import sample
 
     if sampling not in ("blocks", "calls"):
         raise UsageError(f"sampling is 'blocks' or 'calls', not {sampling!r}")
+    given = {"budget": budget, "precision": precision, "sampling": sampling, "flops": flops, "bytes": bytes, "items": items}
+    changed = [name for name, value in given.items() if value != (measure.__kwdefaults__ or {})[name]]
+    check_keywords("measure", [fn], kwargs, changed, given)
     settings = Settings(budget=parse_budget(budget, BUDGETS), precision=precision, sampling="blocks" if sampling == "blocks" else "calls")
-    task = Task(fn, args, flops=flops, bytes=bytes, items=items)
+    task = Task(fn, args, kwargs, flops=flops, bytes=bytes, items=items)
     task()
     clock = clock_for(task)
-    taken = sample(task, clock.timer, settings)
+    began = time.perf_counter(), time.process_time()
+    with watch_others() as others:
+        taken = sample(task, clock.timer, settings)
+    wall, busy = time.perf_counter() - began[0], time.process_time() - began[1]
     found = figures(taken, task, (metrics.compute, metrics.bandwidth, metrics.item_rate))
     if (tally := getattr(clock.timer, "tally", None)) is not None:
         found["host_time"] = Figure(statistics.median(tally.host), "s", "lower", n=len(tally.host))
-    return Measurement(found, taken, clock.name)
+    return Measurement(found, taken, clock.name, torch_threads(), busy / wall if wall > 0 else None, others.cpus)
 
 
 class Silent:
@@ -96,6 +176,7 @@ def run(experiment: Experiment | str | os.PathLike[str], *, store: str | os.Path
     """Run an experiment object, a suite by name or an experiment file, in isolated workers, and return the saved run."""
     from steelyard import codec, registry
     from steelyard.engine import conduct
+    from steelyard.notebook import readable
     from steelyard.store.runs import Store
 
     if not isinstance(experiment, Experiment):
@@ -108,4 +189,4 @@ def run(experiment: Experiment | str | os.PathLike[str], *, store: str | os.Path
     experiment = replace(experiment, settings=replace(experiment.settings, **settings))
     place = Store.find(None, str(store) if store else None)
     ready = conduct.from_experiment(experiment)
-    return conduct.execute(ready, place, ["steelyard.run", experiment.name], lambda writer: Silent()).run
+    return readable(conduct.execute(ready, place, ["steelyard.run", experiment.name], lambda writer: Silent()).run)
