@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from steelyard.errors import UsageError
-from steelyard.model.case import ENV, HERE, Case
+from steelyard.model.case import ENV, HERE, IDENTITY, Case
 from steelyard.model.pair import Delta, Verdict
 from steelyard.model.record import BAD, Figure, Record
 from steelyard.model.units import measured, with_error
@@ -27,6 +27,7 @@ VERDICT_GLYPHS: dict[Verdict, str] = {
     "incomparable": "–",
 }
 COMMAND = "command"
+UNVERIFIED, IDENTICAL = "○", "="
 LONGEST_REASON = 500
 THIN = "\u202f"
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
@@ -94,6 +95,35 @@ def status_words(record: Record) -> str:
 def reason(record: Record) -> str:
     """Why a record is not ok; a wrong answer falls back on what verification said."""
     return record.reason or (record.verification.message if record.verification and record.status == "wrong" else "")
+
+
+def unverified(record: Record) -> str:
+    """Why nobody knows whether the answer of a record that is ok is right; nothing where somebody does, or it has none."""
+    found = record.verification
+    if record.status != "ok" or (found is not None and found.status != "none"):
+        return ""
+    if found is None:
+        return "verification was switched off" if record.requested.get("verify") is False else ""
+    return clean(found.message) or "no reference"
+
+
+def identical_to(record: Record) -> str:
+    """What a variant's answer agrees with in every bit, as that of one does that calls the plain task itself."""
+    found = record.verification
+    same = record.status == "ok" and found is not None and found.identical and f" {IDENTITY}" in found.against
+    return clean(found.against) if same and found else ""
+
+
+def check_mark(record: Record) -> str:
+    """`○` not verified, `=` bit-identical to the plain task."""
+    return UNVERIFIED if unverified(record) else IDENTICAL if identical_to(record) else ""
+
+
+def check_words(record: Record) -> str:
+    """What a reader should know of a check that did not just pass."""
+    if why := unverified(record):
+        return f"not verified: {why}"
+    return f"bit-identical to {same}" if (same := identical_to(record)) else ""
 
 
 def shortened(text: str, longest: int = LONGEST_REASON) -> str:

@@ -13,7 +13,7 @@ from steelyard.model.pair import ALPHA, Delta, Pair, told_from_chance, weigh
 from steelyard.model.record import Figure, Record
 from steelyard.model.units import measured, percent, scale
 from steelyard.model.units import plain as quantity
-from steelyard.report.cells import Parts, aligned, cells, clean, delta_text, parts_of
+from steelyard.report.cells import Parts, aligned, cells, check_mark, clean, delta_text, parts_of
 
 RATES = {"bus_bandwidth": "B/s", "bandwidth": "B/s", "compute": "FLOP/s", "item_rate": "item/s"}
 OWN = {
@@ -68,7 +68,8 @@ def columns(records: Sequence[Record], deltas: Mapping[str, Delta], bases: Mappi
         _column("n", [_count(record) for record in records], rank=3),
         Column("noise", tuple(noise(record) for record in records), "<", 2),
     ]
-    return [time, *(column for column in (versus, *rest) if not column.empty)]
+    checks = Column("", tuple(check_mark(record) for record in records), "<")
+    return [time, *(column for column in (checks, versus, *rest) if not column.empty)]
 
 
 def pairs_by_head(pairs: Sequence[Pair], records: Sequence[Record]) -> tuple[dict[str, Delta], dict[str, str]]:

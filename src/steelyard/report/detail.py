@@ -191,12 +191,14 @@ def _evidence(pair: Pair) -> list[str]:
 
 def _verification(found: Verification | None) -> Rows:
     if found is None or found.status == "none":
-        return [("result", "not verified" + (f": {clean(found.message)}" if found and found.message else ""))]
+        checks = "; ".join(map(clean, found.checks)) if found else ""
+        return [("result", "not verified" + (f": {clean(found.message)}" if found and found.message else "")), ("checked", checks)]
     errors = [f"{name} {value:.2g}" for name, value in (("absolute", found.max_abs), ("relative", found.max_rel)) if value is not None]
     allowed = [f"{name} {value:g}" for name, value in (("rtol", found.rtol), ("atol", found.atol)) if value is not None]
+    same = "bit-identical: nothing was lost, or both are the same code" if found.identical and found.status == "passed" else ""
     return [
         ("result", f"{'✓' if found.status == 'passed' else '✗'} {found.status}"), ("against", found.against), ("message", found.message),
-        ("largest error", ", ".join(errors)), ("allowed", ", ".join(allowed)),
+        ("largest error", same or ", ".join(errors)), ("allowed", ", ".join(allowed)), ("checked", "; ".join(map(clean, found.checks))),
     ]  # fmt: skip
 
 

@@ -99,6 +99,8 @@ def _blocks(document: Document) -> Iterator[str | Table]:
 def _facts(document: Document) -> str:
     counts = Counter(case["status"] for case in document["cases"])
     words = [f"{number} {status.replace('_', ' ')}" for status, number in counts.items()]
+    unverified = sum(case["check"].startswith("not verified") for case in document["cases"])
+    words += [f"{unverified} not verified"] if unverified else []
     names = [code(machine["name"]) for machine in document["machines"][:3]]
     runs = [code(run["id"]) for run in document["runs"][-3:]]
     count = len(document["runs"])
@@ -244,11 +246,12 @@ def _cases(document: Document) -> Iterator[str | Table]:
             _status(case["status"]),
             _measured(case["metrics"].get("time"), "s"),
             prose(case["noise"]),
+            prose(case["check"], LONGEST_REASON),
             code(case["reason"] if case["status"] != "ok" else "", LONGEST_REASON),
         )
         for case in ordered
     ]
-    yield Table(("case", "status", "time per call, 95 %", "noise", "why"), rows, MOST_CASES)
+    yield Table(("case", "status", "time per call, 95 %", "noise", "check", "why"), rows, MOST_CASES)
 
 
 def _runs(document: Document) -> Iterator[str]:

@@ -14,7 +14,21 @@ from rich.text import Text
 
 from steelyard.model.pair import Delta, Pair
 from steelyard.model.record import BAD, STATUSES, Record
-from steelyard.report.cells import case_line, cells, clean, cut, lines_of, pad, reason, shortened, status_words
+from steelyard.report.cells import (
+    IDENTICAL,
+    UNVERIFIED,
+    case_line,
+    cells,
+    clean,
+    cut,
+    identical_to,
+    lines_of,
+    pad,
+    reason,
+    shortened,
+    status_words,
+    unverified,
+)
 from steelyard.report.columns import Column, columns, pairs_by_head
 from steelyard.report.detail import record_detail
 from steelyard.report.heading import RunHeaderLike, heading, load_line
@@ -27,6 +41,7 @@ GAPS = ("   ", "  ")
 LONGEST_NOTE = 12
 MOST_READ = 4000
 LEAST_LABEL = 8
+MOST_REASONS = 3
 STYLES: dict[str, str] = {"faster": "green", "slower": "red", **dict.fromkeys(BAD, "red")}
 
 
@@ -38,7 +53,7 @@ def run_table(header: RunHeaderLike, records: Sequence[Record], pairs: Sequence[
     if records:
         body, missed = _body(records, deltas, columns(records, deltas, bases), width)
         drawn, notes = [*drawn, *body], _notes(header.id, records, missed, width)
-    drawn += [*notes, *_bottom(header.id, records, deltas, width)]
+    drawn += [*notes, *_legend(records, width), *_bottom(header.id, records, deltas, width)]
     return Text("\n", no_wrap=True, overflow="crop").join(drawn)
 
 
@@ -148,6 +163,17 @@ def _notes(run: str, records: Sequence[Record], missed: Sequence[int], width: in
             more = "many" if len(why) > MOST_READ else len(told) - LONGEST_NOTE
             made.append(_line((cut(f"  … {more} more lines: steelyard show {run}/{members[0] + 1}", width), "dim")))
     return [*made, _line(("", ""))] if made else []
+
+
+def _legend(records: Sequence[Record], width: int) -> list[Text]:
+    """What the marks of the table mean, and how many records have them and why."""
+    reasons = Counter(why for record in records if (why := unverified(record)))
+    same = Counter(what for record in records if (what := identical_to(record)))
+    told = [f"{UNVERIFIED} {count} not verified: {why}" for why, count in reasons.most_common(MOST_REASONS)]
+    if (left := sum(reasons.values()) - sum(count for _, count in reasons.most_common(MOST_REASONS))) > 0:
+        told.append(f"{UNVERIFIED} {left} not verified for other reasons")
+    told += [f"{IDENTICAL} {count} bit-identical to {what}, which may mean that it is the same code" for what, count in same.items()]
+    return [_line((cut(shortened(line), width), "dim")) for line in told]
 
 
 def _bottom(run: str, records: Sequence[Record], deltas: Mapping[str, Delta], width: int) -> list[Text]:

@@ -46,8 +46,12 @@ CASE = {
     "backend": TEXT, "variant": TEXT, "mode": TEXT, "device": TEXT, "threads": Maybe(WHOLE), "ranks": WHOLE, "env": TEXT,
     "flags": Table(SCALAR), "metrics": Table(QUAD), "noise": TEXT, "other_load": REAL,
     "verification": Maybe(
-        {"status": TEXT, "against": TEXT, "message": TEXT, "max_abs": REAL, "max_rel": REAL, "rtol": REAL, "atol": REAL}
+        {
+            "status": TEXT, "against": TEXT, "message": TEXT, "max_abs": REAL, "max_rel": REAL, "rtol": REAL, "atol": REAL,
+            "identical": YES, "checks": [TEXT],
+        }
     ),
+    "check": TEXT,
     "environment": WHOLE, "differs": Maybe([TEXT]), "effective": Table(SCALAR), "samples": Maybe(SAMPLES),
     "attachments": [{"kind": TEXT, "path": TEXT, "sha256": TEXT}], "repeat": TEXT,
     "roof": Maybe(

@@ -16,7 +16,7 @@ from steelyard.model.case import ENV, IDENTITY
 from steelyard.model.record import Figure, Record
 from steelyard.model.units import plain as quantity
 from steelyard.model.values import value_text
-from steelyard.report.cells import COMMAND, USUAL, clean, facets, lines_of, shortened
+from steelyard.report.cells import COMMAND, USUAL, check_words, clean, facets, lines_of, shortened
 from steelyard.report.cells import reason as reason_of
 from steelyard.report.web.plain import short
 from steelyard.report.web.runs import records_by_id
@@ -159,7 +159,8 @@ def case_entry(item: Seen, label: str, environment: int, differs: Sequence[str] 
         "metrics": {name: quad(figure) for name, figure in record.metrics.items()},
         "noise": str(record.effective.get("noise") or ""),
         "other_load": other_load(record),
-        "verification": record.verification if record.verification and record.verification.status != "none" else None,
+        "verification": record.verification,
+        "check": shortened(check_words(record), LONGEST_REASON),
         "environment": environment,
         "differs": None if differs is None else _first(differs, MOST_DIFFERENCES),
         "effective": effective(record),

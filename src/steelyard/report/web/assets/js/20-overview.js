@@ -166,11 +166,13 @@
       doc.comparison && { key: "speedup", title: versus(), numeric: false, class: "nowrap", first: "desc", value: (item) => (deltas().get(item.id)?.ratio ? 1 / deltas().get(item.id).ratio : null), cell: (item) => deltaCell(deltas().get(item.id), item.id) },
       metric !== "peak_memory" && figure("peak_memory", "Peak memory"),
       doc.cases.some((item) => item.noise) && { key: "noise", title: "Noise", help: "A is quiet, E is too noisy to trust", cell: (item) => grade(item.noise) },
+      doc.cases.some((item) => item.check) && { key: "check", title: "Check", help: "Answers that were not verified, or are bit-identical to the plain task's", value: (item) => item.check, cell: (item) => checkCell(item.check) },
       doc.history && { key: "history", title: "History", sort: false, csv: false, cell: (item) => historyCell(series().get(item.id)) },
       ...["workload", "backend", "variant", "mode", "device", "threads", "reason", "id"].map((key) => ({ key, hidden: true })),
     ].filter(Boolean);
   }
 
+  const checkCell = (words) => words && el("span", { class: "faint", title: words }, words.split(": ")[0]);
   const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
   function historyCell(found) {

@@ -186,10 +186,11 @@
 
   function verification(item) {
     const found = item.verification;
-    if (!found || found.status === "none") return [["result", ["not verified", found?.message ? `: ${found.message}` : ""]]];
+    if (!found || found.status === "none") return [["result", ["not verified", found?.message ? `: ${found.message}` : ""]], ["checked", (found?.checks || []).join("; ")]];
     const sizes = [["absolute", found.max_abs], ["relative", found.max_rel]].filter(([, size]) => fmt.known(size)).map(([name, size]) => `${name} ${size.toPrecision(2)}`);
     const allowed = [["rtol", found.rtol], ["atol", found.atol]].filter(([, size]) => fmt.known(size)).map(([name, size]) => `${name} ${size}`);
-    return [["result", S.badge(found.status === "passed" ? "ok" : "wrong", found.status)], ["against", found.against], ["largest error", sizes.join(", ")], ["allowed", allowed.join(", ")], ["message", found.message]];
+    const same = found.identical && found.status === "passed" ? "bit-identical: nothing was lost, or both are the same code" : "";
+    return [["result", S.badge(found.status === "passed" ? "ok" : "wrong", found.status)], ["against", found.against], ["largest error", same || sizes.join(", ")], ["allowed", allowed.join(", ")], ["message", found.message], ["checked", (found.checks || []).join("; ")]];
   }
 
   const panel = (title, ...content) => el("section", { class: "panel", "aria-label": title }, el("h3", {}, title), content);
