@@ -67,7 +67,7 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 @click.option("--runs", type=click.IntRange(1, MOST_COUNT), help="Exact number of blocks (or program runs).")
 @click.option("--rtol", type=click.FloatRange(min=0, max=1e9), help="Relative tolerance of verification.")
 @click.option("--atol", type=click.FloatRange(min=0, max=1e9), help="Absolute tolerance, as a share of the output's rms.")
-@click.option("--verify/--no-verify", default=None, help="Check outputs before timing. Default on.")
+@click.option("--verify/--no-verify", default=None, help="Check outputs before and after timing. Default on.")
 @click.option("--reference", type=click.Choice(["eager", "fp64"]), help="Hold variants against eager (default), or all against fp64.")
 @click.option("--seed", type=click.IntRange(0, MOST_COUNT), help="Seed of all data and weights.")
 @click.option("--isolate", type=click.Choice(["case", "workload", "none"]), help="What shares a worker. Default workload.")
