@@ -54,6 +54,28 @@ def test_a_wrong_answer_is_no_speedup() -> None:
     assert steelyard.compare(short, wrong, draw(), budget=BUDGET, verify=False).verdict != "failed"
 
 
+def test_an_answer_that_is_right_once_or_kept_is_no_speedup() -> None:
+    calls, kept = iter(range(10**9)), {}
+
+    def once(x: np.ndarray) -> float:
+        return short(x) if next(calls) == 0 else 0.0
+
+    def cached(x: np.ndarray) -> float:
+        return kept.setdefault(id(x), short(x)) if id(x) not in kept else kept[id(x)]
+
+    data = draw()
+    for fn in (once, cached):
+        found = steelyard.compare(short, fn, data, budget=BUDGET)
+        assert found.verdict == "failed"
+        assert found.reason.startswith("the answers differ after timing")
+    assert np.array_equal(data, draw())
+
+
+def test_functions_that_change_their_inputs_are_compared_as_before() -> None:
+    found = steelyard.compare(lambda x: np.add(x, 1, out=x), lambda x: np.add(x, 1, out=x), setup=draw, budget=BUDGET)
+    assert found.verdict != "failed"
+
+
 def test_what_functions_hold_is_moved_too() -> None:
     held, table = draw(), {"x": [1.5, 2.5]}
     found = steelyard.compare(lambda: held.sum() + table["x"][0], lambda: held.sum() + table["x"][0], budget=BUDGET)

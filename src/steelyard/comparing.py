@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -110,6 +111,7 @@ def compare(
     doing = schedule.weigh_arms(
         builds[:2], _timer(be, [build() for build in builds]), settings, rng.randrange(2**31), placebo=builds[2], margin=share
     )
+    differ = differ or (_difference(be, builds[0], builds[1], later=True) if verify else "")
     found = doing.finding()
     held = {kind for fn in (base, head) for kind in be.stays(Task(fn))} if base is not head else set()
     found = paired.unmoved(found, sorted(held)) if held else found
@@ -173,12 +175,35 @@ def _builder(
     return build
 
 
-def _difference(be: Backend, base: Callable[[], Task], head: Callable[[], Task]) -> str:
-    """How the head's answer differs from the base's on equal inputs; nothing where it does not or there is none to compare."""
+def _difference(be: Backend, base: Callable[[], Task], head: Callable[[], Task], *, later: bool = False) -> str:
+    """How the head's answer differs from the base's on equal inputs; nothing where it does not or there is none to compare.
+
+    After timing they are called again with other values in the same arrays, unless calls change these themselves: an answer that
+    was kept from an earlier call is found so.
+    """
+    from steelyard.engine.scrutiny import altered, halved, inputs, prints
     from steelyard.measuring import verify
 
     task = base()
     other = be.relocate(replace(head(), args=task.args, kwargs=task.kwargs), random.Random(0))
-    want, got = be.outputs(task()), be.outputs(other())
-    found = verify.compare(got, want, "base", same_dtype=False)
-    return "" if found.status != "failed" else f"the answers differ: {found.message}"
+    sides = (task, other)
+    before = [prints(be, inputs(side)) for side in sides] if later else []
+
+    def differ() -> str:
+        want, got = be.outputs(task()), be.outputs(other())
+        found = verify.compare(got, want, "base", same_dtype=False)
+        return "" if found.status != "failed" else f"the answers differ{' after timing' if later else ''}: {found.message}"
+
+    first = differ()
+    if first or not later or before != [prints(be, inputs(side)) for side in sides]:
+        return first
+    with contextlib.ExitStack() as stack, contextlib.suppress(Exception):
+        arrays = [item for side in sides for item in inputs(side).values() if _floating(be, item)]
+        done = [stack.enter_context(altered(be, item, halved)) for item in arrays]
+        return differ() if done and all(done) else ""
+    return ""
+
+
+def _floating(be: Backend, item: Any) -> bool:
+    leaf = be.leaf(item)
+    return leaf is not None and leaf[1].dtype.kind in "fc"

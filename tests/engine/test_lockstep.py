@@ -78,7 +78,8 @@ def faulty(fault, be):
         be.spend(1e-4)
         if {broken} and fault in ("exit", "hang") and next(calls) == 25:
             misbehave(fault)
-        return x * (3 if {broken} and fault == "wrong" else 2)
+        late = fault == "late" and next(calls) > 5
+        return x * (3 if {broken} and (late or fault == "wrong") else 2)
 
     return Task(fn, reference=lambda: x * 2)
 """
@@ -208,7 +209,7 @@ class TestTwoCheckouts:
 class TestFaults:
     def test_a_broken_base_costs_its_comparison_alone(self, tmp_path: Path) -> None:
         new, old = checkouts(tmp_path, FAULTY.format(broken=False), FAULTY.format(broken=True))
-        words = ["-a", "fault=none,exit,hang,raise,wrong", "--timeout", "3s", "--budget", "20ms", "--vs-path", "../old"]
+        words = ["-a", "fault=none,exit,hang,raise,wrong,late", "--timeout", "3s", "--budget", "20ms", "--vs-path", "../old"]
         found = run_json("bench.py", *words, cwd=new, check=3)
         assert {record["status"] for record in found["records"]} == {"ok"}
         said = {record["case"]["params"]["fault"]: record["effective"].get("unweighed", "") for record in found["records"]}
@@ -217,6 +218,7 @@ class TestFaults:
         assert said["hang"].startswith("timeout: no answer within 3.00 s")
         assert said["raise"] == "the base (path:../old) failed: ValueError: told to fail"
         assert said["wrong"].startswith("the base (path:../old) wrong: not the answer of the workload's reference")
+        assert said["late"].startswith("the base (path:../old) wrong: not the answer of the workload's reference")
         assert [pair["head"]["id"] for pair in found["pairs"]] == [found["records"][0]["id"]]
         assert processes_below(new) == processes_below(old) == []
 

@@ -48,7 +48,7 @@ def mortal(fault, be):
             os._exit(9) if other else time.sleep(1e6)
         out = x.clone()
         dist.all_reduce(out)
-        return out + (fault == "wrong" and other)
+        return out + (other and (fault == "wrong" or (fault == "wrong later" and number > 0)))
 
     return Task(fn, (torch.full((64,), seat.rank + 1.0),), reference=lambda: torch.full((64,), seat.size * (seat.size + 1) / 2))
 
@@ -64,6 +64,7 @@ FAULTS = {
     "build": ("failed", "rank 1: ValueError: told to fail while building"),
     "deaf": ("crashed", "rank 1 exited with code 9 and no answer during check, and rank 0 waited for it in vain"),
     "wrong": ("wrong", "rank 1: out: 64 of 64 values differ"),
+    "wrong later": ("wrong", "rank 1: right at first, but not after timing: out: 64 of 64 values differ"),
     "none at the end": ("ok", ""),
 }
 
