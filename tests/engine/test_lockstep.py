@@ -63,6 +63,22 @@ def adds(be):
     return Task(fn)
 """
 
+TWO_BACKENDS = """
+from steelyard import Task, workload
+
+@workload("mine/both", axes={"broken": [False]}, backend="fake")
+def both(broken, be):
+    x = be.randn(16)
+    return Task(lambda: (be.spend(1.0), x * 2)[1])
+
+@both.on("numpy")
+def _(broken, be):
+    if broken:
+        raise ValueError("told to fail")
+    x = be.randn(16)
+    return Task(lambda: x * 2)
+"""
+
 FAULTY = """
 import os, time
 from steelyard import Task, workload
@@ -119,6 +135,29 @@ def weighed(plan: Plan, pairs: int = 2) -> Pair:
         return lockstep.weigh(pool, plan.jobs[0], plan, lambda phase, fraction: None)[0]
     finally:
         pool.close()
+
+
+class TestTwoBackends:
+    @pytest.mark.parametrize(("base", "head", "verdict"), [("fake", "numpy", "faster"), ("numpy", "fake", "slower")])
+    def test_a_base_on_another_backend_is_weighed_in_processes_of_its_own(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, base: str, head: str, verdict: str
+    ) -> None:
+        (tmp_path / "bench.py").write_text(TWO_BACKENDS)
+        ready = prepare(monkeypatch, tmp_path, f"{base}/eager", "bench.py", backend=(head,))
+        assert [job.case.backend for job in ready.jobs] == [base, head]
+        pair = weighed(replace(ready, jobs=ready.jobs[1:]))
+        assert (pair.base.id, pair.head.id) == tuple(job.case.id for job in ready.jobs)
+        assert (pair.base.environment, pair.layout, weigh(pair).verdict) == ("", "free: two backends", verdict)
+        assert weigh(pair).base == ready.jobs[0].case.id
+
+    def test_a_base_that_fails_costs_its_comparison_alone_and_is_not_tried_again(self, tmp_path: Path) -> None:
+        (tmp_path / "bench.py").write_text(TWO_BACKENDS)
+        found = run_json(
+            "bench.py", "-B", "fake", "-a", "broken=true", "--vs", "numpy/eager", "--runs", "1", "--no-verify", cwd=tmp_path, check=3
+        )
+        base, head = found["records"]
+        assert (base["status"], head["status"], found["pairs"]) == ("failed", "ok", [])
+        assert head["effective"]["unweighed"].startswith(f"the base ({base['id']}) is failed: ")
 
 
 class TestTwoCheckouts:
@@ -471,7 +510,7 @@ def test_a_plan_for_another_side_cannot_be_weighed_in_one_process(tmp_path: Path
     """Without its other side such a plan would weigh a case against itself."""
     plan = prepare(monkeypatch, tmp_path, "path:.", "fake/work")
     with pytest.raises(AssertionError):
-        lockstep.weigh(Pool(1), plan.jobs[0], replace(plan, other=None), lambda phase, fraction: None)
+        lockstep.weigh(Pool(1), replace(plan.jobs[0], side=None), plan, lambda phase, fraction: None)
 
 
 class PlantedPool(Pool):

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from steelyard.engine.filters import Filters
 from steelyard.engine.launch import Place
-from steelyard.engine.plan import Plan, check_modes, expand, select, settle
+from steelyard.engine.names import check_modes, select, settle
+from steelyard.engine.plan import Plan, expand
 from steelyard.engine.sides import Side
 from steelyard.errors import NothingMeasured, UsageError
 from steelyard.model.case import Case
@@ -103,6 +104,21 @@ class TestExpansion:
     def test_a_size_stands_for_several_axes_and_an_axis_beside_it_wins(self) -> None:
         assert ids(plan(Matrix(("op/one",), {"size": ("big",)}))) == ["op/one[dtype=fp32,fast=false,n=4096]@numpy/eager:eval"]
         assert ids(plan(Matrix(("op/one",), {"size": ("big",), "n": (7,)}))) == ["op/one[dtype=fp32,fast=false,n=7]@numpy/eager:eval"]
+
+    def test_all_wrong_names_are_told_at_once_each_where_it_stands(self) -> None:
+        first = Matrix(
+            ("op/oen", "op/one"), {"n": (8, "many"), "dtpye": ("fp32",)}, backend=("numpyy",), variant=("fusd",), origin="a.toml  matrix[0]"
+        )
+        with pytest.raises(UsageError, match="7 mistakes") as caught:
+            plan(first, Matrix(("op/two",), variant=("eagre",), origin="a.toml  matrix[1]"), include=("op/three@numpy/eager:eval",))
+        told = caught.value.why.split("\n  ")
+        names = ("op/oen", "dtpye", "many", "numpyy", "fusd", "eagre", "op/three")
+        assert all(sum(f"'{name}'" in line for line in told) == 1 for name in names) and len(told) == len(names)
+        assert [line.partition("  no")[0] for line in told if "eagre" in line] == ["a.toml  matrix[1]"]
+
+    def test_one_name_wrong_for_many_workloads_is_one_mistake(self) -> None:
+        with pytest.raises(UsageError, match="no variant of op/one named 'fusd'"):
+            plan(Matrix(("op/one", "op/two"), variant=("fusd",)))
 
     def test_the_same_case_twice_is_one(self) -> None:
         assert len(plan(BOTH, BOTH, include=("op/two@numpy/eager:eval",)).jobs) == 3
@@ -385,6 +401,38 @@ class TestJobs:
         heads = [job for job in found.jobs if job.vs]
         assert len(found.jobs) == 8
         assert all(job.vs == job.case.with_variant("plain") for job in heads)
+
+    def test_one_base_over_backends_runs_on_a_side_of_its_own(self) -> None:
+        matrix = Matrix(("op/one",), {"n": (8,)}, backend=("torch", "numpy"), variant=("eager", "plain"))
+        found = plan(matrix, settings=Settings(vs="torch/eager"))
+        told = [(f"{job.case.backend}/{job.case.variant}", job.vs and f"{job.vs.backend}/{job.vs.variant}") for job in found.jobs]
+        assert told == [
+            ("torch/eager", None), ("torch/plain", "torch/eager"), ("numpy/eager", "torch/eager"), ("numpy/plain", "torch/eager"),
+        ]  # fmt: skip
+        assert [job.side and job.side.label for job in found.jobs] == [None, None, "torch/eager", "torch/eager"]
+        assert found.jobs[2].scale != found.jobs[3].scale, "each is weighed alone, in processes of its own"
+        assert not any(job.side and job.side.fresh for job in found.jobs)
+        compiled = plan(matrix, settings=Settings(vs="torch/slow-start"))
+        assert {job.side.fresh for job in compiled.jobs if job.side} == {True}
+
+    @pytest.mark.parametrize("vs", ["eager", "numpy/eager"])
+    def test_a_base_with_nothing_to_weigh_is_a_mistake(self, vs: str) -> None:
+        with pytest.raises(UsageError, match=f"nothing to compare with {vs}") as caught:
+            plan(Matrix(("op/one",)), settings=Settings(vs=vs))
+        assert "-V eager,fused" in caught.value.do
+        plan(Matrix(("op/one",), variant=("eager", "plain")), settings=Settings(vs=vs))
+
+    def test_several_backends_each_its_own_base_are_told_how_to_have_one(self) -> None:
+        with pytest.raises(UsageError, match="nothing to compare") as caught:
+            plan(Matrix(("op/one",), backend=("numpy", "torch")), settings=Settings(vs="eager"))
+        assert "numpy/eager for one base over backends" in caught.value.do
+
+    def test_a_backend_alone_is_answered_with_a_base(self) -> None:
+        with pytest.raises(UsageError, match="no variant of op/one named 'torch'") as caught:
+            plan(Matrix(("op/one",)), settings=Settings(vs="torch"))
+        assert "did you mean torch/eager?" in caught.value.do
+        with pytest.raises(UsageError, match="no backend named 'torhc'"):
+            plan(Matrix(("op/one",)), settings=Settings(vs="torhc/eager"))
 
     def test_one_base_for_all(self) -> None:
         base = Case("op/two", (("k", 1), ("scale", 0.5)), "numpy")

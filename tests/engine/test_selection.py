@@ -103,6 +103,55 @@ class TestWords:
         assert caught.value.do == do
 
 
+VARIED = (
+    MINE
+    + """
+@add.variant("twice")
+def twice(task):
+    return Task(lambda: task.fn())
+
+@add.variant("for_torch", backends=["torch"])
+def for_torch(task):
+    return task
+
+@variant("any")
+def any_task(task):
+    return Task(lambda: task.fn())
+
+@workload("my/plain", backend="numpy")
+def plain(be):
+    return Task(lambda: 1)
+"""
+)
+
+
+class TestOwnVariants:
+    @pytest.mark.parametrize("more", [(), ("my/*",), ("my/add", "my/plain")])
+    def test_a_base_without_variants_means_those_of_the_file(self, tmp_path: Path, more: tuple[str, ...]) -> None:
+        (tmp_path / "mine.py").write_text(VARIED.replace("Task, workload", "Task, variant, workload", 1))
+        found = ids(Request((str(tmp_path / "mine.py"), *more), axes={"n": (8,)}, settings={"vs": "eager"}))
+        assert found == [
+            *(f"my/add[n=8]@numpy/{variant}:eval" for variant in ("eager", "twice", "any")),
+            *(f"my/plain@numpy/{variant}:eval" for variant in ("eager", "any")),
+        ]
+
+    def test_variants_that_were_named_are_all_there_are(self, tmp_path: Path) -> None:
+        (tmp_path / "mine.py").write_text(VARIED.replace("Task, workload", "Task, variant, workload", 1))
+        request = Request((str(tmp_path / "mine.py"), "my/add"), variant=("twice",), axes={"n": (8,)}, settings={"vs": "eager"})
+        assert ids(request) == ["my/add[n=8]@numpy/eager:eval", "my/add[n=8]@numpy/twice:eval"]
+
+    @pytest.mark.parametrize("selector", ["op/softmax", "op/layer_norm"])
+    def test_what_is_built_in_is_refused_with_what_to_write(self, selector: str) -> None:
+        with pytest.raises(UsageError, match="nothing to compare with eager") as caught:
+            ids(Request((selector,), settings={"vs": "eager"}))
+        assert "-V eager," in caught.value.do
+
+    def test_a_file_without_variants_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "mine.py").write_text(MINE)
+        with pytest.raises(UsageError, match="nothing to compare with eager"):
+            ids(Request((str(tmp_path / "mine.py"),), settings={"vs": "eager"}))
+
+
 class TestFiles:
     def test_a_python_file_alone_means_all_it_defines(self, tmp_path: Path) -> None:
         (tmp_path / "mine.py").write_text(MINE)
@@ -130,8 +179,11 @@ class TestFiles:
         word = str(tmp_path / "exp.toml")
         experiment, _, _ = gather(Request((word,)), Place())
         assert (experiment.name, experiment.settings) == ("two", Settings(budget=0.25, vs="eager"))
-        assert ids(Request((word,)))[0].startswith("op/softmax[dtype=fp32,m=")
-        assert len(ids(Request((word,)))) == 2
+        both = Request((word,), settings={"vs": None})
+        assert ids(both)[0].startswith("op/softmax[dtype=fp32,m=")
+        assert len(ids(both)) == 2
+        with pytest.raises(UsageError, match="nothing to compare with eager"):
+            ids(Request((word,)))
         over, _, _ = gather(Request((word,), axes={"n": (8,)}, flags={"B": "2"}, settings={"budget": 0.5}), Place())
         assert (over.settings, over.matrix[0].axes, over.matrix[0].flags) == (
             Settings(budget=0.5, vs="eager"), {"n": (8,)}, ({"A": "1", "B": "2"},),

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steelyard.errors import UsageError
-from steelyard.model.case import MODES, Case, VariantSpec, parse_variants
+from steelyard.model.case import MODES, Case, VariantSpec, parse_base, parse_variants
 from steelyard.model.values import Digest, Scanner, parse_value, render
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "case-id.md"
@@ -154,3 +154,23 @@ def test_the_error_points_at_the_place() -> None:
     with pytest.raises(UsageError) as caught:
         Case.parse("op/a[n=]@torch/eager:eval")
     assert caught.value.do.index("^") == len("op/a[n=")
+
+
+class TestBases:
+    @given(names, variants())
+    def test_a_base_names_a_variant_or_a_backend_too(self, backend: str, variant: str) -> None:
+        assert parse_base(variant) == ("", variant) and parse_base(f"{backend}/{variant}") == (backend, variant)
+
+    @given(cases(), names, variants())
+    def test_it_is_the_same_point_otherwise(self, case: Case, backend: str, variant: str) -> None:
+        base = case.against(f"{backend}/{variant}")
+        assert base.backend == backend and base == case.against(variant).against(f"{backend}/{variant}")
+        assert (base.workload, base.params, base.mode, base.device, base.threads) == (
+            case.workload, case.params, case.mode, case.device, case.threads,
+        )  # fmt: skip
+        assert case.against(variant).backend == case.backend
+
+    @pytest.mark.parametrize("text", ["torch/", "/eager", "/"])
+    def test_half_a_base_is_refused(self, text: str) -> None:
+        with pytest.raises(UsageError, match="not a base"):
+            parse_base(text)

@@ -61,6 +61,20 @@ def test_a_long_variant_keeps_its_whole_name_and_its_figures() -> None:
     assert "398.1  ± 2.2  µs" in shown
 
 
+def test_the_column_names_the_base_and_several_backends_say_which_each_row_has() -> None:
+    rows = [
+        record(f"op/a@{backend}/{variant}:eval", figures(1e-3, 1e-5))
+        for backend in ("torch", "torch_xla")
+        for variant in ("eager", "quick")
+    ]
+    eager, quick, other, other_quick = rows
+    own = table(Run(rows, [pair(eager, quick, 0.8, 0.01), pair(other, other_quick, 0.8, 0.01)]))
+    assert "vs own eager" in own
+    assert "each backend against its own: torch/eager, torch_xla/eager · one base for all: --vs torch/eager" in own
+    one = table(Run(rows, [pair(eager, head, 7.0, 0.1) for head in (quick, other, other_quick)]))
+    assert "vs torch/eager" in one and "own" not in one and one.count("1.00×") == 1
+
+
 def test_every_verdict_has_a_sign_and_only_confirmed_ones_a_colour() -> None:
     base = record("op/a@torch/eager:eval", figures(1e-3, 1e-5))
     heads = [record(f"op/a@torch/{name}:eval", figures(1e-3, 1e-5)) for name in ("quick", "slow", "twin", "murky")]

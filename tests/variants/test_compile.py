@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from steelyard.engine.plan import settle
+from steelyard.engine.names import settle
 from steelyard.errors import NotApplied, SteelyardError, UsageError
 from steelyard.model.case import Case
 from steelyard.model.task import Reading, Task

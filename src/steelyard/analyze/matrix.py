@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from steelyard.analyze.compare import geometric_mean, reach
-from steelyard.analyze.stacks import Grid, Plain, Quad, Seen, Words, grid, pick, quad, variant_of, words
+from steelyard.analyze.stacks import Grid, Plain, Quad, Seen, Words, bare, grid, pick, quad, variant_of, words
 from steelyard.model.effects import bounded
 from steelyard.model.pair import Pair
 from steelyard.model.record import Figure
@@ -116,7 +116,8 @@ def matrix(
 def _versus(runs: Sequence[Run], laid: Grid) -> str | None:
     """What the newest run was weighed against, where that is a column here."""
     asked = runs[-1].header.settings.get("vs") if runs else None
-    return asked if isinstance(asked, str) and asked in map(variant_of, laid.columns) else None
+    known = {name for column in laid.columns for name in (variant_of(column), bare(column))}
+    return asked if isinstance(asked, str) and asked in known else None
 
 
 def _row(laid: Grid, key: str, case: Plain) -> Row:

@@ -126,7 +126,7 @@ def _is_how(name: str) -> bool:
 def pick(columns: Sequence[str], counts: Mapping[str, int], asked: str | None) -> str:
     """The column that the others are held against: the one asked for by name or by variant, else eager, else the most complete."""
     if asked:
-        variant = [name for name in columns if asked in (name, variant_of(name), name.partition("/")[0], _bare(name))]
+        variant = [name for name in columns if asked in (name, variant_of(name), name.partition("/")[0], bare(name))]
         if not variant:
             raise unknown("column", asked, columns)
         return asked if asked in columns else max(variant, key=lambda name: (counts.get(name, 0), f"env={HERE}" in name.split()))
@@ -134,7 +134,7 @@ def pick(columns: Sequence[str], counts: Mapping[str, int], asked: str | None) -
     return max(eager, key=lambda name: counts.get(name, 0))
 
 
-def _bare(column: str) -> str:
+def bare(column: str) -> str:
     """Backend and variant in a column's name."""
     return f"{column.partition('/')[0]}/{variant_of(column)}"
 

@@ -53,7 +53,7 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 @click.option("--threads", multiple=True, metavar="LIST", help="CPU threads; part of the case. Default 1.")
 @click.option("--ranks", multiple=True, metavar="LIST", help="Processes that work together; part of the case. Default 1.")
 @click.option("--flag", "flags", multiple=True, metavar="NAME=VALUE", help="Environment variable set for the case; part of it.")
-@click.option("--vs", metavar="VARIANT", help="Weigh every case against this variant, or env:NAME: itself in another environment.")
+@click.option("--vs", metavar="VARIANT", help="Weigh every case against this variant (torch/eager: on one backend), or env:NAME.")
 @click.option("--vs-path", metavar="DIR", help="Weigh every case against itself in another checkout or build of this folder.")
 @click.option("--budget", metavar="TIME", help="Sampling time per case and comparison: quick, normal, thorough or 30s.")
 @click.option("--precision", metavar="SHARE", help="Stop when the interval is this narrow: 1%.")
@@ -140,7 +140,7 @@ def _tell_mistakes(ready: Plan, *, stop: bool) -> None:
 
 def _request(options: dict[str, Any]) -> Request:
     from steelyard.engine.filters import Filters
-    from steelyard.engine.plan import check_modes
+    from steelyard.engine.names import check_modes
     from steelyard.engine.selection import Request, read_devices
 
     selectors, commands = split_commands(options["words"], _typed())

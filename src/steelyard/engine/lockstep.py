@@ -155,15 +155,15 @@ class Look:
 
 
 def weigh(pool: Pool, job: Job, plan: Plan, tell: Tell) -> tuple[Pair, Arrays]:
-    """Weigh a case against the same case on the other side; whatever prevents that is raised as Unweighed.
+    """Weigh a case against its base on the other side; whatever prevents that is raised as Unweighed.
 
     The first look is at the end of the budget. As long as it is worth going on, more pairs of processes follow; what goes wrong
     with those ends the measurement and costs nothing of what was found before.
     """
     from steelyard.measuring.settling import BUDGET, Looks
 
-    assert plan.other is not None
-    side, settings, notes = plan.other, plan.settings, list(plan.other.notes)
+    assert job.side is not None
+    side, settings, notes = job.side, plan.settings, list(job.side.notes)
     rng, count = random.Random(f"{settings.seed} {side.label} {job.case.id}"), pool.count(job, side)
     looks, share = Looks(settings.settle), settings.budget / count
     match = Match(job, plan, side, rng, rng.randrange(2**31), looks, count, share)
@@ -248,9 +248,10 @@ def _pipes(folder: Path) -> str:
 
 def _message(match: Match, arm: int, order: Mapping[str, Any]) -> dict[str, Any]:
     """An arm's job; both are verified in the first pair of processes, after their blocks."""
+    assert match.job.vs is not None
     message = match.plan.message(match.job)
     if arm == 0:
-        message |= {"files": list(match.side.files), "paths": list(match.side.place.paths)}
+        message |= {"case": match.job.vs.plain(), "files": list(match.side.files), "paths": list(match.side.place.paths)}
     message["settings"] |= {"verify": match.plan.settings.verify and not match.bouts}
     return {**message, **order, "do": "arm", "arm": arm}
 
@@ -319,13 +320,19 @@ def pair_of(match: Match, seen: Look, layout: str, notes: Sequence[str]) -> tupl
     base, head = match.bouts[0].figures
     single = base["single"] or head["single"]
     schedule = QUADS if pinned(job) and not single else CALLS if rounds.calls == (1, 1) else BLOCKS
-    labels, origins = (side.label, side.facing), side.origins
-    arms = [Arm(job.case.id, label, said["source"], *origin) for label, said, origin in zip(labels, (base, head), origins, strict=True)]
+    arms = _arms(job, side, base["source"], head["source"])
     pair = pairs.pair_from(
-        seen.found, rounds, 1, (arms[0], arms[1]), stopped_by=seen.stop, looks=seen.number + 1, measured_s=float(rounds.seconds.sum()),
+        seen.found, rounds, 1, arms, stopped_by=seen.stop, looks=seen.number + 1, measured_s=float(rounds.seconds.sum()),
         schedule=schedule, layout=layout, processes=2 * len(rounds.groups), margin=match.plan.settings.margin,
     )  # fmt: skip
     return replace(pair, notes=[*pair.notes, *notes]), pairs.arrays_of(rounds)
+
+
+def _arms(job: Job, side: Side, base: str, head: str) -> tuple[Arm, Arm]:
+    """Both arms; a base that is another case says so by its id, and one that is the same by its side's name."""
+    assert job.vs is not None
+    theirs, ours = side.origins
+    return Arm(job.vs.id, side.label if job.vs == job.case else "", base, *theirs), Arm(job.case.id, side.facing, head, *ours)
 
 
 def rounds_of(bouts: Sequence[Bout], seed: int) -> Rounds:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import fnmatch
 import hashlib
 import itertools
 import json
 import math
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from steelyard.engine import envs, modules, ncu
-from steelyard.engine.filters import TAG, TIER, Filters, patient
+from steelyard.engine import envs, modules, names, ncu
+from steelyard.engine.filters import Filters, patient
 from steelyard.engine.launch import FORKABLE, Place
-from steelyard.engine.sides import Side
-from steelyard.errors import NothingMeasured, UsageError, unknown
-from steelyard.model.case import HERE, IDENTITY, MODES, Case, VariantSpec
+from steelyard.engine.names import errors_at, points, select, settle
+from steelyard.engine.sides import TWO_BACKENDS, Side
+from steelyard.errors import NothingMeasured, UsageError
+from steelyard.model.case import Case, parse_base
 from steelyard.model.experiment import Experiment, Matrix, Rule, Settings
 from steelyard.registry import Catalogue
 
@@ -31,7 +30,8 @@ MOST_CASES = 100_000
 class Job:
     """One case to measure, the case to weigh it against, and the worker it shares with others; `compiles` is about its own variants.
 
-    Where the plan has another side, `vs` is the same case there. `label` is what a file calls the case, and `origin` its place there.
+    `side` is where its base runs if that is not the same worker; where the whole plan has one, `vs` is the same case there.
+    `label` is what a file calls the case, and `origin` its place there.
     """
 
     case: Case
@@ -42,11 +42,12 @@ class Job:
     compiles: bool = False
     label: str = ""
     origin: str = ""
+    side: Side | None = None
 
     @property
     def scale(self) -> tuple[Any, ...]:
         """What cases must share to be weighed together."""
-        return (self.vs or self.case, self.unit, self.place)
+        return (self.case if self.side else self.vs or self.case, self.unit, self.place)
 
 
 @dataclass(frozen=True)
@@ -94,14 +95,14 @@ class Plan:
         fresh = {(job.unit, job.place) for job in self.jobs if job.fresh}
         starts = 0.3 + 3.0 * len(fresh) + 2.5 * any(job.case.backend == "torch" and not job.fresh for job in self.jobs)
         starts += 4.0 * sum(2 if job.vs else 1 for job in self.jobs if job.case.ranks > 1)
-        starts += self._pool if self.other else 0
+        starts += self._pool if any(job.side for job in self.jobs) else 0
         compiling = 8.0 * sum(job.compiles for job in self.jobs)
         return sampling + starts + compiling + sum(self._beside(job) for job in self.jobs)
 
     @property
     def longest(self) -> float:
         """Rough seconds for the whole run if no comparison settles its margin before the time for that is spent."""
-        each = (1.4 * self.settings.budget + (self._pool if self.other else 0)) * self.settings.settle
+        each = (1.4 * self.settings.budget + (self._pool if any(job.side for job in self.jobs) else 0)) * self.settings.settle
         return self.estimate + each * sum(job.vs is not None for job in self.jobs)
 
     @property
@@ -153,6 +154,7 @@ def expand(
     filters: Filters | None = None,
 ) -> Plan:
     """Turn matrices, included cases, filters and rules into jobs; `against` is one base for all, in place of a variant."""
+    names.refuse(experiment, catalogue)
     check_size(experiment, catalogue)
     cases: dict[Case, None] = {}
     named: dict[Case, Matrix] = {}
@@ -181,7 +183,7 @@ def expand(
         )  # fmt: skip
     if experiment.settings.ncu:
         ncu.check([case.device for case in kept])
-    jobs = _jobs(kept, denied, experiment.settings, catalogue, place or Place(), against, other)
+    jobs = _jobs(kept, denied, experiment.settings, catalogue, place or Place(), against, other, experiment.files)
     jobs = [replace(job, label=named[job.case].label, origin=named[job.case].origin) if job.case in named else job for job in jobs]
     sources = dict(catalogue.sources)
     for job in jobs:
@@ -267,115 +269,18 @@ def _product(matrix: Matrix, axes: Mapping[str, Sequence[Any]]) -> int:
     return points * max(sizes, 1) * math.prod(map(len, how))
 
 
-@contextmanager
-def errors_at(origin: str) -> Iterator[None]:
-    """A wrong name that came from a file is reported with its place there."""
-    try:
-        yield
-    except UsageError as error:
-        if not origin or error.where:
-            raise
-        raise UsageError(error.what, why=error.why, do=error.do, where=origin) from None
-
-
 def _matrix_cases(matrix: Matrix, catalogue: Catalogue) -> Iterator[Case]:
-    for env in matrix.env:
-        if env != HERE:
-            envs.find(env)
     names = [name for pattern in matrix.workload for name in select(pattern, catalogue)]
-    used: set[str] = set()
     for name in dict.fromkeys(names):
         info = catalogue.workloads[name]
-        points, known = _points(matrix.axes, info)
-        used |= known
+        found = points(matrix.axes, info)
         backends = matrix.backend or tuple(info["backends"][:1])
         how = itertools.product(
             matrix.device, matrix.mode, matrix.threads, matrix.ranks, matrix.env, matrix.flags, backends, matrix.variant
         )
-        for values, (device, mode, threads, ranks, env, flags, backend, variant) in itertools.product(points, list(how)):
+        for values, (device, mode, threads, ranks, env, flags, backend, variant) in itertools.product(found, list(how)):
             case = Case(name, tuple(values.items()), backend, variant, mode, device, threads, ranks, tuple(flags.items()), env)
             yield settle(case, catalogue)
-    for axis in matrix.axes:
-        if names and axis not in used:
-            have = sorted({key for name in names for key in catalogue.workloads[name]["axes"]})
-            raise unknown("axis", axis, have, where=f"{matrix.origin}.axes" if matrix.origin else "")
-
-
-def _points(asked: Mapping[str, Sequence[Any]], info: Mapping[str, Any]) -> tuple[list[dict[str, Any]], set[str]]:
-    """Every combination of parameter values, for each size preset asked for, and the axes that were asked for and exist."""
-    usual, presets = info["axes"], asked.get("size", ()) if "size" not in info["axes"] else ()
-    points: list[dict[str, Any]] = []
-    for size in presets or [None]:
-        if size is not None and (not isinstance(size, str) or size not in info["sizes"]):
-            raise unknown(f"size of {info['name']}", str(size), info["sizes"])
-        preset = {key: [value] for key, value in info["sizes"][size].items()} if size is not None else {}
-        axes = {key: list(asked.get(key, preset.get(key, values))) for key, values in usual.items()}
-        points += [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
-    return points, {key for key in asked if key in usual} | ({"size"} if presets else set())
-
-
-def select(pattern: str, catalogue: Catalogue) -> list[str]:
-    """Workload names for an exact name, a glob, `tag:NAME`, or `tier:N`, which is the tag of that name."""
-    names = catalogue.workloads
-    if pattern.startswith((TAG, TIER)):
-        tag = pattern.removeprefix(TAG)
-        found = [name for name, info in names.items() if tag in info.get("tags", ())]
-        if not found:
-            raise unknown("tag", tag, {tag for info in names.values() for tag in info.get("tags", ())})
-        return found
-    if pattern in names:
-        return [pattern]
-    found = sorted(fnmatch.filter(names, pattern)) if any(sign in pattern for sign in "*?[") else []
-    found = [name for name in found if not name.startswith("fake/") or pattern.startswith("fake")]
-    found = [name for name in found if "axes" in names[name]]
-    if not found:
-        folder = pattern.rsplit("/", 1)[0] if "/" in pattern else ""
-        known = any(name.startswith(f"{folder}/") for name in names)
-        raise unknown("workload", pattern, names, listing=f"steelyard list '{folder}/*'" if known else "steelyard list")
-    return found
-
-
-def settle(case: Case, catalogue: Catalogue) -> Case:
-    """Check every name in a case and fill in the parameters it left out."""
-    info = catalogue.workloads.get(case.workload)
-    if info is None:
-        raise unknown("workload", case.workload, catalogue.workloads, listing="steelyard list")
-    if "axes" not in info:
-        raise UsageError(
-            f"{case.workload} belongs to {info['origin']}, which was not loaded", do="name the workload itself on the command line"
-        )
-    if case.backend not in catalogue.backends:
-        raise unknown("backend", case.backend, catalogue.backends)
-    axes: Mapping[str, Sequence[Any]] = info["axes"]
-    for key, _ in case.params:
-        if key not in axes:
-            raise unknown(f"axis of {case.workload}", key, axes)
-    _check_types(case, axes)
-    for step in case.chain:
-        variant = info["variants"].get(step.name) or catalogue.variants.get(step.name)
-        if variant is None:
-            kind = f"variant of {case.workload}"
-            raise unknown(kind, step.name, [IDENTITY, *info["variants"], *catalogue.variants], listing="steelyard list variants")
-        for option, value in step.options if "options" in variant else ():
-            if option not in variant["options"]:
-                raise unknown(f"option of variant {step.name}", option, variant["options"])
-            choices = variant.get("choices", {}).get(option)
-            if choices and value not in [choice for choice in choices if type(choice) is type(value)]:
-                raise unknown(f"{option} of variant {step.name}", str(value), map(str, choices))
-    defaults = {key: values[0] for key, values in axes.items()}
-    return replace(case, params=tuple({**defaults, **dict(case.params)}.items()))
-
-
-def _check_types(case: Case, axes: Mapping[str, Sequence[Any]]) -> None:
-    for key, value in case.params:
-        usual = axes[key][0] if axes[key] else None
-        number = isinstance(usual, (int, float)) and not isinstance(usual, bool)
-        if number and (isinstance(value, (str, list, dict, bool)) or value is None):
-            raise UsageError(f"axis {key} of {case.workload} takes a number, not {value!r}", do=f"for example -a {key}={usual}")
-        if isinstance(usual, bool) and not isinstance(value, bool):
-            raise UsageError(f"axis {key} of {case.workload} is true or false, not {value!r}")
-        if isinstance(usual, int) and isinstance(value, float):
-            raise UsageError(f"axis {key} of {case.workload} takes a whole number, not {value!r}", do=f"for example -a {key}={usual}")
 
 
 def _jobs(
@@ -386,38 +291,66 @@ def _jobs(
     place: Place,
     against: Case | None,
     other: Side | None,
+    files: tuple[str, ...],
 ) -> list[Job]:
     """A job for every case and for each base; one that is denied does not run as a base either, and its cases stand alone."""
     wanted: dict[Case, Case | None] = {case: case for case in cases} if other else {}
-    for case in () if other else cases:
-        base = against if settings.vs is None else settle(case.with_variant(settings.vs), catalogue)
+    vs = None if other else settings.vs
+    bases = {case: against if vs is None else settle(case.against(vs), catalogue) for case in (() if other else cases)}
+    if vs is not None and bases and all(base == case for case, base in bases.items()):
+        raise nothing_to_compare(vs, list(bases), catalogue)
+    for case, base in bases.items():
         base = None if base in denied else base
         if base is not None:
             wanted.setdefault(base, None)
         wanted[case] = base if case != base else None
     homes = sorted({(case.env, case.backend) for case in wanted})
     places = {(env, backend): envs.place(env, place) if env else envs.place_for(backend, place) for env, backend in homes}
-    jobs = [_job(case, base, settings, catalogue, places[case.env, case.backend]) for case, base in wanted.items()]
+    jobs = []
+    for case, base in wanted.items():
+        job = _job(case, base, settings, catalogue, places[case.env, case.backend])
+        side = other if base is not None else None
+        if base is not None and base.backend != case.backend:
+            side = _elsewhere(base, places[base.env, base.backend], files, catalogue)
+        jobs.append(replace(job, side=side))
     fresh = {(job.unit, job.place) for job in jobs if job.fresh}
     return [replace(job, fresh=(job.unit, job.place) in fresh) for job in jobs]
 
 
+def nothing_to_compare(vs: str, cases: Sequence[Case], catalogue: Catalogue) -> UsageError:
+    """A base without anything to weigh against it; measuring it alone would look like an answer."""
+    own = list(dict.fromkeys(name for case in cases for name in catalogue.workloads[case.workload]["variants"]))
+    variant = parse_base(vs)[1]
+    others = ",".join([variant, *([name for name in own if name != variant] or ["compile"])])
+    backends = list(dict.fromkeys(case.backend for case in cases))
+    one_base = f", or {backends[0]}/{variant} for one base over backends" if len(backends) > 1 and vs == variant else ""
+    why = "the only case is that itself" if len(cases) == 1 else f"each of the {len(cases)} cases is that itself"
+    return UsageError(f"nothing to compare with {vs}", why=why, do=f"name what is weighed against it: -V {others}{one_base}")
+
+
+def _elsewhere(base: Case, place: Place, files: tuple[str, ...], catalogue: Catalogue) -> Side:
+    """The side of a base on another backend."""
+    return Side(f"{base.backend}/{base.variant}", place, files, TWO_BACKENDS, fresh=_needs_fresh(base, catalogue))
+
+
+def _compiles(case: Case, catalogue: Catalogue) -> bool:
+    own = catalogue.workloads[case.workload]["variants"]
+    return any((own.get(step.name) or catalogue.variants[step.name]).get("fresh", True) for step in case.chain)
+
+
+def _needs_fresh(case: Case, catalogue: Catalogue) -> bool:
+    """Whether a case may not run in a forked worker."""
+    return _compiles(case, catalogue) or case.device != "cpu" or case.backend not in FORKABLE
+
+
 def _job(case: Case, vs: Case | None, settings: Settings, catalogue: Catalogue, place: Place) -> Job:
-    info = catalogue.workloads[case.workload]
-
-    def compiled(chain: Sequence[VariantSpec]) -> bool:
-        return any((info["variants"].get(step.name) or catalogue.variants[step.name]).get("fresh", True) for step in chain)
-
-    compiles = compiled(case.chain)
-    fresh = compiles or (vs is not None and compiled(vs.chain)) or case.device != "cpu" or case.backend not in FORKABLE
+    beside = vs is not None and vs.backend == case.backend and _compiles(vs, catalogue)
+    fresh = beside or _needs_fresh(case, catalogue)
     unit = {"case": case.id, "workload": f"{case.workload}@{case.backend}", "none": case.backend}[settings.isolate]
+    return Job(case, vs, at_home(case, place), unit, fresh, _compiles(case, catalogue))
+
+
+def at_home(case: Case, place: Place) -> Place:
+    """A place with the threads and variables that a case has there."""
     flags = envs.variables(case.backend, case.device, case.threads) | {key: str(value) for key, value in case.flags}
-    settled = replace(place, threads=case.threads, flags=tuple(flags.items()), programs=case.backend == "command")
-    return Job(case, vs, settled, unit, fresh, compiles)
-
-
-def check_modes(modes: Sequence[str]) -> None:
-    """Modes typed on the command line, before they reach a case."""
-    for mode in modes:
-        if mode not in MODES:
-            raise unknown("mode", mode, MODES)
+    return replace(place, threads=case.threads, flags=tuple(flags.items()), programs=case.backend == "command")

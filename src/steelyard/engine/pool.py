@@ -16,10 +16,11 @@ from typing import Any
 from steelyard.engine import envs
 from steelyard.engine.launch import FORKABLE, SHIFTS, Nursery, Place, Worker, can_lay_out, start_fresh
 from steelyard.engine.limits import MemoryLimit
-from steelyard.engine.plan import Job
+from steelyard.engine.plan import Job, at_home
 from steelyard.engine.process import end_orphans, end_tree
 from steelyard.engine.sides import FREE, MATCHED, Side
 from steelyard.errors import SteelyardError
+from steelyard.model.case import Case
 
 PAIRS, FREE_PAIRS, FRESH_PAIRS = 8, 12, 6
 MOST_STABLES = 2
@@ -27,6 +28,8 @@ FORBIDDEN = "free: this system does not let layouts be chosen"
 
 Tell = Callable[[str, float | None], None]
 Couple = tuple[Worker, Worker]
+Modules = tuple[tuple[str, ...], tuple[str, ...]]
+"""What the nurseries of the base and of the head import."""
 
 
 class Unweighed(SteelyardError):
@@ -41,7 +44,7 @@ class Stable:
     """
 
     def __init__(
-        self, places: tuple[Place, Place], modules: tuple[str, ...] | None, shifts: Sequence[int | None], mark: str, *, twins: bool = True
+        self, places: tuple[Place, Place], modules: Modules | None, shifts: Sequence[int | None], mark: str, *, twins: bool = True
     ) -> None:
         self.places, self.shifts, self.mark = places, shifts, mark
         self.held: dict[int, list[Worker]] = {}
@@ -49,7 +52,7 @@ class Stable:
         self.nurseries: list[tuple[Nursery, ...]] = []
         try:
             for shift in shifts if modules is not None else ():
-                self.nurseries.append(_nurseries(places, modules or (), mark, shift, twins=twins))
+                self.nurseries.append(_nurseries(places, modules or ((), ()), mark, shift, twins=twins))
             for nursery in self._nurseries():
                 nursery.wait()
         except BaseException:
@@ -115,16 +118,14 @@ class Stable:
             nursery.stop()
 
 
-def _nurseries(
-    places: tuple[Place, Place], modules: tuple[str, ...], mark: str, shift: int | None, *, twins: bool
-) -> tuple[Nursery, Nursery]:
+def _nurseries(places: tuple[Place, Place], modules: Modules, mark: str, shift: int | None, *, twins: bool) -> tuple[Nursery, Nursery]:
     """A pair; where nothing but folders tells its places apart, both are forked from one process, which of them is drawn."""
-    if not (twins and alike(places)):
-        base, head = (Nursery(place, modules, mark, shift, wait=False) for place in places)
+    if not (twins and alike(places) and modules[0] == modules[1]):
+        base, head = (Nursery(place, needed, mark, shift, wait=False) for place, needed in zip(places, modules, strict=True))
         return base, head
     if random.random() < 0.5:
-        return Nursery.twins(places, modules, mark, shift)
-    head, base = Nursery.twins((places[1], places[0]), modules, mark, shift)
+        return Nursery.twins(places, modules[0], mark, shift)
+    head, base = Nursery.twins((places[1], places[0]), modules[0], mark, shift)
     return base, head
 
 
@@ -149,20 +150,20 @@ class Pool:
         case = job.case
         if case.device != "cpu" or case.ranks != 1 or case.backend == "command":
             return FREE
-        if side.layout != MATCHED or (alike(_places(job, side)) and forks(job)):
+        if side.layout != MATCHED or (alike(_places(job, side)) and forks(job, side)):
             return side.layout
         return FREE if not one_thread(job) else MATCHED if can_lay_out() else FORBIDDEN
 
     def count(self, job: Job, side: Side) -> int:
         """How many pairs a comparison may have: more where layouts differ inside them, fewer where each needs fresh interpreters."""
         usual = self.pairs if side.layout == MATCHED else self.pairs * FREE_PAIRS // PAIRS
-        return usual if forks(job) else min(usual, FRESH_PAIRS)
+        return usual if forks(job, side) else min(usual, FRESH_PAIRS)
 
     def stable(self, job: Job, side: Side, tell: Tell, *, anew: bool = False) -> Stable:
         """Where a job's workers come from; the one used longest ago is closed when there are too many, this one for another `anew`."""
         chosen = one_thread(job) and can_lay_out() and side.layout != FREE
         places = _places(job, side)
-        modules = FORKABLE[job.case.backend] if forks(job) else None
+        modules = (FORKABLE[_base(job).backend], FORKABLE[job.case.backend]) if forks(job, side) else None
         key = (*places, chosen, modules, self.count(job, side))
         if key in self._broken:
             raise Unweighed(self._broken[key])
@@ -213,13 +214,17 @@ class Pool:
 
 
 def _places(job: Job, side: Side) -> tuple[Place, Place]:
-    base = envs.place_for(job.case.backend, side.place)
-    return replace(base, threads=job.place.threads, flags=job.place.flags, programs=job.place.programs), job.place
+    base = _base(job)
+    return at_home(base, envs.place_for(base.backend, side.place)), job.place
 
 
-def forks(job: Job) -> bool:
-    """Whether a job by itself can run in a forked worker; in a run beside compiled ones it would not."""
-    return not job.compiles and job.case.device == "cpu" and job.case.backend in FORKABLE
+def _base(job: Job) -> Case:
+    return job.vs or job.case
+
+
+def forks(job: Job, side: Side) -> bool:
+    """Whether both arms of a job by itself can run in forked workers; in a run beside compiled ones it would not."""
+    return not side.fresh and not job.compiles and job.case.device == "cpu" and job.case.backend in FORKABLE
 
 
 def one_thread(job: Job) -> bool:

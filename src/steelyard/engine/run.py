@@ -95,10 +95,10 @@ def supervise(
         for job, following in zip(todo, [*todo[1:], None][: len(todo)], strict=True):
             watch.started(job.case.id)
             kept, last = writer.done.get(job.case.id), following is None or following.scale != job.scale
-            settled = kept if plan.other or not last else None
+            settled = kept if job.side or not last else None
             answer = Answer(job.case.id, settled) if settled else crew.measure(job, plan, heads if last else None)
-            if plan.other and answer.record and answer.record.status == "ok":
-                crew.weigh_apart(job, plan, answer)
+            if job.side and answer.record and answer.record.status == "ok":
+                crew.weigh_apart(job, plan, answer, writer.done.get(job.vs.id if job.vs else ""))
             record = answer.record or failure(job, plan.settings, "crashed", "the worker ended the job without an answer")
             if answer.stderr and record.status != "ok":
                 log = writer.attach("stderr", f"{len(writer.done) + 1}.txt", answer.stderr.encode())
@@ -106,7 +106,7 @@ def supervise(
             if job.case.id not in writer.done:
                 record = modules.noted(after.complete(record, job, plan, crew, writer), answer.modules, told_files)
                 record = writer.append(judge(record), answer.arrays)
-            heads = [] if last else [*heads, *([job] if job.vs and record.status == "ok" else [])]
+            heads = [] if last else [*heads, *([job] if job.vs and not job.side and record.status == "ok" else [])]
             for pair, arrays in answer.pairs:
                 writer.append_pair(pair, arrays)
             watch.finished(record)
@@ -200,7 +200,7 @@ class Crew:
             worker = self.engage(job, settings)
         except Unstarted as error:
             return Answer(job.case.id, failure(job, settings, "crashed", str(error)))
-        weighing = {} if job.vs is None or plan.other or heads is None else plan.weighing(job, heads)
+        weighing = {} if job.vs is None or job.side or heads is None else plan.weighing(job, heads)
         worker.send({"do": "case", **weighing, **plan.message(job)})
         if settings.isolate == "case" and not job.fresh:
             self._keep_spare(job)
@@ -260,10 +260,16 @@ class Crew:
         reasons = zip(calls, answer.found.get("checked", ()), strict=False)
         return {job.case.id: f"{_whose(job)}{reason}" for job, reason in reasons if reason}
 
-    def weigh_apart(self, job: Job, plan: Plan, answer: Answer) -> None:
-        """Weigh a measured case against the other side in processes of their own; what prevents that costs the comparison alone."""
+    def weigh_apart(self, job: Job, plan: Plan, answer: Answer, base: Record | None) -> None:
+        """Weigh a measured case against the other side in processes of their own; what prevents that costs the comparison alone.
+
+        `base` is what the base gave by itself, where that is another case; one that is not ok need not be tried again.
+        """
         self.see_off()
         assert answer.record is not None
+        if base is not None and base.status != "ok":
+            answer.record = _unweighed(answer.record, f"the base ({base.id}) is {base.status}: {base.reason}")
+            return
         try:
             answer.pairs = [lockstep.weigh(self.pool, job, plan, self.watch.phase if self.watch else lambda *_: None)]
         except Unweighed as error:

@@ -13,11 +13,12 @@ from steelyard import codec, registry
 from steelyard.engine import configs, run
 from steelyard.engine.filters import Filters
 from steelyard.engine.launch import THREAD_VARIABLES, Place
-from steelyard.engine.plan import Entries, select
+from steelyard.engine.names import select
+from steelyard.engine.plan import Entries
 from steelyard.engine.sides import here, is_side
 from steelyard.errors import UsageError
 from steelyard.files import open_plain, real
-from steelyard.model.case import Case
+from steelyard.model.case import IDENTITY, Case, parse_base
 from steelyard.model.experiment import DEVICES, Experiment, Matrix, Settings, device_kind
 from steelyard.model.values import Scanner, render
 from steelyard.registry import Catalogue
@@ -61,7 +62,10 @@ def gather(request: Request, place: Place) -> tuple[Experiment, Catalogue, Entri
     files += tuple(file for source in sources for file in source.files)
     catalogue, entries, own = _describe(words, request, sources, files, here(vs or _base_of(sources), place, files))
     entries += tuple(entry for word in request.selectors if _is_experiment(word) for entry in configs.packages(Path(word)))
-    matrices = [matrix for source in sources for matrix in source.matrix] + _matrices(words, own if not (words or sources) else [])
+    typed = _matrices(words, own if not (words or sources) else [])
+    if not request.variant and request.settings.get("vs") and not is_side(request.settings["vs"]):
+        typed = [split for matrix in typed for split in _with_own_variants(matrix, catalogue)]
+    matrices = [*(matrix for source in sources for matrix in source.matrix), *typed]
     included: list[str | Case] = [text for source in sources for text in source.include]
     included += [word for word in words if "@" in word]
     if request.commands or [word for word in words if "@" in word]:
@@ -152,7 +156,7 @@ def _named_entries(catalogue: Catalogue, patterns: Sequence[str], request: Reque
 
 def _variant_words(request: Request, sources: Sequence[Experiment]) -> list[str]:
     from_files = [variant for source in sources for matrix in source.matrix for variant in matrix.variant]
-    vs = None if is_side(request.settings.get("vs")) else request.settings.get("vs")
+    vs = None if is_side(request.settings.get("vs")) else parse_base(request.settings.get("vs") or "")[1]
     from_cases = [word.split("/")[-1].split(":")[0] for word in request.selectors if "@" in word]
     return [*request.variant, *from_files, *([vs] if vs else []), *from_cases]
 
@@ -171,6 +175,24 @@ def _matrices(words: Sequence[str], own: Sequence[str]) -> list[Matrix]:
                 raise UsageError(f"not a selector: {word!r}", do="write it like 'op/softmax[n=1024]', or use -a n=1024")
             found.append(Matrix(workload=(name,), axes={key: (value,) for key, value in pairs}))
     return found
+
+
+def _with_own_variants(matrix: Matrix, catalogue: Catalogue) -> list[Matrix]:
+    """A base without variants to weigh against it means those that a user's file defines: of each workload, and for any task."""
+    try:
+        names = dict.fromkeys(name for pattern in matrix.workload for name in select(pattern, catalogue))
+    except UsageError:
+        return [matrix]
+    found, rest = [], []
+    for name in names:
+        info = catalogue.workloads[name]
+        own = {**info.get("variants", {}), **{key: item for key, item in catalogue.variants.items() if item["origin"] == info["origin"]}}
+        fitting = [key for key, item in own.items() if set(item.get("backends") or info["backends"]) & set(info["backends"])]
+        if info["origin"] == registry.BUILT_IN or not fitting:
+            rest.append(name)
+        else:
+            found.append(replace(matrix, workload=(name,), variant=tuple(dict.fromkeys([IDENTITY, *fitting]))))
+    return [*found, *([replace(matrix, workload=tuple(rest))] if rest else [])]
 
 
 def _override(matrix: Matrix, request: Request, foreign: Collection[str]) -> Matrix:

@@ -1,7 +1,9 @@
-"""The other side of a comparison that no process can hold together with this one: another environment, or another checkout.
+"""The other side of a comparison that no process holds together with this one: another environment, checkout or backend.
 
 `env:NAME` runs the same files under another interpreter. `path:DIR` takes DIR for what the current folder is here: the
 named files lie at the same relative places there, and packages are imported from there, and from the checkout it lies in, first.
+A base on another backend is a side of each case of its own: frameworks disturb each other's threads and memory, and some
+cannot be installed together.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from steelyard.machine import facts
 from steelyard.machine.cpu import attempt
 
 ENVIRONMENT, FOLDER = "env:", "path:"
-MATCHED, FREE, TWO_BUILDS = "matched", "free", "free: two builds"
+MATCHED, FREE, TWO_BUILDS, TWO_BACKENDS = "matched", "free", "free: two builds", "free: two backends"
 CODE, COMPILED = (".py", ".so", ".pyd", ".dylib"), (".so", ".pyd", ".dylib")
 MOST_FILES = 20_000
 
@@ -30,11 +32,12 @@ Origin = tuple[str, bool]
 
 @dataclass(frozen=True)
 class Side:
-    """What the base of every comparison of a run is called, where its workers run, and which files they load.
+    """What the base of a comparison is called, where its workers run, and which files they load.
 
     `layout` is what may be expected of memory layouts: equal ones help only where both sides load the same libraries.
     `identity` must stay the same for a run to be continued. `facing` is what the head's side is called, if it has a name. `origins` are
-    the commits of the base and the head, and whether files differed from them.
+    the commits of the base and the head, and whether files differed from them. `fresh` says that its workers must not be forked,
+    whatever holds for the head's.
     """
 
     label: str
@@ -45,6 +48,7 @@ class Side:
     notes: tuple[str, ...] = ()
     facing: str = ""
     origins: tuple[Origin, Origin] = (("", False), ("", False))
+    fresh: bool = False
 
 
 def is_side(vs: str | None) -> bool:

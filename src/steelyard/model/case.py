@@ -76,6 +76,16 @@ def parse_variants(text: str) -> tuple[VariantSpec, ...]:
     return chain
 
 
+def parse_base(text: str) -> tuple[str, str]:
+    """Backend and variant of a base: `torch/eager` is one for all cases, `eager` that of each case's own backend, which is then empty."""
+    name, sign, rest = text.partition("/")
+    if not sign or "[" in name:
+        return "", text
+    if not name or not rest:
+        raise UsageError(f"not a base: {text!r}", do="write a variant, such as eager, or backend and variant, such as torch/eager")
+    return name, rest
+
+
 def _chain(scanner: Scanner) -> tuple[VariantSpec, ...]:
     chain = []
     while True:
@@ -157,6 +167,11 @@ class Case:
     def with_variant(self, variant: str) -> Case:
         """The same point under another variant: the other arm of a comparison."""
         return replace(self, variant=variant)
+
+    def against(self, base: str) -> Case:
+        """The same point as a base names it, which may be on another backend."""
+        backend, variant = parse_base(base)
+        return replace(self, backend=backend or self.backend, variant=variant)
 
     @classmethod
     def parse(cls, text: str) -> Case:

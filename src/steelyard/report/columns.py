@@ -81,7 +81,7 @@ def pairs_by_head(pairs: Sequence[Pair], records: Sequence[Record]) -> tuple[dic
 
 
 def versus_head(deltas: Mapping[str, Delta]) -> str:
-    """`vs eager`: what all bases have in common and their heads have not; a side has a name instead of a case."""
+    """`vs eager`, `vs torch/eager`, `vs own eager`: what all bases have in common and their heads have not; a side has a name."""
     bases = {delta.base for delta in deltas.values()}
     if len(bases) == 1 and "@" not in (side := bases.pop()):
         return f"vs {clean(side)}"
@@ -89,13 +89,26 @@ def versus_head(deltas: Mapping[str, Delta]) -> str:
         told = {(Case.parse(delta.base), Case.parse(delta.head)) for delta in deltas.values()}
     except UsageError:
         return "vs base"
-    for names in (
-        {base.variant for base, head in told if base.variant != head.variant},
-        {base.backend for base, head in told if base.backend != head.backend},
-    ):
-        if len(names) == 1:
-            return f"vs {names.pop()}"
-    return "vs base"
+    if any(base.backend != head.backend for base, head in told):
+        names = {f"{base.backend}/{base.variant}" for base, _ in told}
+        return f"vs {names.pop()}" if len(names) == 1 else "vs base"
+    names = {base.variant for base, head in told if base.variant != head.variant}
+    own = "own " if len({base.backend for base, _ in told}) > 1 else ""
+    return f"vs {own}{names.pop()}" if len(names) == 1 else "vs base"
+
+
+def own_bases(pairs: Sequence[Pair]) -> str:
+    """Which base each row has, where every backend has its own: two rows of 1.00× then say nothing about each other."""
+    try:
+        told = [(Case.parse(pair.base.id), Case.parse(pair.head.id)) for pair in pairs]
+    except UsageError:
+        return ""
+    bases = dict.fromkeys(f"{base.backend}/{base.variant}" for base, head in told if base != head)
+    backends = {name.partition("/")[0] for name in bases}
+    if len(backends) < 2 or any(base.backend != head.backend for base, head in told):
+        return ""
+    first = next(iter(bases))
+    return f"each backend against its own: {', '.join(bases)} · one base for all: --vs {first}"
 
 
 def _versus(records: Sequence[Record], deltas: Mapping[str, Delta], bases: Mapping[str, str]) -> list[str]:

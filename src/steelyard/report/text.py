@@ -29,7 +29,7 @@ from steelyard.report.cells import (
     status_words,
     unverified,
 )
-from steelyard.report.columns import Column, columns, pairs_by_head
+from steelyard.report.columns import Column, columns, own_bases, pairs_by_head
 from steelyard.report.detail import record_detail
 from steelyard.report.heading import RunHeaderLike, heading, load_line
 from steelyard.report.tree import Group, Line, group, lines
@@ -48,7 +48,7 @@ STYLES: dict[str, str] = {"faster": "green", "slower": "red", **dict.fromkeys(BA
 def run_table(header: RunHeaderLike, records: Sequence[Record], pairs: Sequence[Pair], *, width: int = 100) -> Text:
     """Draw a run: machine, figures by workload, reasons, and what to look at next."""
     deltas, bases = pairs_by_head(pairs, records)
-    drawn = _top(header, records, width)
+    drawn = [*_top(header, records, width), *(_line((part, "")) for part in wrap_words(own_bases(pairs), width) if part)]
     notes: list[Text] = []
     if records:
         body, missed = _body(records, deltas, columns(records, deltas, bases), width)

@@ -1,0 +1,187 @@
+"""The names in an experiment held against what there is: all that are wrong are found before anything is expanded or timed."""
+
+from __future__ import annotations
+
+import fnmatch
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from steelyard.engine import envs
+from steelyard.engine.filters import TAG, TIER
+from steelyard.errors import UsageError, unknown
+from steelyard.model.case import HERE, IDENTITY, MODES, Case
+from steelyard.model.experiment import Experiment, Matrix
+from steelyard.registry import Catalogue
+
+T = TypeVar("T")
+MOST_TOLD = 50
+
+
+def refuse(experiment: Experiment, catalogue: Catalogue) -> None:
+    """Raise all wrong names as one error, if there are any."""
+    found = mistakes(experiment, catalogue)
+    if len(found) == 1:
+        raise found[0]
+    if found:
+        lines = ["; ".join(str(error).split("\n  ")) for error in found[:MOST_TOLD]]
+        more = [f"… and {len(found) - MOST_TOLD} more"] if len(found) > MOST_TOLD else []
+        raise UsageError(f"{len(found)} mistakes", why="\n  ".join([*lines, *more]))
+
+
+@dataclass
+class Trial:
+    """Names tried so far, and the errors of those that are wrong: each is told once, however many workloads it is wrong for."""
+
+    catalogue: Catalogue
+    found: dict[tuple[str, str], UsageError] = field(default_factory=dict)
+
+    def attempt(self, origin: str, what: str, test: Callable[..., T], *args: Any) -> T | None:
+        """What a test gives, or nothing if it fails."""
+        try:
+            with errors_at(origin):
+                return test(*args)
+        except UsageError as error:
+            self.found.setdefault((origin, what), error)
+        return None
+
+    def matrix(self, matrix: Matrix) -> None:
+        """Whatever a matrix names, one thing at a time with the rest as usual, so that none hides another."""
+        origin = matrix.origin
+        for env in matrix.env:
+            if env != HERE:
+                self.attempt(origin, f"env {env}", envs.find, env)
+        chosen = [self.attempt(origin, f"workload {pattern}", select, pattern, self.catalogue) or [] for pattern in matrix.workload]
+        names = list(dict.fromkeys(itertools.chain.from_iterable(chosen)))
+        for axis in matrix.axes:
+            self.attempt(origin, f"axis {axis}", _check_axis, axis, names, matrix, self.catalogue)
+        for name in names:
+            info = self.catalogue.workloads[name]
+            case = Case(name, backend=next(iter(info.get("backends", ())), "torch"))
+            if self.attempt(origin, f"workload {name}", settle, case, self.catalogue) is None:
+                continue
+            self.attempt(origin, "size", points, matrix.axes, info)
+            changes: list[tuple[str, Any]] = [("backend", word) for word in matrix.backend] + [("variant", word) for word in matrix.variant]
+            changes += [("params", ((axis, value),)) for axis, values in matrix.axes.items() if axis in info["axes"] for value in values]
+            for key, value in changes:
+                self.attempt(origin, f"{key} {value}", self._settled, case, key, value)
+
+    def _settled(self, case: Case, key: str, value: Any) -> Case:
+        return settle(replace(case, **{key: value}), self.catalogue)
+
+
+def mistakes(experiment: Experiment, catalogue: Catalogue) -> list[UsageError]:
+    """Every wrong name, and every value of the wrong type, each told once with its place."""
+    trial = Trial(catalogue)
+    for matrix in experiment.matrix:
+        trial.matrix(matrix)
+    for item in experiment.include:
+        trial.attempt("", f"include {item}", lambda it: settle(Case.parse(it) if isinstance(it, str) else it, catalogue), item)
+    return list(trial.found.values())
+
+
+def _check_axis(axis: str, names: Sequence[str], matrix: Matrix, catalogue: Catalogue) -> None:
+    """An axis that no workload of a matrix has; a size is one where a workload has no axis of that name."""
+    have = {key for name in names for key in catalogue.workloads[name].get("axes", ())}
+    sized = axis == "size" and any("size" not in catalogue.workloads[name].get("axes", ()) for name in names)
+    if names and axis not in have and not sized:
+        raise unknown("axis", axis, sorted(have), where=f"{matrix.origin}.axes" if matrix.origin else "")
+
+
+@contextmanager
+def errors_at(origin: str) -> Iterator[None]:
+    """A wrong name that came from a file is reported with its place there."""
+    try:
+        yield
+    except UsageError as error:
+        if not origin or error.where:
+            raise
+        raise UsageError(error.what, why=error.why, do=error.do, where=origin) from None
+
+
+def points(asked: Mapping[str, Sequence[Any]], info: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Every combination of parameter values, for each size preset asked for."""
+    usual, presets = info["axes"], asked.get("size", ()) if "size" not in info["axes"] else ()
+    found: list[dict[str, Any]] = []
+    for size in presets or [None]:
+        if size is not None and size not in info["sizes"]:
+            raise unknown(f"size of {info['name']}", str(size), info["sizes"])
+        preset = {key: [value] for key, value in info["sizes"][size].items()} if size is not None else {}
+        axes = {key: list(asked.get(key, preset.get(key, values))) for key, values in usual.items()}
+        found += [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+    return found
+
+
+def select(pattern: str, catalogue: Catalogue) -> list[str]:
+    """Workload names for an exact name, a glob, `tag:NAME`, or `tier:N`, which is the tag of that name."""
+    names = catalogue.workloads
+    if pattern.startswith((TAG, TIER)):
+        tag = pattern.removeprefix(TAG)
+        found = [name for name, info in names.items() if tag in info.get("tags", ())]
+        if not found:
+            raise unknown("tag", tag, {tag for info in names.values() for tag in info.get("tags", ())})
+        return found
+    if pattern in names:
+        return [pattern]
+    found = sorted(fnmatch.filter(names, pattern)) if any(sign in pattern for sign in "*?[") else []
+    found = [name for name in found if not name.startswith("fake/") or pattern.startswith("fake")]
+    found = [name for name in found if "axes" in names[name]]
+    if not found:
+        folder = pattern.rsplit("/", 1)[0] if "/" in pattern else ""
+        known = any(name.startswith(f"{folder}/") for name in names)
+        raise unknown("workload", pattern, names, listing=f"steelyard list '{folder}/*'" if known else "steelyard list")
+    return found
+
+
+def settle(case: Case, catalogue: Catalogue) -> Case:
+    """Check every name in a case and fill in the parameters it left out."""
+    info = catalogue.workloads.get(case.workload)
+    if info is None:
+        raise unknown("workload", case.workload, catalogue.workloads, listing="steelyard list")
+    if "axes" not in info:
+        raise UsageError(
+            f"{case.workload} belongs to {info['origin']}, which was not loaded", do="name the workload itself on the command line"
+        )
+    if case.backend not in catalogue.backends:
+        raise unknown("backend", case.backend, catalogue.backends)
+    axes: Mapping[str, Sequence[Any]] = info["axes"]
+    for key, _ in case.params:
+        if key not in axes:
+            raise unknown(f"axis of {case.workload}", key, axes)
+    _check_types(case, axes)
+    for step in case.chain:
+        variant = info["variants"].get(step.name) or catalogue.variants.get(step.name)
+        if variant is None:
+            kind = f"variant of {case.workload}"
+            names = [IDENTITY, *info["variants"], *catalogue.variants]
+            meant = f"{step.name}/{IDENTITY}" if step.name in catalogue.backends else ""
+            raise unknown(kind, step.name, names, listing="steelyard list variants", meant=meant)
+        for option, value in step.options if "options" in variant else ():
+            if option not in variant["options"]:
+                raise unknown(f"option of variant {step.name}", option, variant["options"])
+            choices = variant.get("choices", {}).get(option)
+            if choices and value not in [choice for choice in choices if type(choice) is type(value)]:
+                raise unknown(f"{option} of variant {step.name}", str(value), map(str, choices))
+    defaults = {key: values[0] for key, values in axes.items()}
+    return replace(case, params=tuple({**defaults, **dict(case.params)}.items()))
+
+
+def _check_types(case: Case, axes: Mapping[str, Sequence[Any]]) -> None:
+    for key, value in case.params:
+        usual = axes[key][0] if axes[key] else None
+        number = isinstance(usual, (int, float)) and not isinstance(usual, bool)
+        if number and (isinstance(value, (str, list, dict, bool)) or value is None):
+            raise UsageError(f"axis {key} of {case.workload} takes a number, not {value!r}", do=f"for example -a {key}={usual}")
+        if isinstance(usual, bool) and not isinstance(value, bool):
+            raise UsageError(f"axis {key} of {case.workload} is true or false, not {value!r}")
+        if isinstance(usual, int) and isinstance(value, float):
+            raise UsageError(f"axis {key} of {case.workload} takes a whole number, not {value!r}", do=f"for example -a {key}={usual}")
+
+
+def check_modes(modes: Sequence[str]) -> None:
+    """Modes typed on the command line, before they reach a case."""
+    for mode in modes:
+        if mode not in MODES:
+            raise unknown("mode", mode, MODES)
