@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 PASS, BUG, USAGE, FAILED, REGRESSION, NOTHING, INCONCLUSIVE, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 130
 PRECEDENCE = (USAGE, INTERRUPTED, NOTHING, REGRESSION, FAILED, INCONCLUSIVE)
@@ -26,6 +26,22 @@ class UsageError(SteelyardError):
     """The command, a file or a name in it is wrong; nothing was timed."""
 
     exit_code = USAGE
+
+
+class Mistakes(UsageError):
+    """Several mistakes told at once, each of which can be had by itself."""
+
+    def __init__(self, parts: Sequence[UsageError], *, about: str = "", where: str = "", more: int = 0) -> None:
+        lines = ["; ".join(str(part).split("\n  ")) for part in parts]
+        why = "\n  ".join([*lines, *([f"… and {more} more"] if more else [])])
+        count = f"{len(parts) + more} mistake{'' if len(parts) + more == 1 else 's'}"
+        super().__init__(f"{about}: {count}" if about else count, why=why, where=where)
+        self.parts = tuple(parts)
+
+
+def parts_of(error: SteelyardError) -> Sequence[SteelyardError]:
+    """The mistakes that an error tells, which is itself where it tells one."""
+    return error.parts if isinstance(error, Mistakes) else (error,)
 
 
 class StoreError(SteelyardError):

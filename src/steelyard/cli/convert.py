@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -18,13 +19,17 @@ from steelyard.errors import FAILED, PASS, UsageError
 def command(file: Path, output: Path | None, files: tuple[str, ...], force: bool) -> int:
     """Turn a PARAM config (recognised by content) into an experiment file that 'steelyard run' takes.
 
-    Parts of it that are wrong are named, a line each, and left out; the exit code is then 3.
+    Parts of it that are wrong, unknown operators and shapes that do not fit among them, are named, a line each, and left out; the
+    exit code is then 3.
 
     \b
     steelyard convert gemm.json -o gemm.toml
     """
+    from steelyard.cli.check import shape_words
     from steelyard.dialects.param import native, reading
-    from steelyard.engine import configs
+    from steelyard.engine import check, conduct, configs
+    from steelyard.engine.selection import Request
+    from steelyard.store.runs import Store
 
     if not configs.is_param(file):
         reading.read(file)
@@ -32,6 +37,15 @@ def command(file: Path, output: Path | None, files: tuple[str, ...], force: bool
     sheet = configs.param_sheet(file, tuple(str(Path(name).resolve()) for name in files))
     for mistake in sheet.mistakes:
         complain(str(mistake))
+    wrong: dict[str, str] = {}
+    if sheet.configs:
+        ready = conduct.prepare(Request(selectors=(str(file), *files)), Store.find())
+        shapes, wrong = check.misfits(ready)
+        for line in dict.fromkeys(wrong.values()):
+            complain(line)
+        for line in shape_words(shapes):
+            click.echo(line, err=True)
+        sheet = replace(sheet, configs=tuple(config for config in sheet.configs if config.full_id not in wrong))
     if not sheet.configs:
         raise UsageError(f"nothing in {file} can be converted")
     text = _written(native.gathered(sheet), file, output)
@@ -39,8 +53,9 @@ def command(file: Path, output: Path | None, files: tuple[str, ...], force: bool
         click.echo(text, nl=False)
     else:
         _save(text, output, force=force)
-        click.echo(f"{len(sheet.configs)} configs · saved {output}    next: steelyard run {output} --dry-run", err=True)
-    return FAILED if sheet.mistakes else PASS
+        count = f"{len(sheet.configs)} config{'' if len(sheet.configs) == 1 else 's'}"
+        click.echo(f"{count} · saved {output}    next: steelyard run {output} --dry-run", err=True)
+    return FAILED if sheet.mistakes or wrong else PASS
 
 
 def _written(experiment: object, file: Path, output: Path | None) -> str:

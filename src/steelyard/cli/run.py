@@ -94,7 +94,7 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
     help="Resume, and measure these again: failed (any way of failing), oom, timeout, crashed, wrong, all (whatever is not ok).",
 )  # fmt: skip
 @click.option("--keep-going/--fail-fast", default=True, help="After a mistake or a failure go on with the rest (default), or stop.")
-@click.option("--dry-run", is_flag=True, help="Print the cases, what each rule dropped, and the estimated time; measure nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the cases, what each rule dropped, whose shapes do not fit, and the estimated time.")
 @trust_option
 @store_option
 @json_option
@@ -264,24 +264,36 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _preview(ready: Plan, *, as_json: bool) -> int:
+    from steelyard.cli.check import shape_words
+    from steelyard.engine import check
     from steelyard.errors import FAILED
     from steelyard.report.cells import clean
 
-    code = FAILED if ready.experiment.mistakes else 0
+    shapes = check.try_shapes(ready)
+    wrong = [check.told(fit, ready) for fit in shapes.wrong]
+    code = FAILED if ready.experiment.mistakes or wrong else 0
     cases = [job.case.id for job in ready.jobs]
     labels = {job.case.id: job.label for job in ready.jobs if job.label}
     dropped = [{"case": item.case.id, "kind": item.kind, "rule": str(item.rule), "reason": item.rule.reason} for item in ready.dropped]
     if as_json:
-        found = {"cases": cases, "dropped": dropped, "idle": [str(rule) for rule in ready.idle], "estimate_s": ready.estimate}
+        found: dict[str, Any] = {
+            "cases": cases,
+            "dropped": dropped,
+            "idle": [str(rule) for rule in ready.idle],
+            "estimate_s": ready.estimate,
+        }
         found |= {"longest_s": ready.longest} if ready.longest > ready.estimate else {}
+        found["shapes"] = shapes
         emit_json(found | ({"labels": labels, "mistakes": list(ready.experiment.mistakes)} if labels else {}))
         return code
     widest = max(map(len, labels.values()), default=0)
     for case in cases:
         click.echo(clean(f"{labels.get(case, ''):<{widest}}  {case}" if labels else case))
-    for line in [*_left_out(dropped), *(f"fits no case: rule {rule}" for rule in ready.idle)]:
+    for line in [*_left_out(dropped), *(f"fits no case: rule {rule}" for rule in ready.idle), *shape_words(shapes)]:
         click.echo(clean(line), err=True)
-    told = _words_for(ready, len(cases))
+    for line in wrong:
+        complain(line)
+    told = _words_for(ready, len(cases) - len(wrong)) + (f" would run, {len(wrong)} cannot" if wrong else "")
     click.echo(f"{told} · about {how_long(ready)} · nothing measured", err=True)
     return code
 

@@ -21,7 +21,7 @@ ALPHA = 0.01
 LEAST_ALPHA = 1e-9
 """Below it a double cannot tell the chance from none, and intervals have no end."""
 OUTCOMES = ("slower", "unclear", "missing", "incomparable", *BAD)
-_TOP = ("floor", "alpha", "missing", "unclear", "unconfirmed", "margins", "cases", "expected", "allowed")
+POLICY_KEYS = frozenset({"floor", "alpha", "missing", "unclear", "unconfirmed", "margins", "cases", "expected", "allowed"})
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def load_policy(path: Path) -> Policy:
 def parse_policy(data: Mapping[str, Any], where: str, text: str = "") -> Policy:
     """Check a whole policy and build it."""
     page = Page(where, text)
-    page.known(data, "", _TOP)
+    page.known(data, "", POLICY_KEYS)
     missing: Literal["fail", "warn"] = page.read(data, "", "missing", _one_of("fail", "warn"), "fail")
     unclear: Literal["pass", "fail"] = page.read(data, "", "unclear", _one_of("pass", "fail"), "pass")
     unconfirmed: Literal["pass", "fail"] = page.read(data, "", "unconfirmed", _one_of("pass", "fail"), "pass")

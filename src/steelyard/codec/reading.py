@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from steelyard.errors import UsageError, did_you_mean
+from steelyard.errors import Mistakes, UsageError, did_you_mean
 
 T = TypeVar("T")
 MOST_TOLD = 50
@@ -71,13 +71,11 @@ class Page:
 
     def finish(self) -> None:
         """Raise all mistakes as one error, if there are any."""
-        if len(self.mistakes) == 1:
-            where, what, do = self.mistakes[0]
-            raise UsageError(what, do=do, where=where)
-        if self.mistakes:
-            lines = [f"{where}  {what}{f'; {do}' if do else ''}" for where, what, do in self.mistakes]
-            lines += [f"… and {self.more} more"] if self.more else []
-            raise UsageError(f"{len(self.mistakes) + self.more} mistakes", why="\n  ".join(lines), where=self.where)
+        found = [UsageError(what, do=do, where=where) for where, what, do in self.mistakes]
+        if len(found) == 1:
+            raise found[0]
+        if found:
+            raise Mistakes(found, where=self.where, more=self.more)
 
 
 def expect(good: bool, expected: str, value: Any) -> None:

@@ -8,7 +8,7 @@ from steelyard.dialects.param import expand, native, reading, session
 from steelyard.engine import converse
 from steelyard.engine.launch import Place
 from steelyard.engine.plan import Entries
-from steelyard.errors import UsageError
+from steelyard.errors import Mistakes, UsageError
 from steelyard.model.experiment import Experiment
 
 
@@ -18,9 +18,7 @@ def load(path: Path, files: tuple[str, ...] = (), place: Place | None = None, de
         return None
     sheet = param_sheet(path, files, place, device)
     if sheet.mistakes and not sheet.configs:
-        lines = list(map(str, sheet.mistakes))
-        count = f"{len(lines)} mistakes" if len(lines) > 1 else "1 mistake"
-        raise UsageError(f"nothing in {path} can be run: {count}", why="\n  ".join(lines))
+        raise Mistakes([UsageError(str(mistake)) for mistake in sheet.mistakes], about=f"nothing in {path} can be run")
     return native.experiment(sheet)
 
 

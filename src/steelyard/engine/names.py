@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from steelyard.engine import envs
 from steelyard.engine.filters import TAG, TIER
-from steelyard.errors import UsageError, unknown
+from steelyard.errors import Mistakes, UsageError, unknown
 from steelyard.model.case import HERE, IDENTITY, MODES, Case
 from steelyard.model.experiment import Experiment, Matrix
 from steelyard.registry import Catalogue
@@ -26,9 +26,7 @@ def refuse(experiment: Experiment, catalogue: Catalogue) -> None:
     if len(found) == 1:
         raise found[0]
     if found:
-        lines = ["; ".join(str(error).split("\n  ")) for error in found[:MOST_TOLD]]
-        more = [f"… and {len(found) - MOST_TOLD} more"] if len(found) > MOST_TOLD else []
-        raise UsageError(f"{len(found)} mistakes", why="\n  ".join([*lines, *more]))
+        raise Mistakes(found[:MOST_TOLD], more=max(0, len(found) - MOST_TOLD))
 
 
 @dataclass

@@ -164,7 +164,7 @@ def expand(
             found = list(_matrix_cases(matrix, catalogue))
             cases |= dict.fromkeys(found)
         misfits |= {case: rule for case in found if len(matrix.backend) > 1 and (rule := _misfit(case, matrix, catalogue))}
-        for case in found if matrix.label else ():
+        for case in found if matrix.origin or matrix.label else ():
             named[case] = _also(named.get(case), matrix)
     for item in experiment.include:
         case = settle(Case.parse(item) if isinstance(item, str) else item, catalogue)
@@ -244,7 +244,7 @@ def _nothing(cases: Sequence[Case], dropped: Sequence[Dropped], filters: Filters
 
 def _also(known: Matrix | None, matrix: Matrix) -> Matrix:
     """A case that a file names more than once has all those names and its first place."""
-    return matrix if known is None else replace(known, label=f"{known.label} {matrix.label}")
+    return matrix if known is None else replace(known, label=f"{known.label} {matrix.label}".strip())
 
 
 def check_size(experiment: Experiment, catalogue: Catalogue) -> None:

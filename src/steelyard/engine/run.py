@@ -21,6 +21,7 @@ from steelyard.engine.limits import WATCH_EVERY, MemoryLimit
 from steelyard.engine.plan import Entries, Job, Plan
 from steelyard.engine.pool import Pool, Unweighed
 from steelyard.engine.process import end_orphans, end_tree, keep_orphans, kernel_oom_kills
+from steelyard.engine.shapes import CALL
 from steelyard.errors import SteelyardError, StoreError, UsageError, told
 from steelyard.machine import locks
 from steelyard.model.experiment import Settings
@@ -31,7 +32,6 @@ from steelyard.store import sources
 from steelyard.store.runs import RunWriter
 
 VIRTUAL = frozenset({"fake"})
-CALL = "call/torch"
 PATIENCE = 60
 
 
@@ -60,6 +60,7 @@ class Answer:
     stderr: str = ""
     found: Mapping[str, Any] = field(default_factory=dict)
     modules: Mapping[str, str] = field(default_factory=dict)
+    checked: list[Mapping[str, Any]] = field(default_factory=list)
     files: list[Mapping[str, Any]] = field(default_factory=list)
 
 
@@ -251,14 +252,14 @@ class Crew:
             worker = self.engage(calls[0], plan.settings)
         except Unstarted:
             return {}
-        worker.send({**plan.message(calls[0]), "do": "check", "calls": [dict(job.case.params) for job in calls]})
+        worker.send({**plan.message(calls[0]), "do": "check", "cases": [job.case.plain() for job in calls]})
         answer = Answer(calls[0].case.id)
         if self._listen(worker, answer, plan.settings) is not None:
             self.worker, self.serving = None, None
             self._after_death(worker)
             return {}
-        reasons = zip(calls, answer.found.get("checked", ()), strict=False)
-        return {job.case.id: f"{_whose(job)}{reason}" for job, reason in reasons if reason}
+        reasons = {str(fit["case"]): str(fit["wrong"]) for fit in answer.checked if fit["wrong"]}
+        return {job.case.id: f"{_whose(job)}{reasons[job.case.id]}" for job in calls if job.case.id in reasons}
 
     def weigh_apart(self, job: Job, plan: Plan, answer: Answer, base: Record | None) -> None:
         """Weigh a measured case against the other side in processes of their own; what prevents that costs the comparison alone.
@@ -334,6 +335,8 @@ class Crew:
             answer.pairs.append((codec.decode(Pair, message["pair"]), _arrays(message)))
         elif "found" in message:
             answer.found = message["found"]
+        elif "checked" in message:
+            answer.checked.append(message["checked"])
         elif "attach" in message:
             answer.files.append(message["attach"])
         elif "unweighed" in message and answer.record:

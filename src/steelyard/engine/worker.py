@@ -106,9 +106,9 @@ def answer(job: Mapping[str, Any], cache: dict[str, registry.Loaded], send: Send
             compare(job, [Case.from_plain(head) for head in job["heads"]], loaded, send, time.monotonic())
             send({"done": job["case"]})
         elif job["do"] == "check":
-            check = importlib.import_module("steelyard.workloads.operators.call").check
-            known = loaded.operators, loaded.generators
-            send({"found": {"checked": [check(call["op"], call["build"], call["input"], *known) for call in job["calls"]]}})
+            shapes = importlib.import_module("steelyard.engine.shapes")
+            for fit in shapes.perform(job["cases"], loaded):
+                send({"checked": asdict(fit)})
             send({"done": "check"})
         elif job["do"] == "shim":
             shim = importlib.import_module(SHIMS[job["dialect"]])

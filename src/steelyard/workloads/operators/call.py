@@ -170,7 +170,20 @@ def check(
     names: Sequence[str] = ("", ""),
     seed: int = 0,
 ) -> str:
-    """Why a config cannot run, or nothing: names, build arguments and shapes are tried on a device without data.
+    """Why a config cannot run, or nothing."""
+    return examine(op, build, input, registered, generators, names, seed)[0]
+
+
+def examine(
+    op: str,
+    build: Any,
+    input: Spec,
+    registered: Mapping[str, Operator],
+    generators: Mapping[str, DataGenerator],
+    names: Sequence[str] = ("", ""),
+    seed: int = 0,
+) -> tuple[str, str]:
+    """Why a config cannot run, or why that is not known: names, build arguments and shapes are tried on a device without data.
 
     What that device cannot do is no mistake, nor is a library that is missing here; users' own operators are not called.
     """
@@ -179,20 +192,23 @@ def check(
     try:
         found = _names.find(op, registered)
         named = [spec.get("generator", "") for spec in (build, input) if isinstance(spec, Mapping)]
-        if found.kind in ("user", "fbgemm") or any(name in generators for name in (*names, *named)):
-            return ""
+        if found.kind in ("user", "fbgemm"):
+            return "", "an operator that is not torch's own is not called without data"
+        if any(name in generators for name in (*names, *named)):
+            return "", "a user's own data generator is not asked"
         made = prepare(op, build, input, device="meta", seed=seed, registered=registered, generators=generators, names=names)
         _tried(made)
-    except Unsupported:
-        return ""
+    except Unsupported as error:
+        return "", str(error).replace("\n  ", "; ")
     except SteelyardError as error:
-        return "; ".join(part for part in (f"{error.where}: {error.what}" if error.where else error.what, error.why, error.do) if part)
+        told = (f"{error.where}: {error.what}" if error.where else error.what, error.why, error.do)
+        return "; ".join(part for part in told if part), ""
     except NotImplementedError:
-        return ""
+        return "", "it cannot be called without data"
     except Exception as error:
         text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        return "" if any(word in str(error).lower() for word in NO_META) else text
-    return ""
+        return ("", text) if any(word in str(error).lower() for word in NO_META) else (text, "")
+    return "", ""
 
 
 def _tried(made: Call) -> Steps:

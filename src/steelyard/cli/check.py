@@ -1,0 +1,75 @@
+"""`steelyard check`: validate files without running anything in them that is timed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from steelyard.cli.output import CONTEXT, emit_json, json_option, store_option
+from steelyard.errors import PASS, USAGE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from steelyard.engine.check import Checked, Shapes
+
+
+@click.command("check", context_settings=CONTEXT)
+@click.argument("words", nargs=-1, required=True, metavar="FILE...")
+@click.option("--file", "files", multiple=True, metavar="FILE.py", help="Load what the files name from here: operators, workloads.")
+@click.option("--shapes/--no-shapes", default=True, help="Call each case once on tensors without data (needs torch). Default on.")
+@store_option
+@json_option
+def command(words: tuple[str, ...], files: tuple[str, ...], shapes: bool, store: Path | None, as_json: bool) -> int:
+    """Check files without measuring anything: experiments (TOML, YAML, JSON), PARAM configs, workloads in .py files, gate policies,
+    lists of expected failures, saved runs and other tools' result files.
+
+    Tells what each file is, every mistake in it, how many cases would run and what drops the others. The exit code is 2 if
+    anything is wrong.
+
+    \b
+    steelyard check sweep.toml policy.toml
+    steelyard check gemm.json --file my_operators.py
+    """
+    from steelyard.engine.check import check_file
+    from steelyard.report.cells import clean
+    from steelyard.store.runs import Store
+
+    kept = Store.find(None, str(store) if store else None)
+    found = [check_file(word, kept, files, shapes=shapes) for word in words]
+    wrong = [item for item in found if item.mistakes]
+    if as_json:
+        emit_json({"files": found, "exit_code": USAGE if wrong else PASS})
+    else:
+        for item in found:
+            for line in _lines(item):
+                click.echo(clean(line) if not line.startswith(" ") else f"    {clean(line.strip())}")
+        count = f"{len(found)} file{'' if len(found) == 1 else 's'}"
+        click.echo(f"{count} checked · {len(wrong) or 'none'} with mistakes · nothing measured", err=True)
+    return USAGE if wrong else PASS
+
+
+def _lines(item: Checked) -> Iterator[str]:
+    """What a file is and would do, then what is wrong with it."""
+    facts = [item.kind] if item.kind else []
+    if item.cases is not None:
+        facts.append(f"{item.cases} case{'' if item.cases == 1 else 's'} would run")
+    facts += [f"{count} dropped by {rule}" for rule, count in item.dropped.items()]
+    facts += item.notes
+    count = len(item.mistakes)
+    facts += [f"{count} mistake{'' if count == 1 else 's'}"] if count else []
+    yield f"{'✗' if count else '✓'} {item.file}  {' · '.join(facts)}"
+    yield from (f"    {line}" for line in item.mistakes)
+    yield from (f"    {line}" for line in shape_words(item.shapes))
+
+
+def shape_words(shapes: Shapes | None) -> Iterator[str]:
+    """How many shapes fit, and why others are not known."""
+    if shapes is None:
+        return
+    if shapes.fit:
+        yield f"shapes of {shapes.fit} case{'' if shapes.fit == 1 else 's'} fit"
+    for reason, count in shapes.unchecked.items():
+        yield f"shapes of {count} case{'' if count == 1 else 's'} not checked: {reason}"

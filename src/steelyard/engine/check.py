@@ -1,0 +1,194 @@
+"""Everything that can be said about a file without running it: what it is, the names in it, and whether shapes fit.
+
+`run` and `convert` use the same readers and names; shapes are asked of a worker that calls each case once on tensors without data.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from steelyard import registry
+from steelyard.analyze import foreign
+from steelyard.codec import reading
+from steelyard.codec.expectations import load_expectations
+from steelyard.codec.policy import POLICY_KEYS, load_policy
+from steelyard.engine import conduct, configs
+from steelyard.engine.launch import Place, start_fresh
+from steelyard.engine.plan import Job, Plan
+from steelyard.engine.run import Crew
+from steelyard.engine.selection import EXPERIMENT_FILES, Request
+from steelyard.engine.shapes import Fit
+from steelyard.errors import SteelyardError, UsageError, parts_of
+from steelyard.store.runs import Store, read_run
+
+PROGRAM = "command"
+EXPERIMENT_KEY = re.compile(r'"(matrix|include)"\s*:')
+PATIENCE = 120.0
+"""Seconds until a worker is given up that says nothing: loading a framework is the longest it has to do."""
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """How many cases fit, those that do not with the reason, and how many could not be tried, by reason."""
+
+    fit: int = 0
+    wrong: tuple[Fit, ...] = ()
+    unchecked: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What is known of a file: its kind, how many cases would run, how many each rule drops, and all that is wrong with it."""
+
+    file: str
+    kind: str = ""
+    cases: int | None = None
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    mistakes: tuple[str, ...] = ()
+    shapes: Shapes | None = None
+
+
+def check_file(word: str, store: Store, files: Sequence[str] = (), *, shapes: bool = True) -> Checked:
+    """Read one file as what its content says it is; every mistake in it is told, and none is raised."""
+    path, kind = registry.suites().get(word, Path(word)), ""
+    try:
+        kind = kind_of(path)
+        if kind in ("experiment", "workloads", "PARAM config"):
+            return _plan(Checked(word, kind), path, store, files, shapes=shapes)
+        return replace(READERS[kind](path), file=word, kind=kind)
+    except SteelyardError as error:
+        return Checked(word, kind, mistakes=tuple(_lines(error)))
+
+
+def kind_of(path: Path) -> str:
+    """What a file is: by its ending where that says it, else by what is in it."""
+    if path.is_dir() or path.name == "run.jsonl":
+        return "run"
+    ending = path.suffix.lower()
+    if ending == ".py":
+        return "workloads"
+    if ending == ".json" and configs.is_param(path):
+        return "PARAM config"
+    text = reading.text_of(path)
+    if ending == ".toml":
+        keys = set(reading.parse_toml(text, str(path)))
+        if "expect" in keys:
+            return "expected failures"
+        return "gate policy" if keys & POLICY_KEYS and not keys & {"matrix", "include"} else "experiment"
+    if ending == ".json":
+        return "experiment" if EXPERIMENT_KEY.search(text) else "results"
+    return "experiment" if ending in EXPERIMENT_FILES else "results"
+
+
+def _run(path: Path) -> Checked:
+    run = read_run(path.parent if path.name == "run.jsonl" else path)
+    sealed = f"sealed ({run.seal.reason})" if run.seal else "not finished: 'steelyard run … --resume' continues it"
+    return Checked("", notes=(f"{len(run.records)} records", f"{len(run.pairs)} pairs", sealed), mistakes=tuple(run.warnings))
+
+
+def _results(path: Path) -> Checked:
+    runs = foreign.read_file(path)
+    tools = dict.fromkeys(str(record.effective.get("tool", "another tool")) for run in runs for record in run.records)
+    return Checked("", notes=(f"of {', '.join(tools)}", f"{sum(len(run.records) for run in runs)} results in {len(runs)} runs"))
+
+
+def _policy(path: Path) -> Checked:
+    found = load_policy(path)
+    return Checked("", notes=(f"margins for {', '.join(found.metrics)}", f"{len(found.expected) + len(found.allowed)} known failures"))
+
+
+def _expected(path: Path) -> Checked:
+    return Checked("", notes=(f"{len(load_expectations(path))} entries",))
+
+
+READERS: Mapping[str, Callable[[Path], Checked]] = {
+    "run": _run, "results": _results, "gate policy": _policy, "expected failures": _expected,
+}  # fmt: skip
+
+
+def _plan(found: Checked, path: Path, store: Store, files: Sequence[str], *, shapes: bool) -> Checked:
+    """Names and cases of what `run` would take."""
+    ready = conduct.prepare(Request(selectors=(str(path), *files)), store)
+    fits = try_shapes(ready) if shapes else None
+    wrong = [told(fit, ready) for fit in (fits.wrong if fits else ())]
+    idle = tuple(f"fits no case: rule {rule}" for rule in ready.idle)
+    counts = Counter(str(item.rule) for item in ready.dropped)
+    mistakes = (*ready.experiment.mistakes, *wrong)
+    return replace(found, cases=len(ready.jobs) - len(wrong), dropped=counts, notes=idle, mistakes=mistakes, shapes=fits)
+
+
+def misfits(ready: Plan) -> tuple[Shapes, dict[str, str]]:
+    """The shapes of a plan, and for each case that does not fit what to say about it, by the name that its file has for it."""
+    found = try_shapes(ready)
+    labels = {job.case.id: job.label for job in ready.jobs}
+    return found, {label: told(fit, ready) for fit in found.wrong for label in labels[fit.case].split() or [fit.case]}
+
+
+def told(fit: Fit, ready: Plan) -> str:
+    """A case that cannot run: its place in the file, its name there or its id, and the framework's own words."""
+    job = next(job for job in ready.jobs if job.case.id == fit.case)
+    name = job.label.replace("|", " ", 1) or fit.case
+    return f"{job.origin}  {name}: {fit.wrong}" if job.origin else f"{name}: {fit.wrong}"
+
+
+def _lines(error: SteelyardError) -> Iterator[str]:
+    for part in parts_of(error):
+        yield "; ".join(piece.replace("\n", " ").strip() for piece in str(part).split("\n  "))
+
+
+def try_shapes(ready: Plan) -> Shapes:
+    """Build and call every case of a plan once without data, in workers of the places that they would run in."""
+    workloads, shaped = registry.catalogue().workloads, [job for job in ready.jobs if job.case.workload != PROGRAM]
+    rest: dict[Place, list[Job]] = {}
+    for job in shaped:
+        if not _usual(job, workloads):
+            rest.setdefault(replace(job.place, threads=1, flags=()), []).append(job)
+    fits = [fit for place, jobs in rest.items() for fit in _ask(place, jobs, ready)]
+    unchecked = Counter(fit.unchecked for fit in fits if fit.unchecked)
+    wrong = tuple(fit for fit in fits if fit.wrong)
+    return Shapes(len(shaped) - len(wrong) - unchecked.total(), wrong, dict(unchecked))
+
+
+def _usual(job: Job, workloads: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether a case is a built-in one as it comes, by its first values or one of its sizes, which is known to fit."""
+    info = workloads.get(job.case.workload)
+    if info is None or info["origin"] != registry.BUILT_IN:
+        return False
+    first = {key: values[0] for key, values in info["axes"].items()}
+    return any({**first, **size} == dict(job.case.params) for size in ({}, *info["sizes"].values()))
+
+
+def _ask(place: Place, jobs: Sequence[Job], ready: Plan) -> Iterator[Fit]:
+    """The answers of a worker; one that it does not survive is not known, and the rest are asked of the next."""
+    left = list(jobs)
+    with Crew.assemble() as crew:
+        while left:
+            worker = start_fresh(place, crew.mark)
+            worker.send({**ready.message(left[0]), "do": "check", "cases": [job.case.plain() for job in left]})
+            reason, done = "", False
+            try:
+                while not done and not reason:
+                    heard = time.monotonic()
+                    for message in worker.messages(PATIENCE):
+                        if message is None:
+                            reason = "the process that tried it ended"
+                        elif isinstance(message.get("error"), dict):
+                            raise UsageError(str(message["error"].get("what", "")), why=str(message["error"].get("why", "")))
+                        elif "checked" in message:
+                            yield Fit(**message["checked"])
+                            left.pop(0)
+                        done = done or "done" in (message or {})
+                    reason = reason or ("it takes too long" if time.monotonic() - heard >= PATIENCE else "")
+            finally:
+                worker.stop()
+            if left and not done:
+                yield Fit(left.pop(0).case.id, unchecked=reason)
+            elif done:
+                break

@@ -1,0 +1,108 @@
+"""The worker's side of a check: each case is built and called once on tensors without data, and nothing is timed."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from steelyard import registry
+from steelyard.errors import Unsupported
+from steelyard.model.case import Case
+from steelyard.model.experiment import Settings
+from steelyard.model.task import clean_up
+
+if TYPE_CHECKING:
+    from steelyard.engine.bench import Bench
+
+CALL = "call/torch"
+TORCH, WITHOUT_DATA = "torch", "steelyard.backends._shapes"
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What is known of a case without running it: why it cannot run, or why that could not be found out; neither, if its shapes fit."""
+
+    case: str
+    wrong: str = ""
+    unchecked: str = ""
+
+
+def perform(cases: Sequence[Mapping[str, Any]], loaded: registry.Loaded) -> Iterator[Fit]:
+    """An answer for each case in turn; variants of the framework's own change no shapes, so one answer serves them all."""
+    known: dict[str, tuple[str, str]] = {}
+    for plain in cases:
+        case = Case.from_plain(plain)
+        bench = _bench(case, loaded)
+        key = json.dumps([case.workload, dict(case.params), bench.case.backend, case.mode, case.ranks, bench.case.variant], default=str)
+        if key not in known:
+            known[key] = _call(case, loaded) if case.workload == CALL else _try(bench)
+        yield Fit(case.id, *known[key])
+
+
+def _bench(case: Case, loaded: registry.Loaded) -> Bench:
+    """The case as it is tried: on torch where its backend runs torch's form, with those variants alone that are the workload's own.
+
+    Kernels of such a variant may refuse the device without data in words of their own, so what only a variant says is no mistake.
+    """
+    from steelyard.engine.bench import Bench
+
+    workload = loaded.workloads[case.workload]
+    own = [step for step in case.chain if step.name in workload.variants and not workload.variants[step.name].fresh]
+    speaks_torch = case.backend == TORCH or case.backend not in workload.bodies
+    tried = replace(case, backend=TORCH if speaks_torch else case.backend, device="cpu", variant="+".join(map(str, own)) or "eager")
+    chain = tuple((workload.variants[step.name], dict(step.options)) for step in own)
+    return Bench(tried, workload, chain, None, Settings(), loaded)
+
+
+def _try(bench: Bench) -> tuple[str, str]:
+    case, workload = bench.case, bench.workload
+    if case.backend != TORCH:
+        return "", f"backend {case.backend} has no tensors without data"
+    if TORCH not in workload.bodies:
+        return "", f"{workload.name} has no form for torch"
+    if case.mode not in workload.modes:
+        return "", f"{workload.name} has no mode {case.mode}; it has {', '.join(workload.modes)}"
+    try:
+        without_data = importlib.import_module(WITHOUT_DATA)
+    except ImportError as error:
+        return "", _uninstalled(error)
+    found = _called(replace(bench, chain=()), without_data)
+    if any(found) or not bench.chain:
+        return found
+    wrong, unchecked = _called(bench, without_data)
+    return "", f"variant {case.variant}: {wrong or unchecked}" if wrong or unchecked else ""
+
+
+def _called(bench: Bench, without_data: Any) -> tuple[str, str]:
+    """Build and call once, with whatever the workload makes by itself on the device without data too."""
+    try:
+        with without_data.META:
+            _, task = replace(bench, backend=without_data.Shapes).build()
+            try:
+                if task.fn is None:
+                    raise Unsupported("it times itself, so there is no call to try")
+                task()
+            finally:
+                clean_up([task])
+    except (Exception, SystemExit) as error:
+        found: tuple[str, str] = without_data.verdict(error)
+        return found
+    return "", ""
+
+
+def _call(case: Case, loaded: registry.Loaded) -> tuple[str, str]:
+    try:
+        importlib.import_module(WITHOUT_DATA)
+    except ImportError as error:
+        return "", _uninstalled(error)
+    examine = importlib.import_module("steelyard.workloads.operators.call").examine
+    params = dict(case.params)
+    found: tuple[str, str] = examine(params["op"], params["build"], params["input"], loaded.operators, loaded.generators)
+    return found
+
+
+def _uninstalled(error: ImportError) -> str:
+    return "torch is not installed, pip install 'steelyard[torch]'" if error.name == "torch" else f"torch cannot be loaded: {error}"
