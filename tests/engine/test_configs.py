@@ -76,12 +76,12 @@ def test_fail_fast_measures_nothing_where_there_is_a_mistake(folder: Path) -> No
     assert "floot" in done.stderr
 
 
-def test_a_preview_gives_ids_and_count_and_starts_nothing(folder: Path) -> None:
+def test_a_preview_gives_ids_and_count_and_measures_nothing(folder: Path) -> None:
     spread = tensor([64, 128, 64], 32, __range__=["shape"])
     name = write(folder, {"torch.relu": op([spread], input_iterator="RangeConfigIterator")})
     done = steelyard("run", name, "--dry-run", cwd=folder)
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["torch.relu|0|0|0_0", "torch.relu|0|0|0_1"]
-    assert done.stderr.startswith("2 cases")
+    assert done.stderr.startswith("shapes of 2 cases fit\n2 cases ") and done.stderr.endswith("nothing measured\n")
 
 
 def test_variants_and_modes_apply_to_every_config(folder: Path) -> None:

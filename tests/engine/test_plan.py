@@ -120,6 +120,11 @@ class TestExpansion:
         with pytest.raises(UsageError, match="no variant of op/one named 'fusd'"):
             plan(Matrix(("op/one", "op/two"), variant=("fusd",)))
 
+    @pytest.mark.parametrize("size", ["hug", {"a": 1}, 3, None])
+    def test_a_size_that_a_workload_does_not_have_is_told(self, size: Any) -> None:
+        with pytest.raises(UsageError, match="no size of op/one named"):
+            plan(Matrix(("op/one",), {"size": (size,)}))
+
     def test_the_same_case_twice_is_one(self) -> None:
         assert len(plan(BOTH, BOTH, include=("op/two@numpy/eager:eval",)).jobs) == 3
 

@@ -28,7 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("steelyard.cli.doctor", "Check whether this machine is fit to measure, and what to change."),
     "as": ("steelyard.cli.as_", "Take another tool's flags and write its own output: as param …"),
     "convert": ("steelyard.cli.convert", "Turn another tool's config into an experiment file."),
-    "check": ("steelyard.cli.check", "Check files without measuring: schema, names, shapes, what would run."),
+    "check": ("steelyard.cli.check", "Check files without measuring: keys, names, shapes."),
     "env": ("steelyard.cli.env", "Create and list environments for stacks that cannot live together."),
     "new": ("steelyard.cli.new", "Start a workload, variant, metric or experiment from a small file."),
 }

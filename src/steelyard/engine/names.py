@@ -60,7 +60,7 @@ class Trial:
             case = Case(name, backend=next(iter(info.get("backends", ())), "torch"))
             if self.attempt(origin, f"workload {name}", settle, case, self.catalogue) is None:
                 continue
-            self.attempt(origin, "size", points, matrix.axes, info)
+            self.attempt(origin, "size", presets_of, matrix.axes, info)
             changes: list[tuple[str, Any]] = [("backend", word) for word in matrix.backend] + [("variant", word) for word in matrix.variant]
             changes += [("params", ((axis, value),)) for axis, values in matrix.axes.items() if axis in info["axes"] for value in values]
             for key, value in changes:
@@ -101,15 +101,21 @@ def errors_at(origin: str) -> Iterator[None]:
 
 def points(asked: Mapping[str, Sequence[Any]], info: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Every combination of parameter values, for each size preset asked for."""
-    usual, presets = info["axes"], asked.get("size", ()) if "size" not in info["axes"] else ()
-    found: list[dict[str, Any]] = []
-    for size in presets or [None]:
-        if size is not None and size not in info["sizes"]:
-            raise unknown(f"size of {info['name']}", str(size), info["sizes"])
+    usual, found = info["axes"], []
+    for size in presets_of(asked, info) or [None]:
         preset = {key: [value] for key, value in info["sizes"][size].items()} if size is not None else {}
         axes = {key: list(asked.get(key, preset.get(key, values))) for key, values in usual.items()}
         found += [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
     return found
+
+
+def presets_of(asked: Mapping[str, Sequence[Any]], info: Mapping[str, Any]) -> Sequence[Any]:
+    """The size presets asked for, each of which the workload has; `size` may also be an axis of its own."""
+    presets = asked.get("size", ()) if "size" not in info["axes"] else ()
+    for size in presets:
+        if not isinstance(size, str) or size not in info["sizes"]:
+            raise unknown(f"size of {info['name']}", str(size), info["sizes"])
+    return presets
 
 
 def select(pattern: str, catalogue: Catalogue) -> list[str]:
