@@ -15,7 +15,7 @@ from typing import Any
 
 from steelyard import registry
 from steelyard.analyze import foreign
-from steelyard.codec import reading
+from steelyard.codec import parsing
 from steelyard.codec.expectations import load_expectations
 from steelyard.codec.policy import POLICY_KEYS, load_policy
 from steelyard.engine import conduct, configs
@@ -25,6 +25,7 @@ from steelyard.engine.run import Crew
 from steelyard.engine.selection import EXPERIMENT_FILES, Request
 from steelyard.engine.shapes import Fit
 from steelyard.errors import SteelyardError, UsageError, parts_of
+from steelyard.files import RESULTS, read_text
 from steelyard.store.runs import Store, read_run
 
 PROGRAM = "command"
@@ -76,14 +77,13 @@ def kind_of(path: Path) -> str:
         return "workloads"
     if ending == ".json" and configs.is_param(path):
         return "PARAM config"
-    text = reading.text_of(path)
     if ending == ".toml":
-        keys = set(reading.parse_toml(text, str(path)))
+        keys = set(parsing.load(path, "toml")[0])
         if "expect" in keys:
             return "expected failures"
         return "gate policy" if keys & POLICY_KEYS and not keys & {"matrix", "include"} else "experiment"
     if ending == ".json":
-        return "experiment" if EXPERIMENT_KEY.search(text) else "results"
+        return "experiment" if EXPERIMENT_KEY.search(read_text(path, RESULTS)) else "results"
     return "experiment" if ending in EXPERIMENT_FILES else "results"
 
 
