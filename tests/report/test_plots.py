@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from steelyard.errors import UsageError
+from steelyard.model.record import STATUSES
 from steelyard.report import plots
+from steelyard.report.cells import VERDICT_GLYPHS, glyph
 from steelyard.report.charts import Chart
+from steelyard.report.charts.sweep import MOST_LINES, together
 from steelyard.report.web.document import document
 from tests.analyze.made import case, record, run
 from tests.report import hostile
@@ -98,3 +104,52 @@ def test_without_the_library_only_pictures_are_refused(tmp_path: Path) -> None:
     code = "import sys; sys.modules['vl_convert'] = None\nfrom steelyard.report import plots\nplots.charts(); plots.require()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode and "vl-convert is not installed" in done.stderr and "steelyard[plots]" in done.stderr
+
+
+def test_one_font_has_every_sign_of_a_picture(nights: dict[str, Any]) -> None:
+    """Where a font lacks a sign, the whole line that it stands in is drawn in another."""
+    from fontTools.ttLib import TTFont
+
+    known = set(TTFont(Path(plots.font_folder()) / "DejaVuSans.ttf").getBestCmap())
+    words = [f"{chart.title}{chart.reading}{chart.spec!r}" for chart, _ in plots.charts().values()]
+    words += [*VERDICT_GLYPHS.values(), *map(glyph, STATUSES), "\u202f±×µΩ…→"]
+    assert {sign for text in words for sign in text if ord(sign) not in known} == set()
+    for name, picture in plots.pictures(nights, "svg").items():
+        assert set(re.findall(r'font-family="([^"]*)"', picture.decode())) == {"DejaVu Sans, sans-serif"}, name
+
+
+def swept(*fixed: str) -> dict[str, Any]:
+    """One workload over n, with other parameters held at each of some values."""
+    records = [
+        record(f"op/a[{held}n={n}]@torch/{variant}:eval", 1e-3 * n**2 * share)
+        for held in fixed for n in (1, 4, 16) for variant, share in SHARES
+    ]  # fmt: skip
+    return document([run("a", records)])
+
+
+def test_every_dtype_of_a_sweep_is_in_its_picture() -> None:
+    picture = plots.picture(swept("dtype=bf16,", "dtype=fp32,"), "svg", "sweep-log-log")[1]
+    text = picture.decode()
+    for line in ("torch/eager bf16", "torch/compile bf16", "torch/eager fp32", "torch/compile fp32"):
+        assert f">{line}<" in text, line
+    assert "not in this picture" not in text
+    heat = plots.picture(swept("dtype=bf16,", "dtype=fp32,"), "svg", "sweep-heat")[1].decode()
+    assert ">torch/compile fp32<" in heat and ">torch/compile bf16<" in heat
+
+
+def test_what_a_picture_of_a_sweep_has_no_room_for_is_said() -> None:
+    text = plots.picture(swept(*(f"dtype={name}," for name in ("bf16", "fp16", "fp32", "fp64", "int8"))), "svg", "sweep-log-log")[
+        1
+    ].decode()
+    assert "of 30 measured points belong to other sweeps and are not in this picture" in text
+
+
+@given(st.lists(st.tuples(st.sampled_from(["m=1 fp32", "m=2 fp32", "m=1 bf16", ""]), st.integers(1, 4)), min_size=1, max_size=5))
+def test_sweeps_drawn_together_have_lines_of_different_names(kin: list[tuple[str, int]]) -> None:
+    distinct = list(dict(kin).items())
+    same = {"workload": "op", "axis": "n", "kind": "number", "mode": "eval", "baseline": "s0"}
+    found = together([{**same, "fixed": held, "lines": [{"name": f"s{at}", "points": []} for at in range(n)]} for held, n in distinct])
+    names = [line["name"] for sweep in found for line in sweep["lines"]]
+    assert len(set(names)) == len(names) and (len(found) == 1 or len(names) <= MOST_LINES)
+    assert all(sweep["baseline"] == sweep["lines"][0]["name"] for sweep in found)
+    assert found[0]["lines"][0]["name"].startswith("s0")

@@ -5,15 +5,19 @@ vl-convert runs Vega in a process of ours with no way to the network: nothing ou
 
 from __future__ import annotations
 
+import functools
 import importlib
+import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from inspect import signature
+from pathlib import Path
 from typing import Any, Literal
 
 from steelyard.errors import UsageError, unknown
 from steelyard.report.cells import clean, cut, visible
 from steelyard.report.charts import ROWS, Chart
+from steelyard.report.charts.sweep import left_out
 from steelyard.report.wrap import wrap_text
 
 Document = Mapping[str, Any]
@@ -25,7 +29,9 @@ PAGES = ("compare", "matrix", "sweep", "history", "roofline", "case")
 VEGA_LITE = "5.21"
 WIDTH = 760
 SCALE = 2.0
-LINE = 120
+LINE = 110
+FONT = "DejaVu Sans"
+"""It has every sign that we use. A font that lacks one, as vl-convert's own does, gives up the whole line to another."""
 
 
 def charts() -> dict[str, tuple[Chart, Callable[..., Rows]]]:
@@ -51,7 +57,7 @@ def picture(document: Document, form: Form, name: str | None = None, *, case: st
             raise UsageError(f"the plot {name} shows all cases", do=f"plots of one case: {', '.join(known)}")
     for chart, rows in [known[name]] if name is not None else known.values():
         if found := rows(document):
-            return chart.name, draw(chart, found, form, dark=dark)
+            return chart.name, draw(chart, found, form, dark=dark, note=_left_out(document, chart, found))
     filled = [name for name, (_, rows) in known.items() if rows(document)]
     what = f"the plot {name} has nothing to show" if name else "there is nothing to plot"
     raise UsageError(what, why="these runs hold no figures for it", do=f"plots of these runs: {', '.join(filled)}" if filled else "")
@@ -74,15 +80,24 @@ def check_name(name: str) -> None:
 def pictures(document: Document, form: Form, *, dark: bool = False) -> dict[str, bytes]:
     """Every chart that has something to show, by name."""
     found = {chart.name: (chart, rows(document)) for chart, rows in charts().values()}
-    return {name: draw(chart, rows, form, dark=dark) for name, (chart, rows) in found.items() if rows}
+    return {
+        name: draw(chart, rows, form, dark=dark, note=_left_out(document, chart, rows)) for name, (chart, rows) in found.items() if rows
+    }
 
 
-def draw(chart: Chart, rows: Sequence[Mapping[str, Any]], form: Form, *, dark: bool = False) -> bytes:
-    """The bytes of a picture."""
+def _left_out(document: Document, chart: Chart, rows: Rows) -> str:
+    """What a picture says of the figures that it has no room for: none is dropped in silence."""
+    return left_out(dict(document), rows) if chart.name.startswith("sweep-") else ""
+
+
+def draw(chart: Chart, rows: Sequence[Mapping[str, Any]], form: Form, *, dark: bool = False, note: str = "") -> bytes:
+    """The bytes of a picture; a note stands below its title."""
     require()
     import vl_convert
 
-    spec = {**chart.spec, "datasets": {ROWS: [harmless(row) for row in rows]}, "title": title(chart, rows)}
+    if folder := font_folder():
+        vl_convert.register_font_directory(folder)
+    spec = {**chart.spec, "datasets": {ROWS: [harmless(row) for row in rows]}, "title": title(chart, rows, note)}
     if spec.get("width") == "container":
         spec["width"] = WIDTH
     options: dict[str, Any] = {"vl_version": VEGA_LITE, "config": theme(dark), "allowed_base_urls": []}
@@ -111,11 +126,16 @@ def require() -> None:
         ) from None  # fmt: skip
 
 
-def title(chart: Chart, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def title(chart: Chart, rows: Sequence[Mapping[str, Any]], note: str = "") -> dict[str, Any]:
     """A picture leaves its page, so what it shows, of which case, and how to read it go with it."""
     cases = {row.get("case") for row in rows} - {None, ""}
     named = [cut(clean(cases.pop()), LINE)] if len(cases) == 1 else []
-    return {"text": chart.title, "subtitle": [*named, *wrap_text(chart.reading, LINE)], "anchor": "start", "offset": 24}
+    return {
+        "text": chart.title,
+        "subtitle": [*named, *wrap_text(chart.reading, LINE), *([note] if note else [])],
+        "anchor": "start",
+        "offset": 24,
+    }
 
 
 def theme(dark: bool) -> dict[str, Any]:
@@ -124,4 +144,15 @@ def theme(dark: bool) -> dict[str, Any]:
 
     found = page_theme(dark)
     subtitle = {"subtitleColor": found["axis"]["labelColor"], "subtitleFontSize": found["axis"]["labelFontSize"], "subtitlePadding": 6}
-    return {**found, "title": {**found["title"], **subtitle}, "padding": 12}
+    return {**found, "font": f"{FONT}, {found['font']}", "title": {**found["title"], **subtitle}, "padding": 12}
+
+
+@functools.cache
+def font_folder() -> str:
+    """Where matplotlib, which `steelyard[plots]` brings along, keeps the font; else it is the system's, or there is none."""
+    spec = importlib.util.find_spec("matplotlib")
+    for place in spec.submodule_search_locations or () if spec else ():
+        folder = Path(place) / "mpl-data" / "fonts" / "ttf"
+        if (folder / "DejaVuSans.ttf").is_file():
+            return str(folder)
+    return ""

@@ -30,6 +30,8 @@ COLUMNS = ("x", "order", "line", "value", "low", "high", "unit", "metric", "axis
 interval; `unit`, `metric` (in words) and `axis` are the same in all rows; `text` is the value as people read it."""
 
 MOST_TICKS = 40
+MOST_LINES = 7
+"""Lines that have a colour each."""
 WIDE_X, WIDE_Y = 8.0, 5.0
 """From these quotients of largest to smallest an axis is logarithmic."""
 
@@ -129,12 +131,38 @@ def _wide(values: list[float], quotient: float) -> bool:
 
 
 def _first_if(x: str, y: str, document: dict[str, Any]) -> Rows:
-    """The time of the first sweep, if these axes suit it; a picture is drawn by one chart alone."""
-    if not document["sweep"]:
-        return []
-    sweep = document["sweep"][0]
-    rows = sweep_rows(document, sweep, "time")
-    return rows if fitting(rows, sweep["kind"]) == (x, y) else []
+    """The time of the first sweep and of its kin, if these axes suit them; a picture is drawn by one chart alone."""
+    found = together(document["sweep"] or [])
+    rows = [row for sweep in found for row in sweep_rows(document, sweep, "time")]
+    return rows if found and fitting(rows, found[0]["kind"]) == (x, y) else []
+
+
+def together(sweeps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The first sweep, and those that differ from it in what is held alone, such as the dtype: their lines fit into one picture.
+
+    A line is called by its stack and by what its sweep holds that not all do. As many sweeps as there are colours for their lines.
+    """
+    kin = [sweep for sweep in sweeps if all(sweep[name] == sweeps[0][name] for name in ("workload", "axis", "kind", "mode"))]
+    while len(kin) > 1 and sum(len(sweep["lines"]) for sweep in kin) > MOST_LINES:
+        kin.pop()
+    words = [sweep["fixed"].split() for sweep in kin]
+    own = [" ".join(word for word in held if not all(word in other for other in words)) for held in words]
+    return [
+        {**sweep, "lines": [{**line, "name": f"{line['name']} {told}".strip()} for line in sweep["lines"]], "baseline": _named(sweep, told)}
+        for sweep, told in zip(kin, own, strict=True)
+    ]
+
+
+def _named(sweep: dict[str, Any], told: str) -> str | None:
+    return f"{sweep['baseline']} {told}".strip() if sweep["baseline"] else None
+
+
+def left_out(document: dict[str, Any], rows: Rows) -> str:
+    """How many measured points of the document's sweeps a picture of some rows does not show; nothing where it shows all."""
+    timed = {case["id"] for case in document["cases"] if case["metrics"].get("time")}
+    points = {point["case"] for sweep in document["sweep"] or [] for line in sweep["lines"] for point in line["points"]} & timed
+    missing = points - {row["case"] for row in rows}
+    return f"{len(missing)} of {len(points)} measured points belong to other sweeps and are not in this picture" if missing else ""
 
 
 Draw = Callable[[dict[str, Any]], Rows]
@@ -147,17 +175,22 @@ sweep_names_linear_rows: Draw = partial(_first_if, "names", "linear")
 
 
 def sweep_heat_rows(document: dict[str, Any]) -> Rows:
-    """Baseline time over own time at every point of the first sweep that has a baseline."""
-    sweep = next((sweep for sweep in document["sweep"] or [] if sweep["baseline"]), None)
-    if sweep is None:
-        return []
+    """Baseline time over own time at every point of the first sweep that has a baseline, and of its kin."""
+    kin, found = together([sweep for sweep in document["sweep"] or [] if sweep["baseline"]]), list[dict[str, Any]]()
+    columns = {x: place for place, x in enumerate(dict.fromkeys(x for sweep in kin for x in _values(sweep)))}
+    for sweep in kin:
+        found += _heat_rows(document, sweep, columns, len({row["row"] for row in found}))
+    return found
+
+
+def _heat_rows(document: dict[str, Any], sweep: dict[str, Any], places: dict[Any, int], above: int) -> Rows:
+    """The rows of one sweep, below those that are there already."""
     cases, weighed = {case["id"]: case for case in document["cases"]}, _weighed(document.get("matrix"))
     base = {
         point["x"]: cases.get(point["case"]) for line in sweep["lines"] if line["name"] == sweep["baseline"] for point in line["points"]
     }
-    places = {x: place for place, x in enumerate(_values(sweep))}
     found = []
-    for at, line in enumerate(sweep["lines"]):
+    for at, line in enumerate(sweep["lines"], above):
         for point in line["points"]:
             if case := cases.get(point["case"]):
                 cell = {"case": case["id"], "status": case["status"], "time": case["metrics"].get("time")}
