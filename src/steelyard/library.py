@@ -55,6 +55,7 @@ class Measurement:
         time = self.figures["time"]
         lost = self.figures["discarded"].value
         words = [with_error(time.value, time.low, time.high, "s"), f"n {time.n}", f"noise {self.sample.noise}"]
+        words += [time.caveat] if time.caveat else []
         words += [f"{percent(lost)} of blocks preempted"] if lost else []
         words += [text] if (text := threads_here(self.threads, self.cpus)) else []
         words += [f"other programs kept {self.other_load:.1f} CPUs busy"] if (self.other_load or 0.0) >= BUSY else []

@@ -68,7 +68,7 @@ def test_pyperf_memory_is_no_time(tmp_path: Path) -> None:
 
 def test_pytest_benchmark_uses_rounds_where_it_kept_them(tmp_path: Path) -> None:
     raw = pytest_file(tmp_path / "raw.json", data=[1e-3, 2e-3, 3e-3, 4e-3, 9e-3])
-    assert time(raw, "tests/test_a.py::test_a") == (3e-3, 1e-3, 9e-3, 5)
+    assert time(raw, "tests/test_a.py::test_a") == (3e-3, None, None, 5)
     centre, low, high, n = time(pytest_file(tmp_path / "sum.json"), "tests/test_a.py::test_a")
     assert (centre, n) == (2e-3, 100) and low == pytest.approx(2e-3 - 1.57 * 2e-5) and high == pytest.approx(2e-3 + 1.57 * 2e-5)
     (run,) = read_file(raw)
@@ -80,7 +80,7 @@ def test_google_benchmark_repetitions_units_and_errors(tmp_path: Path) -> None:
     items += [aggregate("copy/64", "mean", 99.0), repetition("bad", 0, 0.0, error_occurred=True, error_message="no \x1b[31mdevice")]
     items += [aggregate("kept", "median", 1.5, "ms"), aggregate("kept", "stddev", 0.1, "ms"), repetition("odd", 0, 5.0, "weeks")]
     path = google_file(tmp_path / "g.json", items)
-    assert time(path, "copy/64") == (pytest.approx(3e-6), pytest.approx(2e-6), pytest.approx(4e-6), 3)
+    assert time(path, "copy/64") == (pytest.approx(3e-6), None, None, 3)
     found = records(path)
     assert found["copy/64"].metrics["bandwidth"].better == "higher"
     assert (found["bad"].status, found["bad"].reason) == ("failed", "no _[31mdevice")

@@ -125,4 +125,4 @@ def put_in_use(device: Device, monkeypatch: Any) -> None:
     monkeypatch.setattr(_device, "open_api", lambda kind: (device.api, "cpu"))
     monkeypatch.setattr(_device, "EventTimer", OnItsClock)
     monkeypatch.setattr(_device, "torch", SimpleNamespace(empty=lambda *args, **kwargs: buffer, uint8=None))
-    monkeypatch.setattr(drop_in, "time", clock)
+    monkeypatch.setattr(drop_in, "clocks", clock)

@@ -129,6 +129,25 @@ class TestFindings:
         calm, wide = find(three(levels)), find(three(loud))
         assert wide.interval.high - wide.interval.low > 3 * (calm.interval.high - calm.interval.low)
 
+    @pytest.mark.parametrize(("base", "head", "low", "high"), [
+        (10e-9, 1e-6, True, False), (1e-6, 10e-9, False, True), (10e-9, 11e-9, False, False), (1e-6, 1.1e-6, True, True),
+    ])  # fmt: skip
+    def test_what_cannot_be_told_from_an_empty_call_is_shorter_by_any_factor(self, base: float, head: float, low: bool, high: bool) -> None:
+        found = find(replace(three(np.log(np.array([[base, head, base]] * 12) * 1e4), noise=1e-3), overhead=9e-9, doubt=4e-9))
+        assert (math.isfinite(found.interval.low), math.isfinite(found.interval.high)) == (low, high)
+        assert (found.interval.low > 0) == (low and head > base)
+        assert (found.interval.high < 0) == (high and head < base)
+
+    @given(st.floats(1e-8, 1e-3), st.floats(0.5, 2.0), st.floats(0, 2e-9))
+    def test_the_doubt_of_the_overhead_is_in_the_interval(self, base: float, ratio: float, doubt: float) -> None:
+        rounds = replace(three(np.log(np.array([[base, base * ratio, base]] * 12) * 1e4)), overhead=4e-9)
+        bare, doubted = find(rounds).interval, find(replace(rounds, doubt=doubt)).interval
+        assert doubted.low <= bare.low and doubted.high >= bare.high
+        for overhead in (4e-9 - doubt, 4e-9 + doubt):
+            if min(base, base * ratio) > overhead:
+                truth = math.log((base * ratio - overhead) / (base - overhead))
+                assert doubted.low - 1e-6 <= truth <= doubted.high + 1e-6
+
     def test_one_rebuild_has_a_centre_but_no_bounds(self) -> None:
         found = find(quads([[1, 2, 2, 1]] * 9, [True] * 9)).ratio
         assert (found.centre, found.n) == (pytest.approx(2), 1)

@@ -36,7 +36,7 @@ def taken(seconds: list[float], preempted: list[bool] | None = None, sampling: s
 def every_event(monkeypatch: pytest.MonkeyPatch) -> None:
     """Real time that passes fast enough for every event to go out."""
     seconds = itertools.count()
-    monkeypatch.setattr(sampling, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
+    monkeypatch.setattr(sampling, "clocks", SimpleNamespace(monotonic=lambda: float(next(seconds))))
 
 
 class TestCalibration:
@@ -294,7 +294,7 @@ class TestWhatIsTimed:
 class TestEvents:
     def test_at_most_four_a_second_and_never_during_a_block(self, monkeypatch: pytest.MonkeyPatch) -> None:
         clock = itertools.count()
-        monkeypatch.setattr(sampling, "time", SimpleNamespace(monotonic=lambda: 0.03 * next(clock)))
+        monkeypatch.setattr(sampling, "clocks", SimpleNamespace(monotonic=lambda: 0.03 * next(clock)))
         machine = Machine()
         told: list[tuple[str, float | None, float]] = []
 

@@ -18,13 +18,17 @@ from steelyard.measuring.stats import (
     incomplete_beta,
     mean_interval,
     median_interval,
+    net_interval,
     noise_grade,
     order_ranks,
     quantile_interval,
     t_cdf,
     t_quantile,
+    time_figure,
     trend,
 )
+from steelyard.model.record import FEWEST
+from steelyard.model.units import with_error
 
 Draw = Callable[[np.random.Generator, int], np.ndarray[Any, np.dtype[np.float64]]]
 SEEDS = 400
@@ -158,8 +162,33 @@ def test_an_interval_holds_its_median_and_follows_the_unit(values: list[float]) 
     assert found.relative == pytest.approx(scaled.relative)
 
 
-def test_few_values_are_bounded_by_their_extremes_and_none_by_nothing() -> None:
-    assert median_interval(np.array([3.0, 1.0, 2.0])) == Interval(2.0, 1.0, 3.0, 3)
+@given(st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=2 * FEWEST))
+def test_too_few_values_have_no_interval_and_are_never_shown_with_one(values: list[float]) -> None:
+    figure = time_figure(median_interval(np.asarray(values)))
+    few = len(values) < FEWEST
+    assert (figure.low is None, figure.high is None, bool(figure.caveat)) == (few, few, few)
+    assert few == ("±" not in (text := with_error(figure.value, figure.low, figure.high, "s")) and "to" not in text)
+
+
+def test_the_least_count_is_what_order_statistics_need() -> None:
+    assert next(n for n in range(1, 20) if order_ranks(n) is not None) == FEWEST
+
+
+@given(st.lists(st.floats(-1e-8, 1e-6), min_size=1, max_size=40), st.floats(1e-12, 1e-8))
+def test_a_net_time_is_never_negative_and_one_that_may_be_nothing_is_no_divisor(values: list[float], doubt: float) -> None:
+    found, bare = net_interval(np.asarray(values), doubt), median_interval(np.asarray(values))
+    figure = time_figure(found)
+    assert figure.value >= 0 and (figure.low is None or figure.low >= 0)
+    assert found.high - found.low >= doubt
+    if bare.centre <= doubt:
+        assert (figure.value, figure.low) == (0.0, 0.0)
+        assert figure.high is not None and figure.high >= max(doubt, abs(bare.centre))
+        assert with_error(figure.value, figure.low, figure.high, "s").startswith("< ")
+    if figure.value:
+        assert figure.value == bare.centre and (figure.low is None or figure.low > 0)
+
+
+def test_no_values_have_no_median() -> None:
     assert math.isnan(median_interval(np.array([])).centre)
     assert Interval(0.0, -1.0, 1.0, 9).relative == math.inf
     assert Interval(-10.0, -11.0, -9.5, 9).relative == pytest.approx(0.1)

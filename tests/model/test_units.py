@@ -39,6 +39,28 @@ def test_the_interval_printed_covers_the_value_printed(value: float, share: floa
     assert decimals[0] == decimals[1]
 
 
+@given(sizes, st.floats(0, 1), st.floats(0, 20))
+def test_what_a_half_width_would_misstate_is_shown_as_its_range(value: float, below: float, above: float) -> None:
+    low, high = value * (1 - below), value * (1 + above)
+    number, half, _ = units.measured(value, low, high, "s")
+    factor = units.scale(value, "s")[0]
+    if max(above, below) >= 1:
+        assert " to " in number and not half
+    if " to " in number:
+        ends = [float(ungrouped(end)) * factor for end in number.split(" to ")]
+        assert ends == [pytest.approx(low, rel=0.2, abs=1e-3 * value), pytest.approx(high, rel=0.2)]
+    else:
+        assert float(ungrouped(half)) <= float(ungrouped(number))
+
+
+@pytest.mark.parametrize(("figures", "text"), [
+    ((2e-3, 0.74e-3, 5.8e-3), "0.7 to 5.8 ms"), ((0.0, 0.0, 8.2e-9), "< 8.2 ns"), ((11.42e-6, 11.36e-6, 11.48e-6), "11.42 ± 0.06 µs"),
+    ((1e-6, 0.95e-6, 1.5e-6), "0.95 to 1.50 µs"), ((1e-6, None, None), "1.00 µs"),
+])  # fmt: skip
+def test_a_time_is_written_as_far_as_it_is_known(figures: tuple[float, float | None, float | None], text: str) -> None:
+    assert units.with_error(*figures, "s") == text
+
+
 @given(st.floats(1e-12, 1e12))
 def test_an_uncertainty_keeps_one_or_two_significant_digits(error: float) -> None:
     shown = f"{error:.{units.digits_after_point(error)}f}"

@@ -22,7 +22,7 @@ from steelyard.errors import Unsupported
 from steelyard.machine.telemetry import HARMFUL, Meter
 from steelyard.measuring.clock import HostTimer, Loop, empty
 from steelyard.measuring.sample import sample
-from steelyard.measuring.stats import median_interval
+from steelyard.measuring.stats import median_interval, time_figure
 from steelyard.model.experiment import Settings
 from steelyard.model.record import Figure
 from steelyard.model.task import Task
@@ -390,14 +390,13 @@ def beside(task: Task, timer: EventTimer, seconds: float, settings: Settings) ->
     figures = {"host_time": Figure(facts.pop("host_time"), "s", "lower", n=len(timer.tally.host))}
     cold = np.asarray(net_cold_times(task, timer, min(COLD_CALLS, max(8, int(settings.budget / max(seconds, 1e-6) / 4)))))
     if len(cold):
-        interval = median_interval(cold)
-        figures["time_cold"] = Figure(interval.centre, "s", "lower", interval.low, interval.high, interval.n)
+        figures["time_cold"] = time_figure(median_interval(cold))
     if seconds < BRIEF and task.prepare is None:
         try:
             replayed = sample(
                 task, GraphTimer(timer.api, timer.device, timer.meter), replace(settings, budget=settings.budget / 4)
             ).interval
-            figures["graph_time"] = Figure(replayed.centre, "s", "lower", replayed.low, replayed.high, replayed.n)
+            figures["graph_time"] = time_figure(replayed)
         except Unsupported as error:
             facts["graph_time"] = error.what
     energy = energy_per_call(task, timer, max(ENERGY_SECONDS, settings.budget / 2), seconds)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import random
 import re
-import statistics
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
@@ -28,7 +27,7 @@ from steelyard.backends.torch import TorchElsewhere
 from steelyard.errors import SteelyardError, Unsupported
 from steelyard.measuring.clock import HostTimer, Loop, Timer
 from steelyard.measuring.sample import quiet_collector
-from steelyard.measuring.stats import median_interval
+from steelyard.measuring.stats import median_interval, time_figure
 from steelyard.model.experiment import Settings
 from steelyard.model.record import Figure
 from steelyard.model.task import Task
@@ -252,10 +251,7 @@ def split(task: Task, calls: int) -> tuple[list[float], list[float]]:
 
 
 def _spread(seconds: list[float]) -> Figure:
-    if len(seconds) < 2:
-        return Figure(statistics.median(seconds), "s", "lower", n=len(seconds))
-    interval = median_interval(np.asarray(seconds))
-    return Figure(interval.centre, "s", "lower", interval.low, interval.high, interval.n)
+    return time_figure(median_interval(np.asarray(seconds)))
 
 
 def _device(kind: str) -> Any:

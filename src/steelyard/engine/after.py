@@ -130,10 +130,12 @@ def compile_time(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
 
 
 def _spread(replies: Sequence[Reply]) -> Figure:
-    """A process is one sample; between few of them the honest interval is the range."""
-    seconds = [reply.figures["compile_time"].value for reply in replies]
-    low, high = (min(seconds), max(seconds)) if len(seconds) > 1 else (None, None)
-    return Figure(statistics.median(seconds), "s", "lower", low, high, len(seconds))
+    """A process is one sample."""
+    import numpy as np
+
+    from steelyard.measuring.stats import median_interval, time_figure
+
+    return time_figure(median_interval(np.asarray([reply.figures["compile_time"].value for reply in replies])))
 
 
 def compile_facts(cold: Sequence[Reply], warm: Sequence[Reply], job: Job) -> dict[str, Any]:

@@ -59,6 +59,7 @@ class Agreement:
     rebuilds: int
     overhead: float
     quad: float
+    doubt: float = 0.0
 
 
 def perform(job: Mapping[str, Any], loaded: registry.Loaded, send: Send, gate: Callable[[], None]) -> None:
@@ -307,8 +308,9 @@ def _probe(source: Source) -> dict[str, Any]:
     task, loop, timer = source.task, source.loop, source.timer
     calls = 1 if single(task) else calibrate(loop, timer)
     seconds = max(1, loop(1) if task.measure else fastest(loop, calls)) * 1e-9 / calls
-    overhead = 0.0 if task.measure or not timer.net else empty_cost(task, timer, calls)
-    return {"calls": calls, "seconds": seconds, "overhead": overhead, "building": source.building if source.rebuild else None}
+    overhead, doubt = (0.0, 0.0) if task.measure or not timer.net else empty_cost(task, timer, calls)
+    building = source.building if source.rebuild else None
+    return {"calls": calls, "seconds": seconds, "overhead": overhead, "doubt": doubt, "building": building}
 
 
 def settle(said: Sequence[Mapping[str, Any]], share: float) -> Agreement:
@@ -324,7 +326,8 @@ def settle(said: Sequence[Mapping[str, Any]], share: float) -> Agreement:
     quads = min(MOST_QUADS, max(1 if quad > share else 2, int(share / quad)))
     building = max((math.inf if arm["building"] is None else float(arm["building"])) for arm in said)
     rebuilds = 2 if quads >= 2 * FEWEST_BETWEEN and building < share else 1
-    return Agreement(calls, quads, rebuilds, min(arm["overhead"] for arm in said), quad)
+    overhead, doubt = min((arm["overhead"], arm["doubt"]) for arm in said)
+    return Agreement(calls, quads, rebuilds, overhead, quad, doubt)
 
 
 def affordable(renewals: Sequence[float | None], quads: int, share: float) -> int:

@@ -90,9 +90,9 @@ class Corner:
 
 def checked(figures: Mapping[str, Any]) -> dict[str, Any]:
     """What an arm says of itself, as far as it is what an arm would say."""
-    calls, quads, quad, overhead = figures["calls"], figures["quads"], figures["quad"], figures["overhead"]
+    calls, quads, quad, overhead, doubt = (figures[name] for name in ("calls", "quads", "quad", "overhead", "doubt"))
     whole, renewal = [*calls, quads, figures["rebuilds"]], figures["renewal"]
-    sound = len(calls) == 2 and all(type(number) is int and number > 0 for number in whole) and quad > 0 and overhead >= 0
+    sound = len(calls) == 2 and all(type(number) is int and number > 0 for number in whole) and quad > 0 and overhead >= 0 and doubt >= 0
     if not sound or (renewal is not None and not renewal > 0):
         raise ValueError("not the figures of an arm")
     return {**figures, "source": str(figures["source"]), "single": bool(figures["single"])}
@@ -230,7 +230,7 @@ def _agreed(first: Bout, share: float) -> dict[str, Any]:
     """What further pairs hold to: what the first agreed on, with as many rebuilds as turned out to fit."""
     from steelyard.engine.arm import affordable
 
-    known = {name: first.figures[0][name] for name in ("calls", "quads", "overhead", "quad")}
+    known = {name: first.figures[0][name] for name in ("calls", "quads", "overhead", "quad", "doubt")}
     return {**known, "rebuilds": affordable([figures["renewal"] for figures in first.figures], known["quads"], share)}
 
 
@@ -356,5 +356,5 @@ def rounds_of(bouts: Sequence[Bout], seed: int) -> Rounds:
     calls = (int(figures["calls"][0]), int(figures["calls"][1]))
     return Rounds.from_quads(
         whole["took"] * 1e-9, whole["busy"] * 1e-9, whole["hit"].astype(bool), whole["coin"], whole["group"], calls,
-        float(figures["overhead"]), seed,
+        float(figures["overhead"]), seed, float(figures["doubt"]),
     )  # fmt: skip

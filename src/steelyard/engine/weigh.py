@@ -23,6 +23,7 @@ from steelyard.machine.telemetry import watch
 from steelyard.measuring.figures import figures as figures_of
 from steelyard.measuring.metrics import check_amounts
 from steelyard.measuring.sample import Sample, Tell, sample
+from steelyard.measuring.stats import time_figure
 from steelyard.model.case import Case
 from steelyard.model.define import fingerprint
 from steelyard.model.experiment import Settings
@@ -205,8 +206,7 @@ def _phases(task: Task, be: Any, settings: Settings, tell: Tell) -> dict[str, Fi
     for name, part in task.phases.items():
         tell(name, None)
         taken = sample(replace(part, scope=task.scope), be.timer(), replace(settings, budget=settings.budget / 4), tell)
-        interval = taken.interval
-        found[f"{name}_time"] = Figure(interval.centre, "s", "lower", interval.low, interval.high, interval.n)
+        found[f"{name}_time"] = time_figure(taken.interval)
     return found
 
 

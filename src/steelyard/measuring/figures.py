@@ -8,7 +8,7 @@ import numpy as np
 
 from steelyard.measuring.metrics import check_amounts
 from steelyard.measuring.sample import Sample
-from steelyard.measuring.stats import quantile_interval
+from steelyard.measuring.stats import quantile_interval, time_figure
 from steelyard.model.define import Metric
 from steelyard.model.record import Figure
 from steelyard.model.task import Task
@@ -19,9 +19,9 @@ def figures(sample: Sample, task: Task, metrics: Iterable[Metric]) -> dict[str, 
     check_amounts(task)
     interval, net = sample.interval, sample.per_call
     found = {
-        "time": Figure(interval.centre, "s", "lower", interval.low, interval.high, interval.n),
-        "time_q10": Figure(float(np.quantile(net, 0.1)), "s", "lower", n=len(net)),
-        "overhead": Figure(sample.overhead, "s", "none"),
+        "time": time_figure(interval),
+        "time_q10": Figure(max(0.0, float(np.quantile(net, 0.1))) if interval.centre > 0 else 0.0, "s", "lower", n=len(net)),
+        "overhead": Figure(sample.overhead, "s", "none", max(0.0, sample.overhead - sample.doubt), sample.overhead + sample.doubt),
         "discarded": Figure(sample.discarded, "1", "none", n=len(sample.preempted)),
     }
     if sample.sampling == "calls":
@@ -29,7 +29,7 @@ def figures(sample: Sample, task: Task, metrics: Iterable[Metric]) -> dict[str, 
         for name, share in (("time_p50", 0.5), ("time_p90", 0.9), ("time_p99", 0.99)):
             tail = quantile_interval(everything, share)
             if tail:
-                found[name] = Figure(tail.centre, "s", "lower", tail.low, tail.high, tail.n)
+                found[name] = time_figure(tail)
     for item in metrics:
         figure = derive(item, found["time"], task)
         if figure:

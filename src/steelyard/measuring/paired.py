@@ -46,14 +46,24 @@ class Rounds:
     placebo: int | None = None
     overhead: float = 0.0
     seed: int = 0
+    doubt: float = 0.0
 
     @classmethod
     def from_quads(
-        cls, seconds: Floats, cpu: Floats, disturbed: Bools, coin: Bools, group: Ints, calls: tuple[int, int], overhead: float, seed: int
+        cls,
+        seconds: Floats,
+        cpu: Floats,
+        disturbed: Bools,
+        coin: Bools,
+        group: Ints,
+        calls: tuple[int, int],
+        overhead: float,
+        seed: int,
+        doubt: float = 0.0,
     ) -> Rounds:
         """Rounds of two arms where a coin said which came first."""
         arm = np.where(coin[:, None], [0, 1, 1, 0], [1, 0, 0, 1]).astype(np.int32)
-        return cls(seconds, cpu, disturbed, arm, group, calls, None, overhead, seed)
+        return cls(seconds, cpu, disturbed, arm, group, calls, None, overhead, seed, doubt)
 
     @property
     def groups(self) -> list[int]:
@@ -137,6 +147,22 @@ class Rounds:
         bounded = order_ranks(over.n) is not None
         return Figure(over.centre, "s", "lower", over.low if bounded else None, over.high if bounded else None, over.n)
 
+    def doubted(self, interval: Interval, head: int) -> Interval:
+        """The interval with what is not known of the overhead: it was taken off both arms, and the shorter they are the more it matters.
+
+        An arm that cannot be told from an empty call may be shorter than any other by any factor.
+        """
+        if not self.doubt:
+            return interval
+        raw = [float(np.median(self.seconds[self.arm == number])) / self.calls[number] for number in (0, head)]
+        base, own = (value - self.overhead for value in raw)
+        if min(base, own) <= self.doubt:
+            low = -math.inf if own <= self.doubt else min(interval.low, math.log((own - self.doubt) / (max(base, 0.0) + self.doubt)))
+            high = math.inf if base <= self.doubt else max(interval.high, math.log((max(own, 0.0) + self.doubt) / (base - self.doubt)))
+            return replace(interval, low=low, high=high)
+        shifts = [math.log((own - off) / (base - off)) - math.log(own / base) for off in (self.doubt, -self.doubt)]
+        return replace(interval, low=interval.low + min(0.0, *shifts), high=interval.high + max(0.0, *shifts))
+
     def discarded(self, arms: Iterable[int]) -> list[float]:
         """Share of each arm's blocks that something disturbed."""
         return [float(self.disturbed[self.arm == number].mean()) if np.any(self.arm == number) else 0.0 for number in arms]
@@ -179,6 +205,7 @@ def find(
     others = [] if floor is None else [Spread(PLACEBO_FACTOR * floor, len(between) - 1.0)]
     others += [prior] if prior else []
     interval, p, strength = bounds(rows, others, alpha, peeked=peeked, share=share)
+    interval = rounds.doubted(interval, head)
     lost = rounds.discarded((0, head))
     if clock == CPU:
         notes.append(f"{max(lost):.0%} of blocks were disturbed: the thread's CPU time of all of them was used")

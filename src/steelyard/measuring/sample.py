@@ -13,12 +13,15 @@ import numpy as np
 
 from steelyard import clocks
 from steelyard.measuring.clock import Loop, Timer, empty
-from steelyard.measuring.stats import Interval, median_interval, noise_grade, trend
+from steelyard.measuring.stats import Interval, median_interval, net_interval, noise_grade, trend
 from steelyard.model.experiment import Settings
 from steelyard.model.task import Task
 
 LONGEST = 1.5
 PROBES, PROBES_SLOW = 8, 3
+BINDINGS, PROBES_EMPTY = 5, 4
+UNLIKE = 0.25
+"""By how much calling an empty builtin may be cheaper than calling the empty Python function that stands for it."""
 SLOW_CALL = 1.0e-2
 WINDOW = 20
 FEWEST, FEWEST_SLOW, MOST = 6, 3, 200_000
@@ -41,6 +44,7 @@ class Sample:
     warmup_end: str
     stop: str
     sampling: str
+    doubt: float = 0.0
 
     @property
     def discarded(self) -> float:
@@ -61,8 +65,8 @@ class Sample:
 
     @property
     def interval(self) -> Interval:
-        """Median of the net time per call with its 95 % interval."""
-        return median_interval(self.per_call)
+        """Median of the net time per call with its 95 % interval, which holds what is not known of the overhead too."""
+        return net_interval(self.per_call, self.doubt)
 
     @property
     def noise(self) -> str:
@@ -103,10 +107,10 @@ def sample(task: Task, timer: Timer, settings: Settings, tell: Tell = lambda pha
     tell = throttled(tell)
     with quiet_collector():
         calls = 1 if settings.sampling == "calls" or single(task) else calibrate(loop, timer)
-        overhead = 0.0 if task.measure else empty_cost(task, timer, calls)
+        overhead, doubt = (0.0, 0.0) if task.measure else empty_cost(task, timer, calls)
         warm_seconds, warm_blocks, warm_end = warm_up(loop, timer, calls, settings, tell)
         seconds, preempted, stop = collect(loop, timer, calls, overhead, settings, tell)
-    return Sample(seconds, preempted, calls, overhead, warm_seconds, warm_blocks, warm_end, stop, settings.sampling)
+    return Sample(seconds, preempted, calls, overhead, warm_seconds, warm_blocks, warm_end, stop, settings.sampling, doubt)
 
 
 def single(task: Task) -> bool:
@@ -137,14 +141,19 @@ def fastest(loop: Loop, calls: int) -> int:
     return best
 
 
-def empty_cost(task: Task, timer: Timer, calls: int) -> float:
-    """Seconds that the loop itself adds to each call, by timing an empty function the same way.
+def empty_cost(task: Task, timer: Timer, calls: int) -> tuple[float, float]:
+    """Seconds that the loop itself adds to each call, by timing an empty function the same way; and how far that may be off.
 
-    The lower quartile: a slow moment here would be taken off every block.
+    A loop is faster or slower by where its code lies, so several are bound, and the timed one may be like any of them. Of each
+    the fastest block counts: a slow moment here would be taken off every block.
     """
-    loop = timer.bind(empty(task))
-    loop(calls)
-    return float(np.quantile([loop(calls) for _ in range(2 * PROBES + 1)], 0.25)) / calls * 1e-9
+    found = []
+    for _ in range(BINDINGS):
+        loop = timer.bind(empty(task))
+        loop(calls)
+        found.append(min(loop(calls) for _ in range(PROBES_EMPTY)) / calls * 1e-9)
+    overhead, apart = float(np.median(found)), max(found) - min(found)
+    return overhead, apart if hasattr(task.fn, "__code__") else max(apart, UNLIKE * overhead)
 
 
 def warm_up(loop: Loop, timer: Timer, calls: int, settings: Settings, tell: Tell) -> tuple[float, int, str]:
@@ -196,7 +205,7 @@ def collect(
 
 
 def precise(took: list[int], hit: list[bool], calls: int, overhead: float, precision: float) -> bool:
-    """Whether the interval of the blocks so far is as narrow as asked."""
+    """Whether the interval of the blocks so far is as narrow as asked; more of them say nothing more of the overhead."""
     so_far = Sample(np.asarray(took, float) * 1e-9, np.asarray(hit, bool), calls, overhead, 0, 0, "", "", "blocks")
-    interval = so_far.interval
+    interval = median_interval(so_far.per_call)
     return interval.n >= 32 and interval.relative <= precision

@@ -44,6 +44,7 @@ class Weighing:
     groups: list[int] = field(default_factory=list)
     calls: tuple[int, ...] = ()
     overhead: float = 0.0
+    doubt: float = 0.0
     placebo: int | None = None
     on_cpu: bool = True
     settling: bool = False
@@ -63,6 +64,7 @@ class Weighing:
         return Rounds(
             np.asarray(self.blocks, float) * 1e-9, np.asarray(self.cpu, float) * 1e-9, np.asarray(self.hits, bool),
             np.asarray(self.orders, np.int32), np.asarray(self.groups, np.int32), self.calls, self.placebo, self.overhead, self.seed,
+            self.doubt,
         )  # fmt: skip
 
     def finding(self, head: int = 1) -> Finding:
@@ -164,9 +166,9 @@ def _settle(doing: Weighing, arms: Arms, timer: Timer, effort: Effort, began: fl
     first = [loop(1) * 1e-9 for loop in arms.loops]
     building = timer.effort() - began
     if max(first) > effort.settings.budget / LONG_SHARE:
-        doing.calls, doing.overhead = (1,) * len(first), 0.0
+        doing.calls = (1,) * len(first)
     else:
-        doing.calls, doing.overhead = _calls(arms.tasks, arms.loops, timer)
+        doing.calls, doing.overhead, doing.doubt = _calls(arms.tasks, arms.loops, timer)
         first = [min(loop(count) for _ in range(PROBES)) * 1e-9 for loop, count in zip(arms.loops, doing.calls, strict=True)]
     if doing.placebo is not None and max(first) > effort.settings.budget / SHORT_OF_TIME:
         doing.calls, first, doing.placebo = doing.calls[:-1], first[:-1], None
@@ -186,16 +188,18 @@ def own_code(task: Task) -> Task:
     return replace(task, fn=moved)
 
 
-def _calls(tasks: Sequence[Task], loops: Sequence[Loop], timer: Timer) -> tuple[tuple[int, ...], float]:
-    """Calls per block of each arm, the same where they are of about the same speed, and the cost of an empty call.
+def _calls(tasks: Sequence[Task], loops: Sequence[Loop], timer: Timer) -> tuple[tuple[int, ...], float, float]:
+    """Calls per block of each arm, the same where they are of about the same speed, and the cost of an empty call with its doubt.
 
     Unequal blocks would cost unequal amounts themselves, and that would pass for a difference.
     """
     counts = [1 if single(task) else calibrate(loop, timer) for task, loop in zip(tasks, loops, strict=True)]
     few = min(counts)
     alike = tuple(few if count <= 2 * few else count for count in counts)
-    costs = [0.0 if task.measure or not timer.net else empty_cost(task, timer, count) for task, count in zip(tasks, alike, strict=True)]
-    return alike, min(costs)
+    if not timer.net or any(task.measure for task in tasks):
+        return alike, 0.0, 0.0
+    overhead, doubt = min(empty_cost(task, timer, count) for task, count in zip(tasks, alike, strict=True))
+    return alike, overhead, doubt
 
 
 def _steady(loops: Sequence[Loop], calls: Sequence[int], timer: Timer, until: float) -> None:

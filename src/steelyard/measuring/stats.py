@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from steelyard.model.record import Figure
+
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
@@ -21,6 +23,11 @@ class Interval:
     low: float
     high: float
     n: int
+
+    @property
+    def ends(self) -> tuple[float, float] | tuple[None, None]:
+        """Both ends as figures have them: none where there were too few values for an interval."""
+        return (self.low, self.high) if math.isfinite(self.low) and math.isfinite(self.high) else (None, None)
 
     @property
     def relative(self) -> float:
@@ -113,7 +120,8 @@ def median_interval(values: Floats, confidence: float = 0.95) -> Interval:
     """The median with an interval that stays honest when neighbouring values resemble each other.
 
     The order-statistics interval assumes independence, which blocks in a row do not have; the spread of the medians of
-    contiguous batches sees slow drift. The wider of the two is reported on each side.
+    contiguous batches sees slow drift. The wider of the two is reported on each side. Too few values, fewer than six for 95 %,
+    have no interval: their range would hold the median far less often than is said.
     """
     n = len(values)
     if n == 0:
@@ -121,7 +129,7 @@ def median_interval(values: Floats, confidence: float = 0.95) -> Interval:
     centre = float(np.median(values))
     ranks = order_ranks(n, 0.5, confidence)
     if ranks is None:
-        return Interval(centre, float(values.min()), float(values.max()), n)
+        return Interval(centre, -math.inf, math.inf, n)
     ordered = np.sort(values)
     low, high = float(ordered[ranks[0]]), float(ordered[ranks[1]])
     batches = min(16, max(5, n // 20))
@@ -130,6 +138,27 @@ def median_interval(values: Floats, confidence: float = 0.95) -> Interval:
         half = t_quantile((1 + confidence) / 2, batches - 1) * float(np.std(medians, ddof=1)) / math.sqrt(batches)
         low, high = min(low, centre - half), max(high, centre + half)
     return Interval(centre, low, high, n)
+
+
+def net_interval(values: Floats, doubt: float) -> Interval:
+    """The median of times that something was subtracted from, which is known to within `doubt` itself.
+
+    Where nothing is left that could be told from nothing, the answer is zero to as much as it may be: no time is negative, and
+    one that cannot be told from zero is no divisor.
+    """
+    found = median_interval(values)
+    low = found.centre - math.hypot(found.centre - found.low, doubt)
+    high = found.centre + math.hypot(found.high - found.centre, doubt)
+    if not doubt or (found.centre > doubt and (low > 0 or not math.isfinite(low))):
+        return Interval(found.centre, low, high, found.n)
+    reach = max(high - found.centre, doubt) if math.isfinite(high) else float(np.abs(values - found.centre).max()) + doubt
+    return Interval(0.0, 0.0, abs(found.centre) + reach, found.n)
+
+
+def time_figure(interval: Interval) -> Figure:
+    """A time as records have it: without an interval where there were too few values, and never below nothing."""
+    low, high = (None if end is None else max(0.0, end) for end in interval.ends)
+    return Figure(max(0.0, interval.centre), "s", "lower", low, high, interval.n)
 
 
 def quantile_interval(values: Floats, quantile: float, confidence: float = 0.95) -> Interval | None:

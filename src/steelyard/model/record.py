@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 SCHEMA = 1
+FEWEST = 6
+"""How many samples it takes for a 95 % interval of their median, whatever they are drawn from."""
 
 Status = Literal["ok", "wrong", "failed", "oom", "timeout", "crashed", "unsupported", "not_applied", "not_applicable", "skipped"]
 STATUSES: tuple[Status, ...] = (
@@ -39,6 +41,15 @@ class Figure:
     low: float | None = None
     high: float | None = None
     n: int | None = None
+
+    @property
+    def caveat(self) -> str:
+        """Why a time is shown without ±; nothing where it has an interval around it."""
+        if self.unit == "s" and self.value <= 0 and self.high:
+            return "too short to be told from an empty call"
+        if self.low is None and self.n is not None and self.n < FEWEST:
+            return f"fewer than {FEWEST} samples have no interval"
+        return ""
 
 
 @dataclass(frozen=True)

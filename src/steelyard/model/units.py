@@ -32,6 +32,7 @@ _BYTE_SIZES = {
     "TIB": 2**40,
     "TB": 10**12,
 }
+WIDE, LOPSIDED = 0.25, 3.0
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _QUANTITY = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-zµ%]*)\s*")
 
@@ -80,14 +81,32 @@ def plain(value: float, unit: str, significant: int = 3) -> str:
 
 
 def measured(value: float, low: float | None, high: float | None, unit: str) -> tuple[str, str, str]:
-    """Value, half-width and unit as three aligned strings, with no more digits than the interval allows."""
+    """Value, half-width and unit as three aligned strings, with no more digits than the interval allows.
+
+    What a ± would misstate is the range instead: `0.7 to 5.8 ms`; a time that cannot be told from none is below what it may be: `< 8 ns`.
+    """
     if low is None or high is None or not math.isfinite(value):
         number, _, name = plain(value, unit).partition(" ")
         return number, "", name
+    if unit == "s" and value <= 0 < high:
+        number, _, name = plain(high, unit, 2).partition(" ")
+        return f"< {number}", "", name
+    if unit not in ("", "1") and _is_lopsided(value, low, high):
+        factor, name = scale(value, unit)
+        decimals = min(digits_after_point(min(low or high, (high - low) / 5) / factor), 4)
+        return f"{grouped(low / factor, decimals)} to {grouped(high / factor, decimals)}", "", name
     factor, name = scale(value, unit)
     half = max(high - value, value - low, 0.0) / factor
     decimals = min(digits_after_point(half), 4) if half else 2
     return grouped(value / factor, decimals), grouped(half, decimals), name
+
+
+def _is_lopsided(value: float, low: float, high: float) -> bool:
+    """Whether an interval is wider than the value, or reaches so far to one side only that its half-width says nothing of the other."""
+    above, below = high - value, value - low
+    if not 0 <= low <= value <= high < math.inf or value == 0:
+        return False
+    return max(above, below) >= value or (max(above, below) > WIDE * value and max(above, below) > LOPSIDED * min(above, below))
 
 
 def with_error(value: float, low: float | None, high: float | None, unit: str) -> str:

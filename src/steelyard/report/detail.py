@@ -101,6 +101,7 @@ def _figures(metrics: Mapping[str, Figure]) -> Rows:
     for name, text in zip(names, texts, strict=True):
         figure = metrics[name]
         n = f"   n {quantity(figure.n, '', 1)}" if figure.n else ""
+        n += f"   {figure.caveat}" if name == "time" and figure.caveat else ""
         better = f"   {figure.better} is better" if figure.better != "none" and name not in NAMES else ""
         rows.append((NAMES.get(name, name), f"{percent(figure.value) if name in SHARES else text}{n}{better}"))
     return rows

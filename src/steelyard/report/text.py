@@ -52,7 +52,7 @@ def run_table(header: RunHeaderLike, records: Sequence[Record], pairs: Sequence[
     notes: list[Text] = []
     if records:
         body, missed = _body(records, deltas, columns(records, deltas, bases), width)
-        drawn, notes = [*drawn, *body], _notes(header.id, records, missed, width)
+        drawn, notes = [*drawn, *body, *_caveats(records, width)], _notes(header.id, records, missed, width)
     drawn += [*notes, *_legend(records, width), *_bottom(header.id, records, deltas, width)]
     return Text("\n", no_wrap=True, overflow="crop").join(drawn)
 
@@ -141,6 +141,12 @@ def _broken_row(name: str, record: Record, time: Column, gap: str, index: int, w
     if said and room >= LEAST_LABEL:
         made.append(f"  {cut(said, room)}")
     return made, len(why) <= 1 and cells(said) <= max(room, 0)
+
+
+def _caveats(records: Sequence[Record], width: int) -> list[Text]:
+    """Why times above stand without ±, each reason once."""
+    known = [figure.caveat for record in records if record.status == "ok" and (figure := record.metrics.get("time"))]
+    return [_line((part, "dim")) for words in dict.fromkeys(filter(None, known)) for part in wrap_words(f"no ±: {words}", width)]
 
 
 def _notes(run: str, records: Sequence[Record], missed: Sequence[int], width: int) -> list[Text]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from steelyard.errors import StoreError
-from steelyard.model.record import Figure, Record, Status, Verification
+from steelyard.model.record import FEWEST, Figure, Record, Status, Verification
 from steelyard.store.runs import Header, Run
 from steelyard.store.seals import Seal
 
@@ -21,7 +21,6 @@ MOST_RESULTS = 100_000
 MOST_PROCESSES = 1000
 LONGEST_TIME = 1e7
 NOTCH = 1.57
-FEWEST = 6
 
 
 @dataclass(frozen=True)
@@ -166,19 +165,17 @@ def time_of(values: Iterable[Any], unit: float = 1.0) -> Figure | None:
         return _of_few(sorted(known))
     import numpy as np
 
-    from steelyard.measuring.stats import median_interval
+    from steelyard.measuring.stats import median_interval, time_figure
 
-    interval = median_interval(np.array(known, float))
-    return Figure(interval.centre, "s", "lower", interval.low, interval.high, interval.n)
+    return time_figure(median_interval(np.array(known, float)))
 
 
 def _of_few(known: Sequence[float]) -> Figure | None:
-    """Too few for an interval of their median: their range, which is what `median_interval` gives too."""
+    """Too few for an interval, so numpy need not be there for them."""
     if not known:
         return None
     centre = (known[(len(known) - 1) // 2] + known[len(known) // 2]) / 2
-    low, high = (known[0], known[-1]) if len(known) > 1 else (None, None)
-    return Figure(centre, "s", "lower", low, high, len(known))
+    return Figure(centre, "s", "lower", n=len(known))
 
 
 def time_around(centre: float | None, half: float | None, n: int | None) -> Figure | None:

@@ -195,11 +195,11 @@ def summary(milliseconds: Sequence[float]) -> Line:
     """Median and interval in seconds; fewer values than an interval needs have none."""
     import numpy as np
 
-    from steelyard.measuring.stats import median_interval, order_ranks
+    from steelyard.measuring.stats import median_interval
 
     found = median_interval(np.asarray(milliseconds, float) / 1e3)
-    known = order_ranks(found.n) is not None
-    return {"median": found.centre, "low": found.low if known else None, "high": found.high if known else None, "n": found.n, "unit": "s"}
+    low, high = found.ends
+    return {"median": found.centre, "low": low, "high": high, "n": found.n, "unit": "s"}
 
 
 @contextmanager

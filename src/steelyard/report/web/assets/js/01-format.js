@@ -41,11 +41,25 @@
     return [grouped(shown, Math.max(0, significant - String(Math.trunc(Math.abs(shown))).length)), "", name];
   }
 
+  // An interval wider than the value, or far longer on one side, is shown as its range.
+  function lopsided(value, low, high) {
+    const [longer, shorter] = [Math.max(high - value, value - low), Math.min(high - value, value - low)];
+    return low >= 0 && low <= value && value <= high && value > 0 && (longer >= value || (longer > 0.25 * value && longer > 3 * shorter));
+  }
+
   // Number, half-width and unit, so that a table can align each.
   function parts(value, low, high, unit = "") {
     if (!known(value)) return ["–", "", ""];
     if (!known(low) || !known(high)) return plainParts(value, unit);
+    if (unit === "s" && value <= 0 && high > 0) {
+      const [number, , name] = plainParts(high, unit, 2);
+      return [`< ${number}`, "", name];
+    }
     const [name, factor] = scale(value, unit);
+    if (unit !== "" && unit !== "1" && lopsided(value, low, high)) {
+      const decimals = Math.min(decimalsFor(Math.min(low || high, (high - low) / 5) / factor), 4);
+      return [`${grouped(low / factor, decimals)} to ${grouped(high / factor, decimals)}`, "", name];
+    }
     const half = Math.max(high - value, value - low, 0) / factor;
     const decimals = half ? Math.min(decimalsFor(half), 4) : 2;
     return [grouped(value / factor, decimals), grouped(half, decimals), name];
