@@ -1,4 +1,4 @@
-"""The power curve's commands: `collect`, `gpu`, `score`, `plot`. Run as `python -m benchmarks.powercurve` from the repository."""
+"""The power curve's commands: `collect`, `gpu`, `inputs`, `score`, `plot`. Run as `python -m benchmarks.powercurve` from the repository."""
 
 from __future__ import annotations
 
@@ -41,6 +41,13 @@ def _parser() -> argparse.ArgumentParser:
     for made in (collecting, device):
         made.add_argument("--minutes", type=float, required=True)
         made.add_argument("--seed", type=int, help="of what is drawn (default: new every time)")
+    held = commands.add_parser("inputs", help="equal code over lists, dicts, strings, objects and modules, as users compare it")
+    held.set_defaults(do=_inputs)
+    held.add_argument("--comparisons", type=int, default=400, help="of equal code; those of slowed code come on top (default 400)")
+    held.add_argument("--budget", type=float, default=1.0, help="seconds for each (default 1)")
+    held.add_argument("--door", type=_words, default=[], metavar="DOOR,…", help="of vs, compare, path (default all)")
+    held.add_argument("--seed", type=int, help="of what is drawn (default: new every time)")
+    held.add_argument("--keep", type=Path, metavar="FILE", help="append a line of JSON for each")
     scoring = command("score", _score, "print the tables and the goals")
     scoring.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
     plotting = command("plot", _plot, "draw the curve")
@@ -93,6 +100,15 @@ def _gpu(chosen: argparse.Namespace) -> None:
     gpu.collect(cells.gpu_plan(), 60 * chosen.minutes, chosen.results, random.Random(chosen.seed))
     chosen.versions, chosen.json, chosen.machine = [], None, None
     _score(chosen)
+
+
+def _inputs(chosen: argparse.Namespace) -> None:
+    from benchmarks.powercurve import inputs
+
+    doors = {"vs": inputs.VS, "compare": inputs.COMPARE, "path": inputs.PATH}
+    if wrong := [word for word in chosen.door if word not in doors]:
+        raise SystemExit(f"no door named {wrong[0]!r}; there are {', '.join(doors)}")
+    inputs.run(chosen.comparisons, chosen.budget, tuple(doors[word] for word in chosen.door or doors), chosen.seed, chosen.keep)
 
 
 def _score(chosen: argparse.Namespace) -> None:

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import random
+import re
 import subprocess
 import sys
 import time
@@ -19,14 +20,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.powercurve import cells, collect, goals, plot, results, rules, score
+from benchmarks.powercurve import cells, collect, goals, held, inputs, plot, results, rules, score
 from benchmarks.powercurve.cells import Cell
 from benchmarks.powercurve.results import Outcome
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from steelyard import registry
 from steelyard.engine.process import children
+from steelyard.model.task import Task
 
 ROOT = Path(__file__).parents[2]
 EQUAL, SLOWED = Cell(cells.ONE, "adds", cells.QUIET, 0.65, 0), Cell(cells.ONE, "adds", cells.QUIET, 0.65, 5)
@@ -337,3 +340,28 @@ def test_commands_refuse_what_they_do_not_know(words: tuple[str, ...], text: str
 
 def test_a_cell_can_be_told_to_an_interpreter() -> None:
     assert Cell(**json.loads(json.dumps(asdict(SLOWED)))) == SLOWED
+
+
+def test_inputs_are_counted_by_door_and_equal_code_must_not_be_told_apart() -> None:
+    fine = [inputs.Answer(door, "cat", False, 1.0, 0.99, 1.012, 0) for door in inputs.DOORS]
+    small = inputs.Answer(inputs.VS, "cat", False, 1.004, 1.001, 1.007, 0)
+    wrong = inputs.Answer(inputs.VS, "cat", False, 1.07, 1.065, 1.074, 4)
+    caught = inputs.Answer(inputs.VS, "cat", True, 1.02, 1.01, 1.03, 0)
+    assert [answer.direction for answer in (*fine, small, wrong, caught)] == [0, 0, 0, 0, 1, 1]
+    assert all("reached" in line for line in inputs.goals([*fine, small, caught]))
+    assert all("missed" in line for line in inputs.goals([*fine, wrong, replace(wrong, inputs="floats")]))
+    assert re.search(r"run --vs +cat +1 of 3 .* 1 of 1", inputs.table([*fine, small, wrong, caught]))
+
+
+def test_the_file_of_inputs_is_slowed_by_numbers_in_its_text(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from steelyard.backends.torch import Torch
+
+    inputs.write_file(tmp_path / "held.py", {"cat": 7}, {"floats": 9})
+    module = registry.load_file(tmp_path / "held.py")
+    assert (module.TURNS, module.AGAIN) == ({"cat": 7}, {"floats": 9})
+    for kind in held.INPUTS:
+        draw, work = held.INPUTS[kind]
+        task = Task(held.slowed(work, 3), draw(random.Random(0)))
+        assert str(task()) == str(work(*draw(random.Random(0))))
+        assert Torch().movable(task)
