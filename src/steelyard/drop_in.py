@@ -185,7 +185,7 @@ def _taker(task: Task, device: Any = None, wait: Callable[[], Any] | None = None
     if clock.name != "host":
         nothing = clock.timer.bind(Task(lambda: None))
         idle = min(nothing(1) for _ in range(2 * PROBES)) * 1e-9
-    return lambda count: [loop(1) * 1e-9 - idle for _ in range(count)]
+    return lambda count: [max(0.0, loop(1) * 1e-9 - idle) for _ in range(count)]
 
 
 def _both(first: Callable[[], None] | None, second: Callable[[], None]) -> Callable[[], None]:

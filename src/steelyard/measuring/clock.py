@@ -161,7 +161,7 @@ def empty(task: Task) -> Task:
     """The same call with nothing in it, to weigh the loop itself.
 
     A Python function is weighed against an empty one of the same signature. A builtin is cheaper to call than any Python
-    function, so only the bare loop is taken off, which leaves a few nanoseconds of argument passing in its time.
+    function, so one without arguments stands for it.
     """
     prepare = None if task.prepare is None else _nothing
     if not hasattr(task.fn, "__code__"):

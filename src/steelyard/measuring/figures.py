@@ -20,7 +20,7 @@ def figures(sample: Sample, task: Task, metrics: Iterable[Metric]) -> dict[str, 
     interval, net = sample.interval, sample.per_call
     found = {
         "time": time_figure(interval),
-        "time_q10": Figure(max(0.0, float(np.quantile(net, 0.1))) if interval.centre > 0 else 0.0, "s", "lower", n=len(net)),
+        **({"time_q10": Figure(max(0.0, float(np.quantile(net, 0.1))), "s", "lower", n=len(net))} if interval.centre > 0 else {}),
         "overhead": Figure(sample.overhead, "s", "none", max(0.0, sample.overhead - sample.doubt), sample.overhead + sample.doubt),
         "discarded": Figure(sample.discarded, "1", "none", n=len(sample.preempted)),
     }
