@@ -24,11 +24,14 @@ from benchmarks.powercurve.score import Rate
 from tabulate import tabulate
 
 import steelyard
+from steelyard.measuring.clock import HostTimer
+from steelyard.measuring.sample import calibrate
 from steelyard.model.pair import MARGIN, judge
+from steelyard.model.task import Task
 
 VS, COMPARE, PATH = "run --vs", "compare()", "run --vs-path"
 DOORS = (VS, COMPARE, PATH)
-SHARE, PROBE = 0.02, 2000
+SHARE, PROBE, PROBES = 0.02, 500, 60
 EVERY = 4
 REGRESSION = 4
 MOST_FALSE = 2 / 400
@@ -76,12 +79,15 @@ def collect(comparisons: int, budget: float, doors: tuple[str, ...] = DOORS, see
 
 
 def turns_of_all() -> dict[str, int]:
-    """Loop turns that make two percent of each kind of work, measured here and now."""
-    found = {}
+    """Loop turns that make two percent of each kind of work, by neighbouring blocks with and without turns."""
+    found, timer = {}, HostTimer()
     for kind, (draw, work) in held.INPUTS.items():
         args = draw(random.Random(0))
-        plain, slow = (steelyard.measure(held.slowed(work, turns), *args, budget=0.1).seconds for turns in (0, PROBE))
-        found[kind] = max(1, round(SHARE * plain / max((slow - plain) / PROBE, 1e-10)))
+        plain, slow = (timer.bind(Task(held.slowed(work, turns), args)) for turns in (0, PROBE))
+        calls = calibrate(plain, timer)
+        blocks = [(plain(calls), slow(calls)) for _ in range(PROBES)]
+        more = statistics.median(two - one for one, two in blocks) / PROBE
+        found[kind] = max(1, round(SHARE * statistics.median(one for one, _ in blocks) / max(more, 1e-3)))
     return found
 
 

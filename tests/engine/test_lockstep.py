@@ -285,9 +285,27 @@ class TestFaults:
             weighed(plan)
 
     def test_what_an_arm_sends_is_checked(self) -> None:
-        good = {"calls": [1, 2], "quads": 3, "rebuilds": 1, "renewal": None, "quad": 1e-3, "overhead": 0.0, "source": "a", "single": False}
+        good = {
+            "calls": [1, 2],
+            "quads": 3,
+            "rebuilds": 1,
+            "renewal": None,
+            "quad": 1e-3,
+            "overhead": 0.0,
+            "doubt": 0.0,
+            "source": "a",
+            "single": False,
+        }
         assert lockstep.checked(good)["quads"] == 3
-        for name, value in (("calls", [1]), ("quads", 0), ("quads", True), ("quad", 0.0), ("overhead", -1.0), ("renewal", 0.0)):
+        for name, value in (
+            ("calls", [1]),
+            ("quads", 0),
+            ("quads", True),
+            ("quad", 0.0),
+            ("overhead", -1.0),
+            ("doubt", -1.0),
+            ("renewal", 0.0),
+        ):
             with pytest.raises(ValueError, match="figures"):
                 lockstep.checked({**good, name: value})
         torn = Bout("1 0", (good, good), ({"took": b"1"}, {"took": b"2"}))
@@ -437,7 +455,7 @@ class TestTakingTurns:
         self, calls: tuple[int, int], seconds: tuple[float, float], share: float, building: float | None
     ) -> None:
         said = [
-            {"calls": count, "seconds": time, "overhead": 1e-8 * (number + 1), "building": building}
+            {"calls": count, "seconds": time, "overhead": 1e-8 * (number + 1), "doubt": 1e-9, "building": building}
             for number, (count, time) in enumerate(zip(calls, seconds, strict=True))
         ]
         agreed = arm.settle(said, share)
@@ -456,6 +474,7 @@ class TestTakingTurns:
             "renewal": None,
             "quad": 1e-3,
             "overhead": 0.0,
+            "doubt": 0.0,
             "source": "",
             "single": False,
         }

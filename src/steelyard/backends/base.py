@@ -246,10 +246,10 @@ class Backend(ABC):
         alone. Whatever needs a clean-up still belongs to the first task.
         """
         self._padding = scraps(rng)
-        return self._moved(task, whole=whole)[0]
+        return self._moved(task, rng, whole=whole)[0]
 
-    def _moved(self, task: Task, *, whole: bool) -> tuple[Task, set[str]]:
-        move = Move(self.copy, self.fixed)
+    def _moved(self, task: Task, rng: random.Random, *, whole: bool) -> tuple[Task, set[str]]:
+        move = Move(self.copy, self.fixed, rng)
         names = list(task.kwargs)
         fn, loss, *rest = move.all((*((task.fn, task.loss) if whole else (None, None)), *task.args, *task.kwargs.values()))
         args, kwargs = tuple(rest[: len(task.args)]), dict(zip(names, rest[len(task.args) :], strict=True))
@@ -258,7 +258,7 @@ class Backend(ABC):
 
     def stays(self, task: Task) -> list[str]:
         """The kinds of objects among all that the task works on which `relocate` leaves where they are."""
-        return sorted(self._moved(task, whole=True)[1])
+        return sorted(self._moved(task, random.Random(0), whole=True)[1])
 
     def movable(self, task: Task) -> bool:
         """Whether `relocate` moves all that the task works on."""

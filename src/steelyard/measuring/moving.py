@@ -27,6 +27,7 @@ SMALLEST, SMALL = -5, 256
 HEAP_TYPE = 1 << 9
 IMMORTAL = 1 << 30
 DEPTH = 4
+MANY, FAR = 1000, 1 << 18
 
 SHARED: tuple[type, ...] = (
     type, types.ModuleType, types.NoneType, types.EllipsisType, types.NotImplementedType, types.CodeType, types.GetSetDescriptorType,
@@ -56,12 +57,14 @@ class Move:
     """Copies of all that is reachable from what is given: one copy of each object, so that sharing stays and cycles close.
 
     `copy` gives the copy of an array, or what it was given if that is none; `fixed` says what has to stay, such as compiled
-    code. Parts are made in the order in which the originals lie, because a list that was shuffled is slower to read than one
-    that was not. `stays` names the kinds of objects that could not be made again: locks, generators, what C code keeps to itself.
+    code. Parts are made in the order in which they are met, and not in that in which the originals lie: of that some is luck,
+    which every arm would hand on to all its copies. Only where neighbours lie far apart, as in a long list that was shuffled, are
+    they made in drawn order, because such a list is slower to read. `stays` names the kinds of objects that could not be made
+    again: locks, generators, what C code keeps to itself.
     """
 
-    def __init__(self, copy: Copy, fixed: Fixed = lambda value: False) -> None:
-        self.copy, self.fixed = copy, fixed
+    def __init__(self, copy: Copy, fixed: Fixed = lambda value: False, rng: random.Random | None = None) -> None:
+        self.copy, self.fixed, self.rng = copy, fixed, rng or random.Random()
         self.stays: set[str] = set()
         self._made: dict[int, Any] = {}
         self._buffers: dict[Any, Any] = {}
@@ -135,8 +138,11 @@ class Move:
         return self._named[id(names)]
 
     def _parts(self, values: Iterable[Any]) -> None:
-        for value in sorted(values, key=id):
-            self.one(value)
+        """Make parts that lie far apart before they are asked for, so that their copies do too."""
+        found = list(values)
+        if len(found) >= MANY and float(np.median(np.abs(np.diff(np.fromiter(map(id, found), np.int64, len(found)))))) > FAR:
+            for value in self.rng.sample(found, len(found)):
+                self.one(value)
 
     def _array(self, value: Any, array: Any) -> Any:
         self._set(value, array)
@@ -190,7 +196,6 @@ class Move:
             return self._keep(value)
         self._alive.append(state)
         made = self._set(value, object.__new__(kind))
-        self._parts(state.values())
         for name, item in state.items():
             if name in slots or not hasattr(_class_attribute(kind, name), "__set__"):
                 object.__setattr__(made, name, self.one(item))
@@ -206,30 +211,29 @@ class Move:
 
     def _dict(self, value: dict[Any, Any]) -> dict[Any, Any]:
         made: dict[Any, Any] = self._set(value, {})
-        self._parts((*value.keys(), *value.values()))
+        self._parts(value.values())
         for key, item in value.items():
             made[self.one(key)] = self.one(item)
         return made
 
     def _tuple(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
         self._parts(value)
+        parts = [self.one(item) for item in value]
         found: tuple[Any, ...] | None = self._made.get(id(value))
-        return found if found is not None else self._set(value, tuple([self.one(item) for item in value]))
+        return found if found is not None else self._set(value, tuple(parts))
 
     def _frozenset(self, value: frozenset[Any]) -> frozenset[Any]:
-        self._parts(value)
+        parts = [self.one(item) for item in value]
         found: frozenset[Any] | None = self._made.get(id(value))
-        return found if found is not None else self._set(value, frozenset(map(self.one, value)))
+        return found if found is not None else self._set(value, frozenset(parts))
 
     def _set_of(self, value: set[Any]) -> set[Any]:
         made: set[Any] = self._set(value, set())
-        self._parts(value)
         made.update(map(self.one, value))
         return made
 
     def _deque(self, value: collections.deque[Any]) -> collections.deque[Any]:
         made: collections.deque[Any] = self._set(value, collections.deque(maxlen=value.maxlen))
-        self._parts(value)
         made.extend(map(self.one, value))
         return made
 
