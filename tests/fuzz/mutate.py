@@ -82,7 +82,7 @@ def _changed(rng: Random, data: Any) -> Any:
     elif kind == 6 and isinstance(old, str) and old:
         holder[last] = text(rng, old.encode(), 1).decode("utf-8", "replace")
     elif kind == 7 and isinstance(old, (int, float)) and not isinstance(old, bool):
-        holder[last] = rng.choice((-old, old * 10**20 if isinstance(old, int) else old * 1e20, str(old), [old], old + 0.5))
+        holder[last] = rng.choice((-old, old * 10**20 if isinstance(old, int) else old * 1e20, str(old), [old], old + 1))
     else:
         holder[last] = copy.deepcopy(rng.choice(ODD))
     return data

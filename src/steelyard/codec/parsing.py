@@ -18,7 +18,8 @@ from steelyard.files import read_text
 from steelyard.model.values import deeper_than
 
 DEEPEST = 20
-LONGEST_NUMBER = 400
+LONGEST_NUMBER = 300
+"""Digits; a longer one fits no float, which is what numbers are compared as."""
 LONGEST_KEY = 60
 MOST_ALIASED = 100_000
 _TOML_TOKEN = re.compile(

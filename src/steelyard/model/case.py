@@ -207,20 +207,20 @@ class Case:
 
 def _fields(scanner: Scanner) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    flags: list[tuple[str, Any]] = []
+    flags: dict[str, Any] = {}
     while scanner.take(":"):
         key = scanner.key()
         if not scanner.take("="):
             raise scanner.fail("'='")
-        if key in found or key in {f"flag.{name}" for name, _ in flags}:
+        if key in found or key in flags:
             raise UsageError(f"field {key!r} is given twice", why=scanner.text)
         value = scanner.value()
         if key.startswith("flag."):
-            flags.append((key.removeprefix("flag."), value))
+            flags[key] = value
         elif type(value) is {"device": str, "threads": int, "ranks": int, "env": str}.get(key):
             found[key] = value
         else:
             raise scanner.fail("device=NAME, threads=N, ranks=N, env=NAME or flag.NAME=VALUE")
     if not scanner.done():
         raise scanner.fail("the end of the id")
-    return {**found, "flags": tuple(flags)}
+    return {**found, "flags": tuple((key.removeprefix("flag."), value) for key, value in flags.items())}
