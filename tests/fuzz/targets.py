@@ -55,7 +55,10 @@ EXPERIMENT: dict[str, Any] = {
 SMALL: list[dict[str, Any]] = [
     EXPERIMENT,
     {"matrix": [{"workload": "op/softmax", "axes": {"n": [16, 32]}, "backend": "numpy"}]},
-    {"include": ["op/softmax[m=4,n=8]@numpy/eager:eval"], "settings": {"vs": "eager", "margin": "2%", "timeout": 60}},
+    {
+        "include": ["op/softmax[m=4,n=8]@torch/eager:eval", "op/softmax[m=4,n=8]@torch/compile:eval"],
+        "settings": {"vs": "eager", "margin": "2%", "timeout": 60},
+    },
 ]
 POLICY: dict[str, Any] = {
     "floor": "1%", "alpha": 0.02, "missing": "warn", "unclear": "fail", "margins": {"time": "5%", "peak_memory": 0.1},

@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 import math
 import random
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from types import FunctionType
@@ -18,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from steelyard import clocks
 from steelyard.measuring.clock import Loop, Timer
 from steelyard.measuring.effort import EVIDENCE, Effort
 from steelyard.measuring.moving import scraps
@@ -99,7 +99,7 @@ def weigh_arms(
     doing = Weighing(seed=seed, placebo=len(builds) if placebo else None)
     makers = [*builds, *([placebo] if placebo else [])]
     effort, start = Effort(settings, suite, margin, timer.rounds, len(builds) - 1), timer.effort()
-    doing.share, began_at = effort.looks.share(0), time.monotonic()
+    doing.share, began_at = effort.looks.share(0), clocks.monotonic()
     with quiet_collector():
         while not doing.stop:
             began = timer.effort()
@@ -125,7 +125,7 @@ def weigh_arms(
             if reason := effort.verdict(number + 1, doing.spent):
                 looked, doing.stop = timer.effort(), reason
                 findings = [doing.finding(head) for head in range(1, len(builds))]
-                doing.stop = effort.conclude(reason, findings, number + 1, doing.spent, time.monotonic() - began_at, patience)
+                doing.stop = effort.conclude(reason, findings, number + 1, doing.spent, clocks.monotonic() - began_at, patience)
                 doing.looks, doing.share = effort.look + 1, effort.looks.share(effort.look)
                 start += timer.effort() - looked
     return doing
