@@ -120,7 +120,8 @@ def test_a_suspicion_is_cleared_by_measuring_again(project: Path) -> None:
     (base.path / "run.jsonl").write_text("".join(json.dumps(line) + "\n" for line in told), encoding="utf-8")
     commit(project, "a comment", grown=1e-3, calm=1e-3)
     unconfirmed = nightly(project, "--no-confirm")["night"]
-    assert (unconfirmed["outcome"], unconfirmed["confirmed"], unconfirmed["base"]) == ("inconclusive", 0, base.id)
+    assert (unconfirmed["exit_code"], unconfirmed["confirmed"], unconfirmed["base"]) == (0, 0, base.id)
+    assert "slower, not confirmed" in unconfirmed["headline"]
     found = nightly(project, "--trust", base.id)
     assert (found["night"]["outcome"], found["night"]["confirmed"], found["night"]["base"]) == ("pass", 1, base.id)
     assert any("1 of 1 that looked slower were measured again" in note for note in found["verdict"]["notes"])
@@ -131,7 +132,7 @@ def test_uncommitted_changes_cannot_be_confirmed_and_the_reason_is_told(project:
     nightly(project)
     (project / "cost.py").write_text('SECONDS = {"grown": 4e-3, "calm": 1e-3}\n', encoding="utf-8")
     found = nightly(project)
-    assert found["night"]["dirty"] and found["night"]["confirmed"] == 0 and found["night"]["outcome"] == "inconclusive"
+    assert found["night"]["dirty"] and found["night"]["confirmed"] == 0 and "slower, not confirmed" in found["night"]["headline"]
     assert any("not confirmed" in note and "uncommitted changes" in note for note in found["verdict"]["notes"])
 
 

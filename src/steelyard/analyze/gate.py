@@ -217,7 +217,9 @@ def judge(comparison: Comparison, base: Side, head: Side, policy: Policy, *, str
     decisive = [*findings, *([suite] if suite else [])]
     codes = [CODES[finding.kind] for finding in decisive if finding.counts]
     code = exit_code(codes if comparison.comparable else [*codes, NOTHING])
-    outcome = OUTCOMES[code] if code != PASS or any(map(_decided, decisive)) else OUTCOMES[INCONCLUSIVE]
+    suspected = any(finding.kind in ("not confirmed", "slower") and not finding.excuse for finding in findings)
+    decided = any(map(_decided, findings)) or (suite is not None and _decided(suite) and not suspected)
+    outcome = OUTCOMES[code] if code != PASS or decided else OUTCOMES[INCONCLUSIVE]
     notes = [*comparison.notes, *_policy_notes(policy, {*before, *after}, alone)]
     return Judgement(outcome, code, comparison.base, comparison.head, findings, comparison.means, notes, policy.where, suite)
 

@@ -122,7 +122,8 @@ def defined(words: Sequence[str]) -> dict[str, Any]:
     files = tuple(str(Path(word).resolve()) for word in words)
     for file in files:
         _check_readable(Path(file))
-    return run.describe(here(None, Place(), files), files, ())
+    found = run.describe(here(None, Place(), files), files, ())
+    return {kind: items for kind, items in found.items() if kind != "modules"}
 
 
 def _describe(
