@@ -200,10 +200,12 @@ def _difference(be: Backend, base: Callable[[], Task], head: Callable[[], Task],
     with contextlib.ExitStack() as stack, contextlib.suppress(Exception):
         arrays = [item for side in sides for item in inputs(side).values() if _floating(be, item)]
         done = [stack.enter_context(altered(be, item, halved)) for item in arrays]
-        return differ() if done and all(done) else ""
-    return ""
+        if all(done):
+            return differ()
+    return differ()
 
 
 def _floating(be: Backend, item: Any) -> bool:
     leaf = be.leaf(item)
-    return leaf is not None and leaf[1].dtype.kind in "fc"
+    plain = leaf[1] if leaf is not None else item
+    return str(getattr(getattr(plain, "dtype", None), "kind", "")) in ("f", "c")

@@ -269,8 +269,21 @@ def capture(api: Any, work: Callable[[], Any], warmth: int = 2, side: Any = None
         with api.graph(graph, stream=side):
             work()
     except RuntimeError as error:
+        _free_generator(api)
         raise Unsupported("this task cannot be captured in a CUDA graph", do=str(error).split("\n")[0]) from error
     return graph
+
+
+def _free_generator(api: Any) -> None:
+    """Take the device's generator out of a capture that broke off: it waits for its end, and no random number can be drawn."""
+    generators = getattr(api, "default_generators", ())
+    if not generators:
+        return
+    generator = generators[api.current_device()]
+    try:
+        api.FloatTensor(1).uniform_()
+    except RuntimeError:
+        generator.graphsafe_set_state(generator.clone_state())
 
 
 def _event(api: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from steelyard.backends.base import Backend, step_through
+from steelyard.backends.base import Backend, alter_array, step_through
 from steelyard.errors import Unsupported
 
 FORMATS = {
@@ -43,11 +43,7 @@ class Numpy(Backend):
         return NAMES.get(value.dtype, str(value.dtype)), np.asarray(value) if step <= 1 else np.asarray(value).reshape(-1)[::step]
 
     def alter(self, value: Any, change: Callable[[Any], Any]) -> bool:
-        if not isinstance(value, np.ndarray) or not value.flags.writeable or value.dtype.kind not in "biufc":
-            return False
-        with np.errstate(all="ignore"):
-            value[...] = change(value)
-        return True
+        return alter_array(value, change)
 
     def versions(self) -> dict[str, str]:
         return {"numpy": np.__version__}

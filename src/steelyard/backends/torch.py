@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from steelyard.backends import _ranks, _torch_modes, _torch_moves, _torch_passes
-from steelyard.backends.base import Backend, Seat, step_through
+from steelyard.backends.base import Backend, Seat, alter_array, step_through
 from steelyard.errors import Unsupported
 from steelyard.machine.telemetry import Log, Meter, watch
 from steelyard.measuring.clock import Timer
@@ -217,6 +217,8 @@ class Torch(Backend):
         return _torch_moves.is_compiled(value) or super().fixed(value)
 
     def alter(self, value: Any, change: Callable[[Any], Any]) -> bool:
+        if not isinstance(value, torch.Tensor):
+            return alter_array(value, change)
         if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.layout is not torch.strided:
             return False
         try:
