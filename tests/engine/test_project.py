@@ -119,22 +119,23 @@ folders = st.lists(st.sampled_from(["one", "two", "torchlike", "three"]), max_si
 
 @given(folders, folders)
 def test_python_and_frameworks_are_never_hidden(first: list[str], then: list[str]) -> None:
-    before = list(sys.path)
+    kept, before = list(sys.path), list(dict.fromkeys(sys.path))
     with TemporaryDirectory() as temporary:
         base = Path(temporary)
         for name in ("one", "two", "torchlike", "three"):
             (base / name).mkdir()
         (base / "torchlike" / "torch.py").write_text("")
         try:
+            sys.path[:] = before
             for wanted in (first, then):
                 registry.look_first([str(base / name) for name in wanted])
             found = list(sys.path)
         finally:
-            sys.path[:] = before
+            sys.path[:] = kept
         own = str(Path(os.__file__).parent)
         asked = [str(base / name) for name in dict.fromkeys([*then, *first])]
         hiding = str(base / "torchlike")
-        assert set(found) == {*before, *asked} and len(found) == len(set(before)) + len(asked)
+        assert set(found) == {*before, *asked} and len(found) == len(before) + len(asked)
         assert [folder for folder in found if folder in asked and folder != hiding] == [folder for folder in asked if folder != hiding]
         assert not asked or all(found.index(own) < found.index(folder) for folder in asked)
         assert hiding not in asked or found[-1] == hiding
