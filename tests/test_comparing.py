@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -69,6 +70,26 @@ def test_an_answer_that_is_right_once_or_kept_is_no_speedup() -> None:
         assert found.verdict == "failed"
         assert found.reason.startswith("the answers differ after timing")
     assert np.array_equal(data, draw())
+
+
+def test_an_answer_that_turns_wrong_in_the_copies_that_are_timed_is_no_speedup() -> None:
+    count = [0]
+
+    def late(x: np.ndarray) -> float:
+        count[0] += 1
+        return short(x) if count[0] < 12 else 0.0
+
+    found = steelyard.compare(short, late, draw(), budget=BUDGET)
+    assert found.verdict == "failed"
+    assert found.reason.startswith("the answers differ after timing")
+
+
+def test_functions_that_hold_what_they_change_are_compared_as_before() -> None:
+    def counting() -> Any:
+        total = np.zeros(1)
+        return lambda x: total.__iadd__(x[0])[0]
+
+    assert steelyard.compare(counting(), counting(), draw(), budget=BUDGET).verdict != "failed"
 
 
 def test_functions_that_change_their_inputs_are_compared_as_before() -> None:

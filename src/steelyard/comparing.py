@@ -108,10 +108,13 @@ def compare(
     rng = random.Random(seed)
     builds = [_builder(fn, args, kwargs, setup, be, rng) for fn in (base, head, base)]
     differ = _difference(be, builds[0], builds[1]) if verify else ""
+    timed: list[Task] = []
     doing = schedule.weigh_arms(
-        builds[:2], _timer(be, [build() for build in builds]), settings, rng.randrange(2**31), placebo=builds[2], margin=share
-    )
-    differ = differ or (_difference(be, builds[0], builds[1], later=True) if verify else "")
+        builds[:2], _timer(be, [build() for build in builds]), settings, rng.randrange(2**31), placebo=builds[2], margin=share,
+        check=lambda tasks: timed.extend(tasks[:2]),
+    )  # fmt: skip
+    if verify:
+        differ = differ or _difference(be, builds[0], builds[1], later=True) or _turned(be, builds[0], timed[0], timed[1])
     found = doing.finding()
     held = {kind for fn in (base, head) for kind in be.stays(Task(fn))} if base is not head else set()
     found = paired.unmoved(found, sorted(held)) if held else found
@@ -203,6 +206,18 @@ def _difference(be: Backend, base: Callable[[], Task], head: Callable[[], Task],
         if all(done):
             return differ()
     return differ()
+
+
+def _turned(be: Backend, fresh: Callable[[], Task], base: Task, head: Task) -> str:
+    """How the head that was timed differs from a fresh base, where the base that was timed does not: calls have changed the head."""
+    from steelyard.measuring import verify
+
+    task = fresh()
+    used = [be.relocate(replace(arm, args=task.args, kwargs=task.kwargs), random.Random(0)) for arm in (base, head)]
+    want, *got = (be.outputs(arm()) for arm in (task, *used))
+    found = [verify.compare(answer, want, "base", same_dtype=False) for answer in got]
+    turned = found[0].status != "failed" and found[1].status == "failed"
+    return f"the answers differ after timing: {found[1].message}" if turned else ""
 
 
 def _floating(be: Backend, item: Any) -> bool:

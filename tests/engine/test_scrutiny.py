@@ -171,6 +171,22 @@ class TestFound:
             weigh_heads(head.with_variant("eager"), [head], loaded, SETTINGS, lambda phase, fraction: None)
         assert "values differ" in told.value.why
 
+    @pytest.mark.parametrize("plain", [doubling, lambda be: Task(lambda x: x * 2, (be.randn(4),))])
+    def test_an_arm_that_turns_wrong_in_its_copies_alone_does_too(self, plain: Build) -> None:
+        def late(fn: Callable[..., Any]) -> Callable[..., Any]:
+            count = [0]
+
+            def call(x: Any) -> Any:
+                count[0] += 1
+                return fn(x) if count[0] < 10 else x
+
+            return call
+
+        loaded, head = case_of(plain, with_fn(late))
+        with pytest.raises(SteelyardError, match="is wrong") as told:
+            weigh_heads(head.with_variant("eager"), [head], loaded, replace(SETTINGS, budget=0.1), lambda phase, fraction: None)
+        assert "with the inputs copied to another place" in told.value.why
+
     def test_nothing_is_looked_at_where_that_is_not_wanted(self) -> None:
         record = weigh(doubling, with_fn(sorting), replace(SETTINGS, verify=False))
         assert (record.status, record.verification) == ("ok", None)

@@ -16,7 +16,7 @@ from typing import Literal, get_args
 
 from steelyard.analyze.compare import Comparison, Confirm, Side, compare, mean_ratios, replaced, suspicious
 from steelyard.analyze.repeat import repeat_lines
-from steelyard.analyze.suite import Suite
+from steelyard.analyze.suite import Suite, retold
 from steelyard.analyze.unpaired import STEADY_UNITS, held, status_words
 from steelyard.codec.policy import Excuse, Policy
 from steelyard.errors import FAILED, INCONCLUSIVE, NOTHING, PASS, REGRESSION, exit_code, unknown
@@ -194,7 +194,8 @@ def confirmed(comparison: Comparison, policy: Policy, confirm: Confirm) -> Compa
     if not suspects:
         return replace(comparison, notes=[*comparison.notes, "nothing looked slower, so nothing was measured again"])
     deltas, notes = replaced(comparison.deltas, list(suspects.values()), confirm, "that looked slower")
-    return replace(comparison, deltas=deltas, means=mean_ratios(deltas), notes=[*comparison.notes, *notes])
+    suite = retold(comparison.suite, deltas)
+    return replace(comparison, deltas=deltas, means=mean_ratios(deltas), suite=suite, notes=[*comparison.notes, *notes])
 
 
 def judge(comparison: Comparison, base: Side, head: Side, policy: Policy, *, strict: bool = False) -> Judgement:

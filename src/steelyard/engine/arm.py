@@ -106,10 +106,12 @@ def _take_part(
             if single(led):
                 rise()
             source = Source(led, timer, None if single(led) else bench.rebuilder(be, task, rng), rng, building)
-            with quiet_collector():
+            with quiet_collector(), contextlib.closing(source):
                 gate()
                 agreed, arrays = _alternate(job, be, source, token)
+                copied = seen.answer_of(source.copy) if source.copy and not crew.peers else None
             verification = weigh.recheck(seen, crew, task)
+            verification = seen.copied(copied) or verification
         del holes
         if settings.verify and not crew.peers and not (verification and verification.status == "failed"):
             with _ready(bench, crew) as (seen, task, output):
@@ -235,7 +237,7 @@ class Source:
         self.loop = timer.bind(task)
         self.renewal: float | None = None
         self._holes: list[Any] = []
-        self._made: list[Task] = []
+        self.copy: Task | None = None
 
     def renew(self, calls: int) -> None:
         """Build again on a heap with other holes, and warm up; nothing of the last building is kept."""
@@ -243,33 +245,29 @@ class Source:
         began = clocks.perf_counter()
         self.close()
         self._holes = scraps(self.rng)
-        made = self.rebuild()
-        self._made = [made]
-        self.loop = self.timer.bind(made)
+        self.copy = self.rebuild()
+        self.loop = self.timer.bind(self.copy)
         for _ in range(WARM_BLOCKS):
             self.loop(calls)
         self.renewal = clocks.perf_counter() - began
 
     def close(self) -> None:
         """Give back what a rebuilt task holds outside of memory; the first one is its maker's."""
-        made, self._made = self._made, []
-        clean_up(made)
+        made, self.copy = self.copy, None
+        clean_up([made] if made else [])
 
 
 def _alternate(job: Mapping[str, Any], be: Any, source: Source, token: Token) -> tuple[Agreement, Arrays]:
     """Meet, agree, take turns; the blocks of this arm in order of time."""
     arm, task = job["arm"], source.task
     token.meet()
-    try:
-        _time_alike(source, token)
-        agreed = _agree(job, source, token)
-        before = be.graphs()
-        calls = agreed.calls[arm]
-        untimed = 0 if task.measure or agreed.quad / 4 > LONG else calls
-        order = turns(coins(job["seed"], agreed.quads))
-        took, busy, hit = take_turns(arm, order, source, calls, untimed, token, agreed.rebuilds, holds=arm == job["first"])
-    finally:
-        source.close()
+    _time_alike(source, token)
+    agreed = _agree(job, source, token)
+    before = be.graphs()
+    calls = agreed.calls[arm]
+    untimed = 0 if task.measure or agreed.quad / 4 > LONG else calls
+    order = turns(coins(job["seed"], agreed.quads))
+    took, busy, hit = take_turns(arm, order, source, calls, untimed, token, agreed.rebuilds, holds=arm == job["first"])
     if be.graphs() != before:
         raise SteelyardError("something was compiled while the arms were weighed", why="the comparison is void")
     return agreed, {

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from steelyard import registry
+from steelyard.backends.base import Leaf
 from steelyard.engine import ranks
 from steelyard.engine.bench import Bench, prepare_bench
 from steelyard.engine.ranks import Crew
@@ -102,14 +103,20 @@ def _weigh(
         builds = [crew.rebuilt(be, bench.rebuilder(be, task, rng), settings, arm) for arm, (bench, be, task) in enumerate(built)]
         on_device = alone and lead.device != "cpu"
         timer = lead.pair_timer([bench.ready(be, task) for bench, be, task in built]) if on_device else crew.timer(lead)
+
+        copied: list[list[Leaf] | None] = []
+
+        def check(tasks: Sequence[Task]) -> None:
+            copied.extend(seen[arm].answer_of(tasks[arm]) for arm in range(len(benches) if alone else 0))
+
         with lead.observe() if settings.telemetry else watch(None) as log:
             doing = schedule.weigh_arms(
                 builds[: len(benches)], timer, settings, rng.randrange(2**31), tell,
-                placebo=builds[-1] if alone else None, suite=suite, margin=settings.margin, patience=patience,
+                placebo=builds[-1] if alone else None, suite=suite, margin=settings.margin, patience=patience, check=check,
             )  # fmt: skip
         if lead.graphs() != before:
             raise SteelyardError("something was compiled while the arms were weighed", why="the comparison is void")
-        _check_answers([seen[arm] for arm in range(len(benches))] if alone else [])
+        _check_answers([seen[arm] for arm in range(len(copied))], copied)
         how = "alternating calls" if all(single(task) for _, _, task in built) else "rounds"
         how = how if alone else f"{how} on {crew.seat.size} ranks"
         own = built[: len(benches)]
@@ -121,10 +128,11 @@ def _weigh(
         clean_up(task for _, _, task in made.values())
 
 
-def _check_answers(arms: Sequence[Scrutiny]) -> None:
-    """What was weighed still answers as it should; a wrong one is no opponent."""
-    for seen in arms:
+def _check_answers(arms: Sequence[Scrutiny], copies: Sequence[list[Leaf] | None]) -> None:
+    """What was weighed still answers as it should, as first built and as last rebuilt; a wrong one is no opponent."""
+    for seen, copy in zip(arms, copies, strict=True):
         found = seen.again(seen.bench.ready(seen.be, seen.built)) if seen.wanted else None
+        found = seen.copied(copy) if found else None
         if found and found.status == "failed":
             raise SteelyardError(f"{seen.bench.case.id} is wrong", why=reason(found))
 

@@ -23,6 +23,7 @@ from steelyard.model.task import Task, observed
 
 MOST_TRIALS = 4
 LATER, OTHER, INPUTS = "answer after timing", "answer after timing, other values in {}", "inputs unchanged"
+COPY = "answer after timing, the inputs copied to another place"
 DECLARE = "Task(prepare=…) restores inputs before each call, Task(in_place=True) says that they are meant to change"
 
 Found = tuple[Any, str, bool]
@@ -105,6 +106,8 @@ class Scrutiny:
     before: list[Leaf] | None = None
     found: Found | None = None
     verification: Verification | None = None
+    varies: bool = False
+    """Its answers differ from call to call, and nothing says which is right."""
 
     def __post_init__(self) -> None:
         self.wanted = self.bench.settings.verify and self.built.fn is not None
@@ -143,6 +146,26 @@ class Scrutiny:
         for trial in (self._others, self._same):
             if trial():
                 break
+        return self.verification
+
+    def answer_of(self, copy: Task) -> list[Leaf] | None:
+        """What a copy answers that was built elsewhere for timing; None where it need not be what the task itself answers."""
+        if not self.wanted or copy.unverified or not self._lasting() or self.bench.case.mode == "train":
+            return None
+        output = observed(copy)
+        self.be.sync()
+        return kept(self.be.outputs(output))
+
+    def copied(self, answer: list[Leaf] | None) -> Verification | None:
+        """What holds after timing of a copy with this answer; its inputs have the values of the task's own."""
+        if answer is None or not self._open():
+            return self.verification
+        assert self.task is not None
+        found = self._wanted_answer()
+        if found[0] is not None:
+            self._take(judge(self.bench, self.be, self.task, answer, found), COPY)
+        elif self.before is not None and not self.varies:
+            self._take(self._compared(answer, self.before), COPY)
         return self.verification
 
     def repeat(self) -> Verification | None:
@@ -341,12 +364,18 @@ class Scrutiny:
             except Unlike:
                 return False
         else:
-            found = self.found = self.found or reference(self.bench, self.be, self.task, as_built)
+            found = self._wanted_answer()
         if found[0] is not None:
             self._take(judge(self.bench, self.be, self.task, self.be.outputs(self._call()), found), LATER)
         elif self.bench.case.mode != "train":
             self._first_again()
         return True
+
+    def _wanted_answer(self) -> Found:
+        """What is right for the values there are, found once."""
+        assert self.task is not None
+        self.found = self.found or reference(self.bench, self.be, self.task, as_built)
+        return self.found
 
     def _first_again(self) -> None:
         """Without a reference a later answer that stays another than the first is wrong; one that never stays is left to chance."""
@@ -358,6 +387,7 @@ class Scrutiny:
         if found.status != "failed":
             self.verification = replace(known, checks=[*known.checks, f"{LATER}, as the first"])
         elif self._compared(self.be.outputs(self._call()), answer).status == "failed":
+            self.varies = True
             self.verification = replace(known, message=f"{known.message}; its answers differ from call to call".lstrip("; "))
         else:
             self._take(found, LATER)

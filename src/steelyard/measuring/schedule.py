@@ -31,6 +31,7 @@ PROBES = 3
 LONG_SHARE, SHORT_OF_TIME = 50, 4
 
 Build = Callable[[], Task]
+Check = Callable[[Sequence[Task]], None]
 
 
 @dataclass
@@ -89,11 +90,13 @@ def weigh_arms(
     suite: int = 1,
     margin: float = MARGIN,
     patience: float = math.inf,
+    check: Check = lambda tasks: None,
 ) -> Weighing:
     """Measure arms interleaved until the margin is settled or the budget for it is spent; `builds` give each arm afresh, the base first.
 
     `placebo` gives the base once more. `suite` is how many comparisons are decided together: the more there are, the more
-    evidence it takes to stop early. `patience` is how many seconds of wall time there are for all of it.
+    evidence it takes to stop early. `patience` is how many seconds of wall time there are for all of it. `check` sees the last rebuild's
+    tasks once their timing is over.
     """
     rng, tell = random.Random(seed), throttled(tell)
     doing = Weighing(seed=seed, placebo=len(builds) if placebo else None)
@@ -119,15 +122,17 @@ def weigh_arms(
             doing.spent = max(timer.effort() - start, doing.timed if effort.fresh else 0.0)
             effort.learn(doing.of_group(number), built - began, timer.effort() - built)
             tell(*effort.progress(doing.spent))
-            clean_up(arms.tasks)
-            del arms
-            gc.collect(0)
             if reason := effort.verdict(number + 1, doing.spent):
                 looked, doing.stop = timer.effort(), reason
                 findings = [doing.finding(head) for head in range(1, len(builds))]
                 doing.stop = effort.conclude(reason, findings, number + 1, doing.spent, clocks.monotonic() - began_at, patience)
                 doing.looks, doing.share = effort.look + 1, effort.looks.share(effort.look)
+                if doing.stop:
+                    check(arms.tasks)
                 start += timer.effort() - looked
+            clean_up(arms.tasks)
+            del arms
+            gc.collect(0)
     return doing
 
 

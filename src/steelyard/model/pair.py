@@ -127,7 +127,7 @@ def weigh(pair: Pair, margin: float | None = None) -> Delta:
     lost = max(pair.discarded.values(), default=0.0)
     if lost > MOST_DISCARDED:
         verdict, reason = "unclear", f"{lost:.0%} of the blocks of one arm were disturbed"
-    elif verdict == "unclear" and pair.needed_s:
+    elif pair.needed_s and not (verdict == "same" or effects.beyond(pair.low, pair.high, margin)):
         reason = f"about {pair.needed_s:.2g} s more would settle it"
     base = pair.base.environment if pair.base.environment and pair.base.id == pair.head.id else pair.base.id
     return Delta(base, pair.head.id, "time", pair.ratio, pair.low, pair.high, margin, verdict, paired=True, reason=reason, p=pair.p)

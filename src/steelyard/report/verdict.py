@@ -126,7 +126,8 @@ def _table(found: Sequence[Finding], width: int) -> Iterator[Text]:
             yield Text.assemble(glyph, first)
             yield from (Text(f"  {line}") for line in rest)
             yield from (Text(f"    {line}") for line in wrap_spaced(values, width - 4) if line.strip())
-        yield from (Text(f"    {line}", "dim") for line in wrap_text(explanation(finding), width - 4) if line.strip())
+        more = [explanation(finding), f"repeat: {clean(finding.repeat)}" if finding.counts and finding.repeat else ""]
+        yield from (Text(f"    {line}", "dim") for words in more for line in wrap_text(words, width - 4) if line.strip())
     if len(found) > len(shown):
         yield Text(f"  … and {len(found) - len(shown)} more: --json has them all", "dim")
 
