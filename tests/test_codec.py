@@ -122,6 +122,15 @@ def test_what_is_no_record_is_a_store_error(data: bytes) -> None:
         codec.decode(Record, data)
 
 
+@pytest.mark.parametrize(
+    ("value", "words"), [("9" * 301, "whole number of more than 300 digits"), ("[" * 60 + "1" + "]" * 60, "nested more than 50 deep")]
+)
+def test_what_no_reader_could_show_is_refused(value: str, words: str) -> None:
+    for line in (f'{{"value": 1, "unit": "s", "n": {value}}}', f'{{"value": 1, "unit": "s", "other": {{"a": [{value}]}}}}'):
+        with pytest.raises(StoreError, match=words):
+            codec.decode(Figure, line.encode())
+
+
 def test_a_newer_schema_asks_for_an_upgrade() -> None:
     with pytest.raises(StoreError, match="upgrade steelyard"):
         codec.decode(Record, codec.encode(made(schema=2)))

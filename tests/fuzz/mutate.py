@@ -11,6 +11,7 @@ from typing import Any
 
 from steelyard.codec.toml import key_of, value
 from steelyard.errors import UsageError
+from steelyard.model.values import deeper_than
 
 Path = tuple[Any, ...]
 
@@ -76,7 +77,8 @@ def _changed(rng: Random, data: Any) -> Any:
     elif kind == 3:
         holder[last] = {rng.choice(("a", "size", "value", "")): old}
     elif kind == 4:
-        holder[last] = copy.deepcopy(_at(data, rng.choice(places)))
+        other = _at(data, rng.choice(places))
+        holder[last] = None if deeper_than(other, 250) else copy.deepcopy(other)
     elif kind == 5:
         holder[last] = _nested(rng, old)
     elif kind == 6 and isinstance(old, str) and old:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from steelyard.codec.shapes import CaseShape, check_depth, check_shape
+from steelyard.codec.shapes import CaseShape, check_reach, check_shape
 from steelyard.errors import StoreError
 from steelyard.model.case import Case
 from steelyard.model.pair import Pair
@@ -50,7 +50,7 @@ def decode(kind: type[T], data: bytes | Mapping[str, Any]) -> T:
     """Read a Record, a Pair or a header from its line or its JSON object; null in a figure reads as NaN."""
     try:
         whole = upgrade(msgspec.json.decode(data, type=dict[str, Any]) if isinstance(data, bytes) else data)
-        check_depth(whole)
+        check_reach(whole)
         try:
             made = msgspec.convert(whole, kind)
         except msgspec.ValidationError:

@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 
 from steelyard.errors import StoreError
-from steelyard.model.values import deeper_than
+from steelyard.model.values import by_level
 
 DEEPEST = 50
+LARGEST = 10**300
 Number = int | float
 
 
@@ -76,7 +77,10 @@ def check_shape(what: str, value: Any, shape: type[msgspec.Struct]) -> None:
         raise StoreError(f"not a readable {what}", why=str(error)) from None
 
 
-def check_depth(value: Any) -> None:
-    """Nobody nests this far; what does would end every reader that follows it down."""
-    if deeper_than(value, DEEPEST):
-        raise StoreError("not a line of a run", why=f"it is nested more than {DEEPEST} deep")
+def check_reach(value: Any) -> None:
+    """Raise where values are nested deeper than any reader follows, or whole numbers are larger than any count or size."""
+    for depth, level in enumerate(by_level(value)):
+        if depth > DEEPEST:
+            raise StoreError("not a line of a run", why=f"it is nested more than {DEEPEST} deep")
+        if any(type(item) is int and not -LARGEST < item < LARGEST for item in level):
+            raise StoreError("not a line of a run", why="it has a whole number of more than 300 digits, which fits no float")
