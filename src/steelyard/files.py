@@ -90,9 +90,9 @@ def _size(count: int) -> str:
     return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / MIB:.0f} MiB"
 
 
-def check_values(content: bytes, usual: int, where: str) -> None:
-    """Refuse JSON whose values are so many and so small that they take hundreds of times its size in memory."""
-    most = limit(usual) // BYTES_PER_VALUE
+def check_values(content: bytes, largest: int, where: str) -> None:
+    """Refuse JSON whose values are so many and so small that they take hundreds of times its size in memory; `largest` is its limit."""
+    most = largest // BYTES_PER_VALUE
     if len(content) > most and (held := sum(map(content.count, (b",", b"[", b"{")))) > most:
         raise TooLarge(
             f"{where} holds too many values", why=f"about {held}, and at most {most} are read",

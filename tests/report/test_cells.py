@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from steelyard.model.case import Case
 from steelyard.model.pair import weigh
-from steelyard.report.cells import aligned, brief, case_line, cells, cut, delta_text, facets
+from steelyard.report.cells import _ONE_CELL, _cells_of, aligned, brief, case_line, cells, cut, delta_text, facets
 from steelyard.report.wrap import wrap_text
 from tests.report.made import figures, pair, record
 
@@ -62,3 +62,8 @@ def test_a_reason_without_end_is_cut_and_cannot_steer() -> None:
     failed = record("op/a@torch/eager:eval", status="failed", reason="ValueError: \x1b[31m" + "x" * 100_000)
     shown = case_line(failed)
     assert shown.endswith("x…") and len(shown) < 600 and "\x1b" not in shown
+
+
+def test_what_is_counted_at_once_takes_one_column_each() -> None:
+    known = [char for char in map(chr, range(0x20, 0x3000)) if _ONE_CELL.fullmatch(char)]
+    assert len(known) > 1000 and all(_cells_of(char) == 1 for char in known)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steelyard.cli.output import console, emit_json, json_option, plain, store_option, trust_option, width
+from steelyard.cli.output import emit_json, json_option, plain, put, store_option, trust_option, width
 from steelyard.codec.policy import LEAST_ALPHA
 from steelyard.errors import NOTHING, PASS, NothingMeasured, UsageError, unknown
 
@@ -166,4 +166,4 @@ def show(found: Comparison, as_json: bool) -> None:
         return
     from steelyard.report.comparison import comparison_table
 
-    console().print(comparison_table(found, width=width()))
+    put(comparison_table(found, width=width()))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steelyard.cli.output import console, emit_json, json_option, save, store_option, trust_option, warn, width
+from steelyard.cli.output import emit_json, json_option, put, save, store_option, trust_option, warn, width
 from steelyard.errors import UsageError
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def command(base: str, head: str | None, **options: Any) -> int:
     if options["as_json"]:
         emit_json(verdict_document(judgement))
     else:
-        console().print(verdict_page(judgement, width=width()))
+        put(verdict_page(judgement, width=width()))
     return judgement.exit_code
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steelyard.cli.output import CONTEXT, console, emit_json, json_option, warn, width
+from steelyard.cli.output import CONTEXT, emit_json, json_option, put, warn, width
 from steelyard.cli.run import command as run_command
 from steelyard.cli.streams import complain
 from steelyard.cli.watch import case_count, heed_signals, show_progress
@@ -221,7 +221,7 @@ def _print(spent: Spent) -> None:
 
     night = spent.night
     if spent.found.judgement:
-        console().print(verdict_page(spent.found.judgement, width=width()))
+        put(verdict_page(spent.found.judgement, width=width()))
     else:
         click.echo(clean(night.headline))
     for line in _since_lines(spent.found.since):

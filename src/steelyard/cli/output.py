@@ -17,6 +17,7 @@ import click
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
 WIDEST, NARROWEST = 100, 40
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": WIDEST}
@@ -103,6 +104,14 @@ def warn(text: object) -> None:
 def width() -> int:
     """Columns to draw in: the terminal's or COLUMNS, at most 100, which a pipe gets too."""
     return max(NARROWEST, min(WIDEST, shutil.get_terminal_size((WIDEST, 24)).columns))
+
+
+def put(page: Text) -> None:
+    """Print a page whose lines fit the width already; rich would wrap each of them again, and half of the time would go there."""
+    from rich.segment import Segments
+
+    out = console()
+    out.print(Segments(page.render(out, end="\n")), crop=False, end="")
 
 
 def console(stderr: bool = False) -> Console:

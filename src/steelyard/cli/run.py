@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steelyard.cli.output import CONTEXT, console, emit_json, json_option, store_option, trust_option, warn, width
+from steelyard.cli.output import CONTEXT, emit_json, json_option, put, store_option, trust_option, warn, width
 from steelyard.cli.streams import complain
 from steelyard.cli.watch import case_count, heed_signals, how_long, show_progress
 from steelyard.errors import INTERRUPTED, StoreError, UsageError
@@ -355,7 +355,7 @@ def _execute(ready: Plan, store: Store, options: dict[str, Any], again: Collecti
         told |= {"mistakes": list(ready.experiment.mistakes)} if ready.experiment.mistakes else {}
         emit_json(told | ({"expectations": outcome.foreseen} if expectations else {}))
     else:
-        console().print(run_table(found.header, found.records, found.pairs, width=width()))
+        put(run_table(found.header, found.records, found.pairs, width=width()))
         for line in _news(outcome.foreseen) if expectations else ():
             click.echo(clean(line))
     return outcome.code

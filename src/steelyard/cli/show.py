@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steelyard.cli import output
-from steelyard.cli.output import console, emit_json, json_option, store_option, width
+from steelyard.cli.output import emit_json, json_option, put, store_option, width
 from steelyard.errors import UsageError, unknown
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def show_workload(info: dict[str, Any], as_json: bool) -> None:
     from steelyard import registry
     from steelyard.report.describe import workload_detail
 
-    console().print(workload_detail(info, _fitting(info, registry.catalogue().variants), width=width()))
+    put(workload_detail(info, _fitting(info, registry.catalogue().variants), width=width()))
 
 
 def _fitting(info: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -131,10 +131,10 @@ def show_file(file: str, as_json: bool) -> None:
 
     known = {**registry.catalogue().variants, **found["variants"]}
     for info in found["workloads"].values():
-        console().print(workload_detail(info, _fitting(info, known), file=file, width=width()))
+        put(workload_detail(info, _fitting(info, known), file=file, width=width()))
     rest = {kind: items for kind, items in found.items() if items and kind != "workloads"}
     if rest:
-        console().print(definitions_detail(file, rest, width=width()))
+        put(definitions_detail(file, rest, width=width()))
     if not any(found.values()):
         raise UsageError(
             f"{file} defines nothing that Steelyard knows", do="see docs/howto/own-workload.md, or start with steelyard new workload NAME"
@@ -149,7 +149,7 @@ def show_run(run: Run, as_json: bool) -> None:
         return
     from steelyard.report.text import run_table
 
-    console().print(run_table(run.header, run.records, run.pairs, width=width()))
+    put(run_table(run.header, run.records, run.pairs, width=width()))
 
 
 def show_record(ref: Ref, as_json: bool) -> None:
@@ -163,7 +163,7 @@ def show_record(ref: Ref, as_json: bool) -> None:
         return
     from steelyard.report.text import record_detail
 
-    console().print(record_detail(record, ref.run, width=width()))
+    put(record_detail(record, ref.run, width=width()))
 
 
 def show_history(found: Ref | dict[str, Any], folder: Path | None, as_json: bool) -> None:
@@ -179,7 +179,7 @@ def show_history(found: Ref | dict[str, Any], folder: Path | None, as_json: bool
         return
     from steelyard.report.history import history_page
 
-    console().print(history_page(series, width=width()))
+    put(history_page(series, width=width()))
 
 
 def show_samples(ref: Ref, as_json: bool) -> None:

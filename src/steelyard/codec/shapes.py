@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 
 from steelyard.errors import StoreError
-from steelyard.model.values import by_level
 
 DEEPEST = 50
 LARGEST = 10**300
@@ -79,8 +78,17 @@ def check_shape(what: str, value: Any, shape: type[msgspec.Struct]) -> None:
 
 def check_reach(value: Any) -> None:
     """Raise where values are nested deeper than any reader follows, or whole numbers are larger than any count or size."""
-    for depth, level in enumerate(by_level(value)):
-        if depth > DEEPEST:
-            raise StoreError("not a line of a run", why=f"it is nested more than {DEEPEST} deep")
-        if any(type(item) is int and not -LARGEST < item < LARGEST for item in level):
-            raise StoreError("not a line of a run", why="it has a whole number of more than 300 digits, which fits no float")
+    level = [value]
+    for _ in range(DEEPEST):
+        inside: list[Any] = []
+        for part in level:
+            for item in part.values() if type(part) is dict else part:
+                kind = type(item)
+                if kind is dict or kind is list:
+                    inside.append(item)
+                elif kind is int and not -LARGEST < item < LARGEST:
+                    raise StoreError("not a line of a run", why="it has a whole number of more than 300 digits, which fits no float")
+        if not inside:
+            return
+        level = inside
+    raise StoreError("not a line of a run", why=f"it is nested more than {DEEPEST} deep")

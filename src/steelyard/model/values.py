@@ -7,11 +7,10 @@ nested is named by a digest; its full text is kept in the Record.
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,18 +85,14 @@ def _scalar(value: Value) -> str:
 
 
 def deeper_than(value: Any, levels: int) -> bool:
-    """Whether lists and tables stand in each other further than this."""
-    below = itertools.islice(by_level(value), levels, None)
-    return any(isinstance(item, (dict, list, tuple)) for level in below for item in level)
-
-
-def by_level(value: Any) -> Iterator[list[Any]]:
-    """The value, what stands in it, what stands in that and so on, found without going down by recursion."""
-    level = [value]
-    while level:
-        yield level
-        inside = (part.values() if isinstance(part, dict) else part for part in level if isinstance(part, (dict, list, tuple)))
-        level = list(itertools.chain.from_iterable(inside))
+    """Whether lists and tables stand in each other further than this, found without going down by recursion."""
+    level = [value] if isinstance(value, (dict, list, tuple)) else []
+    for _ in range(levels):
+        inside = (part.values() if isinstance(part, dict) else part for part in level)
+        level = [item for items in inside for item in items if isinstance(item, (dict, list, tuple))]
+        if not level:
+            return False
+    return True
 
 
 def value_text(value: Any) -> str:

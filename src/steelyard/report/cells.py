@@ -31,6 +31,8 @@ UNVERIFIED, IDENTICAL = "○", "="
 LONGEST_REASON = 500
 THIN = "\u202f"
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+_ONE_CELL = re.compile(r"[ -~\u00a0-\u00ac\u00ae-\u02ff\u2010-\u2027\u202f-\u205e\u2190-\u21ff\u2500-\u25fc\u2713-\u2717]*")
+"""What tables are made of; each of these takes one column, which a test holds against Unicode's own tables."""
 Parts = tuple[str, str, str]
 
 
@@ -53,7 +55,7 @@ def visible(text: str) -> str:
 
 def cells(text: str) -> int:
     """Columns that a text takes on a terminal."""
-    return len(text) if text.isascii() else sum(_cells_of(char) for char in text)
+    return len(text) if text.isascii() or _ONE_CELL.fullmatch(text) else sum(_cells_of(char) for char in text)
 
 
 @lru_cache(4096)

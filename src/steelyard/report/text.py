@@ -120,11 +120,14 @@ def _spread(line: Line, width: int) -> list[Text]:
 
 
 def _row(name: str, record: Record, deltas: Mapping[str, Delta], kept: Sequence[Column], gap: str, index: int) -> Text:
+    texts = [pad(column.cells[index], column.width, column.align) for column in kept]
+    delta = deltas.get(record.id)
+    style = STYLES.get(delta.verdict, "") if delta else ""
+    if not style:
+        return Text((name + gap.join(texts)).rstrip())
     made = Text(name)
-    for column in kept:
-        versus = column.head.startswith("vs ") and record.id in deltas
-        style = STYLES.get(deltas[record.id].verdict, "") if versus else ""
-        made.append(pad(column.cells[index], column.width, column.align), style).append(gap)
+    for column, text in zip(kept, texts, strict=True):
+        made.append(text, style if column.head.startswith("vs ") else "").append(gap)
     made.rstrip()
     return made
 

@@ -132,14 +132,14 @@ def _parse(folder: Path, data: bytes) -> Run:
     found: dict[str, list[Any]] = {"header": [], "record": [], "pair": [], "seal": []}
     warnings: list[str] = []
     size = data.rfind(b"\n") + 1
-    start, sealed_at = 0, (0, 0)
+    start, sealed_at, most = 0, (0, 0), limit(LINE)
     for number, line in enumerate(lines, 1):
         here, start = start, start + len(line) + 1
         if not line.strip():
             continue
         torn = number == len(lines)
         try:
-            name, value = _read_line(line)
+            name, value = _read_line(line, most)
         except StoreError as error:
             if number == 1:
                 raise StoreError("the run has no readable header", why=error.why or error.what, do=error.do, where=f"{file}:1") from None
@@ -164,10 +164,10 @@ def _parse(folder: Path, data: bytes) -> Run:
 _KINDS: dict[str, type] = {"header": Header, "record": Record, "pair": Pair, "seal": Seal}
 
 
-def _read_line(line: bytes) -> tuple[str, Any]:
-    if len(line) > (most := limit(LINE)):
+def _read_line(line: bytes, most: int) -> tuple[str, Any]:
+    if len(line) > most:
         raise too_large("the line", len(line), most)
-    check_values(line, LINE, "the line")
+    check_values(line, most, "the line")
     try:
         whole = msgspec.json.decode(line, type=dict[str, dict[str, Any]])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -434,7 +434,7 @@ def _info(folder: Path) -> RunInfo:
     id, created = (named[2], stamped(named[1])) if named else (folder.name, "")
     try:
         with open_plain(folder / "run.jsonl") as file:
-            name, header = _read_line(file.readline(limit(LINE) + 1).rstrip(b"\n"))
+            name, header = _read_line(file.readline(limit(LINE) + 1).rstrip(b"\n"), limit(LINE))
             file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
             tail = file.read()
             last = tail.rstrip(b"\n").rpartition(b"\n")[2]
@@ -471,7 +471,7 @@ def _unsealed(folder: Path, header: Header) -> Run:
 def _seal(line: bytes) -> Seal | None:
     """The seal if this line is one: then its counts spare reading the rest."""
     with contextlib.suppress(StoreError):
-        value = _read_line(line)[1] if line.startswith(b'{"seal"') else None
+        value = _read_line(line, limit(LINE))[1] if line.startswith(b'{"seal"') else None
         return value if isinstance(value, Seal) else None
     return None
 

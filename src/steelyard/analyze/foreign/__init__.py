@@ -18,7 +18,7 @@ import msgspec
 from steelyard.analyze.foreign import google_benchmark, nvbench, ptxla, pyperf, pytest_benchmark, tritonbench
 from steelyard.analyze.foreign.parts import Source, as_runs
 from steelyard.errors import StoreError, UsageError
-from steelyard.files import RESULTS, check_values, existing, read_whole
+from steelyard.files import RESULTS, check_values, existing, limit, read_whole
 from steelyard.store.runs import Run
 
 Read = Callable[[Any, Path], Source | Sequence[Source]]
@@ -78,7 +78,7 @@ def _load(path: Path) -> Any:
         content = read_whole(path, RESULTS)
     except OSError as error:
         raise StoreError(f"could not read {str(path)!r}", why=error.strerror or str(error)) from error
-    check_values(content, RESULTS, str(path))
+    check_values(content, limit(RESULTS), str(path))
     try:
         return msgspec.json.decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from steelyard.errors import UsageError
-from steelyard.files import SHEET, check_values, read_text
+from steelyard.files import SHEET, check_values, limit, read_text
 
 Place = tuple[str | int, ...]
 """Where something stands in a JSON text: keys and positions from the outside in."""
@@ -43,7 +43,7 @@ class Page:
 def read(path: Path) -> Page:
     """The JSON of a file, or an error that says why there is none. A worker reads it too, and has no codec."""
     text = read_text(path, SHEET)
-    check_values(text.encode(), SHEET, str(path))
+    check_values(text.encode(), limit(SHEET), str(path))
     return parse(text, str(path))
 
 
