@@ -49,6 +49,7 @@ def test_isolation_compares_both_routes(tmp_path: Path) -> None:
     assert found["goals"][0]["value"] == figures["ratio"]["median"]
 
 
+@pytest.mark.deep
 @pytest.mark.torch
 def test_operators_weighs_configs_and_iterations(tmp_path: Path) -> None:
     printed, found = hand_in("operators", tmp_path, "--configs", "2", "--iterations", "50", "--rounds", "1")
@@ -73,6 +74,7 @@ def test_pages_and_sites_are_weighed_in_a_browser(tmp_path: Path) -> None:
     assert ("usable" in figures["page"], "key" in figures["page"]) == (opened, opened)
 
 
+@pytest.mark.deep
 @pytest.mark.torch
 def test_overhead_puts_peers_beside_us(tmp_path: Path) -> None:
     printed, found = hand_in("overhead", tmp_path, "--rounds", "1", "--cases", "1")

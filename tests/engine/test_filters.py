@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,8 +12,11 @@ from hypothesis import strategies as st
 
 from steelyard.engine import filters
 from steelyard.engine.filters import Filters, fits, patient
-from steelyard.errors import UsageError
+from steelyard.engine.plan import expand
+from steelyard.errors import NothingMeasured, UsageError
 from steelyard.model.case import Case
+from steelyard.model.experiment import Experiment, Rule
+from tests.engine.planned import BOTH, CATALOGUE
 
 CASE = Case("op/softmax", (("n", 8),))
 
@@ -79,3 +83,37 @@ def test_nothing_is_interrupted_where_no_signal_can_be_caught() -> None:
     thread.start()
     thread.join()
     assert said == [True]
+
+
+class TestPlans:
+    @pytest.mark.parametrize(
+        ("keep", "drop", "left"),
+        [
+            (("op/one",), (), [8, 16]), (("one",), (), [8, 16]), (("n=8]@",), (), [8]), (("op/two", ".*n=16.*"), (), [16, None]),
+            ((), ("op/one",), [None]),
+            ((".*",), (".*n=8.*",), [16, None]), (("tag:smoke",), ("tier:1",), [8, 16]), (("tag:s.ow",), (), [None]),
+        ],
+    )  # fmt: skip
+    def test_an_expression_is_found_in_an_id_or_matches_a_tag(self, keep: tuple[str, ...], drop: tuple[str, ...], left: list[Any]) -> None:
+        found = expand(Experiment(matrix=(BOTH,)), CATALOGUE, filters=Filters(keep, drop))
+        assert [dict(job.case.params).get("n") for job in found.jobs] == left
+        assert len(found.dropped) == 3 - len(left) and {item.kind for item in found.dropped} <= {"filter"}
+
+    @pytest.mark.parametrize(("part", "near"), [("OP/ONE", True), ("three", False)])
+    def test_where_nothing_fits_the_other_case_is_suggested_if_that_does(self, part: str, near: bool) -> None:
+        with pytest.raises(NothingMeasured, match="3 cases were all dropped by filters") as caught:
+            expand(Experiment(matrix=(BOTH,)), CATALOGUE, filters=Filters((part,)))
+        assert (f"--filter '(?i){part}'" in str(caught.value)) == near
+
+    def test_the_filter_that_dropped_a_case_is_named(self) -> None:
+        found = expand(Experiment(matrix=(BOTH,)), CATALOGUE, filters=Filters(("op/.*",), ("op/one",)))
+        assert {str(item.rule) for item in found.dropped} == {"--exclude=op/one"}
+
+    def test_what_is_filtered_away_is_not_recorded_as_denied(self) -> None:
+        denying = Experiment(matrix=(BOTH,), deny=(Rule({"workload": "op/one"}, "it crashes"),))
+        assert expand(denying, CATALOGUE, filters=Filters(("op/two",))).denied == ()
+
+    @pytest.mark.parametrize("text", ["(", "tag:[", "*op"])
+    def test_what_is_no_expression_is_refused(self, text: str) -> None:
+        with pytest.raises(UsageError, match="cannot be read"):
+            Filters((), (text,))

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sysconfig
-import threading
 import venv
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,11 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from steelyard.engine import arm, conduct, lockstep, sides
-from steelyard.engine.arm import OtherArmLost, Token
 from steelyard.engine.launch import FORKABLE, Nursery, Place, can_lay_out
 from steelyard.engine.lockstep import Bout
 from steelyard.engine.plan import Plan
@@ -439,32 +435,6 @@ class TestResume:
 
 
 class TestTakingTurns:
-    @given(st.integers(0, 2**31), st.integers(1, 60))
-    def test_every_quad_has_both_arms_twice_and_mirrored(self, seed: int, quads: int) -> None:
-        drawn = arm.coins(f"{seed} 3", quads)
-        order = np.asarray(arm.turns(drawn)).reshape(-1, 4)
-        assert (order.sum(axis=1) == 2).all() and (order == order[:, ::-1]).all()
-        assert ((order[:, 0] == 0) == drawn).all()
-
-    @given(
-        st.tuples(st.integers(1, 1000), st.integers(1, 1000)), st.tuples(st.floats(1e-7, 10), st.floats(1e-7, 10)), st.floats(1e-3, 1),
-        st.one_of(st.none(), st.floats(1e-5, 10)),
-    )  # fmt: skip
-    def test_both_arms_agree_on_what_fits(
-        self, calls: tuple[int, int], seconds: tuple[float, float], share: float, building: float | None
-    ) -> None:
-        said = [
-            {"calls": count, "seconds": time, "overhead": 1e-8 * (number + 1), "doubt": 1e-9, "building": building}
-            for number, (count, time) in enumerate(zip(calls, seconds, strict=True))
-        ]
-        agreed = arm.settle(said, share)
-        assert agreed.calls == calls or (agreed.calls == (min(calls), min(calls)) and max(calls) <= 2 * min(calls))
-        assert agreed.quads == 1 or agreed.quads == 2 or agreed.quads * agreed.quad <= share * (1 + 1e-9)
-        assert 1 <= agreed.rebuilds <= agreed.quads and (building is not None or agreed.rebuilds == 1)
-        later = arm.affordable([building, 1e-4], agreed.quads, share)
-        assert 1 <= later <= agreed.quads and (building is not None or later == 1)
-        assert agreed.overhead == 1e-8
-
     def test_blocks_are_put_together_in_order_of_time(self) -> None:
         figures = {
             "calls": [1, 1],
@@ -488,35 +458,6 @@ class TestTakingTurns:
         rounds = lockstep.rounds_of([Bout("8 0", (figures, figures), (arrays[0], arrays[1]))], 8)
         assert (np.round(rounds.seconds * 1e9).reshape(-1) == np.arange(1, 21)).all()
         assert (rounds.arm.reshape(-1) == arm.turns(drawn)).all()
-
-    def test_the_token_passes_and_a_lost_arm_is_noticed(self, tmp_path: Path) -> None:
-        for number in (0, 1):
-            os.mkfifo(tmp_path / str(number))
-        seen: list[str] = []
-        with Token(tmp_path, 0) as base:
-            with Token(tmp_path, 1) as head:
-                base.meet()
-                head.meet()
-
-                def other() -> None:
-                    seen.append(head.hear()["calls"])
-                    head.say({"calls": "theirs"})
-                    head.take()
-                    seen.append("taken")
-                    head.give()
-
-                thread = threading.Thread(target=other)
-                thread.start()
-                base.say({"calls": "ours"})
-                assert base.hear() == {"calls": "theirs"}
-                base.give()
-                base.take()
-                thread.join()
-                assert seen == ["ours", "taken"]
-            with pytest.raises(OtherArmLost):
-                base.take()
-            with pytest.raises(OtherArmLost):
-                base.give()
 
     def test_more_pairs_than_the_budget_allows_are_not_started(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         new, _ = checkouts(tmp_path, WORK.format(seconds="1.0", factor=2), WORK.format(seconds="1.0", factor=2))

@@ -233,6 +233,7 @@ def test_the_planted_step_is_found_and_dated_to_its_commits_and_nothing_else_is(
     assert abs(step.change.ratio - STEP) < 0.006 and step.change.created[:10] == "2026-02-11"
 
 
+@pytest.mark.deep
 def test_over_other_nights_the_step_is_always_found_and_hardly_anything_else(tmp_path: Path) -> None:
     """184 series without a change: at 1 in 100 a few show a small one by chance, and six restless nights lie all on one side once in 32."""
     dated, chance = 0, []

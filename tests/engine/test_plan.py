@@ -18,50 +18,9 @@ from steelyard.engine.plan import Plan, expand
 from steelyard.engine.sides import Side
 from steelyard.errors import NothingMeasured, UsageError
 from steelyard.model.case import Case
-from steelyard.model.define import Variant, workload
+from steelyard.model.define import Variant
 from steelyard.model.experiment import Experiment, Matrix, Rule, Settings
-from steelyard.model.task import Task
-from steelyard.registry import Catalogue, Loaded
-
-SIZES = {"big": {"n": 4096}, "huge": {"n": 65536}}
-
-
-@workload("op/one", axes={"n": [8, 16], "dtype": ["fp32"], "fast": [False]}, backend="numpy", tags=["smoke"], sizes=SIZES)
-def one(n: int, dtype: str, fast: bool, be: Any) -> Task:
-    """First."""
-    return Task()
-
-
-@one.on("torch")
-def one_torch(n: int, dtype: str, fast: bool, be: Any) -> Task:
-    return Task()
-
-
-@one.variant("fused")
-def fused(task: Task, tile: int = 4) -> Task:
-    return task
-
-
-@workload("op/two", axes={"k": [1], "scale": [0.5]}, backend="numpy", tags=["smoke", "slow", "tier:1"])
-def two(k: int, scale: float, be: Any) -> Task:
-    """Second."""
-    return Task()
-
-
-@workload("fake/hidden", backend="fake")
-def hidden(be: Any) -> Task:
-    """Only by its own name."""
-    return Task()
-
-
-def changed(task: Task, mode: str = "x") -> Task:
-    return task
-
-
-VARIANTS = {"plain": Variant("plain", changed), "slow-start": Variant("slow-start", changed, fresh=True)}
-LOADED = Loaded({item.name: item for item in (one, two, hidden)}, VARIANTS)
-CATALOGUE = Catalogue({}, {}, {}, {"numpy": {}, "torch": {}, "fake": {}}).extend(LOADED.describe(), "test")
-BOTH = Matrix(("op/one", "op/two"))
+from tests.engine.planned import BOTH, CATALOGUE, changed
 
 
 def plan(*matrices: Matrix, **rest: Any) -> Plan:
@@ -296,40 +255,6 @@ class TestRules:
             plan()
         with pytest.raises(NothingMeasured):
             plan(Matrix(("op/one",), {"n": ()}))
-
-
-class TestFilters:
-    @pytest.mark.parametrize(
-        ("keep", "drop", "left"),
-        [
-            (("op/one",), (), [8, 16]), (("one",), (), [8, 16]), (("n=8]@",), (), [8]), (("op/two", ".*n=16.*"), (), [16, None]),
-            ((), ("op/one",), [None]),
-            ((".*",), (".*n=8.*",), [16, None]), (("tag:smoke",), ("tier:1",), [8, 16]), (("tag:s.ow",), (), [None]),
-        ],
-    )  # fmt: skip
-    def test_an_expression_is_found_in_an_id_or_matches_a_tag(self, keep: tuple[str, ...], drop: tuple[str, ...], left: list[Any]) -> None:
-        found = expand(Experiment(matrix=(BOTH,)), CATALOGUE, filters=Filters(keep, drop))
-        assert [dict(job.case.params).get("n") for job in found.jobs] == left
-        assert len(found.dropped) == 3 - len(left) and {item.kind for item in found.dropped} <= {"filter"}
-
-    @pytest.mark.parametrize(("part", "near"), [("OP/ONE", True), ("three", False)])
-    def test_where_nothing_fits_the_other_case_is_suggested_if_that_does(self, part: str, near: bool) -> None:
-        with pytest.raises(NothingMeasured, match="3 cases were all dropped by filters") as caught:
-            expand(Experiment(matrix=(BOTH,)), CATALOGUE, filters=Filters((part,)))
-        assert (f"--filter '(?i){part}'" in str(caught.value)) == near
-
-    def test_the_filter_that_dropped_a_case_is_named(self) -> None:
-        found = expand(Experiment(matrix=(BOTH,)), CATALOGUE, filters=Filters(("op/.*",), ("op/one",)))
-        assert {str(item.rule) for item in found.dropped} == {"--exclude=op/one"}
-
-    def test_what_is_filtered_away_is_not_recorded_as_denied(self) -> None:
-        denying = Experiment(matrix=(BOTH,), deny=(Rule({"workload": "op/one"}, "it crashes"),))
-        assert expand(denying, CATALOGUE, filters=Filters(("op/two",))).denied == ()
-
-    @pytest.mark.parametrize("text", ["(", "tag:[", "*op"])
-    def test_what_is_no_expression_is_refused(self, text: str) -> None:
-        with pytest.raises(UsageError, match="cannot be read"):
-            Filters((), (text,))
 
 
 class TestVariantsOfABackend:

@@ -9,6 +9,8 @@ import signal
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.engine.drive import processes_below, run_json, start, steelyard
 
 CASES = 24
@@ -29,9 +31,10 @@ def cut_off(process: subprocess.Popen[str], after: int, number: signal.Signals) 
     os.kill(process.pid, number)
 
 
-def test_kill_at_ten_random_moments_loses_nothing_and_repeats_nothing(tmp_path: Path) -> None:
-    rng = random.Random(7)
-    for turn in range(10):
+@pytest.mark.parametrize("seed", [7, *(pytest.param(seed, marks=pytest.mark.deep) for seed in (8, 9, 10, 11))])
+def test_kill_at_random_moments_loses_nothing_and_repeats_nothing(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    for turn in range(3):
         folder = tmp_path / str(turn)
         folder.mkdir()
         words = [*WORDS, "--isolate", rng.choice(["case", "workload"])]
