@@ -126,7 +126,7 @@ def compared(project: Path, backend: str, budget: str, *, planted: bool) -> Roun
     found = json.loads(gate.stdout)["findings"][0]
     was, now = (float(figure["value"]) for figure in (found["was"], found["now"]))
     commits = (pair["base"]["commit"], pair["head"]["commit"])
-    spread = (found["ratio"], found["low"], found["high"])
+    spread = (found["time_ratio"], found["low"], found["high"])
     return Round(planted, gate.returncode, *spread, was, now, commits, pair["stopped_by"], pair["looks"], time.perf_counter() - began)
 
 

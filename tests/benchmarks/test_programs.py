@@ -125,6 +125,13 @@ def test_a_startup_that_fails_is_no_figure(monkeypatch: pytest.MonkeyPatch, tmp_
         startup.cpu_seconds([sys.executable, "-c", "raise SystemExit(3)"], str(tmp_path))
 
 
+@pytest.mark.deep
+def test_planted_measures_and_judges(tmp_path: Path) -> None:
+    printed, found = hand_in("planted", tmp_path, "--times", "1", "--backend", "numpy", "--plant", "40", "--budget", "200ms")
+    check_sheet("planted", printed, found)
+    assert found["figures"]["planted slowdowns with exit 4"] == {"right": 1, "rounds": 1}
+
+
 def test_planted_says_what_became_of_every_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     planted = load("planted", monkeypatch)
     found = [

@@ -53,6 +53,9 @@ class Corner:
     lost: bool = False
     failure: str = ""
 
+    def __post_init__(self) -> None:
+        self.kills = self.limit.kills() if self.limit else 0
+
     def hear(self, message: Mapping[str, Any] | None) -> None:
         """Take in what the worker said; None means that it has ended."""
         if message is None:
@@ -73,7 +76,9 @@ class Corner:
             self.figures = checked(message["arm"])
             self.arrays = {name: base64.b64decode(data) for name, (_, _, data) in message["arrays"].items()}
         elif "done" in message:
-            self.done = bool(self.figures)
+            if self.limit and self.limit.kills() > self.kills:
+                self.failure = self.over()
+            self.done = bool(self.figures) and not self.failure
             self.failure = self.failure or ("" if self.done or self.lost else f"crashed: it gave no answer during {self.phase}")
 
     def over(self) -> str:

@@ -187,7 +187,8 @@ def with_findings(judgement: Judgement, extra: Sequence[Finding]) -> Judgement:
     """A judgement that knows of more than tonight's comparison."""
     findings = sorted([*extra, *judgement.findings], key=lambda item: (gate.KINDS.index(item.kind), not item.counts, -item.size))
     code = exit_code([judgement.exit_code, *(REGRESSION for finding in extra if finding.counts)])
-    return replace(judgement, findings=findings, exit_code=code, outcome=gate.OUTCOMES[code])
+    outcome = judgement.outcome if code == judgement.exit_code else gate.OUTCOMES[code]
+    return replace(judgement, findings=findings, exit_code=code, outcome=outcome)
 
 
 def same_code(base: Run | None, head: Run, case: str, records: Mapping[str, Record]) -> bool:
