@@ -90,6 +90,7 @@ def compare(
     """
     from steelyard.engine.pairs import pair_from
     from steelyard.measuring import paired, schedule
+    from steelyard.measuring.settling import BROKEN_OFF
 
     if setup is not None and (args or kwargs):
         raise UsageError("compare takes inputs either directly or from setup, not both")
@@ -121,6 +122,8 @@ def compare(
     arms = (Arm(labels[0]), Arm(labels[1]))
     how = {"stopped_by": doing.stop, "looks": doing.looks, "measured_s": doing.spent, "schedule": "rounds", "margin": share}
     pair = pair_from(found, doing.rounds(), 1, arms, **how)
+    if doing.broken:
+        pair = replace(pair, notes=[*pair.notes, BROKEN_OFF.format(doing.broken)])
     delta = weigh(pair)
     if differ:
         delta = replace(delta, verdict="failed", reason=differ)

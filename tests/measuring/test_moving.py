@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steelyard.measuring.moving import SHARED, Move, copy_array, scraps
+from steelyard.measuring.moving import SHARED, Move, copy_array, loose_arrays, scraps
 
 
 class Point(NamedTuple):
@@ -305,3 +305,45 @@ def test_names_stay_the_objects_that_code_looks_up(text: str) -> None:
     made = moved({name: 1.5, "k": built})[0]
     assert next(iter(made)) is name
     assert made["k"] == built and made["k"] is not built
+
+
+class Named:
+    """Its hash needs its name, and it lies in a set that it holds itself, which is filled before the name is there."""
+
+    def __init__(self, name: str) -> None:
+        self.edges: set[Named] = set()
+        self.name = name
+        self.edges.add(self)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+def test_what_cannot_be_hashed_half_made_stays_and_is_said() -> None:
+    node, other = Named("a"), [1.5]
+    move = Move(array_or_itself)
+    assert move.all([node, other]) == [node, other]
+    assert move.stays == {"an object whose copy raises AttributeError"}
+
+
+class Numbered(list):  # type: ignore[type-arg]
+    """A list that pickle gets items from which exist for a moment only."""
+
+    def __reduce_ex__(self, version: Any) -> Any:
+        return (Numbered, (), None, (item + 1000.5 for item in self))
+
+
+def test_items_made_on_the_way_are_each_copied_once() -> None:
+    (copy,) = moved(Numbered(map(float, range(500))))
+    assert copy == [number + 1000.5 for number in range(500)]
+
+
+def test_arrays_in_closures_are_found_but_those_of_modules_and_weights_are_not() -> None:
+    weights, held = np.ones(3), [np.ones(2)]
+
+    def fn(x: Any, scale: Any = weights) -> Any:
+        return x * scale + held[0]
+
+    assert [item is held[0] for item in loose_arrays(functools.partial(fn, 1.0), {id(weights)})] == [True]
+    assert list(loose_arrays(fn, {id(weights), id(held[0])})) == []
+    assert list(loose_arrays(len, ())) == []

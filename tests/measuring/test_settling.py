@@ -102,12 +102,20 @@ class TestError:
 
 
 def weighed(
-    ratio: float, noise: float, seed: int, tell: Tell = lambda *_: None, patience: float = math.inf, settle: float = 4.0
+    ratio: float,
+    noise: float,
+    seed: int,
+    tell: Tell = lambda *_: None,
+    patience: float = math.inf,
+    settle: float = 4.0,
+    fails_at: float = math.inf,
 ) -> Weighing:
-    """A comparison on a virtual machine where every rebuild lies elsewhere by so much."""
-    machine, rng = Machine(), random.Random(seed)
+    """A comparison on a virtual machine where every rebuild lies elsewhere by so much; building fails from some moment on."""
+    machine, rng, built = Machine(), random.Random(seed), iter(range(10**9))
 
     def build(cost: float) -> Task:
+        if next(built) >= fails_at:
+            raise MemoryError("no room for another model")
         return machine.task(cost * math.exp(rng.gauss(0, noise)))
 
     builds, settings = [partial(build, 100_000), partial(build, 100_000 * ratio)], Settings(budget=0.1, settle=settle)
@@ -115,6 +123,21 @@ def weighed(
 
 
 class TestInOneProcess:
+    def test_what_goes_wrong_later_costs_nothing_of_what_was_found(self) -> None:
+        short, long = weighed(1.04, 0.02, 1, settle=0), weighed(1.04, 0.02, 1)
+        assert long.looks > 1 and not long.broken
+        groups = len(set(short.groups))
+        for more in (0, 1, 2):
+            broken = weighed(1.04, 0.02, 1, fails_at=3 * groups + more)
+            assert (broken.stop, broken.looks) == ("budget", 1)
+            assert broken.broken == "MemoryError: no room for another model"
+            assert broken.blocks == short.blocks and len(broken.groups) == len(broken.orders) == len(broken.blocks)
+            assert settled(broken.finding().interval, 0.02) == settled(short.finding().interval, 0.02)
+
+    def test_what_goes_wrong_before_anything_was_found_is_raised(self) -> None:
+        with pytest.raises(MemoryError):
+            weighed(1.04, 0.02, 1, fails_at=9)
+
     def test_a_planted_4_percent_is_settled_where_the_budget_alone_leaves_it_open(self) -> None:
         open_, ended = 0, []
         for seed in range(4):

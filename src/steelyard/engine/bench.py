@@ -14,6 +14,7 @@ from typing import Any
 from steelyard import registry
 from steelyard.backends.base import ALONE, Seat
 from steelyard.errors import NotApplicable, NotApplied, SteelyardError, Unsupported, told, unknown
+from steelyard.measuring.moving import loose_arrays
 from steelyard.model.case import IDENTITY, Case
 from steelyard.model.define import Body, Variant, Workload, fingerprint
 from steelyard.model.experiment import Settings
@@ -99,6 +100,10 @@ class Bench:
     def rooted(self, task: Task) -> bool:
         """Whether a comparison can neither move nor rebuild the task."""
         return self.sticky and task.prepare is not None
+
+    def holds(self, task: Task) -> bool:
+        """Whether a function that stays where it is holds arrays besides its weights, which then stay too."""
+        return self.sticky and next(loose_arrays(task.fn, {id(item) for item in task.parameters}), None) is not None
 
 
 def _task(made: Any, maker: str) -> Task:

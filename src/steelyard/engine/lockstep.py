@@ -165,7 +165,7 @@ def weigh(pool: Pool, job: Job, plan: Plan, tell: Tell) -> tuple[Pair, Arrays]:
     The first look is at the end of the budget. As long as it is worth going on, more pairs of processes follow; what goes wrong
     with those ends the measurement and costs nothing of what was found before.
     """
-    from steelyard.measuring.settling import BUDGET, Looks
+    from steelyard.measuring.settling import BROKEN_OFF, BUDGET, Looks
 
     assert job.side is not None
     side, settings, notes = job.side, plan.settings, list(job.side.notes)
@@ -181,7 +181,7 @@ def weigh(pool: Pool, job: Job, plan: Plan, tell: Tell) -> tuple[Pair, Arrays]:
             _take_bouts(pool, match, tell)
             seen = look_at(match)
         except Unweighed as error:
-            notes.append(f"it was not settled within its budget, and more could not be measured: {error}")
+            notes.append(BROKEN_OFF.format(error))
             seen = replace(seen, stop=BUDGET)
     return pair_of(match, seen, pool.layout(job, side), notes)
 

@@ -23,7 +23,7 @@ from steelyard.machine.telemetry import watch
 from steelyard.measuring import paired, schedule
 from steelyard.measuring.paired import Finding, Rounds
 from steelyard.measuring.sample import Tell, single
-from steelyard.measuring.settling import needed_seconds
+from steelyard.measuring.settling import BROKEN_OFF, needed_seconds
 from steelyard.model.case import Case
 from steelyard.model.experiment import Settings
 from steelyard.model.pair import ALPHA, MARGIN, Arm, Pair
@@ -121,9 +121,10 @@ def _weigh(
         how = how if alone else f"{how} on {crew.seat.size} ranks"
         own = built[: len(benches)]
         kept = [bench.case.variant for bench, _, task in own if bench.sticky and not bench.rooted(task)]
-        rooted = frozenset(arm for arm, (bench, _, task) in enumerate(own) if bench.rooted(task))
-        notes = (f"{', '.join(kept)}: one compilation, whose code stays where it is while inputs are moved",) if kept else ()
-        return Weighed(doing, doing.rounds(), how, log.arrays(), str(getattr(timer, "method", "")), notes, rooted)
+        rooted = frozenset(arm for arm, (bench, _, task) in enumerate(own) if bench.rooted(task) or bench.holds(task))
+        notes = [f"{', '.join(kept)}: one compilation, whose code stays where it is while inputs are moved"] if kept else []
+        notes += [BROKEN_OFF.format(doing.broken)] if doing.broken else []
+        return Weighed(doing, doing.rounds(), how, log.arrays(), str(getattr(timer, "method", "")), tuple(notes), rooted)
     finally:
         clean_up(task for _, _, task in made.values())
 

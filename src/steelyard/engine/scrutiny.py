@@ -6,8 +6,10 @@ so that an answer that was kept from an earlier call does not pass for a fast on
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import hashlib
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,6 +28,10 @@ LATER, OTHER, INPUTS = "answer after timing", "answer after timing, other values
 COPY = "answer after timing, the inputs copied to another place"
 DECLARE = "Task(prepare=…) restores inputs before each call, Task(in_place=True) says that they are meant to change"
 
+CHANGING = (list, set, collections.deque, bytearray)
+LEAST_GRADIENT = 0.9
+"""However small gradients have become: an answer of nothing but zeros is off by 1."""
+
 Found = tuple[Any, str, bool]
 
 
@@ -37,6 +43,11 @@ def halved(x: Any) -> Any:
 def negated(x: Any) -> Any:
     """For answers that do not depend on scale."""
     return -x
+
+
+def rolled(x: Any) -> Any:
+    """For lists of numbers, which may be indices or sizes: the same ones in another order."""
+    return [*x[1:], *x[:1]]
 
 
 def spoiled(x: Any) -> Any:
@@ -64,18 +75,22 @@ def _places(value: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
+def _numbers(value: Any) -> bool:
+    return isinstance(value, list) and len(value) > 1 and all(type(item) in (int, float) for item in value)
+
+
 def _plain_list(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, (str, int, float, complex, type(None))) for item in value)
 
 
 def prints(be: Any, items: Mapping[str, Any]) -> dict[str, str]:
-    """A fingerprint of each input that can change: arrays, and lists of plain values."""
+    """A fingerprint of each input that can change: arrays, lists of plain values, sets, queues, bytes."""
     made = {}
     for path, item in items.items():
         with contextlib.suppress(Exception):
             leaf = be.leaf(item)
             data = repr(item).encode() if leaf is None else np.ascontiguousarray(leaf[1]).tobytes()
-            if leaf is not None or isinstance(item, list):
+            if leaf is not None or isinstance(item, CHANGING):
                 made[path] = hashlib.blake2b(data, digest_size=16).hexdigest()
     return made
 
@@ -83,6 +98,13 @@ def prints(be: Any, items: Mapping[str, Any]) -> dict[str, str]:
 @contextlib.contextmanager
 def altered(be: Any, array: Any, change: Callable[[Any], Any]) -> Iterator[bool]:
     """An array with other values where it lies, for a while; whether that could be done is told."""
+    if isinstance(array, list):
+        before, array[:] = list(array), change(array)
+        try:
+            yield array != before
+        finally:
+            array[:] = before
+        return
     try:
         before = be.copy(array)
         done = before is not array and be.alter(array, change)
@@ -112,7 +134,8 @@ class Scrutiny:
     def __post_init__(self) -> None:
         self.wanted = self.bench.settings.verify and self.built.fn is not None
         still = self.wanted and not (self.built.prepare or self.built.in_place or self.built.unverified or not self.built.repeatable)
-        self.prints = prints(self.be, self._given()) if still and self.bench.case.mode != "bwd" else {}
+        given = self._given() if still and self.bench.case.mode != "bwd" else {}
+        self.prints, self.places = prints(self.be, given), frozenset(given)
         """Of inputs; the backward pass alone has none but what was recorded before."""
 
     def first(self, task: Task, output: Any) -> Verification | None:
@@ -217,19 +240,28 @@ class Scrutiny:
 
     def _inputs_hold(self) -> bool:
         """Whether inputs are as they were; buffers for results, caches and running statistics may change."""
-        now = prints(self.be, self._given())
+        given = self._given()
+        now = prints(self.be, given)
         changed = [path for path, was in self.prints.items() if now.get(path) != was]
         for path in changed:
             del self.prints[path]
-        read = [path for path in changed if not self._harmless(inputs(self.built)[path])]
+        read = [path for path in changed if path in given and not self._harmless(given[path])]
+        read += [*self.places - given.keys(), *self._grown(given)]
         if not read:
             known = self.verification or Verification("none")
             self.verification = replace(known, checks=[*known.checks, INPUTS]) if not changed else known
             return True
-        which = f"{', '.join(read)} {'was' if len(read) == 1 else 'were'}"
+        which = f"{', '.join(sorted(set(read)))} {'was' if len(set(read)) == 1 else 'were'}"
         message = f"{which} changed by the timed calls, so they did not compute what the first one did; {DECLARE}"
         self.verification = self._noted(Verification("failed", "", message), INPUTS)
         return False
+
+    def _grown(self, given: Mapping[str, Any]) -> list[str]:
+        """What calls add to their inputs again and again; a cache that the first of them filled is none of it."""
+        if given.keys() <= self.places:
+            return []
+        self._call()
+        return sorted(self._given().keys() - given.keys())
 
     def _harmless(self, array: Any) -> bool:
         """Whether it does not matter what is in an array before a call: the answer does not depend on it, or the call writes over it.
@@ -268,9 +300,9 @@ class Scrutiny:
             return False
         stale, trials = "", 0
         for path, array in inputs(self.built).items():
-            if path not in self.prints or isinstance(array, list):
+            if path not in self.prints or (isinstance(array, CHANGING) and not _numbers(array)):
                 continue
-            for change in (halved, negated):
+            for change in (rolled,) if isinstance(array, list) else (halved, negated):
                 if trials == MOST_TRIALS:
                     break
                 trials += 1
@@ -294,9 +326,9 @@ class Scrutiny:
         """How the answer to a changed input compares, and whether it is another than before; None where nobody can tell."""
         assert self.task is not None
         leaf = self.be.leaf(array)
-        if leaf is None or leaf[1].dtype.kind not in "fc":
+        if not isinstance(array, list) and (leaf is None or leaf[1].dtype.kind not in "fc"):
             return None
-        was = Leaf(path, leaf[0], np.array(leaf[1]))
+        was = list(array) if leaf is None else Leaf(path, leaf[0], np.array(leaf[1]))
         with altered(self.be, array, change) as done:
             if not done:
                 return None
@@ -310,7 +342,7 @@ class Scrutiny:
                 got = self.be.outputs(self._call())
             except Exception:
                 return None
-            seen = judge(self.bench, self.be, self.task, got, found)
+            seen = self._judged(got, found)
             return seen, seen.status != "failed" or self._moved(got)
 
     def _moved(self, answer: Sequence[Leaf]) -> bool:
@@ -327,7 +359,22 @@ class Scrutiny:
         own, norm = self.task.tolerance, self.task.norm_tolerance
         return verify.compare(one, other, "its first answer", own=own, norm=norm, same_dtype=False)
 
-    def _alike(self, path: str | None = None, was: Leaf | None = None, change: Callable[[Any], Any] = halved) -> Alike:
+    def _judged(self, got: list[Leaf], found: Found) -> Verification:
+        """Hold a later answer against the reference.
+
+        Gradients of a model that timing has trained are what is left of larger terms, and rounding is a share of those: they
+        are held to the size that they had at first.
+        """
+        assert self.task is not None
+        seen = judge(self.bench, self.be, self.task, got, found)
+        allowed = self.task.norm_tolerance
+        if seen.status != "failed" or self.bench.case.mode != "train" or allowed is None or not self.before:
+            return seen
+        first, now = map(_gradient, (self.before, found[0]))
+        wider = min(LEAST_GRADIENT, allowed * max(1.0, first / now)) if now > 0 else LEAST_GRADIENT
+        return judge(self.bench, self.be, replace(self.task, norm_tolerance=wider), got, found)
+
+    def _alike(self, path: str | None = None, was: Leaf | list[Any] | None = None, change: Callable[[Any], Any] = halved) -> Alike:
         """A fresh task of the reference with the weights that training has moved by now, and with the changed input."""
 
         @contextlib.contextmanager
@@ -339,8 +386,15 @@ class Scrutiny:
                 return
             theirs = inputs(plain).get(path)
             leaf = other.leaf(theirs)
-            if leaf is None:
-                raise Unlike
+            if isinstance(was, list) and theirs == inputs(self.built)[path]:
+                yield
+                return
+            if leaf is None or isinstance(was, list):
+                if theirs != was:
+                    raise Unlike
+                with altered(other, theirs, change):
+                    yield
+                return
             if np.array_equal(leaf[1], self.be.leaf(inputs(self.built)[path])[1], equal_nan=True):
                 yield
                 return
@@ -366,7 +420,7 @@ class Scrutiny:
         else:
             found = self._wanted_answer()
         if found[0] is not None:
-            self._take(judge(self.bench, self.be, self.task, self.be.outputs(self._call()), found), LATER)
+            self._take(self._judged(self.be.outputs(self._call()), found), LATER)
         elif self.bench.case.mode != "train":
             self._first_again()
         return True
@@ -391,6 +445,12 @@ class Scrutiny:
             self.verification = replace(known, message=f"{known.message}; its answers differ from call to call".lstrip("; "))
         else:
             self._take(found, LATER)
+
+
+def _gradient(answer: Sequence[Leaf]) -> float:
+    """The length of all gradients together."""
+    wide = [np.asarray(leaf.data, np.complex128) for leaf in answer if verify.is_gradient(leaf.path)]
+    return math.hypot(*(float(np.linalg.norm(data)) for data in wide))
 
 
 def _broken(leaf: Leaf) -> int:

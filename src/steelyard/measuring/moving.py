@@ -16,7 +16,7 @@ import re
 import sys
 import types
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -84,6 +84,8 @@ class Move:
             self.stays.add("objects nested too deeply")
         except Immovable as error:
             self.stays.add(str(error))
+        except Exception as error:  # whatever users' own __hash__, __eq__ or __set__ raise for an object that is only half made
+            self.stays.add(f"an object whose copy raises {type(error).__name__}")
         return given
 
     def found(self, value: Any) -> Any:
@@ -174,9 +176,11 @@ class Move:
             made = self._set(value, make(*[self.one(arg) for arg in args]))
             if state is not None:
                 _restore(made, self.one(state), setter)
-            for item in items or ():
+            parts = (list(items or ()), list(pairs or ()))
+            self._alive.append(parts)
+            for item in parts[0]:
                 made.append(self.one(item))
-            for key, item in pairs or ():
+            for key, item in parts[1]:
                 made[self.one(key)] = self.one(item)
         except (RecursionError, Immovable):
             raise
@@ -390,6 +394,15 @@ def held_arrays(value: Any, depth: int = DEPTH) -> Iterator[Any]:
     elif depth and not isinstance(value, (str, bytes, type, types.ModuleType, int, float, complex, types.NoneType)):
         for item in _inside(value):
             yield from held_arrays(item, depth - 1)
+
+
+def loose_arrays(value: Any, known: Container[int], depth: int = DEPTH) -> Iterator[Any]:
+    """Arrays that a function keeps in its closure, its defaults or containers there; a module moves its own, and `known` are moved too."""
+    if hasattr(value, "nbytes") and hasattr(value, "shape"):
+        yield from [value] if id(value) not in known else []
+    elif depth and isinstance(value, (types.FunctionType, types.MethodType, functools.partial, Mapping, list, tuple)):
+        for item in _inside(value):
+            yield from loose_arrays(item, known, depth - 1)
 
 
 def _inside(value: Any) -> Iterator[Any]:

@@ -23,6 +23,7 @@ from steelyard.measuring.effort import EVIDENCE, Effort
 from steelyard.measuring.moving import scraps
 from steelyard.measuring.paired import Finding, Rounds, find
 from steelyard.measuring.sample import Tell, calibrate, empty_cost, quiet_collector, single, throttled
+from steelyard.measuring.settling import BUDGET
 from steelyard.model.experiment import Settings
 from steelyard.model.pair import MARGIN
 from steelyard.model.task import Task, clean_up
@@ -54,6 +55,10 @@ class Weighing:
     spent: float = 0.0
     looks: int = 1
     share: float = 1.0
+    seen: tuple[int, int, float] | None = None
+    """The rows of blocks at the last look, its number and its share of the error."""
+    broken: str = ""
+    """What ended it after that look."""
 
     @property
     def timed(self) -> float:
@@ -71,6 +76,14 @@ class Weighing:
     def finding(self, head: int = 1) -> Finding:
         """What the rounds say about one head at the look that ended the measurement."""
         return find(self.rounds(), head, peeked=self.stop == EVIDENCE, share=self.share)
+
+    def fall_back(self, error: Exception) -> None:
+        """To what the last look saw: going on may not cost what was found before."""
+        assert self.seen is not None
+        rows, self.looks, self.share = self.seen
+        for name in ("blocks", "cpu", "hits", "orders", "groups"):
+            del getattr(self, name)[rows:]
+        self.stop, self.broken = BUDGET, f"{type(error).__name__}: {error}"
 
     def of_group(self, number: int) -> Rounds:
         """The rounds of the last rebuild alone."""
@@ -105,25 +118,34 @@ def weigh_arms(
     doing.share, began_at = effort.looks.share(0), clocks.monotonic()
     with quiet_collector():
         while not doing.stop:
-            began = timer.effort()
-            arms = _rebuild(makers, timer, rng)
-            number = doing.groups[-1] + 1 if doing.groups else 0
-            if not doing.calls:
-                _settle(doing, arms, timer, effort, began)
-                makers = makers[: len(doing.calls)]
-                arms.keep(len(makers))
-                _steady(arms.loops, doing.calls, timer, start + settings.budget / 10)
-            for _ in range(effort.warm):
-                for arm in arms.order:
-                    arms.loops[arm](doing.calls[arm])
-            built = timer.effort()
-            for _ in range(effort.rounds):
-                _round(doing, arms.loops, timer, rng, number)
+            arms: Arms | None = None
+            try:
+                began = timer.effort()
+                arms = _rebuild(makers, timer, rng)
+                number = doing.groups[-1] + 1 if doing.groups else 0
+                if not doing.calls:
+                    _settle(doing, arms, timer, effort, began)
+                    makers = makers[: len(doing.calls)]
+                    arms.keep(len(makers))
+                    _steady(arms.loops, doing.calls, timer, start + settings.budget / 10)
+                for _ in range(effort.warm):
+                    for arm in arms.order:
+                        arms.loops[arm](doing.calls[arm])
+                built = timer.effort()
+                for _ in range(effort.rounds):
+                    _round(doing, arms.loops, timer, rng, number)
+            except Exception as error:
+                if doing.seen is None:
+                    raise
+                doing.fall_back(error)
+                clean_up(arms.tasks if arms else [])
+                break
             doing.spent = max(timer.effort() - start, doing.timed if effort.fresh else 0.0)
             effort.learn(doing.of_group(number), built - began, timer.effort() - built)
             tell(*effort.progress(doing.spent))
             if reason := effort.verdict(number + 1, doing.spent):
                 looked, doing.stop = timer.effort(), reason
+                doing.seen = doing.seen if reason == EVIDENCE else (len(doing.blocks), doing.looks, doing.share)
                 findings = [doing.finding(head) for head in range(1, len(builds))]
                 doing.stop = effort.conclude(reason, findings, number + 1, doing.spent, clocks.monotonic() - began_at, patience)
                 doing.looks, doing.share = effort.look + 1, effort.looks.share(effort.look)

@@ -14,6 +14,7 @@ from steelyard.measuring.stats import Interval, t_quantile
 from steelyard.model.pair import ALPHA, MARGIN
 
 SETTLED, BUDGET, TIMEOUT = "settled", "budget", "timeout"
+BROKEN_OFF = "it was not settled within its budget, and more could not be measured: {}"
 FIRST_SHARE = 0.75
 PARTS = (0.25, 0.5, 1.0)
 HOPE = 2.0

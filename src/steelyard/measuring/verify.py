@@ -75,7 +75,7 @@ def compare(
         rtol, atol = tolerance(mine.dtype, asked, own)
         if mine.path == LOSS and asked[1] is None:
             atol = 0.0
-        share = norm if mine.path.startswith(GRADIENTS) else None
+        share = norm if is_gradient(mine.path) else None
         found = _structure(mine, theirs, same_dtype) or _values(mine.data, theirs.data, rtol, atol, share)
         if isinstance(found, str):
             return Verification("failed", against, f"{mine.path}: {found}", rtol=rtol, atol=atol)
@@ -84,6 +84,11 @@ def compare(
             return Verification("failed", against, f"{mine.path}: {message}", max_abs, max_rel, rtol, atol)
         worst = Verification("passed", against, "", max(max_abs, worst.max_abs or 0.0), max(max_rel, worst.max_rel or 0.0), rtol, atol)
     return replace(worst, identical=worst.max_abs == 0.0 and all(map(_identical, got, want)))
+
+
+def is_gradient(path: str) -> bool:
+    """Whether an output is a gradient or what an optimizer made of one."""
+    return path.startswith(GRADIENTS)
 
 
 def _identical(got: LeafLike, want: LeafLike) -> bool:
