@@ -12,7 +12,6 @@ from steelyard.analyze.provenance import describe, weighed_commits
 from steelyard.analyze.suite import Suite, retold, together
 from steelyard.analyze.unpaired import CHANGED, Both, Held, Question, answer, held, not_ok, silent
 from steelyard.errors import UsageError, unknown
-from steelyard.model.effects import bounded
 from steelyard.model.pair import ALPHA, MARGIN, Delta, Pair, Verdict, told_from_chance, weigh
 from steelyard.model.record import Record
 from steelyard.store.runs import Run
@@ -139,13 +138,6 @@ def _own_delta(pair: Pair, records: Mapping[str, Record], margin: float | None) 
     margin = pair.margin if margin is None else margin
     if found := not_ok(records.get(pair.base.id), records.get(pair.head.id)):
         return replace(silent(pair.head.id, "time", margin, *found, paired=True), base=pair.base.id)
-    return bounded_delta(pair, margin)
-
-
-def bounded_delta(pair: Pair, margin: float) -> Delta:
-    """A pair's verdict; where too little was undisturbed to bound its interval there is no ratio to speak of."""
-    if not bounded(pair.ratio, pair.low, pair.high):
-        return replace(silent(pair.head.id, "time", margin, "unclear", "its interval is unbounded", paired=True), base=pair.base.id)
     return weigh(pair, margin)
 
 
@@ -173,7 +165,7 @@ def replaced(deltas: Sequence[Delta], suspects: Sequence[Delta], confirm: Confir
     found, reasons = confirm(list(suspects))
     pairs = {pair.head.id: pair for pair in found if pair.head.id in chosen}
     again = {place: item for place, item in enumerate(deltas) if item.metric == "time" and item.head in pairs}
-    judged = told_from_chance([replace(bounded_delta(pairs[item.head], item.margin), base=item.base) for item in again.values()])
+    judged = told_from_chance([replace(weigh(pairs[item.head], item.margin), base=item.base) for item in again.values()])
     fresh = dict(zip(again, judged, strict=True))
     notes = [f"{len(pairs)} of {len(chosen)} {name} were measured again, interleaved", *_left_as_they_were(chosen - set(pairs), reasons)]
     return [fresh.get(place, item) for place, item in enumerate(deltas)], notes
