@@ -76,9 +76,7 @@ def test_python_and_notebook_have_the_same_words(name: str) -> None:
 
 
 @pytest.mark.parametrize(("low", "high"), [(1.3, math.inf), (0.0, 0.7), (0.0, math.inf)])
-def test_what_cannot_be_resolved_is_unclear_everywhere(
-    low: float, high: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_resolved_is_unclear_everywhere(low: float, high: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made, odd = Store(tmp_path / "store"), replace(pair(case("x"), case("x", "odd"), 1.5, 0.1), low=low, high=high)
     save(made, {case("x"): 1e-3, case("x", "odd"): 1.5e-3}, odd)
     place = ["--store", str(made.root)]
