@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from steelyard.analyze.conditions import Conditions, of_sides
 from steelyard.analyze.lost import lost_cases, lost_pairs
 from steelyard.analyze.noise import Past
 from steelyard.analyze.provenance import describe, weighed_commits
@@ -40,7 +41,8 @@ class Comparison:
 
     `deltas` has one per case and metric, in the order of base; `new` are the cases only in head. `means` maps a metric to
     the geometric mean of head over base and the count of cases behind it. `figures` maps metric and case of a delta's head
-    to both sides' figures. `suite` is what the cases say of time together, where they are enough.
+    to both sides' figures. `suite` is what the cases say of time together, where they are enough, and `conditions` maps base and
+    head to what their times were taken under.
     """
 
     base: str
@@ -51,6 +53,7 @@ class Comparison:
     notes: list[str] = field(default_factory=list)
     figures: dict[str, dict[str, Both]] = field(default_factory=dict)
     suite: Suite | None = None
+    conditions: dict[str, Conditions] = field(default_factory=dict)
 
     @property
     def comparable(self) -> list[Delta]:
@@ -72,8 +75,8 @@ def compare(
     """Match cases by id and judge each; a run against itself answers with the pairs that it holds."""
     if base.runs == head.runs:
         return own_pairs(head, margins=margins)
-    if shared := {run.id for run in base.runs if run in head.runs}:
-        raise UsageError(f"run {', '.join(sorted(shared))} is on both sides", do="name different runs for base and head")
+    if both := {run.id for run in base.runs if run in head.runs}:
+        raise UsageError(f"run {', '.join(sorted(both))} is on both sides", do="name different runs for base and head")
     sides, asked = (held(base.runs), held(head.runs)), list(dict.fromkeys(metrics))
     _check_metrics(asked, sides)
     questions = [Question(metric, margins.get(metric, MARGIN), alpha, floor, allow_edited) for metric in asked]
@@ -83,7 +86,8 @@ def compare(
     lost = {id: why for id, why in gone.items() if not (id in sides[0] and id in sides[1])}
     deltas = [replace(delta, reason=lost.get(delta.head, delta.reason)) for delta in deltas]
     deltas += [silent(id, asked[0], questions[0].margin, "missing", why) for id, why in lost.items() if id not in sides[0]]
-    notes = describe(base.runs, head.runs, [id for id in sides[0] if id in sides[1]])
+    shared = [id for id in sides[0] if id in sides[1]]
+    notes, under = describe(base.runs, head.runs, shared), of_sides(base.runs, head.runs, shared, shared)
     notes += [note for found in answers.values() for note in found.notes]
     if confirm:
         deltas, said = _confirmed(deltas, confirm)
@@ -91,7 +95,7 @@ def compare(
     new = [id for id in sides[1] if id not in sides[0] and id not in lost]
     figures = {metric: found.figures for metric, found in answers.items()}
     suite = retold(answers["time"].suite if "time" in answers else None, deltas)
-    return Comparison(base.name, head.name, deltas, new, mean_ratios(deltas), list(dict.fromkeys(notes)), figures, suite)
+    return Comparison(base.name, head.name, deltas, new, mean_ratios(deltas), list(dict.fromkeys(notes)), figures, suite, under)
 
 
 def own_pairs(side: Side, *, margins: Mapping[str, float] = {}) -> Comparison:
@@ -117,11 +121,13 @@ def own_pairs(side: Side, *, margins: Mapping[str, float] = {}) -> Comparison:
     notes = ["paired: both arms were measured interleaved in the same run"] if deltas else []
     if alone:
         notes.append(f"{alone} case{'' if alone == 1 else 's'} had no partner to be compared with")
-    notes += weighed_commits([pair for run in side.runs for pair in run.pairs])
+    pairs = [pair for run in side.runs for pair in run.pairs]
+    notes += weighed_commits(pairs)
+    under = of_sides(side.runs, side.runs, (pair.base.id for pair in pairs), (pair.head.id for pair in pairs))
     found = told_from_chance(list(deltas.values()))
     hows = {delta.head.rpartition("@")[2].rpartition(":")[0] for delta in found}
     suite = together(found) if len(hows) == 1 else None
-    return Comparison(side.name, side.name, found, [], mean_ratios(found), notes, {"time": figures}, suite)
+    return Comparison(side.name, side.name, found, [], mean_ratios(found), notes, {"time": figures}, suite, under)
 
 
 def _own_times(pair: Pair, records: Mapping[str, Record]) -> Both:
