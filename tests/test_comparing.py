@@ -5,6 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +15,7 @@ import pytest
 
 import steelyard
 from steelyard.errors import UsageError
+from steelyard.machine.load import Others
 from steelyard.model.pair import Delta
 
 BUDGET = 0.15
@@ -42,6 +46,18 @@ def test_three_times_the_work_is_slower_and_says_so() -> None:
     assert str(found).startswith(f"long: {found.effect} (against short)") and "x slower [" in found.effect
     assert found.pair is not None
     assert found.pair.floor is not None
+
+
+def test_other_work_on_the_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def crowded() -> Iterator[Others]:
+        yield Others(1.3)
+
+    monkeypatch.setattr("steelyard.machine.load.watch_others", crowded)
+    found = steelyard.compare(short, long, setup=draw, budget=BUDGET)
+    assert found.other_load == 1.3
+    assert "other programs kept 1.3 CPUs busy" in str(found) and "other programs kept 1.3 CPUs busy" in found._repr_html_()
+    assert "busy" not in str(replace(found, other_load=0.1)) + str(replace(found, other_load=None))
 
 
 def test_the_other_way_round_it_is_faster() -> None:

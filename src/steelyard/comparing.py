@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from steelyard import registry
 from steelyard.drop_in import clock_for, cuda_in_use
 from steelyard.errors import UsageError
-from steelyard.library import check_keywords, threads_here, torch_threads
+from steelyard.library import check_keywords, load_here, threads_here, torch_threads
 from steelyard.model.experiment import BUDGETS, Settings
 from steelyard.model.pair import MARGIN, Arm, Delta, Pair, weigh
 from steelyard.model.task import Task
@@ -25,10 +25,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Weighed(Delta):
-    """What `compare` found: a Delta with the pair it comes from, readable as text and in a notebook."""
+    """What `compare` found: a Delta with the pair it comes from, readable as text and in a notebook.
+
+    `threads` are those of torch in this process, where it is loaded, and `other_load` how many CPUs other processes kept busy.
+    """
 
     pair: Pair | None = None
     threads: int | None = None
+    other_load: float | None = None
 
     def __repr__(self) -> str:
         """The first line; the evidence is in `pair`."""
@@ -41,7 +45,7 @@ class Weighed(Delta):
         facts = [f"{pair.rebuilds} rebuilds", f"{pair.quads} rounds", plain(pair.measured_s, "s", 2)]
         facts += [f"p {pair.p:.2g}"] if pair.p is not None else []
         facts += [f"noise floor {percent(pair.floor)} a rebuild"] if pair.floor else []
-        facts += [text] if (text := threads_here(self.threads)) else []
+        facts += [text for text in (threads_here(self.threads), load_here(self.other_load)) if text]
         return "\n  ".join([super().__str__(), " · ".join(facts), *pair.notes])
 
     def _repr_html_(self) -> str:
@@ -89,6 +93,7 @@ def compare(
     copied, such as an open file, the interval is wider and a note says so.
     """
     from steelyard.engine.pairs import pair_from
+    from steelyard.machine.load import watch_others
     from steelyard.measuring import paired, schedule
     from steelyard.measuring.settling import BROKEN_OFF
 
@@ -110,10 +115,11 @@ def compare(
     builds = [_builder(fn, args, kwargs, setup, be, rng) for fn in (base, head, base)]
     differ = _difference(be, builds[0], builds[1]) if verify else ""
     timed: list[Task] = []
-    doing = schedule.weigh_arms(
-        builds[:2], _timer(be, [build() for build in builds]), settings, rng.randrange(2**31), placebo=builds[2], margin=share,
-        check=lambda tasks: timed.extend(tasks[:2]),
-    )  # fmt: skip
+    timer = _timer(be, [build() for build in builds])
+    with watch_others() as others:
+        doing = schedule.weigh_arms(
+            builds[:2], timer, settings, rng.randrange(2**31), placebo=builds[2], margin=share, check=lambda tasks: timed.extend(tasks[:2])
+        )
     if verify:
         differ = differ or _difference(be, builds[0], builds[1], later=True) or _turned(be, builds[0], timed[0], timed[1])
     found = doing.finding()
@@ -127,7 +133,8 @@ def compare(
     delta = weigh(pair)
     if differ:
         delta = replace(delta, verdict="failed", reason=differ)
-    return Weighed(**{name: getattr(delta, name) for name in Delta.__dataclass_fields__}, pair=pair, threads=torch_threads())
+    told = {name: getattr(delta, name) for name in Delta.__dataclass_fields__}
+    return Weighed(**told, pair=pair, threads=torch_threads(), other_load=others.cpus)
 
 
 def backend_here(call: Callable[[], Any]) -> Backend:

@@ -58,7 +58,7 @@ class Measurement:
         words += [time.caveat] if time.caveat else []
         words += [f"{percent(lost)} of blocks preempted"] if lost else []
         words += [text] if (text := threads_here(self.threads, self.cpus)) else []
-        words += [f"other programs kept {self.other_load:.1f} CPUs busy"] if (self.other_load or 0.0) >= BUSY else []
+        words += [text] if (text := load_here(self.other_load)) else []
         words += [f"clock: {self.clock}"] if self.clock != "host" else []
         host = self.figures.get("host_time")
         words += [f"the host needs {plain(host.value, 's')}"] if host and host.value > time.value else []
@@ -84,6 +84,11 @@ def threads_here(threads: int | None, cpus: float | None = None) -> str:
     if threads is not None:
         return "1 thread" if threads == 1 else f"{threads} threads (steelyard run: 1)"
     return f"{cpus:.1f} CPUs in use (steelyard run: 1 thread)" if cpus is not None and cpus >= MORE_THAN_ONE else ""
+
+
+def load_here(other_load: float | None) -> str:
+    """How busy other programs kept the machine meanwhile, where a reader must hear of it."""
+    return f"other programs kept {other_load:.1f} CPUs busy" if other_load is not None and other_load >= BUSY else ""
 
 
 def check_keywords(

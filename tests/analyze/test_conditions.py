@@ -12,16 +12,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from steelyard import codec
 from steelyard.analyze.compare import compare
-from steelyard.analyze.conditions import OWN_THREADS, conditions, differing, other_load, threads_of, threads_text
+from steelyard.analyze.conditions import OWN_THREADS, conditions, differing, other_load, seen, side_lines, threads_of, threads_text
+from steelyard.analyze.gate import gate
+from steelyard.codec.policy import Policy
 from steelyard.model.case import Case
 from steelyard.model.record import Record
 from steelyard.report.comparison import comparison_table
 from steelyard.report.export import cases_csv, document_json, figures_csv, markdown_report
+from steelyard.report.markdown import markdown
 from steelyard.report.text import record_detail, run_table
+from steelyard.report.verdict import verdict_document, verdict_page
 from steelyard.report.web.document import document
 from steelyard.store.runs import Run
 from tests.analyze.made import Side, record, run
+from tests.analyze.saved import pair
 
 BUSY = {"noise": "C", "other_load": 1.25}
 ANYTHING = st.recursive(
@@ -74,6 +80,64 @@ def test_a_comparison_says_where_its_sides_were_not_alike() -> None:
     assert differing([quiet], [replace(quiet)], [quiet.records[0].id]) == []
 
 
+QUIET = "4 threads · load 0.10 at start · other programs kept 0.0 CPUs busy while measuring · noise A"
+LOUD = "4 threads · load 3.00 at start · other programs kept 1.2 CPUs busy while measuring · noise C"
+COMPARED = {
+    "compare": lambda base, head: comparison_table(compare(base, head)).plain,
+    "gate": lambda base, head: verdict_page(gate(base, head, Policy())).plain,
+    "Markdown": lambda base, head: markdown(gate(base, head, Policy())),
+    "verdict.json": lambda base, head: json.dumps(verdict_document(gate(base, head, Policy())), ensure_ascii=False),
+}
+
+
+def unwrapped(text: str) -> str:
+    """The words of a text, wherever its lines end: a dot between two facts is not printed where the line does."""
+    return " ".join(text.replace("·", " ").split())
+
+
+@pytest.mark.parametrize("form", COMPARED)
+def test_every_comparison_tells_the_conditions_of_each_side(form: str) -> None:
+    quiet, loud = Side("a", (busy("a", load=0.1, other_load=0.0, noise="A"),)), Side("b", (busy("b", load=3.0, hour=1),))
+    shown = unwrapped(COMPARED[form](quiet, loud))
+    assert unwrapped(QUIET) in shown and unwrapped(LOUD) in shown
+    alike = unwrapped(COMPARED[form](quiet, Side("c", (busy("c", load=0.1, other_load=0.0, noise="A", hour=1),))))
+    assert unwrapped(f"both with {QUIET}") in alike or form == "verdict.json"
+
+
+@pytest.mark.parametrize("form", COMPARED)
+def test_the_pairs_of_a_run_are_told_with_its_conditions(form: str) -> None:
+    whole = busy(load=3.0)
+    base, head = (record.id for record in whole.records)
+    side = Side("k3f9", (replace(whole, pairs=(pair(base, head, 1.5, 0.01),)),))
+    assert unwrapped(LOUD) in unwrapped(COMPARED[form](side, side))
+
+
+def test_the_conditions_are_data_too() -> None:
+    whole = Side("a", (busy("a", load=0.1), busy("a2", load=2.0, hour=1, noise="A", other_load=0.0)))
+    found = verdict_document(gate(whole, Side("b", (busy("b", hour=2),)), Policy()))["conditions"]
+    assert found["base"] == {
+        "text": "4 threads · load 0.10 to 2.00 at start · other programs kept 0.0 to 1.2 CPUs busy while measuring · noise A (2), C (2)",
+        "threads": [4], "load_at_start": [0.1, 2.0], "other_load": [0.0, 1.25], "noise": {"A": 2, "C": 2},
+    }  # fmt: skip
+    assert set(found) == {"base", "head"}
+
+
+@pytest.mark.parametrize("width", [20, 40, 70, 100])
+def test_the_line_fits_and_loses_nothing(width: int) -> None:
+    side = Side("a", (busy("a"),))
+    shown = comparison_table(compare(side, Side("b", (busy("b", hour=1),))), width=width).plain
+    assert max(map(len, shown.splitlines())) <= width
+    assert "both with 4 threads load 2.50 at start other programs kept 1.2 CPUs busy while measuring noise C" in unwrapped(shown)
+
+
+def test_what_another_tool_measured_has_unknown_conditions_and_what_was_not_compared_has_none() -> None:
+    other = record("op/a@torch/eager:eval", effective={"tool": "pyperf"})
+    sides = [Side(name, (run(name, [other], hour),)) for hour, name in enumerate(("a", "b"))]
+    assert side_lines(compare(*sides).conditions) == ["both with conditions unknown"]
+    apart = Side("c", (run("c", [record("op/z@torch/eager:eval")], 2),))
+    assert compare(sides[0], apart).conditions == {}
+
+
 @pytest.mark.parametrize(
     ("case", "effective", "threads"),
     [
@@ -106,6 +170,8 @@ def test_whatever_a_file_holds_is_told_or_left_out(load: Any, other: Any, thread
     found = run("odd", [odd, replace(odd, case={**odd.case, "threads": threads, "flags": {}})], machine={"load": load})
     words = conditions(found.header.machine, found.records)
     assert all("nan" not in word and "inf" not in word for word in words)
+    told = json.loads(codec.encode(seen([found.header.machine], found.records)))
+    assert "nan" not in told["text"] and "inf" not in told["text"]
     assert (other_load(odd) is None) or 0 <= other_load(odd) < 1e6
     json.loads(document_json(document([found])))
     run_table(found.header, found.records, [])

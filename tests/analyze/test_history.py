@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from steelyard.analyze.change_points import Track, change_points
 from steelyard.analyze.history import Point, find_changes, history, shift
 from steelyard.errors import UsageError
+from steelyard.report.history import history_page
 from steelyard.store.runs import Header, Store
 from tests.analyze.saved import case, record, save
 
@@ -161,6 +162,21 @@ def test_what_else_changed_is_told(tmp_path: Path) -> None:
     (change,) = history(store, A).changes
     assert change.others == ["source of the workload", "torch 2.12 → 2.13"]
     assert (change.last, change.first) == ("", "")
+
+
+@pytest.mark.parametrize(("nights", "said"), [(4, "with"), (30, "newest 20 with")])
+def test_the_conditions_of_the_newest_runs_are_told(tmp_path: Path, nights: int, said: str) -> None:
+    store, A = Store(tmp_path), case("a")
+    for night in range(nights):
+        last = night == nights - 1
+        with store.create(Header(created=f"2026-01-{night + 1:02}T03:00:00Z", machine={"load": [2.5 if last else 0.1, 0, 0]})) as writer:
+            writer.append(record(A, 1.0, effective={"noise": "C" if last else "A", "other_load": 1.5 if last else 0.0}))
+            writer.seal()
+    calm = min(nights, 20) - 1
+    text = f"1 thread · load 0.10 to 2.50 at start · other programs kept 0.0 to 1.5 CPUs busy while measuring · noise A ({calm}), C (1)"
+    found = history(store, A)
+    assert found.conditions is not None and found.conditions.text == text
+    assert f"{said} {text}" in " ".join(history_page(found, width=160).plain.split())
 
 
 def _header(night: int) -> Header:

@@ -12,6 +12,7 @@ from steelyard.cli.main import main
 from steelyard.engine import check
 from steelyard.engine.check import Shapes
 from steelyard.engine.plan import Plan
+from steelyard.errors import UsageError
 from tests.engine.drive import run_json
 
 SWEEP = """
@@ -148,3 +149,22 @@ def test_a_case_that_takes_the_worker_with_it_is_not_known_and_the_rest_are(insi
 def test_no_shapes_asks_no_worker_for_them(inside: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (inside / "sweep.toml").write_text(SWEEP)
     assert checked(capsys, "--no-shapes", "sweep.toml", code=0)["sweep.toml"]["shapes"] is None
+
+
+@pytest.mark.parametrize("ending", ["", ".toml", ".json", ".py"])
+@pytest.mark.parametrize(("name", "why"), [("x" * 300, "File name too long"), ("a\0b", "embedded null byte")])
+def test_a_name_that_no_file_can_have_is_a_mistake_of_the_user(
+    name: str, why: str, ending: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", f"{name}{ending}"]) == 2
+    assert why in capsys.readouterr().out
+
+
+def test_a_folder_that_may_not_be_entered_is_told_as_any_file_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(self: Path, **how: Any) -> Any:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "stat", closed)
+    with pytest.raises(UsageError, match=r"cannot read 'closed/a.toml'") as found:
+        check.kind_of(Path("closed/a.toml"))
+    assert found.value.why == "Permission denied"

@@ -49,7 +49,7 @@ def test_two_runs_make_a_table_and_a_slowdown_is_no_failure(store: str, capsys: 
 def test_json_is_the_whole_comparison(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "aaa1", "bbb1", "--metric", "time", "--metric", "peak_memory", "--json", "--store", store]) == 0
     found = json.loads(printed(capsys))
-    assert set(found) == {"base", "head", "deltas", "new", "means", "notes", "figures", "suite"}
+    assert set(found) == {"base", "head", "deltas", "new", "means", "notes", "figures", "suite", "conditions"}
     assert found["suite"]["cases"] == 10 and found["suite"]["delta"]["paired"] is False
     assert len(found["deltas"]) == 20 and found["deltas"][0]["verdict"] == "slower" and found["deltas"][0]["paired"] is False
     assert found["deltas"][1]["metric"] == "peak_memory" and found["means"]["peak_memory"][1] == 10

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 
 from steelyard.cli.main import main
 from steelyard.comparing import Weighed
-from steelyard.model.pair import Delta, weigh
+from steelyard.model.pair import UNBOUNDED, Delta, weigh
 from steelyard.store.runs import Store
 from tests.analyze.saved import case, pair, save
 
@@ -71,3 +73,18 @@ def test_python_and_notebook_have_the_same_words(name: str) -> None:
     words = EFFECTS[name][2]
     assert delta.effect == words and words in str(delta) and words in str(shown)
     assert words in unescape(shown._repr_html_())
+
+
+@pytest.mark.parametrize(("low", "high"), [(1.3, math.inf), (0.0, 0.7), (0.0, math.inf)])
+def test_what_cannot_be_resolved_is_unclear_everywhere(low: float, high: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made, odd = Store(tmp_path / "store"), replace(pair(case("x"), case("x", "odd"), 1.5, 0.1), low=low, high=high)
+    save(made, {case("x"): 1e-3, case("x", "odd"): 1.5e-3}, odd)
+    place = ["--store", str(made.root)]
+    for words in (["show", "latest"], ["show", "latest/2"], ["compare", "latest"], ["gate", "latest", "--no-summary"]):
+        shown = told([*words, *place], capsys)
+        assert "unclear" in shown and "slower" not in shown and "faster" not in shown, words
+        assert UNBOUNDED in shown or words == ["show", "latest"]
+    delta = weigh(odd)
+    seen = Weighed(**{field: getattr(delta, field) for field in Delta.__dataclass_fields__}, pair=odd)
+    assert (seen.verdict, seen.ratio, seen.reason) == ("unclear", None, UNBOUNDED)
+    assert UNBOUNDED in str(seen) and UNBOUNDED in seen._repr_html_()

@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steelyard.measuring.paired import CPU, WALL, Rounds, find
+from steelyard.measuring.sample import Sample
 from steelyard.measuring.settling import needed_seconds
+from steelyard.measuring.stats import time_figure
 
 
 def quads(
@@ -168,6 +170,21 @@ class TestTimes:
     def test_disturbed_blocks_do_not_count_and_few_groups_have_no_interval(self) -> None:
         rounds = quads([[1, 2, 2, 9], [1, 2, 7, 1]], [True, True], hit=[[0, 0, 0, 1], [0, 0, 1, 0]], group=[0, 1])
         assert [(rounds.time(number, WALL).value, rounds.time(number, WALL).low) for number in (0, 1)] == [(1, None), (2, None)]
+
+    @pytest.mark.parametrize("groups", [2, 8])
+    def test_what_cannot_be_told_from_an_empty_call_is_less_than_so_much_as_in_a_record(self, groups: int) -> None:
+        """The overhead is 30 ns to within 5 ns: 32 ns are 2 ns that may be none, and no floor of a tenth is invented."""
+        times = [32e-9 + 1e-10 * number for number in range(groups)]
+        rounds = replace(
+            quads([[time, 200e-9, 200e-9, time] for time in times], [True] * groups, group=list(range(groups))), overhead=30e-9, doubt=5e-9
+        )
+        short, long = (rounds.time(number, WALL) for number in (0, 1))
+        nothing = np.zeros(groups, bool)
+        alone = Sample(np.asarray(times), nothing, 1, 30e-9, 0.0, 0, "", "", "blocks", doubt=5e-9)
+        assert short == time_figure(alone.interval)
+        assert (short.value, short.low) == (0, 0) and short.high is not None and 7e-9 < short.high < 9e-9
+        assert long.value == pytest.approx(170e-9)
+        assert (long.low, long.high) == ((None, None) if groups < 6 else (pytest.approx(165e-9), pytest.approx(175e-9)))
 
 
 class TestNeeded:

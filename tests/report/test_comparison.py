@@ -29,6 +29,7 @@ def sample() -> Comparison:
 def test_the_table_shows_figures_ratio_and_verdict() -> None:
     shown = comparison_table(sample()).plain.splitlines()
     assert shown[0] == "base b · head h · 14 cases"
+    assert shown.pop(1) == "both with 1 thread"
     assert " ".join(shown[1].split()) == "base ± 95 % head ± 95 % vs base, 99 %"
     assert " ".join(shown[3].split()) == "├─ n=0 1.0000 ± 0.0010 ms 2.0000 ± 0.0020 ms ▼ 2.00x slower [1.92, 2.08], not confirmed"
     assert sum("? unclear [" in line for line in shown) == 11

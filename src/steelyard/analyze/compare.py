@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from steelyard.analyze.conditions import Conditions, of_sides
 from steelyard.analyze.lost import lost_cases, lost_pairs
 from steelyard.analyze.noise import Past
 from steelyard.analyze.provenance import describe, weighed_commits
 from steelyard.analyze.suite import Suite, retold, together
 from steelyard.analyze.unpaired import CHANGED, Both, Held, Question, answer, held, not_ok, silent
 from steelyard.errors import UsageError, unknown
-from steelyard.model.effects import bounded
 from steelyard.model.pair import ALPHA, MARGIN, Delta, Pair, Verdict, told_from_chance, weigh
 from steelyard.model.record import Record
 from steelyard.store.runs import Run
@@ -41,7 +41,8 @@ class Comparison:
 
     `deltas` has one per case and metric, in the order of base; `new` are the cases only in head. `means` maps a metric to
     the geometric mean of head over base and the count of cases behind it. `figures` maps metric and case of a delta's head
-    to both sides' figures. `suite` is what the cases say of time together, where they are enough.
+    to both sides' figures. `suite` is what the cases say of time together, where they are enough, and `conditions` maps base and
+    head to what their times were taken under.
     """
 
     base: str
@@ -52,6 +53,7 @@ class Comparison:
     notes: list[str] = field(default_factory=list)
     figures: dict[str, dict[str, Both]] = field(default_factory=dict)
     suite: Suite | None = None
+    conditions: dict[str, Conditions] = field(default_factory=dict)
 
     @property
     def comparable(self) -> list[Delta]:
@@ -73,8 +75,8 @@ def compare(
     """Match cases by id and judge each; a run against itself answers with the pairs that it holds."""
     if base.runs == head.runs:
         return own_pairs(head, margins=margins)
-    if shared := {run.id for run in base.runs if run in head.runs}:
-        raise UsageError(f"run {', '.join(sorted(shared))} is on both sides", do="name different runs for base and head")
+    if both := {run.id for run in base.runs if run in head.runs}:
+        raise UsageError(f"run {', '.join(sorted(both))} is on both sides", do="name different runs for base and head")
     sides, asked = (held(base.runs), held(head.runs)), list(dict.fromkeys(metrics))
     _check_metrics(asked, sides)
     questions = [Question(metric, margins.get(metric, MARGIN), alpha, floor, allow_edited) for metric in asked]
@@ -84,7 +86,8 @@ def compare(
     lost = {id: why for id, why in gone.items() if not (id in sides[0] and id in sides[1])}
     deltas = [replace(delta, reason=lost.get(delta.head, delta.reason)) for delta in deltas]
     deltas += [silent(id, asked[0], questions[0].margin, "missing", why) for id, why in lost.items() if id not in sides[0]]
-    notes = describe(base.runs, head.runs, [id for id in sides[0] if id in sides[1]])
+    shared = [id for id in sides[0] if id in sides[1]]
+    notes, under = describe(base.runs, head.runs, shared), of_sides(base.runs, head.runs, shared, shared)
     notes += [note for found in answers.values() for note in found.notes]
     if confirm:
         deltas, said = _confirmed(deltas, confirm)
@@ -92,7 +95,7 @@ def compare(
     new = [id for id in sides[1] if id not in sides[0] and id not in lost]
     figures = {metric: found.figures for metric, found in answers.items()}
     suite = retold(answers["time"].suite if "time" in answers else None, deltas)
-    return Comparison(base.name, head.name, deltas, new, mean_ratios(deltas), list(dict.fromkeys(notes)), figures, suite)
+    return Comparison(base.name, head.name, deltas, new, mean_ratios(deltas), list(dict.fromkeys(notes)), figures, suite, under)
 
 
 def own_pairs(side: Side, *, margins: Mapping[str, float] = {}) -> Comparison:
@@ -118,11 +121,13 @@ def own_pairs(side: Side, *, margins: Mapping[str, float] = {}) -> Comparison:
     notes = ["paired: both arms were measured interleaved in the same run"] if deltas else []
     if alone:
         notes.append(f"{alone} case{'' if alone == 1 else 's'} had no partner to be compared with")
-    notes += weighed_commits([pair for run in side.runs for pair in run.pairs])
+    pairs = [pair for run in side.runs for pair in run.pairs]
+    notes += weighed_commits(pairs)
+    under = of_sides(side.runs, side.runs, (pair.base.id for pair in pairs), (pair.head.id for pair in pairs))
     found = told_from_chance(list(deltas.values()))
     hows = {delta.head.rpartition("@")[2].rpartition(":")[0] for delta in found}
     suite = together(found) if len(hows) == 1 else None
-    return Comparison(side.name, side.name, found, [], mean_ratios(found), notes, {"time": figures}, suite)
+    return Comparison(side.name, side.name, found, [], mean_ratios(found), notes, {"time": figures}, suite, under)
 
 
 def _own_times(pair: Pair, records: Mapping[str, Record]) -> Both:
@@ -139,13 +144,6 @@ def _own_delta(pair: Pair, records: Mapping[str, Record], margin: float | None) 
     margin = pair.margin if margin is None else margin
     if found := not_ok(records.get(pair.base.id), records.get(pair.head.id)):
         return replace(silent(pair.head.id, "time", margin, *found, paired=True), base=pair.base.id)
-    return bounded_delta(pair, margin)
-
-
-def bounded_delta(pair: Pair, margin: float) -> Delta:
-    """A pair's verdict; where too little was undisturbed to bound its interval there is no ratio to speak of."""
-    if not bounded(pair.ratio, pair.low, pair.high):
-        return replace(silent(pair.head.id, "time", margin, "unclear", "its interval is unbounded", paired=True), base=pair.base.id)
     return weigh(pair, margin)
 
 
@@ -173,7 +171,7 @@ def replaced(deltas: Sequence[Delta], suspects: Sequence[Delta], confirm: Confir
     found, reasons = confirm(list(suspects))
     pairs = {pair.head.id: pair for pair in found if pair.head.id in chosen}
     again = {place: item for place, item in enumerate(deltas) if item.metric == "time" and item.head in pairs}
-    judged = told_from_chance([replace(bounded_delta(pairs[item.head], item.margin), base=item.base) for item in again.values()])
+    judged = told_from_chance([replace(weigh(pairs[item.head], item.margin), base=item.base) for item in again.values()])
     fresh = dict(zip(again, judged, strict=True))
     notes = [f"{len(pairs)} of {len(chosen)} {name} were measured again, interleaved", *_left_as_they_were(chosen - set(pairs), reasons)]
     return [fresh.get(place, item) for place, item in enumerate(deltas)], notes

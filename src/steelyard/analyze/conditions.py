@@ -1,9 +1,11 @@
-"""Under which conditions times were taken: how many threads, and how busy the machine was. Wherever a time is shown, so are these."""
+"""Under which conditions times were taken: how many threads, how busy the machine was, how calm. Wherever a time is shown, so are these."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from steelyard.model.record import Record
@@ -14,7 +16,58 @@ OTHER_LOAD = "other_load"
 OWN_THREADS = "the program's own threads"
 BUSY = 0.5
 """CPUs of other work, or of load, between two sides that a reader must hear of."""
+GRADES = ("A", "B", "C", "D", "?")
+UNKNOWN = "conditions unknown"
 _COMMAND, _ASKED = "command", "OMP_NUM_THREADS"
+_MOST_THREADS = 10**6
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """Under what the times of one or several runs were taken; `text` says it in one line.
+
+    `threads` are the counts that cases were given, `load_at_start` and `other_load` the least and the most seen, in CPUs, and
+    `noise` counts the records of each grade.
+    """
+
+    text: str = UNKNOWN
+    threads: list[int] = field(default_factory=list)
+    load_at_start: list[float] = field(default_factory=list)
+    other_load: list[float] = field(default_factory=list)
+    noise: dict[str, int] = field(default_factory=dict)
+
+
+def seen(machines: Iterable[Mapping[str, Any]], records: Sequence[Record]) -> Conditions:
+    """The conditions of runs on these machines, as far as these records tell them."""
+    starts = [load for machine in machines if (load := load_at_start(machine)) is not None]
+    others = [load for record in records if (load := other_load(record)) is not None]
+    threads = sorted({count for record in records if (count := threads_of(record)) is not None and 0 < count < _MOST_THREADS})
+    grades = Counter(str(record.effective.get("noise")) for record in records)
+    noise = {grade: grades[grade] for grade in GRADES if grades[grade]}
+    words = [threads_text(records), *_load_words(starts, others), noise_text(noise)]
+    return Conditions(" · ".join(filter(None, words)) or UNKNOWN, threads, _ends(starts), _ends(others), noise)
+
+
+def noise_text(noise: Mapping[str, int]) -> str:
+    """`noise A`, or `noise A (38), C (2)` where records differ in it."""
+    return f"noise {', '.join(f'{grade} ({count})' if len(noise) > 1 else grade for grade, count in noise.items())}" if noise else ""
+
+
+def of_sides(base: Sequence[Run], head: Sequence[Run], bases: Iterable[str], heads: Iterable[str]) -> dict[str, Conditions]:
+    """The conditions of both sides, by the cases of each that were compared; nothing where none were."""
+    found: dict[str, Conditions] = {}
+    for name, runs, cases in (("base", base, set(bases)), ("head", head, set(heads))):
+        if cases:
+            found[name] = seen([run.header.machine for run in runs], _timed(runs, cases))
+    return found
+
+
+def side_lines(found: Mapping[str, Conditions]) -> list[str]:
+    """A line for each side, or one for both where they read the same: `base with 1 thread · load 0.31 at start · … · noise A`."""
+    texts = {name: side.text for name, side in found.items()}
+    if len(texts) > 1 and len(set(texts.values())) == 1:
+        texts = {"both": texts["base"]}
+    return [f"{name} with {text}" for name, text in texts.items()]
 
 
 def threads_of(record: Record) -> int | None:
@@ -52,7 +105,12 @@ def other_load(record: Record) -> float | None:
 def load_words(machine: Mapping[str, Any], records: Iterable[Record]) -> list[str]:
     """`load 0.31 at start`, `other programs kept 0.1 to 1.8 CPUs busy while measuring`."""
     start, others = load_at_start(machine), [load for record in records if (load := other_load(record)) is not None]
-    words = [f"load {start:.2f} at start"] if start is not None else []
+    return _load_words([] if start is None else [start], others)
+
+
+def _load_words(starts: Sequence[float], others: Sequence[float]) -> list[str]:
+    ends = list(dict.fromkeys(f"{load:.2f}" for load in _ends(starts)))
+    words = [f"load {' to '.join(ends)} at start"] if ends else []
     return words + ([f"other programs kept {_span(others)} busy while measuring"] if others else [])
 
 
@@ -76,10 +134,18 @@ def differing(base: Sequence[Run], head: Sequence[Run], shared: Iterable[str]) -
 
 
 def _side(runs: Sequence[Run], cases: set[str]) -> tuple[str, float | None, float | None]:
-    records = [record for run in runs for record in run.records if record.id in cases and "time" in record.metrics]
+    records = _timed(runs, cases)
     starts = [load for run in runs if (load := load_at_start(run.header.machine)) is not None]
     others = [load for record in records if (load := other_load(record)) is not None]
     return threads_text(records), max(starts, default=None), max(others, default=None)
+
+
+def _timed(runs: Sequence[Run], cases: set[str]) -> list[Record]:
+    return [record for run in runs for record in run.records if record.id in cases and "time" in record.metrics]
+
+
+def _ends(loads: Sequence[float]) -> list[float]:
+    return [min(loads), max(loads)] if loads else []
 
 
 def _told(side: tuple[str, float | None, float | None], threads: bool) -> list[str]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from steelyard.analyze.compare import Comparison, Confirm, Side, compare, mean_ratios, replaced, suspicious
+from steelyard.analyze.conditions import Conditions
 from steelyard.analyze.repeat import repeat_lines
 from steelyard.analyze.suite import Suite, retold
 from steelyard.analyze.unpaired import STEADY_UNITS, held, status_words
@@ -105,7 +106,7 @@ class Finding:
 class Judgement:
     """The verdict, the findings it rests on, worst first within each kind, and what a reader must know.
 
-    `suite` is what all cases say together; it counts where it is a regression.
+    `suite` is what all cases say together; it counts where it is a regression. `conditions` are those of base and head.
     """
 
     outcome: Outcome
@@ -117,6 +118,7 @@ class Judgement:
     notes: list[str] = field(default_factory=list)
     policy: str = ""
     suite: Finding | None = None
+    conditions: dict[str, Conditions] = field(default_factory=dict)
     schema: int = SCHEMA
 
     def of(self, *kinds: Kind) -> list[Finding]:
@@ -222,7 +224,8 @@ def judge(comparison: Comparison, base: Side, head: Side, policy: Policy, *, str
     decided = any(map(_decided, findings)) or (suite is not None and _decided(suite) and not suspected)
     outcome = OUTCOMES[code] if code != PASS or decided else OUTCOMES[INCONCLUSIVE]
     notes = [*comparison.notes, *_policy_notes(policy, {*before, *after}, alone)]
-    return Judgement(outcome, code, comparison.base, comparison.head, findings, comparison.means, notes, policy.where, suite)
+    told = (findings, comparison.means, notes, policy.where, suite, comparison.conditions)
+    return Judgement(outcome, code, comparison.base, comparison.head, *told)
 
 
 def _together(suite: Suite | None, policy: Policy) -> Finding | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import NormalDist
@@ -14,6 +15,7 @@ import msgspec
 import numpy as np
 
 from steelyard.analyze.change_points import FEWEST, change_points
+from steelyard.analyze.conditions import Conditions, seen
 from steelyard.analyze.steady import steady
 from steelyard.errors import StoreError, UsageError
 from steelyard.files import first_line
@@ -24,6 +26,8 @@ from steelyard.store.index import Entry, Index
 from steelyard.store.runs import Run, Store, moment, read_run
 
 MOST_POINTS = 500
+MOST_READ = 20
+"""Of so many of the newest runs the conditions are told; for more, every file of the store would be read."""
 CONFIDENCE = 0.95
 """A new level of three points among ten, the fewest there are, cannot have an interval of 99 %, which other effects have."""
 DIGITS = 9
@@ -79,7 +83,10 @@ class Apart:
 
 @dataclass(frozen=True)
 class History:
-    """What is known of a case over time; `broken` counts records that are not ok, `searched` the newest points looked at."""
+    """What is known of a case over time; `broken` counts records that are not ok, `searched` the newest points looked at.
+
+    `conditions` are those of the newest points, where one case was asked for.
+    """
 
     case: str
     machine_key: str
@@ -88,6 +95,7 @@ class History:
     apart: list[Apart] = field(default_factory=list)
     broken: int = 0
     searched: int = 0
+    conditions: Conditions | None = None
 
 
 def history(store: Store, case: str, machine_key: str | None = None) -> History:
@@ -97,7 +105,21 @@ def history(store: Store, case: str, machine_key: str | None = None) -> History:
         entries = index.series(case)
     if not entries:
         raise UsageError(f"no record of {case}", do=f"measure it: steelyard run '{case}'")
-    return _series(case, entries, _Source(store), machine_key)
+    source = _Source(store)
+    found = _series(case, entries, source, machine_key)
+    return replace(found, conditions=_conditions(found.points[-MOST_READ:], entries, source))
+
+
+def _conditions(points: Sequence[Point], entries: Sequence[Entry], source: _Source) -> Conditions | None:
+    """What the newest points were measured under; a run whose file is gone or broken by now is left out."""
+    wanted = {(point.run, point.number) for point in points}
+    machines, records = [], []
+    for entry in entries:
+        if (entry.run, entry.number) in wanted:
+            with suppress(StoreError, IndexError):
+                records.append(source.record(entry))
+                machines.append(source.head(entry).machine)
+    return seen(machines, records) if records else None
 
 
 def histories(

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import errno
 import re
+import stat
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +27,7 @@ from steelyard.engine.run import Crew
 from steelyard.engine.selection import EXPERIMENT_FILES, Request
 from steelyard.engine.shapes import Fit
 from steelyard.errors import SteelyardError, UsageError, parts_of
-from steelyard.files import RESULTS, read_text
+from steelyard.files import RESULTS, read_text, unreadable
 from steelyard.store.runs import Store, read_run
 
 PROGRAM = "command"
@@ -70,7 +72,7 @@ def check_file(word: str, store: Store, files: Sequence[str] = (), *, shapes: bo
 
 def kind_of(path: Path) -> str:
     """What a file is: by its ending where that says it, else by what is in it."""
-    if path.is_dir() or path.name == "run.jsonl":
+    if path.name == "run.jsonl" or _is_folder(path):
         return "run"
     ending = path.suffix.lower()
     if ending == ".py":
@@ -85,6 +87,18 @@ def kind_of(path: Path) -> str:
     if ending == ".json":
         return "experiment" if EXPERIMENT_KEY.search(read_text(path, RESULTS)) else "results"
     return "experiment" if ending in EXPERIMENT_FILES else "results"
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether a word names a folder; one that names nothing at all is left to the reader of its ending, which says so best."""
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise unreadable(path, error) from None
+    except ValueError as error:
+        raise unreadable(path, OSError(errno.EINVAL, str(error))) from None
 
 
 def _run(path: Path) -> Checked:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from steelyard.measuring.evidence import Spread, strongest, sure_interval, swap_interval, swap_p_value, t_interval, t_p_value
-from steelyard.measuring.stats import Interval, median_interval, order_ranks
+from steelyard.measuring.stats import Interval, net_interval, time_figure
 from steelyard.model.pair import ALPHA
 from steelyard.model.record import Figure
 
@@ -134,18 +134,18 @@ class Rounds:
         return rows, between
 
     def time(self, number: int, clock: str) -> Figure:
-        """What a call of one arm takes in these blocks: the median over groups of their medians; fewer than six groups give no interval."""
+        """What a call of one arm takes in these blocks: the median over groups of their medians, less the overhead with its doubt.
+
+        Fewer than six groups give no interval; what cannot be told from an empty call is less than so much, as in a record.
+        """
         taken = (self.seconds if clock == WALL else self.cpu) / self.calls[number]
-        net = np.maximum(taken - self.overhead, LEAST_NET * taken)
         mine = self.arm == number
         kept = mine & ~self.disturbed if clock == WALL else mine
         medians = []
         for group in self.groups:
             rows = self.group == group
-            medians.append(float(np.median(net[rows][kept[rows] if kept[rows].any() else mine[rows]])))
-        over = median_interval(np.asarray(medians))
-        bounded = order_ranks(over.n) is not None
-        return Figure(over.centre, "s", "lower", over.low if bounded else None, over.high if bounded else None, over.n)
+            medians.append(float(np.median(taken[rows][kept[rows] if kept[rows].any() else mine[rows]])))
+        return time_figure(net_interval(np.asarray(medians) - self.overhead, self.doubt))
 
     def doubted(self, interval: Interval, head: int) -> Interval:
         """The interval with what is not known of the overhead: it was taken off both arms, and the shorter they are the more it matters.

@@ -13,6 +13,7 @@ Verdict = Literal["slower", "faster", "same", "unclear", "missing", "failed", "i
 MARGIN = 0.02
 ALPHA = 0.01
 MOST_DISCARDED = 0.5
+UNBOUNDED = "its interval is unbounded"
 
 
 @dataclass(frozen=True)
@@ -121,15 +122,20 @@ def judge(low: float, high: float, margin: float) -> Verdict:
 
 
 def weigh(pair: Pair, margin: float | None = None) -> Delta:
-    """Turn a pair's interval into a verdict, by its own margin unless told another; one of which too much was disturbed says nothing."""
+    """Turn a pair's interval into a verdict, by its own margin unless told another; every table, page and gate asks here.
+
+    One of which too much was disturbed says nothing, and where an interval has no end there is no ratio to speak of.
+    """
     margin = (pair.margin if 0 < pair.margin < 1 else MARGIN) if margin is None else margin
+    base = pair.base.environment if pair.base.environment and pair.base.id == pair.head.id else pair.base.id
+    if not effects.bounded(pair.ratio, pair.low, pair.high):
+        return Delta(base, pair.head.id, "time", None, None, None, margin, "unclear", paired=True, reason=UNBOUNDED)
     verdict, reason = judge(pair.low, pair.high, margin), ""
     lost = max(pair.discarded.values(), default=0.0)
     if lost > MOST_DISCARDED:
         verdict, reason = "unclear", f"{lost:.0%} of the blocks of one arm were disturbed"
     elif pair.needed_s and not (verdict == "same" or effects.beyond(pair.low, pair.high, margin)):
         reason = f"about {pair.needed_s:.2g} s more would settle it"
-    base = pair.base.environment if pair.base.environment and pair.base.id == pair.head.id else pair.base.id
     return Delta(base, pair.head.id, "time", pair.ratio, pair.low, pair.high, margin, verdict, paired=True, reason=reason, p=pair.p)
 
 

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from rich.text import Text
 
+from steelyard.analyze.conditions import Conditions, side_lines
 from steelyard.analyze.suite import Suite
 from steelyard.errors import UsageError
 from steelyard.model.case import Case
@@ -19,7 +20,7 @@ from steelyard.report.cells import VERDICT_GLYPHS, aligned, cells, clean, cut, d
 from steelyard.report.columns import Column, versus_head
 from steelyard.report.page import wrap_spaced
 from steelyard.report.tree import group, lines
-from steelyard.report.wrap import wrap_text, wrap_words
+from steelyard.report.wrap import wrap_facts, wrap_text, wrap_words
 
 GAP = "  "
 LEAST_LABEL = 18
@@ -65,6 +66,10 @@ class ComparisonLike(Protocol):
     def figures(self) -> Mapping[str, Mapping[str, tuple[Figure | None, Figure | None]]]:
         """Both sides' figures by metric and case."""
 
+    @property
+    def conditions(self) -> Mapping[str, Conditions]:
+        """What the times of each side were taken under."""
+
 
 def comparison_table(found: ComparisonLike, *, width: int = 100) -> Text:
     """Draw a comparison within a width."""
@@ -103,7 +108,9 @@ def _style(delta: Delta) -> str:
 def _top(found: ComparisonLike, width: int) -> list[Text]:
     names = clean(found.head) if found.base == found.head else f"base {clean(found.base)} · head {clean(found.head)}"
     count = len({(delta.base, delta.head) for delta in found.deltas})
-    return [Text(part, "bold") for part in wrap_words(f"{names} · {count} case{'' if count == 1 else 's'}", width)]
+    under = [part for line in side_lines(found.conditions) for part in wrap_facts(line, width)]
+    first = wrap_words(f"{names} · {count} case{'' if count == 1 else 's'}", width)
+    return [*(Text(part, "bold") for part in first), *(Text(part, "dim") for part in under)]
 
 
 def _body(rows: Sequence[Delta], figures: Mapping[str, tuple[Figure | None, Figure | None]], width: int) -> list[Text]:

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from steelyard.analyze.change_points import FEWEST
-from steelyard.analyze.history import Change, History
+from steelyard.analyze.history import MOST_READ, Change, History
 from steelyard.model import effects
 from steelyard.model.units import measured, plain
 from steelyard.report.cells import clean
 from steelyard.report.page import wrap_spaced
-from steelyard.report.wrap import wrap_text
+from steelyard.report.wrap import wrap_facts, wrap_text
 
 BARS = "▁▂▃▄▅▆▇█"
 COMMIT = 10
@@ -70,6 +70,7 @@ def history_page(history: History, *, width: int = 100) -> Text:
     """The series, its changes, and what was left out of it; every line fits the width."""
     lines = [Text(line, "bold") for line in wrap_text(clean(history.case), width)]
     lines += [Text(line, "dim") for line in wrap_text(_scope(history), width)]
+    lines += [Text(line, "dim") for line in wrap_facts(_conditions(history), width) if line]
     times = [point.time for point in history.points]
     if times:
         room = width - 2
@@ -93,6 +94,11 @@ def _scope(history: History) -> str:
     count = f"{len(history.points)} run{'' if len(history.points) == 1 else 's'}"
     span = f" · {day(history.points[0].created)} to {day(history.points[-1].created)}" if history.points else ""
     return f"{count} on machine {clean(history.machine_key) or 'unknown'}{span}"
+
+
+def _conditions(history: History) -> str:
+    newest = f"newest {MOST_READ} " if len(history.points) > MOST_READ else ""
+    return f"{newest}with {history.conditions.text}" if history.conditions else ""
 
 
 def _newest(history: History) -> str:

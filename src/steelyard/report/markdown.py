@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from steelyard.analyze.conditions import side_lines
 from steelyard.analyze.gate import Finding, Judgement
 from steelyard.model.effects import margin_text
 from steelyard.report.cells import clean, cut
@@ -51,6 +52,8 @@ def _blocks(judgement: Judgement) -> Iterator[str]:
     sides = f"base {code(judgement.base)}, head {code(judgement.head)}"
     yield f"## {SIGNS[judgement.outcome]} Steelyard: {judgement.headline}"
     yield sides if judgement.base != judgement.head else f"run {code(judgement.head)}, judged by its pairs"
+    if under := side_lines(judgement.conditions):
+        yield "\n".join(f"- {line}" for line in under)
     if suite := judgement.suite:
         yield f"{suite.case}: {suite.effect}; {code(suite.reason, LONGEST_REASON)}"
     for kind, head in HEADS.items():

@@ -9,6 +9,7 @@ from typing import Any
 from rich.text import Text
 
 from steelyard import codec
+from steelyard.analyze.conditions import side_lines
 from steelyard.analyze.gate import OPEN, WORDS, Finding, Judgement, Kind
 from steelyard.analyze.unpaired import UNCONFIRMED
 from steelyard.model.effects import change, margin_text
@@ -16,7 +17,7 @@ from steelyard.model.pair import Delta
 from steelyard.model.units import measured
 from steelyard.report.cells import cells, clean, pad
 from steelyard.report.page import wrap_spaced
-from steelyard.report.wrap import wrap_text
+from steelyard.report.wrap import wrap_facts, wrap_text
 
 GLYPHS: dict[str, str] = {
     "pass": "✓", "regression": "▼", "failed": "✗", "nothing comparable": "–", "inconclusive": "?",
@@ -88,6 +89,7 @@ def verdict_page(judgement: Judgement, *, width: int = 100) -> Text:
     lines = [Text(line, _style(judgement)) for line in wrap_text(f"{GLYPHS[judgement.outcome]} {judgement.headline}", width)]
     sides = f"base {judgement.base} · head {judgement.head}" if judgement.base != judgement.head else f"run {judgement.head}, its pairs"
     lines += [Text(line, "dim") for line in wrap_text(clean(sides), width)]
+    lines += [Text(line, "dim") for side in side_lines(judgement.conditions) for line in wrap_facts(side, width)]
     if suite := judgement.suite:
         lines += [Text(line) for line in wrap_text(f"{suite.case}: {suite.effect}; {clean(suite.reason)}", width)]
     for kind, head in HEADS.items():

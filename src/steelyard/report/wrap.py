@@ -44,3 +44,9 @@ def wrap_words(text: str, width: int) -> list[str]:
         else:
             made.append(cut(word, width))
     return made
+
+
+def wrap_facts(text: str, width: int) -> list[str]:
+    """An `a · b · c` line broken between its words, and inside of them only where one is longer than the width: none of it is lost."""
+    fits = all(cells(word) <= width for word in text.split(" · "))
+    return wrap_words(text, width) if fits else wrap_text(text, width)

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from steelyard.analyze.compare import Side
-from steelyard.model.pair import Pair
+from steelyard.analyze.compare import Comparison, Side
+from steelyard.model.pair import Delta, Pair
 from steelyard.model.record import Figure, Record
 from steelyard.report.charts.compare import compare_scatter_rows
 from steelyard.report.web.document import document
+from steelyard.report.web.words import banner
 from steelyard.store.runs import Header, Run, Seal
-from tests.analyze.saved import case, pair, record
+from tests.analyze.saved import case, delta, pair, record
 
 NAMES = ("a", "b", "c")
 
@@ -59,6 +60,38 @@ def test_the_same_against_another_run_is_an_alarm_and_a_wrong_answer_comes_befor
     head = run([record(case("a"), 2.0), record(case("b"), 1.0), record(case("c"), "wrong")], created="2026-01-03T03:00:00Z")
     found = document([head], base=Side("old", (base,)))["banner"]
     assert found["tone"] == "bad" and found["sentences"][0] == "Of 3 cases 1 wrong." and "slower than old" in found["sentences"][1]
+
+
+ALONE, WIDE = {"paired": False}, {"half": 0.0195}
+
+
+@pytest.mark.parametrize(
+    ("found", "tone"),
+    [
+        ([(1.0, {})] * 3, "good"),
+        ([(1.0, ALONE), (1.0, {}), (0.5, {})], "good"),
+        ([(1.0, {})] + [(1.0095, {"half": 0.03})] * 39, "mixed"),
+        ([(0.5, ALONE), (1.0, {})], "mixed"),
+        ([(0.9635, WIDE), (1.0, {})], "mixed"),
+        ([(1.5, {}), (1.0, {})], "bad"),
+        ([(1.5, {}), (0.5, {})], "bad"),
+        ([(1.5, ALONE), (1.0, {})], "mixed"),
+        ([(1.0365, WIDE), (1.0, {})], "mixed"),
+        ([(1.0095, {"half": 0.03})] * 3, "none"),
+        ([], "none"),
+    ],
+)
+def test_a_colour_is_for_what_is_settled_and_one_clear_case_does_not_speak_for_the_others(
+    found: list[tuple[float, dict[str, Any]]], tone: str
+) -> None:
+    deltas = [delta(case(place), ratio, **{"half": 0.005, **how}) for place, (ratio, how) in enumerate(found)]
+    assert banner({"ok": len(deltas)}, {}, Comparison("old", "new", deltas), None, {})["tone"] == tone
+
+
+def test_a_pair_without_an_end_or_a_case_that_is_gone_is_not_green() -> None:
+    same = delta(case("a"), 1.0, 0.005)
+    for other in (Delta("b", "b", "time", None, None, None, 0.02, verdict, paired=True) for verdict in ("unclear", "missing")):
+        assert banner({"ok": 2}, {}, Comparison("old", "new", [same, other]), None, {})["tone"] == "mixed"
 
 
 def test_nothing_told_apart_is_said_with_how_much_could_have_been() -> None:

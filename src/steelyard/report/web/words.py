@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any, Literal
 
-from steelyard.analyze.compare import Comparison, mean_reach
+from steelyard.analyze.compare import COMPARABLE, Comparison, mean_reach
 from steelyard.analyze.history import Change, History
 from steelyard.analyze.matrix import Matrix, wins
 from steelyard.errors import UsageError
@@ -59,14 +59,26 @@ def _inside(comparison: Comparison) -> bool:
 
 
 def _tone(counts: Mapping[str, int], comparison: Comparison | None, slower: bool) -> Tone:
-    verdicts = Counter(delta.verdict for delta in comparison.deltas) if comparison else Counter[str]()
+    """Red for what is broken or surely slower, green where all is settled and well; one clear case does not speak for the others."""
     if slower or any(counts.get(status) for status in BAD):
         return "bad"
-    if verdicts["slower"]:
-        return "mixed" if verdicts["faster"] else "none" if comparison and _inside(comparison) else "bad"
-    if verdicts["faster"] or verdicts["same"]:
-        return "mixed" if verdicts["missing"] else "good"
-    return "good" if counts.get(RIGHT) and not comparison else "none"
+    if comparison is None:
+        return "good" if counts.get(RIGHT) else "none"
+    judged = [delta for delta in comparison.deltas if delta.verdict in COMPARABLE]
+    verdicts = Counter(delta.verdict for delta in judged)
+    if verdicts["slower"] and _inside(comparison):
+        return "mixed" if verdicts["faster"] else "none"
+    if any(delta.verdict == "slower" and _sure(delta) for delta in judged):
+        return "bad"
+    if verdicts["unclear"] == len(judged):
+        return "none"
+    well = all(_sure(delta) and delta.verdict != "slower" for delta in judged)
+    return "good" if well and all(delta.verdict != "missing" for delta in comparison.deltas) else "mixed"
+
+
+def _sure(delta: Delta) -> bool:
+    """Whether a verdict may have a colour: its size is settled, and a change was measured interleaved."""
+    return delta.settled and (delta.paired or delta.verdict == "same")
 
 
 def _compared(comparison: Comparison | None, labels: Mapping[str, str]) -> Iterable[str]:
