@@ -10,7 +10,6 @@ from steelyard.analyze.compare import Comparison, Confirm, Side, mean_ratios, re
 from steelyard.analyze.gate import Finding, Judgement
 from steelyard.analyze.noise import Past
 from steelyard.analyze.provenance import commit_of
-from steelyard.analyze.suite import retold
 from steelyard.analyze.unpaired import Both
 from steelyard.codec.policy import Policy
 from steelyard.engine.nightly.lines import Night, Withheld
@@ -77,7 +76,8 @@ def hold(run: Run, before: Before, policy: Policy, again: Again, *, allow_edited
     sides = Side(name, (replace(main, records=tuple(records)),)), Side(head, (run,))
     new = [id for id in dict.fromkeys(record.id for record in run.records) if id not in before.bases]
     notes = [*_elsewhere(before, groups), *(note for part in parts for note in part.notes)]
-    return Held(main, sides, merged(parts, name, head, new, notes))
+    whole = merged(parts, name, head, new, notes)
+    return Held(main, sides, replace(whole, suite=gate.suite_under(policy, whole)))
 
 
 def merged(parts: Sequence[Comparison], base: str, head: str, new: list[str], notes: Sequence[str]) -> Comparison:
@@ -87,10 +87,9 @@ def merged(parts: Sequence[Comparison], base: str, head: str, new: list[str], no
     for part in parts:
         for metric, found in part.figures.items():
             figures.setdefault(metric, {}).update(found)
-    suite = retold(max(parts, key=lambda part: len(part.deltas)).suite, deltas)
     return replace(
         parts[0],
-        suite=suite,
+        suite=max(parts, key=lambda part: len(part.deltas)).suite,
         base=base,
         head=head,
         deltas=deltas,

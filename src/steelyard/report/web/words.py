@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any, Literal
 
-from steelyard.analyze.compare import Comparison, mean_reach
+from steelyard.analyze.compare import Comparison
 from steelyard.analyze.history import Change, History
 from steelyard.analyze.matrix import Matrix, wins
 from steelyard.errors import UsageError
@@ -87,9 +87,8 @@ def _compared(comparison: Comparison | None, labels: Mapping[str, str]) -> Itera
             parts.append(
                 (f"{_share(found, known, kind, loose)} {relation} {than}" if not parts else f"{len(found)} {word}") + _most(found, labels)
             )
-    mean, n = comparison.means.get(metric, (1.0, 0))
-    reach = mean_reach(comparison.deltas, metric)
-    average = f"; in geometric mean {change(mean, *reach, metric=metric)} over {n}" if n > 1 else ""
+    mean = comparison.means.get(metric)
+    average = f"; in geometric mean {mean.words(metric)}" if mean and mean.n > 1 else ""
     if all(delta.verdict == "unclear" for delta in known):
         moved = f"differs from {than}" if inside else "changed"
         yield f"no case {moved} by more than these runs can tell{_reach(known, than, inside)}{average}."
