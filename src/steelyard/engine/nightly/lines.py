@@ -24,7 +24,8 @@ class Withheld:
     """A case that this night is no base for, since it is slower, looks so, or broke; `base` is the run that it stays compared with.
 
     `since` is the run of the first night in which it was so; `drift` says that `base` is an older night, from which the case moved
-    away in steps too small to be seen one by one.
+    away in steps too small to be seen one by one, `together` that all cases said so as one, which they can also take back.
+    `metric` is the figure that `ratio` is of.
     """
 
     case: str
@@ -35,6 +36,8 @@ class Withheld:
     low: float | None = None
     high: float | None = None
     drift: bool = False
+    together: bool = False
+    metric: str = "time"
 
 
 @dataclass(frozen=True)
