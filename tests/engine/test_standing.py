@@ -396,6 +396,14 @@ def test_drift_is_as_strict_as_the_gate(terms: Terms, code: int, nights: Archive
     assert bool(withheld_by(items, [], told, "n")) is (code == REGRESSION)
 
 
+def test_drift_of_runs_made_apart_is_a_regression_and_withheld_where_the_policy_says_so(nights: Archived) -> None:
+    found = drift(nights, 20, 1.006, Terms(confirm=False, policy=Policy(unconfirmed="fail")))
+    codes = [item.exit_code for item in found]
+    first = codes.index(REGRESSION)
+    assert set(codes[:first]) == {PASS} and set(codes[first:]) == {REGRESSION}
+    assert [(item.case, item.why, item.drift) for item in found[first].withheld] == [(DRIFTING, "regression", True)]
+
+
 def test_nights_that_scatter_do_not_drift_and_what_got_faster_begins_anew(nights: Archived) -> None:
     calm = drift(nights, 14, 1.0)
     assert not any(item.drift for item in calm) and {item.exit_code for item in calm} == {PASS}
