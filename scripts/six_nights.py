@@ -1,4 +1,4 @@
-"""Six nights for real, to see with one's own eyes that a slower night is told every night until somebody accepts it.
+"""Run six real nights to see that a slower night is reported every night until somebody accepts it.
 
 A small git repository gets a commit a day; from the third on its one library function takes more time. `steelyard nightly` is
 run after every commit, the last night is accepted by name, and one more night follows.

@@ -29,7 +29,7 @@ class UsageError(SteelyardError):
 
 
 class Mistakes(UsageError):
-    """Several mistakes told at once, each of which can be had by itself."""
+    """Several mistakes in one error; `parts` has each by itself."""
 
     def __init__(self, parts: Sequence[UsageError], *, about: str = "", where: str = "", more: int = 0) -> None:
         lines = ["; ".join(str(part).split("\n  ")) for part in parts]
@@ -40,7 +40,7 @@ class Mistakes(UsageError):
 
 
 def parts_of(error: SteelyardError) -> Sequence[SteelyardError]:
-    """The mistakes that an error tells, which is itself where it tells one."""
+    """The mistakes in an error; the error itself if it is only one."""
     return error.parts if isinstance(error, Mistakes) else (error,)
 
 
@@ -98,7 +98,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def unknown(kind: str, name: str, names: Iterable[str], *, where: str = "", listing: str = "", meant: str = "") -> UsageError:
-    """One wording for every name that does not exist; `meant` is what it stands for elsewhere, where spelling would not tell."""
+    """One wording for every name that does not exist; `meant` is our word for it, where the spelling differs."""
     known = sorted(names)
     hint = f"did you mean {meant}?" if meant else did_you_mean(name, known)
     if listing:

@@ -33,7 +33,7 @@ MOST_NAMES = 5000
 
 
 class TooLarge(StoreError):
-    """A file, or a line of one, is beyond what is read; the words say how to read it nevertheless."""
+    """A file, or a line of one, is over its size limit; the message says how to raise it."""
 
 
 def limit(usual: int) -> int:
@@ -64,7 +64,7 @@ def open_plain(path: Path) -> BinaryIO:
 
 
 def read_whole(path: Path, usual: int) -> bytes:
-    """All bytes of a file that is no larger than its limit; trouble of the system is left to whoever can word it."""
+    """All bytes of a file that is no larger than its limit; the caller handles an OSError."""
     most = limit(usual)
     with open_plain(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -147,7 +147,7 @@ def lines(file: BinaryIO, where: str) -> Iterator[bytes]:
 
 
 def first_line(path: Path) -> bytes:
-    """How a file begins, as far as a line may reach; trouble of the system is left to whoever can word it."""
+    """How a file begins, up to the longest line allowed; the caller handles an OSError."""
     with open_plain(path) as file:
         return file.readline(limit(LINE))
 

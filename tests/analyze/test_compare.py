@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steelyard.analyze.compare import Comparison, Side, compare, mean_reach, own_pairs, suspicious
+from steelyard.analyze.compare import Comparison, Mean, Side, compare, mean_ratios, own_pairs, suspicious
 from steelyard.errors import UsageError
 from steelyard.model.pair import Arm, Delta, Pair
 from steelyard.model.record import Figure, Record, Status
@@ -45,7 +45,8 @@ def test_what_all_cases_did_together_is_not_called_a_change() -> None:
     """A machine that is 10 % slower that day looks the same as a change of everything."""
     found = compare(side("b", QUIET), side("h", [1.1 * value for value in QUIET], first=1))
     assert set(verdicts(found).values()) == {"unclear"}
-    assert any("together" in note and "10 % higher" in note for note in found.notes)
+    assert found.suite is not None and found.suite.delta.ratio == pytest.approx(1.1)
+    assert not any("together" in note for note in found.notes)
     assert all(delta.low is not None and delta.low < 1 < 1.1 < (delta.high or 0) for delta in found.deltas)
 
 
@@ -75,7 +76,7 @@ def test_nothing_is_dropped() -> None:
     assert reasons[case(2)] == "head is oom (asked for 17 GB)"
     assert "--allow-edited" in reasons[case(4)] and reasons[case(3)] == "head has no time"
     assert found.new == [case(9)]
-    assert found.means == {"time": (1.0, 1)}
+    assert {metric: mean[:2] for metric, mean in found.means.items()} == {"time": (1.0, 1)}
 
 
 def test_an_edited_workload_can_be_compared_on_demand_and_an_edited_variant_always() -> None:
@@ -112,10 +113,13 @@ def test_for_rates_less_is_worse() -> None:
     def rated(value: float) -> list[Record]:
         return [replace(record(case(n)), metrics={"rate": Figure(value if n == 0 else 1e9, "B/s", "higher")}) for n in range(12)]
 
+    faster = [replace(item, metrics={"rate": Figure(1.1e9, "B/s", "higher")}) for item in rated(1e9)]
+    notes = compare(Side("b", (run("b", rated(1e9)),)), Side("h", (run("h", faster, 1),)), metrics=["rate"]).notes
+    assert any(note.startswith("all 12 cases together: 10 % more rate; ") for note in notes)
     found = compare(Side("b", (run("b", rated(1e9)),)), Side("h", (run("h", rated(5e8), 1),)), metrics=["rate"])
     assert found.deltas[0].verdict == "slower" and found.deltas[0].ratio == pytest.approx(0.5)
     found = compare(Side("b", (run("b", rated(1e9)),)), Side("h", (run("h", rated(2e9), 1),)), metrics=["rate"])
-    assert found.deltas[0].verdict == "faster" and found.means["rate"] == (pytest.approx(2 ** (1 / 12)), 12)
+    assert found.deltas[0].verdict == "faster" and found.means["rate"][:2] == (pytest.approx(2 ** (1 / 12)), 12)
 
 
 def test_a_metric_that_nothing_has_is_a_mistake() -> None:
@@ -200,7 +204,7 @@ def test_a_run_against_itself_is_its_own_pairs() -> None:
     found = compare(whole, whole)
     assert [(delta.verdict, delta.paired) for delta in found.deltas] == [("faster", True), ("failed", True), ("failed", True)]
     assert found.deltas[2].reason == "not weighed: it ran out of time"
-    assert found.means["time"] == (0.5, 1)
+    assert found.means["time"][:2] == (0.5, 1)
     assert "1 case had no partner to be compared with" in found.notes
     base, head = found.figures["time"][case(1, "compile")]
     assert base and head and (base.value, head.value) == (1e-3, 5e-4)
@@ -251,7 +255,28 @@ def test_any_positive_times_give_an_interval_around_the_ratio(base: list[float],
 
 def test_a_mean_reaches_as_far_as_its_cases_do_when_they_err_together() -> None:
     found = compare(side("b", QUIET), side("h", QUIET, first=1))
-    low, high = mean_reach(found.deltas, "time")
+    mean, n, low, high = found.means["time"]
     assert low == pytest.approx(math.prod(delta.low or 0 for delta in found.deltas) ** (1 / len(found.deltas)))
-    assert low and high and low < found.means["time"][0] < high
-    assert mean_reach([replace(delta, high=None) for delta in found.deltas], "time") == mean_reach([], "time") == (None, None)
+    assert low and high and low < mean < high and n == len(found.deltas)
+    assert mean_ratios([replace(delta, high=None) for delta in found.deltas])["time"][2:] == (None, None) and mean_ratios([]) == {}
+
+
+@given(st.floats(0.5, 2), st.floats(0.5, 2), st.floats(0.5, 2))
+def test_a_mean_states_a_direction_only_where_its_interval_has_one(one: float, two: float, three: float) -> None:
+    low, ratio, high = sorted((one, two, three))
+    words = Mean(ratio, 3, low, high).words("time")
+    assert words.endswith(" over 3")
+    assert ("slower" in words or "faster" in words) is not (low < 1 < high)
+
+
+def test_a_pair_that_was_mostly_disturbed_is_shown_and_enters_neither_the_mean_nor_what_all_cases_say() -> None:
+    """Its ratio is that of the half that was left."""
+    ids = [case(number) for number in range(4)]
+    quiet = [pair(case(number, "compile"), 1.0, 0.01, id) for number, id in enumerate(ids)]
+    bad = replace(pair(case(9, "compile"), 3.0, 0.01, case(9)), discarded={"base": 0.6}, p=1e-9)
+    records = [record(arm.id) for item in (*quiet, bad) for arm in (item.base, item.head)]
+    with_it, without = (own_pairs(Side("k", (replace(run("k", records), pairs=tuple(some)),))) for some in ([*quiet, bad], quiet))
+    last = with_it.deltas[-1]
+    assert last.verdict == "unclear" and last.disturbed and "disturbed" in last.reason and last.ratio == 3.0
+    assert with_it.means == without.means and with_it.means["time"].n == 4
+    assert with_it.suite == without.suite and with_it.suite is not None and with_it.suite.cases == 4

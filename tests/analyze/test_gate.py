@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from steelyard.analyze.compare import Comparison
 from steelyard.analyze.gate import Judgement, confirmed, gate, judge
@@ -262,3 +264,63 @@ def test_a_shift_that_all_cases_share_is_a_regression_though_each_alone_is_uncle
 def test_a_suite_within_the_margin_decides_where_no_case_does() -> None:
     found = moved(1.0, 0.06)
     assert (found.outcome, found.exit_code) == ("pass", PASS) and "all 20 cases together within 2 %" in found.headline
+
+
+def sides_of(base: float, head: float, count: int = 20) -> tuple[Any, Any]:
+    """Two sides whose cases were all measured again, interleaved, with the same answer, each alone too noisy to be sure."""
+    ids = [case(f"x{number}") for number in range(count)]
+    return side("base", dict.fromkeys(ids, base)), side("head", dict.fromkeys(ids, head))
+
+
+def measured(ratio: float, half: float) -> Any:
+    def again(deltas: list[Delta]) -> tuple[list[Pair], dict[str, str]]:
+        return [pair(item.head, item.head, ratio, half) for item in deltas], {}
+
+    return again
+
+
+def test_the_suite_is_judged_by_the_margins_that_its_cases_have() -> None:
+    """Five percent in all cases is a regression at a margin of two, and none where ten are allowed."""
+    sides, again = sides_of(1e-3, 1.05e-3), measured(1.05, 0.06)
+    assert gate(*sides, Policy(), confirm=again).exit_code == REGRESSION
+    allowed = gate(*sides_of(1e-3, 1.15e-3), Policy(cases={"op/*": {"time": 0.10}}), confirm=again)
+    assert allowed.exit_code == PASS and allowed.suite is not None and allowed.suite.margin == 0.10
+    assert allowed.suite.kind == "same" and "within 10 %" in allowed.suite.effect
+    some = gate(*sides_of(1e-3, 1.15e-3), Policy(cases={"op/x0[*": {"time": 0.10}}), confirm=again)
+    assert some.exit_code == PASS and some.suite is not None and (some.suite.kind, some.suite.margin) == ("slower", 0.10)
+
+
+def test_the_suite_leaves_out_what_is_excused() -> None:
+    sides, again = sides_of(1e-3, 1.05e-3), measured(1.05, 0.06)
+    excused = gate(*sides, Policy(expected=(Excuse("op/*", "slower", "known"),)), confirm=again)
+    assert excused.exit_code == PASS and excused.suite is None
+    some = gate(*sides, Policy(expected=(Excuse("op/x1[*", "slower", "known"),)), confirm=again)
+    assert some.suite is not None and some.suite.case == "all 19 cases together" and some.exit_code == REGRESSION
+
+
+def test_a_run_that_weighs_several_variants_has_no_common_verdict() -> None:
+    ids = [case(f"x{number}") for number in range(6)]
+    pairs = [pair(id, case(f"x{number}", how), 1.05, 0.06) for number, id in enumerate(ids) for how in ("compile", "int8")]
+    one = side("k3f9", dict.fromkeys([*ids, *(item.head.id for item in pairs)], 1.0), *pairs)
+    assert gate(one, one, Policy()).suite is None
+
+
+answers = st.lists(
+    st.tuples(st.floats(0.9, 1.3), st.floats(0.001, 0.2), st.sampled_from([0.02, 0.05, 0.15]), st.booleans()), min_size=3, max_size=12
+)
+
+
+@given(answers)
+def test_a_suite_fails_the_gate_only_beyond_all_margins_and_with_a_case_left_open(cases: list[tuple[float, float, float, bool]]) -> None:
+    ids = [case(f"x{number}") for number in range(len(cases))]
+    deltas = [delta(id, ratio, half, margin=margin) for id, (ratio, half, margin, _) in zip(ids, cases, strict=True)]
+    policy = Policy(expected=tuple(Excuse(id, "slower") for id, (*_, known) in zip(ids, cases, strict=True) if known))
+    ok: Any = dict.fromkeys(ids, 1.0)
+    found = judge(Comparison("base", "head", deltas, suite=together(deltas)), side("base", ok), side("head", ok), policy)
+    kept = [item for item, (*_, known) in zip(deltas, cases, strict=True) if not known]
+    assert (found.suite is None) is (len(kept) < 3)
+    if found.suite and found.suite.counts:
+        assert found.suite.low is not None and found.suite.low > 1 + max(item.margin for item in kept)
+        assert any(item.verdict != "same" for item in kept)
+    if found.suite and found.suite.kind == "same":
+        assert found.suite.high is not None and found.suite.high <= 1 + min(item.margin for item in kept)

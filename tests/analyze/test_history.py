@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steelyard.analyze.change_points import Track, change_points
-from steelyard.analyze.history import Point, find_changes, history, shift
+from steelyard.analyze.history import Change, History, Point, find_changes, history, shift
+from steelyard.engine.nightly.since import is_material
 from steelyard.errors import UsageError
-from steelyard.report.history import history_page
+from steelyard.report.history import change_line, history_page
+from steelyard.report.web.over_time import slower_since
 from steelyard.store.runs import Header, Store
 from tests.analyze.saved import case, record, save
 
@@ -105,6 +109,23 @@ def test_the_shift_moves_with_the_values_and_holds_its_centre(seed: int, moved: 
     plain, there = shift(before, after), shift(before, after + moved)
     assert plain.low <= plain.centre <= plain.high
     assert there.centre == pytest.approx(plain.centre + moved) and there.low == pytest.approx(plain.low + moved)
+
+
+@given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 10**6))
+def test_a_shift_of_too_few_values_has_no_interval(before: int, after: int, seed: int) -> None:
+    """Where even the whole range of differences misses the truth more often than one time in twenty, as three against three does."""
+    rng = np.random.default_rng(seed)
+    found = shift(rng.normal(0, 1, before), rng.normal(0, 1, after))
+    if 2 / math.comb(before + after, before) > 0.05:
+        assert (found.low, found.high) == (-math.inf, math.inf)
+    assert found.low <= found.centre <= found.high
+
+
+def test_a_change_without_an_interval_is_told_by_its_size_and_is_not_material() -> None:
+    few = Change(3, "r3", "2026-01-04T00:00:00Z", 1.0, 1.2, 1.2, None, None, 0.01)
+    assert "20 % slower" in change_line(few) and "[" not in change_line(few)
+    assert not is_material(few, 0.02) and is_material(replace(few, low=1.1, high=1.3), 0.02)
+    assert slower_since({"x": History("x", "m", changes=[few])}) == []
 
 
 def test_the_interval_of_a_shift_holds_the_truth() -> None:

@@ -102,6 +102,33 @@ def test_what_was_measured_again_in_part_leaves_the_statement_of_all() -> None:
     assert together(some[:2]) is None
 
 
+def test_when_most_were_measured_again_the_suite_is_told_from_those() -> None:
+    some = [delta(case(number), 1.1 if number < 2 else 1.0, 0.01, paired=number >= 2) for number in range(20)]
+    found = retold(told(TEN, QUIET), some)
+    assert found is not None and found.delta.paired and found.cases == 18 and found.delta.verdict == "same"
+    assert "2 more that were not" in found.words
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["same", "faster", "slower", "unclear", "left"]), st.floats(0.9, 1.1)), min_size=3, max_size=20),
+    st.sampled_from([0.9, 1.0, 1.1]),
+)
+def test_no_statement_outlives_its_suspects(answers: list[tuple[str, float]], moved: float) -> None:
+    """What was measured again and cleared takes the statement of runs made apart with it."""
+    before = told([moved] * 20, QUIET)
+    deltas = [
+        replace(delta(case(number), ratio, 0.01, paired=word != "left"), verdict="unclear" if word == "left" else word)
+        for number, (word, ratio) in enumerate(answers)
+    ]
+    found = retold(before, deltas)
+    again = [item.verdict for item in deltas if item.paired]
+    if found is before and again and before.delta.verdict in ("slower", "faster"):
+        assert sum(verdict not in ("unclear", before.delta.verdict) for verdict in again) < len(again) / 2
+    assert found is None or found is before or found.delta.paired
+    if len(again) >= 3 and len(again) > len(deltas) / 2:
+        assert found is not None and found.delta.paired
+
+
 @given(st.lists(st.floats(-20, 20), min_size=3, max_size=30), st.booleans(), st.one_of(st.none(), st.floats(1e-6, 1.0)))
 def test_any_ratios_give_an_interval_around_their_middle(logs: list[float], alternating: bool, sd: float | None) -> None:
     common = None if sd is None else Spread(sd, 4.0)

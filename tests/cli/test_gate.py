@@ -88,12 +88,19 @@ def test_a_policy_decides(gate: Gate) -> None:
         ([], 'flor = "1%"', "gate.toml:1  flor: unknown key"),
         ([], '[margins]\ntiem = "1%"', "'tiem'"),
         (["--polciy", "x"], "", "did you mean --policy"),
-        (["--output", "no/such/folder/v.json"], "", "cannot write"),
     ],
 )
 def test_a_mistake_is_exit_code_2(words: list[str], policy: str, message: str, gate: Gate) -> None:
     code, said = gate(SAME, *words, policy=policy)
     assert code == 2 and message in said.err and said.out == ""
+
+
+@pytest.mark.parametrize("option", ["--output", "--markdown"])
+@pytest.mark.parametrize("words", [[], ["--json"]])
+def test_a_file_that_cannot_be_written_does_not_lose_the_verdict(option: str, words: list[str], gate: Gate) -> None:
+    """It may have taken minutes to measure; the error is told after it, with its own exit code."""
+    code, said = gate(SAME, option, "no/such/folder/v", *words)
+    assert code == 2 and "cannot write" in said.err and "inconclusive: none of 20 comparisons is settled" in said.out
 
 
 def test_a_side_that_is_not_there_is_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from steelyard.analyze.compare import Mean
 from steelyard.cli.main import main
 from steelyard.comparing import Weighed
 from steelyard.model.pair import UNBOUNDED, Delta, weigh
@@ -31,6 +32,17 @@ PAIRS = {name: pair(case("x"), case("x", name), ratio, half) for name, (ratio, h
 def store(tmp_path: Path) -> str:
     made = Store(tmp_path / "store")
     save(made, {case("x"): 1e-3, **{case("x", name): 1e-3 * ratio for name, (ratio, _, _) in EFFECTS.items()}}, *PAIRS.values())
+    return str(made.root)
+
+
+@pytest.fixture
+def apart(tmp_path: Path) -> str:
+    """Two runs of twenty cases in which two changed, each way."""
+    made = Store(tmp_path / "apart")
+    base = {case(f"x{number}"): 1e-3 * (1 + number) for number in range(20)}
+    head = {id: time * (1 + 1e-4 * (index % 3 - 1)) for index, (id, time) in enumerate(base.items())}
+    save(made, base, created="2026-01-01T00:00:00Z")
+    save(made, {**head, case("x0"): 2e-3, case("x1"): 1e-3}, created="2026-01-02T00:00:00Z")
     return str(made.root)
 
 
@@ -88,3 +100,32 @@ def test_what_cannot_be_resolved_is_unclear_everywhere(low: float, high: float, 
     seen = Weighed(**{field: getattr(delta, field) for field in Delta.__dataclass_fields__}, pair=odd)
     assert (seen.verdict, seen.ratio, seen.reason) == ("unclear", None, UNBOUNDED)
     assert UNBOUNDED in str(seen) and UNBOUNDED in seen._repr_html_()
+
+
+def test_two_runs_made_apart_have_the_same_words_in_compare_gate_and_page(
+    apart: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = ["latest~1", "latest", "--store", apart]
+    found = json.loads(_printed(["compare", *place, "--json"], capsys))
+    effects = {item["head"]: item["effect"] for item in found["deltas"]}
+    loose = [effects[case(name)] for name in ("x0", "x1")]
+    assert all(words.endswith(", not confirmed") for words in loose) and "slower" in loose[0] and "faster" in loose[1]
+    verdict, summary = tmp_path / "verdict.json", tmp_path / "gate.md"
+    gate = told(["gate", *place, "-o", str(verdict), "--markdown", str(summary), "--no-summary"], capsys)
+    document = json.loads(verdict.read_text(encoding="utf-8"))
+    assert {item["case"]: item["effect"] for item in document["findings"]} == effects
+    for name in ("report.md", "report.json"):
+        assert main(["report", "latest", "--base", "latest~1", "-o", str(tmp_path / name), "--store", apart]) == 0
+    pages = [(tmp_path / name).read_text(encoding="utf-8") for name in ("report.md", "report.json")]
+    texts = [told(["compare", *place], capsys), gate, summary.read_text(encoding="utf-8"), *pages]
+    for words in loose:
+        assert [words in text for text in texts] == [True] * len(texts)
+    mean = Mean(*found["means"]["time"])
+    assert (mean.ratio, mean.low, mean.high) == tuple(document["means"]["time"][name] for name in ("time_ratio", "low", "high"))
+    assert mean.words("time").startswith("unclear [")
+    assert [f"geometric mean {mean.words('time')}" in text for text in texts] == [True] * len(texts)
+
+
+def _printed(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    main(words)
+    return capsys.readouterr().out

@@ -11,14 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from steelyard.analyze.gate import Finding
+from steelyard.codec.policy import Policy
 from steelyard.engine.nightly import assess as assessment
-from steelyard.engine.nightly.against import carried
+from steelyard.engine.nightly.against import carried, with_findings
 from steelyard.engine.nightly.archive import Archive
 from steelyard.engine.nightly.assess import Assessment, Terms, assess
+from steelyard.engine.nightly.drift import findings_of, withheld_by
 from steelyard.engine.nightly.lines import EVERY, Acceptance, Night, Withheld, night_of
 from steelyard.engine.nightly.night import went_before
-from steelyard.engine.nightly.standing import Base, base_of, bases, good_nights, withhold
-from steelyard.errors import FAILED, PASS, REGRESSION
+from steelyard.engine.nightly.standing import Base, Tonight, base_of, bases, good_nights, is_mended, withhold
+from steelyard.errors import FAILED, INCONCLUSIVE, PASS, REGRESSION
 from steelyard.model.pair import Delta, Pair, judge
 from steelyard.model.record import Record
 from steelyard.store.runs import Run
@@ -29,7 +32,10 @@ CASE = case("x0")
 VERDICTS: Mapping[str, tuple[float, float, float]] = {
     "same": (1.0, 0.99, 1.01), "faster": (0.9, 0.88, 0.92), "regression": (1.04, 1.03, 1.05), "slower": (1.035, 1.015, 1.055),
     "unclear": (1.005, 0.96, 1.05), "looks slower": (1.05, 0.97, 1.13),
+    "same, apart": (1.0, 0.99, 1.01),
 }  # fmt: skip
+MENDED = ("same", "faster", "same, apart")
+"""The last one mends what was slower, and no regression."""
 ANSWERS = (*VERDICTS, "failed", "missing", "incomparable")
 
 
@@ -43,7 +49,7 @@ def delta(answer: str) -> Delta:
         verdict: Any = answer
         return Delta(CASE, CASE, "time", None, None, None, 0.02, verdict, paired=False)
     ratio, low, high = VERDICTS[answer]
-    return Delta(CASE, CASE, "time", ratio, low, high, 0.02, judge(low, high, 0.02), paired=True)
+    return Delta(CASE, CASE, "time", ratio, low, high, 0.02, judge(low, high, 0.02), paired=answer != "same, apart")
 
 
 def statuses_of(answer: str) -> dict[str, str]:
@@ -69,7 +75,8 @@ class Nights:
         if base and base.regressed and answer not in ("same", "faster"):
             kinds.add("regression")
         records = {CASE: Record(CASE, {}, here[CASE])} if here else {}  # type: ignore[arg-type]
-        held = withhold(before, [delta(answer)] if base else [], {CASE: kinds}, records, f"n{len(self.lines)}")
+        tonight = Tonight(f"n{len(self.lines)}", [delta(answer)] if base else [], {CASE: kinds}, records)
+        held = withhold(before, tonight)
         self.lines.append(line(len(self.lines), held, REGRESSION if "regression" in kinds else PASS))
         self.answers.append(answer)
         return base, self.lines[-1]
@@ -88,7 +95,7 @@ def test_a_night_that_is_slower_never_becomes_the_base_and_every_later_one_regre
         base, night = nights.spend(answer)
         if base:
             slow = answer == "regression" or (slow and answer not in ("same", "faster"))
-            told = answer in ("regression", "slower") or (told and answer not in ("same", "faster", "failed", "missing")) or slow
+            told = answer in ("regression", "slower") or (told and answer not in (*MENDED, "failed", "missing")) or slow
             assert not nights.lines[int(base.run[1:])].held_back(CASE) and statuses_of(nights.answers[int(base.run[1:])]) == {CASE: "ok"}
         assert (night.exit_code == REGRESSION) is slow
         assert not (slow or told or answer == "looks slower") or not base or not night.may_be_base(CASE)
@@ -113,6 +120,32 @@ def test_only_an_acceptance_moves_the_base_past_a_slower_night(script: list[str 
             assert int(found.run[1:]) >= int(newest.run[1:]) if found else not nights.statuses(newest)
             if place == len(nights.lines) - 1:
                 assert found is None or found == Base(nights.lines[place].run)
+
+
+@given(st.sampled_from(["regression", "slower"]), st.sampled_from(["time", "memory"]), st.sampled_from([*VERDICTS]), st.booleans())
+def test_runs_made_apart_take_back_what_looked_slower_and_no_regression(why: Any, metric: str, answer: str, trusted: bool) -> None:
+    """Bytes do not drift with the machine, so runs made apart tell of those."""
+    pending, item = Withheld(CASE, why, "n0", "n1", 1.04, 1.03, 1.05, metric=metric), replace(delta(answer), metric=metric)
+    for paired in (False, True):
+        tonight = Tonight("n2", [replace(item, paired=paired)], trusted=lambda case: trusted)
+        assert is_mended(pending, tonight) is (
+            item.verdict in ("same", "faster") and (paired or trusted or why == "slower" or metric == "memory")
+        )
+    assert not is_mended(pending, Tonight("n2", [replace(item, metric="energy")], trusted=lambda case: True))
+
+
+@given(st.sampled_from([*VERDICTS]), st.sampled_from(["regression", "not confirmed", "slower", "same", "unclear", "improvement"]))
+def test_a_night_in_which_all_cases_together_are_slower_is_no_base_for_any_that_is_not_shown_to_be_as_fast(answer: str, kind: Any) -> None:
+    verdict: Any = {"regression": "slower", "not confirmed": "slower", "improvement": "faster"}.get(kind, kind)
+    ends = (1.05, 1.04, 1.06, 0.02, kind != "not confirmed")
+    suite = Finding(kind, "all", "", "time", *ends, counts=kind == "regression", verdict=verdict)
+    held = withhold({CASE: Base("n0")}, Tonight("n1", [delta(answer)], suite=suite))
+    alone = withhold({CASE: Base("n0")}, Tonight("n1", [delta(answer)]))
+    if verdict != "slower" or delta(answer).verdict in ("same", "faster"):
+        assert held == alone
+    else:
+        assert [(item.why, item.base) for item in held] == [("regression" if kind == "regression" else "slower", "n0")]
+    assert withhold({CASE: Base("n0")}, Tonight("n1", [delta(answer)], suite=suite, excused=lambda case: True)) == []
 
 
 def test_acceptance_of_some_cases_leaves_the_others_where_they_were() -> None:
@@ -223,6 +256,38 @@ def test_a_regression_that_tonight_cannot_settle_stays_one(nights: Archived) -> 
     assert "tonight does not show that it is mended" in found.judgement.findings[0].reason
 
 
+EVERY_CASE = [f"x{number}" for number in range(12)]
+
+
+def test_a_shift_that_only_all_cases_together_show_holds_every_base_until_they_show_that_it_is_mended(nights: Archived) -> None:
+    first = nights.spend().run.id
+    nights.half = 0.051
+    for _ in range(2):
+        found = nights.spend(slower(1.05, *EVERY_CASE))
+        assert found.exit_code == REGRESSION and found.judgement is not None and not found.judgement.of("regression")
+        assert {(item.why, item.base, item.together) for item in found.withheld} == {("regression", first, True)}
+        assert len(found.withheld) == 12
+    nights.half = 0.3
+    carried = nights.spend(slower(1.05, *EVERY_CASE))
+    assert carried.exit_code == REGRESSION and len(carried.withheld) == 12 and carried.judgement is not None
+    assert all("does not show that it is mended" in item.reason for item in carried.judgement.of("regression"))
+    nights.half = 0.03
+    mended = nights.spend(CASES)
+    assert mended.exit_code == PASS and mended.withheld == [] and mended.judgement is not None
+    assert {item.kind for item in mended.judgement.findings} == {"unclear"}
+
+
+def test_a_shift_of_all_cases_in_runs_made_apart_is_no_base_either(nights: Archived) -> None:
+    quiet = Terms(confirm=False)
+    for factor in (1.0, 1.003, 0.998, 1.002, 1.0, 0.997, 1.004):
+        last = nights.spend(slower(factor, *EVERY_CASE), quiet)
+    found = nights.spend(slower(1.1, *EVERY_CASE), quiet)
+    assert found.judgement is not None and found.judgement.suite is not None and found.judgement.suite.kind == "not confirmed"
+    assert found.exit_code == PASS and {(item.case, item.why, item.base) for item in found.withheld} == {
+        (id, "slower", last.run.id) for id in CASES
+    }
+
+
 def test_the_very_code_of_the_base_needs_no_proof(nights: Archived) -> None:
     base = nights.spend()
     assert nights.spend(slower(1.04, "x3")).exit_code == REGRESSION
@@ -311,6 +376,32 @@ def test_drift_that_cannot_be_confirmed_is_told_with_its_numbers_and_does_not_fa
     (item,) = found[-1].drift or found[-2].drift
     assert item.delta.verdict == "slower" and not item.delta.paired and item.delta.ratio and item.delta.ratio > 1.03
     assert "not confirmed" in item.words and item.nights >= 10
+
+
+@pytest.mark.parametrize(
+    ("terms", "code"),
+    [
+        (Terms(confirm=False), PASS),
+        (Terms(confirm=False, policy=Policy(unconfirmed="fail")), REGRESSION),
+        (Terms(confirm=False, strict=True), INCONCLUSIVE),
+        (Terms(confirm=False, policy=Policy(unclear="fail")), INCONCLUSIVE),
+    ],
+)
+def test_drift_is_as_strict_as_the_gate(terms: Terms, code: int, nights: Archived) -> None:
+    found = drift(nights, 20, 1.006, Terms(confirm=False))[-1]
+    items = [replace(item, delta=replace(item.delta, verdict="slower", low=1.05, ratio=1.06, high=1.07)) for item in found.drift]
+    assert found.judgement is not None and items
+    told = findings_of(items, terms.policy, strict=terms.strict)
+    assert with_findings(replace(found.judgement, findings=[], exit_code=PASS), told).exit_code == code
+    assert bool(withheld_by(items, [], told, "n")) is (code == REGRESSION)
+
+
+def test_drift_of_runs_made_apart_is_a_regression_and_withheld_where_the_policy_says_so(nights: Archived) -> None:
+    found = drift(nights, 20, 1.006, Terms(confirm=False, policy=Policy(unconfirmed="fail")))
+    codes = [item.exit_code for item in found]
+    first = codes.index(REGRESSION)
+    assert set(codes[:first]) == {PASS} and set(codes[first:]) == {REGRESSION}
+    assert [(item.case, item.why, item.drift) for item in found[first].withheld] == [(DRIFTING, "regression", True)]
 
 
 def test_nights_that_scatter_do_not_drift_and_what_got_faster_begins_anew(nights: Archived) -> None:

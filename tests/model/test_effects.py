@@ -46,6 +46,12 @@ def test_what_is_not_measured_interleaved_says_so_and_what_has_no_ratio_says_its
     assert effect(None, None, None, "missing", margin=0.02) == "missing"
 
 
+@given(st.sampled_from(("failed", "missing", "incomparable")), st.floats(0.1, 10), st.floats(0.1, 10), st.booleans())
+def test_what_was_not_compared_has_no_interval_whatever_was_measured(verdict: str, low: float, high: float, paired: bool) -> None:
+    words = effect((low * high) ** 0.5, low, high, verdict, margin=0.02, paired=paired)
+    assert words == effect(None, None, None, verdict, margin=0.02) == effect(1e9, 1e8, 1e10, verdict, margin=0.02)
+
+
 def test_what_is_not_a_time_is_more_or_less_whatever_is_better() -> None:
     assert effect(1.04, 1.031, 1.049, "slower", margin=0.02, metric="peak_memory") == "4.0 % more [3.1, 4.9]"
     assert effect(0.9, 0.89, 0.91, "slower", margin=0.02, metric="bandwidth") == "10.0 % less [9.0, 11.0]"

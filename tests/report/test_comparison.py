@@ -80,4 +80,4 @@ def test_several_metrics_stand_below_each_other() -> None:
 
     shown = comparison_table(compare(rated("b", 1.0), rated("h", 1.1), metrics=["time", "rate"])).plain
     assert "\ntime\n" in shown and "\nrate\n" in shown
-    assert "geometric mean 10 % slower over 9" in shown and "geometric mean of rate 9.1 % less over 9" in shown
+    assert "geometric mean unclear [" in shown and "geometric mean of rate unclear [" in shown and shown.count("] over 9") == 2

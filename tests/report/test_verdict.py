@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from steelyard.analyze.compare import Mean
 from steelyard.analyze.gate import KINDS, OUTCOMES, Finding, Judgement
 from steelyard.model.record import Figure
 from steelyard.report.cells import cells
@@ -34,7 +35,7 @@ def finding(name: str, ratio: float | None = 1.1, kind: str = "regression", reas
 
 
 def judgement(*findings: Finding, code: int = 4) -> Judgement:
-    return Judgement(OUTCOMES[code], code, "k3f9", "m2p4", list(findings), {"time": (1.01, 3)}, ["unpaired: a note"])
+    return Judgement(OUTCOMES[code], code, "k3f9", "m2p4", list(findings), {"time": Mean(1.01, 3)}, ["unpaired: a note"])
 
 
 @pytest.mark.parametrize("width", [40, 72, 100])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from steelyard.analyze.conditions import Conditions, of_sides
 from steelyard.analyze.lost import lost_cases, lost_pairs
@@ -13,11 +14,11 @@ from steelyard.analyze.provenance import describe, weighed_commits
 from steelyard.analyze.suite import Suite, retold, together
 from steelyard.analyze.unpaired import CHANGED, Both, Held, Question, answer, held, not_ok, silent
 from steelyard.errors import UsageError, unknown
-from steelyard.model.pair import ALPHA, MARGIN, Delta, Pair, Verdict, told_from_chance, weigh
+from steelyard.model.effects import change
+from steelyard.model.pair import ALPHA, MARGIN, Delta, Pair, told_from_chance, weigh
 from steelyard.model.record import Record
 from steelyard.store.runs import Run
 
-COMPARABLE: tuple[Verdict, ...] = ("slower", "faster", "same", "unclear")
 Confirm = Callable[[list[Delta]], tuple[list[Pair], dict[str, str]]]
 """Measures cases again, interleaved: the pairs there are, and for the other cases why there is none."""
 MOST_NAMED = 4
@@ -35,12 +36,28 @@ class Side:
     past: Past | None = None
 
 
+class Mean(NamedTuple):
+    """A geometric mean of head over base over `n` cases, with the widest interval there can be: all its cases err together.
+
+    It has no ends where one of its cases has none.
+    """
+
+    ratio: float
+    n: int
+    low: float | None = None
+    high: float | None = None
+
+    def words(self, metric: str) -> str:
+        """`4.0 % slower [3.1, 4.9] over 20`, `unclear [-1.1, 3.0] over 20`, the same everywhere."""
+        return f"{change(self.ratio, self.low, self.high, metric=metric)} over {self.n}"
+
+
 @dataclass(frozen=True)
 class Comparison:
     """Every case of the base with what can be said about it, and what a reader must know to judge that.
 
     `deltas` has one per case and metric, in the order of base; `new` are the cases only in head. `means` maps a metric to
-    the geometric mean of head over base and the count of cases behind it. `figures` maps metric and case of a delta's head
+    the geometric mean of head over base. `figures` maps metric and case of a delta's head
     to both sides' figures. `suite` is what the cases say of time together, where they are enough, and `conditions` maps base and
     head to what their times were taken under.
     """
@@ -49,7 +66,7 @@ class Comparison:
     head: str
     deltas: list[Delta] = field(default_factory=list)
     new: list[str] = field(default_factory=list)
-    means: dict[str, tuple[float, int]] = field(default_factory=dict)
+    means: dict[str, Mean] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     figures: dict[str, dict[str, Both]] = field(default_factory=dict)
     suite: Suite | None = None
@@ -131,7 +148,7 @@ def own_pairs(side: Side, *, margins: Mapping[str, float] = {}) -> Comparison:
 
 
 def _own_times(pair: Pair, records: Mapping[str, Record]) -> Both:
-    """Both arms' times; one record cannot stand for both where a case was weighed against itself elsewhere, so its blocks speak."""
+    """Both arms' times; from the interleaved blocks where both arms are the same case, which has one record."""
     if pair.base.id == pair.head.id:
         return pair.base.time, pair.head.time
     alone = [records.get(arm.id) for arm in (pair.base, pair.head)]
@@ -191,19 +208,18 @@ def _check_metrics(metrics: Sequence[str], sides: tuple[Held, Held]) -> None:
             raise unknown("metric", metric, known)
 
 
-def mean_ratios(deltas: Sequence[Delta]) -> dict[str, tuple[float, int]]:
-    """Geometric mean of head over base by metric, over the cases that both sides have."""
-    ratios: dict[str, list[float]] = {}
+def mean_ratios(deltas: Sequence[Delta]) -> dict[str, Mean]:
+    """Geometric mean of head over base by metric, over the cases that both sides have and whose ratio is sound."""
+    known: dict[str, list[Delta]] = {}
     for delta in deltas:
-        if delta.ratio and delta.verdict in COMPARABLE:
-            ratios.setdefault(delta.metric, []).append(delta.ratio)
-    return {metric: (geometric_mean(found), len(found)) for metric, found in ratios.items()}
+        if delta.sound:
+            known.setdefault(delta.metric, []).append(delta)
+    return {metric: _mean(found) for metric, found in known.items()}
 
 
-def mean_reach(deltas: Sequence[Delta], metric: str) -> tuple[float | None, float | None]:
-    """The ends of a geometric mean of ratios if all its cases err together, the widest interval there can be."""
-    known = [delta for delta in deltas if delta.metric == metric and delta.ratio and delta.verdict in COMPARABLE]
-    return reach([(delta.low, delta.high) for delta in known])
+def _mean(deltas: Sequence[Delta]) -> Mean:
+    ratios = [delta.ratio for delta in deltas if delta.ratio]
+    return Mean(geometric_mean(ratios), len(ratios), *reach([(delta.low, delta.high) for delta in deltas]))
 
 
 def reach(ends: Sequence[tuple[float | None, float | None]]) -> tuple[float | None, float | None]:

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
-from steelyard.analyze.compare import Comparison, Confirm, Side, compare, mean_ratios, replaced, suspicious
+from steelyard.analyze.compare import Comparison, Confirm, Mean, Side, compare, mean_ratios, replaced, suspicious
 from steelyard.analyze.conditions import Conditions
 from steelyard.analyze.repeat import repeat_lines
-from steelyard.analyze.suite import Suite, retold
+from steelyard.analyze.suite import Suite, narrowed, retold
 from steelyard.analyze.unpaired import STEADY_UNITS, held, status_words
 from steelyard.codec.policy import Excuse, Policy
 from steelyard.errors import FAILED, INCONCLUSIVE, NOTHING, PASS, REGRESSION, exit_code, unknown
@@ -92,9 +92,7 @@ class Finding:
         """Size and interval in words, as everywhere; nothing where there is no ratio."""
         if self.ratio is None or self.margin is None:
             return ""
-        return effects.effect(
-            self.ratio, self.low, self.high, self.verdict, margin=self.margin, metric=self.metric, paired=self.kind != "not confirmed"
-        )
+        return effects.effect(self.ratio, self.low, self.high, self.verdict, margin=self.margin, metric=self.metric, paired=self.paired)
 
     @property
     def size(self) -> float:
@@ -114,7 +112,7 @@ class Judgement:
     base: str
     head: str
     findings: list[Finding] = field(default_factory=list)
-    means: dict[str, tuple[float, int]] = field(default_factory=dict)
+    means: dict[str, Mean] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     policy: str = ""
     suite: Finding | None = None
@@ -186,7 +184,7 @@ def compare_under(policy: Policy, base: Side, head: Side, *, allow_edited: bool 
         if (key := tuple(margins.items())) not in made:
             made[key] = under(margins).deltas
         deltas.append(made[key][place])
-    return replace(whole, deltas=deltas)
+    return replace(whole, deltas=deltas, suite=suite_under(policy, replace(whole, deltas=deltas)))
 
 
 def confirmed(comparison: Comparison, policy: Policy, confirm: Confirm) -> Comparison:
@@ -196,8 +194,8 @@ def confirmed(comparison: Comparison, policy: Policy, confirm: Confirm) -> Compa
     if not suspects:
         return replace(comparison, notes=[*comparison.notes, "nothing looked slower, so nothing was measured again"])
     deltas, notes = replaced(comparison.deltas, list(suspects.values()), confirm, "that looked slower")
-    suite = retold(comparison.suite, deltas)
-    return replace(comparison, deltas=deltas, means=mean_ratios(deltas), suite=suite, notes=[*comparison.notes, *notes])
+    made = replace(comparison, deltas=deltas, means=mean_ratios(deltas), notes=[*comparison.notes, *notes])
+    return replace(made, suite=suite_under(policy, made))
 
 
 def judge(comparison: Comparison, base: Side, head: Side, policy: Policy, *, strict: bool = False) -> Judgement:
@@ -216,7 +214,7 @@ def judge(comparison: Comparison, base: Side, head: Side, policy: Policy, *, str
     again = repeat_lines((*base.runs, *head.runs))
     judged = [replace(scale.weighed(finding), repeat=again(finding.case, finding.base)) for finding in found.values()]
     findings = sorted(judged, key=lambda item: (KINDS.index(item.kind), not item.counts, -item.size))
-    suite = _together(comparison.suite, policy)
+    suite = _together(suite_under(policy, comparison), findings, policy)
     decisive = [*findings, *([suite] if suite else [])]
     codes = [CODES[finding.kind] for finding in decisive if finding.counts]
     code = exit_code(codes if comparison.comparable else [*codes, NOTHING])
@@ -228,15 +226,29 @@ def judge(comparison: Comparison, base: Side, head: Side, policy: Policy, *, str
     return Judgement(outcome, code, comparison.base, comparison.head, *told)
 
 
-def _together(suite: Suite | None, policy: Policy) -> Finding | None:
-    """The verdict on all cases together: a shift that they share is a regression, though each alone may be unclear."""
+def suite_under(policy: Policy, comparison: Comparison) -> Suite | None:
+    """What the cases say together that nobody excuses, by the margins that hold for them and with what was measured again."""
+    excused = {case for case in {delta.head for delta in comparison.deltas} if excuse(policy, case, "slower")}
+    deltas = [replace(delta, margin=max(delta.margin, policy.floor or 0.0)) for delta in comparison.deltas]
+    suite = retold(comparison.suite, [delta for delta in deltas if delta.head not in excused])
+    return narrowed(suite, deltas, excused, policy.alpha)
+
+
+def _together(suite: Suite | None, findings: Sequence[Finding], policy: Policy) -> Finding | None:
+    """The verdict on all cases together: a shift that they share is a regression, though each alone may be unclear.
+
+    It counts where at least one of its cases is open: what is excused, or settled within its own margin, is answered already.
+    """
     if suite is None:
         return None
-    delta = _above(suite.delta, policy.floor or 0.0)
-    kind = _kind(delta, {}, {}, sure=policy.unconfirmed == "fail")
+    kind = _kind(suite.delta, {}, {}, sure=policy.unconfirmed == "fail")
     reason = f"{suite.reason}{f': {suite.do}' if suite.do else ''}"
-    made = replace(_finding(kind, delta, reason), case=f"all {suite.cases} cases together", base="")
-    return replace(made, counts=kind == "regression" and not excuse(policy, made.case, "slower"))
+    made = replace(_finding(kind, suite.delta, reason), case=f"all {suite.cases} cases together", base="")
+    left = any(
+        item.metric == "time" and item.kind in ("regression", *OPEN) and not (item.excuse or excuse(policy, item.case, "slower"))
+        for item in findings
+    )
+    return replace(made, counts=kind == "regression" and left and not excuse(policy, made.case, "slower"))
 
 
 def _decided(finding: Finding) -> bool:

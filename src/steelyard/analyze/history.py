@@ -53,6 +53,8 @@ class Point:
 class Change:
     """A new level from point `index` on: medians before and after, their ratio with its interval, and what changed with it.
 
+    Levels of too few points have no interval.
+
     `last` is the last commit known at the old level and `first` the first at the new one; `others` are versions and sources
     that are not the same in the two runs next to the change.
     """
@@ -63,8 +65,8 @@ class Change:
     before: float
     after: float
     ratio: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     p: float
     last: str = ""
     first: str = ""
@@ -276,8 +278,9 @@ def find_changes(points: Sequence[Point], skipped: int = 0) -> list[Change]:
     for split, start, stop in zip(splits, edges, edges[2:], strict=False):
         old, new = points[start : split.index], points[split.index : stop]
         moved = shift(logs[start : split.index], logs[split.index : stop])
-        ratio, low, high = (math.exp(value) for value in (moved.centre, moved.low, moved.high))
-        change = Change(skipped + split.index, new[0].run, new[0].created, _median(old), _median(new), ratio, low, high, split.p)
+        low, high = (math.exp(end) if math.isfinite(end) else None for end in (moved.low, moved.high))
+        levels = (_median(old), _median(new), math.exp(moved.centre))
+        change = Change(skipped + split.index, new[0].run, new[0].created, *levels, low, high, split.p)
         found.append(_between_commits(change, old, new))
     return found
 
@@ -296,13 +299,15 @@ def _median(points: Sequence[Point]) -> float:
 def shift(before: Floats, after: Floats, confidence: float = CONFIDENCE) -> Interval:
     """How far one level lies from another: the median of all differences, with the interval of the rank-sum test.
 
-    Neither outliers nor the shape of the noise matter (Hodges and Lehmann).
+    Neither outliers nor the shape of the noise matter (Hodges and Lehmann). Too few values have no interval of that confidence:
+    its ends are open.
     """
     differences = np.sort((after[:, None] - before).ravel())
     pairs, n = len(differences), len(before) + len(after)
     z = NormalDist().inv_cdf((1 + confidence) / 2)
-    rank = max(0, math.floor(pairs / 2 - z * math.sqrt(pairs * (n + 1) / 12)) - 1)
-    return Interval(float(np.median(differences)), float(differences[rank]), float(differences[pairs - 1 - rank]), n)
+    rank = math.floor(pairs / 2 - z * math.sqrt(pairs * (n + 1) / 12)) - 1
+    low, high = (float(differences[rank]), float(differences[pairs - 1 - rank])) if rank >= 0 else (-math.inf, math.inf)
+    return Interval(float(np.median(differences)), low, high, n)
 
 
 def _explained(change: Change, entries: Sequence[Entry], source: _Source) -> Change:

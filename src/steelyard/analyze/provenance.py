@@ -54,7 +54,7 @@ def commit_of(run: Run) -> tuple[str, bool]:
 
 
 def weighed_commits(pairs: Sequence[Pair]) -> list[str]:
-    """Of which commits both arms were, where a case was weighed against itself elsewhere."""
+    """Both arms' commits, where a case was compared with itself on another side."""
     apart = [pair for pair in pairs if pair.base.id == pair.head.id]
     return _commits(*([(arm.commit, arm.dirty) for arm in arms] for arms in ([pair.base for pair in apart], [pair.head for pair in apart])))
 

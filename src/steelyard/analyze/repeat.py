@@ -76,7 +76,7 @@ def repeat_lines(runs: Sequence[Run]) -> Callable[[str, str], str]:
 
 
 def _argv(record: Record) -> list[str]:
-    """A program's words, if they can be typed; one that is itself the sign between programs cannot."""
+    """A program's arguments; empty if one is `--`, which separates programs."""
     params = record.case.get("params")
     argv = params.get("argv") if isinstance(params, Mapping) else None
     whole = isinstance(argv, list) and all(isinstance(word, str) and word != "--" for word in argv)

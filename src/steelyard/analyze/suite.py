@@ -9,8 +9,8 @@ runs, and where nothing shows it, it is assumed, since then the cases cannot tel
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from steelyard.analyze.noise import ASSUMED_FREEDOM, DEFAULT, LEAST, TINY, median, robust_sd
 from steelyard.measuring.evidence import Spread
@@ -31,7 +31,10 @@ class Suite:
 
     `low` and `high` are its interval by the cases alone, which holds if the machine did nothing. `along` counts the cases that
     moved beyond the margin in the direction of the common ratio. `machine` says that a lasting change of the machine would look
-    the same, `reason` what the verdict rests on, and `do` what would settle it, where that is open.
+    the same, `reason` what the verdict rests on, and `do` what would settle it, where that is open. `common` is how far runs made
+    apart are known to differ in all cases alike.
+
+    Where cases have different margins it is `same` only within the least of them, and beyond the margin only beyond the widest.
     """
 
     delta: Delta
@@ -42,6 +45,7 @@ class Suite:
     machine: bool
     reason: str
     do: str = ""
+    common: Spread | None = None
 
     @property
     def settled(self) -> bool:
@@ -54,46 +58,96 @@ class Suite:
         return f"all {self.cases} cases together: {self.delta.effect}; {self.reason}{f': {self.do}' if self.do else ''}"
 
 
-def apart(ratios: Mapping[str, float], margin: float, *, common: Spread | None, alternating: bool, alpha: float = ALPHA) -> Suite | None:
-    """What log-ratios of runs made apart say together; `common` is how far such sides differ in all cases alike."""
+def apart(
+    ratios: Mapping[str, float],
+    margin: float,
+    *,
+    common: Spread | None,
+    alternating: bool,
+    alpha: float = ALPHA,
+    widest: float | None = None,
+) -> Suite | None:
+    """What log-ratios of runs made apart say together; `common` is how far such sides differ in all cases alike.
+
+    The margins of the cases lie between `margin` and `widest`.
+    """
     if len(ratios) < FEWEST:
         return None
     cases = _middle(list(ratios.values()))
     shared = common or Spread(math.sqrt(2) * DEFAULT, ASSUMED_FREEDOM)
     whole = Spread(math.hypot(cases.sd, shared.sd), min(cases.freedom, shared.freedom))
-    found = _told(ratios, margin, whole, cases, alpha, paired=False)
+    found = _told(ratios, (margin, widest or margin), whole, cases, alpha, paired=False)
     if common is None:
         reason = (
             "two runs made apart cannot tell a change of all cases from the machine's, and no earlier runs show how far they usually differ"
         )
     elif alternating:
-        reason = "the runs of both sides take turns in time, so the machine's moods hit both"
+        reason = "the runs of both sides take turns in time, so machine drift hits both"
     elif found.direction:
         reason = "further apart than runs usually are; a lasting change of the machine would look the same"
     else:
         reason = "no further apart than runs usually are"
     decided = found.verdict == "same" or (alternating and found.material)
-    return _suite(found, ratios, cases, alpha, machine=not alternating, reason=reason, do="" if decided else NO_OTHER)
+    made = _suite(found, ratios, cases, alpha, machine=not alternating, reason=reason, do="" if decided else NO_OTHER)
+    return replace(made, common=common)
 
 
 def together(deltas: Sequence[Delta], alpha: float = ALPHA) -> Suite | None:
     """What cases that were measured interleaved say together; None where they are few, or another figure than time."""
-    known = [delta for delta in deltas if delta.paired and delta.metric == "time" and delta.ratio and delta.low and delta.high]
+    known = [delta for delta in _of_time(deltas) if delta.paired and delta.low and delta.high]
     if len(known) < FEWEST:
         return None
     ratios = {delta.head: math.log(delta.ratio) for delta in known if delta.ratio}
     halves = [(math.log(delta.high) - math.log(delta.low)) / 2 for delta in known if delta.low and delta.high]
     cases = _middle(list(ratios.values()), median(halves) / t_quantile(1 - alpha / 2, ASSUMED_FREEDOM))
-    found = _told(ratios, median([delta.margin for delta in known]), cases, cases, alpha, paired=True)
+    found = _told(ratios, [delta.margin for delta in known], cases, cases, alpha, paired=True)
     reason = "both arms were measured interleaved"
     do = "" if found.verdict == "same" or found.material else "more time settles it: --budget thorough"
     return _suite(found, ratios, cases, alpha, machine=False, reason=reason, do=do)
 
 
 def retold(suite: Suite | None, deltas: Sequence[Delta]) -> Suite | None:
-    """The statement once some cases were measured again: theirs where that is all of them, else the one that all cases made."""
-    known = [delta for delta in deltas if delta.metric == "time" and delta.ratio is not None]
-    return (together(known) or suite) if known and all(delta.paired for delta in known) else suite
+    """The statement once some cases were measured again.
+
+    Where they are most of the cases it is theirs. Else all cases' own stands, unless most of those that were measured again
+    say otherwise: then what all had in common was the machine's, and nothing is left to say.
+    """
+    if suite is None:
+        return None
+    known = _of_time(deltas)
+    again = [delta for delta in known if delta.paired]
+    if 2 * len(again) > len(known) and (found := together(again)):
+        left = len(known) - len(again)
+        return replace(found, reason=f"{found.reason}, but for {left} more that {'was' if left == 1 else 'were'} not") if left else found
+    return None if _refuted(suite, again) else suite
+
+
+def _refuted(suite: Suite, again: Sequence[Delta]) -> bool:
+    """Whether at least half of what was measured again did not move the way in which all cases seemed to."""
+    if suite.delta.paired or suite.delta.verdict == "same" or not suite.delta.ratio:
+        return False
+    cleared = ("same", "faster" if suite.delta.ratio > 1 else "slower")
+    return bool(again) and 2 * sum(delta.verdict in cleared for delta in again) >= len(again)
+
+
+def narrowed(suite: Suite | None, deltas: Sequence[Delta], left_out: Collection[str], alpha: float = ALPHA) -> Suite | None:
+    """The statement of the cases that count, each by the margin it has now; None where those are too few."""
+    if suite is None:
+        return None
+    known = [delta for delta in _of_time(deltas) if delta.paired or not suite.delta.paired]
+    kept = [delta for delta in known if delta.head not in left_out]
+    if len(kept) == len(known) and all(delta.margin == suite.delta.margin for delta in kept):
+        return suite
+    if suite.delta.paired:
+        found = together(kept)
+        return found and replace(found, reason=suite.reason)
+    margins = [delta.margin for delta in kept] or [suite.delta.margin]
+    ratios = {delta.head: math.log(delta.ratio) for delta in kept if delta.ratio}
+    return apart(ratios, min(margins), common=suite.common, alternating=not suite.machine, alpha=alpha, widest=max(margins))
+
+
+def _of_time(deltas: Sequence[Delta]) -> list[Delta]:
+    return [delta for delta in deltas if delta.metric == "time" and delta.sound]
 
 
 def _middle(ratios: Sequence[float], least: float = LEAST) -> Spread:
@@ -103,12 +157,14 @@ def _middle(ratios: Sequence[float], least: float = LEAST) -> Spread:
     return Spread(MEDIAN_LOSS * sd / math.sqrt(len(ratios)), max(2.0, ROBUST_FREEDOM * (len(ratios) - 1)))
 
 
-def _told(ratios: Mapping[str, float], margin: float, whole: Spread, cases: Spread, alpha: float, *, paired: bool) -> Delta:
+def _told(ratios: Mapping[str, float], margins: Sequence[float], whole: Spread, cases: Spread, alpha: float, *, paired: bool) -> Delta:
     centre = median(list(ratios.values()))
     half = max(t_quantile(1 - alpha / 2, spread.freedom) * spread.sd for spread in (whole, cases))
     low, high = _exp(centre - half), _exp(centre + half)
     p = min(1.0, max(0.0, 2 * (1 - t_cdf(abs(centre) / whole.sd, whole.freedom))))
-    return Delta(NAME, NAME, "time", _exp(centre), low, high, margin, judge(low, high, margin), paired=paired, p=p)
+    verdict = judge(low, high, min(margins))
+    margin = min(margins) if verdict == "same" else max(margins)
+    return Delta(NAME, NAME, "time", _exp(centre), low, high, margin, verdict, paired=paired, p=p)
 
 
 def _suite(delta: Delta, ratios: Mapping[str, float], cases: Spread, alpha: float, *, machine: bool, reason: str, do: str) -> Suite:

@@ -11,9 +11,9 @@ from steelyard.analyze.provenance import alternating
 from steelyard.analyze.suite import Suite, apart
 from steelyard.measuring.evidence import Spread
 from steelyard.measuring.stats import mean_interval, t_cdf, t_quantile
+from steelyard.model.effects import change
 from steelyard.model.pair import Delta, Verdict, benjamini_hochberg, judge
 from steelyard.model.record import BAD, Figure, Record
-from steelyard.model.units import percent
 from steelyard.store.runs import Run
 
 NORMAL_95 = 1.959964
@@ -190,11 +190,11 @@ def _reach(ratio: float, shift: float, spread: Spread, alpha: float) -> _Reach:
 
 
 def _shift_words(metric: str, shift: float, count: int) -> list[str]:
-    if abs(shift) <= NOTABLE_SHIFT:
+    """What moved in all cases alike; of time the suite says it, with an interval."""
+    if metric == "time" or abs(shift) <= NOTABLE_SHIFT:
         return []
-    ratio = _exp(shift)
-    words = f"{percent(abs(ratio - 1))} {'higher' if ratio > 1 else 'lower'}"
-    return [f"all {count} cases together: {metric} is {words} in head; the machine or a change, which runs made apart cannot tell"]
+    by = change(_exp(shift), metric=metric)
+    return [f"all {count} cases together: {by} {metric}; the machine or a change, which runs made apart cannot tell"]
 
 
 def _exp(value: float) -> float:

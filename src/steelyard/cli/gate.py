@@ -64,15 +64,16 @@ def command(base: str, head: str | None, **options: Any) -> int:
     confirm = again(before, after, store, options["trust"]) if options["confirm"] else None
     after = after if before.runs == after.runs else sides.with_past(store, before, after)
     judgement = gate.gate(before, after, policy, strict=options["strict"], allow_edited=options["allow_edited"], confirm=confirm)
-    _write(judgement, options)
     if options["as_json"]:
         emit_json(verdict_document(judgement))
     else:
         put(verdict_page(judgement, width=width()))
+    _write(judgement, options)
     return judgement.exit_code
 
 
 def _write(judgement: Judgement, options: dict[str, Any]) -> None:
+    """Put the verdict into files once it was told: what cannot be written must not lose what took minutes to measure."""
     from steelyard.report.markdown import markdown
     from steelyard.report.verdict import verdict_document
 

@@ -41,7 +41,7 @@ def parse(text: str, where: str, form: str, *, aliases: bool = False) -> Any:
         raise
     except RecursionError:
         raise _too_deep(where) from None
-    except Exception as error:  # parsers of three libraries; what they raise for odd values is nobody's interface
+    except Exception as error:  # parsers of three libraries; what they raise is not documented
         raise UsageError(f"cannot be read as {form.upper()}", why=told(error, 200), where=where) from None
     if deeper_than(data, DEEPEST):
         raise _too_deep(where)
@@ -51,7 +51,7 @@ def parse(text: str, where: str, form: str, *, aliases: bool = False) -> Any:
 
 
 def _too_deep(where: str) -> UsageError:
-    return UsageError(f"nested more than {DEEPEST} deep", do="nothing that is read here needs that", where=where)
+    return UsageError(f"nested more than {DEEPEST} deep", do="use fewer levels", where=where)
 
 
 def _long_numbers(data: Any, place: str = "") -> Iterator[str]:

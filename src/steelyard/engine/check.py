@@ -33,7 +33,7 @@ from steelyard.store.runs import Store, read_run
 PROGRAM = "command"
 EXPERIMENT_KEY = re.compile(r'"(matrix|include)"\s*:')
 PATIENCE = 120.0
-"""Seconds until a worker is given up that says nothing: loading a framework is the longest it has to do."""
+"""Seconds to wait for a silent worker: loading a framework takes it the longest."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ def try_shapes(ready: Plan) -> Shapes:
 
 
 def _usual(job: Job, workloads: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Whether a case is a built-in one as it comes, by its first values or one of its sizes, which is known to fit."""
+    """Whether a case is a built-in with its default values or one of its sizes, which are known to fit."""
     info = workloads.get(job.case.workload)
     if info is None or info["origin"] != registry.BUILT_IN:
         return False
@@ -180,7 +180,7 @@ def _usual(job: Job, workloads: Mapping[str, Mapping[str, Any]]) -> bool:
 
 
 def _ask(place: Place, jobs: Sequence[Job], ready: Plan) -> Iterator[Fit]:
-    """The answers of a worker; one that it does not survive is not known, and the rest are asked of the next."""
+    """A worker's answers. A case that kills it stays unknown, and a new worker gets the rest."""
     left = list(jobs)
     with Crew.assemble() as crew:
         while left:

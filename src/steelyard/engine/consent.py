@@ -48,15 +48,15 @@ class Consent:
         )
 
     def check_names(self) -> None:
-        """A name that means no run is told before anything is measured."""
+        """Refuse names of unknown runs before anything is measured."""
         for name in self.trusted:
             locate(self.store, name)
 
     def check_used(self, runs: Sequence[Run]) -> None:
-        """A name that means none of the runs at hand is a mistake, and is told."""
+        """Refuse a --trust name that matches none of the runs in use."""
         for name in self.trusted:
             if locate(self.store, name).resolve() not in {run.path.resolve() for run in runs}:
-                raise UsageError(f"--trust {name} names no run that would be measured again", do="name the run whose word you take")
+                raise UsageError(f"--trust {name} names no run that would be measured again", do="name the run that you trust")
 
     def name(self, run: Run) -> str:
         """What a user types to name this run and no other."""

@@ -34,7 +34,7 @@ class Filters:
         for option, texts in (("--filter", self.keep), ("--exclude", self.drop)):
             for text in texts:
                 if not text.strip():
-                    raise UsageError(f"{option} is empty", why="an unset variable of the shell leaves it so", do="leave it out")
+                    raise UsageError(f"{option} is empty", why="an unset shell variable does that", do="leave it out")
                 try:
                     with warnings.catch_warnings(action="ignore"):
                         re.compile(text.removeprefix(TAG))

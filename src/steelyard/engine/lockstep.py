@@ -130,7 +130,7 @@ class Match:
 
     @property
     def deadline(self) -> float:
-        """When all of it must be over; the pool's first start is nobody's fault and does not count."""
+        """When all of it must be over; the time to start the pool does not count."""
         return self.began + self.plan.settings.timeout
 
     @property
@@ -318,7 +318,7 @@ def _listen(corners: Sequence[Corner], left: float) -> None:
 
 
 def pair_of(match: Match, seen: Look, layout: str, notes: Sequence[str]) -> tuple[Pair, Arrays]:
-    """What the blocks of all pairs of processes say together, with how they were come by."""
+    """The result over all pairs of processes, and how it was measured."""
     from steelyard.engine import pairs
 
     job, side, rounds = match.job, match.side, seen.rounds

@@ -52,7 +52,7 @@ def _not_the_users() -> frozenset[str]:
 
 @functools.cache
 def _seen(file: str) -> str:
-    """The hash of a module as this process has it, which imports each once."""
+    """The hash of a module, taken once, as a process imports it only once."""
     return digest_of(Path(file))
 
 
@@ -80,7 +80,7 @@ def programs(argv: Iterable[Any], folder: Path) -> dict[str, str]:
 
 
 def noted(record: Record, loaded: Mapping[str, str], known: dict[str, str]) -> Record:
-    """A record with the fingerprint of all modules that its worker had, and the hashes of those that nobody told before."""
+    """A record with the fingerprint of all modules that its worker had, and the hashes of those not recorded before."""
     if not loaded:
         return record
     fresh = {name: digest for name, digest in loaded.items() if known.get(name) != digest}
@@ -90,5 +90,5 @@ def noted(record: Record, loaded: Mapping[str, str], known: dict[str, str]) -> R
 
 
 def edited(held: Mapping[str, str], folder: Path) -> list[str]:
-    """Those files that are not any more what a run had of them."""
+    """The files that were changed since the run."""
     return [name for name, digest in held.items() if digest_of(folder / name) != digest]

@@ -81,7 +81,7 @@ def mistakes(experiment: Experiment, catalogue: Catalogue) -> list[UsageError]:
 
 
 def _check_axis(axis: str, names: Sequence[str], matrix: Matrix, catalogue: Catalogue) -> None:
-    """An axis that no workload of a matrix has; a size is one where a workload has no axis of that name."""
+    """Refuse an axis that no workload has; `size` means the presets where no axis has that name."""
     have = {key for name in names for key in catalogue.workloads[name].get("axes", ())}
     sized = axis == "size" and any("size" not in catalogue.workloads[name].get("axes", ()) for name in names)
     if names and axis not in have and not sized:

@@ -130,7 +130,7 @@ def _weigh(
 
 
 def _check_answers(arms: Sequence[Scrutiny], copies: Sequence[list[Leaf] | None]) -> None:
-    """What was weighed still answers as it should, as first built and as last rebuilt; a wrong one is no opponent."""
+    """What was weighed still answers as it should, as first built and as last rebuilt; a wrong arm is an error."""
     for seen, copy in zip(arms, copies, strict=True):
         found = seen.again(seen.bench.ready(seen.be, seen.built)) if seen.wanted else None
         found = seen.copied(copy) if found else None

@@ -324,7 +324,7 @@ def nothing_to_compare(vs: str, cases: Sequence[Case], catalogue: Catalogue) -> 
     others = ",".join([variant, *([name for name in own if name != variant] or ["compile"])])
     backends = list(dict.fromkeys(case.backend for case in cases))
     one_base = f", or {backends[0]}/{variant} for one base over backends" if len(backends) > 1 and vs == variant else ""
-    why = "the only case is that itself" if len(cases) == 1 else f"each of the {len(cases)} cases is that itself"
+    why = "the only case is the base" if len(cases) == 1 else f"all {len(cases)} cases are bases"
     return UsageError(f"nothing to compare with {vs}", why=why, do=f"name what is weighed against it: -V {others}{one_base}")
 
 

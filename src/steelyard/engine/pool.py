@@ -160,7 +160,7 @@ class Pool:
         return usual if forks(job, side) else min(usual, FRESH_PAIRS)
 
     def stable(self, job: Job, side: Side, tell: Tell, *, anew: bool = False) -> Stable:
-        """Where a job's workers come from; the one used longest ago is closed when there are too many, this one for another `anew`."""
+        """Where a job's workers come from; `anew` replaces this one. If there are too many, the least recently used is closed."""
         chosen = one_thread(job) and can_lay_out() and side.layout != FREE
         places = _places(job, side)
         modules = (FORKABLE[_base(job).backend], FORKABLE[job.case.backend]) if forks(job, side) else None
@@ -223,7 +223,7 @@ def _base(job: Job) -> Case:
 
 
 def forks(job: Job, side: Side) -> bool:
-    """Whether both arms of a job by itself can run in forked workers; in a run beside compiled ones it would not."""
+    """Whether both arms of a job by itself can run in forked workers; beside compiled jobs they cannot."""
     return not side.fresh and not job.compiles and job.case.device == "cpu" and job.case.backend in FORKABLE
 
 

@@ -23,7 +23,7 @@ FIRST = "first answer"
 REFERENCE_FLOPS, REFERENCE_BYTES, UPCAST_FLOPS = 5e9, 5e8, 5e12
 
 Alike = Callable[[Any, Task], AbstractContextManager[Any]]
-"""Lets a task that was just built hold what the timed one holds by now, for as long as it is entered."""
+"""A context manager that gives a fresh task the current values of the timed one."""
 
 
 class Unlike(Exception):
@@ -36,7 +36,7 @@ def as_built(be: Any, task: Task) -> AbstractContextManager[Any]:
 
 
 def judge(bench: Bench, be: Any, task: Task, got: Sequence[Leaf], found: tuple[Any, str, bool]) -> Verification:
-    """Hold an answer against what `reference` found, with the tolerances that the user, the task and the device's rounding allow."""
+    """Compare an answer with what `reference` found, with the tolerances that the user, the task and the device's rounding allow."""
     want, against, same = found
     asked = (bench.settings.rtol, bench.settings.atol)
     seen = verify.compare(got, want, against, asked=asked, own=task.tolerance, same_dtype=same, norm=task.norm_tolerance)

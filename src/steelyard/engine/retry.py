@@ -65,7 +65,7 @@ def begin(store: Store, header: Header, ref: str | None, again: Collection[Statu
 
 
 def other_code(store: Store, header: Header, ref: str | None, *, sealed: bool) -> str:
-    """Why the earlier run that is meant is of other code than there is now: the user's files that were edited since; empty if it is not.
+    """Why the earlier run has other code than now: the user's files that were edited since; empty if none were.
 
     Files known before anything runs are part of the fingerprint; those that a case imported on its way are looked at here.
     """
@@ -86,7 +86,7 @@ def other_code(store: Store, header: Header, ref: str | None, *, sealed: bool) -
 
 
 def edited_since(folder: Path, cases: Sequence[str] | None = None) -> list[str]:
-    """The user's files that a run was made with and that are others now; none for a run of other cases, which is not meant."""
+    """The user's files that were edited since a run; none for a run of other cases."""
     run = read_run(folder)
     if cases is not None and run.header.cases != cases:
         return []

@@ -51,7 +51,7 @@ def rolled(x: Any) -> Any:
 
 
 def spoiled(x: Any) -> Any:
-    """Values that no result is likely to be; numbers that may be indices become one of their own."""
+    """Values unlikely as results; integers, which may be indices, all become their minimum."""
     return -1 - x if _floating(x) else x * 0 + x.min()
 
 
@@ -97,7 +97,7 @@ def prints(be: Any, items: Mapping[str, Any]) -> dict[str, str]:
 
 @contextlib.contextmanager
 def altered(be: Any, array: Any, change: Callable[[Any], Any]) -> Iterator[bool]:
-    """An array with other values where it lies, for a while; whether that could be done is told."""
+    """Change an array's values in place for the body; yields whether that worked."""
     if isinstance(array, list):
         before, array[:] = list(array), change(array)
         try:
@@ -136,7 +136,7 @@ class Scrutiny:
         still = self.wanted and not (self.built.prepare or self.built.in_place or self.built.unverified or not self.built.repeatable)
         given = self._given() if still and self.bench.case.mode != "bwd" else {}
         self.prints, self.places = prints(self.be, given), frozenset(given)
-        """Of inputs; the backward pass alone has none but what was recorded before."""
+        """Fingerprints of inputs; none for the backward pass alone."""
 
     def first(self, task: Task, output: Any) -> Verification | None:
         """Compare the first answer with the best reference there is, and say which that was; both are kept for later."""
@@ -317,13 +317,13 @@ class Scrutiny:
                 break
         if stale:
             self._take(
-                Verification("failed", "", f"the answer is still that to the values before; it does not follow {stale}"),
+                Verification("failed", "", f"the answer is still that for the old values; it does not follow {stale}"),
                 OTHER.format(stale),
             )
         return bool(stale)
 
     def _answer_to(self, path: str, array: Any, change: Callable[[Any], Any]) -> tuple[Verification, bool] | None:
-        """How the answer to a changed input compares, and whether it is another than before; None where nobody can tell."""
+        """How the answer to a changed input compares, and whether it differs from before; None where unknown."""
         assert self.task is not None
         leaf = self.be.leaf(array)
         if not isinstance(array, list) and (leaf is None or leaf[1].dtype.kind not in "fc"):
@@ -408,7 +408,7 @@ class Scrutiny:
         return enter
 
     def _same(self) -> bool:
-        """The answer to the values there are: as right as the first, or where nobody knows what is right, the first again."""
+        """Check the answer to the current values against the reference, or without one against the first answer."""
         assert self.task is not None
         if not self._lasting():
             return False
@@ -432,7 +432,7 @@ class Scrutiny:
         return self.found
 
     def _first_again(self) -> None:
-        """Without a reference a later answer that stays another than the first is wrong; one that never stays is left to chance."""
+        """Without a reference, a later answer that differs and stays so is wrong; one that keeps changing is random."""
         if self.before is None or self.task is None:
             return
         answer = kept(self.be.outputs(self._call()))

@@ -57,8 +57,8 @@ class Move:
     """Copies of all that is reachable from what is given: one copy of each object, so that sharing stays and cycles close.
 
     `copy` gives the copy of an array, or what it was given if that is none; `fixed` says what has to stay, such as compiled
-    code. Parts are made in the order in which they are met, and not in that in which the originals lie: of that some is luck,
-    which every arm would hand on to all its copies. Only where neighbours lie far apart, as in a long list that was shuffled, are
+    code. Parts are copied in the order in which they are found, not in the order of the originals in memory, which is partly chance
+    and would be passed on to every copy. Only where neighbours lie far apart, as in a long list that was shuffled, are
     they made in drawn order, because such a list is slower to read. `stays` names the kinds of objects that could not be made
     again: locks, generators, what C code keeps to itself.
     """

@@ -226,7 +226,7 @@ def bounds(
 
 
 def unmoved(found: Finding, kinds: Sequence[str]) -> Finding:
-    """A finding about arms that hold what could not be made again elsewhere: where that lies may be all the difference there is."""
+    """A finding about arms that hold what could not be made again elsewhere: its place in memory may explain the difference."""
     interval = found.interval
     wider = replace(interval, low=interval.low - STAYING, high=interval.high + STAYING)
     what = ", ".join(kinds)

@@ -143,7 +143,7 @@ def median_interval(values: Floats, confidence: float = 0.95) -> Interval:
 def net_interval(values: Floats, doubt: float) -> Interval:
     """The median of times that something was subtracted from, which is known to within `doubt` itself.
 
-    Where nothing is left that could be told from nothing, the answer is zero to as much as it may be: no time is negative, and
+    If the rest may be zero, the interval starts at zero and ends at the largest possible time: no time is negative, and
     one that cannot be told from zero is no divisor.
     """
     found = median_interval(values)

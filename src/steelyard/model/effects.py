@@ -16,6 +16,8 @@ UNBOUNDED = 1e6
 FACTOR_FROM = 1.5
 MOST_DIGITS = 3
 NOT_CONFIRMED = "not confirmed"
+COMPARABLE = ("slower", "faster", "same", "unclear")
+"""The verdicts of what was compared; others have no size and no interval, whatever was measured."""
 _VERDICTS = {"incomparable": "not comparable"}
 
 
@@ -45,14 +47,14 @@ def effect(
     paired: bool = True,
 ) -> str:
     """One comparison in words: what the verdict says, its size, its interval, and whether it still has to be confirmed."""
-    if ratio is None:
+    if ratio is None or verdict not in COMPARABLE:
         return _VERDICTS.get(verdict, verdict)
     if not bounded(ratio, low, high):
-        return f"{_VERDICTS.get(verdict, verdict)}, interval unbounded"
+        return f"{verdict}, interval unbounded"
     if verdict == "same":
         return f"within {margin_text(margin)}{_signed_ends(low, high)}"
-    if verdict not in ("slower", "faster"):
-        return f"{_VERDICTS.get(verdict, verdict)}{_signed_ends(low, high)}"
+    if verdict == "unclear":
+        return f"unclear{_signed_ends(low, high)}"
     loose = "" if paired else f", {NOT_CONFIRMED}"
     return f"{change(ratio, low, high, margin=margin, metric=metric)}{loose}"
 

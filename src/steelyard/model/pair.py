@@ -74,7 +74,10 @@ class Pair:
 
 @dataclass(frozen=True)
 class Delta:
-    """What changed from base to head; direction and materiality are separate questions."""
+    """What changed from base to head; direction and materiality are separate questions.
+
+    `disturbed` says that its ratio rests on less than half of what was measured: it is shown, and decides nothing.
+    """
 
     base: str
     head: str
@@ -87,6 +90,12 @@ class Delta:
     paired: bool
     reason: str = ""
     p: float | None = None
+    disturbed: bool = False
+
+    @property
+    def sound(self) -> bool:
+        """Whether its ratio may stand for the case in a mean or in what all cases say together."""
+        return bool(self.ratio) and self.verdict in effects.COMPARABLE and not self.disturbed
 
     @property
     def direction(self) -> int:
@@ -132,16 +141,18 @@ def weigh(pair: Pair, margin: float | None = None) -> Delta:
         return Delta(base, pair.head.id, "time", None, None, None, margin, "unclear", paired=True, reason=UNBOUNDED)
     verdict, reason = judge(pair.low, pair.high, margin), ""
     lost = max(pair.discarded.values(), default=0.0)
-    if lost > MOST_DISCARDED:
+    disturbed = lost > MOST_DISCARDED
+    if disturbed:
         verdict, reason = "unclear", f"{lost:.0%} of the blocks of one arm were disturbed"
     elif pair.needed_s and not (verdict == "same" or effects.beyond(pair.low, pair.high, margin)):
         reason = f"about {pair.needed_s:.2g} s more would settle it"
-    return Delta(base, pair.head.id, "time", pair.ratio, pair.low, pair.high, margin, verdict, paired=True, reason=reason, p=pair.p)
+    ends = (pair.ratio, pair.low, pair.high)
+    return Delta(base, pair.head.id, "time", *ends, margin, verdict, paired=True, reason=reason, p=pair.p, disturbed=disturbed)
 
 
 def told_from_chance(deltas: Sequence[Delta]) -> list[Delta]:
     """The paired verdicts of a whole suite: among many comparisons a few look different by chance, and those become unclear."""
-    tested = [delta for delta in deltas if delta.paired and delta.p is not None]
+    tested = [delta for delta in deltas if delta.paired and delta.p is not None and not delta.disturbed]
     kept = dict(zip(map(id, tested), benjamini_hochberg([delta.p or 0.0 for delta in tested]), strict=True))
     reason = f"among {len(tested)} comparisons one as clear as this can be chance"
     return [

@@ -130,7 +130,7 @@ def duration(seconds: float) -> str:
 
 
 def is_amount(value: object) -> bool:
-    """Whether something can be how much there is or is allowed of anything: a finite number of at least 0.
+    """Whether a value can be an amount or a limit: a finite number of at least 0.
 
     NaN and infinity are none. As a bound they let everything pass, and as a figure they say nothing.
     """
@@ -144,7 +144,7 @@ def check_tolerance(value: object, name: str) -> None:
     """Refuse a tolerance under which any answer would be right."""
     if not is_amount(value):
         raise UsageError(
-            f"{name} is {str(value)[:60]}, which is no tolerance", why="no answer could be told from a wrong one with it",
+            f"{name} is {str(value)[:60]}, which is no tolerance", why="right and wrong answers could not be told apart",
             do="give a finite number of at least 0; --no-verify switches verification off",
         )  # fmt: skip
 

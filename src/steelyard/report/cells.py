@@ -100,7 +100,7 @@ def reason(record: Record) -> str:
 
 
 def unverified(record: Record) -> str:
-    """Why nobody knows whether the answer of a record that is ok is right; nothing where somebody does, or it has none."""
+    """Why the answer of an ok record was not verified; empty if it was verified, or has no answer."""
     found = record.verification
     if record.status != "ok" or (found is not None and found.status != "none"):
         return ""

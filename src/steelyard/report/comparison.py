@@ -8,11 +8,12 @@ from typing import Protocol
 
 from rich.text import Text
 
+from steelyard.analyze.compare import Mean
 from steelyard.analyze.conditions import Conditions, side_lines
 from steelyard.analyze.suite import Suite
 from steelyard.errors import UsageError
 from steelyard.model.case import Case
-from steelyard.model.effects import NOT_CONFIRMED, change
+from steelyard.model.effects import NOT_CONFIRMED
 from steelyard.model.pair import ALPHA, Delta, Verdict
 from steelyard.model.record import Figure, Record
 from steelyard.model.units import percent
@@ -51,8 +52,8 @@ class ComparisonLike(Protocol):
         """Cases that only head has."""
 
     @property
-    def means(self) -> Mapping[str, tuple[float, int]]:
-        """Geometric mean of head over base by metric, and over how many cases."""
+    def means(self) -> Mapping[str, Mean]:
+        """Geometric mean of head over base by metric."""
 
     @property
     def notes(self) -> Sequence[str]:
@@ -184,7 +185,7 @@ def _not_compared(found: ComparisonLike, width: int) -> list[Text]:
 def _bottom(found: ComparisonLike, metrics: Sequence[str], width: int) -> list[Text]:
     shown = [delta for delta in found.deltas if not metrics or delta.metric == metrics[0]]
     words = [*counted(shown), *([f"{len(found.new)} new"] if found.new else [])]
-    means = [f"geometric mean{_of(metric)} {change(mean, metric=metric)} over {n}" for metric, (mean, n) in found.means.items() if n > 1]
+    means = [f"geometric mean{_of(metric)} {mean.words(metric)}" for metric, mean in found.means.items() if mean.n > 1]
     parts = [*(words or ["nothing compared"]), *means]
     return [Text(part) for part in wrap_words(" · ".join(parts), width)]
 

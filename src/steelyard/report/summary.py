@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from steelyard.analyze.compare import Mean
 from steelyard.errors import UsageError
 from steelyard.model import effects
 from steelyard.model.case import Case
@@ -115,10 +116,7 @@ def _comparison(document: Document) -> Iterator[str | Table]:
         return
     inside = f"Weighed inside {code(found['head'])}" if found["paired"] else f"{code(found['head'])} against {code(found['base'])}"
     counts = Counter(delta["verdict"] for delta in found["deltas"])
-    means = [
-        f"{prose(name)} in geometric mean {effects.change(mean, *ends, metric=name)} over {n}"
-        for name, (mean, n, *ends) in found["means"].items()
-    ]
+    means = [f"{prose(name)} in geometric mean {Mean(*mean).words(name)}" for name, mean in found["means"].items()]
     yield f"### {inside}"
     yield " · ".join([f"{number} {verdict}" for verdict, number in counts.items()] + means) or "nothing was compared"
     if any(delta["ratio"] and not delta["paired"] for delta in found["deltas"]):

@@ -9,10 +9,11 @@ from typing import Any
 from rich.text import Text
 
 from steelyard import codec
+from steelyard.analyze.compare import Mean
 from steelyard.analyze.conditions import side_lines
 from steelyard.analyze.gate import OPEN, WORDS, Finding, Judgement, Kind
 from steelyard.analyze.unpaired import UNCONFIRMED
-from steelyard.model.effects import change, margin_text
+from steelyard.model.effects import margin_text
 from steelyard.model.pair import Delta
 from steelyard.model.units import measured
 from steelyard.report.cells import cells, clean, pad
@@ -44,10 +45,14 @@ def verdict_document(judgement: Judgement) -> dict[str, Any]:
     found["findings"] = [
         {**_named(plain), "effect": finding.effect} for plain, finding in zip(found["findings"], judgement.findings, strict=True)
     ]
-    means = {metric: _named({"metric": metric, "ratio": mean, "cases": count}) for metric, (mean, count) in judgement.means.items()}
+    means = {metric: _mean_document(metric, mean) for metric, mean in judgement.means.items()}
     if judgement.suite:
         found["suite"] = {**_named(found["suite"]), "effect": judgement.suite.effect}
     return {"schema": found.pop("schema"), "headline": judgement.headline, **found, "means": means}
+
+
+def _mean_document(metric: str, mean: Mean) -> dict[str, Any]:
+    return _named({"metric": metric, "ratio": mean.ratio, "low": mean.low, "high": mean.high, "cases": mean.n})
 
 
 def delta_document(delta: Delta) -> dict[str, Any]:
@@ -79,9 +84,9 @@ def summary(judgement: Judgement) -> Iterator[str]:
     words = [f"{same} within the margin"] * bool(same) + [f"{faster} faster, size unclear"] * bool(faster)
     if words:
         yield " · ".join(words)
-    for metric, (mean, count) in judgement.means.items():
-        if count > 1:
-            yield f"{clean(metric)} in geometric mean {change(mean, metric=metric)} over {count} cases"
+    for metric, mean in judgement.means.items():
+        if mean.n > 1:
+            yield f"{clean(metric)} in geometric mean {mean.words(metric)} cases"
 
 
 def verdict_page(judgement: Judgement, *, width: int = 100) -> Text:

@@ -75,7 +75,7 @@ def _entry(row: tuple[Any, ...]) -> Entry:
     texts, number, times = (row[0], *row[2:6], row[9]), row[1], row[6:9]
     plain = all(isinstance(text, str) for text in texts) and "/" not in row[0] and row[0] not in ("", ".", "..")
     if not plain or not isinstance(number, int) or not all(time is None or isinstance(time, (int, float)) for time in times):
-        raise sqlite3.DatabaseError("a row that no index of ours has")
+        raise sqlite3.DatabaseError("a row Steelyard never writes")
     return Entry(*row)
 
 

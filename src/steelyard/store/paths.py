@@ -17,4 +17,4 @@ def inside(folder: Path, name: str, what: str) -> Path:
             return path
     except (OSError, ValueError, RuntimeError):
         pass
-    raise StoreError(f"{what} {name!r} lies outside of its folder", why="what a run names stays inside; it was edited, or a link leads out")
+    raise StoreError(f"{what} {name!r} lies outside of its folder", why="a run's files lie in its folder; it was edited or has a bad link")

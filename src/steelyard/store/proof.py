@@ -1,4 +1,4 @@
-"""Proof that a run was written by this user and not changed since, so that one's own runs can be measured again without ceremony.
+"""Proof that a run was written by this user and not changed since, so that users need not confirm their own runs.
 
 A run file can come from anywhere, and what it says can be executed: programs, users' files, environment variables. Every seal
 therefore carries a keyed digest of the lines before it. The key never lies in a store, which may be copied or shared.

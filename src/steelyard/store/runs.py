@@ -184,9 +184,9 @@ def _read_line(line: bytes, most: int) -> tuple[str, Any]:
 
 
 class RunWriter:
-    """The only hand that writes a run: locked while open, one durable line per result.
+    """The only writer of a run: locked while open, one durable line per result.
 
-    `own` says that every line in it is ours, so that the seal may prove it; of a run that goes on only the caller can know.
+    `own` says that every line in it is ours, so that the seal may prove it; for a resumed run only the caller knows.
     """
 
     def __init__(self, fd: int, run: Run, held: bytes = b"") -> None:

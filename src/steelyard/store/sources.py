@@ -27,4 +27,4 @@ def mixed(sources: Mapping[str, str], records: Iterable[Record]) -> Iterator[str
         for name, digest in files_of(record).items():
             if found.setdefault(name, digest) != digest:
                 found[name] = digest
-                yield f"{name} was edited while the run was measured: from record {number} on the code is another than before"
+                yield f"{name} was edited while the run was measured: from record {number} on the code is different"

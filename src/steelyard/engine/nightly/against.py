@@ -1,4 +1,4 @@
-"""Tonight held against the night that each case is due to be held against; those are seldom one and the same for all."""
+"""Compare tonight with the base night of each case; different cases often have different base nights."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from steelyard.analyze.compare import Comparison, Confirm, Side, mean_ratios, re
 from steelyard.analyze.gate import Finding, Judgement
 from steelyard.analyze.noise import Past
 from steelyard.analyze.provenance import commit_of
-from steelyard.analyze.suite import retold
 from steelyard.analyze.unpaired import Both
 from steelyard.codec.policy import Policy
 from steelyard.engine.nightly.lines import Night, Withheld
-from steelyard.engine.nightly.standing import Base, is_mended
-from steelyard.errors import REGRESSION, SteelyardError, exit_code, told
+from steelyard.engine.nightly.standing import Base, Tonight, is_mended
+from steelyard.errors import SteelyardError, exit_code, told
 from steelyard.model.pair import MARGIN, Delta
 from steelyard.model.record import Record
 from steelyard.store.runs import Run
@@ -77,7 +76,8 @@ def hold(run: Run, before: Before, policy: Policy, again: Again, *, allow_edited
     sides = Side(name, (replace(main, records=tuple(records)),)), Side(head, (run,))
     new = [id for id in dict.fromkeys(record.id for record in run.records) if id not in before.bases]
     notes = [*_elsewhere(before, groups), *(note for part in parts for note in part.notes)]
-    return Held(main, sides, merged(parts, name, head, new, notes))
+    whole = merged(parts, name, head, new, notes)
+    return Held(main, sides, replace(whole, suite=gate.suite_under(policy, whole)))
 
 
 def merged(parts: Sequence[Comparison], base: str, head: str, new: list[str], notes: Sequence[str]) -> Comparison:
@@ -87,10 +87,9 @@ def merged(parts: Sequence[Comparison], base: str, head: str, new: list[str], no
     for part in parts:
         for metric, found in part.figures.items():
             figures.setdefault(metric, {}).update(found)
-    suite = retold(max(parts, key=lambda part: len(part.deltas)).suite, deltas)
     return replace(
         parts[0],
-        suite=suite,
+        suite=max(parts, key=lambda part: len(part.deltas)).suite,
         base=base,
         head=head,
         deltas=deltas,
@@ -102,7 +101,7 @@ def merged(parts: Sequence[Comparison], base: str, head: str, new: list[str], no
 
 
 def _elsewhere(before: Before, groups: Mapping[str, Sequence[str]]) -> list[str]:
-    """Which cases are held against another night than most."""
+    """Which cases have another base night than most."""
     told_of = []
     for id, cases in list(groups.items())[1:]:
         shown = f"{len(cases)} cases are" if len(cases) > 1 else f"{cases[0]} is"
@@ -146,10 +145,26 @@ def confirmed(comparison: Comparison, policy: Policy, again: Confirm, pending: C
     return comparison
 
 
-def carried(judgement: Judgement, before: Before, run: Run, deltas: Sequence[Delta], policy: Policy) -> Judgement:
-    """The judgement with every regression of earlier nights that tonight neither shows to be mended nor could look at."""
-    counted = {finding.case for finding in judgement.findings if _is_regression(finding)}
+def said_by(run: Run, before: Before, judgement: Judgement, deltas: Sequence[Delta], policy: Policy) -> Tonight:
+    """What tonight says of its cases, for the rule of the base; the very code of the base is proof that nothing is slower."""
+    counted: dict[str, set[str]] = {}
+    for finding in judgement.findings:
+        if finding.counts:
+            counted.setdefault(finding.case, set()).add(finding.kind)
     records = {record.id: record for record in run.records}
+
+    def trusted(case: str) -> bool:
+        base = before.bases.get(case)
+        return policy.unconfirmed == "fail" or (base is not None and same_code(before.runs.get(base.run), run, case, records))
+
+    excused = {case for case in before.bases if gate.excuse(policy, case, "slower")}
+    return Tonight(run.id, deltas, counted, records, judgement.suite, excused.__contains__, trusted)
+
+
+def carried(judgement: Judgement, before: Before, run: Run, deltas: Sequence[Delta], policy: Policy) -> Judgement:
+    """The judgement with every earlier regression that tonight did not show to be fixed or could not check."""
+    tonight = said_by(run, before, judgement, deltas, policy)
+    counted = {finding.case for finding in judgement.findings if _is_regression(finding)}
     kept = {id: base.pending for id, base in before.bases.items() if base.pending and base.told_slower}
     known = [
         replace(finding, reason=finding.reason or _since(kept[finding.case], before)) if _is_regression(finding) and finding.case in kept
@@ -160,16 +175,23 @@ def carried(judgement: Judgement, before: Before, run: Run, deltas: Sequence[Del
     for case, pending in kept.items():
         if pending.why != "regression" or case in counted or gate.excuse(policy, case, "slower"):
             continue
-        if is_mended(pending, deltas) or same_code(before.runs.get(pending.base), run, case, records):
+        if pending.together and judgement.suite and judgement.suite.counts:
             continue
-        tonight = next((finding for finding in known if finding.case == case and finding.ratio is not None), None)
-        margin = policy.margins_of(case).get("time", MARGIN)
-        finding = tonight or Finding("regression", case, case, "time", pending.ratio, pending.low, pending.high, margin)
+        if is_mended(pending, tonight) or same_code(before.runs.get(pending.base), run, case, tonight.records):
+            continue
+        seen = next((finding for finding in known if finding.case == case and finding.ratio is not None), None)
         words = f"{_since(pending, before)}, and tonight does not show that it is mended"
-        extra.append(replace(finding, kind="regression", verdict="slower", counts=True, reason=words))
+        extra.append(replace(seen or _of_then(pending, policy), kind="regression", counts=True, reason=words))
     places = {(finding.case, finding.metric) for finding in extra}
     rest = [finding for finding in known if finding.ratio is None or (finding.case, finding.metric) not in places]
     return with_findings(replace(judgement, findings=rest), extra)
+
+
+def _of_then(pending: Withheld, policy: Policy) -> Finding:
+    """A regression by the figures of the night that found it."""
+    margin = policy.margins_of(pending.case).get(pending.metric, MARGIN)
+    ends = (pending.ratio, pending.low, pending.high, margin)
+    return Finding("regression", pending.case, pending.case, pending.metric, *ends, paired=True, verdict="slower")
 
 
 def _is_regression(finding: Finding) -> bool:
@@ -186,7 +208,7 @@ def _since(pending: Withheld, before: Before) -> str:
 def with_findings(judgement: Judgement, extra: Sequence[Finding]) -> Judgement:
     """A judgement that knows of more than tonight's comparison."""
     findings = sorted([*extra, *judgement.findings], key=lambda item: (gate.KINDS.index(item.kind), not item.counts, -item.size))
-    code = exit_code([judgement.exit_code, *(REGRESSION for finding in extra if finding.counts)])
+    code = exit_code([judgement.exit_code, *(gate.CODES[finding.kind] for finding in extra if finding.counts)])
     outcome = judgement.outcome if code == judgement.exit_code else gate.OUTCOMES[code]
     return replace(judgement, findings=findings, exit_code=code, outcome=outcome)
 

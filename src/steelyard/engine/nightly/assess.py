@@ -16,7 +16,7 @@ from steelyard.codec.policy import Policy
 from steelyard.engine import conduct
 from steelyard.engine.confirm import Again, confirm
 from steelyard.engine.consent import Consent
-from steelyard.engine.nightly.against import Before, carried, hold, with_findings
+from steelyard.engine.nightly.against import Before, carried, hold, said_by, with_findings
 from steelyard.engine.nightly.drift import Drift, drifted, find_drift, findings_of, withheld_by
 from steelyard.engine.nightly.lines import NO_BASE, Withheld
 from steelyard.engine.nightly.since import Since, appeared
@@ -108,24 +108,16 @@ def _against(
     drift, notes = drifted(suspects, lambda anchor: _again(anchor, run, consent, tell), terms.confirm)
     comparison = replace(held.comparison, notes=[*held.comparison.notes, *notes])
     judgement = carried(gate.judge(comparison, *held.sides, policy, strict=terms.strict), before, run, deltas, policy)
-    findings = findings_of(drift, policy)
+    findings = findings_of(drift, policy, strict=terms.strict)
     judgement = with_findings(judgement, findings)
     code = exit_code([judgement.exit_code, *([FAILED] if mistaken else [])])
     outcome = judgement.outcome if code == judgement.exit_code else gate.OUTCOMES[code]
     headline = judgement.headline if code == judgement.exit_code else f"{outcome}: the experiment has mistakes"
-    withheld = withheld_by(drift, _withheld(run, before, deltas, judgement, policy), findings, run.id)
+    held_back = withhold(before.bases, said_by(run, before, judgement, deltas, policy))
+    withheld = withheld_by(drift, held_back, findings, run.id)
     return Assessment(
         run, outcome, code, headline, held.main, held.sides, comparison, judgement, withheld=withheld, drift=drift,
     )  # fmt: skip
-
-
-def _withheld(run: Run, before: Before, deltas: list[Delta], judgement: Judgement, policy: Policy) -> list[Withheld]:
-    counted: dict[str, set[str]] = {}
-    for finding in judgement.findings:
-        if finding.counts:
-            counted.setdefault(finding.case, set()).add(finding.kind)
-    records = {record.id: record for record in run.records}
-    return withhold(before.bases, deltas, counted, records, run.id, lambda case: bool(gate.excuse(policy, case, "slower")))
 
 
 def _again(base: Run, head: Run, consent: Consent, tell: Tell) -> Confirm:

@@ -110,27 +110,29 @@ def drifted(found: Sequence[Drift], again: Callable[[Run], Confirm], confirm: bo
     return made, notes
 
 
-def findings_of(found: Sequence[Drift], policy: Policy) -> list[Finding]:
-    """What the gate is told: confirmed beyond the margin counts; of the rest, what is slower at all is listed."""
+def findings_of(found: Sequence[Drift], policy: Policy, *, strict: bool = False) -> list[Finding]:
+    """What the gate is told: confirmed beyond the margin counts; of the rest, what is slower at all is listed, and counts when strict."""
+    strict, sure = strict or policy.unclear == "fail", policy.unconfirmed == "fail"
     made = []
     for item in found:
         delta = item.delta
         if delta.verdict != "slower":
             continue
-        beyond = delta.paired and delta.material and replace(delta, margin=policy.floor or 0.0).material
+        beyond = delta.material and replace(delta, margin=policy.floor or 0.0).material
         ends = (delta.ratio, delta.low, delta.high, delta.margin)
-        kind: gate.Kind = "regression" if beyond else "not confirmed" if delta.material and not delta.paired else "slower"
-        made.append(Finding(kind, delta.head, delta.base, "time", *ends, delta.paired, item.words, counts=beyond, verdict=delta.verdict))
+        kind: gate.Kind = "slower" if not beyond else "regression" if delta.paired or sure else "not confirmed"
+        counts = strict or kind == "regression"
+        made.append(Finding(kind, delta.head, delta.base, "time", *ends, delta.paired, item.words, counts=counts, verdict=delta.verdict))
     return made
 
 
 def withheld_by(found: Sequence[Drift], held: Sequence[Withheld], findings: Sequence[Finding], run: str) -> list[Withheld]:
-    """What is withheld with those that were confirmed to have drifted: they stay compared with their anchor."""
+    """What is withheld with those that are known to have drifted: they stay compared with their anchor."""
     made = {item.case: item for item in held}
-    counted = {finding.case for finding in findings if finding.counts}
+    regressed = {finding.case for finding in findings if finding.kind == "regression" and finding.counts}
     for item in found:
         delta = item.delta
-        if delta.paired and delta.verdict == "slower":
-            why: Why = "regression" if delta.head in counted else "slower"
+        if delta.verdict == "slower" and (delta.paired or delta.head in regressed):
+            why: Why = "regression" if delta.head in regressed else "slower"
             made[delta.head] = Withheld(delta.head, why, item.anchor.id, run, delta.ratio, delta.low, delta.high, drift=True)
     return list(made.values())

@@ -24,7 +24,8 @@ class Withheld:
     """A case that this night is no base for, since it is slower, looks so, or broke; `base` is the run that it stays compared with.
 
     `since` is the run of the first night in which it was so; `drift` says that `base` is an older night, from which the case moved
-    away in steps too small to be seen one by one.
+    away in steps too small to be seen one by one, `together` that all cases said so as one, which they can also take back.
+    `metric` is the figure that `ratio` is of.
     """
 
     case: str
@@ -35,11 +36,13 @@ class Withheld:
     low: float | None = None
     high: float | None = None
     drift: bool = False
+    together: bool = False
+    metric: str = "time"
 
 
 @dataclass(frozen=True)
 class Acceptance:
-    """Somebody's word that cases of a night are as they should be, whatever the gate said; `pattern` is of case ids."""
+    """A user's acceptance of cases of a night, whatever the gate said; `pattern` matches case ids."""
 
     pattern: str
     reason: str
@@ -81,7 +84,7 @@ class Night:
         return self.accepted or any(item.pattern == EVERY or fits(item.pattern, case) for item in self.acceptances)
 
     def held_back(self, case: str) -> Withheld | None:
-        """Why this night is no base for a case, unless it may be."""
+        """Why this night cannot be a case's base; None if it can."""
         return next((item for item in self.withheld or () if item.case == case), None)
 
     def may_be_base(self, case: str) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from steelyard.analyze.history import MOST_POINTS, Change, History, find_changes
 from steelyard.codec.policy import Policy
+from steelyard.model.effects import beyond
 from steelyard.model.pair import MARGIN
 
 NEAR = 3
@@ -38,8 +39,8 @@ def appeared(series: Mapping[str, History], run: str, policy: Policy) -> list[Si
 
 
 def is_material(change: Change, margin: float) -> bool:
-    """As in the gate: only what lies wholly beyond its margin matters."""
-    return change.low > 1 + margin or change.high < 1 / (1 + margin)
+    """As in the gate: only what lies wholly beyond its margin matters; without an interval nothing does."""
+    return beyond(change.low, change.high, margin)
 
 
 def _fresh(history: History, run: str) -> Iterator[Change]:

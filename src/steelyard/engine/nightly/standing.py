@@ -12,8 +12,9 @@ that are too small to be seen in any one night add up against the anchor.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from steelyard.analyze.gate import Finding
 from steelyard.engine.nightly.lines import UNFINISHED, Night, Why, Withheld
 from steelyard.model.pair import Delta
 from steelyard.model.record import Record
@@ -29,7 +30,7 @@ Statuses = Callable[[Night], Mapping[str, str]]
 
 @dataclass(frozen=True)
 class Base:
-    """The night that a case is held against, and why it has not moved on, where it has not."""
+    """The night that a case is held against, and why it is not a newer one, if so."""
 
     run: str
     pending: Withheld | None = None
@@ -64,7 +65,7 @@ def base_of(case: str, nights: Sequence[Night], statuses: Statuses) -> Base | No
 
 
 def bases(nights: Sequence[Night], statuses: Statuses, tonight: Collection[str] = ()) -> dict[str, Base]:
-    """The base of every case that tonight has or should have: those of the last night that ended, and what that was waiting for."""
+    """The base of every case that tonight has or should have: all cases of the last finished night, and those it withheld."""
     known = dict.fromkeys(tonight)
     last = next((night for night in reversed(nights) if _ended(night) and statuses(night)), None)
     if last:
@@ -86,49 +87,90 @@ def looks_slower(delta: Delta) -> bool:
     return delta.verdict == "slower" or (delta.verdict == "unclear" and beyond)
 
 
-def withhold(
-    before: Mapping[str, Base],
-    deltas: Sequence[Delta],
-    counted: Mapping[str, Collection[str]],
-    records: Mapping[str, Record],
-    run: str,
-    excused: Callable[[str], bool] = lambda case: False,
-) -> list[Withheld]:
-    """The cases that tonight is no base for; `counted` has the kinds of findings that count by case, `records` tonight's."""
+@dataclass(frozen=True)
+class Tonight:
+    """What a night says of its cases: `deltas`, the kinds of findings that count by case, its records, and what all cases say as one.
+
+    `excused` tells for a case whether it may be slower, `trusted` whether runs made apart are proof enough that it is mended.
+    """
+
+    run: str
+    deltas: Sequence[Delta] = ()
+    counted: Mapping[str, Collection[str]] = field(default_factory=dict)
+    records: Mapping[str, Record] = field(default_factory=dict)
+    suite: Finding | None = None
+    excused: Callable[[str], bool] = lambda case: False
+    trusted: Callable[[str], bool] = lambda case: False
+
+
+def withhold(before: Mapping[str, Base], tonight: Tonight) -> list[Withheld]:
+    """The cases that tonight is no base for."""
     by_case: dict[str, list[Delta]] = {}
-    for delta in deltas:
+    for delta in tonight.deltas:
         by_case.setdefault(delta.head, []).append(delta)
     found = []
     for case, base in before.items():
         told = by_case.get(case, [])
-        why = _why(told, counted.get(case, ()), records.get(case), base.pending, excused(case))
+        why, together = _why(case, told, tonight, base.pending)
         if why:
             shown = next((item for item in sorted(told, key=lambda item: item.verdict != "slower") if item.ratio), base.pending)
             ends = (shown.ratio, shown.low, shown.high) if shown else (None, None, None)
-            since, drift = (base.pending.since, base.pending.drift) if base.pending else (run, False)
-            found.append(Withheld(case, why, base.run, since, *ends, drift=drift))
+            since, drift = (base.pending.since, base.pending.drift) if base.pending else (tonight.run, False)
+            metric = shown.metric if shown else "time"
+            found.append(Withheld(case, why, base.run, since, *ends, drift=drift, together=together, metric=metric))
     return found
 
 
-def _why(told: Sequence[Delta], kinds: Collection[str], record: Record | None, pending: Withheld | None, excused: bool) -> Why | None:
+def _why(case: str, told: Sequence[Delta], tonight: Tonight, pending: Withheld | None) -> tuple[Why | None, bool]:
+    """Why tonight is no base for a case, and whether that is only because all cases together say so."""
+    alone = _alone(case, told, tonight, pending)
+    shared = _shared(told, tonight.suite)
+    kept = pending is not None and pending.together and not any(delta.verdict == "slower" for delta in told)
+    if shared is None or alone in ("failed", "missing") or tonight.excused(case):
+        return alone, kept and alone in TOLD_SLOWER
+    if alone == "regression" or (alone == "slower" and shared == "slower"):
+        return alone, kept
+    return shared, True
+
+
+def _shared(told: Sequence[Delta], suite: Finding | None) -> Why | None:
+    """What a case is since all cases together are slower: all that is not shown to be as fast as before."""
+    if suite is None or suite.verdict != "slower":
+        return None
+    left = any(item.metric == "time" and item.ratio and item.verdict not in GOOD_VERDICTS for item in told)
+    return None if not left else "regression" if suite.counts else "slower"
+
+
+def _alone(case: str, told: Sequence[Delta], tonight: Tonight, pending: Withheld | None) -> Why | None:
+    kinds = set(tonight.counted.get(case, ()))
     if "regression" in kinds:
         return "regression"
-    if {"missing", "failed"} & set(kinds):
-        return "missing" if record is None else "failed"
-    if excused:
+    if {"missing", "failed"} & kinds:
+        return "missing" if case not in tonight.records else "failed"
+    if tonight.excused(case):
         return None
     if any(delta.verdict == "slower" for delta in told):
         return "slower"
-    if pending and pending.why in TOLD_SLOWER and not is_mended(pending, told):
+    if pending and pending.why in TOLD_SLOWER and not is_mended(pending, tonight):
         return pending.why
     if any(map(looks_slower, told)):
         return "unclear"
     return pending.why if pending and not any(delta.ratio for delta in told) else None
 
 
-def is_mended(pending: Withheld, deltas: Sequence[Delta]) -> bool:
-    """Whether tonight shows that what was slower is so no more: settled within the margin, or faster."""
-    return any(item.head == pending.case and item.metric == "time" and item.verdict in GOOD_VERDICTS for item in deltas)
+def is_mended(pending: Withheld, tonight: Tonight) -> bool:
+    """Whether tonight shows that what was slower is so no more: settled within the margin, or faster.
+
+    Runs made apart cannot take back a regression, which interleaved ones showed. What all cases showed as one they also take back.
+    """
+    trusted = pending.why != "regression" or pending.metric != "time" or tonight.trusted(pending.case)
+    own = [item for item in tonight.deltas if item.head == pending.case and item.metric == pending.metric]
+    if any(item.verdict in GOOD_VERDICTS and (item.paired or trusted) for item in own):
+        return True
+    suite = tonight.suite
+    if not pending.together or not suite or suite.verdict not in GOOD_VERDICTS or not (suite.paired or trusted):
+        return False
+    return any(item.ratio and not looks_slower(item) for item in own)
 
 
 def _ended(night: Night) -> bool:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from steelyard.analyze.compare import Comparison, Side, compare, mean_reach, own_pairs
+from steelyard.analyze.compare import Comparison, Side, compare, own_pairs
 from steelyard.analyze.stacks import newest, quad
 from steelyard.model.effects import change
 from steelyard.model.pair import Delta
@@ -39,7 +39,7 @@ def comparison_part(found: Comparison, runs: Sequence[Run], base: Side | None) -
         "head": found.head,
         "paired": inside,
         "notes": [clean(note) for note in (*([found.suite.words] if found.suite else []), *found.notes)],
-        "means": {metric: [ratio, n, *mean_reach(found.deltas, metric)] for metric, (ratio, n) in found.means.items()},
+        "means": {metric: list(mean) for metric, mean in found.means.items()},
         "deltas": [_delta(found, delta) for delta in found.deltas],
         "new": found.new,
         "missing": list(dict.fromkeys(delta.base for delta in found.deltas if delta.verdict == MISSING)),

@@ -97,4 +97,4 @@ def in_force(series: Mapping[str, History]) -> list[tuple[str, Change]]:
 
 def slower_since(series: Mapping[str, History]) -> Sequence[tuple[str, Change]]:
     """Series whose newest level is slower by more than what counts as the same; smaller changes are no news."""
-    return [(case, change) for case, change in in_force(series) if change.low > 1 + MARGIN]
+    return [(case, change) for case, change in in_force(series) if change.low is not None and change.low > 1 + MARGIN]

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any, Literal
 
-from steelyard.analyze.compare import COMPARABLE, Comparison, mean_reach
+from steelyard.analyze.compare import Comparison
 from steelyard.analyze.history import Change, History
 from steelyard.analyze.matrix import Matrix, wins
 from steelyard.errors import UsageError
 from steelyard.model.case import Case
-from steelyard.model.effects import NOT_CONFIRMED, change, speedup
+from steelyard.model.effects import COMPARABLE, NOT_CONFIRMED, change, speedup
 from steelyard.model.pair import Delta
 from steelyard.model.record import BAD
 from steelyard.report.cells import clean
@@ -99,9 +99,8 @@ def _compared(comparison: Comparison | None, labels: Mapping[str, str]) -> Itera
             parts.append(
                 (f"{_share(found, known, kind, loose)} {relation} {than}" if not parts else f"{len(found)} {word}") + _most(found, labels)
             )
-    mean, n = comparison.means.get(metric, (1.0, 0))
-    reach = mean_reach(comparison.deltas, metric)
-    average = f"; in geometric mean {change(mean, *reach, metric=metric)} over {n}" if n > 1 else ""
+    mean = comparison.means.get(metric)
+    average = f"; in geometric mean {mean.words(metric)}" if mean and mean.n > 1 else ""
     if all(delta.verdict == "unclear" for delta in known):
         moved = f"differs from {than}" if inside else "changed"
         yield f"no case {moved} by more than these runs can tell{_reach(known, than, inside)}{average}."

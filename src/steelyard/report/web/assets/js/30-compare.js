@@ -79,7 +79,7 @@
   }
 
   function meanTile(metric, [ratio, n, low, high]) {
-    return el("div", { class: "tile" }, el("div", { class: "tile-label" }, `${fmt.label(metric)}, geometric mean`), el("div", { class: "tile-value" }, fmt.change(ratio, low, high, metric)), el("div", { class: "tile-aside", title: "The interval is that of cases which all err together, the widest there can be" }, `over ${fmt.plural(n, "case")} that both sides have ok`));
+    return el("div", { class: "tile" }, el("div", { class: "tile-label" }, `${fmt.label(metric)}, geometric mean`), el("div", { class: "tile-value" }, fmt.change(ratio, low, high, metric)), el("div", { class: "tile-aside", title: "The widest possible interval: it assumes that all cases err together" }, `over ${fmt.plural(n, "case")} that both sides have ok`));
   }
 
   function means(comparison) {

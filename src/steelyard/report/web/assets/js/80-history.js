@@ -179,8 +179,9 @@
   function movedCell({ last, moved, changes }) {
     if (!last) return S.badge("same");
     if (changes.length === 1) return S.badge(verdictOf(last), changeText(last));
-    const [low, high] = ["low", "high"].map((end) => changes.reduce((product, change) => product * change[end], 1));
-    if (low <= 1 && high >= 1) return S.badge("same", `back after ${changes.length} steps`);
+    const sure = changes.every((change) => fmt.known(change.low) && fmt.known(change.high));
+    const [low, high] = ["low", "high"].map((end) => (sure ? changes.reduce((product, change) => product * change[end], 1) : null));
+    if (sure && low <= 1 && high >= 1) return S.badge("same", `back after ${changes.length} steps`);
     return S.badge(moved > 1 ? "slower" : "faster", `${fmt.change(moved, low, high)}, ${changes.length} steps`);
   }
 
