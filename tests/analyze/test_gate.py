@@ -168,6 +168,16 @@ def test_a_case_weighed_against_itself_elsewhere_has_two_times_two_commits_and_a
     assert (finding.was, finding.now, finding.kind) == (None, None, "regression")
 
 
+def test_the_times_beside_an_effect_are_those_that_were_compared() -> None:
+    """A record is measured apart from its comparison, minutes earlier: its time may say the opposite."""
+    whole, weighed = side("k", OK), pair(A, B, 1.1, 0.01)
+    timed = [replace(arm, time=Figure(time, "s")) for arm, time in ((weighed.base, 2e-3), (weighed.head, 2.2e-3))]
+    for arms, times in ((timed, (2e-3, 2.2e-3)), ((weighed.base, timed[1]), (1.0, 1.0))):
+        itself = replace(whole, runs=(replace(whole.runs[0], pairs=(replace(weighed, base=arms[0], head=arms[1]),)),))
+        finding = gate(itself, itself, Policy()).findings[0]
+        assert finding.was and finding.now and (finding.was.value, finding.now.value) == times
+
+
 def test_a_run_alone_is_judged_by_its_pairs() -> None:
     compiled = [case(name, "compile") for name in "abc"]
     answers: dict[str, float | str] = {**OK, compiled[0]: 1.0, compiled[1]: 1.0}

@@ -148,8 +148,11 @@ def own_pairs(side: Side, *, margins: Mapping[str, float] = {}) -> Comparison:
 
 
 def _own_times(pair: Pair, records: Mapping[str, Record]) -> Both:
-    """Both arms' times; from the interleaved blocks where both arms are the same case, which has one record."""
-    if pair.base.id == pair.head.id:
+    """Both arms' times in the blocks that were compared.
+
+    Old runs kept none: there the records', which were measured apart, have to do, unless both arms are one case with one record.
+    """
+    if pair.base.id == pair.head.id or (pair.base.time and pair.head.time):
         return pair.base.time, pair.head.time
     alone = [records.get(arm.id) for arm in (pair.base, pair.head)]
     times = [record.metrics.get("time") if record else None for record in alone]
