@@ -9,7 +9,7 @@ import pytest
 from tests.dialects.golden import FOLDER, SCENARIOS, found
 
 pytestmark = pytest.mark.torch
-QUICK = ("param-troubled", "param-duplicates", "param-continued", "ptxla-torchbench")
+QUICK = ("param-troubled", "param-duplicates")
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.deep) for name in SCENARIOS])

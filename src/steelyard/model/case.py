@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from steelyard.errors import UsageError, unknown
@@ -136,9 +136,9 @@ class Case:
         if self.threads < 1 or self.ranks < 1:
             raise UsageError(f"threads and ranks are at least 1, not {self.threads} and {self.ranks}")
 
-    @property
+    @cached_property
     def id(self) -> str:
-        """The canonical text; parsing it gives an equal case."""
+        """The canonical text; parsing it gives an equal case. Kept, since a case is asked for it more than a dozen times."""
         params = f"[{render_pairs(self.params)}]" if self.params else ""
         fields = [("device", self.device, "cpu"), ("threads", self.threads, 1), ("ranks", self.ranks, 1), ("env", self.env, "")]
         tail = [f":{key}={render(value)}" for key, value, usual in fields if value != usual]
