@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from steelyard import clocks  # noqa: F401  taken here, because what is loaded below may put others into `time`
 from steelyard.errors import UsageError, unknown
 from steelyard.model.define import Metric, Variant, Workload
+from steelyard.model.dialect import Dialect
 from steelyard.model.operators import DataGenerator, Operator, SpecIterator
 
 if TYPE_CHECKING:
@@ -223,6 +224,16 @@ def load_backend(name: str, extra: Mapping[str, Any] | None = None) -> Any:
     if point is None:
         raise unknown("backend", name, [*backend_names(), *entry_points("backends")])
     return point.load()
+
+
+def dialects() -> Iterator[Dialect]:
+    """The translators of other systems: ours first, which are the folders of one package; then installed ones, loaded when asked for."""
+    folder = Path(__file__).parent / "dialects"
+    for info in pkgutil.iter_modules([str(folder)]):
+        if info.ispkg:
+            yield importlib.import_module(f"steelyard.dialects.{info.name}").DIALECT
+    for point in entry_points("dialects").values():
+        yield point.load()
 
 
 def suites() -> dict[str, Path]:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from steelyard.analyze.compare import Side, compare
-from steelyard.analyze.foreign import READERS, read_file
+from steelyard.analyze.foreign import read_file, readers
 from steelyard.errors import StoreError
 from steelyard.model.record import Record
 from tests.analyze.foreign_samples import (
@@ -194,7 +194,7 @@ shapes = {
 }
 
 
-@pytest.mark.parametrize("tool", list(READERS))
+@pytest.mark.parametrize("tool", list(readers()))
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_a_file_of_any_shape_is_read_or_refused(tmp_path: Path, tool: str, data: st.DataObject) -> None:

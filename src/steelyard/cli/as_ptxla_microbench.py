@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from steelyard.engine.converse import Talk
     from steelyard.engine.launch import Place
 
-DIALECT = "ptxla-microbench"
+SHIM = "steelyard.dialects.ptxla.microbench_shim"
 SWEEP_BUDGET = "quick"
 LONGEST_MS = 3_600_000
 
@@ -93,7 +93,7 @@ def _job(base: str | None, test: str | None, given: Mapping[str, Any], products:
         "verify": not given["no_verify"], "budget": parse_budget(budget, BUDGETS),
         "save_profile_to_dir": str(Path(given["folder"]).resolve()) if given["folder"] else None,
     }  # fmt: skip
-    job = {"do": "shim", "dialect": DIALECT, "files": [], "entries": [], "paths": [], "options": options}
+    job = {"do": "shim", "shim": SHIM, "files": [], "entries": [], "paths": [], "options": options}
     if products is not None:
         if base or test:
             raise UsageError("--matmul makes its own functions", do="leave out FILE.py:BASE and FILE.py:TEST")

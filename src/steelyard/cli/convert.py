@@ -26,15 +26,15 @@ def command(file: Path, output: Path | None, files: tuple[str, ...], force: bool
     steelyard convert gemm.json -o gemm.toml
     """
     from steelyard.cli.check import shape_words
-    from steelyard.dialects.param import native, reading
-    from steelyard.engine import check, conduct, configs
+    from steelyard.dialects.param import config, native, reading
+    from steelyard.engine import check, conduct
     from steelyard.engine.selection import Request
     from steelyard.store.runs import Store
 
-    if not configs.is_param(file):
+    if not config.recognise(file):
         reading.read(file)
         raise UsageError(f"cannot tell what {file} is", why="PARAM configs are what can be converted so far", do="see docs/howto")
-    sheet = configs.param_sheet(file, tuple(str(Path(name).resolve()) for name in files))
+    sheet = config.sheet(file, tuple(str(Path(name).resolve()) for name in files))
     for mistake in sheet.mistakes:
         complain(str(mistake))
     wrong: dict[str, str] = {}

@@ -16,7 +16,9 @@ from steelyard.errors import UsageError, did_you_mean, unknown
 if TYPE_CHECKING:
     from rich.text import Text
 
-KINDS = ("workloads", "variants", "backends", "suites", "metrics", "runs")
+    from steelyard.model.dialect import Dialect
+
+KINDS = ("workloads", "variants", "backends", "suites", "dialects", "metrics", "runs")
 HIDDEN = "fake"
 
 
@@ -43,8 +45,8 @@ class Item:
 def command(words: tuple[str, ...], everything: bool, store: Path | None, as_json: bool) -> None:
     """List what there is.
 
-    KIND is workloads (the default), variants, backends, suites, metrics or runs. A PATTERN is a name, a folder of names, a
-    glob, or tag:NAME. Of a FILE everything it defines is listed, or what it has of one KIND.
+    KIND is workloads (the default), variants, backends, suites, dialects, metrics or runs. A PATTERN is a name, a folder of
+    names, a glob, or tag:NAME. For a FILE, lists all it defines, or only one KIND.
 
     \b
     steelyard list 'op/*'
@@ -78,9 +80,18 @@ def collect(kind: str, store: Path | None = None) -> list[Item]:
 
     if kind == "suites":
         return [_suite(name, path) for name, path in sorted(registry.suites().items())]
+    if kind == "dialects":
+        return [_dialect(dialect) for dialect in sorted(registry.dialects(), key=lambda dialect: dialect.name)]
     tell = {"workloads": _workload, "variants": _variant, "metrics": _metric, "backends": _backend}[kind]
     table: Mapping[str, Mapping[str, Any]] = getattr(registry.catalogue(), kind)
     return [tell(name, info) for name, info in sorted(table.items())]
+
+
+def _dialect(dialect: Dialect) -> Item:
+    """What a dialect translates."""
+    read = [words for words, part in (("config files", dialect.config), ("result files", dialect.results)) if part]
+    told = " · ".join([f"steelyard as {dialect.name}", *([f"reads its {' and '.join(read)}"] if read else [])])
+    return Item(dialect.name, dialect.doc, told, {"doc": dialect.doc, "config": dialect.config, "results": dialect.results})
 
 
 def of_files(files: tuple[str, ...], kind: str | None) -> list[Item]:

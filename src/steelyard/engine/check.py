@@ -63,7 +63,7 @@ def check_file(word: str, store: Store, files: Sequence[str] = (), *, shapes: bo
     path, kind = registry.suites().get(word, Path(word)), ""
     try:
         kind = kind_of(path)
-        if kind in ("experiment", "workloads", "PARAM config"):
+        if kind not in READERS:
             return _plan(Checked(word, kind), path, store, files, shapes=shapes)
         return replace(READERS[kind](path), file=word, kind=kind)
     except SteelyardError as error:
@@ -77,8 +77,8 @@ def kind_of(path: Path) -> str:
     ending = path.suffix.lower()
     if ending == ".py":
         return "workloads"
-    if ending == ".json" and configs.is_param(path):
-        return "PARAM config"
+    if found := configs.reader(path):
+        return str(found.kind)
     if ending == ".toml":
         keys = set(parsing.load(path, "toml")[0])
         if "expect" in keys:

@@ -25,12 +25,6 @@ from steelyard.model.case import Case
 from steelyard.model.experiment import Settings
 
 Send = Callable[[Mapping[str, Any]], None]
-SHIMS = {
-    "param": "steelyard.dialects.param.shim.perform",
-    "ptxla": "steelyard.dialects.ptxla.shim.perform",
-    "ptxla-microbench": "steelyard.dialects.ptxla.microbench_shim",
-}
-"""Dialects that have jobs of their own in a worker, and what does them."""
 
 
 def main(argv: list[str]) -> None:
@@ -111,7 +105,7 @@ def answer(job: Mapping[str, Any], cache: dict[str, registry.Loaded], send: Send
                 send({"checked": asdict(fit)})
             send({"done": "check"})
         elif job["do"] == "shim":
-            shim = importlib.import_module(SHIMS[job["dialect"]])
+            shim = importlib.import_module(job["shim"])
             shim.perform(job, loaded, send, gate)
         elif job["do"] == "arm":
             from steelyard.engine import arm

@@ -6,30 +6,37 @@ checked, names are cleaned, and a path in it leads nowhere but beside the file.
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from steelyard.analyze.foreign import google_benchmark, nvbench, ptxla, pyperf, pytest_benchmark, tritonbench
+from steelyard import registry
+from steelyard.analyze.foreign import google_benchmark, nvbench, pyperf, pytest_benchmark, tritonbench
 from steelyard.analyze.foreign.parts import Source, as_runs
 from steelyard.errors import StoreError, UsageError
 from steelyard.files import RESULTS, check_values, existing, limit, read_whole
 from steelyard.store.runs import Run
 
-Read = Callable[[Any, Path], Source | Sequence[Source]]
-READERS: dict[str, tuple[Callable[[Any], bool], Read]] = {
-    "pyperf": (pyperf.fits, pyperf.read),
-    "pytest-benchmark": (pytest_benchmark.fits, pytest_benchmark.read),
-    "nvbench": (nvbench.fits, nvbench.read),
-    "google-benchmark": (google_benchmark.fits, google_benchmark.read),
-    "tritonbench": (tritonbench.fits, tritonbench.read),
-    "ptxla": (ptxla.fits, ptxla.read),
-}
+OWN = {
+    "pyperf": pyperf, "pytest-benchmark": pytest_benchmark, "nvbench": nvbench, "google-benchmark": google_benchmark,
+    "tritonbench": tritonbench,
+}  # fmt: skip
+"""Tools whose results are all that is read of them; each module has `fits` and `read`."""
+
+
+def readers() -> dict[str, Any]:
+    """What reads each tool's results: those above, and the dialects that have results."""
+    found: dict[str, Any] = dict(OWN)
+    for dialect in registry.dialects():
+        if dialect.results:
+            found[dialect.name] = importlib.import_module(dialect.results)
+    return found
 
 
 def named(ref: str) -> tuple[Run, ...] | None:
@@ -49,16 +56,17 @@ def named(ref: str) -> tuple[Run, ...] | None:
 def read_file(path: Path) -> tuple[Run, ...]:
     """The results in a file, one run per process that made them."""
     data = _load(path)
-    for tool, (fits, read) in READERS.items():
-        if fits(data):
-            found = read(data, path)
+    known = readers()
+    for tool, reader in known.items():
+        if reader.fits(data):
+            found = reader.read(data, path)
             sources = [source for source in ([found] if isinstance(found, Source) else found) if source.results]
             if not sources:
                 raise StoreError(f"no results in {str(path)!r}", why=f"it is a file of {tool}, and holds no benchmark that can be read")
             return _told_apart([as_runs(tool, path, source) for source in sources])
     raise StoreError(
         f"not a file of results: {str(path)!r}",
-        why=f"its content is none of {', '.join(READERS)}",
+        why=f"its content is none of {', '.join(known)}",
         do="name one of those tools' JSON files, a run folder, or a run id",
     )
 
@@ -90,6 +98,7 @@ def _lenient(content: bytes, path: Path, why: str) -> Any:
     try:
         return json.loads(content, parse_constant=lambda _: None)
     except (ValueError, RecursionError):
-        if lines := ptxla.lines(content, path.name):
-            return lines
+        for reader in readers().values():
+            if hasattr(reader, "lines") and (lines := reader.lines(content, path.name)):
+                return lines
         raise StoreError(f"not JSON: {str(path)!r}", why=why) from None

@@ -1,1 +1,5 @@
-"""PARAM's compute benchmark: its config grammar read whole, its flags taken, and its output lines written."""
+"""PARAM: operator benchmarks from configs of JSON."""
+
+from steelyard.model.dialect import Dialect
+
+DIALECT = Dialect("param", "operators from PARAM's configs of JSON", config="steelyard.dialects.param.config")

@@ -23,6 +23,8 @@ from steelyard.model.record import BAD
 Source = Path | Mapping[str, Any]
 Entries = list[tuple[str, str]]
 KINDS = ("operators", "iterators", "generators")
+SHIM = "steelyard.dialects.param.shim.perform"
+"""What does our jobs in a worker."""
 SPOKEN = "config"
 """What a config that is no file is called in messages."""
 DRY = "no warm-up and no iteration was asked for"
@@ -170,7 +172,7 @@ class Session:
 
     def _job(self) -> dict[str, Any]:
         return {
-            "do": "shim", "dialect": "param", "options": self.options.plain(), "entries": self.entries,
+            "do": "shim", "shim": SHIM, "options": self.options.plain(), "entries": self.entries,
             "files": [str(Path(name).resolve()) for name in self.options.files],
         }  # fmt: skip
 

@@ -36,6 +36,7 @@ TRANSFORMERS = ("AlbertForMaskedLM", "BertForMaskedLM", "DistilBertForMaskedLM",
                 "RobertaForMaskedLM")  # fmt: skip
 XLA_VARIABLES = ("PJRT_DEVICE", "XRT_TPU_CONFIG", "XLA_FLAGS")
 LOCAL_TPU = "localservice;0;localhost:51011"
+SHIM = "steelyard.dialects.ptxla.shim.perform"
 
 
 class Talk(Protocol):
@@ -160,7 +161,7 @@ class Run:
         folder = Path(options.output_dirname).resolve() / matrix.folder(model)
         threads, base = options.threads or len(os.sched_getaffinity(0)), matrix.basename(model, experiment)
         job = {
-            "do": "shim", "dialect": "ptxla", "options": _absolute(options), "model": model, "experiment": experiment, "threads": threads,
+            "do": "shim", "shim": SHIM, "options": _absolute(options), "model": model, "experiment": experiment, "threads": threads,
             "policy": self.policy.for_worker(name, experiment["test"], options.batch_size), "folder": str(folder), "basename": base,
         }  # fmt: skip
         said: dict[str, Any] = {}
