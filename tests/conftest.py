@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -23,6 +24,9 @@ GIVEN = os.environ.get("STEELYARD_ENVS")
 
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+"""A shell's background job ignores it, as nohup's and some CI's are, and so would the programs that tests interrupt."""
 
 
 @pytest.fixture(autouse=True)
