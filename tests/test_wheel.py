@@ -69,7 +69,7 @@ def test_suites_pins_and_the_schema_are_found_in_it(unpacked: Path, tmp_path: Pa
     assert "quickstart" in steelyard(unpacked, tmp_path, "list", "suites")
     assert len(json.loads(steelyard(unpacked, tmp_path, "run", "quickstart", "--dry-run", "--json"))["cases"]) >= 10
     assert json.loads(steelyard(unpacked, tmp_path, "show", "--schema"))["$id"].startswith("urn:steelyard:record")
-    script = "from steelyard.engine import envs\nfor stack in envs.STACKS.values():\n    print(envs.constraints(stack.constraints))"
+    script = "from steelyard.engine import envs\nfor stack in envs.stacks().values():\n    print(envs.constraints(stack.constraints))"
     found = subprocess.run(
         [sys.executable, "-c", script], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(unpacked)}, capture_output=True, text=True
     )

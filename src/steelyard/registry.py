@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from steelyard import clocks  # noqa: F401  taken here, because what is loaded below may put others into `time`
 from steelyard.errors import UsageError, unknown
+from steelyard.model.about import About
 from steelyard.model.define import Metric, Variant, Workload
 from steelyard.model.dialect import Dialect
 from steelyard.model.operators import DataGenerator, Operator, SpecIterator
@@ -34,7 +35,8 @@ KINDS: dict[str, Any] = {
 }  # fmt: skip
 FOR_CONFIGS = ("operators", "iterators", "generators")
 BUILT_IN = "built-in"
-FRAMEWORKS = ("numpy", "torch", "torch_xla", "torchax", "triton", "jax", "tensorflow", "iree")
+FRAMEWORKS = ("jax", "tensorflow", "triton", "iree")
+"""Packages that benchmarks are named after, beside those of the backends."""
 
 
 @dataclass(frozen=True)
@@ -198,7 +200,8 @@ def look_first(folders: Sequence[str]) -> None:
     own = Path(os.__file__).parent
     python = [entry for entry in sys.path if entry in (str(own), str(own / "lib-dynload"))]
     wanted = list(dict.fromkeys(folder for folder in folders if folder not in python))
-    last = [folder for folder in wanted if any((Path(folder) / f"{name}.py").is_file() for name in FRAMEWORKS)]
+    names = {*FRAMEWORKS, *(package for name in backend_names() if (package := about_backend(name).package))}
+    last = [folder for folder in wanted if any((Path(folder) / f"{name}.py").is_file() for name in names)]
     rest = [entry for entry in sys.path if entry not in (*python, *wanted)]
     sys.path[:] = [*python, *(folder for folder in wanted if folder not in last), *rest, *last]
 
@@ -212,6 +215,28 @@ def backend_names() -> list[str]:
     """Built-in backends are the files of one folder; listing them imports none."""
     folder = Path(__file__).parent / "backends"
     return sorted(info.name for info in pkgutil.iter_modules([str(folder)]) if info.name != "base" and not info.name.startswith("_"))
+
+
+@functools.cache
+def about_backend(name: str) -> About:
+    """What a backend's own file says of it, read without importing it."""
+    if name in backend_names():
+        file = Path(__file__).parent / "backends" / f"{name}.py"
+    else:
+        module = backend_module(name)
+        spec = importlib.util.find_spec(module) if module else None
+        if spec is None or not spec.origin or not spec.origin.endswith(".py"):
+            return About()
+        file = Path(spec.origin)
+    return About.read(file.read_text(encoding="utf-8"))
+
+
+def backend_module(name: str) -> str:
+    """Where a backend is defined; empty for one that nobody has."""
+    if name in backend_names():
+        return f"steelyard.backends.{name}"
+    point = entry_points("backends").get(name)
+    return point.module if point else ""
 
 
 def load_backend(name: str, extra: Mapping[str, Any] | None = None) -> Any:

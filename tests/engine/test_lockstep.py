@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from steelyard.engine import arm, conduct, lockstep, sides
-from steelyard.engine.launch import FORKABLE, Nursery, Place, can_lay_out
+from steelyard.engine.launch import Nursery, Place, can_lay_out, nursery_modules
 from steelyard.engine.lockstep import Bout
 from steelyard.engine.plan import Plan
 from steelyard.engine.pool import Pool, Unweighed
@@ -359,7 +359,7 @@ def libraries(nursery: Nursery) -> list[tuple[str, str]]:
 class TestLayouts:
     @pytest.mark.skipif(not can_lay_out(), reason="this system does not let layouts be chosen")
     def test_equal_shifts_map_libraries_at_equal_places_and_others_elsewhere(self) -> None:
-        nurseries = [Nursery(Place(), FORKABLE["numpy"], "layouts", shift, wait=False) for shift in (7, 7, 20_000)]
+        nurseries = [Nursery(Place(), nursery_modules("numpy"), "layouts", shift, wait=False) for shift in (7, 7, 20_000)]
         try:
             for nursery in nurseries:
                 nursery.wait()
@@ -373,7 +373,7 @@ class TestLayouts:
         folders = tmp_path / "one", tmp_path / "two"
         for folder in folders:
             folder.mkdir()
-        one, two = Nursery.twins((Place(folder=str(folders[0])), Place(folder=str(folders[1]))), FORKABLE["numpy"], "twins")
+        one, two = Nursery.twins((Place(folder=str(folders[0])), Place(folder=str(folders[1]))), nursery_modules("numpy"), "twins")
         try:
             one.wait()
             two.wait()

@@ -22,6 +22,7 @@ from steelyard.backends.base import Backend
 from steelyard.errors import SteelyardError, Unsupported
 from steelyard.model.task import Reading, Task
 
+ABOUT = {"forks": True}
 FLOOR = 1.05
 GUARD = 'read -r line || kill -s KILL -- "-$0"'
 

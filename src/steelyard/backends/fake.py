@@ -10,6 +10,8 @@ import numpy as np
 from steelyard.backends.numpy import Numpy
 from steelyard.measuring.clock import HostTimer, Timer
 
+ABOUT = {"forks": True}
+
 
 class World:
     """The one virtual clock of a process, as real processes have one real clock."""

@@ -10,6 +10,7 @@ import numpy as np
 from steelyard.backends.base import Backend, alter_array, step_through
 from steelyard.errors import Unsupported
 
+ABOUT = {"package": "numpy", "stack": "numpy", "requires": ["numpy"], "pins": "base.txt", "forks": True}
 FORMATS = {
     "fp64": np.float64, "fp32": np.float32, "fp16": np.float16, "int64": np.int64, "int32": np.int32, "int16": np.int16,
     "int8": np.int8, "uint8": np.uint8, "bool": np.bool_, "complex64": np.complex64, "complex128": np.complex128,

@@ -29,6 +29,9 @@ from steelyard.model.experiment import Settings
 from steelyard.model.record import Figure
 from steelyard.model.task import Task
 
+ABOUT = {
+    "package": "torch", "stack": "torch", "requires": ["numpy", "torch"], "pins": "torch.txt", "forks": True, "extra": "torch",
+}  # fmt: skip
 FORMATS = {
     "fp64": torch.float64, "fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16,
     "fp8e4m3": torch.float8_e4m3fn, "fp8e5m2": torch.float8_e5m2, "fp8e4m3fnuz": torch.float8_e4m3fnuz,

@@ -14,7 +14,7 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch_xla
@@ -32,7 +32,16 @@ from steelyard.model.experiment import Settings
 from steelyard.model.record import Figure
 from steelyard.model.task import Task
 
-KINDS = {"cpu": "CPU", "cuda": "CUDA", "tpu": "TPU"}
+ABOUT = {
+    "package": "torch_xla", "stack": "torch-xla", "requires": ["numpy", "torch", "torch_xla"], "pins": "torch-xla.txt",
+    "why": "torch_xla needs its own torch", "devices": {"cpu": "CPU", "cuda": "CUDA", "tpu": "TPU"},
+    "variables": {
+        "XLA_FLAGS": "", "PJRT_NPROC": "{threads}", "NPROC": "{threads}", "XRT_TPU_CONFIG": "", "XLA_SAVE_TENSORS_FILE": "",
+        "PJRT_DEVICE": "{device}",
+    },
+    "graphs": {"XLA_SAVE_TENSORS_FILE": "{file}", "XLA_SAVE_TENSORS_FMT": "{form}"},
+}  # fmt: skip
+KINDS = cast(dict[str, str], ABOUT["devices"])
 """What PJRT calls our kinds of devices."""
 FALLBACK = "aten::"
 SPLIT_CALLS, FEWEST_SPLIT = 32, 3

@@ -27,6 +27,11 @@ from steelyard.measuring.clock import HostTimer, Timer
 from steelyard.model.dtypes import canonical
 from steelyard.model.task import Task
 
+ABOUT = {
+    "package": "torchax", "stack": "torchax", "requires": ["numpy", "torch", "jax", "torchax"], "pins": "torchax.txt",
+    "why": "torchax needs a torch and a jax that it works with",
+    "variables": {"XLA_FLAGS": "", "PJRT_NPROC": "{threads}", "NPROC": "{threads}", "JAX_PLATFORMS": "{device}"},
+}  # fmt: skip
 KINDS = {"cpu": "cpu", "cuda": "gpu", "tpu": "tpu"}
 """What JAX calls our kinds of devices."""
 COMPILED = "/jax/core/compile/backend_compile_duration"

@@ -79,6 +79,7 @@ def _place(backend: str) -> Any:
     """The environment of a backend that has one of its own, ours for the rest."""
     import importlib.util
 
+    from steelyard import registry
     from steelyard.engine import envs
     from steelyard.engine.launch import Place
     from steelyard.errors import Unsupported
@@ -87,7 +88,7 @@ def _place(backend: str) -> Any:
         return Place()
     found = envs.place_for(backend, Place())
     if found == Place() and importlib.util.find_spec(backend) is None:
-        stack = envs.HOMES[backend][1]
+        stack = registry.about_backend(backend).stack
         raise Unsupported(f"{backend} is not installed here, and no environment has it", do=f"steelyard env create {stack}")
     return found
 

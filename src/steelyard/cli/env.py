@@ -42,10 +42,11 @@ def listing(as_json: bool) -> int:
 
     found = envs.listing()
     if as_json:
-        emit_json({"environments": found, "stacks": {name: stack.requirements for name, stack in envs.STACKS.items()}})
+        emit_json({"environments": found, "stacks": {name: stack.requirements for name, stack in envs.stacks().items()}})
         return 0
+    stacks = envs.stacks()
     for env in found:
-        wanted = envs.STACKS[env.stack].requirements if env.stack in envs.STACKS else ()
+        wanted = stacks[env.stack].requirements if env.stack in stacks else ()
         main = [f"{name} {version}" for name in wanted if (version := env.version(name))]
         click.echo(visible(f"{env.name:14} {env.trouble or ', '.join(main)}   {env.path}"))
         moved = ", ".join(f"{name} {now}" for name, (_, now) in envs.moved_pins(env).items())
@@ -53,7 +54,7 @@ def listing(as_json: bool) -> int:
             click.echo(visible(f"  {f'pinned now: {moved}; ' if moved else ''}renew it: {env.remedy}"), err=True)
     if not found:
         click.echo("no environments yet", err=True)
-    click.echo(f"can be built: {', '.join(envs.STACKS)}   (steelyard env create STACK)", err=True)
+    click.echo(f"can be built: {', '.join(stacks)}   (steelyard env create STACK)", err=True)
     return 0
 
 

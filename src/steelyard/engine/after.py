@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from steelyard import codec
 from steelyard.engine import envs, ncu
-from steelyard.engine.launch import FORKABLE
+from steelyard.engine.launch import forkable
 from steelyard.engine.plan import Job, Plan
 from steelyard.errors import SteelyardError
 from steelyard.model.record import Figure, Record
@@ -82,7 +82,7 @@ def profile(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
 
 def memory(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
     """In a process that has run nothing else."""
-    fresh = job.compiles or job.case.device != "cpu" or job.case.backend not in FORKABLE
+    fresh = job.compiles or job.case.device != "cpu" or not forkable(job.case.backend)
     return crew.ask(replace(job, fresh=fresh), plan, {"do": "memory", "scratch": str(scratch)}, alone=True)
 
 

@@ -20,8 +20,6 @@ from steelyard.model.define import Body, Variant, Workload, fingerprint
 from steelyard.model.experiment import Settings
 from steelyard.model.task import Task
 
-REMEDIES = {"torch_xla": "steelyard env create torch-xla", "torchax": "steelyard env create torchax"}
-"""How to get the backends that are no extra of this package."""
 TELLING = ("fn", "args", "kwargs", "scope", "prepare", "measure", "parameters")
 
 
@@ -145,7 +143,7 @@ def open_backend(name: str, env: str = "") -> Any:
         if (error.name or "").startswith("steelyard"):
             raise
         missing = error.name or str(error)
-        remedy = REMEDIES.get(name, f"pip install 'steelyard[{name}]', or steelyard env create {name}")
+        remedy = registry.about_backend(name).remedy
         where, do = (f"in environment {env}", f"name another environment in env, or {remedy}") if env else ("here", remedy)
         raise Unsupported(f"backend {name} needs {missing}, which is not installed {where}", do=do) from error
     except Exception as error:

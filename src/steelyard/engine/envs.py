@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import steelyard
+from steelyard import registry
 from steelyard.engine.launch import Place
 from steelyard.errors import UsageError, unknown
 from steelyard.model.case import HERE
@@ -30,24 +31,19 @@ class Stack:
     note: str = ""
 
 
-STACKS: dict[str, Stack] = {
-    "numpy": Stack(("numpy",), "base.txt"),
-    "torch": Stack(("numpy", "torch"), "torch.txt"),
+PLAIN = {
     "jax": Stack(("numpy", "jax"), "jax.txt"),
     "tensorflow": Stack(("numpy", "tensorflow-cpu"), "tensorflow.txt"),
-    "torch-xla": Stack(("numpy", "torch", "torch_xla"), "torch-xla.txt", "torch_xla needs its own torch"),
-    "torchax": Stack(("numpy", "torch", "jax", "torchax"), "torchax.txt", "torchax needs a torch and a jax that it works with"),
 }
+"""Stacks without a backend."""
 
 
-HOMES: dict[str, tuple[str, str]] = {
-    "numpy": ("numpy", "numpy"),
-    "torch": ("torch", "torch"),
-    "torch_xla": ("torch_xla", "torch-xla"),
-    "torchax": ("torchax", "torchax"),
-}
-"""By backend: the package it imports, and the stack whose environment holds that package."""
-PJRT = {"cpu": "CPU", "cuda": "CUDA", "tpu": "TPU"}
+def stacks() -> dict[str, Stack]:
+    """What can be built: a stack for each backend that names one, and those without."""
+    known = [registry.about_backend(name) for name in registry.backend_names()]
+    return {about.stack: Stack(about.requires, about.pins, about.why) for about in known if about.stack} | PLAIN
+
+
 NOTE = "steelyard-env.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9_.-]*)==(\S+)", re.MULTILINE)
@@ -75,7 +71,7 @@ class Env:
     @property
     def remedy(self) -> str:
         """How to get a whole one in its place."""
-        again = [self.stack, *([] if self.name == self.stack else ["--name", self.name])] if self.stack in STACKS else ["STACK"]
+        again = [self.stack, *([] if self.name == self.stack else ["--name", self.name])] if self.stack in stacks() else ["STACK"]
         return f"steelyard env remove {self.name}, then steelyard env create {' '.join(again)}"
 
 
@@ -112,7 +108,7 @@ def _read(note: Path) -> Env:
 
 def moved_pins(env: Env) -> dict[str, tuple[str, str]]:
     """What an environment holds in another version than its stack is pinned to now: what it has, and what a new one would have."""
-    recipe = STACKS.get(env.stack)
+    recipe = stacks().get(env.stack)
     file = constraints(recipe.constraints) if recipe else None
     pins = {_plain(name): pin for name, pin in _PIN.findall(file.read_text(encoding="utf-8"))} if file and file.is_file() else {}
     held = {name: (version, pins.get(_plain(name), "")) for name, version in env.packages.items()}
@@ -138,8 +134,8 @@ def find(name: str) -> Env:
 
 def check(stack: str, name: str | None) -> Path:
     """Where an environment would go, if it can be made at all."""
-    if stack not in STACKS:
-        raise unknown("stack", stack, STACKS)
+    if stack not in stacks():
+        raise unknown("stack", stack, stacks())
     path = home() / (name or stack)
     if name is not None and not _NAME.fullmatch(name):
         raise UsageError(f"not a name for an environment: {name!r}", do="use letters, digits, '_', '.' and '-'")
@@ -153,7 +149,7 @@ def check(stack: str, name: str | None) -> Path:
 def create(stack: str, name: str | None = None, extra: tuple[str, ...] = ()) -> Env:
     """Build a pinned virtual environment; a failed one leaves nothing behind."""
     path = check(stack, name)
-    recipe = STACKS[stack]
+    recipe = stacks()[stack]
     try:
         path.mkdir(parents=True)
         (path / NOTE).write_text(json.dumps({"stack": stack}), encoding="utf-8")
@@ -197,10 +193,11 @@ def _within(env: Env, start: Place) -> Place:
 
 def place_for(backend: str, place: Place) -> Place:
     """Where a backend starts: in an environment of its stack, if nobody chose another, it is not installed here, and there is one."""
-    package, stack = HOMES.get(backend, ("", ""))
-    if not package or place.python != Place().python or importlib.util.find_spec(package):
+    about = registry.about_backend(backend)
+    if not about.stack or place.python != Place().python or importlib.util.find_spec(about.package):
         return place
-    fitting = sorted((env for env in listing() if env.stack == stack and not env.trouble), key=lambda env: (env.name != stack, env.name))
+    ours = [env for env in listing() if env.stack == about.stack and not env.trouble]
+    fitting = sorted(ours, key=lambda env: (env.name != about.stack, env.name))
     return _within(fitting[0], place) if fitting else place
 
 
@@ -211,18 +208,14 @@ def contents(python: str) -> Mapping[str, str]:
 
 def variables(backend: str, device: str, threads: int) -> dict[str, str]:
     """What a backend needs set before its worker starts; a case's own flags come over it, and what is in our own environment does not."""
-    if backend not in ("torch_xla", "torchax"):
-        return {}
-    shared = {"XLA_FLAGS": "", "PJRT_NPROC": str(threads), "NPROC": str(threads)}
-    if backend == "torchax":
-        return {**shared, "JAX_PLATFORMS": device}
-    unset = dict.fromkeys(("XRT_TPU_CONFIG", "XLA_SAVE_TENSORS_FILE"), "")
-    return {**shared, **unset, "PJRT_DEVICE": PJRT.get(device, device.upper())}
+    about = registry.about_backend(backend)
+    return about.set(about.variables, device, threads=threads)
 
 
 def saving_graphs(backend: str, form: str, file: Path) -> dict[str, str]:
     """What makes a backend write every graph to a file, in a process where nothing is timed."""
-    return {"XLA_SAVE_TENSORS_FILE": str(file), "XLA_SAVE_TENSORS_FMT": form} if backend == "torch_xla" else {}
+    about = registry.about_backend(backend)
+    return about.set(about.graphs, file=file, form=form)
 
 
 def parcel() -> Path:

@@ -19,23 +19,28 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any
 
+from steelyard import registry
 from steelyard.engine.process import MARK, end, end_tree
 from steelyard.errors import SteelyardError, UsageError
 
 COMMON = ("numpy.random", "numpy.ma", "steelyard.engine.weigh", "steelyard.engine.arm", "steelyard.backends.numpy")
-FORKABLE: dict[str, tuple[str, ...]] = {
-    "torch": (*COMMON, "steelyard.backends.torch"),
-    "numpy": COMMON,
-    "fake": (*COMMON, "steelyard.backends.fake"),
-    "command": (*COMMON, "steelyard.backends.command"),
-}
-"""Backends that survive a fork, and what the nursery imports for them; a child forked from it starts warm."""
+"""What every nursery imports, so that a child forked from it starts warm."""
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 VISIBLE_DEVICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
 LARGEST_LINE = 256 << 20
 NO_RANDOM_ADDRESSES, ASK = 0x0040000, 0xFFFFFFFF
 LEAST_STACK = 200 << 20
 SHIFTS = 1 << 16
+
+
+def forkable(backend: str) -> bool:
+    """Whether a backend survives a fork."""
+    return registry.about_backend(backend).forks
+
+
+def nursery_modules(backend: str) -> tuple[str, ...]:
+    """What a nursery imports for a backend."""
+    return tuple(dict.fromkeys((*COMMON, registry.backend_module(backend))))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from steelyard.engine import envs, modules, names, ncu
 from steelyard.engine.filters import Filters, patient
-from steelyard.engine.launch import FORKABLE, Place
+from steelyard.engine.launch import Place, forkable
 from steelyard.engine.names import errors_at, points, select, settle
 from steelyard.engine.sides import TWO_BACKENDS, Side
 from steelyard.errors import NothingMeasured, UsageError
@@ -340,7 +340,7 @@ def _compiles(case: Case, catalogue: Catalogue) -> bool:
 
 def _needs_fresh(case: Case, catalogue: Catalogue) -> bool:
     """Whether a case may not run in a forked worker."""
-    return _compiles(case, catalogue) or case.device != "cpu" or case.backend not in FORKABLE
+    return _compiles(case, catalogue) or case.device != "cpu" or not forkable(case.backend)
 
 
 def _job(case: Case, vs: Case | None, settings: Settings, catalogue: Catalogue, place: Place) -> Job:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from steelyard.engine import envs
-from steelyard.engine.launch import FORKABLE, SHIFTS, Nursery, Place, Worker, can_lay_out, start_fresh
+from steelyard.engine.launch import SHIFTS, Nursery, Place, Worker, can_lay_out, forkable, nursery_modules, start_fresh
 from steelyard.engine.limits import MemoryLimit
 from steelyard.engine.plan import Job, at_home
 from steelyard.engine.process import end_orphans, end_tree
@@ -163,7 +163,7 @@ class Pool:
         """Where a job's workers come from; `anew` replaces this one. If there are too many, the least recently used is closed."""
         chosen = one_thread(job) and can_lay_out() and side.layout != FREE
         places = _places(job, side)
-        modules = (FORKABLE[_base(job).backend], FORKABLE[job.case.backend]) if forks(job, side) else None
+        modules = (nursery_modules(_base(job).backend), nursery_modules(job.case.backend)) if forks(job, side) else None
         key = (*places, chosen, modules, self.count(job, side))
         if key in self._broken:
             raise Unweighed(self._broken[key])
@@ -224,7 +224,7 @@ def _base(job: Job) -> Case:
 
 def forks(job: Job, side: Side) -> bool:
     """Whether both arms of a job by itself can run in forked workers; beside compiled jobs they cannot."""
-    return not side.fresh and not job.compiles and job.case.device == "cpu" and job.case.backend in FORKABLE
+    return not side.fresh and not job.compiles and job.case.device == "cpu" and forkable(job.case.backend)
 
 
 def one_thread(job: Job) -> bool:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from steelyard import codec
 from steelyard.engine import after, envs, lockstep, modules
 from steelyard.engine.after import Reply
-from steelyard.engine.launch import FORKABLE, Ending, Nursery, Place, Worker, start_fresh
+from steelyard.engine.launch import Ending, Nursery, Place, Worker, nursery_modules, start_fresh
 from steelyard.engine.limits import WATCH_EVERY, MemoryLimit
 from steelyard.engine.plan import Entries, Job, Plan
 from steelyard.engine.pool import Pool, Unweighed
@@ -408,11 +408,11 @@ class Crew:
                 self.spare = self._nursery(job).fork()
 
     def _nursery(self, job: Job) -> Nursery:
-        key = (job.place, FORKABLE[job.case.backend])
+        key = (job.place, nursery_modules(job.case.backend))
         if key in self.nurseries and self.nurseries[key].process.poll() is not None:
             self.nurseries.pop(key).stop()
         if key not in self.nurseries:
-            self.nurseries[key] = Nursery(job.place, FORKABLE[job.case.backend], self.mark)
+            self.nurseries[key] = Nursery(*key, self.mark)
         return self.nurseries[key]
 
     def dismiss(self) -> None:

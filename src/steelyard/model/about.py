@@ -1,0 +1,50 @@
+"""What is known of a backend before its framework is imported, as the backend's own file says it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+_WRITTEN = re.compile(r"^ABOUT = (\{[^\n]*\}|\{\n.*?^\})(?:  # fmt: skip)?$", re.DOTALL | re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class About:
+    """A backend's packages, its environment, and how its workers start; in its file the dict `ABOUT`, made of plain values alone.
+
+    `package` is what it imports and `stack` the environment that holds it, built of `requires` by the versions in `pins`; `why` is
+    what such an environment is for. `forks` says that its workers may be forked from a process that has imported it. `variables` are
+    set before a worker starts and `graphs` where one shall write every graph to a file: `{device}`, by the names in `devices`,
+    `{threads}`, `{file}` and `{form}` stand in them. `extra` is an extra of Steelyard's own that installs it.
+    """
+
+    package: str = ""
+    stack: str = ""
+    requires: tuple[str, ...] = ()
+    pins: str = ""
+    why: str = ""
+    forks: bool = False
+    devices: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
+    graphs: Mapping[str, str] = field(default_factory=dict)
+    extra: str = ""
+
+    @classmethod
+    def read(cls, source: str) -> About:
+        """What a backend's source says; nothing of it is executed, and one that says nothing has the usual values."""
+        found = _WRITTEN.search(source)
+        told = ast.literal_eval(found[1]) if found else {}
+        return cls(**{**told, "requires": tuple(told.get("requires", ()))})
+
+    def set(self, names: Mapping[str, str], device: str = "", **values: object) -> dict[str, str]:
+        """Variables with their values put in."""
+        return {key: text.format(device=self.devices.get(device, device), **values) for key, text in names.items()}
+
+    @property
+    def remedy(self) -> str:
+        """How to get it."""
+        ways = [f"pip install 'steelyard[{self.extra}]'"] if self.extra else []
+        ways += [f"steelyard env create {self.stack}"] if self.stack else []
+        return ", or ".join(ways) or "see the documentation of its package"
