@@ -170,3 +170,10 @@ def test_all_built_ins_can_be_listed_without_a_framework() -> None:
     blocked = f"import sys; sys.modules.update(dict.fromkeys({sorted(FRAMEWORKS)}))\n"
     code = blocked + "from steelyard import registry; print(len(registry.catalogue().workloads) > 10)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "True\n"
+
+
+def test_the_layout_in_contributing_names_every_package() -> None:
+    root = Path(__file__).parents[1]
+    layout = (root / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Layout")[2].partition("## Import rules")[0]
+    rooms = {path.parent.name for path in (root / "src" / "steelyard").glob("*/__init__.py")}
+    assert rooms and [room for room in sorted(rooms) if f"  {room}/ " not in layout] == []
