@@ -1,17 +1,15 @@
 """Conditions on a combination of arguments, such as `args[0].shape[1] == args[1].shape[0]`, read without running anything.
 
-condition  = all { "or" all }                 all = one { "and" one }          one = "not" one | comparison
-comparison = sum { ("==" | "!=" | "<" | "<=" | ">" | ">=") sum }
-sum        = product { ("+" | "-") product }  product = factor { ("*" | "/" | "//" | "%") factor }
-factor     = "-" factor | number | "text" | true | false | null | "len" "(" sum ")" | "(" condition ")" | place
-place      = ("args" | "kwargs") { "[" number "]" | "[" "text" "]" | "." name }
+They are written as in Python, with numbers, texts, true, false and null, `args` and `kwargs` with positions and names behind
+them, `len(…)`, the signs + - * / // %, comparisons, and, or, not. Python's own parser reads them; whatever else it knows is refused.
 """
 
 from __future__ import annotations
 
+import ast
 import operator
-import re
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,14 +20,14 @@ Term = Callable[[Spec], Any]
 
 LONGEST = 1000
 DEEPEST = 50
-_TOKEN = re.compile(r"\s*(?:(\d+\.?\d*(?:[eE][+-]?\d+)?)|(\"[^\"]*\"|'[^']*')|([A-Za-z_]\w*)|(==|!=|<=|>=|//|[-<>+*/%().\[\]]))", re.ASCII)
-_WORDS: Mapping[str, Any] = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
-_ORDERS: Mapping[str, Callable[[Any, Any], bool]] = {
-    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+REMEDY = "use args, kwargs, len(…), numbers, texts, + - * / // %, comparisons, and, or, not"
+_WORDS: Mapping[str, Any] = {"true": True, "false": False, "null": None}
+_ORDERS: Mapping[type, Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
 }  # fmt: skip
-_SUMS: Mapping[str, Callable[[Any, Any], Any]] = {"+": operator.add, "-": operator.sub}
-_PRODUCTS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "*": operator.mul, "/": operator.truediv, "//": operator.floordiv, "%": operator.mod,
+_SIGNS: Mapping[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
 }  # fmt: skip
 
 
@@ -56,160 +54,74 @@ def condition(text: str) -> Condition:
     """Read a condition; a mistake in it is the user's error."""
     if len(text) > LONGEST:
         raise UsageError(f"a condition has at most {LONGEST} characters")
-    return Condition(text, _Parser(text).whole())
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise UsageError("is no condition", why=getattr(error, "msg", "") or str(error), do=REMEDY) from None
+    return Condition(text, _term(tree.body, text.strip()))
 
 
-class _Parser:
-    """A cursor over the words of one condition."""
+def _term(node: ast.expr, text: str, depth: int = 0) -> Term:
+    if depth > DEEPEST:
+        raise UsageError("a condition is nested too deeply")
 
-    def __init__(self, text: str) -> None:
-        self.words: list[tuple[int, str]] = []
-        self.at, self.depth = 0, 0
-        position = 0
-        while text[position:].strip():
-            found = _TOKEN.match(text, position)
-            if not found:
-                raise UsageError(f"cannot read {text[position:].strip()[:20]!r} in a condition", do="see the how-to page on filters")
-            kind = int(found.lastindex or 0)
-            self.words.append((kind, found.group(kind)))
-            position = found.end()
+    def inner(part: ast.expr) -> Term:
+        return _term(part, text, depth + 1)
 
-    def failure(self, expected: str) -> UsageError:
-        got = f"not {self.words[self.at][1]!r}" if self.at < len(self.words) else "but the condition ends"
-        return UsageError(f"expected {expected}, {got}")
-
-    def peek(self) -> str:
-        """The next word, if it is an operator or a name."""
-        return self.words[self.at][1] if self.at < len(self.words) and self.words[self.at][0] >= 3 else ""
-
-    def take(self, *words: str) -> str:
-        found = self.peek()
-        if found not in words or not found:
-            return ""
-        self.at += 1
-        return found
-
-    def need(self, word: str) -> None:
-        if not self.take(word):
-            raise self.failure(repr(word))
-
-    def whole(self) -> Term:
-        term = self.either()
-        if self.at < len(self.words):
-            raise self.failure("the end or a comparison")
-        return term
-
-    def either(self) -> Term:
-        terms = [self.all_of()]
-        while self.take("or"):
-            terms.append(self.all_of())
-        return terms[0] if len(terms) == 1 else lambda spec: any(_truth(term(spec)) for term in terms)
-
-    def all_of(self) -> Term:
-        terms = [self.one()]
-        while self.take("and"):
-            terms.append(self.one())
-        return terms[0] if len(terms) == 1 else lambda spec: all(_truth(term(spec)) for term in terms)
-
-    def one(self) -> Term:
-        self.deeper()
-        if self.take("not"):
-            term = self.one()
-            self.depth -= 1
-            return lambda spec: not _truth(term(spec))
-        self.depth -= 1
-        return self.comparison()
-
-    def comparison(self) -> Term:
-        terms, orders = [self.sum()], []
-        while found := self.take(*_ORDERS):
-            orders.append(_ORDERS[found])
-            terms.append(self.sum())
-        if not orders:
-            return terms[0]
-
-        def compare(spec: Spec) -> bool:
-            values = [term(spec) for term in terms]
-            try:
-                return all(order(left, right) for order, left, right in zip(orders, values, values[1:], strict=False))
-            except (TypeError, RecursionError):
-                raise Unanswerable(f"{' and '.join(_kind(value) for value in values)} have no order") from None
-
-        return compare
-
-    def sum(self) -> Term:
-        term = self.product()
-        while found := self.take(*_SUMS):
-            term = _calculate(_SUMS[found], term, self.product())
-        return term
-
-    def product(self) -> Term:
-        term = self.factor()
-        while found := self.take(*_PRODUCTS):
-            term = _calculate(_PRODUCTS[found], term, self.factor())
-        return term
-
-    def factor(self) -> Term:
-        self.deeper()
-        term = self.simple()
-        self.depth -= 1
-        return term
-
-    def deeper(self) -> None:
-        self.depth += 1
-        if self.depth > DEEPEST:
-            raise UsageError("a condition is nested too deeply")
-
-    def simple(self) -> Term:
-        if self.take("-"):
-            inner = self.factor()
-            return _calculate(operator.sub, lambda spec: 0, inner)
-        if self.take("("):
-            inner = self.either()
-            self.need(")")
-            return inner
-        if self.at >= len(self.words):
-            raise self.failure("a value")
-        kind, word = self.words[self.at]
-        if kind == 1:
-            self.at += 1
-            return _constant(int(word) if word.isdigit() else float(word))
-        if kind == 2:
-            self.at += 1
-            return _constant(word[1:-1])
-        if word in _WORDS:
-            self.at += 1
-            return _constant(_WORDS[word])
-        if self.take("len"):
-            self.need("(")
-            inner = self.sum()
-            self.need(")")
-            return lambda spec: _length(inner(spec))
-        if word in ("args", "kwargs"):
-            self.at += 1
-            return self.place(word)
-        raise self.failure("args, kwargs, len or a value")
-
-    def place(self, root: str) -> Term:
-        steps: list[str | int] = [root]
-        while found := self.take("[", "."):
-            kind, word = self.words[self.at] if self.at < len(self.words) else (0, "")
-            if found == "." and kind == 3:
-                steps.append(word)
-            elif found == "[" and kind == 1 and word.isdigit():
-                steps.append(int(word))
-            elif found == "[" and kind == 2:
-                steps.append(word[1:-1])
-            else:
-                raise self.failure("a name" if found == "." else "a position or a name in quotes")
-            self.at += 1
-            if found == "[":
-                self.need("]")
-        return lambda spec: _follow(spec, steps)
+    match node:
+        case ast.BoolOp():
+            terms, decide = [inner(value) for value in node.values], any if isinstance(node.op, ast.Or) else all
+            return lambda spec: decide(_truth(term(spec)) for term in terms)
+        case ast.UnaryOp(op=ast.Not()):
+            denied = inner(node.operand)
+            return lambda spec: not _truth(denied(spec))
+        case ast.UnaryOp(op=ast.USub()):
+            return _calculate(operator.sub, lambda spec: 0, inner(node.operand))
+        case ast.BinOp() if type(node.op) in _SIGNS:
+            return _calculate(_SIGNS[type(node.op)], inner(node.left), inner(node.right))
+        case ast.Compare() if all(type(order) in _ORDERS for order in node.ops):
+            return _compare([_ORDERS[type(order)] for order in node.ops], [inner(part) for part in (node.left, *node.comparators)])
+        case ast.Constant(value=bool() | int() | float() | str() | None as value):
+            return lambda spec: value
+        case ast.Name(id=word) if word in _WORDS:
+            return lambda spec: _WORDS[word]
+        case ast.Call(func=ast.Name(id="len"), args=[held], keywords=[]):
+            measured = inner(held)
+            return lambda spec: _length(measured(spec))
+        case ast.Name() | ast.Attribute() | ast.Subscript() if steps := _steps(node):
+            return lambda spec: _follow(spec, steps)
+    refused = ast.get_source_segment(text, node) or text
+    raise UsageError(f"{refused[:60]!r} cannot stand in a condition", do=REMEDY)
 
 
-def _constant(value: Any) -> Term:
-    return lambda spec: value
+def _steps(node: ast.expr) -> list[str | int]:
+    """The way from args or kwargs to a value; empty for what is no such way."""
+    steps: list[str | int] = []
+    while True:
+        match node:
+            case ast.Attribute(value=rest, attr=name):
+                step: str | int = name
+            case ast.Subscript(value=rest, slice=ast.Constant(value=str() | int() as name)) if type(name) is not bool:
+                step = name
+            case ast.Name(id="args" | "kwargs" as root):
+                return [root, *reversed(steps)]
+            case _:
+                return []
+        steps.append(step)
+        node = rest
+
+
+def _compare(orders: Sequence[Callable[[Any, Any], bool]], terms: Sequence[Term]) -> Term:
+    def run(spec: Spec) -> bool:
+        values = [term(spec) for term in terms]
+        try:
+            return all(order(left, right) for order, left, right in zip(orders, values, values[1:], strict=False))
+        except (TypeError, RecursionError):
+            raise Unanswerable(f"{' and '.join(_kind(value) for value in values)} have no order") from None
+
+    return run
 
 
 def _follow(spec: Spec, steps: list[str | int]) -> Any:
