@@ -136,6 +136,13 @@ class TestUserFiles:
         with pytest.raises(UsageError, match="'acme/add' is defined twice"):
             found.add(load_file(tmp_path / "mine.py"))
 
+    @pytest.mark.parametrize("kind", ["operator", "iterator", "generator"])
+    def test_two_functions_cannot_share_a_name(self, kind: str, tmp_path: Path) -> None:
+        text = f"from steelyard import {kind}\n\n" + "".join(f'@{kind}("my.one")\ndef f{number}(*args):\n    pass\n\n' for number in (1, 2))
+        (tmp_path / f"{kind}s.py").write_text(text)
+        with pytest.raises(UsageError, match=rf"{kind} 'my.one' is defined twice\n  .*{kind}s.py:3, and again: .*{kind}s.py:7"):
+            Loaded().add(load_file(tmp_path / f"{kind}s.py"))
+
     def test_a_catalogue_is_extended_and_not_changed(self) -> None:
         before = Catalogue({"a": {"n": 1}}, {}, {}, {"numpy": {}})
         after = before.extend({"workloads": {"b": {"n": 2}}, "variants": {"v": {}}}, "mine.py")

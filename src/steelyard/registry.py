@@ -84,6 +84,7 @@ def _place(item: Any) -> str:
     """Where a definition's function was written; whatever is no plain function is told by itself."""
     names = {Metric: "compute", Variant: "apply", Operator: "make", SpecIterator: "expand", DataGenerator: "make"}
     function: Any = next(iter(item.bodies.values())) if isinstance(item, Workload) else getattr(item, names[type(item)])
+    function = function.args[0] if isinstance(function, functools.partial) and function.args else function
     function = getattr(function, "forward", function)
     code = getattr(function, "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code else f"{type(function).__module__}.{type(function).__qualname__}"

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steelyard.dialects.param.expand import Config, Sheet, expand
+from steelyard.errors import UsageError
 from tests.dialects.param.sheets import DEFAULT, EMBEDDING, ONE, RANGED, TENSOR, called, ids, info, inputs, ranged, shapes, tensor, values
 
 
@@ -449,3 +450,9 @@ def test_copies_agree_with_a_second_opinion(moves: list[tuple[int, int, int, int
                     table[at][i] = table[j][k]
         expected.append(table)
     assert shapes(ranged(called(*args))) == expected
+
+
+def test_an_iterator_of_ones_own_cannot_take_the_name_of_a_built_in() -> None:
+    for name in (RANGED, f"PyTorch:{RANGED}", EMBEDDING):
+        with pytest.raises(UsageError, match="is PARAM's own"):
+            expand({"op": info(inputs(called()))}, "x", iterators={name: lambda entry, key, device: []})

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from steelyard.errors import UsageError  # noqa: E402
-from steelyard.model.operators import operator  # noqa: E402
+from steelyard.model.operators import Operator, operator  # noqa: E402
 from steelyard.workloads.operators import _aten, _names  # noqa: E402
 from steelyard.workloads.operators._names import find, functions, modules  # noqa: E402
 from steelyard.workloads.operators.call import Call, prepare  # noqa: E402
@@ -108,15 +108,6 @@ def test_a_name_that_many_configs_share_is_looked_for_once() -> None:
     assert _names._refusal.cache_info().misses == before + 1
 
 
-def test_users_operators_come_first() -> None:
-    @operator("torch.add")
-    def mine(x: Any) -> Any:
-        return x
-
-    assert find("torch.add", {"torch.add": mine}) is mine
-    assert find("torch.add", {"other": mine}).kind == "function"
-
-
 def test_functions_answer_to_all_their_names() -> None:
     names = {
         "torch.mm",
@@ -201,3 +192,16 @@ class TestAten:
     )
     def test_schemas_say_what_is_overwritten(self, op: str, in_place: bool) -> None:
         assert find(op, {}).in_place is in_place
+
+
+@pytest.mark.parametrize("name", ["torch.add", "torch.nn.Linear", "aten::mul.Tensor"])
+def test_a_name_of_the_frameworks_own_cannot_be_taken(name: str) -> None:
+    with pytest.raises(UsageError, match="is the framework's own"):
+        find(name, {name: Operator(name, lambda: None)})
+
+    @operator("my.add")
+    def mine(x: Any) -> Any:
+        return x
+
+    assert find("my.add", {"my.add": mine}) is mine
+    assert find(name, {"my.add": mine}).kind != "user"

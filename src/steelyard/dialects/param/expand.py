@@ -154,6 +154,8 @@ class _Expansion:
 
     def __init__(self, page: Page, device: str, iterators: Iterators, generators: Collection[str], most: int) -> None:
         self.page, self.device, self.iterators, self.most = page, device, iterators, most
+        if taken := [name for name in iterators if _bare(name) in map(_bare, BUILT_IN)]:
+            raise UsageError(f"iterator {taken[0]!r} is PARAM's own", why="a file of yours defines it too", do="give yours another name")
         self.generators = {_bare(name): name for name in (*generators, *DEFAULT_GENERATORS)}
         self.configs: list[Config] = []
         self.wrong: dict[tuple[Place, str], tuple[str, str, str]] = {}

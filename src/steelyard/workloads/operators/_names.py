@@ -1,7 +1,7 @@
 """What an operator's name stands for: looked up in tables of what may be named, never by walking attributes.
 
-In this order: operators that a user registered, PARAM's own names, functions that torch itself lists as overridable,
-modules of torch.nn, aten schemas. What reads files, loads libraries or runs code is in none of these tables.
+These are operators that a user registered, under names that nothing else has, PARAM's own names, functions that torch itself
+lists as overridable, modules of torch.nn, and aten schemas. What reads files, loads libraries or runs code is in none of these tables.
 """
 
 from __future__ import annotations
@@ -36,6 +36,10 @@ ALLOWED = "an operator is a torch function that can be overridden, a torch.nn mo
 def find(name: str, registered: Mapping[str, Operator]) -> Operator:
     """The operator of a name; what is not in the tables is refused, with the nearest name that is."""
     if name in registered:
+        if name == _embedding.NAME or _own(name) is not None:
+            raise UsageError(
+                f"operator {name!r} is the framework's own", why="a file of yours defines it too", do="give yours another name"
+            )
         return registered[name]
     if name == _embedding.NAME:
         return Operator(name, _embedding.TableBatch, "Embedding bags of several tables in one call.", kind="fbgemm")
