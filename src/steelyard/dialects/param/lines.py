@@ -61,7 +61,7 @@ def header(options: Options, machine: Mapping[str, Any], started: datetime) -> L
         "run_batch_size": options.run_batch_size, "batch_cuda_device": options.batch_cuda_device,
         "batch_cmd": options.batch_cmd or BATCH_COMMAND,
         "resume_op_run_id": options.resume_id, "stop_op_run_id": options.stop_id,
-        "pt2_model": options.pt2_model, "cuda_graph": options.cuda_graph,
+        "pt2-model": options.pt2_model, "cuda-graph": options.cuda_graph,
     }  # fmt: skip
     return {
         "run_options": {**asked, "cmd_args": options.plain()},
