@@ -232,6 +232,11 @@ def about_backend(name: str) -> About:
     return About.read(file.read_text(encoding="utf-8"))
 
 
+def backend_of(package: str) -> About | None:
+    """The backend that a package belongs to."""
+    return next((about for name in backend_names() if package and (about := about_backend(name)).package == package), None)
+
+
 def backend_module(name: str) -> str:
     """Where a backend is defined; empty for one that nobody has."""
     if name in backend_names():

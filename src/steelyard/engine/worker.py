@@ -118,19 +118,17 @@ def answer(job: Mapping[str, Any], cache: dict[str, registry.Loaded], send: Send
     except SteelyardError as error:
         send({"error": {"what": error.what, "why": error.why, "do": error.do, "where": error.where}})
     except Exception as error:
-        import traceback
+        send({"error": explained(error)})
 
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        send(
-            {
-                "error": {
-                    "what": f"{type(error).__name__}: {error}",
-                    "why": f"raised in {last.filename}:{last.lineno}",
-                    "do": "",
-                    "where": "",
-                }
-            }
-        )
+
+def explained(error: Exception) -> dict[str, str]:
+    """What a job ended with: a framework that is missing with how to get it, anything else with where it was raised."""
+    if isinstance(error, ModuleNotFoundError) and (about := registry.backend_of(error.name or "")):
+        return {"what": f"{error.name} is not installed here", "why": "", "do": about.remedy, "where": ""}
+    import traceback
+
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return {"what": f"{type(error).__name__}: {error}", "why": f"raised in {last.filename}:{last.lineno}", "do": "", "where": ""}
 
 
 def definitions(job: Mapping[str, Any], cache: dict[str, registry.Loaded]) -> registry.Loaded:
