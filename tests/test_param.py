@@ -64,7 +64,8 @@ class TestRunning:
         with pytest.warns(UserWarning, match=r"no operator named 'torch\.ngg'"):
             found = run_to_file(bad, tmp_path / "out.json", keep_going=True, iterations=2)
         assert found.code == 3 and len(found.mistakes) == 1 and found.files == {"benchmark_file": str(tmp_path / "out.json")}
-        assert read_records(tmp_path / "out.json") == found.records
+        refused, *measured = read_records(tmp_path / "out.json")
+        assert measured == found.records and refused["steelyard"]["status"] == "skipped"
 
     def test_here_with_the_usual_executor_and_with_another(self) -> None:
         import torch

@@ -189,7 +189,18 @@ class TestTrouble:
         assert "torch.mm 0|0|2: no dtype named 'flot'" in said[0]
         assert '["torch.ngg"].config[0].input[0]  torch.ngg 0|0|0: no operator named' in said[1]
         assert "torch.mm 0|0|0: " in said[2]
-        assert ids() == ["torch.neg|0|0|0", "torch.mm|0|0|1"] and "finish_time" in read()[-1]
+        refused = ["torch.mm|0|0|2", "torch.ngg|0|0|0", "torch.mm|0|0|0"]
+        assert ids() == [*refused, "torch.neg|0|0|0", "torch.mm|0|0|1"] and "finish_time" in read()[-1]
+        assert [lines.status(line) for line in records()] == ["skipped"] * 3 + ["ok"] * 2
+        assert "no dtype named" in records()[0]["steelyard"]["error"]
+
+    def test_what_was_refused_is_tried_again_when_a_file_is_continued(self, here: Path) -> None:
+        write(neg(4), config("my.later", spec(tensor(4))))
+        assert as_param("--file", "ops.py") == 3
+        Path("ops.py").write_text(OPERATORS + '\n@operator("my.later")\ndef later(x):\n    return x\n')
+        assert as_param("--file", "ops.py", "-a") == 0
+        assert ids() == ["my.later|0|0|0", "torch.neg|0|0|0", "my.later|0|0|0"]
+        assert [lines.status(line) for line in records()] == ["skipped", "ok", "ok"]
 
     def test_a_mistake_that_many_combinations_share_is_one_line_of_bounded_length(
         self, here: Path, capsys: pytest.CaptureFixture[str]

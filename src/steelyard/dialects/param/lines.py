@@ -82,9 +82,14 @@ def _text_of(path: str | None) -> str:
     return "" if path is None else read_text(Path(path)).strip()
 
 
-def record(op: str, id: str, build: Any, input: Mapping[str, Any], metric: Mapping[str, Any], **ours: Any) -> Line:
+def record(op: str, id: str, build: Any, input: Any, metric: Mapping[str, Any], **ours: Any) -> Line:
     """One config: PARAM's four keys, then what only we know."""
     return {"op_name": op, "id": id, "metric": metric, "config": {"build": build, "input": input}, "steelyard": ours}
+
+
+def refused(op: str, id: str, build: Any, input: Any, error: str) -> Line:
+    """A config that cannot run: the file says so, and a run that continues it tries again."""
+    return record(op, id, build, input, {}, status="skipped", error=error)
 
 
 def finish(ended: datetime) -> Line:

@@ -78,6 +78,8 @@ class Session:
     recorded: Recorded | None = None
     sheet: Sheet | None = None
     mistakes: list[Mistake] = field(default_factory=list)
+    refused: list[Line] = field(default_factory=list)
+    """The configs that cannot run, as lines of the output file."""
     statuses: list[str] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
     complete: bool = False
@@ -131,6 +133,8 @@ class Session:
         self.sheet = sheet
         for mistake in sheet.mistakes:
             self._mistaken(mistake)
+            if mistake.op:
+                self.refused.append(lines.refused(mistake.op, mistake.id, None, None, mistake.what))
         if not sheet.configs and not sheet.mistakes:
             raise UsageError("there is nothing to run in it", where=sheet.source)
         return self._left(sheet)
@@ -221,8 +225,7 @@ class Session:
             if "checking" in message:
                 busy = str(message["checking"])
             elif "mistake" in message:
-                first, *more = [by_id.pop(id) for id in message["mistake"]["ids"]]
-                self._mistaken(self._blame(first, message["mistake"]["what"], len(more)))
+                self._refuse([by_id.pop(id) for id in message["mistake"]["ids"]], message["mistake"]["what"])
             elif "machine" in message:
                 busy = ""
                 self._begin(message["machine"], len(by_id))
@@ -253,13 +256,16 @@ class Session:
         if self._checked:
             self._take_line(config, _record(config, status=lost["status"], error=lost["reason"]))
         else:
-            self._mistaken(self._blame(config, f"checking it ended badly: {lost['reason']}"))
+            self._refuse([config], f"checking it ended badly: {lost['reason']}")
 
-    def _blame(self, config: Config, what: str, more: int = 0) -> Mistake:
-        """What a worker found wrong with a config, and with so many others of the same place."""
+    def _refuse(self, configs: Sequence[Config], what: str) -> None:
+        """Tell what a worker found wrong with configs of one place, once for all of them."""
         assert self.sheet is not None
-        id = f"{config.id} and {more} more" if more else config.id
-        return Mistake(self.sheet.source, config.path, printable(config.op), id, printable(what, LONGEST_REASON))
+        first, *more = configs
+        what = printable(what, LONGEST_REASON)
+        id = f"{first.id} and {len(more)} more" if more else first.id
+        self._mistaken(Mistake(self.sheet.source, first.path, printable(first.op), id, what))
+        self.refused += [lines.refused(config.op, config.id, config.build, config.input, what) for config in configs]
 
     def _take_line(self, config: Config, line: Line) -> None:
         """Keep a record; its arguments are ours, which no pipe has changed. A batch that is due runs while the worker waits."""
@@ -289,6 +295,8 @@ class Session:
         if self.place:
             self._output = Output(self.place.file, self.recorded.whole if self.recorded else 0)
             self._output.write(lines.header(self.options, machine, datetime.now()))
+            for line in self.refused:
+                self._output.write(line)
             self.files["benchmark_file"] = str(self.place.file)
 
     def _write(self, line: Line) -> None:
