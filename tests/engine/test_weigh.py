@@ -12,6 +12,7 @@ from steelyard.engine.bench import prepare_bench
 from steelyard.engine.pairs import weigh_heads
 from steelyard.engine.weigh import weigh_case
 from steelyard.errors import NotApplicable, NotApplied, Unsupported, UsageError, out_of_memory
+from steelyard.model.about import About
 from steelyard.model.case import Case
 from steelyard.model.define import Variant, variant, workload
 from steelyard.model.experiment import Settings
@@ -258,9 +259,14 @@ class TestPieces:
             raise ModuleNotFoundError("No module named 'fake_framework'", name="fake_framework")
 
         monkeypatch.setattr("steelyard.registry.load_backend", missing)
-        record = weigh("t/scale@fake/eager:eval")
-        assert record.status == "unsupported"
-        assert record.reason.startswith("backend fake needs fake_framework, which is not installed here; pip install 'steelyard[fake]'")
+        for about, remedy in (
+            (About(extra="acme", stack="acme-cpu"), "pip install 'steelyard[acme]', or steelyard env create acme-cpu"),
+            (About(), "see the documentation of its package"),
+        ):
+            monkeypatch.setattr("steelyard.registry.about_backend", lambda name, about=about: about)
+            record = weigh("t/scale@fake/eager:eval")
+            assert record.status == "unsupported"
+            assert record.reason == f"backend fake needs fake_framework, which is not installed here; {remedy}"
 
     def test_a_body_that_asks_for_the_mode_gets_it(self) -> None:
         assert weigh("t/bare@fake/eager:eval").effective["mode"] == "eval"
