@@ -37,6 +37,7 @@ def check_sheet(name: str, printed: str, found: dict[str, Any]) -> None:
     assert all(math.isfinite(goal["value"]) for goal in found["goals"])
 
 
+@pytest.mark.deep
 @pytest.mark.torch
 def test_isolation_compares_both_routes(tmp_path: Path) -> None:
     printed, found = hand_in("isolation", tmp_path, "--cases", "2", "--fresh-cases", "1", "--repeats", "1")
@@ -88,6 +89,7 @@ def test_overhead_puts_peers_beside_us(tmp_path: Path) -> None:
         assert parts["outside"]["median"] == pytest.approx(parts["wall"]["median"] - parts["timed"]["median"])
 
 
+@pytest.mark.deep
 @pytest.mark.torch
 def test_startup_weighs_commands(tmp_path: Path) -> None:
     printed, found = hand_in("startup", tmp_path, "--repeats", "1")

@@ -130,6 +130,7 @@ def test_own_operators_iterators_and_generators(folder: Path) -> None:
     assert all(2 <= record["effective"]["drawn"]["build.args[0]"] <= 3 for record in records)
 
 
+@pytest.mark.deep
 def test_converted_configs_are_the_same_cases(folder: Path) -> None:
     build = {"args": [{"type": "int", "value": 8}, {"type": "int", "value": 4}]}
     linear = {"build_data_generator": DEFAULT, "input_data_generator": DEFAULT, "seed": 5}

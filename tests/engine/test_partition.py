@@ -117,6 +117,7 @@ def test_one_after_the_other_in_one_store_they_miss_and_repeat_nothing(tmp_path:
     assert {item["kind"] for item in again["dropped"]} == {"partition"}
 
 
+@pytest.mark.deep
 def test_five_times_the_same_order(tmp_path: Path) -> None:
     words = ["run", "quickstart", "fake/work", "-k", ".*", "--partition", "2/3", "--dry-run", "--json"]
     told = [steelyard(*words, cwd=tmp_path, env={"PYTHONHASHSEED": str(seed)}).stdout for seed in range(5)]
