@@ -16,6 +16,7 @@ import pytest
 import steelyard
 from steelyard.errors import UsageError
 from steelyard.machine.load import Others
+from steelyard.measuring import schedule
 from steelyard.model.pair import Delta
 
 BUDGET = 0.15
@@ -98,6 +99,15 @@ def test_an_answer_that_turns_wrong_in_the_copies_that_are_timed_is_no_speedup()
     found = steelyard.compare(short, late, draw(), budget=BUDGET)
     assert found.verdict == "failed"
     assert found.reason.startswith("the answers differ after timing")
+
+
+def test_a_comparison_whose_last_rebuild_failed_still_has_its_answers_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    weigh_arms = schedule.weigh_arms
+    monkeypatch.setattr(schedule, "weigh_arms", lambda *args, check, **more: weigh_arms(*args, **more))
+    assert steelyard.compare(short, short, draw(), budget=BUDGET).verdict != "failed"
+    calls = iter(range(10**9))
+    found = steelyard.compare(short, lambda x: short(x) if next(calls) == 0 else 0.0, draw(), budget=BUDGET)
+    assert found.verdict == "failed"
 
 
 def test_functions_that_hold_what_they_change_are_compared_as_before() -> None:

@@ -121,7 +121,7 @@ def compare(
             builds[:2], timer, settings, rng.randrange(2**31), placebo=builds[2], margin=share, check=lambda tasks: timed.extend(tasks[:2])
         )
     if verify:
-        differ = differ or _difference(be, builds[0], builds[1], later=True) or _turned(be, builds[0], timed[0], timed[1])
+        differ = differ or _difference(be, builds[0], builds[1], later=True) or (_turned(be, builds[0], *timed) if timed else "")
     found = doing.finding()
     held = {kind for fn in (base, head) for kind in be.stays(Task(fn))} if base is not head else set()
     found = paired.unmoved(found, sorted(held)) if held else found

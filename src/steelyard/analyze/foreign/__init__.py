@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,13 +30,12 @@ OWN = {
 """Tools whose results are all that is read of them; each module has `fits` and `read`."""
 
 
-def readers() -> dict[str, Any]:
-    """What reads each tool's results: those above, and the dialects that have results."""
-    found: dict[str, Any] = dict(OWN)
+def readers() -> Iterator[tuple[str, Any]]:
+    """What reads each tool's results: those above, then the dialects that have some; an installed one is loaded if none before it fits."""
+    yield from OWN.items()
     for dialect in registry.dialects():
         if dialect.results:
-            found[dialect.name] = importlib.import_module(dialect.results)
-    return found
+            yield dialect.name, importlib.import_module(dialect.results)
 
 
 def named(ref: str) -> tuple[Run, ...] | None:
@@ -56,8 +55,9 @@ def named(ref: str) -> tuple[Run, ...] | None:
 def read_file(path: Path) -> tuple[Run, ...]:
     """The results in a file, one run per process that made them."""
     data = _load(path)
-    known = readers()
-    for tool, reader in known.items():
+    known = []
+    for tool, reader in readers():
+        known.append(tool)
         if reader.fits(data):
             found = reader.read(data, path)
             sources = [source for source in ([found] if isinstance(found, Source) else found) if source.results]
@@ -98,7 +98,7 @@ def _lenient(content: bytes, path: Path, why: str) -> Any:
     try:
         return json.loads(content, parse_constant=lambda _: None)
     except (ValueError, RecursionError):
-        for reader in readers().values():
+        for _, reader in readers():
             if hasattr(reader, "lines") and (lines := reader.lines(content, path.name)):
                 return lines
         raise StoreError(f"not JSON: {str(path)!r}", why=why) from None
