@@ -41,3 +41,9 @@ def processes_below(folder: Path) -> list[int]:
             except OSError:
                 continue
     return found
+
+
+def arm_figures(calls: tuple[int, int] = (1, 1), quads: int = 1) -> dict[str, Any]:
+    """What an arm of a comparison in two processes says of itself, as it comes through the pipe."""
+    told = {"quads": quads, "rebuilds": 1, "renewal": None, "quad": 1e-3, "overhead": 0.0, "doubt": 0.0, "source": "a", "single": False}
+    return {"calls": list(calls), **told}

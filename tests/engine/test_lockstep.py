@@ -25,7 +25,7 @@ from steelyard.engine.selection import Request
 from steelyard.errors import UsageError
 from steelyard.model.pair import Pair, weigh
 from steelyard.store.runs import Store
-from tests.engine.drive import PROGRAM, processes_below, run_json, steelyard
+from tests.engine.drive import PROGRAM, arm_figures, processes_below, run_json, steelyard
 
 WORK = """
 from steelyard import Task, workload
@@ -280,17 +280,7 @@ class TestFaults:
             weighed(plan)
 
     def test_what_an_arm_sends_is_checked(self) -> None:
-        good = {
-            "calls": [1, 2],
-            "quads": 3,
-            "rebuilds": 1,
-            "renewal": None,
-            "quad": 1e-3,
-            "overhead": 0.0,
-            "doubt": 0.0,
-            "source": "a",
-            "single": False,
-        }
+        good = arm_figures((1, 2), quads=3)
         assert lockstep.checked(good)["quads"] == 3
         for name, value in (
             ("calls", [1]),
@@ -436,17 +426,7 @@ class TestResume:
 
 class TestTakingTurns:
     def test_blocks_are_put_together_in_order_of_time(self) -> None:
-        figures = {
-            "calls": [1, 1],
-            "quads": 5,
-            "rebuilds": 1,
-            "renewal": None,
-            "quad": 1e-3,
-            "overhead": 0.0,
-            "doubt": 0.0,
-            "source": "",
-            "single": False,
-        }
+        figures = arm_figures((1, 1), quads=5)
         drawn = arm.coins("8 0", 5)
         stamps: tuple[list[int], list[int]] = ([], [])
         for moment, turn in enumerate(arm.turns(drawn), 1):

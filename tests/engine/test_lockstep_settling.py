@@ -13,6 +13,7 @@ from steelyard.engine import lockstep
 from steelyard.engine.lockstep import Bout
 from steelyard.engine.pool import Pool, Unweighed
 from steelyard.model.pair import Pair, weigh
+from tests.engine.drive import arm_figures
 from tests.engine.test_lockstep import prepare
 
 
@@ -31,17 +32,7 @@ class PlantedPool(Pool):
 
 def planted(seed: str, ratio: float) -> Bout:
     """What a pair of processes gives in which the head takes so many times as long."""
-    figures = {
-        "calls": [1, 1],
-        "quads": 8,
-        "rebuilds": 1,
-        "renewal": None,
-        "quad": 1e-3,
-        "overhead": 0.0,
-        "doubt": 0.0,
-        "source": "s",
-        "single": False,
-    }
+    figures = arm_figures((1, 1), quads=8)
     arrays = [
         {"took": np.full(16, took, "<i8").tobytes(), "busy": np.zeros(16, "<i8").tobytes(), "hit": np.zeros(16, "|u1").tobytes()}
         for took in (1_000_000, round(1_000_000 * ratio))

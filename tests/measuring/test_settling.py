@@ -129,7 +129,7 @@ class TestInOneProcess:
         groups = len(set(short.groups))
         for more in (0, 1, 2):
             broken = weighed(1.04, 0.02, 1, fails_at=3 * groups + more)
-            assert (broken.stop, broken.looks) == ("budget", 1)
+            assert (broken.stop, broken.looks, broken.spent) == ("budget", 1, short.spent)
             assert broken.broken == "MemoryError: no room for another model"
             assert broken.blocks == short.blocks and len(broken.groups) == len(broken.orders) == len(broken.blocks)
             assert settled(broken.finding().interval, 0.02) == settled(short.finding().interval, 0.02)

@@ -55,8 +55,8 @@ class Weighing:
     spent: float = 0.0
     looks: int = 1
     share: float = 1.0
-    seen: tuple[int, int, float] | None = None
-    """The rows of blocks at the last look, its number and its share of the error."""
+    seen: tuple[int, int, float, float] | None = None
+    """The rows of blocks at the last look, its number, its share of the error, and the seconds spent by then."""
     broken: str = ""
     """What ended it after that look."""
 
@@ -80,7 +80,7 @@ class Weighing:
     def fall_back(self, error: Exception) -> None:
         """To what the last look saw: going on may not cost what was found before."""
         assert self.seen is not None
-        rows, self.looks, self.share = self.seen
+        rows, self.looks, self.share, self.spent = self.seen
         for name in ("blocks", "cpu", "hits", "orders", "groups"):
             del getattr(self, name)[rows:]
         self.stop, self.broken = BUDGET, f"{type(error).__name__}: {error}"
@@ -145,7 +145,7 @@ def weigh_arms(
             tell(*effort.progress(doing.spent))
             if reason := effort.verdict(number + 1, doing.spent):
                 looked, doing.stop = timer.effort(), reason
-                doing.seen = doing.seen if reason == EVIDENCE else (len(doing.blocks), doing.looks, doing.share)
+                doing.seen = doing.seen if reason == EVIDENCE else (len(doing.blocks), doing.looks, doing.share, doing.spent)
                 findings = [doing.finding(head) for head in range(1, len(builds))]
                 doing.stop = effort.conclude(reason, findings, number + 1, doing.spent, clocks.monotonic() - began_at, patience)
                 doing.looks, doing.share = effort.look + 1, effort.looks.share(effort.look)
