@@ -38,7 +38,8 @@ Parts = tuple[str, str, str]
 
 def clean(text: object) -> str:
     """One line without control characters: messages come from frameworks and must not steer the terminal."""
-    return " ".join(word for word in visible(str(text)).split(" ") if word)
+    shown = visible(str(text))
+    return " ".join(word for word in shown.split(" ") if word) if " " in shown else shown
 
 
 def lines_of(text: object) -> list[str]:

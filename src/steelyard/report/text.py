@@ -99,8 +99,9 @@ def _fit(groups: Sequence[Group], found: list[Column], width: int) -> tuple[list
         for step, rank in zip(steps, ranks, strict=True):
             for gap in GAPS:
                 room = width - _taken(step, gap)
-                tree = lines(groups, room)
-                if rank >= min(least_rank, ranks[0]) and room >= LEAST_LABEL and len(tree) - fewest <= moved:
+                if rank < min(least_rank, ranks[0]) or room < LEAST_LABEL:
+                    continue
+                if len(tree := lines(groups, room)) - fewest <= moved:
                     return tree, step, gap
     return lines(groups, width - _taken(found[:1], GAPS[-1])), found[:1], GAPS[-1]
 
