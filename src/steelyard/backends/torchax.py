@@ -145,6 +145,17 @@ class Torchax(TorchElsewhere):
     def leaf(self, value: Any) -> tuple[str, np.ndarray[Any, Any]] | None:
         return super().leaf(value.torch() if hasattr(value, "jax") else value)
 
+    def copy(self, value: Any, buffers: dict[Any, Any] | None = None) -> Any:
+        with RUNTIME.inside():
+            return super().copy(value, buffers)
+
+    def alter(self, value: Any, change: Callable[[Any], Any]) -> bool:
+        if not hasattr(value, "jax"):
+            return super().alter(value, change)
+        with RUNTIME.inside():
+            value.copy_(change(value))
+        return True
+
     def relocate(self, task: Task, rng: random.Random, *, whole: bool = True) -> Task:
         with RUNTIME.inside():
             return super().relocate(task, rng, whole=whole)
