@@ -214,8 +214,13 @@ def _misspelt(error: SyntaxError, file: Path) -> UsageError:
 
 def backend_names() -> list[str]:
     """Built-in backends are the files of one folder; listing them imports none."""
-    folder = Path(__file__).parent / "backends"
-    return sorted(info.name for info in pkgutil.iter_modules([str(folder)]) if info.name != "base" and not info.name.startswith("_"))
+    return list(_built_in_backends())
+
+
+@functools.cache
+def _built_in_backends() -> tuple[str, ...]:
+    found = pkgutil.iter_modules([str(Path(__file__).parent / "backends")])
+    return tuple(sorted(info.name for info in found if info.name != "base" and not info.name.startswith("_")))
 
 
 @functools.cache

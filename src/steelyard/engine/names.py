@@ -35,6 +35,8 @@ class Trial:
 
     catalogue: Catalogue
     found: dict[tuple[str, str], UsageError] = field(default_factory=dict)
+    right: set[tuple[str, ...]] = field(default_factory=set)
+    """What was tried and is not wrong: thousands of matrices of one file name the same few things."""
 
     def attempt(self, origin: str, what: str, test: Callable[..., T], *args: Any) -> T | None:
         """What a test gives, or nothing if it fails."""
@@ -54,17 +56,28 @@ class Trial:
         chosen = [self.attempt(origin, f"workload {pattern}", select, pattern, self.catalogue) or [] for pattern in matrix.workload]
         names = list(dict.fromkeys(itertools.chain.from_iterable(chosen)))
         for axis in matrix.axes:
-            self.attempt(origin, f"axis {axis}", _check_axis, axis, names, matrix, self.catalogue)
+            self.once(("axis", axis, *names), origin, f"axis {axis}", _check_axis, axis, names, matrix, self.catalogue)
         for name in names:
             info = self.catalogue.workloads[name]
             case = Case(name, backend=next(iter(info.get("backends", ())), "torch"))
-            if self.attempt(origin, f"workload {name}", settle, case, self.catalogue) is None:
+            if not self.once(("workload", name), origin, f"workload {name}", settle, case, self.catalogue):
                 continue
             self.attempt(origin, "size", presets_of, matrix.axes, info)
-            changes: list[tuple[str, Any]] = [("backend", word) for word in matrix.backend] + [("variant", word) for word in matrix.variant]
-            changes += [("params", ((axis, value),)) for axis, values in matrix.axes.items() if axis in info["axes"] for value in values]
-            for key, value in changes:
-                self.attempt(origin, f"{key} {value}", self._settled, case, key, value)
+            for key, words in (("backend", matrix.backend), ("variant", matrix.variant)):
+                for word in words:
+                    self.once((name, key, word), origin, f"{key} {word}", self._settled, case, key, word)
+            for axis, values in matrix.axes.items():
+                for value in values if axis in info["axes"] else ():
+                    self.attempt(origin, f"{axis} {value}", _check_value, name, axis, value, info["axes"])
+
+    def once(self, key: tuple[str, ...], origin: str, what: str, test: Callable[..., Any], *args: Any) -> bool:
+        """Whether a test holds, made again only where it did not."""
+        before = len(self.found)
+        if key not in self.right:
+            self.attempt(origin, what, test, *args)
+            if len(self.found) == before and (origin, what) not in self.found:
+                self.right.add(key)
+        return key in self.right
 
     def _settled(self, case: Case, key: str, value: Any) -> Case:
         return settle(replace(case, **{key: value}), self.catalogue)
@@ -154,7 +167,8 @@ def settle(case: Case, catalogue: Catalogue) -> Case:
     for key, _ in case.params:
         if key not in axes:
             raise unknown(f"axis of {case.workload}", key, axes)
-    _check_types(case, axes)
+    for key, value in case.params:
+        _check_value(case.workload, key, value, axes)
     for step in case.chain:
         variant = info["variants"].get(step.name) or catalogue.variants.get(step.name)
         if variant is None:
@@ -172,16 +186,16 @@ def settle(case: Case, catalogue: Catalogue) -> Case:
     return replace(case, params=tuple({**defaults, **dict(case.params)}.items()))
 
 
-def _check_types(case: Case, axes: Mapping[str, Sequence[Any]]) -> None:
-    for key, value in case.params:
-        usual = axes[key][0] if axes[key] else None
-        number = isinstance(usual, (int, float)) and not isinstance(usual, bool)
-        if number and (isinstance(value, (str, list, dict, bool)) or value is None):
-            raise UsageError(f"axis {key} of {case.workload} takes a number, not {value!r}", do=f"for example -a {key}={usual}")
-        if isinstance(usual, bool) and not isinstance(value, bool):
-            raise UsageError(f"axis {key} of {case.workload} is true or false, not {value!r}")
-        if isinstance(usual, int) and isinstance(value, float):
-            raise UsageError(f"axis {key} of {case.workload} takes a whole number, not {value!r}", do=f"for example -a {key}={usual}")
+def _check_value(workload: str, key: str, value: Any, axes: Mapping[str, Sequence[Any]]) -> None:
+    """Refuse a value of another type than an axis has."""
+    usual = axes[key][0] if axes[key] else None
+    number = isinstance(usual, (int, float)) and not isinstance(usual, bool)
+    if number and (isinstance(value, (str, list, dict, bool)) or value is None):
+        raise UsageError(f"axis {key} of {workload} takes a number, not {value!r}", do=f"for example -a {key}={usual}")
+    if isinstance(usual, bool) and not isinstance(value, bool):
+        raise UsageError(f"axis {key} of {workload} is true or false, not {value!r}")
+    if isinstance(usual, int) and isinstance(value, float):
+        raise UsageError(f"axis {key} of {workload} takes a whole number, not {value!r}", do=f"for example -a {key}={usual}")
 
 
 def check_modes(modes: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -47,6 +48,7 @@ DATASHEETS: tuple[tuple[str, Peaks], ...] = (
 """Vendor datasheets: TFLOP/s of the fastest units, dense (no sparsity), and TB/s; the half formats accumulate in fp32."""
 
 
+@functools.lru_cache(64)
 def datasheet(name: str | None) -> Peaks | None:
     """The vendor's figures for a GPU by the name its driver gives it; a cut-down or partitioned one has none."""
     plain = re.sub(r"^(NVIDIA|AMD)\s+", "", (name or "").strip())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -126,10 +127,10 @@ def median_interval(values: Floats, confidence: float = 0.95) -> Interval:
     n = len(values)
     if n == 0:
         return Interval(math.nan, math.nan, math.nan, 0)
-    centre = float(np.median(values))
     ranks = order_ranks(n, 0.5, confidence)
     if ranks is None:
-        return Interval(centre, -math.inf, math.inf, n)
+        return Interval(statistics.median(values.tolist()), -math.inf, math.inf, n)
+    centre = float(np.median(values))
     ordered = np.sort(values)
     low, high = float(ordered[ranks[0]]), float(ordered[ranks[1]])
     batches = min(16, max(5, n // 20))

@@ -26,6 +26,7 @@ GIVEN = ("be", "mode", "loaded")
 """Arguments of a body that are no axes: the backend, and where it asks for them the mode and all that is registered."""
 
 
+@functools.lru_cache(256)
 def fingerprint(*functions: Callable[..., Any]) -> str:
     """A hash of source text, so that an edited workload is not compared with its former self.
 

@@ -38,8 +38,8 @@ def trouble(doing: str, path: Path, error: OSError) -> StoreError:
     return StoreError(f"cannot {doing}", why=why, do=f"{do}; what was saved before is intact")
 
 
-def write_whole(fd: int, data: bytes, at: int, path: Path) -> int:
-    """Put bytes at the end and on the disk, or leave the file as it was; gives the new end.
+def write_whole(fd: int, data: bytes, at: int, path: Path, *, sync: bool = True) -> int:
+    """Put bytes at the end and, with `sync`, on the disk, or leave the file as it was; gives the new end.
 
     Whatever lies beyond `at` is the rest of a write that failed, and goes first.
     """
@@ -49,7 +49,8 @@ def write_whole(fd: int, data: bytes, at: int, path: Path) -> int:
         rest = memoryview(data)
         while rest:
             rest = rest[os.pwrite(fd, rest, at + len(data) - len(rest)) :]
-        os.fsync(fd)
+        if sync:
+            os.fsync(fd)
     except OSError as error:
         with contextlib.suppress(OSError):
             os.ftruncate(fd, at)
