@@ -30,6 +30,8 @@ def in_mode(task: Task, mode: str) -> Task:
     """
     if task.fn is None:
         return task
+    if mode == "call":
+        return task
     if mode == "eval":
         return replace(task, scope=both(task.scope, torch.no_grad)) if task.parameters else task
     made = {"fwd": forward, "bwd": backward, "train": train}[mode](task)

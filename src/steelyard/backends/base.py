@@ -18,9 +18,11 @@ import numpy as np
 from steelyard.errors import NotApplicable, Unsupported
 from steelyard.machine.telemetry import Log
 from steelyard.measuring.clock import HostTimer, Timer
+from steelyard.measuring.fixed import Labels, NoLabels, Range, Stopwatch
 from steelyard.measuring.moving import Move, copy_array, scraps
 from steelyard.model.dtypes import canonical
 from steelyard.model.experiment import Settings
+from steelyard.model.protocol import Traces
 from steelyard.model.record import Figure
 from steelyard.model.task import Task
 
@@ -106,6 +108,33 @@ class Backend(ABC):
     def pair_timer(self, arms: Sequence[Task]) -> Timer:
         """The clock for comparing these arms; another than for timing one of them where the device has a better."""
         return self.timer()
+
+    def stopwatch(self, *, flush: Range | None = None) -> Stopwatch:
+        """What times single calls on this device, for a fixed number of them; with `flush` its cache is emptied before each, inside it."""
+        return Stopwatch()
+
+    def labels(self, *, traced: bool = False) -> Labels:
+        """Ranges for tools that look from outside, and for a trace where one is taken."""
+        return NoLabels()
+
+    def facts(self) -> dict[str, Any]:
+        """What the framework knows of itself and of its device, beyond versions."""
+        return {}
+
+    def as_it_was(self) -> AbstractContextManager[None]:
+        """Leave process-wide settings as they were, whatever a case does to them."""
+        return contextlib.nullcontext()
+
+    def traced(self, traces: Traces | None, files: dict[str, str]) -> AbstractContextManager[None]:
+        """Take traces of everything inside; where each lies is noted in `files` once it is whole."""
+        if traces is not None:
+            raise Unsupported(f"backend {self.name} takes no traces of a whole run")
+        return contextlib.nullcontext()
+
+    def recovers(self, reason: str) -> bool:
+        """After a case that failed for this reason: give its memory back, and say whether the device still answers."""
+        gc.collect()
+        return True
 
     def sync(self) -> None:
         """Wait until all work handed to the device is done."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import gc
@@ -19,13 +20,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from steelyard.backends import _ranks, _torch_modes, _torch_moves, _torch_passes
+from steelyard.backends import _ranks, _torch_fixed, _torch_modes, _torch_moves, _torch_passes
 from steelyard.backends.base import Backend, Seat, alter_array, step_through
 from steelyard.errors import Unsupported
 from steelyard.machine.telemetry import Log, Meter, watch
 from steelyard.measuring.clock import Timer
+from steelyard.measuring.fixed import Labels, Range, Stopwatch
 from steelyard.model.dtypes import canonical
 from steelyard.model.experiment import Settings
+from steelyard.model.protocol import Traces
 from steelyard.model.record import Figure
 from steelyard.model.task import Task
 
@@ -102,6 +105,28 @@ class Torch(Backend):
         from steelyard.backends._device import PairTimer
 
         return PairTimer(self.api, self.where, self.meter, arms)
+
+    def stopwatch(self, *, flush: Range | None = None) -> Stopwatch:
+        return _torch_fixed.stopwatch(self.api, self.where, flush)
+
+    def labels(self, *, traced: bool = False) -> Labels:
+        return _torch_fixed.TorchLabels.where(self.device, traced)
+
+    def facts(self) -> dict[str, Any]:
+        return _torch_fixed.facts()
+
+    def as_it_was(self) -> AbstractContextManager[None]:
+        return _torch_fixed.as_it_was()
+
+    def traced(self, traces: Traces | None, files: dict[str, str]) -> AbstractContextManager[None]:
+        if traces is None:
+            return contextlib.nullcontext()
+        from steelyard.backends import _torch_traces
+
+        return _torch_traces.traced(traces, self.device, files)
+
+    def recovers(self, reason: str) -> bool:
+        return _torch_fixed.recovers(self.api, reason)
 
     def sync(self) -> None:
         if self.api is not None:

@@ -24,7 +24,7 @@ from steelyard.errors import UsageError, unknown
 from steelyard.model.dtypes import canonical
 from steelyard.model.values import KEY, Digest, Pairs, Scanner, render, render_pairs
 
-MODES = ("eval", "train", "fwd", "bwd")
+MODES = ("eval", "train", "fwd", "bwd", "call")
 IDENTITY = "eager"
 HERE = "here"
 """What is written for the environment that the run is made in; an id leaves it out."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
 from steelyard.errors import UsageError, unknown
 from steelyard.model.case import HERE, Case
+from steelyard.model.protocol import Fixed
 from steelyard.model.units import check_tolerance, is_amount
 
 Sampling = Literal["blocks", "calls"]
@@ -42,7 +44,8 @@ class Settings:
     `reference` is what variants are held against: the plain task of their own backend, or what that one itself is held against,
     which is the same for all stacks.
 
-    The last six ask for passes beside the timing; `compile_time` is how many processes each of its figures comes from.
+    The six before the last ask for passes beside the timing; `compile_time` is how many processes each of its figures comes from.
+    `fixed` is another system's protocol in place of a budget and a precision.
     """
 
     budget: float = BUDGETS["normal"]
@@ -68,6 +71,7 @@ class Settings:
     ncu: bool = False
     compile_time: int | None = None
     dump_ir: GraphForm | None = None
+    fixed: Fixed | None = None
 
     def __post_init__(self) -> None:
         for name, choices in (("sampling", Sampling), ("reference", Reference), ("isolate", Isolation), ("dump_ir", GraphForm)):
@@ -82,7 +86,18 @@ class Settings:
 
     def plain(self) -> dict[str, Any]:
         """JSON-ready, without what was left open."""
-        return {key: value for key, value in asdict(self).items() if value is not None}
+        return dict(_plain(self))
+
+    @classmethod
+    def from_plain(cls, data: Mapping[str, Any]) -> Settings:
+        """The inverse of `plain`, for the worker's side of the pipe."""
+        return cls(**{**data, "fixed": Fixed(**data["fixed"]) if data.get("fixed") else None})
+
+
+@functools.lru_cache(8)
+def _plain(settings: Settings) -> Mapping[str, Any]:
+    """Every record of a run has the same."""
+    return {key: value for key, value in asdict(settings).items() if value is not None}
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,25 @@ class Reading:
     extras: Mapping[str, float] = field(default_factory=dict)
 
 
+Step = Callable[[], Any]
+MOST_PENDING = 1000
+
+
+@dataclass(frozen=True)
+class Backward:
+    """How a task goes back from what a call of it returned.
+
+    `step` makes the pass for one output, with everything that is not the pass itself done before it is returned; None where there
+    is nothing to go back through. `clear` drops what a pass left, or the next would add to it. `pending` is how many outputs may
+    wait for their pass. `again` makes a pass that can be repeated over one output, for a capture.
+    """
+
+    step: Callable[[Any], Step | None]
+    clear: Step = lambda: None
+    pending: int = MOST_PENDING
+    again: Callable[[Any], Step] | None = None
+
+
 @dataclass(frozen=True)
 class Task:
     """A function with its inputs; everything else is what the measurement needs to know to be fair.
@@ -29,7 +48,8 @@ class Task:
     `scope` is entered around a block for process-wide state; `measure` replaces `fn` for tasks that time themselves;
     `observe` is one call as verification sees it, where `fn` returns less; `unverified` is why there is nothing to compare,
     such as answers left to chance. `inspect` says after the first call what a
-    variant really did, and raises NotApplied when that is nothing; it is asked again after timing.
+    variant really did, and raises NotApplied when that is nothing; it is asked again after timing. `back` is the pass back from
+    an output, where it is timed apart from the call.
     """
 
     fn: Callable[..., Any] | None = None
@@ -54,6 +74,7 @@ class Task:
     measure: Callable[[], Reading] | None = None
     inspect: Callable[[], Mapping[str, Any]] | None = None
     cleanup: Callable[[], None] | None = None
+    back: Backward | None = None
     effective: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

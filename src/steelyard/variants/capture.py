@@ -11,8 +11,10 @@ from typing import Any
 
 from steelyard.errors import NotApplied, Unsupported
 from steelyard.model.define import variant
-from steelyard.model.task import Task
+from steelyard.model.task import Backward, Task
 from steelyard.variants.wrap import body_of
+
+REHEARSALS = 3
 
 
 @variant("cuda_graph", backends=["torch"], fresh=True)
@@ -25,19 +27,48 @@ def cuda_graph(task: Task, be: Any) -> Task:
     from steelyard.backends._device import capture
 
     body_of(task)
+    if task.back:
+        _rehearse_back(task, task.back)
     held: list[Any] = []
 
     def once() -> None:
         held[:] = [task()]
 
     graph = capture(torch.cuda, once)
+    back = task.back and _captured_back(task.back, held[0], graph)
 
     def replay(inputs: Task = task) -> Any:
         """A graph knows its inputs by address alone, so whoever replays it keeps them alive."""
         graph.replay()
         return held[0]
 
-    return replace(task, fn=replay, args=(), kwargs={}, effective={**task.effective, "cuda_graph": True})
+    return replace(task, fn=replay, args=(), kwargs={}, back=back, effective={**task.effective, "cuda_graph": True})
+
+
+def _rehearse_back(task: Task, back: Backward) -> None:
+    """The pass back on a side stream first, as capturing needs it."""
+    import torch
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(REHEARSALS):
+            if (step := back.step(task())) is not None:
+                step()
+                back.clear()
+    torch.cuda.current_stream().wait_stream(side)
+
+
+def _captured_back(back: Backward, out: Any, ahead: Any) -> Backward | None:
+    """The pass back as a graph of its own in the memory of the first, which holds what the pass needs."""
+    import torch
+
+    if back.again is None or back.step(out) is None:
+        return None
+    step, graph = back.again(out), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, pool=ahead.pool()):
+        step()
+    return Backward(lambda out: graph.replay, pending=back.pending)
 
 
 @variant("export", backends=["torch"], fresh=True, sticky=True)

@@ -221,12 +221,13 @@ def _tried(made: Call) -> Steps:
     "call/torch",
     axes={"op": ["torch.add"], "build": [None], "input": [SMALL], "seed": [0]},
     tags=["call"],
-    modes=["eval", "fwd", "bwd", "train"],
+    modes=["eval", "fwd", "bwd", "train", "call"],
 )
 def call(op: str, build: Any, input: Spec, seed: int, be: Any, mode: str = "eval", loaded: Any = None) -> Task:
     """Any operator of PyTorch or of a user, called with arguments that a configuration describes.
 
-    Modules stay in training form, as PARAM leaves them. Flops and bytes are declared where a run without data tells them.
+    Modules stay in training form, as PARAM leaves them. Flops and bytes are declared where a run without data tells them. The mode
+    `call` is the bare call and, for a fixed protocol, the pass back from each of its outputs; what it does to its arguments stays.
     """
     from steelyard.workloads.operators import _cost, _task
 
@@ -234,6 +235,8 @@ def call(op: str, build: Any, input: Spec, seed: int, be: Any, mode: str = "eval
     start = ((seed or 0) + SEEDS * be.seed) % LARGEST_SEED
     known: dict[str, Any] = {"seed": start, "registered": registered, "generators": generators}
     made = prepare(op, build, input, device=str(be.where), default_grad=mode != "eval", **known)
+    if mode == "call":
+        return _bare(made)
     without_data, seen = _without_data(made.kind, op, build, input, known)
     made = replace(made, in_place=made.in_place or bool(seen and seen.writes))
     if mode != "eval" and (why := _no_backward(made, without_data, mode)):
@@ -251,6 +254,18 @@ def call(op: str, build: Any, input: Spec, seed: int, be: Any, mode: str = "eval
         why = _task.why_unreferenced(op, task)
         task = replace(task, reference=_task.missing(why) if why else _task.precise(task, be, first))
     return replace(task, effective=facts, cleanup=made.cleanup, loss=_task.distance(start) if mode == "train" else None)
+
+
+def _bare(made: Call) -> Task:
+    """A call as it is, with nothing found out about it beforehand."""
+    from steelyard.workloads.operators._gradient import backward_of
+
+    why = "a bare call may change its arguments, so there is nothing to compare"
+    drawn = {"drawn": dict(made.drawn)} if made.drawn else {}
+    return Task(
+        made.forward, tuple(made.args), made.kwargs, in_place=made.in_place, unverified=why, cleanup=made.cleanup,
+        back=backward_of(made.operator), effective=drawn,
+    )  # fmt: skip
 
 
 def _without_data(kind: str, op: str, build: Any, input: Spec, known: Mapping[str, Any]) -> tuple[Call | None, Steps | None]:

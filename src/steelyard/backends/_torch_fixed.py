@@ -1,0 +1,197 @@
+"""What a fixed number of calls needs of PyTorch: a device's stopwatch, and ranges for traces and tools."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from steelyard import clocks
+from steelyard.errors import Unsupported
+from steelyard.machine.nvidia import gpus
+from steelyard.measuring.fixed import NO_RANGE, Range, Stopwatch
+
+FLUSH = 2
+LASTING = (
+    "device-side assert", "illegal memory access", "unspecified launch failure", "misaligned address", "illegal instruction",
+    "invalid program counter", "hardware stack error", "the launch timed out", "uncorrectable ECC error",
+)  # fmt: skip
+"""What a driver says of errors that a process keeps for good: afterwards any call to the device may fail, wait for ever or abort."""
+
+
+class MetaStopwatch(Stopwatch):
+    """The device without data, on which nothing runs that could follow itself without a pause."""
+
+    continuous = False
+
+
+class DeviceStopwatch(Stopwatch):
+    """A device behind torch's interface; only CUDA's has marks for its queue and an allocator to ask.
+
+    `flush` overwrites the cache with a buffer of `own` bytes, which no call is charged for.
+    """
+
+    asynchronous = True
+
+    def __init__(
+        self,
+        api: Any,
+        *,
+        cuda: bool,
+        flush: Callable[[], None] | None = None,
+        own: int = 0,
+        clock: Callable[[], int] = clocks.perf_counter_ns,
+    ) -> None:
+        self.api, self.events, self.flush, self.own, self.clock = api, cuda, flush, own, clock
+
+    def before(self) -> None:
+        if self.flush:
+            self.flush()
+        if self.events:
+            self.api.reset_peak_memory_stats()
+        self.api.synchronize()
+
+    def timed(self, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> tuple[int, Any]:
+        clock, sync, kwargs = self.clock, self.api.synchronize, kwargs or {}
+        start = clock()
+        out = fn(*args, **kwargs)
+        sync()
+        return clock() - start, out
+
+    def peak(self) -> int:
+        return int(self.api.max_memory_allocated()) - self.own if self.events else 0
+
+    def sync(self) -> None:
+        self.api.synchronize()
+
+    def held(self) -> int:
+        return int(self.api.memory_allocated())
+
+    def free(self) -> int:
+        return int(self.api.mem_get_info()[0] + self.api.memory_reserved() - self.api.memory_allocated())
+
+    def event_pairs(self, count: int) -> Sequence[tuple[Any, Any]]:
+        return [(self.api.Event(enable_timing=True), self.api.Event(enable_timing=True)) for _ in range(count)]
+
+
+def stopwatch(api: Any, where: torch.device, flush: Range | None) -> Stopwatch:
+    """The stopwatch of a device that is awake; the cache is flushed inside a range, where one is given."""
+    if api is None:
+        return MetaStopwatch() if where.type == "meta" else Stopwatch()
+    if where.type != "cuda" or flush is None:
+        return DeviceStopwatch(api, cuda=where.type == "cuda")
+    size = FLUSH * int(api.get_device_properties(where).L2_cache_size)
+    if not size:
+        raise Unsupported("the cache cannot be flushed here: the device does not say how large its L2 cache is")
+    buffer = torch.empty(size, dtype=torch.uint8, device=where)
+
+    def overwrite() -> None:
+        with flush:
+            buffer.fill_(1)
+
+    return DeviceStopwatch(api, cuda=True, flush=overwrite, own=size)
+
+
+class _Both:
+    """A range in the profiler and in NVTX; it can be entered again and again, one after the other."""
+
+    def __init__(self, profiled: Range, label: str) -> None:
+        self.profiled, self.label = profiled, label
+
+    def __enter__(self) -> None:
+        self.profiled.__enter__()
+        self.handle = torch.cuda.nvtx.range_start(self.label)
+
+    def __exit__(self, *error: Any) -> None:
+        torch.cuda.nvtx.range_end(self.handle)
+        self.profiled.__exit__(*error)
+
+
+@dataclass(frozen=True)
+class TorchLabels:
+    """Ranges in a trace if one is taken, and in NVTX on a CUDA device, where a tool may look from outside."""
+
+    profiled: bool = False
+    nvtx: bool = False
+
+    @classmethod
+    def where(cls, device: str, profiled: bool) -> TorchLabels:
+        """Those that somebody sees on a device."""
+        return cls(profiled, device.startswith("cuda") and _has_nvtx())
+
+    def range(self, label: str) -> Range:
+        """A range of this name, to be entered once or many times."""
+        profiled = self.profiler_range(label)
+        return _Both(profiled, label) if self.nvtx else profiled
+
+    def profiler_range(self, label: str) -> Range:
+        """A range that only traces show: one that holds ranges of its own name would count them twice in NVTX."""
+        made: Range = torch.autograd.profiler.record_function(label) if self.profiled else NO_RANGE
+        return made
+
+    def tool_range(self, label: str) -> Range:
+        """A range that only tools from outside see."""
+        return TorchLabels(False, self.nvtx).range(label)
+
+
+def _has_nvtx() -> bool:
+    try:
+        torch.cuda.nvtx.range_end(torch.cuda.nvtx.range_start("steelyard"))
+    except RuntimeError:
+        return False
+    return True
+
+
+@contextmanager
+def as_it_was() -> Iterator[None]:
+    """Leave torch with the threads, formats and recording it had: for the next case, and for a process that is not ours alone."""
+    threads, default, recording = torch.get_num_threads(), torch.get_default_dtype(), torch.is_grad_enabled()
+    try:
+        yield
+    finally:
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
+        if torch.get_default_dtype() != default:
+            torch.set_default_dtype(default)
+        torch.set_grad_enabled(recording)
+
+
+def recovers(api: Any, reason: str) -> bool:
+    """Give memory back, and find out whether the device still answers, unless that is known and asking may hang."""
+    if any(words in reason for words in LASTING):
+        return False
+    gc.collect()
+    if api is None:
+        return True
+    try:
+        api.synchronize()
+        if hasattr(api, "empty_cache"):
+            api.empty_cache()
+    except Exception:
+        return False
+    return True
+
+
+def facts() -> dict[str, Any]:
+    """How this torch was built, and the NVIDIA or AMD device it sees."""
+    found: dict[str, Any] = {
+        "torch": torch.__version__, "debug": bool(torch.version.debug), "build": torch.__config__.show(),
+        "cuda_available": torch.cuda.is_available(),
+    }  # fmt: skip
+    return found | (_cuda() if found["cuda_available"] else {})
+
+
+def _cuda() -> dict[str, Any]:
+    index = torch.cuda.current_device()
+    properties = torch.cuda.get_device_properties(index)
+    known = {name: getattr(properties, name) for name in dir(properties) if not name.startswith("_")}
+    plain = {name: value if isinstance(value, (int, float, str, bool)) else str(value) for name, value in known.items()}
+    return {
+        "cuda": torch.version.cuda, "driver": next((gpu.get("driver") for gpu in gpus()), None),
+        "gencode": torch.cuda.get_gencode_flags(), "device_id": index, "device_name": torch.cuda.get_device_name(), "properties": plain,
+        "cudnn": torch.backends.cudnn.version(), "cudnn_enabled": torch.backends.cudnn.enabled,
+    }  # fmt: skip

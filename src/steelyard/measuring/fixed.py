@@ -1,0 +1,340 @@
+"""A fixed number of calls: gradients cleared, outputs released and caches flushed between them, none of it in the timed region.
+
+One implementation for host and device. What other systems call discrete, continuous and event timing are three loops over the same
+task; a backend gives the stopwatch of its device.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from itertools import repeat
+from typing import Any, Literal, Protocol
+
+from steelyard import clocks
+from steelyard.model.protocol import Fixed
+from steelyard.model.task import Backward, Step, Task
+
+Range = AbstractContextManager[Any]
+Phase = Literal["warmup", "measure"]
+NO_RANGE: Range = nullcontext()
+SPARE = 0.5
+"""Of the memory that is free, how much outputs that wait for their backward pass may take."""
+NO_GRADIENT = "the output has no gradient, or no derivative is written for the operator"
+
+
+class Stopwatch:
+    """Times single calls; this one on a host, where a call ends when it returns. A device's own is made by its backend.
+
+    `asynchronous` says that work goes on after a call returns; `events` that the device can mark times on its own queue.
+    """
+
+    asynchronous = False
+    events = False
+    continuous = True
+    """Whether calls may follow each other without a pause; elsewhere there are no such times."""
+
+    def before(self) -> None:
+        """Get ready for one call: the cache as it shall be found, the memory mark reset, nothing pending."""
+
+    def timed(self, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> tuple[int, Any]:
+        """Nanoseconds of one call until its work is done, and what it returned."""
+        raise NotImplementedError
+
+    def peak(self) -> int:
+        """The most bytes held since `before`."""
+        return 0
+
+    def sync(self) -> None:
+        """Wait until nothing is pending."""
+
+    def held(self) -> int:
+        """Bytes that are held now."""
+        return 0
+
+    def free(self) -> int:
+        """Bytes that could be had."""
+        return 0
+
+    def event_pairs(self, count: int) -> Sequence[tuple[Any, Any]]:
+        """Marks for the device's queue, a start and an end for each of so many calls."""
+        return ()
+
+
+class Labels(Protocol):
+    """Makes the ranges that traces and tools show."""
+
+    def range(self, label: str) -> Range: ...
+    def profiler_range(self, label: str) -> Range: ...
+    def tool_range(self, label: str) -> Range: ...
+
+
+class NoLabels:
+    """Ranges that nothing shows."""
+
+    def range(self, label: str) -> Range:
+        """A range of this name, to be entered once or many times."""
+        return NO_RANGE
+
+    def profiler_range(self, label: str) -> Range:
+        """One that only traces show."""
+        return NO_RANGE
+
+    def tool_range(self, label: str) -> Range:
+        """One that only tools from outside see."""
+        return NO_RANGE
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """The ranges of one phase, made before it begins."""
+
+    forward: Range = NO_RANGE
+    backward: Range = NO_RANGE
+    whole: Range = NO_RANGE
+
+
+@dataclass(frozen=True)
+class Series:
+    """The values of one pass in one phase; times in nanoseconds, or in milliseconds where a device's own marks give them."""
+
+    time: list[float] = field(default_factory=list)
+    memory: list[int] = field(default_factory=list)
+    unit: str = "ns"
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What one phase gave; `no_gradient` says that backward was asked for and cannot be had."""
+
+    forward: Series = field(default_factory=Series)
+    backward: Series = field(default_factory=Series)
+    no_gradient: bool = False
+
+
+Loop = Callable[[Task, Backward | None, Stopwatch, int, Ranges], Taken]
+
+
+def discrete(task: Task, back: Backward | None, watch: Stopwatch, count: int, ranges: Ranges) -> Taken:
+    """One number per call and pass; on a device from idle to idle."""
+    if watch.asynchronous:
+        return _on_device(task, back, watch, count, ranges)
+    with ranges.whole:
+        forward, backward, lost = _on_host(task, back, count, ranges)
+    return Taken(Series(forward, [0] * len(forward)), Series(backward, [0] * len(backward)), lost)
+
+
+def _on_host(task: Task, back: Backward | None, count: int, ranges: Ranges) -> tuple[list[float], list[float], bool]:
+    """Nanoseconds of each forward and each backward pass, which end when they return."""
+    forward, args, kwargs, prepare, clock = task.fn, task.args, task.kwargs, task.prepare, clocks.perf_counter_ns
+    assert forward is not None
+    ahead, behind = ranges.forward, ranges.backward
+    forwards, backwards = list[float](), list[float]()
+    lost = False
+    for _ in repeat(None, count):
+        if prepare is not None:
+            prepare()
+        with ahead:
+            start = clock()
+            out = forward(*args, **kwargs)
+            end = clock()
+        forwards.append(end - start)
+        if back is not None:
+            if (step := back.step(out)) is None:
+                back, lost = None, True
+            else:
+                with behind:
+                    start = clock()
+                    step()
+                    end = clock()
+                backwards.append(end - start)
+                back.clear()
+            step = None
+        out = None
+    return forwards, backwards, lost
+
+
+def _on_device(task: Task, back: Backward | None, watch: Stopwatch, count: int, ranges: Ranges) -> Taken:
+    """The same where work goes on after a call returns: nothing is pending before, and nothing after."""
+    assert task.fn is not None
+    forward, backward, lost = Series(), Series(), False
+    with ranges.whole:
+        for _ in repeat(None, count):
+            if task.prepare is not None:
+                task.prepare()
+            watch.before()
+            with ranges.forward:
+                spent, out = watch.timed(task.fn, task.args, task.kwargs)
+            forward.time.append(spent)
+            forward.memory.append(watch.peak())
+            if back is not None:
+                if (step := back.step(out)) is None:
+                    back, lost = None, True
+                else:
+                    watch.before()
+                    with ranges.backward:
+                        spent, _ = watch.timed(step)
+                    backward.time.append(spent)
+                    backward.memory.append(watch.peak())
+                    back.clear()
+                step = None
+            out = None
+    return Taken(forward, backward, lost)
+
+
+def host_loop(task: Task, back: Backward | None, watch: Stopwatch, count: int, ranges: Ranges) -> Taken:
+    """Both continuous ways on a host, where there is nothing to keep running: discrete calls without labels and memory."""
+    with ranges.whole:
+        forward, backward, lost = _on_host(task, back, count, Ranges())
+    return Taken(Series(forward), Series(backward), lost)
+
+
+def continuous(task: Task, back: Backward | None, watch: Stopwatch, count: int, ranges: Ranges) -> Taken:
+    """One number per pass: calls follow each other without a pause, and the whole time is divided by their count.
+
+    Backward is timed in a loop of its own over forwards that were run before it, as many as memory holds at once, so that
+    it is measured and not the difference of two means; its memory is that of one call, taken before. Dropping a gradient
+    costs no device time and stays in that loop, since adding to the last one would.
+    """
+    forward, args, kwargs = task.fn, task.args, task.kwargs
+    assert forward is not None
+
+    def ahead() -> None:
+        for _ in repeat(None, count):
+            forward(*args, **kwargs)
+
+    watch.before()
+    with ranges.forward:
+        spent, _ = watch.timed(ahead)
+    taken = Series([spent / count], [watch.peak()])
+    if back is None:
+        return Taken(taken)
+
+    def behind(steps: deque[Step]) -> None:
+        while steps:
+            steps.popleft()()
+            back.clear()
+
+    watch.before()
+    before = watch.held()
+    first = _waiting(task, back, 1)
+    if not first:
+        return Taken(taken, no_gradient=True)
+    each = watch.held() - before
+    room = back.pending if each <= 0 else max(1, min(back.pending, int(SPARE * watch.free() / each)))
+    behind(first)
+    memory, total, left = watch.peak(), 0, count
+    while left:
+        steps = _waiting(task, back, min(left, room))
+        left -= min(left, room)
+        watch.sync()
+        with ranges.backward:
+            spent, _ = watch.timed(behind, (steps,))
+        total += spent
+    return Taken(taken, Series([total / count], [memory]))
+
+
+def _waiting(task: Task, back: Backward, count: int) -> deque[Step]:
+    """So many forwards, and for each the step back from it that is still to be made."""
+    assert task.fn is not None
+    made = (back.step(task.fn(*task.args, **task.kwargs)) for _ in range(count))
+    return deque(step for step in made if step is not None)
+
+
+def events(task: Task, back: Backward | None, watch: Stopwatch, count: int, ranges: Ranges) -> Taken:
+    """One number per call, from a pair of marks on the device's queue; the host waits once, at the end."""
+    forward, args, kwargs = task.fn, task.args, task.kwargs
+    assert forward is not None
+    pairs = watch.event_pairs(count)
+    watch.before()
+    with ranges.forward:
+        for start, end in pairs:
+            start.record()
+            out = forward(*args, **kwargs)
+            end.record()
+            out = None
+        watch.sync()
+    taken = Series([start.elapsed_time(end) for start, end in pairs], [watch.peak()], "ms")
+    if back is None:
+        return Taken(taken)
+    watch.before()
+    with ranges.whole:
+        for start, end in pairs:
+            out = forward(*args, **kwargs)
+            if (step := back.step(out)) is None:
+                return Taken(taken, no_gradient=True)
+            start.record()
+            step()
+            end.record()
+            back.clear()
+            out = step = None
+        watch.sync()
+    return Taken(taken, Series([start.elapsed_time(end) for start, end in pairs], [watch.peak()], "ms"))
+
+
+def nothing(task: Task, back: Backward | None, watch: Stopwatch, count: int, ranges: Ranges) -> Taken:
+    """No times where calls cannot follow each other without a pause."""
+    return Taken()
+
+
+def loop_of(clock: str, watch: Stopwatch) -> Loop:
+    """The loop of a clock on a device."""
+    if clock == "discrete":
+        return discrete
+    if not watch.asynchronous:
+        return host_loop if watch.continuous else nothing
+    if not watch.events:
+        return nothing
+    return continuous if clock == "continuous" else events
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """All that a task gave: phases by name, and whether its backward pass, where asked for, was had."""
+
+    phases: Mapping[str, Taken]
+    backward: bool = False
+
+
+def take(task: Task, fixed: Fixed, watch: Stopwatch, labels: Labels | None = None, name: str = "") -> Sampled:
+    """Rehearse, warm up and measure one task; `name` is what its labels call it."""
+    labels = labels or NoLabels()
+    back = task.back if fixed.backward else None
+    for _ in range(fixed.rehearse):
+        back = _rehearse(task, back)
+    loop, phases = loop_of(fixed.clock, watch), dict[str, Taken]()
+    counts: tuple[tuple[Phase, int], ...] = (("warmup", fixed.warmup), ("measure", fixed.repeats))
+    with labels.range(f"[{fixed.ranges}|{name}]"):
+        for phase, count in counts:
+            with labels.tool_range(f"[{fixed.ranges}|{phase}]"):
+                phases[phase] = loop(task, back, watch, count, _ranges(labels, fixed, name, phase)) if count else Taken()
+            back = None if phases[phase].no_gradient else back
+    return Sampled(phases, back is not None)
+
+
+def _rehearse(task: Task, back: Backward | None) -> Backward | None:
+    """One call that is kept nowhere, for what only the first ones do."""
+    assert task.fn is not None
+    if task.prepare is not None:
+        task.prepare()
+    out = task.fn(*task.args, **task.kwargs)
+    if back is None:
+        return None
+    if (step := back.step(out)) is None:
+        return None
+    step()
+    back.clear()
+    return back
+
+
+def _ranges(labels: Labels, fixed: Fixed, name: str, phase: Phase) -> Ranges:
+    """Labels of a phase; one around all calls belongs to traces alone where each call has its own."""
+    stem = f"{fixed.ranges}|{name}|{phase}"
+    whole = f"[{stem}|{'forward_backward' if fixed.backward else 'forward'}]"
+    return Ranges(
+        labels.range(f"[{stem}|forward]"),
+        labels.range(f"[{stem}|backward]"),
+        labels.profiler_range(whole) if fixed.clock == "discrete" else labels.range(whole),
+    )

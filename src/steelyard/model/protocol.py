@@ -1,0 +1,73 @@
+"""How a case is sampled where another system's rules are kept: a fixed number of calls, timed as that system times them.
+
+Our own way, a budget and a precision, is in Settings and needs no protocol.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from steelyard.errors import UsageError, unknown
+
+Clock = Literal["discrete", "continuous", "events"]
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """So many untimed warm-ups and timed repeats, whatever they say.
+
+    By the clock `discrete` each call is timed from idle to idle; `continuous` times all calls without a pause and divides; `events`
+    times each call by two marks on the device's own queue. `rehearse` calls come before the warm-ups and are kept nowhere; with none,
+    the first call of all is the first repeat of the warm-up or, without that, of the measurement: it is cold. `flush` empties the
+    device's cache before each call. `ranges` is the first word of the labels that tools show, and traces where the run is `traced`.
+    """
+
+    warmup: int = 0
+    repeats: int = 1
+    clock: Clock = "discrete"
+    backward: bool = False
+    rehearse: int = 0
+    flush: bool = False
+    ranges: str = ""
+    traced: bool = False
+
+    def __post_init__(self) -> None:
+        if self.clock not in get_args(Clock):
+            raise unknown("clock", str(self.clock), get_args(Clock))
+        for name in ("warmup", "repeats", "rehearse"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise UsageError(f"{name} is {str(value)[:60]}", do="give a whole number of at least 0")
+
+    def plain(self) -> dict[str, Any]:
+        """JSON-ready, without what is usual."""
+        usual = Fixed()
+        return {name: value for name, value in vars(self).items() if value != getattr(usual, name)}
+
+
+_WRITTEN = re.compile(r"(\d{1,9})\+(\d{1,9})(?::(\w+))?")
+
+
+def parse_fixed(text: str) -> Fixed:
+    """`5+20` is five warm-ups and twenty repeats, `5+20:events` the same by another clock."""
+    found = _WRITTEN.fullmatch(text.strip())
+    if found is None or int(found[2]) < 1:
+        raise UsageError(f"not a number of calls: {text!r:.60}", do="write warm-ups and repeats as 5+20, or 5+20:events")
+    clock: Any = found[3] or "discrete"
+    return Fixed(int(found[1]), int(found[2]), clock)
+
+
+@dataclass(frozen=True)
+class Traces:
+    """Traces of everything that is measured in one process, written to files whose names begin with `stem`.
+
+    `profile` is by the framework's profiler, with counters of the device where some are named; `execution` is of the operators.
+    """
+
+    stem: str
+    profile: bool = False
+    execution: bool = False
+    counters: tuple[str, ...] = ()
+    per_kernel: bool = False
