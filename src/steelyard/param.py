@@ -18,17 +18,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from steelyard.dialects.param import expand, lines, session
+from steelyard.dialects.param import config as config_reader
+from steelyard.dialects.param import expand, lines, native, session
 from steelyard.dialects.param.expand import Mistake
 from steelyard.dialects.param.flags import Options, settle
 from steelyard.dialects.param.lines import Line
+from steelyard.dialects.param.sink import Watch, line_of, metric_of
 from steelyard.errors import UsageError
 
 Argument = dict[str, Any]
 Spec = dict[str, Any]
 Configs = Mapping[str, Any] | Sequence[Mapping[str, Any]] | str | os.PathLike[str]
-Executor = Callable[[Any, Any], Mapping[str, Any]]
-"""Runs one prepared call and answers its metric; it is given the call and a `shim.execute.Seat`."""
+Executor = Callable[..., Any]
+"""Runs one prepared task: `executor(task, fixed, stopwatch, labels, name)` answers what `measuring.fixed.take` does."""
 
 
 def tensor(*shape: Any, dtype: str = "float", requires_grad: bool | None = None, **more: Any) -> Argument:
@@ -92,7 +94,7 @@ def together(configs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 @dataclass
-class Listening(session.Watch):
+class Listening(Watch):
     """Keeps what a session tells."""
 
     records: list[Line] = field(default_factory=list)
@@ -140,12 +142,12 @@ def run_to_file(configs: Configs, output: str | os.PathLike[str], *, keep_going:
 
 
 def carry_out(configs: Configs, options: Options, *, to_file: bool = False, strict: bool = True) -> Outcome:
-    """One whole session, as the command line has it."""
-    from steelyard.engine import converse
+    """One whole session, as the command line has it; with a file, its run is kept in the store as well."""
+    from steelyard.store.runs import Store
 
     ears = Listening()
-    made = session.begin(options, ears, to_file=to_file, strict=strict)
-    code = made.run(_source(configs), converse.talking)
+    made = session.begin(options, ears, to_file=to_file, strict=strict, store=Store.find() if to_file else None)
+    code = made.run(_source(configs))
     if ears.mistakes and strict:
         raise mistaken(ears.mistakes)
     for mistake in ears.mistakes:
@@ -159,7 +161,7 @@ def mistaken(mistakes: Sequence[Mistake]) -> UsageError:
     return UsageError(first, why="\n  ".join(rest))
 
 
-def _source(configs: Configs) -> session.Source:
+def _source(configs: Configs) -> expand.Source:
     if isinstance(configs, (str, os.PathLike)):
         return Path(configs)
     return _plain(configs if isinstance(configs, Mapping) else together(configs))
@@ -179,30 +181,50 @@ def run_here(
 ) -> list[Line]:
     """Run configs in this process, which loads torch and users' files; a crash of an operator is then yours.
 
-    `executor` runs each prepared call in your own way; `shim.execute.execute` is the usual one.
+    `executor` runs each prepared task in your own way; `steelyard.measuring.fixed.take` is the usual one.
     """
-    from steelyard.dialects.param.shim.execute import execute
-    from steelyard.dialects.param.shim.perform import Study, definitions, expanded, same_settings
+    from steelyard.dialects.param.shim.expanding import expanded
+    from steelyard.engine import weigh
+    from steelyard.engine.bench import open_backend
+    from steelyard.engine.messages import Sources
+    from steelyard.engine.worker import load
     from steelyard.measuring.calm import calm
+    from steelyard.measuring.fixed import take
 
+    asked, source = _asked(warmup, iterations, device, options), _source(configs)
+    loaded = load(Sources(asked.files, tuple(config_reader.packages(source))), {})
+    sheet = expanded(source, asked.device, loaded)
+    chosen = session.select(sheet.configs, asked) if sheet.configs else []
+    found = [*sheet.mistakes, *_mistakes(sheet.source, chosen, loaded)]
+    if found:
+        raise mistaken(found)
+    settings, taker = native.settings(asked), executor or take
+    be, made = open_backend("torch")(asked.device.partition(":")[0], threads=asked.threads), list[Line]()
+    with calm():
+        for item in chosen:
+            with be.as_it_was():
+                case, name = native.case_of(item, asked), item.full_id
+                record, arrays = weigh.weigh_case(case, loaded, settings, _untold, label=name, taker=taker)
+            made.append(line_of(item, asked, record, arrays))
+    return made
+
+
+def _asked(warmup: int, iterations: int, device: str, options: Mapping[str, Any]) -> Options:
     asked, told = settle(Options.from_plain({"warmup": warmup, "iteration": iterations, "device": device, **options}))
     for text in told:
-        warnings.warn(text, stacklevel=2)
-    source = _source(configs)
-    loaded = definitions(asked.files, session.packages(source))
-    sheet = expanded(source, asked, loaded)
-    chosen = [session.plain(item) for item in session.select(sheet.configs, asked)] if sheet.configs else []
-    with same_settings():
-        study = Study.open(asked, loaded, executor or execute)
-        found = [*sheet.mistakes, *_mistakes(sheet.source, chosen, study.check)]
-        if found:
-            raise mistaken(found)
-        with calm():
-            return [study.measure(item) for item in chosen]
+        warnings.warn(text, stacklevel=3)
+    return asked
 
 
-def _mistakes(source: str, configs: Iterable[Mapping[str, Any]], check: Callable[[Mapping[str, Any]], str]) -> list[Mistake]:
-    return [Mistake(source, item["path"], item["op"], item["id"], reason) for item in configs if (reason := check(item))]
+def _untold(phase: str, fraction: float | None) -> None:
+    """A caller sees records, not progress."""
+
+
+def _mistakes(source: str, configs: Iterable[expand.Config], loaded: Any) -> list[Mistake]:
+    from steelyard.workloads.operators.call import check
+
+    reasons = ((item, check(item.op, item.build, item.input, loaded.operators, loaded.generators, item.generators)) for item in configs)
+    return [Mistake(source, item.path, item.op, item.id, reason) for item, reason in reasons if reason]
 
 
 def measure_call(
@@ -210,17 +232,20 @@ def measure_call(
     name: str = "call", id: str = "0|0|0", warmup: int = 1, iterations: int = 1, device: str = "cpu", **options: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """Time a function over arguments of your own in this process, and answer the `metric` of a record."""
-    from types import SimpleNamespace
-
-    from steelyard.dialects.param.shim.execute import Seat, execute
-    from steelyard.dialects.param.shim.perform import Study, same_settings
+    from steelyard.engine.bench import open_backend
+    from steelyard.engine.fixed import all_arrays
     from steelyard.measuring.calm import calm
+    from steelyard.measuring.fixed import take
+    from steelyard.model.task import Task
+    from steelyard.workloads.operators._gradient import backward_of
 
-    asked, _ = settle(Options.from_plain({"warmup": warmup, "iteration": iterations, "device": device, **options}))
-    call = SimpleNamespace(forward=forward, args=list(args), kwargs=dict(kwargs or {}), operator=None)
-    with same_settings(), calm():
-        study = Study.open(asked)
-        return execute(call, Seat(name, id, asked, study.station, study.marks))
+    asked = _asked(warmup, iterations, device, options)
+    fixed = native.protocol(asked)
+    be = open_backend("torch")(asked.device.partition(":")[0], threads=asked.threads)
+    task, labels = Task(forward, tuple(args), dict(kwargs or {}), back=backward_of(None)), be.labels()
+    with be.as_it_was(), calm():
+        watch = be.stopwatch(flush=labels.range("[param|clear_cache]") if fixed.flush else None)
+        return metric_of(all_arrays(take(task, fixed, watch, labels, f"{name}|{id}")))
 
 
 def read_records(path: str | os.PathLike[str]) -> list[Line]:

@@ -175,3 +175,12 @@ def test_whatever_a_file_holds_is_told_or_left_out(load: Any, other: Any, thread
     assert (other_load(odd) is None) or 0 <= other_load(odd) < 1e6
     json.loads(document_json(document([found])))
     run_table(found.header, found.records, [])
+
+
+def test_two_ways_of_timing_are_said() -> None:
+    ours, theirs = busy("a"), busy("b", protocol="fixed")
+    asked = {"fixed": {"warmup": 5, "repeats": 20, "clock": "events"}}
+    theirs = replace(theirs, records=tuple(replace(item, requested=asked) for item in theirs.records))
+    (said,) = differing([ours], [theirs], [item.id for item in ours.records])
+    assert said == "timed in different ways: base by blocks of calls until precise enough; head by 5 warm-ups and 20 events calls"
+    assert differing([theirs], [theirs], [item.id for item in ours.records]) == []

@@ -12,8 +12,10 @@ import pytest
 
 from steelyard import registry
 from steelyard.engine import envs, plan
+from steelyard.engine.conversation import Lost
+from steelyard.engine.crew import Crew
 from steelyard.engine.launch import Place
-from steelyard.engine.run import Crew
+from steelyard.engine.sinks import Sink
 from steelyard.errors import UsageError
 from steelyard.model.experiment import Experiment, Matrix
 from tests.engine.drive import run_json, steelyard
@@ -121,8 +123,8 @@ def test_what_starts_no_worker_is_tried_once_and_keeps_nothing_open(apart: Path)
     with Crew.assemble() as crew:
         opened = []
         for job in jobs:
-            record = crew.measure(job, made).record
-            assert record is not None and record.status == "crashed" and "environment nothing" in record.reason
+            [(_, lost)] = crew.measure([job], made, Sink())
+            assert isinstance(lost, Lost) and lost.status == "crashed" and "environment nothing" in lost.reason
             opened.append(len(list(Path("/proc/self/fd").iterdir())))
     assert opened[0] == opened[-1]
 

@@ -158,7 +158,7 @@ def test_forged_answers_cost_their_case_alone_and_a_long_command_line_is_a_case(
         "import os\nfrom steelyard import Task, workload\n"
         "def forge():\n"
         "    for fd in range(3, 64):\n"
-        '        try:\n            os.write(fd, b\'\\xff\\xfe\\n{"record": {"id": "another"}}\\n\')\n'
+        '        try:\n            os.write(fd, b\'\\xff\\xfe\\n{"is": "RecordAnswer", "record": {"id": "another"}}\\n\')\n'
         "        except OSError:\n            pass\n"
         "@workload('forger', axes={'n': [1, 2]}, backend='numpy')\ndef forger(n, be):\n"
         "    x = be.randn(8)\n    return Task(lambda: (forge() if n == 1 else None, x)[1])\n"

@@ -29,7 +29,7 @@ def test_messages_are_whole_wherever_they_were_cut(messages: list[dict[str, Any]
             size = data.draw(st.integers(1, len(text)))
             os.write(into, text[:size])
             text = text[size:]
-            found += worker.messages(0)
+            found += map(json.loads, worker.lines())
     finally:
         os.close(into)
         os.close(out)

@@ -20,7 +20,7 @@ from steelyard.engine import arm, conduct, lockstep, sides
 from steelyard.engine.launch import Nursery, Place, can_lay_out, nursery_modules
 from steelyard.engine.lockstep import Bout
 from steelyard.engine.plan import Plan
-from steelyard.engine.pool import Pool, Unweighed
+from steelyard.engine.pool import NoComparison, Pool
 from steelyard.engine.selection import Request
 from steelyard.errors import UsageError
 from steelyard.model.pair import Pair, weigh
@@ -214,7 +214,7 @@ class TestTwoCheckouts:
         for folder in (new, old):
             (folder / "prog").chmod(0o755)
         plan = prepare(monkeypatch, new, "path:../old", commands=(("./prog",),))
-        with pytest.raises(Unweighed, match=r"the base \(path:../old\) failed: the command exited with 3"):
+        with pytest.raises(NoComparison, match=r"the base \(path:../old\) failed: the command exited with 3"):
             weighed(plan)
         (old / "prog").write_text("#!/bin/sh\nexit 0\n")
         pair = weighed(prepare(monkeypatch, new, "path:../old", commands=(("./prog",),)))
@@ -276,7 +276,7 @@ class TestFaults:
         hungry = eating.replace("    x = be.randn(16)\n", "    x = be.randn(16)\n    hoard = [numpy.ones(8 << 20) for _ in range(20)]\n")
         new, _ = checkouts(tmp_path, eating, hungry)
         plan = prepare(monkeypatch, new, "path:../old", "bench.py", settings={"memory": 500 << 20})
-        with pytest.raises(Unweighed, match=r"the base .* oom: used more than the 500 MiB"):
+        with pytest.raises(NoComparison, match=r"the base .* oom: used more than the 500 MiB"):
             weighed(plan)
 
     def test_what_an_arm_sends_is_checked(self) -> None:

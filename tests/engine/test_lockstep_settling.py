@@ -11,7 +11,7 @@ import pytest
 
 from steelyard.engine import lockstep
 from steelyard.engine.lockstep import Bout
-from steelyard.engine.pool import Pool, Unweighed
+from steelyard.engine.pool import NoComparison, Pool
 from steelyard.model.pair import Pair, weigh
 from tests.engine.drive import arm_figures
 from tests.engine.test_lockstep import prepare
@@ -52,8 +52,8 @@ class TestSettling:
 
         def bout(pool: Any, stable: Any, number: int, match: lockstep.Match, order: Any) -> Bout:
             if len(match.bouts) == fails_at:
-                raise Unweighed("the head crashed")
-            return planted(order["seed"], ratio * np.exp(noise[len(match.bouts)]))
+                raise NoComparison("the head crashed")
+            return planted(order.seed, ratio * np.exp(noise[len(match.bouts)]))
 
         monkeypatch.setattr(lockstep, "_bout", bout)
         pair, _ = lockstep.weigh(pool, plan.jobs[0], plan, lambda *phase: said.append(phase))
@@ -84,7 +84,7 @@ class TestSettling:
         pair, _, _ = self.weigh(tmp_path, monkeypatch, 1.04, fails_at=12)
         assert (pair.stopped_by, pair.looks, len(pair.centres), pair.processes) == ("budget", 1, 8, 16)
         assert pair.notes == ["it was not settled within its budget, and more could not be measured: the head crashed"]
-        with pytest.raises(Unweighed, match="crashed"):
+        with pytest.raises(NoComparison, match="crashed"):
             self.weigh(tmp_path, monkeypatch, 1.04, fails_at=3)
 
     def test_it_ends_before_the_timeout_would_end_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

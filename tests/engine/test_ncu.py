@@ -65,11 +65,11 @@ def test_a_tool_that_fails_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyP
     plan = conduct.from_experiment(experiment)
     for job in plan.jobs:
         reply = after.under_ncu(NoCrew(), job, plan, tmp_path)
-        assert not reply.figures
+        assert not reply.found.figures
         if job.case.device == "cuda":
             assert reply.trouble == "failed: ncu exited with code 1 ==ERROR== ERR_NVGPUCTRPERM - no permission"
         else:
-            assert reply.facts["ncu"].startswith("unsupported")
+            assert reply.found.facts["ncu"].startswith("unsupported")
 
 
 def test_a_tool_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from steelyard import codec
 from steelyard.engine import after, conduct, passes
 from steelyard.engine.after import Reply
 from steelyard.engine.launch import Place
+from steelyard.engine.messages import Found
 from steelyard.engine.plan import Job
 from steelyard.errors import UsageError
 from steelyard.model.case import Case
@@ -139,7 +140,7 @@ def test_compile_time_is_cold_then_warm_and_the_compiler_agrees(tmp_path: Path) 
 
 
 def compiled(seconds: float, hit: int, miss: int) -> Reply:
-    return Reply({"compile_time": Figure(seconds, "s")}, {"counts": {"hit": hit, "miss": miss}, "cpu_time": seconds})
+    return Reply(Found({"compile_time": Figure(seconds, "s")}, {"counts": {"hit": hit, "miss": miss}, "cpu_time": seconds}))
 
 
 @pytest.mark.parametrize(
@@ -160,8 +161,8 @@ class Answers:
     def __init__(self, *replies: Reply) -> None:
         self.replies, self.asked = list(replies), list[tuple[Job, Any]]()
 
-    def ask(self, job: Job, plan: Any, message: Any, *, alone: bool) -> Reply:
-        self.asked.append((job, message))
+    def ask(self, job: Job, plan: Any, name: str, scratch: Path, *, alone: bool) -> Reply:
+        self.asked.append((job, name))
         return self.replies.pop(0)
 
     def dismiss(self) -> None: ...
@@ -173,8 +174,8 @@ def test_several_processes_give_their_median_from_caches_of_their_own_and_too_fe
     plan = conduct.from_experiment(Experiment(matrix=(Matrix(("op/gelu",), variant=("compile",)),), settings=Settings(compile_time=3)))
     crew = Answers(*(compiled(*values) for second in (9, 5, 6) for values in ((second, 0, 1), (second / 10, 1, 0))))
     reply = after.compile_time(crew, plan.jobs[0], plan, tmp_path)
-    assert reply.figures["compile_time_cold"] == Figure(6, "s", "lower", n=3)
-    assert reply.figures["compile_time_warm"] == Figure(0.6, "s", "lower", n=3)
+    assert reply.found.figures["compile_time_cold"] == Figure(6, "s", "lower", n=3)
+    assert reply.found.figures["compile_time_warm"] == Figure(0.6, "s", "lower", n=3)
     caches = [dict(job.place.flags)["TORCHINDUCTOR_CACHE_DIR"] for job, _ in crew.asked]
     assert caches[::2] == caches[1::2] and len(set(caches)) == 3
 
@@ -186,10 +187,10 @@ def test_only_files_in_the_folder_given_are_kept(tmp_path: Path) -> None:
     (scratch / "link").symlink_to(secret)
     (scratch / "good.txt").write_text("good")
     paths = [scratch / "good.txt", secret, scratch / "link", scratch / ".." / "secret.txt", scratch / "missing"]
-    files = [{"kind": "trace", "name": "../../name.txt", "path": str(path)} for path in paths]
+    files = [("trace", str(path)) for path in paths]
     with Store(tmp_path / "store").create(Header()) as writer:
         for item in files:
-            record = after._extended(Record("a@b/c:eval", {}, "ok"), "profile", Reply(files=[item]), scratch, writer)
+            record = after._extended(Record("a@b/c:eval", {}, "ok"), "profile", Reply(Found(files=(item,))), scratch, writer)
             good = item is files[0]
             assert len(record.attachments) == good and ("profile" in record.effective) == (not good)
         kept = [path.name for path in (writer.path / "attachments").iterdir()]

@@ -10,6 +10,7 @@ import pytest
 
 from steelyard.codec import parse_experiment
 from steelyard.engine import ranks
+from steelyard.engine.messages import Sources
 from steelyard.engine.plan import expand
 from steelyard.engine.ranks import Crew, RankLost, assemble, batch
 from steelyard.errors import SteelyardError, Unsupported, UsageError
@@ -133,14 +134,17 @@ class TestCrew:
     def test_the_environment_is_as_before_whatever_happens(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("RANK", "7")
         monkeypatch.delenv("WORLD_SIZE", raising=False)
-        lost = assemble([Case("nowhere", ranks=2)], Settings(), {}, lambda: None)
+        lost = assemble([Case("nowhere", ranks=2)], Settings(), Sources(), lambda: None)
         with pytest.raises(SteelyardError, match="rank 1: no workload named 'nowhere'"), lost:
             pytest.fail("a rank that cannot find its workload must not get this far")
         assert os.environ["RANK"] == "7" and "WORLD_SIZE" not in os.environ
 
     def test_a_crowd_is_refused_before_it_is_started(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ranks, "CROWD", 0)
-        with pytest.raises(Unsupported, match="2 ranks are more than 0"), assemble([Case("a", ranks=2)], Settings(), {}, lambda: None):
+        with (
+            pytest.raises(Unsupported, match="2 ranks are more than 0"),
+            assemble([Case("a", ranks=2)], Settings(), Sources(), lambda: None),
+        ):
             pytest.fail("nothing should have started")
 
     @pytest.mark.parametrize(("seconds", "calls"), [(1.0, 1), (2e-3, 1), (1e-3, 2), (1e-5, 200), (0.0, 1000)])

@@ -61,7 +61,7 @@ LOADED.workloads.update({item.name: item for item in (matmul, kinds)})
 
 
 def tried(*cases: Case) -> list[Fit]:
-    return list(perform([case.plain() for case in cases], LOADED))
+    return list(perform(cases, LOADED))
 
 
 @settings(max_examples=25, deadline=None)

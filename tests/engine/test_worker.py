@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from steelyard.engine import worker
+from steelyard.engine.messages import Fault, Shim, Sources
 
 
 @pytest.mark.parametrize(
@@ -30,7 +31,7 @@ def test_a_framework_that_is_missing_is_told_with_how_to_get_it(
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(__import__("sys").modules, "a_shim", raising=False)
     said: list[Any] = []
-    worker.answer({"do": "shim", "shim": "a_shim", "files": [], "entries": []}, {}, said.append, lambda: None)
+    worker.answer(Shim(Sources(), "a_shim", {}), {}, said.append, lambda: None)
     (found,) = said
-    assert found["error"]["what"] == what and found["error"]["do"].startswith(do)
-    assert bool(found["error"]["why"]) == (not do)
+    assert isinstance(found, Fault) and found.what == what and found.do.startswith(do)
+    assert bool(found.why) == (not do)

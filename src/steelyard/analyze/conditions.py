@@ -127,10 +127,26 @@ def differing(base: Sequence[Run], head: Sequence[Run], shared: Iterable[str]) -
         before is not None and after is not None and abs(after - before) >= BUSY
         for before, after in zip(*(side[1:] for side in sides), strict=True)
     ]
+    ways = _protocols(base, head, cases)
     if sides[0][0] == sides[1][0] and not any(apart):
-        return []
+        return ways
     told = [", ".join(_told(side, sides[0][0] != sides[1][0])) or "unknown" for side in sides]
-    return [f"measured under different conditions: base with {told[0]}; head with {told[1]}"]
+    return [f"measured under different conditions: base with {told[0]}; head with {told[1]}", *ways]
+
+
+def _protocols(base: Sequence[Run], head: Sequence[Run], cases: set[str]) -> list[str]:
+    """A sentence where one side took a fixed number of calls and the other sampled until it was precise enough."""
+    ways = [sorted({_protocol(record) for record in _timed(runs, cases)}) for runs in (base, head)]
+    if not all(ways) or ways[0] == ways[1]:
+        return []
+    return [f"timed in different ways: base by {' and '.join(ways[0])}; head by {' and '.join(ways[1])}"]
+
+
+def _protocol(record: Record) -> str:
+    asked = record.requested.get("fixed")
+    if record.effective.get("protocol") != "fixed" or not isinstance(asked, dict):
+        return "blocks of calls until precise enough"
+    return f"{asked.get('warmup', 0)} warm-ups and {asked.get('repeats', 1)} {asked.get('clock', 'discrete')} calls"
 
 
 def _side(runs: Sequence[Run], cases: set[str]) -> tuple[str, float | None, float | None]:

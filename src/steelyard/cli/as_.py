@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from steelyard.dialects.param.expand import Mistake
     from steelyard.dialects.param.flags import Options
     from steelyard.dialects.param.lines import Line
-    from steelyard.dialects.param.session import Session, Watch
+    from steelyard.dialects.param.session import Session
+    from steelyard.dialects.param.sink import Watch
 
 DIALECTS = {
     "param": "PyTorch operators from a PARAM config (run_benchmark).",
@@ -114,13 +115,14 @@ def param(**given: Any) -> int:
         click.echo(click.get_current_context().get_usage())
         return PASS
     from steelyard.dialects.param import session
-    from steelyard.engine import converse
+    from steelyard.store.runs import Store
 
     options = _options(given)
-    made = session.begin(options, _watch(options.log_level))
+    command = click.get_current_context().find_root().obj or ()
+    made = session.begin(options, _watch(options.log_level), store=Store.find(), command=command)
     heed_signals()
     try:
-        code = made.run(Path(options.config), converse.talking)
+        code = made.run(Path(options.config))
     except KeyboardInterrupt:
         tell(f"interrupted: {_counted(made) if made.statuses or made.mistakes else 'nothing was measured'}{_saved(made)}")
         if made.place and made.statuses:
@@ -157,11 +159,11 @@ def _saved(made: Session) -> str:
 
 def _watch(level: str) -> Watch:
     """One line per config at INFO, trouble alone at WARNING, and from ERROR on mistakes alone."""
-    from steelyard.dialects.param import session
+    from steelyard.dialects.param import sink
 
     shown = LOUDNESS[level.upper()]
 
-    class Lines(session.Watch):
+    class Lines(sink.Watch):
         """Tells on stderr."""
 
         done = total = 0

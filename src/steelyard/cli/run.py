@@ -65,6 +65,10 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 @click.option("--sampling", type=click.Choice(["blocks", "calls"]), help="blocks for medians, calls for distributions (p90, p99).")
 @click.option("--warmup", metavar="TIME", help="Fixed warm-up time instead of the trend test.")
 @click.option("--runs", type=click.IntRange(1, MOST_COUNT), help="Exact number of blocks (or program runs).")
+@click.option(
+    "--fixed", metavar="CALLS",
+    help="Warm-ups and repeats as other benchmarks take them, in place of a budget: 5+20, 5+20:events, 5+20:continuous.",
+)  # fmt: skip
 @click.option("--rtol", type=click.FloatRange(min=0, max=1e9), help="Relative tolerance of verification.")
 @click.option("--atol", type=click.FloatRange(min=0, max=1e9), help="Absolute tolerance, as a share of the output's rms.")
 @click.option("--verify/--no-verify", default=None, help="Check outputs before and after timing. Default on.")
@@ -242,10 +246,12 @@ def _whole(option: str, texts: Sequence[str]) -> tuple[int, ...]:
 
 def _settings(options: dict[str, Any]) -> dict[str, Any]:
     from steelyard.model.experiment import BUDGETS
+    from steelyard.model.protocol import parse_fixed
     from steelyard.model.units import parse_budget, parse_bytes, parse_seconds, parse_share
 
     readers: dict[str, Callable[[str], Any]] = {
         "budget": lambda text: parse_budget(text, BUDGETS),
+        "fixed": parse_fixed,
         "precision": parse_share, "margin": parse_share, "warmup": parse_seconds, "timeout": parse_seconds, "memory": parse_bytes,
     }  # fmt: skip
     found = {}

@@ -26,6 +26,7 @@ from steelyard.model.experiment import (
     Settings,
     device_kind,
 )
+from steelyard.model.protocol import Clock, Fixed, parse_fixed
 from steelyard.model.units import MOST_COUNT, is_amount, parse_bytes, parse_seconds, parse_share
 
 T = TypeVar("T")
@@ -254,6 +255,23 @@ def _file(folder: Path, value: Any) -> str:
     return str(real(path))
 
 
+_FIXED: Mapping[str, Callable[[Any], Any]] = {
+    "warmup": _whole(0), "repeats": _whole(1), "clock": choice(get_args(Clock)), "backward": _yes_or_no, "rehearse": _whole(0),
+    "flush": _yes_or_no,
+}  # fmt: skip
+
+
+def _fixed(value: Any) -> Fixed:
+    """A fixed protocol as text, `5+20:events`, or as a table."""
+    if isinstance(value, str):
+        return parse_fixed(value)
+    if not isinstance(value, dict):
+        raise UsageError(f"expected text such as 5+20, or a table, not {shown(value)}")
+    if wrong := [str(key) for key in value if key not in _FIXED]:
+        raise UsageError(f"unknown key {wrong[0]} (allowed: {', '.join(_FIXED)})")
+    return Fixed(**{key: _FIXED[key](item) for key, item in value.items()})
+
+
 _SETTINGS: Mapping[str, Callable[[Any], Any]] = {
     "budget": _budget,
     "precision": quantity(parse_share, "a share such as 1% or 0.01", lambda share: 0 < share < 1),
@@ -278,4 +296,5 @@ _SETTINGS: Mapping[str, Callable[[Any], Any]] = {
     "ncu": _yes_or_no,
     "compile_time": _whole(1),
     "dump_ir": choice(get_args(GraphForm)),
+    "fixed": _fixed,
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 import tempfile
@@ -11,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from steelyard import codec
 from steelyard.engine import envs, ncu
 from steelyard.engine.launch import forkable
+from steelyard.engine.messages import Found, Pass, encode
 from steelyard.engine.plan import Job, Plan
 from steelyard.errors import SteelyardError
 from steelyard.model.record import Figure, Record
@@ -24,32 +23,30 @@ SAVED = "graphs"
 CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH")
 
 
-@dataclass
+@dataclass(frozen=True)
 class Reply:
     """What a pass gave; `trouble` is why it gave nothing, which never costs the case its record."""
 
-    figures: dict[str, Figure] = field(default_factory=dict)
-    facts: dict[str, Any] = field(default_factory=dict)
-    files: Sequence[Mapping[str, Any]] = ()
+    found: Found = field(default_factory=Found)
     trouble: str = ""
 
 
-class Crew(Protocol):
+class Passing(Protocol):
     """Who can have a pass done by a worker."""
 
     mark: str
 
-    def ask(self, job: Job, plan: Plan, message: Mapping[str, Any], *, alone: bool) -> Reply: ...
+    def ask(self, job: Job, plan: Plan, name: str, scratch: Path, *, alone: bool) -> Reply: ...
 
     def dismiss(self) -> None: ...
 
     def see_off(self) -> None: ...
 
 
-Pass = Callable[[Crew, Job, Plan, Path], Reply]
+Work = Callable[[Passing, Job, Plan, Path], Reply]
 
 
-def complete(record: Record, job: Job, plan: Plan, crew: Crew, writer: RunWriter) -> Record:
+def complete(record: Record, job: Job, plan: Plan, crew: Passing, writer: RunWriter) -> Record:
     """Run the passes that were asked for, one after another, and lay what they found over the record."""
     if record.status not in ("ok", "wrong"):
         return record
@@ -60,7 +57,7 @@ def complete(record: Record, job: Job, plan: Plan, crew: Crew, writer: RunWriter
     return record
 
 
-def wanted(plan: Plan) -> Iterator[tuple[str, Pass]]:
+def wanted(plan: Plan) -> Iterator[tuple[str, Work]]:
     """The passes of a plan by the setting that asks for each, those that need the timing worker first."""
     settings = plan.settings
     if settings.profile:
@@ -75,43 +72,42 @@ def wanted(plan: Plan) -> Iterator[tuple[str, Pass]]:
         yield "compile_time", compile_time
 
 
-def profile(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
+def profile(crew: Passing, job: Job, plan: Plan, scratch: Path) -> Reply:
     """In the worker that timed the case, which times nothing afterwards: a tracer leaves its hooks behind."""
-    return crew.ask(job, plan, {"do": "profile", "scratch": str(scratch)}, alone=False)
+    return crew.ask(job, plan, "profile", scratch, alone=False)
 
 
-def memory(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
+def memory(crew: Passing, job: Job, plan: Plan, scratch: Path) -> Reply:
     """In a process that has run nothing else."""
     fresh = job.compiles or job.case.device != "cpu" or not forkable(job.case.backend)
-    return crew.ask(replace(job, fresh=fresh), plan, {"do": "memory", "scratch": str(scratch)}, alone=True)
+    return crew.ask(replace(job, fresh=fresh), plan, "memory", scratch, alone=True)
 
 
-def graphs(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
+def graphs(crew: Passing, job: Job, plan: Plan, scratch: Path) -> Reply:
     """In a process of its own, told before it starts to write down what it traces."""
     assert plan.settings.dump_ir is not None
     saving = envs.saving_graphs(job.case.backend, plan.settings.dump_ir, scratch / SAVED)
     place = replace(job.place, flags=tuple((dict(job.place.flags) | saving).items()))
-    return crew.ask(replace(job, place=place, fresh=True), plan, {"do": "graphs", "scratch": str(scratch)}, alone=True)
+    return crew.ask(replace(job, place=place, fresh=True), plan, "graphs", scratch, alone=True)
 
 
-def under_ncu(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
+def under_ncu(crew: Passing, job: Job, plan: Plan, scratch: Path) -> Reply:
     """In a process that ncu starts, with the device to itself."""
     if job.case.device != "cuda":
-        return Reply(facts={"ncu": "unsupported: ncu looks at NVIDIA GPUs only"})
+        return Reply(Found(facts={"ncu": "unsupported: ncu looks at NVIDIA GPUs only"}))
     crew.dismiss()
     crew.see_off()
     file = scratch / "job.json"
-    file.write_text(json.dumps({"do": "once", **plan.message(job)}), encoding="utf-8")
+    file.write_text(encode(Pass(plan.sources_of(job), plan.settings, job.case, "once")), encoding="utf-8")
     program = [job.place.python, "-P", "-m", "steelyard.engine.passes", "once", str(file)]
     try:
         kernels, files = ncu.run(program, job.place.environment(crew.mark), scratch, plan.settings.timeout)
     except (SteelyardError, OSError) as error:
         return Reply(trouble=f"failed: {' '.join(str(error).split())}")
-    attached = [{"kind": "ncu", "name": path.name, "path": str(path)} for path in files]
-    return Reply(ncu.figures(kernels), {"ncu": {"kernels": len(kernels)}}, attached)
+    return Reply(Found(ncu.figures(kernels), {"ncu": {"kernels": len(kernels)}}, tuple(("ncu", str(path)) for path in files)))
 
 
-def compile_time(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
+def compile_time(crew: Passing, job: Job, plan: Plan, scratch: Path) -> Reply:
     """First calls in fresh interpreters: each with an empty cache of its own, then each with the cache that left."""
     if not job.compiles:
         return Reply()
@@ -122,11 +118,11 @@ def compile_time(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
         for replies in (cold, warm):
             private = tuple((name, str(folder / name.lower())) for name in CACHES)
             place = replace(job.place, flags=(*job.place.flags, *private))
-            replies.append(crew.ask(replace(job, place=place, fresh=True), plan, {"do": "compile", "scratch": str(scratch)}, alone=True))
-            if replies[-1].trouble or "compile_time" not in replies[-1].figures:
-                return Reply(facts=replies[-1].facts, trouble=replies[-1].trouble)
+            replies.append(crew.ask(replace(job, place=place, fresh=True), plan, "compile", scratch, alone=True))
+            if replies[-1].trouble or "compile_time" not in replies[-1].found.figures:
+                return Reply(Found(facts=replies[-1].found.facts), replies[-1].trouble)
     figures = {f"compile_time_{name}": _spread(replies) for name, replies in (("cold", cold), ("warm", warm))}
-    return Reply(figures, {"compile_time": compile_facts(cold, warm, job)})
+    return Reply(Found(figures, {"compile_time": compile_facts(cold, warm, job)}))
 
 
 def _spread(replies: Sequence[Reply]) -> Figure:
@@ -135,16 +131,16 @@ def _spread(replies: Sequence[Reply]) -> Figure:
 
     from steelyard.measuring.stats import median_interval, time_figure
 
-    return time_figure(median_interval(np.asarray([reply.figures["compile_time"].value for reply in replies])))
+    return time_figure(median_interval(np.asarray([reply.found.figures["compile_time"].value for reply in replies])))
 
 
 def compile_facts(cold: Sequence[Reply], warm: Sequence[Reply], job: Job) -> dict[str, Any]:
     """What the compiler's own counters say of its cache, and what it cost besides; a cache that was not cold or not warm is said."""
     facts: dict[str, Any] = {"processes": len(cold), "interval": "min to max"}
     for name, replies in (("cold", cold), ("warm", warm)):
-        counts = [reply.facts.get("counts", {}) for reply in replies]
+        counts = [reply.found.facts.get("counts", {}) for reply in replies]
         facts[f"{name}_cache"] = {key: [int(count.get(key, 0)) for count in counts] for key in ("hit", "miss")}
-        facts[f"{name}_cpu_time"] = statistics.median(float(reply.facts.get("cpu_time", 0.0)) for reply in replies)
+        facts[f"{name}_cpu_time"] = statistics.median(float(reply.found.facts.get("cpu_time", 0.0)) for reply in replies)
     facts["compile_threads"] = job.place.environment("").get("TORCHINDUCTOR_COMPILE_THREADS", "")
     doubts = list(_doubts(facts["cold_cache"], facts["warm_cache"]))
     return facts | ({"doubt": "; ".join(doubts)} if doubts else {})
@@ -161,17 +157,16 @@ def _doubts(cold: Mapping[str, list[int]], warm: Mapping[str, list[int]]) -> Ite
 
 
 def _extended(record: Record, name: str, reply: Reply, scratch: Path, writer: RunWriter) -> Record:
-    effective = {**record.effective, **reply.facts}
+    effective = {**record.effective, **reply.found.facts}
     if reply.trouble:
         effective[name] = reply.trouble
     kept = list(record.attachments)
-    for item in reply.files:
+    for kind, path in reply.found.files:
         try:
-            data = _contents(str(item["path"]), scratch)
-            kept.append(writer.attach(str(item["kind"]), f"{len(writer.done) + 1}-{item['name']}", data))
-        except (OSError, ValueError, KeyError) as error:
+            kept.append(writer.attach(kind, f"{len(writer.done) + 1}-{Path(path).name}", _contents(path, scratch)))
+        except (OSError, ValueError) as error:
             effective[name] = f"failed: a file was not kept: {error}"
-    return replace(record, metrics={**record.metrics, **reply.figures}, effective=effective, attachments=kept)
+    return replace(record, metrics={**record.metrics, **reply.found.figures}, effective=effective, attachments=kept)
 
 
 def _contents(name: str, scratch: Path) -> bytes:
@@ -185,9 +180,3 @@ def _contents(name: str, scratch: Path) -> bytes:
     if len(data) > LARGEST_FILE:
         raise ValueError(f"{path.name} is larger than {LARGEST_FILE >> 20} MiB")
     return data
-
-
-def reply_of(found: Mapping[str, Any], files: Sequence[Mapping[str, Any]], trouble: str) -> Reply:
-    """What a worker said, checked."""
-    figures = {str(name): codec.decode(Figure, figure) for name, figure in found.get("figures", {}).items()}
-    return Reply(figures, dict(found.get("facts", {})), files, trouble)

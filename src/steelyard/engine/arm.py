@@ -24,15 +24,14 @@ import numpy as np
 from steelyard import clocks, registry
 from steelyard.engine import ranks, weigh
 from steelyard.engine.bench import Bench, prepare_bench
+from steelyard.engine.messages import Alternate, ArmAnswer, ArmFailed, PartnerLost
 from steelyard.engine.reference import reason
 from steelyard.engine.scrutiny import Scrutiny
-from steelyard.engine.worker import Send, encoded, teller
+from steelyard.engine.worker import Send, teller
 from steelyard.errors import SteelyardError
 from steelyard.measuring.clock import HostTimer, Timer
 from steelyard.measuring.moving import scraps
 from steelyard.measuring.sample import calibrate, empty_cost, fastest, quiet_collector, single
-from steelyard.model.case import Case
-from steelyard.model.experiment import Settings
 from steelyard.model.record import Arrays, Status
 from steelyard.model.task import Task, clean_up, observed
 
@@ -62,14 +61,14 @@ class Agreement:
     doubt: float = 0.0
 
 
-def perform(job: Mapping[str, Any], loaded: registry.Loaded, send: Send, gate: Callable[[], None]) -> None:
+def perform(job: Alternate, loaded: registry.Loaded, send: Send, gate: Callable[[], None]) -> None:
     """Do one arm's part in one pair of processes; whatever happens, the conductor is told."""
     lost = False
 
     def work() -> tuple[Status, str]:
         nonlocal lost
         try:
-            with Token(Path(job["token"]), job["arm"]) as token, seated(job["cpu"]) as rise:
+            with Token(Path(job.turns.token), job.number) as token, seated(job.turns.cpu) as rise:
                 return _take_part(job, loaded, send, gate, token, rise)
         except OtherArmLost:
             lost = True
@@ -77,22 +76,21 @@ def perform(job: Mapping[str, Any], loaded: registry.Loaded, send: Send, gate: C
 
     status, reason = weigh.attempt(work, weigh.Notes())
     if lost:
-        send({"lost": reason})
+        send(PartnerLost(reason))
     elif status != "ok":
-        send({"failed": [status, reason]})
-    send({"done": job["arm"]})
+        send(ArmFailed(status, reason))
 
 
 def _take_part(
-    job: Mapping[str, Any], loaded: registry.Loaded, send: Send, gate: Callable[[], None], token: Token, rise: Callable[[], None]
+    job: Alternate, loaded: registry.Loaded, send: Send, gate: Callable[[], None], token: Token, rise: Callable[[], None]
 ) -> tuple[Status, str]:
-    case, settings, tell = Case.from_plain(job["case"]), Settings(**job["settings"]), teller(send)
+    case, settings, tell = job.case, job.settings, teller(send)
     bench = prepare_bench(case, loaded, settings)
     bench.backend.reset()
     tell("build", None)
-    with ranks.assemble([case], settings, job, bench.backend.leave) as crew:
+    with ranks.assemble([case], settings, job.sources, bench.backend.leave) as crew:
         bench = replace(bench, seat=crew.seat)
-        rng = random.Random(f"{job['seed']} {job['arm']}")
+        rng = random.Random(f"{job.turns.seed} {job.number}")
         holes, began = scraps(rng), clocks.perf_counter()
         with _ready(bench, crew) as (seen, task, output):
             be = seen.be
@@ -120,7 +118,7 @@ def _take_part(
         return "wrong", reason(verification)
     figures = {**asdict(agreed), "renewal": source.renewal, "source": bench.sources, "single": single(led)}
     figures["method"] = getattr(timer, "method", "")
-    send({"arm": figures, "arrays": encoded(arrays)})
+    send(ArmAnswer(figures, arrays))
     return "ok", ""
 
 
@@ -257,17 +255,17 @@ class Source:
         clean_up([made] if made else [])
 
 
-def _alternate(job: Mapping[str, Any], be: Any, source: Source, token: Token) -> tuple[Agreement, Arrays]:
+def _alternate(job: Alternate, be: Any, source: Source, token: Token) -> tuple[Agreement, Arrays]:
     """Meet, agree, take turns; the blocks of this arm in order of time."""
-    arm, task = job["arm"], source.task
+    arm, task = job.number, source.task
     token.meet()
     _time_alike(source, token)
     agreed = _agree(job, source, token)
     before = be.graphs()
     calls = agreed.calls[arm]
     untimed = 0 if task.measure or agreed.quad / 4 > LONG else calls
-    order = turns(coins(job["seed"], agreed.quads))
-    took, busy, hit = take_turns(arm, order, source, calls, untimed, token, agreed.rebuilds, holds=arm == job["first"])
+    order = turns(coins(job.turns.seed, agreed.quads))
+    took, busy, hit = take_turns(arm, order, source, calls, untimed, token, agreed.rebuilds, holds=arm == job.turns.first)
     if be.graphs() != before:
         raise SteelyardError("something was compiled while the arms were weighed", why="the comparison is void")
     return agreed, {
@@ -286,10 +284,10 @@ def _time_alike(source: Source, token: Token) -> None:
         source.loop = source.timer.bind(source.task)
 
 
-def _agree(job: Mapping[str, Any], source: Source, token: Token) -> Agreement:
+def _agree(job: Alternate, source: Source, token: Token) -> Agreement:
     """One arm after the other warms up and, in the first pair, finds out how long its calls take; then both know the same."""
-    known, arm = job.get("agreed"), job["arm"]
-    theirs = None if arm == job["first"] else token.hear()
+    known, arm = dict(job.turns.agreed) or None, job.number
+    theirs = None if arm == job.turns.first else token.hear()
     mine = _probe(source) if known is None else {}
     calls, block = (mine["calls"], mine["calls"] * mine["seconds"]) if known is None else (known["calls"][arm], known["quad"] / 4)
     for _ in range(WARM_BLOCKS if block <= LONG else 0):
@@ -298,7 +296,7 @@ def _agree(job: Mapping[str, Any], source: Source, token: Token) -> Agreement:
     theirs = token.hear() if theirs is None else theirs
     if known is not None:
         return Agreement(**{**known, "calls": tuple(known["calls"])})
-    return settle((theirs, mine) if arm else (mine, theirs), job["share"])
+    return settle((theirs, mine) if arm else (mine, theirs), job.turns.share)
 
 
 def _probe(source: Source) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import re
 import stat
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,11 +20,12 @@ from steelyard.codec import parsing
 from steelyard.codec.expectations import load_expectations
 from steelyard.codec.policy import POLICY_KEYS, load_policy
 from steelyard.engine import conduct, configs
+from steelyard.engine.conversation import Conversation, Lost
+from steelyard.engine.crew import Crew
 from steelyard.engine.launch import Place, start_fresh
+from steelyard.engine.messages import Check, Fit
 from steelyard.engine.plan import Job, Plan
-from steelyard.engine.run import Crew
 from steelyard.engine.selection import EXPERIMENT_FILES, Request
-from steelyard.engine.shapes import Fit
 from steelyard.errors import SteelyardError, UsageError, parts_of
 from steelyard.files import RESULTS, read_text, unreadable
 from steelyard.store.runs import Store, read_run
@@ -184,25 +184,21 @@ def _ask(place: Place, jobs: Sequence[Job], ready: Plan) -> Iterator[Fit]:
     left = list(jobs)
     with Crew.assemble() as crew:
         while left:
-            worker = start_fresh(place, crew.mark)
-            worker.send({**ready.message(left[0]), "do": "check", "cases": [job.case.plain() for job in left]})
-            reason, done = "", False
+            talk, lost = Conversation(start_fresh(place, crew.mark)), None
+            talk.ask(Check(ready.sources_of(left[0]), tuple(job.case for job in left)), PATIENCE)
             try:
-                while not done and not reason:
-                    heard = time.monotonic()
-                    for message in worker.messages(PATIENCE):
-                        if message is None:
-                            reason = "the process that tried it ended"
-                        elif isinstance(message.get("error"), dict):
-                            raise UsageError(str(message["error"].get("what", "")), why=str(message["error"].get("why", "")))
-                        elif "checked" in message:
-                            yield Fit(**message["checked"])
-                            left.pop(0)
-                        done = done or "done" in (message or {})
-                    reason = reason or ("it takes too long" if time.monotonic() - heard >= PATIENCE else "")
+                for answer in talk.answers():
+                    if isinstance(answer, Fit):
+                        left.pop(0)
+                        yield answer
+                    elif isinstance(answer, Lost):
+                        lost = answer
             finally:
-                worker.stop()
-            if left and not done:
-                yield Fit(left.pop(0).case.id, unchecked=reason)
-            elif done:
+                talk.worker.stop()
+            if lost is None:
                 break
+            if lost.fault:
+                raise UsageError(lost.fault.what, why=lost.fault.why)
+            if left:
+                reason = "it takes too long" if lost.status == "timeout" else "the process that tried it ended"
+                yield Fit(left.pop(0).case.id, unchecked=reason)

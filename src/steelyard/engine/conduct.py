@@ -13,9 +13,11 @@ from steelyard.analyze.foreseen import Foreseen
 from steelyard.codec.expectations import Expectation
 from steelyard.engine import envs, partition, plan, retry, run, selection, sides
 from steelyard.engine.consent import Consent, all_own
+from steelyard.engine.describe import describe
 from steelyard.engine.launch import Place
 from steelyard.engine.plan import Plan
 from steelyard.engine.selection import Request
+from steelyard.engine.sinks import Sink
 from steelyard.errors import FAILED, NOTHING, UsageError, exit_code
 from steelyard.machine import facts, peaks
 from steelyard.measuring import roofline
@@ -61,7 +63,7 @@ def _other_side(experiment: Experiment, place: Place, entries: plan.Entries, fac
         return None
     if other.files or entries:
         try:
-            run.describe(other.place, other.files, entries)
+            describe(other.place, other.files, entries)
         except UsageError as error:
             raise UsageError(f"{other.label}: {error.what}", why=error.why, do=error.do, where=error.where) from error
     return replace(other, facing=facing)
@@ -96,11 +98,12 @@ def execute(
     retry_of: Collection[Status] = (),
     expectations: Sequence[Expectation] = (),
     fail_fast: bool = False,
+    sink: Sink | None = None,
 ) -> Outcome:
     """Measure a plan into a new run, or into the unfinished one that `resume` asks for ("" means the newest that fits).
 
     With `retry_of` what ended with these statuses is measured again, in a new run that takes over the rest. With `fail_fast`
-    the first case that fails unexpectedly ends it, and the run can be resumed.
+    the first case that fails unexpectedly ends it, and the run can be resumed. A `sink` writes the results down elsewhere too.
     """
     machine = facts.collect(Path.cwd())
     header = _header(ready, machine, ready.fingerprint(facts.key(machine), machine), command)
@@ -115,7 +118,7 @@ def execute(
         for record in _skips(ready):
             if record.id not in writer.done:
                 writer.append(record)
-        if run.supervise(ready, writer, watch, lambda record: under_roof(record, roofs), stop=fails):
+        if run.supervise(ready, writer, watch, lambda record: under_roof(record, roofs), stop=fails, sink=sink):
             writer.seal("complete")
     found = read_run(writer.path)
     told = foreseen.hold(found.records, expectations, [item.case for item in ready.dropped])
@@ -206,5 +209,5 @@ def from_experiment(experiment: Experiment) -> Plan:
     """The plan of an experiment built in Python."""
     catalogue, place = registry.catalogue(), sides.here(experiment.settings.vs, Place(), experiment.files)
     if experiment.files:
-        catalogue = catalogue.extend(run.describe(place, experiment.files, ()), ", ".join(experiment.files))
+        catalogue = catalogue.extend(describe(place, experiment.files, ()), ", ".join(experiment.files))
     return plan.expand(experiment, catalogue, place=place, other=_other_side(experiment, place, (), ""))

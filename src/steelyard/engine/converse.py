@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from steelyard.engine.launch import Ending, Place, Worker, start_fresh
-from steelyard.engine.process import end_orphans, end_tree, keep_orphans, kernel_oom_kills
+from steelyard.engine.conversation import Conversation, Lost
+from steelyard.engine.launch import Place, start_fresh
+from steelyard.engine.messages import Said, Shim, Sources
+from steelyard.engine.process import end_orphans, end_tree, keep_orphans
 from steelyard.errors import UsageError
 from steelyard.machine import locks
-from steelyard.model.record import Status
-from steelyard.model.units import plain as quantity
 
-KILLED = -9
 LONGEST_START = 300.0
 """Seconds until a new worker says its first word: a framework may have to be read from a slow disk."""
 
-Message = dict[str, Any]
+Words = dict[str, Any]
 
 
 @dataclass
@@ -31,74 +29,48 @@ class Talk:
     place: Place
     mark: str
     timeout: float | None = None
-    worker: Worker | None = None
+    talk: Conversation | None = None
     stderr: str = ""
 
-    def ask(self, job: Mapping[str, Any]) -> Iterator[Message]:
+    def ask(self, job: Mapping[str, Any]) -> Iterator[Words]:
         """Everything the worker says about a job, up to its end.
 
         A worker that does not come back ends it with `{"lost": {"status": …, "reason": …}}`, which is for the caller to blame
         on what had begun; the next job starts a new one. `timeout` is for silence, so a job must tell what it begins. Where
-        the worker waits at its gate, it goes on when the caller asks for its next message.
+        the worker waits at its gate, it goes on when the caller asks for what it says next.
         """
-        if self.worker is None:
-            self.worker = start_fresh(self.place, self.mark)
-        self.worker.send(job)
-        for message in self._messages(self.worker, kernel_oom_kills()):
-            if isinstance(message.get("error"), dict):
-                told = {key: str(message["error"].get(key, "")) for key in ("what", "why", "do", "where")}
-                raise UsageError(told.pop("what"), **told)
-            if "ready" in message:
-                self.worker.send({"do": "go"})
-            elif "done" in message:
-                end_tree(self.worker.pid, itself=False)
+        sources = Sources(tuple(job.get("files", ())), tuple(map(tuple, job.get("entries", ()))), tuple(job.get("paths", ())))
+        if self.talk is None:
+            self.talk = Conversation(start_fresh(self.place, self.mark))
+        talk = self.talk
+        talk.ask(Shim(sources, job["shim"], job), self.timeout, LONGEST_START)
+        for answer in talk.answers():
+            if isinstance(answer, Said):
+                yield dict(answer.words)
+            elif isinstance(answer, Lost):
+                self.talk, self.stderr = None, answer.stderr
+                end_orphans(self.mark, ())
+                if answer.fault:
+                    raise UsageError(answer.fault.what, why=answer.fault.why, do=answer.fault.do, where=answer.fault.where)
+                yield {"lost": {"status": answer.status, "reason": answer.reason}}
                 return
-            else:
-                yield message
-
-    def _messages(self, worker: Worker, kills: int) -> Iterator[Message]:
-        heard, limit = time.monotonic(), None if self.timeout is None else max(LONGEST_START, self.timeout)
-        while True:
-            left = None if limit is None else heard + limit - time.monotonic()
-            if left is not None and left <= 0:
-                yield self._lost(worker.stop(), "timeout", f"no answer within {quantity(limit or 0.0, 's')}")
-                return
-            for message in worker.messages(left):
-                if message is None:
-                    worker.see_off()
-                    ending = worker.stop()
-                    killed = ending.code == KILLED and kernel_oom_kills() > kills
-                    reason = "the system ran out of memory and ended the worker" if killed else _last_words(ending)
-                    yield self._lost(ending, "oom" if killed else "crashed", reason)
-                    return
-                yield message
-                heard, limit = time.monotonic(), self.timeout
-
-    def _lost(self, ending: Ending, status: Status, reason: str) -> Message:
-        self.worker, self.stderr = None, ending.stderr
-        end_orphans(self.mark, ())
-        return {"lost": {"status": status, "reason": reason}}
+        end_tree(talk.worker.pid, itself=False)
 
     def retire(self) -> None:
         """End the worker, which can or shall do no more; the next job gets a new one."""
-        if self.worker:
-            worker, self.worker = self.worker, None
-            self.stderr = worker.stop().stderr
+        if self.talk:
+            talk, self.talk = self.talk, None
+            self.stderr = talk.worker.stop().stderr
             end_orphans(self.mark, ())
 
     def leave(self) -> None:
         """Let an idle worker go."""
-        if self.worker:
-            worker, self.worker = self.worker, None
+        if self.talk:
+            worker, self.talk = self.talk.worker, None
             end_tree(worker.pid, itself=False)
             worker.leave()
             worker.see_off()
             self.stderr = worker.wait().stderr
-
-
-def _last_words(ending: Ending) -> str:
-    last = next((line.strip() for line in reversed(ending.stderr.splitlines()) if line.strip()), "")
-    return f"the worker {ending}" + (f"; last words: {last[:200]}" if last else "")
 
 
 @contextlib.contextmanager

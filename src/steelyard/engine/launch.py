@@ -8,18 +8,18 @@ import json
 import os
 import resource
 import select
-import selectors
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import IO, Any
 
 from steelyard import registry
+from steelyard.engine.messages import Quit, encode
 from steelyard.engine.process import MARK, end, end_tree
 from steelyard.errors import SteelyardError, UsageError
 
@@ -31,6 +31,7 @@ LARGEST_LINE = 256 << 20
 NO_RANDOM_ADDRESSES, ASK = 0x0040000, 0xFFFFFFFF
 LEAST_STACK = 200 << 20
 SHIFTS = 1 << 16
+FAREWELL = 5.0
 
 
 def forkable(backend: str) -> bool:
@@ -152,26 +153,23 @@ class Worker:
     _ending: Ending | None = None
     jobs: int = 0
 
-    def send(self, job: Mapping[str, Any]) -> None:
-        """Hand over one job; a worker that is gone is noticed when its answer is awaited."""
+    def send(self, line: str) -> None:
+        """Hand over one line; a worker that is gone is noticed when its answer is awaited."""
         self.jobs += 1
         with contextlib.suppress(BrokenPipeError):
-            self.commands.write(json.dumps(job) + "\n")
+            self.commands.write(line + "\n")
             self.commands.flush()
 
-    def messages(self, timeout: float | None) -> Iterator[dict[str, Any] | None]:
-        """Everything said until `timeout`; None when the process has ended and all it said was read.
+    def lines(self) -> Iterator[bytes | None]:
+        """Everything said so far and not read yet; None when the process has ended and all it said was read.
 
         Death is read from the process itself, not from the end of the pipe, which a grandchild may hold open.
         """
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.events, selectors.EVENT_READ)
-            if self.pidfd is not None:
-                selector.register(self.pidfd, selectors.EVENT_READ)
-            ready = {key.fd for key, _ in selector.select(timeout)}
+        watched = [fd for fd in (self.events, self.pidfd) if fd is not None]
+        ready = select.select(watched, [], [], 0)[0]
         dead = self.pidfd in ready if self.pidfd is not None else self._gone()
         closed = self._read() if self.events in ready or dead else False
-        yield from self._lines()
+        yield from self._whole_lines()
         if dead or closed:
             yield None
 
@@ -192,17 +190,13 @@ class Worker:
             if len(self._buffer) > LARGEST_LINE:
                 raise SteelyardError("a worker sent a message without end", do="look at what the workload writes to its pipes")
 
-    def _lines(self) -> Iterator[dict[str, Any]]:
-        """The messages that are whole; what was searched for an end before is not searched again, as a message may be long."""
+    def _whole_lines(self) -> Iterator[bytes]:
+        """The lines that are whole; what was searched for an end before is not searched again, as a message may be long."""
         end = self._buffer.rfind(b"\n", self._searched) + 1
         complete = bytes(memoryview(self._buffer)[:end])
         del self._buffer[:end]
         self._searched = len(self._buffer)
-        for line in complete.split(b"\n"):
-            with contextlib.suppress(ValueError, RecursionError):
-                message = json.loads(line)
-                if isinstance(message, dict):
-                    yield message
+        yield from filter(None, complete.split(b"\n"))
 
     @property
     def gone(self) -> bool:
@@ -217,13 +211,17 @@ class Worker:
 
     def leave(self) -> None:
         """Tell an idle worker to go; whoever asked must `see_off` it later."""
-        self.send({"do": "quit"})
+        self.send(encode(Quit()))
 
     def see_off(self) -> None:
         """Wait until a worker that was told to go has gone; it gets no second chance."""
-        if self.pidfd is None or not select.select([self.pidfd], [], [], 5.0)[0]:
+        if not self.ends_soon():
             end_tree(self.pid, itself=True)
         self.wait()
+
+    def ends_soon(self) -> bool:
+        """Whether the process ends by itself within seconds, so that its exit code is its own."""
+        return self.pidfd is not None and bool(select.select([self.pidfd], [], [], FAREWELL)[0])
 
     def wait(self) -> Ending:
         """Reap the process and close the pipes."""

@@ -6,11 +6,9 @@ the conductor sleeps. The interval is taken over pairs.
 
 from __future__ import annotations
 
-import base64
 import math
 import os
 import random
-import select
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -18,13 +16,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steelyard.engine.launch import Worker
-from steelyard.engine.limits import WATCH_EVERY, MemoryLimit
+from steelyard.engine.conversation import Conversation, Lost, listen
+from steelyard.engine.messages import Alternate, Answer, ArmAnswer, ArmFailed, Done, PartnerLost, Turns, Waiting
 from steelyard.engine.plan import Job, Plan
-from steelyard.engine.pool import Pool, Stable, Tell, Unweighed, one_thread, said
+from steelyard.engine.pool import NoComparison, Pool, Stable, Tell, one_thread, said
 from steelyard.engine.sides import Side
 from steelyard.errors import SteelyardError
-from steelyard.model.experiment import Settings
 from steelyard.model.pair import Arm, Pair
 from steelyard.model.record import Arrays
 from steelyard.model.units import plain as quantity
@@ -34,7 +31,7 @@ if TYPE_CHECKING:
     from steelyard.measuring.settling import Looks
 
 FEWEST_PAIRS = 4
-GRACE, IDLE = 5.0, 1.0
+GRACE = 5.0
 QUADS, BLOCKS, CALLS = "lock-step quads", "alternating blocks", "alternating calls"
 
 
@@ -43,54 +40,31 @@ class Corner:
     """One arm as the conductor sees it."""
 
     who: str
-    worker: Worker
-    limit: MemoryLimit | None = None
-    phase: str = "start"
+    talk: Conversation
     ready: bool = False
     figures: Mapping[str, Any] = field(default_factory=dict)
     arrays: Mapping[str, bytes] = field(default_factory=dict)
-    done: bool = False
-    lost: bool = False
-    failure: str = ""
+    alone: bool = False
+    """Whether it lost the other arm."""
 
-    def __post_init__(self) -> None:
-        self.kills = self.limit.kills() if self.limit else 0
-
-    def hear(self, message: Mapping[str, Any] | None) -> None:
-        """Take in what the worker said; None means that it has ended."""
-        if message is None:
-            self.failure = self.failure or self._autopsy()
-        elif "phase" in message:
-            self.phase = str(message["phase"])
-        elif "ready" in message:
-            self.ready, self.phase = True, "weighing"
-        elif "failed" in message:
-            status, reason = message["failed"]
-            self.failure = f"{status}: {reason}"
-        elif "error" in message:
-            error = message["error"]
-            self.failure = "failed: " + "; ".join(str(error[name]) for name in ("what", "why", "do") if error.get(name))
-        elif "lost" in message:
-            self.lost = True
-        elif "arm" in message:
-            self.figures = checked(message["arm"])
-            self.arrays = {name: base64.b64decode(data) for name, (_, _, data) in message["arrays"].items()}
-        elif "done" in message:
-            if self.limit and self.limit.kills() > self.kills:
-                self.failure = self.over()
-            self.done = bool(self.figures) and not self.failure
-            self.failure = self.failure or ("" if self.done or self.lost else f"crashed: it gave no answer during {self.phase}")
-
-    def over(self) -> str:
-        """Why a worker that took too much memory was ended."""
-        return f"oom: used more than the {quantity(self.limit.limit if self.limit else 0, 'B')} it may during {self.phase}"
-
-    def _autopsy(self) -> str:
-        ending = self.worker.stop()
-        if self.limit and (self.limit.struck() or (ending.code == -9 and self.limit.group)):
-            return self.over()
-        last = next((line.strip() for line in reversed(ending.stderr.splitlines()) if line.strip()), "")
-        return f"crashed: its process {ending} during {self.phase}" + (f"; last words: {last[:200]}" if last else "")
+    def hear(self, answer: Answer | Lost) -> None:
+        """Take in what the worker said; an arm that cannot go on is why there is no comparison."""
+        if isinstance(answer, Waiting):
+            self.ready, self.talk.phase = True, "weighing"
+        elif isinstance(answer, ArmAnswer):
+            try:
+                self.figures = checked(answer.figures)
+            except (TypeError, ValueError, KeyError) as error:
+                raise NoComparison(f"{self.who} crashed: it sent something that is not an answer during {self.talk.phase}") from error
+            self.arrays = {name: data for name, (_, _, data) in answer.arrays.items()}
+        elif isinstance(answer, PartnerLost):
+            self.alone = True
+        elif isinstance(answer, (ArmFailed, Lost)):
+            raise NoComparison(f"{self.who} {answer.status}: {answer.reason}")
+        elif isinstance(answer, Done) and (over := self.talk.struck()):
+            raise NoComparison(f"{self.who} oom: {over}")
+        elif isinstance(answer, Done) and not self.figures and not self.alone:
+            raise NoComparison(f"{self.who} crashed: it gave no answer during {self.talk.phase}")
 
 
 def checked(figures: Mapping[str, Any]) -> dict[str, Any]:
@@ -160,7 +134,7 @@ class Look:
 
 
 def weigh(pool: Pool, job: Job, plan: Plan, tell: Tell) -> tuple[Pair, Arrays]:
-    """Weigh a case against its base on the other side; whatever prevents that is raised as Unweighed.
+    """Weigh a case against its base on the other side; whatever prevents that is raised as NoComparison.
 
     The first look is at the end of the budget. As long as it is worth going on, more pairs of processes follow; what goes wrong
     with those ends the measurement and costs nothing of what was found before.
@@ -180,7 +154,7 @@ def weigh(pool: Pool, job: Job, plan: Plan, tell: Tell) -> tuple[Pair, Arrays]:
         try:
             _take_bouts(pool, match, tell)
             seen = look_at(match)
-        except Unweighed as error:
+        except NoComparison as error:
             notes.append(BROKEN_OFF.format(error))
             seen = replace(seen, stop=BUDGET)
     return pair_of(match, seen, pool.layout(job, side), notes)
@@ -193,7 +167,7 @@ def look_at(match: Match) -> Look:
     try:
         rounds = rounds_of(match.bouts, match.seed)
     except (ValueError, KeyError) as error:
-        raise Unweighed("the arms sent something that is not an answer", why=str(error)) from error
+        raise NoComparison("the arms sent something that is not an answer", why=str(error)) from error
     found, settings = paired.find(rounds, share=match.looks.share(match.look)), match.plan.settings
     at, now, spent = match.looks.at, match.looks.at[match.look], float(rounds.seconds.sum())
     if not settling.goes_on(found.interval, settings.margin, spent, spent * (at[-1] / now - 1)):
@@ -213,22 +187,22 @@ def _take_bouts(pool: Pool, match: Match, tell: Tell) -> None:
                 for number in range(len(stable.shifts)):
                     if len(match.bouts) < match.until:
                         tell(*match.progress)
-                        match.bouts.append(_bout(pool, stable, number, match, _order(match, Path(folder))))
-            except Unweighed:
+                        match.bouts.append(_bout(pool, stable, number, match, _turns(match, Path(folder))))
+            except NoComparison:
                 raise
             except (SteelyardError, OSError) as error:
                 pool.forget(stable)
-                raise Unweighed(said(error)) from error
+                raise NoComparison(said(error)) from error
             finally:
                 pool.tidy()
 
 
-def _order(match: Match, folder: Path) -> dict[str, Any]:
+def _turns(match: Match, folder: Path) -> Turns:
     """What both arms of the next pair are told; the first finds out what fits the budget, and the others do as it did."""
     number, rng = len(match.bouts), match.rng
-    order: dict[str, Any] = {"seed": f"{match.seed} {number}", "token": _pipes(folder / str(number)), "share": match.share}
-    order |= {"first": rng.randrange(2), "cpu": rng.choice(sorted(os.sched_getaffinity(0))) if pinned(match.job) else None}
-    return order | ({"agreed": _agreed(match.bouts[0], match.share)} if match.bouts else {})
+    first, cpu = rng.randrange(2), rng.choice(sorted(os.sched_getaffinity(0))) if pinned(match.job) else None
+    agreed = _agreed(match.bouts[0], match.share) if match.bouts else {}
+    return Turns(f"{match.seed} {number}", _pipes(folder / str(number)), match.share, first, cpu, agreed)
 
 
 def _agreed(first: Bout, share: float) -> dict[str, Any]:
@@ -251,70 +225,55 @@ def _pipes(folder: Path) -> str:
     return str(folder)
 
 
-def _message(match: Match, arm: int, order: Mapping[str, Any]) -> dict[str, Any]:
+def _part(match: Match, arm: int, turns: Turns) -> Alternate:
     """An arm's job; both are verified in the first pair of processes, after their blocks."""
-    assert match.job.vs is not None
-    message = match.plan.message(match.job)
+    job, plan = match.job, match.plan
+    assert job.vs is not None
+    sources, case = plan.sources_of(job), job.case
     if arm == 0:
-        message |= {"case": match.job.vs.plain(), "files": list(match.side.files), "paths": list(match.side.place.paths)}
-    message["settings"] |= {"verify": match.plan.settings.verify and not match.bouts}
-    return {**message, **order, "do": "arm", "arm": arm}
+        sources, case = replace(sources, files=tuple(match.side.files), paths=match.side.place.paths), job.vs
+    settings = replace(plan.settings, verify=plan.settings.verify and not match.bouts)
+    return Alternate(sources, settings, case, arm, turns)
 
 
-def _bout(pool: Pool, stable: Stable, number: int, match: Match, order: Mapping[str, Any]) -> Bout:
-    couple, settings = stable.couple(number), match.plan.settings
+def _bout(pool: Pool, stable: Stable, number: int, match: Match, turns: Turns) -> Bout:
+    couple, memory = stable.couple(number), match.plan.settings.memory
     names = (f"the base ({match.side.label})", "the head")
     try:
-        corners = [Corner(who, worker, pool.limit(worker, settings.memory)) for who, worker in zip(names, couple, strict=True)]
+        corners = [
+            Corner(who, Conversation(worker, pool.limit(worker, memory), "its process", gated=True))
+            for who, worker in zip(names, couple, strict=True)
+        ]
         for arm, corner in enumerate(corners):
-            corner.worker.send(_message(match, arm, order))
-        hold(corners, settings, match.deadline)
+            corner.talk.ask(_part(match, arm, turns), None)
+        hold(corners, match.plan.settings.timeout, match.deadline)
     except BaseException:
         stable.drop(couple)
         raise
     stable.release(couple)
     base, head = corners
-    return Bout(order["seed"], (base.figures, head.figures), (base.arrays, head.arrays))
+    return Bout(turns.seed, (base.figures, head.figures), (base.arrays, head.arrays))
 
 
-def hold(corners: Sequence[Corner], settings: Settings, deadline: float) -> None:
+def hold(corners: Sequence[Corner], patience: float, deadline: float) -> None:
     """Until both arms are done, or one cannot be; the conductor sleeps meanwhile, and the arms need each other alone."""
-    gone, begun = math.inf, False
-    while not all(corner.done for corner in corners):
-        for corner in corners:
-            if corner.failure:
-                raise Unweighed(f"{corner.who} {corner.failure}")
+    by_talk = {id(corner.talk): corner for corner in corners}
+    alone, begun = math.inf, False
+    while busy := [corner.talk for corner in corners if not corner.talk.over]:
+        for talk, answer in listen(busy, min(deadline, alone)):
+            by_talk[id(talk)].hear(answer)
         if not begun and all(corner.ready for corner in corners):
             begun = True
             for corner in corners:
-                corner.worker.send({"do": "go"})
-        if any(corner.lost for corner in corners):
-            gone = min(gone, time.monotonic() + GRACE)
-        left = min(deadline, gone) - time.monotonic()
-        if left <= 0:
-            seen = ", ".join(f"{corner.who} in {corner.phase}" for corner in corners)
-            raise Unweighed(
-                f"timeout: no answer within {quantity(settings.timeout, 's')} (last seen: {seen})"
-                if gone > deadline
-                else f"the arms lost each other (last seen: {seen})"
-            )
-        _listen([corner for corner in corners if not corner.done], left)
-
-
-def _listen(corners: Sequence[Corner], left: float) -> None:
-    watched = any(corner.limit and not corner.limit.group for corner in corners)
-    blind = any(corner.worker.pidfd is None for corner in corners)
-    fds = [fd for corner in corners for fd in (corner.worker.events, corner.worker.pidfd) if fd is not None]
-    ready = select.select(fds, [], [], min(left, WATCH_EVERY if watched else IDLE if blind else left))[0]
-    for corner in corners:
-        if corner.limit and not corner.limit.group and corner.limit.exceeded(corner.worker.pid):
-            corner.failure = corner.over()
-        elif blind or corner.worker.events in ready or corner.worker.pidfd in ready:
-            try:
-                for message in corner.worker.messages(0):
-                    corner.hear(message)
-            except (TypeError, ValueError, AttributeError, KeyError):
-                corner.failure = f"crashed: it sent something that is not an answer during {corner.phase}"
+                corner.talk.go()
+        if any(corner.alone for corner in corners):
+            alone = min(alone, time.monotonic() + GRACE)
+        if min(deadline, alone) <= time.monotonic():
+            seen = ", ".join(f"{corner.who} in {corner.talk.phase}" for corner in corners)
+            late = f"timeout: no answer within {quantity(patience, 's')} (last seen: {seen})"
+            raise NoComparison(late if alone > deadline else f"the arms lost each other (last seen: {seen})")
+    if any(corner.alone for corner in corners):
+        raise NoComparison("the arms lost each other")
 
 
 def pair_of(match: Match, seen: Look, layout: str, notes: Sequence[str]) -> tuple[Pair, Arrays]:

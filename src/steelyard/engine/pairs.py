@@ -5,9 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from steelyard import registry
 from steelyard.backends.base import Leaf
 from steelyard.engine import ranks
 from steelyard.engine.bench import Bench, prepare_bench
+from steelyard.engine.messages import Sources
 from steelyard.engine.ranks import Crew
 from steelyard.engine.reference import reason
 from steelyard.engine.scrutiny import Scrutiny
@@ -31,7 +31,7 @@ from steelyard.model.pair import ALPHA, MARGIN, Arm, Pair
 from steelyard.model.record import Arrays
 from steelyard.model.task import Task, clean_up, observed
 
-NO_SOURCES: Mapping[str, Any] = MappingProxyType({})
+NO_SOURCES = Sources()
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def weigh_heads(
     loaded: registry.Loaded,
     settings: Settings,
     tell: Tell,
-    sources: Mapping[str, Any] = NO_SOURCES,
+    sources: Sources = NO_SOURCES,
     suite: int = 1,
     patience: float = math.inf,
 ) -> list[tuple[Pair, Arrays]]:

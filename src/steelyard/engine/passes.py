@@ -12,16 +12,16 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from steelyard import clocks, registry
 from steelyard.backends.base import own_memory
+from steelyard.engine import messages
 from steelyard.engine.bench import Bench, prepare_bench
+from steelyard.engine.messages import Found, Pass, Phase
+from steelyard.engine.worker import Send, load
 from steelyard.errors import SteelyardError, Unsupported
-from steelyard.model.case import Case
-from steelyard.model.experiment import Settings
 from steelyard.model.record import Figure
 from steelyard.model.task import Task
 from steelyard.model.units import plain as quantity
@@ -30,32 +30,17 @@ WARM_CALLS = 3
 TOP_KERNELS = 5
 GRAPH_FILES = {"hlo": "hlo.txt", "stablehlo": "mlir", "text": "ir.txt"}
 
-Send = Callable[[Mapping[str, Any]], None]
 
-
-@dataclass
-class Found:
-    """What a pass adds to a record: figures, facts about how they came, files to keep."""
-
-    figures: dict[str, Figure] = field(default_factory=dict)
-    facts: dict[str, Any] = field(default_factory=dict)
-    files: list[tuple[str, Path]] = field(default_factory=list)
-
-
-def perform(job: Mapping[str, Any], loaded: registry.Loaded, send: Send) -> None:
-    """Do one pass and send what it found; whatever it raises is told by the caller."""
-    send({"phase": f"{job['do']} pass", "fraction": None})
-    bench = prepare_bench(Case.from_plain(job["case"]), loaded, Settings(**job["settings"]))
+def perform(job: Pass, loaded: registry.Loaded, send: Send) -> Found:
+    """Do one pass and answer what it found; whatever it raises is told by the caller."""
+    send(Phase(f"{job.name} pass"))
+    bench = prepare_bench(job.case, loaded, job.settings)
     bench.backend.reset()
-    key, work = PASSES[job["do"]]
+    key, work = PASSES[job.name]
     try:
-        found = work(bench, Path(job["scratch"]))
+        return work(bench, Path(job.scratch))
     except Unsupported as error:
-        found = Found(facts={key: _note(error)})
-    for kind, path in found.files:
-        send({"attach": {"kind": kind, "name": path.name, "path": str(path)}})
-    send({"found": {"figures": {name: asdict(figure) for name, figure in found.figures.items()}, "facts": found.facts}})
-    send({"done": bench.case.id})
+        return Found(facts={key: _note(error)})
 
 
 def memory(bench: Bench, scratch: Path) -> Found:
@@ -67,7 +52,7 @@ def memory(bench: Bench, scratch: Path) -> Found:
     if bench.settings.memory_snapshot:
         try:
             history = be.snapshot(scratch / "memory-snapshot.pickle")
-            files.append(("memory", scratch / "memory-snapshot.pickle"))
+            files.append(("memory", str(scratch / "memory-snapshot.pickle")))
         except Unsupported as error:
             facts["memory_snapshot"] = _note(error)
     be.release_memory()
@@ -88,7 +73,7 @@ def memory(bench: Bench, scratch: Path) -> Found:
         peaks["peak_memory"] = max(0.0, peaks["peak_memory"] - imported())
     clean_up(task)
     figures |= {name: Figure(value, "B", "lower", n=1) for name, value in peaks.items()}
-    return Found(figures, facts, files)
+    return Found(figures, facts, tuple(files))
 
 
 def profile(bench: Bench, scratch: Path) -> Found:
@@ -105,7 +90,7 @@ def profile(bench: Bench, scratch: Path) -> Found:
         clean_up(task)
     table.write_text(json.dumps(rows, indent=1), encoding="utf-8")
     text.write_text(kernel_table(rows), encoding="utf-8")
-    return Found(facts={"top_kernels": rows[:TOP_KERNELS]}, files=[("trace", trace), ("kernels", table), ("kernels", text)])
+    return Found(facts={"top_kernels": rows[:TOP_KERNELS]}, files=(("trace", str(trace)), ("kernels", str(table)), ("kernels", str(text))))
 
 
 def graphs(bench: Bench, scratch: Path) -> Found:
@@ -120,7 +105,7 @@ def graphs(bench: Bench, scratch: Path) -> Found:
     files = [scratch / f"graph-{number}.{GRAPH_FILES.get(form, 'txt')}" for number in range(1, len(texts) + 1)]
     for path, text in zip(files, texts, strict=True):
         path.write_text(text, encoding="utf-8")
-    return Found(facts={"dump_ir": {"form": form, "graphs": len(texts)}}, files=[("graph", path) for path in files])
+    return Found(facts={"dump_ir": {"form": form, "graphs": len(texts)}}, files=tuple(("graph", str(path)) for path in files))
 
 
 def kernel_table(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -213,10 +198,9 @@ PASSES: Mapping[str, tuple[str, Callable[[Bench, Path], Found]]] = {
 
 def main(argv: Sequence[str]) -> None:
     """`python -m steelyard.engine.passes once JOB_FILE`"""
-    from steelyard.engine.worker import definitions
-
-    job = json.loads(Path(argv[2]).read_text(encoding="utf-8"))
-    once(prepare_bench(Case.from_plain(job["case"]), definitions(job, {}), Settings(**job["settings"])))
+    job = messages.decode(Path(argv[2]).read_text(encoding="utf-8"))
+    assert isinstance(job, Pass)
+    once(prepare_bench(job.case, load(job.sources, {}), job.settings))
 
 
 if __name__ == "__main__":

@@ -15,11 +15,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import IO, Any
 
 from steelyard.backends.base import Seat
-from steelyard.engine import ranks, weigh
+from steelyard.engine import messages, ranks, weigh
 from steelyard.engine.bench import Bench, prepare_bench
 from steelyard.engine.process import die_with_parent, settle_allocator, volunteer_for_oom
 from steelyard.engine.scrutiny import Scrutiny
-from steelyard.engine.worker import definitions
+from steelyard.engine.worker import load
 from steelyard.measuring.clock import Loop, Timer
 from steelyard.model.case import Case
 from steelyard.model.experiment import Settings
@@ -54,8 +54,8 @@ def say(answers: IO[str], message: Mapping[str, Any]) -> None:
 
 def follow(job: Mapping[str, Any], orders: IO[str], answer: Say) -> tuple[Any, str]:
     """Do what rank 0 orders until it says quit or is gone; the order of calls is the same on all ranks, or collectives would not meet."""
-    settings, seat = Settings(**job["settings"]), Seat(**job["seat"])
-    loaded = definitions(job, {})
+    settings, seat = Settings.from_plain(job["settings"]), Seat(**job["seat"])
+    loaded = load(messages.read_sources(job["sources"]), {})
     stands = [Stand(replace(prepare_bench(Case.from_plain(case), loaded, settings), seat=seat)) for case in job["cases"]]
     answer({"ready": seat.rank})
     for line in orders:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from steelyard.engine import envs, modules, names, ncu
 from steelyard.engine.filters import Filters, patient
 from steelyard.engine.launch import Place, forkable
+from steelyard.engine.messages import Sources
 from steelyard.engine.names import errors_at, points, select, settle
 from steelyard.engine.sides import TWO_BACKENDS, Side
 from steelyard.errors import NothingMeasured, UsageError
@@ -103,7 +104,7 @@ class Plan:
     def longest(self) -> float:
         """Rough seconds for the whole run if no comparison settles its margin before the time for that is spent."""
         each = (1.4 * self.settings.budget + (self._pool if any(job.side for job in self.jobs) else 0)) * self.settings.settle
-        return self.estimate + each * sum(job.vs is not None for job in self.jobs)
+        return self.estimate + each * self.comparisons
 
     @property
     def _pool(self) -> float:
@@ -116,18 +117,14 @@ class Plan:
         passes = bool(asked.peak_memory or asked.memory_snapshot) + 1.5 * asked.profile + 5.0 * (asked.ncu and job.case.device == "cuda")
         return start * passes + (16.0 * (asked.compile_time or 0) if job.compiles else 0.0)
 
-    def message(self, job: Job) -> dict[str, Any]:
-        """What a worker must know of a job, whatever it is to do with it."""
-        return {
-            "case": job.case.plain(), "settings": self.settings.plain(), "label": job.label,
-            "files": list(self.experiment.files), "entries": [list(entry) for entry in self.entries], "paths": list(job.place.paths),
-        }  # fmt: skip
+    def sources_of(self, job: Job) -> Sources:
+        """What a worker must load for a job."""
+        return Sources(tuple(self.experiment.files), self.entries, job.place.paths)
 
-    def weighing(self, job: Job, heads: Sequence[Job]) -> dict[str, Any]:
-        """What a worker must know to weigh a job, and those before it, against their common base."""
-        assert job.vs is not None
-        suite = sum(other.vs is not None for other in self.jobs)
-        return {"vs": job.vs.plain(), "heads": [head.case.plain() for head in heads], "suite": suite}
+    @property
+    def comparisons(self) -> int:
+        """How many are to be made."""
+        return sum(job.vs is not None for job in self.jobs)
 
     def fingerprint(self, machine_key: str, machine: Mapping[str, Any] | None = None) -> str:
         """What must agree for an unfinished run to be continued: cases, settings, sources, machine, packages and commit."""
@@ -155,6 +152,10 @@ def expand(
 ) -> Plan:
     """Turn matrices, included cases, filters and rules into jobs; `against` is one base for all, in place of a variant."""
     names.refuse(experiment, catalogue)
+    if experiment.settings.fixed and (experiment.settings.vs or against or other):
+        raise UsageError(
+            "a comparison needs blocks in turn, not a fixed number of calls", do="leave --vs out and compare two runs, or leave fixed out"
+        )
     check_size(experiment, catalogue)
     cases: dict[Case, None] = {}
     named: dict[Case, Matrix] = {}

@@ -32,7 +32,7 @@ Modules = tuple[tuple[str, ...], tuple[str, ...]]
 """What the nurseries of the base and of the head import."""
 
 
-class Unweighed(SteelyardError):
+class NoComparison(SteelyardError):
     """The comparison could not be made; the head's own figures stand."""
 
 
@@ -166,7 +166,7 @@ class Pool:
         modules = (nursery_modules(_base(job).backend), nursery_modules(job.case.backend)) if forks(job, side) else None
         key = (*places, chosen, modules, self.count(job, side))
         if key in self._broken:
-            raise Unweighed(self._broken[key])
+            raise NoComparison(self._broken[key])
         found = self.stables.pop(key, None)
         if found and anew:
             found.close()
@@ -180,7 +180,7 @@ class Pool:
                 found = Stable(places, modules, shifts, self.mark, twins=side.layout != FREE)
             except (SteelyardError, OSError) as error:
                 self._broken[key] = f"its processes could not be started: {said(error)}"
-                raise Unweighed(self._broken[key]) from error
+                raise NoComparison(self._broken[key]) from error
         self.stables[key] = found
         found.serve(job.unit)
         return found

@@ -25,6 +25,7 @@ from typing import Any
 
 from steelyard.backends.base import ALONE, Seat
 from steelyard.engine.launch import Ending
+from steelyard.engine.messages import Sources
 from steelyard.errors import NotApplicable, NotApplied, SteelyardError, Unsupported
 from steelyard.measuring.clock import HostTimer, Loop, Timer
 from steelyard.measuring.sample import single
@@ -252,7 +253,7 @@ def batch(seconds: float) -> int:
 
 
 @contextlib.contextmanager
-def assemble(cases: Sequence[Case], settings: Settings, sources: Mapping[str, Any], leave: Callable[[], None]) -> Iterator[Crew]:
+def assemble(cases: Sequence[Case], settings: Settings, sources: Sources, leave: Callable[[], None]) -> Iterator[Crew]:
     """A crew for cases that share their number of ranks; it leaves nothing running, however the case ends."""
     size = cases[0].ranks
     if size == 1:
@@ -263,9 +264,7 @@ def assemble(cases: Sequence[Case], settings: Settings, sources: Mapping[str, An
     seat = Seat(0, size, str(Path(folder) / "meeting"), settings.timeout)
     crew = Crew(seat)
     job = {
-        "do": "case", "cases": [case.plain() for case in cases], "settings": asdict(settings),
-        "files": list(sources.get("files", [])), "entries": list(sources.get("entries", [])),
-        "paths": list(sources.get("paths", [])),
+        "cases": [case.plain() for case in cases], "settings": asdict(settings), "sources": asdict(sources),
     }  # fmt: skip
     try:
         with _environment(variables(seat)):

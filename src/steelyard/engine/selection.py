@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from steelyard import codec, registry
-from steelyard.engine import configs, run
+from steelyard.engine import configs
+from steelyard.engine.describe import describe
 from steelyard.engine.filters import Filters
 from steelyard.engine.launch import THREAD_VARIABLES, Place
 from steelyard.engine.names import select
@@ -122,7 +123,7 @@ def defined(words: Sequence[str]) -> dict[str, Any]:
     files = tuple(str(Path(word).resolve()) for word in words)
     for file in files:
         _check_readable(Path(file))
-    found = run.describe(here(None, Place(), files), files, ())
+    found = describe(here(None, Place(), files), files, ())
     return {kind: items for kind, items in found.items() if kind != "modules"}
 
 
@@ -136,7 +137,7 @@ def _describe(
     entries = _named_entries(catalogue, patterns, request, sources)
     if not files and not entries:
         return catalogue, entries, []
-    described = run.describe(place, files, entries)
+    described = describe(place, files, entries)
     for path in [*files, *(name for _, name in entries)]:
         catalogue = catalogue.extend(described, path)
     return catalogue, entries, list(described["workloads"])

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from steelyard import registry
+from steelyard.engine.messages import Fit
 from steelyard.errors import Unsupported
 from steelyard.model.case import Case
 from steelyard.model.experiment import Settings
@@ -21,20 +22,10 @@ CALL = "call/torch"
 TORCH, WITHOUT_DATA = "torch", "steelyard.backends._shapes"
 
 
-@dataclass(frozen=True)
-class Fit:
-    """What is known of a case without running it: why it cannot run, or why that could not be found out; neither, if its shapes fit."""
-
-    case: str
-    wrong: str = ""
-    unchecked: str = ""
-
-
-def perform(cases: Sequence[Mapping[str, Any]], loaded: registry.Loaded) -> Iterator[Fit]:
+def perform(cases: Sequence[Case], loaded: registry.Loaded) -> Iterator[Fit]:
     """An answer for each case in turn; variants of the framework's own change no shapes, so one answer serves them all."""
     known: dict[str, tuple[str, str]] = {}
-    for plain in cases:
-        case = Case.from_plain(plain)
+    for case in cases:
         bench = _bench(case, loaded)
         key = json.dumps([case.workload, dict(case.params), bench.case.backend, case.mode, case.ranks, bench.case.variant], default=str)
         if key not in known:

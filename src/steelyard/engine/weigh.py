@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,8 @@ import numpy as np
 from steelyard import clocks, registry
 from steelyard.engine import ranks
 from steelyard.engine.bench import Bench, prepare_bench
+from steelyard.engine.fixed import Taker, time_fixed
+from steelyard.engine.messages import Sources
 from steelyard.engine.ranks import Crew
 from steelyard.engine.reference import reason
 from steelyard.engine.scrutiny import Scrutiny
@@ -21,6 +22,7 @@ from steelyard.errors import NotApplicable, NotApplied, SteelyardError, Unsuppor
 from steelyard.machine.load import watch_others
 from steelyard.machine.telemetry import watch
 from steelyard.measuring.figures import figures as figures_of
+from steelyard.measuring.fixed import take
 from steelyard.measuring.metrics import check_amounts
 from steelyard.measuring.sample import Sample, Tell, sample
 from steelyard.measuring.stats import time_figure
@@ -30,7 +32,7 @@ from steelyard.model.experiment import Settings
 from steelyard.model.record import Arrays, Figure, Record, Status, Verification
 from steelyard.model.task import Reading, Task, clean_up, observed
 
-NO_SOURCES: Mapping[str, Any] = MappingProxyType({})
+NO_SOURCES = Sources()
 
 
 @dataclass
@@ -51,16 +53,19 @@ def weigh_case(
     settings: Settings,
     tell: Tell,
     gate: Callable[[], None] = lambda: None,
-    sources: Mapping[str, Any] = NO_SOURCES,
+    sources: Sources = NO_SOURCES,
+    label: str = "",
+    taker: Taker = take,
 ) -> tuple[Record, Arrays]:
     """Measure one case and report it whatever happens, short of the process dying.
 
-    `gate` is passed before timing begins; `sources` are the files and packages that further ranks load.
+    `gate` is passed before timing begins; `sources` are for further ranks; `label` is what a file calls the
+    case; `taker` takes the calls of a fixed protocol.
     """
     notes, started, clock = Notes(), datetime.now(UTC), clocks.perf_counter()
-    if label := sources.get("label"):
+    if label:
         notes.effective["label"] = label
-    status, reason = attempt(lambda: _measure(case, loaded, settings, tell, gate, notes, sources), notes)
+    status, reason = attempt(lambda: _measure(case, loaded, settings, tell, gate, notes, sources, taker), notes)
     record = Record(
         id=case.id, case=case.plain(), status=status, reason=reason, metrics=notes.metrics, requested=settings.plain(),
         effective=notes.effective, verification=notes.verification, environment=notes.environment, source=notes.source,
@@ -99,13 +104,16 @@ def _measure(
     tell: Tell,
     gate: Callable[[], None],
     notes: Notes,
-    sources: Mapping[str, Any],
+    sources: Sources,
+    taker: Taker,
 ) -> tuple[Status, str]:
     bench = prepare_bench(case, loaded, settings)
     notes.source = {
         "workload": fingerprint(bench.own_body),
         "variant": fingerprint(*(v.apply for v, _ in bench.chain)),
     }
+    if settings.fixed is not None:
+        return time_fixed(bench, tell, gate, notes, notes.effective.get("label") or case.id, taker)
     tell("build", None)
     bench.backend.reset()
     with ranks.assemble([case], settings, sources, bench.backend.leave) as crew:

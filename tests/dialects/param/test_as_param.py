@@ -7,19 +7,20 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from steelyard.cli.main import main
-from steelyard.dialects.param import lines, session
+from steelyard.dialects.param import lines, session, sink
 from steelyard.dialects.param.flags import Options
-from steelyard.dialects.param.shim.execute import NO_GRADIENT
+from steelyard.machine import locks
+from steelyard.measuring.fixed import NO_GRADIENT
 from steelyard.param import config, spec, tensor, together, value
 from tests.engine.drive import start, steelyard
+from tests.engine.scripted import Script
 
 pytestmark = pytest.mark.torch
 OPERATORS = """
@@ -265,123 +266,92 @@ class TestTrouble:
         assert records()[-1]["config"]["input"]["args"][0]["shape"] == [5]
 
 
-class Scripted:
-    """A worker that measures nothing; `lost_at` is the config it does not survive, `retires_after` the one that breaks its device."""
-
-    def __init__(self, lost_at: str = "", retires_after: str = "") -> None:
-        self.jobs: list[list[str]] = []
-        self.lost_at, self.retires_after, self.retired = lost_at, retires_after, 0
-
-    def ask(self, job: Mapping[str, Any], *, between: Any = None) -> Iterator[dict[str, Any]]:
-        self.jobs.append([f"{item['op']}|{item['id']}" for item in job["configs"]])
-        yield {"machine": {}}
-        for item in job["configs"]:
-            id = f"{item['op']}|{item['id']}"
-            yield {"started": id}
-            if id == self.lost_at:
-                yield {"lost": {"status": "oom", "reason": "no memory"}}
-                return
-            metric = {"forward": {"measure.time": [1.0]}}
-            yield {"line": lines.record(item["op"], item["id"], item["build"], {}, metric, status="ok")}
-            if id == self.retires_after:
-                yield {"retire": "broken"}
-        if self.lost_at == "between":
-            yield {"lost": {"status": "crashed", "reason": "gone"}}
-
-    def retire(self) -> None:
-        self.retired += 1
-
-    @contextmanager
-    def talking(self, devices: Any, waiting: Any, timeout: Any) -> Iterator[Scripted]:
-        self.devices = devices
-        self.meanwhile()
-        yield self
-
-    def meanwhile(self) -> None:
-        """Another run may have had the machine until now."""
-
-
-def appending(**words: Any) -> session.Session:
-    return session.begin(Options.from_plain({"output_prefix": "out.json", "append": True, **words}), session.Watch())
+def begin(**words: Any) -> session.Session:
+    return session.begin(Options.from_plain({"output_prefix": "out.json", **words}), sink.Watch())
 
 
 class TestSession:
-    """What the conductor does, with a worker that only says what one would say."""
+    """What the conductor does, with workers that only say what one would say."""
 
-    def test_the_rest_goes_to_a_new_worker(self, here: Path) -> None:
-        talk = Scripted(lost_at="torch.neg|0|0|1")
-        made = session.begin(Options(output_prefix="out.json", device="cuda:1"), session.Watch())
-        assert made.run(neg(1, 2, 3), talk.talking) == 3
-        assert talk.jobs == [["torch.neg|0|0|0", "torch.neg|0|0|1", "torch.neg|0|0|2"], ["torch.neg|0|0|2"]]
+    def test_the_rest_goes_to_a_new_worker(self, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        script = Script(lost_at="torch.neg|0|0|1").install(monkeypatch)
+        assert begin(device="cuda:1").run(neg(1, 2, 3)) == 3
+        assert script.jobs == [["torch.neg|0|0|0", "torch.neg|0|0|1", "torch.neg|0|0|2"], ["torch.neg|0|0|2"]]
         assert [lines.status(line) for line in records()] == ["ok", "oom", "ok"] and "finish_time" in read()[-1]
-        assert len(read()) == 5 and talk.devices == ["cuda1"]
+        assert len(read()) == 5
         assert [line["config"]["input"]["args"][0]["shape"] for line in records()] == [[1], [2], [3]]
 
-    def test_a_worker_whose_device_broke_is_let_go(self, here: Path) -> None:
-        talk = Scripted(retires_after="torch.neg|0|0|0")
-        made = session.begin(Options(output_prefix="out.json"), session.Watch())
-        assert made.run(neg(1, 2), talk.talking) == 0
-        assert talk.retired == 1 and talk.jobs[1:] == [["torch.neg|0|0|1"]] and "finish_time" in read()[-1]
+    def test_a_worker_whose_device_broke_is_let_go(self, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        script = Script(retires_after="torch.neg|0|0|0").install(monkeypatch)
+        assert begin().run(neg(1, 2)) == 0
+        assert script.dismissed and script.jobs[1:] == [["torch.neg|0|0|1"]] and "finish_time" in read()[-1]
 
-    def test_what_another_run_wrote_while_we_waited_stays_and_is_not_measured_again(self, here: Path) -> None:
-        assert session.begin(Options(output_prefix="out.json"), session.Watch()).run(neg(1), Scripted().talking) == 0
-        late = Scripted()
-        late.meanwhile = lambda: appending().run(neg(1, 2), Scripted().talking)  # type: ignore[method-assign, assignment, return-value]
-        assert appending().run(neg(1, 2, 3), late.talking) == 0
-        assert ids() == [f"torch.neg|0|0|{number}" for number in range(3)] and late.jobs == [["torch.neg|0|0|2"]]
-        late.meanwhile = lambda: appending().run(neg(1, 2, 3, 4), Scripted().talking)  # type: ignore[method-assign, assignment, return-value]
-        assert appending().run(neg(1, 2, 3, 4), late.talking) == 0 and len(late.jobs) == 1
+    def test_what_another_run_wrote_while_we_waited_stays_and_is_not_measured_again(
+        self, here: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        script, hold = Script().install(monkeypatch), locks.hold
+        assert begin().run(neg(1)) == 0
+
+        def waiting(*sizes: int) -> Any:
+            """Another run has the machine first, when ours asks for it."""
+
+            def late(*words: Any) -> Any:
+                monkeypatch.setattr(locks, "hold", hold)
+                assert begin(append=True).run(neg(*sizes)) == 0
+                return hold(*words)
+
+            monkeypatch.setattr(locks, "hold", late)
+
+        waiting(1, 2)
+        assert begin(append=True).run(neg(1, 2, 3)) == 0
+        assert ids() == [f"torch.neg|0|0|{number}" for number in range(3)]
+        assert script.jobs == [["torch.neg|0|0|0"], ["torch.neg|0|0|1"], ["torch.neg|0|0|2"]]
+        waiting(1, 2, 3, 4)
+        assert begin(append=True).run(neg(1, 2, 3, 4)) == 0 and len(script.jobs) == 4 and len(ids()) == 4
 
     @pytest.mark.parametrize(
         "other", [{"backward": True}, {"iteration": 5}, {"warmup": 0}, {"device": "cuda"}, {"exec_mode": "continuous"}, {"seed": 3}]
     )
-    def test_what_was_measured_in_another_way_is_measured_again(self, here: Path, other: dict[str, Any]) -> None:
+    def test_what_was_measured_in_another_way_is_measured_again(
+        self, here: Path, other: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        Script().install(monkeypatch)
         for words, count in (({}, 1), ({}, 1), (other, 2), (other, 2)):
-            assert appending(**words).run(neg(1), Scripted().talking) == 0
+            assert begin(append=True, **words).run(neg(1)) == 0
             assert len(records()) == count
 
-    def test_a_file_that_holds_all_gets_its_last_line_and_keeps_its_records(self, here: Path) -> None:
-        assert appending().run(neg(1, 2), Scripted().talking) == 0
+    def test_a_file_that_holds_all_gets_its_last_line_and_keeps_its_records(self, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        script = Script().install(monkeypatch)
+        assert begin(append=True).run(neg(1, 2)) == 0
         whole = Path("out.json").read_text()
         Path("out.json").write_text("".join(whole.splitlines(keepends=True)[:-1]))
-        made, talk = appending(), Scripted()
-        assert made.run(neg(1, 2), talk.talking) == 0 and not talk.jobs and made.files == {"benchmark_file": "out.json"}
+        made, jobs = begin(append=True), len(script.jobs)
+        assert made.run(neg(1, 2)) == 0 and len(script.jobs) == jobs and made.files == {"benchmark_file": "out.json"}
         assert "finish_time" in read()[-1] and len(read()) == 4
-        assert appending(warmup=0, iteration=0).run(neg(1, 2, 3), talk.talking) == 0
-        assert appending().run(neg(1, 2), talk.talking) == 0 and not talk.jobs
+        assert begin(append=True, warmup=0, iteration=0).run(neg(1, 2, 3)) == 0
+        assert begin(append=True).run(neg(1, 2)) == 0 and len(script.jobs) == jobs
 
-    def test_what_is_no_message_is_not_heard(self, here: Path) -> None:
-        noise = [
-            {"line": 5}, {"line": {}}, {"line": {"op_name": "x", "id": "0", "metric": {}, "steelyard": {}}}, {"started": ["x"]},
-            {"checking": "x"}, {"mistake": {}}, {"mistake": {"ids": ["x"], "what": "y"}}, {"mistake": {"ids": [], "what": "y"}}, {},
-        ]  # fmt: skip
-
-        class Noisy(Scripted):
-            def ask(self, job: Mapping[str, Any], *, between: Any = None) -> Iterator[dict[str, Any]]:
-                for message in super().ask(job):
-                    yield from noise
-                    yield message
-
-        made = session.begin(Options(output_prefix="out.json"), session.Watch())
-        assert made.run(neg(1, 2), Noisy().talking) == 0 and ids() == ["torch.neg|0|0|0", "torch.neg|0|0|1"]
-
-    def test_a_worker_that_is_lost_after_its_work_has_lost_nothing(self, here: Path) -> None:
-        made = session.begin(Options(output_prefix="out.json"), session.Watch())
-        assert made.run(neg(1), Scripted(lost_at="between").talking) == 0
-        assert "finish_time" in read()[-1]
+    def test_equal_configs_are_measured_once_and_have_a_line_each(self, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        script = Script().install(monkeypatch)
+        assert begin().run(neg(1, 2, 1)) == 0
+        assert script.jobs == [["torch.neg|0|0|0 torch.neg|0|0|2", "torch.neg|0|0|1"]]
+        assert ids() == [f"torch.neg|0|0|{number}" for number in range(3)]
 
     @pytest.mark.parametrize(("size", "places"), [(50, ["nn", "NCU", "e", "NCU"]), (1, ["n", "NCU", "n", "NCU", "e", "NCU"])])
-    def test_batches_follow_their_records_and_bring_counters(self, here: Path, size: int, places: list[str]) -> None:
+    def test_batches_follow_their_records_and_bring_counters(
+        self, here: Path, size: int, places: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        Script().install(monkeypatch)
         program = here / "ncu"
         program.write_text(f'#!/bin/sh\nexec {sys.executable} {Path(__file__).with_name("fake_ncu.py")} "$@"\n')
         program.chmod(0o755)
         ears: list[dict[str, Any]] = []
-        watch = session.Watch()
+        watch = sink.Watch()
         watch.finished = ears.append  # type: ignore[method-assign]
         command = shlex.join([sys.executable, "-c", ""])
         asked = Options(output_prefix="out.json", device="cuda", ncu=True, ncu_bin=str(program), batch_cmd=command, run_batch_size=size)
         source = together([neg(1, 2), config("torch.exp", spec(tensor(1)))])
-        assert session.begin(asked, watch).run(source, Scripted().talking) == 0
+        assert session.begin(asked, watch).run(source) == 0
         order = ["NCU" if "ncu_file" in line else line["op_name"][6] for line in read()[1:-1]]
         assert "".join(order) == "".join(places)
         assert all(line["steelyard"]["ncu"]["kernels"] for line in ears)

@@ -8,7 +8,6 @@ import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -244,9 +243,12 @@ def written(folder: Path, inputs: list[dict[str, Any]], **asked: Any) -> str:
 @pytest.mark.torch
 def test_measured_calls_run_inside_the_ranges_that_ncu_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
-    from steelyard.dialects.param.shim.batch import execute_profiled
-    from steelyard.dialects.param.shim.execute import Seat, Station
-    from steelyard.dialects.param.shim.marks import Marks
+    from steelyard.backends._torch_fixed import TorchLabels
+    from steelyard.dialects.param.shim.batch import take_marked
+    from steelyard.measuring.fixed import Stopwatch
+    from steelyard.model.protocol import Fixed
+    from steelyard.model.task import Task
+    from steelyard.workloads.operators._gradient import backward_of
 
     active: dict[int, str] = {}
     seen: list[list[str]] = []
@@ -272,9 +274,8 @@ def test_measured_calls_run_inside_the_ranges_that_ncu_is_told(monkeypatch: pyte
             seen.append(list(active.values()))
             return 2 * grad * ctx.saved_tensors[0]
 
-    call = SimpleNamespace(forward=Square.apply, args=[torch.ones(2, requires_grad=True)], kwargs={}, operator=None)
-    asked = Options(backward=True, warmup=1, iteration=2)
-    execute_profiled(5, call, Seat("my.op", "0|0|7", asked, Station("cpu"), Marks(False, True)))
+    task = Task(Square.apply, (torch.ones(2, requires_grad=True),), back=backward_of(None))
+    take_marked(5, task, Fixed(1, 2, backward=True, ranges="param"), Stopwatch(), TorchLabels(False, True), "my.op|0|0|7")
     warmup, measured = seen[:2], seen[2:]
     assert all(FILTER not in ranges for ranges in warmup)
     parts = ["forward", "backward"] * 2

@@ -376,7 +376,7 @@ class TestUsersOwn:
 
 def test_the_workload_is_listed_with_its_small_default() -> None:
     found = built_ins().workloads["call/torch"]
-    assert set(found.axes) == {"op", "build", "input", "seed"} and found.modes == ("eval", "fwd", "bwd", "train")
+    assert set(found.axes) == {"op", "build", "input", "seed"} and found.modes == ("eval", "fwd", "bwd", "train", "call")
     be = Torch(seed=0)
     task = found.bodies["torch"](**{name: values[0] for name, values in found.axes.items()}, be=be)
     assert task().shape == (256, 256)

@@ -2,4 +2,6 @@
 
 from steelyard.model.dialect import Dialect
 
-DIALECT = Dialect("param", "operators from PARAM's configs of JSON", config="steelyard.dialects.param.config")
+DIALECT = Dialect(
+    "param", "operators from PARAM's configs of JSON", config="steelyard.dialects.param.config", results="steelyard.dialects.param.results"
+)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from steelyard.dialects.param import expand, native, reading, session
-from steelyard.engine import converse
+from steelyard import registry
+from steelyard.dialects.param import expand, native, reading
+from steelyard.dialects.param.expand import Sheet, Source
+from steelyard.engine import expanding
 from steelyard.engine.launch import Place
+from steelyard.engine.messages import Sources
 from steelyard.errors import Mistakes, UsageError
 from steelyard.model.experiment import Experiment
 
 kind = "PARAM config"
+KINDS = ("operators", "iterators", "generators")
+EXPANDER = "steelyard.dialects.param.shim.expanding"
 
 
 def recognise(path: Path) -> bool:
@@ -29,25 +35,23 @@ def read(path: Path, files: tuple[str, ...] = (), place: Place | None = None, de
     return native.experiment(found)
 
 
-def packages(path: Path) -> list[tuple[str, str]]:
-    """Installed operators, iterators and generators that a config names."""
-    return session.packages(path)
+def packages(source: Source) -> list[tuple[str, str]]:
+    """Installed operators, iterators and generators that a config names, by the names they are registered under."""
+    installed = {kind: registry.entry_points(kind) for kind in KINDS}
+    if not any(installed.values()):
+        return []
+    data = reading.read(source).data if isinstance(source, Path) else source
+    used = set(data) | {value for info in data.values() if isinstance(info, Mapping) for value in info.values() if isinstance(value, str)}
+    return [(kind, name) for kind, points in installed.items() for name in points if name in used]
 
 
-def sheet(path: Path, files: tuple[str, ...] = (), place: Place | None = None, device: str = "cpu") -> expand.Sheet:
+def sheet(source: Source, files: Sequence[str] = (), place: Place | None = None, device: str = "cpu") -> Sheet:
     """A config expanded; iterators and generators that are not ours are asked of a worker, with the user's files loaded."""
-    found, entries = expand.load(path, device=device), packages(path)
+    found, entries = expand.sheet(source, device), packages(source)
     if not found.mistakes or not (files or entries):
         return found
-    place = place or Place()
-    job = {
-        "do": "shim", "shim": session.SHIM, "stage": "expand", "source": str(path), "options": {"device": device},
-        "files": list(files), "entries": [list(entry) for entry in entries], "paths": list(place.paths),
-    }  # fmt: skip
-    with converse.talking(place=place) as talk:
-        for message in talk.ask(job):
-            if "sheet" in message:
-                return session.sheet_of(message["sheet"])
-            if "lost" in message:
-                raise UsageError(f"could not expand {path}", why=str(message["lost"]["reason"]))
-    raise UsageError(f"could not expand {path}", why="the worker gave no answer")
+    place, own = place or Place(), {"source": str(source)} if isinstance(source, Path) else {"data": source}
+    said = expanding.expand(place, Sources(tuple(files), tuple(entries), place.paths), EXPANDER, {**own, "device": device})
+    if "sheet" not in said:
+        raise UsageError(f"could not expand {source if isinstance(source, Path) else expand.SPOKEN}", why="the worker gave no answer")
+    return expand.sheet_of(said["sheet"])

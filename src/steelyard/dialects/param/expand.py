@@ -76,6 +76,25 @@ class Sheet:
     dropped: int = 0
 
 
+Source = Path | Mapping[str, Any]
+SPOKEN = "config"
+"""What a config that is no file is called in messages."""
+
+
+def sheet(
+    source: Source, device: str = "cpu", iterators: Iterators = NO_ITERATORS, generators: Collection[str] = DEFAULT_GENERATORS
+) -> Sheet:
+    """The sheet of a file, or of data that stands for one."""
+    known: dict[str, Any] = {"device": device, "iterators": iterators, "generators": generators}
+    return load(source, **known) if isinstance(source, Path) else expand(source, SPOKEN, **known)
+
+
+def sheet_of(plain: Mapping[str, Any]) -> Sheet:
+    """A sheet that came through a pipe."""
+    configs = [Config(**{**item, "generators": tuple(item["generators"])}) for item in plain["configs"]]
+    return Sheet(plain["source"], tuple(configs), tuple(Mistake(**item) for item in plain["mistakes"]), plain["dropped"])
+
+
 def recognise(data: Any) -> bool:
     """Whether parsed JSON is a PARAM config: operator names to objects that have a config list or name a data generator."""
     infos = [info for info in data.values() if isinstance(info, dict)] if isinstance(data, dict) else []

@@ -78,6 +78,19 @@ def host() -> Line:
     }  # fmt: skip
 
 
+def machine(facts: Mapping[str, Any]) -> Line:
+    """The same with what the framework says, under PARAM's names."""
+    found = host() | {"cuda_available": bool(facts.get("cuda_available"))}
+    if found["cuda_available"]:
+        names = {
+            "cuda": "cuda", "cuda_device_driver": "driver", "cuda_gencode": "gencode", "cuda_device_id": "device_id",
+            "cuda_device_name": "device_name", "cuda_device_property": "properties", "cudnn": "cudnn", "cudnn_enabled": "cudnn_enabled",
+        }  # fmt: skip
+        found |= {name: facts.get(key) for name, key in names.items()}
+    built = {"pytorch_debug_build": facts.get("debug"), "pytorch_build_config": facts.get("build")}
+    return {**found, "pytorch_version": facts.get("torch"), **built}
+
+
 def _text_of(path: str | None) -> str:
     return "" if path is None else read_text(Path(path)).strip()
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
 from steelyard.dialects.param.expand import DEFAULT_GENERATOR, Config, Sheet
+from steelyard.dialects.param.flags import Options
 from steelyard.dialects.param.grammar import NOTES
-from steelyard.model.experiment import Experiment, Matrix
+from steelyard.model.case import Case, sorted_pairs
+from steelyard.model.experiment import Experiment, Matrix, Settings
+from steelyard.model.protocol import Clock, Fixed
 
 WORKLOAD = "call/torch"
+CLOCKS: dict[str, Clock] = {"discrete": "discrete", "continuous": "continuous", "continuous_events": "events"}
+NO_LIMIT = 1e8
+"""Seconds that a config may take where no limit is asked for: three years."""
 
 
 def experiment(sheet: Sheet) -> Experiment:
@@ -20,10 +26,50 @@ def experiment(sheet: Sheet) -> Experiment:
     return Experiment(sheet.source, matrix=matrices, mistakes=tuple(map(str, sheet.mistakes)))
 
 
-def axes(config: Config) -> dict[str, tuple[Any, ...]]:
-    """The parameters of a config's case; what is usual is left to the workload."""
+def asked(sheet: Sheet, configs: Sequence[Config], options: Options, files: Sequence[str]) -> Experiment:
+    """The configs as `as param` runs them: bare calls, a fixed number of them, one worker for all."""
+    device, variant, threads = (options.device.partition(":")[0],), (_variant(options),), (options.threads,)
+    matrices = tuple(
+        Matrix(
+            (WORKLOAD,), axes(config, options.seed), variant=variant, mode=("call",), device=device, threads=threads,
+            origin=_origin(sheet, config), label=config.full_id,
+        )
+        for config in configs
+    )  # fmt: skip
+    return Experiment(sheet.source, files=tuple(files), matrix=matrices, settings=settings(options))
+
+
+def settings(options: Options) -> Settings:
+    """How calls are timed, watched and kept apart."""
+    limit = options.timeout or NO_LIMIT
+    return Settings(fixed=protocol(options), verify=False, telemetry=False, isolate="none", timeout=limit)
+
+
+def case_of(config: Config, options: Options) -> Case:
+    """The same for one config, in a process that runs it itself."""
+    params = {"build": None, **{key: value for key, (value,) in axes(config, options.seed).items()}}
+    device = options.device.partition(":")[0]
+    return Case(WORKLOAD, sorted_pairs(params), "torch", _variant(options), "call", device, options.threads)
+
+
+def _variant(options: Options) -> str:
+    steps = [*(["compile[dynamic=false]"] if options.pt2_model else []), *(["cuda_graph"] if options.cuda_graph else [])]
+    return "+".join(steps) or "eager"
+
+
+def protocol(options: Options) -> Fixed:
+    """How calls are timed, in our words."""
+    flush = options.cuda_l2_cache == "off" and options.on_cuda and options.exec_mode == "discrete"
+    return Fixed(
+        options.warmup, options.iteration, CLOCKS[options.exec_mode], options.backward, 1 if options.pt2_model else 0, flush,
+        "param", options.profile or options.et,
+    )  # fmt: skip
+
+
+def axes(config: Config, seed: int | None = None) -> dict[str, tuple[Any, ...]]:
+    """The parameters of a config's case; what is usual is left to the workload, and `seed` is for a config without one."""
     build, input = map(_with_generator, map(_bare, (config.build, config.input)), config.generators)
-    asked = {"build": build, "seed": config.seed}
+    asked = {"build": build, "seed": seed if config.seed is None else config.seed}
     return {"op": (config.op,), **{key: (value,) for key, value in asked.items() if value is not None}, "input": (input,)}
 
 

@@ -29,7 +29,6 @@ def perform(job: Mapping[str, Any], loaded: Any, send: Send, gate: Callable[[], 
             send(_answer(name, make, {**options, "verify": check if verify else False}))
     except Unsupported as error:
         send({"unsupported": {"what": error.what, "why": error.why, "do": error.do}})
-    send({"done": DIALECT})
 
 
 def _answer(name: str, make: Callable[[], Sides], options: Mapping[str, Any]) -> Mapping[str, Any]:

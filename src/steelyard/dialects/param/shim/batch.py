@@ -11,18 +11,23 @@ import functools
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steelyard.dialects.param import lines
+from steelyard.dialects.param import native
 from steelyard.dialects.param.batch import FILTER, mark
+from steelyard.dialects.param.expand import Config
 from steelyard.dialects.param.flags import BATCH_COMMAND, Options, settle
-from steelyard.dialects.param.shim.execute import Ranges, Seat, execute
-from steelyard.dialects.param.shim.marks import Phase, Range, run_label
-from steelyard.dialects.param.shim.perform import Study, definitions
+from steelyard.engine import weigh
+from steelyard.engine.bench import open_backend
+from steelyard.engine.messages import Sources
+from steelyard.engine.worker import load
 from steelyard.errors import FAILED, PASS, SteelyardError, UsageError
 from steelyard.measuring.calm import calm
+from steelyard.measuring.fixed import Labels, Range, Sampled, Stopwatch, take
+from steelyard.model.protocol import Fixed
+from steelyard.model.task import Task
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -42,19 +47,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 @dataclass(frozen=True)
-class Job:
+class Given:
     """A batch as it is run."""
 
     options: Options
-    configs: tuple[Mapping[str, Any], ...]
-    loading: Mapping[str, Any]
+    configs: tuple[Config, ...]
+    sources: Sources
 
 
-def read(file: Path) -> Job:
+def read(file: Path) -> Given:
     """A batch file; whoever wrote one by hand learns what is missing."""
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
-        return _job(data)
+        return _given(data)
     except KeyError as error:
         raise UsageError(
             f"the batch has no {error}", do="it needs op_name, config_build_id, op_info and run_options", where=str(file)
@@ -63,7 +68,7 @@ def read(file: Path) -> Job:
         raise UsageError("cannot read the batch", why=f"{type(error).__name__}: {error}", where=str(file)) from None
 
 
-def _job(data: Mapping[str, Any]) -> Job:
+def _given(data: Mapping[str, Any]) -> Given:
     info, asked, ours = data["op_info"], data["run_options"], data.get("steelyard", {})
     entry = info["config"][0]
     options = Options(
@@ -73,52 +78,66 @@ def _job(data: Mapping[str, Any]) -> Job:
     )  # fmt: skip
     generators = (info.get("build_data_generator") or "", info.get("input_data_generator") or "")
     configs = tuple(
-        {
-            "op": data["op_name"], "id": f"{data['config_build_id']}|{spec.get('id', position)}", "build": entry.get("build"),
-            "input": {key: value for key, value in spec.items() if key != "id"}, "path": "", "generators": generators, "seed": None,
-        }
+        Config(
+            data["op_name"], f"{data['config_build_id']}|{spec.get('id', position)}", entry.get("build"),
+            {key: value for key, value in spec.items() if key != "id"}, "", generators,
+        )
         for position, spec in enumerate(entry["input"])
     )  # fmt: skip
-    return Job(settle(options)[0], configs, ours)
+    sources = Sources(tuple(ours.get("files", ())), tuple((kind, name) for kind, name in ours.get("entries", ())))
+    return Given(settle(options)[0], configs, sources)
 
 
-def run(job: Job, verbose: bool = False) -> dict[str, str]:
+def run(given: Given, verbose: bool = False) -> dict[str, str]:
     """Call every input, and answer why those that failed did, by full id."""
-    loaded = definitions(job.loading.get("files", ()), job.loading.get("entries", ()))
-    study, failed = Study.open(job.options, loaded), {}
-    with calm(), study.marks.range(run_label(job.options.device)):
-        for position, config in enumerate(job.configs):
+    loaded, options, failed = load(given.sources, {}), given.options, dict[str, str]()
+    settings = native.settings(options)
+    be = open_backend("torch")(options.device.partition(":")[0], threads=options.threads)
+    with calm(), be.labels().range(f"[param|{options.device}]"):
+        for position, config in enumerate(given.configs):
             if verbose:
-                print(f"{config['op']}|{config['id']}", file=sys.stderr, flush=True)
-            study.executor = functools.partial(execute_profiled, position)
-            line = study.measure(config)
-            if lines.status(line) not in ("ok", "not_applicable"):
-                failed[lines.full_id(line)] = str(line["steelyard"].get("error", lines.status(line)))
-                if not study.recovers():
+                print(config.full_id, file=sys.stderr, flush=True)
+            case, taker = native.case_of(config, options), functools.partial(take_marked, position)
+            with be.as_it_was():
+                record, _ = weigh.weigh_case(case, loaded, settings, _untold, label=config.full_id, taker=taker)
+            if record.status not in ("ok", "not_applicable"):
+                failed[config.full_id] = " ".join((record.reason or record.status).split())
+                if not be.recovers(record.reason):
                     break
     return failed
 
 
-def execute_profiled(position: int, call: Any, seat: Seat) -> Mapping[str, Any]:
+def _untold(phase: str, fraction: float | None) -> None:
+    """The tool around us tells how far it is."""
+
+
+def take_marked(position: int, task: Task, fixed: Fixed, watch: Stopwatch, labels: Labels, name: str) -> Sampled:
     """The usual warm-up and calls, with marks around the measured ones."""
-    return execute(call, Profiled(seat.op, seat.id, seat.options, seat.station, seat.marks, position))
+    return take(task, fixed, watch, Marked(labels, position), name)
 
 
 @dataclass(frozen=True)
-class Profiled(Seat):
-    """A seat whose measured calls carry two more ranges: the one that ncu filters by, and the input's own."""
+class Marked:
+    """Labels whose measured calls carry two more ranges: the one that ncu filters by, and the input's own."""
 
+    labels: Labels
     position: int = 0
 
-    def ranges(self, phase: Phase) -> Ranges:
-        """The labels of a phase, within ours where it is measured."""
-        usual = super().ranges(phase)
-        if phase != "measure":
+    def range(self, label: str) -> Range:
+        """A range of this name, within ours where it is around one measured pass."""
+        usual = self.labels.range(label)
+        part = next((part for part in ("forward", "backward") if label.endswith(f"|measure|{part}]")), None)
+        if part is None:
             return usual
-        return replace(usual, forward=self._marked("forward", usual.forward), backward=self._marked("backward", usual.backward))
+        return Nested(self.labels.tool_range(FILTER), self.labels.tool_range(mark(self.position, part)), usual)
 
-    def _marked(self, part: str, label: Range) -> Range:
-        return Nested(self.marks.tool_range(FILTER), self.marks.tool_range(mark(self.position, part)), label)
+    def profiler_range(self, label: str) -> Range:
+        """One that only traces show."""
+        return self.labels.profiler_range(label)
+
+    def tool_range(self, label: str) -> Range:
+        """One that only tools from outside see."""
+        return self.labels.tool_range(label)
 
 
 class Nested:

@@ -36,7 +36,6 @@ def perform(job: Mapping[str, Any], loaded: Any, send: Send, gate: Callable[[], 
     except (Exception, SystemExit) as error:
         status = "oom" if XLA_OUT_OF_MEMORY in str(error) else status_of(error)
         send({"failed": {"status": status, "error": told(error), "trace": traceback.format_exc()[-LONGEST_TRACE:]}})
-    send({"done": "ptxla"})
 
 
 def measure(job: Mapping[str, Any], loaded: Any) -> dict[str, Any]:

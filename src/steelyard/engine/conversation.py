@@ -1,0 +1,160 @@
+"""The conductor's side of the pipe: hand a worker its job, hear its answers, and say how it was lost where none comes.
+
+Supervision, passes, checks and comparisons in lock-step all talk to workers through this, and through nothing else.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from steelyard import codec
+from steelyard.engine.launch import Worker
+from steelyard.engine.limits import WATCH_EVERY, MemoryLimit
+from steelyard.engine.messages import Answer, Done, Fault, Fit, Go, Order, Phase, Said, Started, Waiting, decode, encode
+from steelyard.engine.process import kernel_oom_kills
+from steelyard.errors import UsageError
+from steelyard.model.record import Status
+from steelyard.model.units import plain as quantity
+
+KILLED = -9
+LOOK_EVERY = 1.0
+"""Seconds between looks at a worker whose end the system does not tell of."""
+LONGEST_WORDS = 200
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A job that was not brought to its end: what to call that, why, and the last that the worker printed; `fault` is its own error."""
+
+    status: Status
+    reason: str
+    stderr: str = ""
+    fault: Fault | None = None
+
+    def __str__(self) -> str:
+        return f"{self.status}: {self.reason}"
+
+
+@dataclass
+class Conversation:
+    """A worker and the job it is at.
+
+    `subject` is what it is called in a reason. Where `gated`, a worker that waits goes on only when `go` is called; else at once.
+    """
+
+    worker: Worker
+    limit: MemoryLimit | None = None
+    subject: str = "the worker"
+    gated: bool = False
+    phase: str = field(default="start", init=False)
+    over: bool = field(default=True, init=False)
+    deadline: float | None = field(default=None, init=False)
+    _patience: float | None = field(default=None, init=False)
+    _kills: int = field(default=0, init=False)
+    _oom_kills: int = field(default=0, init=False)
+
+    def ask(self, job: Order, patience: float | None, first: float = 0.0) -> None:
+        """Hand over a job, which may take so many seconds; where it has many parts, each begins them anew.
+
+        Without `patience` it may take any time; `first` is how long the first part may take at least.
+        """
+        self.phase, self.over, self._patience = "start", False, patience
+        self.deadline = None if patience is None else time.monotonic() + max(first, patience)
+        self._kills, self._oom_kills = self.limit.kills() if self.limit else 0, kernel_oom_kills()
+        self.worker.send(encode(job))
+
+    def go(self) -> None:
+        """Let a worker that waits begin to time."""
+        self.worker.send(encode(Go()))
+
+    def answers(self) -> Iterator[Answer | Lost]:
+        """Everything the worker says about its job, up to Done or Lost, which comes last."""
+        while not self.over:
+            yield from (answer for _, answer in listen([self]))
+
+    def struck(self) -> str:
+        """Why a job that ended well is out of memory all the same: the kernel ended something that it had started."""
+        return self._too_much() if self.limit and self.limit.kills() > self._kills else ""
+
+    def hear(self) -> Iterator[Answer | Lost]:
+        """What has arrived; nothing is waited for."""
+        if self.limit and not self.limit.group and self.limit.exceeded(self.worker.pid):
+            yield self._lose("oom", self._too_much())
+            return
+        for line in self.worker.lines():
+            if line is None:
+                yield self._autopsy()
+                return
+            try:
+                answer = decode(line, codec.decode)
+            except ValueError:
+                yield self._lose("crashed", f"{self.subject} sent something that is not an answer during {self.phase}")
+                return
+            if isinstance(answer, Fault):
+                parts = UsageError(answer.what, why=answer.why, do=answer.do, where=answer.where)
+                self.over = True
+                yield Lost("failed", str(parts), self.worker.stop().stderr, answer)
+                return
+            if answer is not None and not isinstance(answer, Order):
+                self._note(answer)
+                yield answer
+                if self.over:
+                    return
+
+    def _note(self, answer: Answer) -> None:
+        if isinstance(answer, Phase):
+            self.phase = answer.name
+        elif isinstance(answer, Done):
+            self.over = True
+        elif isinstance(answer, (Said, Fit, Started)):
+            self.phase = {Started: "measuring", Said: ""}.get(type(answer), self.phase)
+            self.deadline = None if self._patience is None else time.monotonic() + self._patience
+        elif isinstance(answer, Waiting) and not self.gated:
+            self.go()
+
+    def give_up(self) -> Lost:
+        """End a worker whose time is over."""
+        return self._lose("timeout", f"no answer within {quantity(self._patience or 0.0, 's')} (last seen: {self.phase})")
+
+    def _lose(self, status: Status, reason: str) -> Lost:
+        self.over = True
+        return Lost(status, reason, self.worker.stop().stderr)
+
+    def _too_much(self) -> str:
+        assert self.limit is not None
+        return f"used more than the {quantity(self.limit.limit, 'B')} it may (held by {self.limit.kind}) during {self.phase}"
+
+    def _autopsy(self) -> Lost:
+        """How a worker that is gone ended, by the kernel's counts where it was killed, else by its own last words."""
+        self.over = True
+        self.worker.ends_soon()
+        ending = self.worker.stop()
+        if self.limit and (self.limit.struck() or (ending.code == KILLED and self.limit.group)):
+            return Lost("oom", self._too_much(), ending.stderr)
+        if ending.code == KILLED and kernel_oom_kills() > self._oom_kills:
+            return Lost("oom", f"the system ran out of memory and ended {self.subject} during {self.phase}", ending.stderr)
+        last = next((line.strip() for line in reversed(ending.stderr.splitlines()) if line.strip()), "")
+        words = f"; last words: {last[:LONGEST_WORDS]}" if last else ""
+        when = f" during {self.phase}" if self.phase else ""
+        return Lost("crashed", f"{self.subject} {ending}{when}{words}", ending.stderr)
+
+
+def listen(talks: Sequence[Conversation], until: float | None = None) -> Iterator[tuple[Conversation, Answer | Lost]]:
+    """What workers say next, after a wait for the first of them; one whose own time is over is ended and lost.
+
+    Nothing where `until` comes first. Death is seen by the process itself, not by the end of its pipe, which a grandchild may hold.
+    """
+    ends = [talk.deadline for talk in talks if talk.deadline is not None] + ([] if until is None else [until])
+    left = max(0.0, min(ends) - time.monotonic()) if ends else None
+    pauses = [WATCH_EVERY for talk in talks if talk.limit and not talk.limit.group]
+    pauses += [LOOK_EVERY for talk in talks if talk.worker.pidfd is None]
+    wait = min([*pauses, *([] if left is None else [left])], default=None)
+    fds = [fd for talk in talks for fd in (talk.worker.events, talk.worker.pidfd) if fd is not None]
+    select.select(fds, [], [], wait)
+    for talk in talks:
+        yield from ((talk, answer) for answer in talk.hear())
+        if not talk.over and talk.deadline is not None and time.monotonic() >= talk.deadline:
+            yield talk, talk.give_up()

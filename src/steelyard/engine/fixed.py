@@ -1,0 +1,166 @@
+"""A case under a fixed protocol: built, called so many times, and looked at only afterwards, since the first call may be the cold one."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import itertools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steelyard import registry
+from steelyard.engine.bench import Bench, prepare_bench
+from steelyard.engine.messages import Answer, Found, Measure, Ready, RecordAnswer, Retire, Started
+from steelyard.engine.modules import user_modules
+from steelyard.engine.reference import reason
+from steelyard.engine.scrutiny import Scrutiny
+from steelyard.errors import NotApplicable, Unsupported, told
+from steelyard.measuring.calm import calm
+from steelyard.measuring.figures import derive
+from steelyard.measuring.fixed import NO_GRADIENT, Labels, NoLabels, Sampled, Series, Stopwatch, take
+from steelyard.measuring.sample import Tell
+from steelyard.measuring.stats import median_interval, time_figure
+from steelyard.model.protocol import Fixed
+from steelyard.model.record import Arrays, Status
+from steelyard.model.task import Task, clean_up, observed
+
+if TYPE_CHECKING:
+    from steelyard.engine.weigh import Notes
+
+SECONDS = {"ns": 1e-9, "ms": 1e-3}
+Taker = Callable[[Task, Fixed, Stopwatch, Labels, str], Sampled]
+
+
+def measure_all(job: Measure, loaded: registry.Loaded, send: Callable[[Answer], None], gate: Callable[[], None]) -> None:
+    """The cases of a job, in one process that is told once what it runs on.
+
+    A device that a failed case left unusable ends it: the rest is for another process.
+    """
+    from steelyard.engine.weigh import weigh_case
+
+    settings, fixed, files = job.settings, job.settings.fixed, dict[str, str]()
+    assert fixed is not None
+    with contextlib.ExitStack() as stack:
+        try:
+            be = prepare_bench(job.cases[0], loaded, settings).open()
+            stack.enter_context(calm())
+            stack.enter_context(be.traced(job.traces, files))
+            stack.enter_context(be.labels(traced=fixed.traced).range(f"[{fixed.ranges}|{be.device}]"))
+            send(Ready(be.facts()))
+        except Unsupported as error:
+            send(Ready({"unusable": told(error)}))
+            be = None
+        for number, (case, label) in enumerate(zip(job.cases, job.labels or itertools.repeat(""), strict=False)):
+            if job.paused or number == 0:
+                gate()
+            send(Started(case.id))
+            with be.as_it_was() if be else contextlib.nullcontext():
+                record, arrays = weigh_case(case, loaded, settings, lambda phase, fraction: None, sources=job.sources, label=label)
+            send(RecordAnswer(record, arrays, user_modules()))
+            gc.collect(0)
+            if record.status == "failed" and be and not be.recovers(record.reason):
+                send(Retire("the device cannot be used any more by this process"))
+                break
+    if files:
+        send(Found(files=tuple(files.items())))
+
+
+def time_fixed(bench: Bench, tell: Tell, gate: Callable[[], None], notes: Notes, name: str, taker: Taker = take) -> tuple[Status, str]:
+    """Build, take the calls, then verify; `name` is what labels call the case, and `taker` is for a user's own way to run it."""
+    fixed = bench.settings.fixed
+    assert fixed is not None
+    if bench.case.ranks > 1:
+        raise NotApplicable("a fixed number of calls is taken in one process", do="leave ranks out")
+    tell("build", None)
+    be, task = bench.build()
+    notes.environment = be.versions()
+    notes.effective.update(task.effective)
+    try:
+        ready = bench.ready(be, task)
+        check(ready, fixed)
+        labels = be.labels(traced=fixed.traced) if fixed.ranges else NoLabels()
+        watch = be.stopwatch(flush=labels.range(f"[{fixed.ranges}|clear_cache]") if fixed.flush else None)
+        gate()
+        tell("measure", None)
+        with ready.scope() if ready.scope else contextlib.nullcontext():
+            taken = taker(ready, fixed, watch, labels, name)
+        if ready.inspect:
+            notes.effective.update(ready.inspect())
+    finally:
+        clean_up([task])
+    status = _note(taken, fixed, be, notes)
+    if (figure := notes.metrics.get("time")) and (ready.flops or ready.bytes or ready.items):
+        derived = {item.name: derive(item, figure, ready) for item in bench.loaded.metrics.values()}
+        notes.metrics.update({name: found for name, found in derived.items() if found})
+    return _verified(bench, tell, notes) if status[0] == "ok" and bench.settings.verify else status
+
+
+def check(task: Task, fixed: Fixed) -> None:
+    """Refuse what such a protocol cannot time rightly."""
+    if task.fn is None:
+        raise NotApplicable("a task that times itself is not timed by a fixed number of calls")
+    if task.prepare and fixed.clock != "discrete":
+        raise NotApplicable(f"something is prepared before each call, so calls cannot be {fixed.clock}", do="take the clock discrete")
+
+
+def _note(taken: Sampled, fixed: Fixed, be: Any, notes: Notes) -> tuple[Status, str]:
+    """Figures, raw series, and what was asked for and is not there."""
+    notes.arrays.update(all_arrays(taken))
+    measured = taken.phases["measure"]
+    if measured.forward.time:
+        notes.metrics["time"] = time_figure(median_interval(seconds_of(measured.forward)))
+    if measured.backward.time and taken.backward:
+        notes.metrics["backward_time"] = time_figure(median_interval(seconds_of(measured.backward)))
+    notes.effective |= {"protocol": "fixed", "threads": be.threads, "device": be.device}
+    if fixed.backward and not taken.backward:
+        notes.effective["not_applicable"] = {"backward": NO_GRADIENT}
+    if fixed.repeats and not measured.forward.time:
+        return "not_applicable", f"there is no {fixed.clock} way to time calls on {be.device}"
+    return "ok", ""
+
+
+def seconds_of(series: Series) -> np.ndarray[Any, Any]:
+    """Times in seconds."""
+    return np.asarray(series.time, float) * SECONDS[series.unit]
+
+
+def all_arrays(taken: Sampled) -> Arrays:
+    """Every series, by pass and phase."""
+    found: Arrays = {}
+    for phase, passes in taken.phases.items():
+        for name, series in (("forward", passes.forward), ("backward", passes.backward)):
+            if name == "forward" or taken.backward:
+                found.update(arrays_of(f"{name}.{phase}", series))
+    return found
+
+
+def arrays_of(name: str, series: Series) -> Arrays:
+    """A series as it is kept: times in the unit of their clock, so that nothing is rounded."""
+    found: Arrays = {}
+    if series.time:
+        found[f"{name}.time"] = (series.unit, "<f8", np.asarray(series.time, "<f8").tobytes())
+    if series.memory:
+        found[f"{name}.memory"] = ("B", "<i8", np.asarray(series.memory, "<i8").tobytes())
+    return found
+
+
+def _verified(bench: Bench, tell: Tell, notes: Notes) -> tuple[Status, str]:
+    """The answer of a task built anew, as the timed one may have changed its inputs on purpose."""
+    be, built = bench.build()
+    seen = Scrutiny(bench, be, built)
+    if not seen.wanted:
+        clean_up([built])
+        return "ok", ""
+    tell("verify", None)
+    try:
+        task = bench.ready(be, built)
+        output = observed(task)
+        be.sync()
+        notes.verification = seen.first(task, output)
+    finally:
+        clean_up([built])
+    if notes.verification and notes.verification.status == "failed":
+        return "wrong", reason(notes.verification)
+    return "ok", ""

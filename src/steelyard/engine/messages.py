@@ -1,0 +1,387 @@
+"""What the conductor and a worker say to each other: jobs one way, answers the other, each a dataclass and one line of JSON.
+
+Only `encode` and `decode` know the JSON. A worker's end needs nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from steelyard.model.case import Case
+from steelyard.model.experiment import Settings
+from steelyard.model.pair import Pair
+from steelyard.model.protocol import Traces
+from steelyard.model.record import STATUSES, Arrays, Figure, Record, Status
+
+VERSION = 1
+"""Both ends come from one installation; a worker elsewhere says its version, and another one is refused."""
+KIND = "is"
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The users' files and packages that define what is measured, and the folders where packages are looked for first."""
+
+    files: tuple[str, ...] = ()
+    entries: tuple[tuple[str, str], ...] = ()
+    paths: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Describe:
+    """Say what the sources define."""
+
+    sources: Sources
+
+
+@dataclass(frozen=True)
+class Check:
+    """Say of each case whether its shapes fit, without running it: a Fit each."""
+
+    sources: Sources
+    cases: tuple[Case, ...]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Measure cases one after another: Started and a RecordAnswer each. `labels` are what a file calls them.
+
+    Where `paused`, the worker waits before every case and not just before the first, because something else uses the device between.
+    """
+
+    sources: Sources
+    settings: Settings
+    cases: tuple[Case, ...]
+    labels: tuple[str, ...] = ()
+    paused: bool = False
+    traces: Traces | None = None
+
+
+@dataclass(frozen=True)
+class Weigh:
+    """Weigh variants of one point against their base, all together: a PairAnswer each, or Unweighed.
+
+    `suite` is how many comparisons the whole run makes.
+    """
+
+    sources: Sources
+    settings: Settings
+    base: Case
+    heads: tuple[Case, ...]
+    suite: int = 1
+
+
+@dataclass(frozen=True)
+class Turns:
+    """How the two arms of a comparison take turns: the folder of their pipes, who begins, on which CPU, for how many seconds.
+
+    `agreed` is what the first pair of processes agreed on, empty for the first.
+    """
+
+    seed: str
+    token: str
+    share: float
+    first: int
+    cpu: int | None = None
+    agreed: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Alternate:
+    """Be one arm of a comparison in two processes, 0 for the base: an ArmAnswer, or ArmFailed or PartnerLost."""
+
+    sources: Sources
+    settings: Settings
+    case: Case
+    number: int
+    turns: Turns
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Do a pass beside the timing; its files go to `scratch`."""
+
+    sources: Sources
+    settings: Settings
+    case: Case
+    name: str
+    scratch: str = ""
+
+
+@dataclass(frozen=True)
+class Shim:
+    """Hand `words` to the function `perform` of a module, which answers in words of its own: Said."""
+
+    sources: Sources
+    module: str
+    words: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Go:
+    """What Waiting waits for."""
+
+
+@dataclass(frozen=True)
+class Quit:
+    """No job follows."""
+
+
+@dataclass(frozen=True)
+class Described:
+    """What the sources define, and the users' modules that were imported for it, by digest."""
+
+    catalogue: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A worker that is about to measure, and what it runs on, as far as only the framework knows that."""
+
+    environment: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Started:
+    """A case of several begins."""
+
+    case: str
+
+
+@dataclass(frozen=True)
+class Retire:
+    """Why this worker should get no more: what is left of the job was not begun."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Phase:
+    """What a job is at, and how far, between blocks of timing."""
+
+    name: str
+    fraction: float | None = None
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """All is built; timing begins when the conductor says Go, since it may do things beside us until then."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What is known of a case without running it: why it cannot run, or why that could not be found out; neither, if its shapes fit."""
+
+    case: str
+    wrong: str = ""
+    unchecked: str = ""
+
+
+@dataclass(frozen=True)
+class RecordAnswer:
+    """A case's record, its raw samples, and the users' modules it imported, by digest."""
+
+    record: Record
+    arrays: Arrays
+    modules: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class PairAnswer:
+    """A comparison and its raw blocks."""
+
+    pair: Pair
+    arrays: Arrays
+
+
+@dataclass(frozen=True)
+class Unweighed:
+    """Why a comparison could not be made."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class ArmAnswer:
+    """What an arm held to, and its raw blocks."""
+
+    figures: Mapping[str, Any]
+    arrays: Arrays
+
+
+@dataclass(frozen=True)
+class ArmFailed:
+    """Why an arm has no answer."""
+
+    status: Status
+    reason: str
+
+
+@dataclass(frozen=True)
+class PartnerLost:
+    """The other arm's process is gone; it knows why, this one does not."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a pass adds to a record: figures, facts about how they came, and files by kind and path."""
+
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    files: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Said:
+    """A shim's own words."""
+
+    words: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A job that could not be done at all, in the parts of an error of ours."""
+
+    what: str
+    why: str = ""
+    do: str = ""
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Done:
+    """The job has come to its end."""
+
+
+Order = Describe | Check | Measure | Weigh | Alternate | Pass | Shim | Go | Quit
+Answer = (
+    Described | Ready | Started | Retire | Phase | Waiting | Fit | RecordAnswer | PairAnswer | Unweighed | ArmAnswer | ArmFailed
+    | PartnerLost | Found | Said | Fault | Done
+)  # fmt: skip
+Message = Order | Answer
+Stored = Callable[[type, Any], Any]
+"""Reads a part of a message as a stored run is read, with all its checks; the conductor has it, a worker need not."""
+
+
+def encode(message: Message) -> str:
+    """A message as one line, without its end; numbers that JSON cannot hold become null."""
+    whole = {KIND: type(message).__name__, **vars(message)}
+    try:
+        return _ENCODER.encode(whole)
+    except ValueError:
+        return _ENCODER.encode(_finite(whole))
+
+
+def decode(line: bytes | str, stored: Stored | None = None) -> Message | None:
+    """The message of a line, or None where it is none at all, as when a library writes to every open file.
+
+    One that claims to be a message of ours and is not sound raises ValueError. `stored` reads the parts that a stored run has too.
+    """
+    try:
+        plain = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    kind = _KINDS.get(plain.pop(KIND, None)) if isinstance(plain, dict) else None
+    if kind is None:
+        return None
+    try:
+        types = _ANNOTATIONS[kind]
+        made: Message = kind(**{name: _read(value, types[name], stored) for name, value in plain.items()})
+        return made
+    except Exception as error:
+        raise ValueError(f"not a sound {kind.__name__}: {error}") from error
+
+
+def _read(value: Any, annotation: str, stored: Stored | None) -> Any:
+    if annotation in _READERS:
+        return _READERS[annotation](value)
+    assert stored is not None, f"{annotation} is read by the conductor alone"
+    if annotation == "Mapping[str, Figure]":
+        return {_text(name): stored(Figure, figure) for name, figure in value.items()}
+    return stored({"Record": Record, "Pair": Pair}[annotation], value)
+
+
+def _plain(value: Any) -> Any:
+    """What JSON holds, for the things it does not know."""
+    if isinstance(value, Case):
+        return value.plain()
+    if isinstance(value, (bytes, memoryview)):
+        return base64.b64encode(value).decode()
+    if dataclasses.is_dataclass(value):
+        return vars(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    return str(value)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, (str, bytes, Case)):
+        return value
+    if dataclasses.is_dataclass(value):
+        value = vars(value)
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), default=_plain, allow_nan=False)
+
+
+def _one_of(*kinds: type) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            raise TypeError(f"{value!r:.60} is no {' or '.join(kind.__name__ for kind in kinds)}")
+        return value
+
+    return read
+
+
+def _text(value: Any) -> str:
+    return str(_one_of(str)(value))
+
+
+def _status(value: Any) -> Any:
+    if value not in STATUSES:
+        raise TypeError(f"{value!r:.60} is no status")
+    return value
+
+
+def _read_pairs(value: Any) -> tuple[tuple[str, str], ...]:
+    return tuple((_text(first), _text(second)) for first, second in value)
+
+
+def read_sources(value: Any) -> Sources:
+    """Sources from their JSON."""
+    return Sources(tuple(map(_text, value["files"])), _read_pairs(value["entries"]), tuple(map(_text, value["paths"])))
+
+
+def _read_arrays(value: Any) -> Arrays:
+    return {_text(name): (_text(unit), _text(dtype), base64.b64decode(data)) for name, (unit, dtype, data) in value.items()}
+
+
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "str": _text, "int": _one_of(int), "float": _one_of(int, float), "float | None": _one_of(int, float, type(None)),
+    "int | None": _one_of(int, type(None)), "Status": _status, "Mapping[str, Any]": _one_of(dict),
+    "Case": Case.from_plain, "tuple[Case, ...]": lambda value: tuple(map(Case.from_plain, value)),
+    "Settings": Settings.from_plain, "Sources": read_sources, "Turns": lambda value: Turns(**value), "bool": _one_of(bool),
+    "Traces | None": lambda value: None if value is None else Traces(**{**value, "counters": tuple(value["counters"])}),
+    "tuple[str, ...]": lambda value: tuple(map(_text, value)),
+    "Arrays": _read_arrays, "tuple[tuple[str, str], ...]": _read_pairs,
+}  # fmt: skip
+"""How the value of a field is read, by the type it is written with above."""
+_KINDS: Mapping[Any, type] = {kind.__name__: kind for kind in (*Order.__args__, *Answer.__args__)}
+_ANNOTATIONS: Mapping[type, Mapping[str, str]] = {
+    kind: {item.name: str(item.type) for item in dataclasses.fields(kind)} for kind in _KINDS.values()
+}
