@@ -14,15 +14,15 @@ import pkgutil
 import sys
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from steelyard import clocks  # noqa: F401  taken here, because what is loaded below may put others into `time`
 from steelyard.errors import UsageError, unknown
 from steelyard.model.about import About
-from steelyard.model.define import Metric, Variant, Workload
+from steelyard.model.define import FAMILY, Metric, Variant, Workload
 from steelyard.model.dialect import Dialect
 from steelyard.model.operators import DataGenerator, Operator, SpecIterator
 
@@ -39,11 +39,45 @@ FRAMEWORKS = ("jax", "tensorflow", "triton", "iree")
 """Packages that benchmarks are named after, beside those of the backends."""
 
 
+T = TypeVar("T", Workload, dict[str, Any])
+
+
+class Workloads(dict[str, T]):
+    """Workloads by name, where a family such as `timm/*` answers for every name below it; only the family itself is listed."""
+
+    def family(self, name: str) -> str:
+        """The family that a name belongs to; empty where there is none, and for patterns."""
+        parts = name.split("/")
+        if not all(parts) or any(sign in name for sign in "*?[]"):
+            return ""
+        families = ("/".join(parts[:end]) + FAMILY for end in range(len(parts) - 1, 0, -1))
+        return next((found for found in families if super(Workloads, self).__contains__(found)), "")
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or (isinstance(name, str) and bool(self.family(name)))
+
+    def __missing__(self, name: str) -> T:
+        family = self.family(name)
+        if not family:
+            raise KeyError(name)
+        found = self[family]
+        if isinstance(found, Workload):
+            return replace(found, name=name, member=name.removeprefix(family.removesuffix("*")))
+        return {**found, "name": name}
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """As of any dictionary, families included."""
+        try:
+            return self[name]
+        except KeyError:
+            return default
+
+
 @dataclass(frozen=True)
 class Loaded:
     """Definitions found in modules, ready to use: the worker's view."""
 
-    workloads: dict[str, Workload] = field(default_factory=dict)
+    workloads: dict[str, Workload] = field(default_factory=Workloads)
     variants: dict[str, Variant] = field(default_factory=dict)
     metrics: dict[str, Metric] = field(default_factory=dict)
     operators: dict[str, Operator] = field(default_factory=dict)
@@ -106,8 +140,9 @@ class Catalogue:
     def extend(self, described: Mapping[str, Any], origin: str) -> Catalogue:
         """Lay the descriptions of a file or package over this catalogue."""
         merged = {
-            kind: {**getattr(self, kind), **{name: {**item, "origin": origin} for name, item in described.get(kind, {}).items()}}
+            kind: type(table)({**table, **{name: {**item, "origin": origin} for name, item in described.get(kind, {}).items()}})
             for kind in KINDS
+            for table in [getattr(self, kind)]
         }
         return Catalogue(**merged, backends=self.backends, sources={**self.sources, **described.get("modules", {})})
 
@@ -115,7 +150,7 @@ class Catalogue:
 def built_ins() -> Loaded:
     """Every definition in the house, in tables of the caller's own; these modules import no framework at top level."""
     own = _own_definitions()
-    return Loaded(**{kind: dict(getattr(own, kind)) for kind in KINDS})
+    return Loaded(**{kind: type(table)(table) for kind in KINDS for table in [getattr(own, kind)]})
 
 
 @functools.cache
@@ -137,7 +172,7 @@ def _walk(package: str) -> Iterator[ModuleType]:
 def catalogue() -> Catalogue:
     """Built-ins described in full, installed packages by name only."""
     described = built_ins().describe()
-    found = Catalogue({}, {}, {}, {name: {"doc": "", "origin": BUILT_IN} for name in backend_names()}).extend(described, BUILT_IN)
+    found = Catalogue(Workloads(), {}, {}, {name: {"doc": "", "origin": BUILT_IN} for name in backend_names()}).extend(described, BUILT_IN)
     for kind in (*KINDS, "backends"):
         for name, point in entry_points(kind).items():
             getattr(found, kind).setdefault(name, {"name": name, "doc": "", "origin": f"package {_distribution(point)}"})

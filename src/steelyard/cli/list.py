@@ -12,6 +12,7 @@ import click
 
 from steelyard.cli.output import console, emit_json, json_option, store_option, width
 from steelyard.errors import UsageError, did_you_mean, unknown
+from steelyard.model.define import FAMILY
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -131,6 +132,8 @@ def matches(item: Item, pattern: str) -> bool:
     """Whether a name, a folder, a glob or a tag means this item."""
     if pattern.startswith("tag:"):
         return pattern.removeprefix("tag:") in item.tags
+    if item.name.endswith(FAMILY) and fnmatch.fnmatchcase(pattern, item.name):
+        return True
     return item.name == pattern or item.name.startswith(pattern.rstrip("/") + "/") or fnmatch.fnmatchcase(item.name, pattern)
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     from steelyard import registry
 
-    names = [*registry.suites(), *registry.catalogue().workloads]
+    names = [*registry.suites(), *(name.removesuffix("*") for name in registry.catalogue().workloads)]
     return [name for name in names if name.startswith(incomplete) and not name.startswith("fake/")]
 
 

@@ -50,7 +50,8 @@ class Bench:
         """Call the workload's body for one backend."""
         body = self.workload.bodies.get(backend) or self.own_body
         named = body.__code__.co_varnames[: body.__code__.co_argcount]
-        wanted = {name: value for name, value in (("mode", self.case.mode), ("loaded", self.loaded)) if name in named}
+        given = {"mode": self.case.mode, "loaded": self.loaded, "member": self.workload.member}
+        wanted = {name: value for name, value in given.items() if name in named}
         return _task(body(**dict(self.case.params), be=be, **wanted), f"workload {self.workload.name}")
 
     def build(self, be: Any = None) -> tuple[Any, Task]:

@@ -159,7 +159,7 @@ def _lines(error: SteelyardError) -> Iterator[str]:
 
 def try_shapes(ready: Plan) -> Shapes:
     """Build and call every case of a plan once without data, in workers of the places that they would run in."""
-    workloads, shaped = registry.catalogue().workloads, [job for job in ready.jobs if job.case.workload != PROGRAM]
+    workloads, shaped = dict(registry.catalogue().workloads), [job for job in ready.jobs if job.case.workload != PROGRAM]
     rest: dict[Place, list[Job]] = {}
     for job in shaped:
         if not _usual(job, workloads):

@@ -13,6 +13,7 @@ from steelyard.engine import envs
 from steelyard.engine.filters import TAG, TIER
 from steelyard.errors import Mistakes, UsageError, unknown
 from steelyard.model.case import HERE, IDENTITY, MODES, Case
+from steelyard.model.define import FAMILY
 from steelyard.model.experiment import Experiment, Matrix
 from steelyard.registry import Catalogue
 
@@ -136,15 +137,19 @@ def select(pattern: str, catalogue: Catalogue) -> list[str]:
     names = catalogue.workloads
     if pattern.startswith((TAG, TIER)):
         tag = pattern.removeprefix(TAG)
-        found = [name for name, info in names.items() if tag in info.get("tags", ())]
+        found = [name for name, info in names.items() if tag in info.get("tags", ()) and not name.endswith(FAMILY)]
         if not found:
             raise unknown("tag", tag, {tag for info in names.values() for tag in info.get("tags", ())})
         return found
+    family = next((name for name in names if name.endswith(FAMILY) and pattern.startswith(name[:-1])), "")
+    if family and any(sign in pattern for sign in "*?["):
+        why = "the names below it are known to a library alone"
+        raise UsageError(f"{pattern} cannot be expanded", why=why, do=f"name one: {names[family]['doc']}")
     if pattern in names:
         return [pattern]
     found = sorted(fnmatch.filter(names, pattern)) if any(sign in pattern for sign in "*?[") else []
     found = [name for name in found if not name.startswith("fake/") or pattern.startswith("fake")]
-    found = [name for name in found if "axes" in names[name]]
+    found = [name for name in found if "axes" in names[name] and not name.endswith(FAMILY)]
     if not found:
         folder = pattern.rsplit("/", 1)[0] if "/" in pattern else ""
         known = any(name.startswith(f"{folder}/") for name in names)

@@ -22,8 +22,11 @@ from steelyard.model.dtypes import canonical
 from steelyard.model.task import Task
 
 Body = Callable[..., Task]
-GIVEN = ("be", "mode", "loaded")
-"""Arguments of a body that are no axes: the backend, and where it asks for them the mode and all that is registered."""
+GIVEN = ("be", "mode", "loaded", "member")
+"""Arguments of a body that are no axes: the backend, and where it asks for them the mode, all that is registered, and which of a
+family it is to build."""
+FAMILY = "/*"
+"""How the name of a family ends: `timm/*` answers for timm/resnet18 and every other name below it."""
 
 
 @functools.lru_cache(256)
@@ -145,7 +148,10 @@ def metric(name: str, *, unit: str = "", better: str = "higher") -> Callable[[Ca
 
 @dataclass(frozen=True)
 class Workload:
-    """A named function of parameters that builds a Task, with one body per framework."""
+    """A named function of parameters that builds a Task, with one body per framework.
+
+    A name that ends with `/*` is a family: its names are known to a library alone, and `member` is the one that was asked for.
+    """
 
     name: str
     axes: Mapping[str, tuple[Any, ...]]
@@ -155,6 +161,7 @@ class Workload:
     sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     bodies: dict[str, Body] = field(default_factory=dict)
     variants: dict[str, Variant] = field(default_factory=dict)
+    member: str = ""
 
     def on(self, backend: str) -> Callable[[Body], Body]:
         """Add the body for another framework."""

@@ -13,11 +13,13 @@ import pytest
 from steelyard import registry
 from steelyard.dialects.ptxla import matrix
 from steelyard.dialects.ptxla.flags import Options
-from steelyard.dialects.ptxla.shim import models, perform, profiles, verify
-from steelyard.dialects.ptxla.shim.models import Ask, Spot
-from steelyard.dialects.ptxla.shim.perform import Act
+from steelyard.dialects.ptxla.shim import perform, profiles, verify
+from steelyard.dialects.ptxla.shim.perform import Act, open_spot
 from steelyard.dialects.ptxla.torchbench import Policy
 from steelyard.errors import Unsupported
+from steelyard.workloads.models import subject as models
+from steelyard.workloads.models.build import build
+from steelyard.workloads.models.subject import Ask, Spot
 from tests.dialects.ptxla.checkout import make
 
 torch = pytest.importorskip("torch")
@@ -47,7 +49,7 @@ def path(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def spot() -> Spot:
-    return Spot.open("cpu", False)
+    return open_spot("cpu", False)
 
 
 @pytest.mark.parametrize("test", ["eval", "train"])
@@ -62,14 +64,14 @@ def test_every_metric_has_one_value_per_repeat(tmp_path: Path, test: str) -> Non
 
 
 def test_the_dummy_is_the_originals() -> None:
-    made = models.build(Ask("dummy", "dummy", "eval"), spot())
+    made = build(Ask("dummy", "dummy", "eval"), spot())
     widths = [(layer.in_features, layer.out_features) for layer in made.module if hasattr(layer, "in_features")]
     assert widths == [(32, 512), (512, 512), (512, 32)]
     assert made.args[0].shape == (16, 32)
 
 
 def test_seeds_make_two_builds_equal_and_inputs_are_copies() -> None:
-    one, two = (Act.open(models.build(Ask("dummy", "dummy", "train"), spot()), spot(), "train") for _ in range(2))
+    one, two = (Act.open(build(Ask("dummy", "dummy", "train"), spot()), spot(), "train") for _ in range(2))
     assert torch.equal(one.subject.args[0], two.subject.args[0])
     assert all(torch.equal(a, b) for a, b in zip(one.subject.module.parameters(), two.subject.module.parameters(), strict=True))
     args, _ = one.inputs()
@@ -85,7 +87,7 @@ def test_random_inputs_keep_their_shape_and_whole_numbers_stay() -> None:
 
 
 def test_training_changes_weights_and_rewinding_restores_them() -> None:
-    act = Act.open(models.build(Ask("dummy", "dummy", "train"), spot()), spot(), "train")
+    act = Act.open(build(Ask("dummy", "dummy", "train"), spot()), spot(), "train")
     first = act.answer()
     assert {name.split(".")[0] for name in first} == {"out", "gradients", "parameters"}
     assert act.answer(3)["out.loss"] < first["out.loss"]
@@ -103,13 +105,13 @@ def test_a_wrong_gradient_is_seen_although_the_loss_is_right() -> None:
             return gradient * 0.5
 
     ask = Ask("dummy", "dummy", "train", sgd=True)
-    candidate = Act.open(models.build(ask, spot()), spot(), "train")
+    candidate = Act.open(build(ask, spot()), spot(), "train")
     whole = candidate.forward
     candidate.forward = lambda x: Half.apply(whole(x))
     found = verify.verify(
         candidate.answer,
-        lambda: Act.open(models.build(ask, spot()), spot(), "train").answer(),
-        lambda: Act.open(models.doubled(models.build(ask, spot())), spot(), "train").answer(),
+        lambda: Act.open(build(ask, spot()), spot(), "train").answer(),
+        lambda: Act.open(models.doubled(build(ask, spot())), spot(), "train").answer(),
         verify.Rules.of("train", "cpu", {}),
         training=True,
     )
@@ -145,7 +147,6 @@ def test_a_package_that_is_missing_is_named_with_its_remedy(tmp_path: Path, path
 @pytest.mark.parametrize(("suite", "model"), [("timm", "resnet18"), ("transformers", "BertForMaskedLM")])
 def test_libraries_that_are_not_installed_are_unsupported(tmp_path: Path, suite: str, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, suite, None)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     failed = said(tmp_path, model, suite_name=suite)["failed"]
     assert failed["status"] == "unsupported" and f"pip install {suite}" in failed["error"]
 
@@ -160,7 +161,7 @@ def test_what_is_gone_for_good_is_unsupported(tmp_path: Path, point: str) -> Non
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_a_device_that_is_not_there_is_unsupported() -> None:
     with pytest.raises(Unsupported, match="no CUDA device"):
-        Spot.open("cuda", False)
+        open_spot("cuda", False)
 
 
 def test_profiles_counters_and_outputs_go_beside_the_row(tmp_path: Path) -> None:
@@ -231,7 +232,7 @@ def test_xlas_own_word_for_too_little_memory_is_understood(tmp_path: Path, monke
 def test_models_that_cannot_be_converted_stay_as_they_are(tmp_path: Path, path: None) -> None:
     place = str(make(tmp_path / "bench", "good"))
     assert said(tmp_path, "good", {"cast": True, "half": True}, suite_name="torchbench", torchbench=place)["measured"]["dtype"] == ""
-    half = models._precision(Ask("torchbench", "good", "eval", cast=True), Spot("cuda", False, "cuda"))
+    half = models.precision(Ask("torchbench", "good", "eval", cast=True), Spot("cuda", False, "cuda"))
     assert half == (None, torch.float16)
 
 
@@ -270,6 +271,6 @@ def test_parameters_that_are_shared_stay_shared_where_moving_makes_new_ones(monk
     module = torch.nn.ModuleDict({"first": torch.nn.Linear(4, 4), "second": torch.nn.Linear(4, 4, bias=False)})
     module["second"].weight = module["first"].weight
     monkeypatch.setattr(torch.__future__, "get_overwrite_module_params_on_conversion", lambda: True)
-    moved = models._moved(module, torch.device("cpu"), torch.bfloat16)
+    moved = models.placed(module, torch.device("cpu"), torch.bfloat16)
     assert moved["second"].weight is moved["first"].weight and moved["first"].weight.dtype == torch.bfloat16
     assert moved["first"].bias is not None

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
-from steelyard.dialects.ptxla.shim import models, verify
-from steelyard.dialects.ptxla.shim.models import Spot, Subject
+from steelyard.dialects.ptxla.shim import verify
 from steelyard.dialects.ptxla.shim.perform import Act, Clock
 from steelyard.errors import Unsupported, told
+from steelyard.workloads.models.subject import Spot, Subject, mapped, sow
 
 KINDS = {"cpu": "cpu", "cuda": "gpu", "tpu": "tpu"}
 """What JAX calls our kinds of devices."""
@@ -74,7 +74,7 @@ class Jaxed:
         def moved(item: Any) -> Any:
             return self.jax.device_put(mappings.t2j(item), self.device) if isinstance(item, torch.Tensor) else item
 
-        return models.mapped(value, moved)
+        return mapped(value, moved)
 
     def read(self, value: Any) -> Any:
         """The same structure with JAX's arrays as PyTorch's tensors."""
@@ -106,7 +106,7 @@ class JaxAct(Act):
         return self.way.read(output[0]), output[1]
 
     def answer(self, iterations: int = 1) -> verify.Answer:
-        models.sow(False)
+        sow(False)
         for _ in range(iterations):
             output = self(*self.inputs())
         self.clock.wait()

@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from steelyard.dialects.ptxla.flags import Options
-from steelyard.dialects.ptxla.shim import models, profiles, verify
-from steelyard.dialects.ptxla.shim.models import RATE, Ask, Spot, Subject
-from steelyard.errors import NotApplicable, Unsupported, status_of, told
+from steelyard.dialects.ptxla.shim import profiles, verify
+from steelyard.errors import Unsupported, status_of, told
 from steelyard.machine import cpu
 from steelyard.measuring.calm import calm
+from steelyard.workloads.models.build import build
+from steelyard.workloads.models.subject import Ask, Spot, Subject, doubled, load_xla, mapped, sow
 
 Send = Callable[[Mapping[str, Any]], None]
 Metrics = dict[str, list[Any]]
@@ -48,7 +49,7 @@ def measure(job: Mapping[str, Any], loaded: Any) -> dict[str, Any]:
     torch.set_float32_matmul_precision(options.precision)
     check(experiment)
     on_jax = experiment["torch_xla2"]
-    spot = jaxed().open_spot(experiment["accelerator"]) if on_jax else Spot.open(experiment["accelerator"], experiment["xla"] is not None)
+    spot = jaxed().open_spot(experiment["accelerator"]) if on_jax else open_spot(experiment["accelerator"], experiment["xla"] is not None)
     ask = Ask(
         options.suite_name, job["model"]["model_name"], experiment["test"], policy.get("batch_size"), options.size, options.torchbench,
         bool(policy.get("half")), bool(policy.get("cast")), bool(policy.get("sgd")), threads, loaded,
@@ -57,7 +58,7 @@ def measure(job: Mapping[str, Any], loaded: Any) -> dict[str, Any]:
     files = profiles.Files(Path(job["folder"]), job["basename"])
     if options.save_ir_format is not None:
         files.folder.mkdir(parents=True, exist_ok=True)
-    subject = models.build(ask, spot)
+    subject = build(ask, spot)
     if on_jax:
         candidate: Act = jaxed().begin(subject, spot, ask.test, on_jax)
     else:
@@ -85,6 +86,19 @@ def measure(job: Mapping[str, Any], loaded: Any) -> dict[str, Any]:
 def jaxed() -> Any:
     """How a model runs on JAX, which needs another framework than all the rest."""
     return importlib.import_module("steelyard.dialects.ptxla.shim.jaxed")
+
+
+def open_spot(accelerator: str, xla: bool) -> Spot:
+    """Wake the device, or say why it cannot be had."""
+    import torch
+
+    if xla:
+        return Spot(accelerator, True, load_xla()._device(accelerator))
+    if accelerator == "cuda" and not torch.cuda.is_available():
+        raise Unsupported("there is no CUDA device here", why=f"torch {torch.__version__} finds none", do="--accelerator=cpu")
+    if accelerator == "tpu":
+        raise Unsupported("a TPU needs XLA", do="--xla=PJRT")
+    return Spot(accelerator, False, torch.device(accelerator))
 
 
 def check(experiment: Mapping[str, Any]) -> None:
@@ -178,24 +192,15 @@ class Act:
         training = test == "train"
         start = {name: item.detach().clone() for name, item in subject.module.state_dict().items()} if training else {}
         made = cls(subject, spot, test, forward, None, XlaClock(spot) if spot.xla else Clock(spot), start)
-        made.optimizer = made.fresh_optimizer() if training else None
+        made.optimizer = subject.fresh_optimizer() if training else None
         made.clock.wait()
         return made
-
-    def fresh_optimizer(self) -> Any:
-        """Of the kind that the suite uses for this model; its state is as new."""
-        import torch
-
-        weights = [item for item in self.subject.module.parameters() if item.requires_grad]
-        if not weights:
-            raise NotApplicable("the model has no weights that could be trained")
-        return (torch.optim.SGD if self.subject.optimizer == "sgd" else torch.optim.Adam)(weights, lr=RATE)
 
     def rewind(self) -> None:
         """Back to the first step."""
         if self.start:
             self.subject.module.load_state_dict(dict(self.start))
-            self.optimizer = self.fresh_optimizer()
+            self.optimizer = self.subject.fresh_optimizer()
 
     def scope(self) -> AbstractContextManager[Any]:
         """What surrounds a call: no gradients in inference, and the short format that training casts to."""
@@ -233,8 +238,8 @@ class Act:
                 return torch.randn_like(item)
             return item.detach().clone()
 
-        args = tuple(models.mapped(item, fresh) for item in self.subject.args)
-        return args, {key: models.mapped(item, fresh) for key, item in self.subject.kwargs.items()}
+        args = tuple(mapped(item, fresh) for item in self.subject.args)
+        return args, {key: mapped(item, fresh) for key, item in self.subject.kwargs.items()}
 
     def answered(self, output: tuple[Any, Any]) -> tuple[Any, Any]:
         """What a call gave, in PyTorch's own tensors."""
@@ -248,7 +253,7 @@ class Act:
 
     def answer(self, iterations: int = 1) -> verify.Answer:
         """What the last of some calls from the start answered, and in training what it did to the weights."""
-        models.sow(self.spot.xla)
+        sow(self.spot.xla)
         self.rewind()
         output = loss = None
         for _ in range(iterations):
@@ -265,7 +270,7 @@ def repeats(act: Act, options: Options, files: Any) -> tuple[Metrics, Any]:
     """Times of every repeat; the first one traces and compiles, as nothing is called before it."""
     metrics: Metrics = {}
     output: Any = None
-    models.sow(act.spot.xla)
+    sow(act.spot.xla)
     for number in range(options.repeat):
         inputs = [act.inputs(options.randomize_input) for _ in range(options.iterations_per_run)]
         act.clock.wait()
@@ -325,14 +330,14 @@ def verified(candidate: Act, ask: Ask, options: Options, policy: Mapping[str, An
     if policy.get("unverified"):
         return {"code": verify.SKIPPED, "why": "the policy says that this model is too large or not deterministic"}
     spot = candidate.spot
-    plain = Spot.open("cpu", False) if spot.xla or spot.jax else spot
+    plain = open_spot("cpu", False) if spot.xla or spot.jax else spot
     rules = verify.Rules.of(ask.test, spot.accelerator, policy, options.verify_iterations)
 
     def eager() -> verify.Answer:
-        return Act.open(models.build(ask, plain), plain, ask.test).answer(options.verify_iterations)
+        return Act.open(build(ask, plain), plain, ask.test).answer(options.verify_iterations)
 
     def double() -> verify.Answer:
-        subject = models.doubled(models.build(ask, plain))
+        subject = doubled(build(ask, plain))
         return Act.open(subject, plain, ask.test).answer(options.verify_iterations)
 
     return verify.verify(

@@ -47,7 +47,7 @@ class Files:
         """Keep the tensors of an answer, as torch reads them back with `weights_only`."""
         import torch
 
-        from steelyard.dialects.ptxla.shim.models import leaves
+        from steelyard.workloads.models.subject import leaves
 
         made = self.path("output", "pt")
         torch.save({place: item.detach().cpu() for place, item in leaves(output).items()}, made)

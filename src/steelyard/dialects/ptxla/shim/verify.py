@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from steelyard.dialects.ptxla.shim.models import RATE, leaves
 from steelyard.errors import told
+from steelyard.workloads.models.subject import RATE, leaves
 
 THRESHOLD = 0.02
 COSINE = 0.99

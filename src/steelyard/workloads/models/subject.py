@@ -1,0 +1,273 @@
+"""A model of any source on one device: a module, its inputs and what training it needs, seeded so that two builds are equal."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import importlib
+import random
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any
+
+from steelyard.errors import NotApplicable, Unsupported
+from steelyard.model.dtypes import canonical
+from steelyard.model.task import Task
+from steelyard.workloads.layers.rounding import model_tolerance
+from steelyard.workloads.models.resnet import FIRST_GAIN, deep_gradient_share
+
+MODES = ("eval", "fwd", "bwd", "train")
+TAGS = ("model", "library")
+SEED, SEEDS = 1337, 2**32
+RATE = 0.01
+DROPS = re.compile(r"drop(_?(out|path))?(_?(prob|probability|rate|p))?$|^layer_?drop$")
+ALMOST_NEVER = 1e-30
+"""A probability at which dropout draws its numbers, at the cost that it always has, and drops nothing."""
+
+
+@dataclass(frozen=True)
+class Spot:
+    """Where a model lies: the kind of accelerator, whether XLA or JAX drives it, and the device by torch's name."""
+
+    accelerator: str
+    xla: bool
+    where: Any
+    jax: bool = False
+
+    def backend(self, threads: int) -> Any:
+        """Our backend on this device, which builds our own workloads."""
+        if self.xla:
+            return load_xla().BACKEND(self.accelerator, threads=threads)
+        return importlib.import_module("steelyard.backends.torch").BACKEND(self.accelerator, threads=threads)
+
+
+def load_xla() -> Any:
+    """Our backend for PyTorch/XLA."""
+    try:
+        return importlib.import_module("steelyard.backends.torch_xla")
+    except ModuleNotFoundError as error:
+        raise Unsupported("torch_xla is not installed here", do="steelyard env create torch-xla") from error
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Which model, and how: all that a builder may look at.
+
+    `dtype` is the format that everything is converted to; without it `half` and `cast` decide, as PyTorch/XLA's runner has it.
+    `verified` says that answers will be compared, so nothing may be left to chance; `cached` that decoders keep what a next
+    token would need.
+    """
+
+    suite: str
+    name: str
+    test: str
+    batch_size: int | None = None
+    size: str | None = None
+    checkout: str | None = None
+    half: bool = False
+    cast: bool = False
+    sgd: bool = False
+    threads: int = 1
+    loaded: Any = None
+    verified: bool = False
+    seq: int | None = None
+    dtype: str | None = None
+    seed: int = SEED
+    cached: bool = True
+
+    @property
+    def optimizer(self) -> str:
+        """What trains the model."""
+        return "sgd" if self.sgd else "adam"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model on its device with inputs to call it with; `loss` makes one number of what it answers."""
+
+    module: Any
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    loss: Callable[[Any], Any] = lambda output: mean_of(output)
+    batch_size: int | None = None
+    dtype: Any = None
+    amp: Any = None
+    optimizer: str = "adam"
+    differentiates: bool = False
+    items: int | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def fresh_optimizer(self) -> Any:
+        """Of the kind that the source uses for this model; its state is as new."""
+        import torch
+
+        weights = [item for item in self.module.parameters() if item.requires_grad]
+        if not weights:
+            raise NotApplicable("the model has no weights that could be trained")
+        return (torch.optim.SGD if self.optimizer == "sgd" else torch.optim.Adam)(weights, lr=RATE)
+
+
+Builder = Callable[[Ask, Spot], Subject]
+
+
+def sow(xla: bool, seed: int = SEED) -> None:
+    """The same numbers from every source that a model might draw from."""
+    import numpy as np
+    import torch
+
+    seed %= SEEDS
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+    if xla:
+        importlib.import_module("torch_xla").manual_seed(seed)
+
+
+def made_by(builder: Builder, ask: Ask, spot: Spot) -> Subject:
+    """The model in the mode of its test; one that is verified drops nothing in training."""
+    sow(spot.xla, ask.seed)
+    made = builder(ask, spot)
+    made.module.train(ask.test == "train")
+    if ask.verified and ask.test == "train":
+        keep_all(made.module)
+    return made
+
+
+def as_task(builder: Builder, ask: Ask, be: Any, mode: str) -> Task:
+    """A library's model as a workload: seeded weights of its own kind, drawn on the host, so that every device has the same.
+
+    Gains that begin at 0 are raised a little, or no answer would say anything about the branch behind them.
+    """
+    ask = replace(ask, test="eval" if mode == "eval" else "train", seed=be.seed, verified=True, cached=False)
+    made = made_by(builder, ask, Spot(be.device, be.name == "torch_xla", be.where))
+    weights, dtype = tuple(made.module.parameters()), ask.dtype or "fp32"
+    for name, item in made.module.named_parameters():
+        if item.ndim == 1 and name.endswith(("weight", "gamma")) and not item.is_meta and not item.any():
+            item.data.fill_(FIRST_GAIN)
+    return Task(
+        made.module,
+        made.args,
+        made.kwargs,
+        items=made.items or made.batch_size,
+        parameters=() if made.differentiates else weights,
+        loss=made.loss,
+        tolerance=model_tolerance(dtype),
+        norm_tolerance=deep_gradient_share(dtype, mode),
+        effective={"weights": "seeded", "model": type(made.module).__name__, **made.facts},
+    )
+
+
+def keep_all(module: Any) -> None:
+    """Make dropout drop nothing: every compiler draws other random numbers than eager, so no two answers could be compared.
+
+    Probabilities stand in layers made for it, and as numbers with a telling name in others and in the configs of transformers; one
+    that stands elsewhere is not found, and the answers then differ.
+    """
+    from torch.nn.modules.dropout import _DropoutNd
+
+    for layer in module.modules():
+        if (isinstance(layer, _DropoutNd) or type(layer).__name__ == "StochasticDepth") and 0 < layer.p < 1:
+            layer.p = ALMOST_NEVER
+        for holder in (layer, getattr(layer, "config", None)):
+            for name, value in list(vars(holder).items()) if hasattr(holder, "__dict__") else ():
+                if DROPS.search(name) and type(value) is float and 0 < value < 1:
+                    with contextlib.suppress(AttributeError, TypeError):
+                        setattr(holder, name, ALMOST_NEVER)
+
+
+def installed(name: str) -> Any:
+    """A library, or how to get it."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name not in (None, name):
+            raise Unsupported(f"{name} needs {error.name}, which is not installed here", do=f"pip install {error.name}") from error
+        do = f"pip install {name}, or for XLA steelyard env create torch-xla {name}"
+        raise Unsupported(f"{name} is not installed here", do=do) from error
+
+
+def precision(ask: Ask, spot: Spot) -> tuple[Any, Any]:
+    """The format that everything is converted to, and the one that training casts to.
+
+    Unless one is asked for, inference is converted, and training casts to half on CUDA, to bf16 on a TPU and to nothing on a
+    CPU. Models that cannot be converted are cast in inference too.
+    """
+    import torch
+
+    if ask.dtype is not None:
+        return importlib.import_module("steelyard.backends.torch").FORMATS[canonical(ask.dtype)], None
+    if ask.test == "eval" and not ask.cast:
+        return (torch.float16 if ask.half else torch.bfloat16), None
+    return None, {"cuda": torch.float16, "tpu": torch.bfloat16}.get(spot.accelerator)
+
+
+def placed(module: Any, where: Any, dtype: Any) -> Any:
+    """A module elsewhere; parameters that several of its parts share stay shared, which moving to XLA alone would end."""
+    shared: dict[int, list[tuple[Any, str]]] = {}
+    for part in module.modules():
+        for name, parameter in part._parameters.items():
+            shared.setdefault(id(parameter), []).append((part, name))
+    made = module.to(where) if dtype is None else module.to(where, dtype)
+    for (first, own), *others in shared.values():
+        for part, name in others:
+            part._parameters[name] = first._parameters[own]
+    return made
+
+
+def moved(value: Any, where: Any, dtype: Any = None) -> Any:
+    """The same structure with its tensors elsewhere, and floating ones in another format where one is given."""
+    import torch
+
+    def move(item: Any) -> Any:
+        return item.to(where, dtype if dtype is not None and item.is_floating_point() else None)
+
+    return mapped(value, lambda item: move(item) if isinstance(item, torch.Tensor) else item)
+
+
+def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """The same structure with every leaf changed."""
+    if isinstance(value, Mapping) and type(value) is dict:
+        return {key: mapped(item, change) for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(mapped(item, change) for item in value)
+    return change(value)
+
+
+def leaves(value: Any, path: str = "out") -> dict[str, Any]:
+    """The tensors of an answer by their place in it; what is no tensor and holds none is left out."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return {path: value}
+    if isinstance(value, Mapping):
+        return {name: leaf for key, item in value.items() for name, leaf in leaves(item, f"{path}.{key}").items()}
+    if isinstance(value, (list, tuple)):
+        return {name: leaf for index, item in enumerate(value) for name, leaf in leaves(item, f"{path}[{index}]").items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = {item.name: getattr(value, item.name) for item in fields(value)}
+        return {name: leaf for key, item in parts.items() for name, leaf in leaves(item, f"{path}.{key}").items()}
+    return {}
+
+
+def mean_of(output: Any) -> Any:
+    """One number of any answer: its own loss, or the mean of the means of its floating tensors."""
+    loss = output.get("loss") if isinstance(output, Mapping) else None
+    if loss is not None:
+        return loss
+    means = [item.float().mean() for item in leaves(output).values() if item.is_floating_point()]
+    if not means:
+        raise NotApplicable("the model answers nothing that could be trained on")
+    return sum(means[1:], start=means[0]) / len(means)
+
+
+def doubled(subject: Subject) -> Subject:
+    """The same model and inputs in double precision; casting makes no sense there."""
+    import torch
+
+    def widen(item: Any) -> Any:
+        return item.double() if isinstance(item, torch.Tensor) and item.is_floating_point() else item
+
+    module = copy.deepcopy(subject.module).double()
+    args, kwargs = mapped(subject.args, widen), {key: mapped(item, widen) for key, item in subject.kwargs.items()}
+    return replace(subject, module=module, args=args, kwargs=kwargs, dtype=torch.float64, amp=None)
