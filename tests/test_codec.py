@@ -308,7 +308,7 @@ env = []
         'exp.toml:8  settings.budget: expected one of quick, normal, thorough, a time such as 30s, not "fast"',
         'exp.toml:9  settings.seed: expected a whole number of at least 0, not "one"',
         "exp.toml:12  matrix[0].threads: expected a whole number of at least 1, not 0",
-        'exp.toml:13  matrix[0].mode: expected one of eval, train, fwd, bwd, not "trian"; did you mean train?',
+        'exp.toml:13  matrix[0].mode: expected one of eval, train, fwd, bwd, call, not "trian"; did you mean train?',
         "exp.toml:14  matrix[0].axes.dtype: no dtype named 'fp33'",
         "exp.toml:14  matrix[0].axes.n: an empty list leaves no cases",
         'exp.toml:14  matrix[0].axes.day: expected text, a number, true, false, null, a list or a table, not "2024-01-01"',

@@ -76,6 +76,14 @@ def status_of(error: BaseException) -> str:
     return "oom" if out_of_memory(error) else "failed"
 
 
+def spoken(error: BaseException) -> str:
+    """An exception's kind and words; what a user's code raises may not even have words."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return type(error).__name__
+
+
 def told(error: BaseException, longest: int = 2000) -> str:
     """What went wrong, in one line; the parts of an error of ours are told apart."""
     if isinstance(error, SteelyardError):
@@ -110,4 +118,4 @@ def unknown(kind: str, name: str, names: Iterable[str], *, where: str = "", list
 
 def out_of_memory(error: BaseException) -> bool:
     """Frameworks spell it differently; users need one word."""
-    return isinstance(error, MemoryError) or "OutOfMemory" in type(error).__name__ or "can't allocate memory" in str(error)
+    return isinstance(error, MemoryError) or "OutOfMemory" in type(error).__name__ or "can't allocate memory" in spoken(error)

@@ -16,21 +16,21 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-from steelyard.dialects.param import config as config_reader
-from steelyard.dialects.param import expand, lines, native, session
+from steelyard.dialects.param import expand, lines, native
 from steelyard.dialects.param.expand import Mistake
 from steelyard.dialects.param.flags import Options, settle
 from steelyard.dialects.param.lines import Line
-from steelyard.dialects.param.sink import Watch, line_of, metric_of
+from steelyard.dialects.param.watching import Watch
 from steelyard.errors import UsageError
 
 Argument = dict[str, Any]
 Spec = dict[str, Any]
 Configs = Mapping[str, Any] | Sequence[Mapping[str, Any]] | str | os.PathLike[str]
-Executor = Callable[..., Any]
-"""Runs one prepared task: `executor(task, fixed, stopwatch, labels, name)` answers what `measuring.fixed.take` does."""
+Executor = Callable[[Any, Any], Mapping[str, Any]]
+"""Runs one prepared call (`forward`, `args`, `kwargs`) and answers its metric; beside it it gets `op`, `id` and the options."""
 
 
 def tensor(*shape: Any, dtype: str = "float", requires_grad: bool | None = None, **more: Any) -> Argument:
@@ -143,6 +143,7 @@ def run_to_file(configs: Configs, output: str | os.PathLike[str], *, keep_going:
 
 def carry_out(configs: Configs, options: Options, *, to_file: bool = False, strict: bool = True) -> Outcome:
     """One whole session, as the command line has it; with a file, its run is kept in the store as well."""
+    from steelyard.dialects.param import session
     from steelyard.store.runs import Store
 
     ears = Listening()
@@ -181,9 +182,13 @@ def run_here(
 ) -> list[Line]:
     """Run configs in this process, which loads torch and users' files; a crash of an operator is then yours.
 
-    `executor` runs each prepared task in your own way; `steelyard.measuring.fixed.take` is the usual one.
+    `executor` runs each prepared call in your own way, and what it answers is the record's metric.
     """
+    from steelyard.backends._torch_fixed import as_it_was
+    from steelyard.dialects.param.config import packages
+    from steelyard.dialects.param.session import select
     from steelyard.dialects.param.shim.expanding import expanded
+    from steelyard.dialects.param.sink import line_of
     from steelyard.engine import weigh
     from steelyard.engine.bench import open_backend
     from steelyard.engine.messages import Sources
@@ -192,21 +197,46 @@ def run_here(
     from steelyard.measuring.fixed import take
 
     asked, source = _asked(warmup, iterations, device, options), _source(configs)
-    loaded = load(Sources(asked.files, tuple(config_reader.packages(source))), {})
+    loaded = load(Sources(asked.files, tuple(packages(source))), {})
     sheet = expanded(source, asked.device, loaded)
-    chosen = session.select(sheet.configs, asked) if sheet.configs else []
+    chosen = select(sheet.configs, asked) if sheet.configs else []
     found = [*sheet.mistakes, *_mistakes(sheet.source, chosen, loaded)]
     if found:
         raise mistaken(found)
-    settings, taker = native.settings(asked), executor or take
-    be, made = open_backend("torch")(asked.device.partition(":")[0], threads=asked.threads), list[Line]()
-    with calm():
+    settings, made = native.settings(asked), list[Line]()
+    with as_it_was(), calm():
+        be = open_backend("torch")(asked.device.partition(":")[0], threads=asked.threads)
         for item in chosen:
+            own = _Own(executor, item, asked) if executor else None
             with be.as_it_was():
-                case, name = native.case_of(item, asked), item.full_id
-                record, arrays = weigh.weigh_case(case, loaded, settings, _untold, label=name, taker=taker)
-            made.append(line_of(item, asked, record, arrays))
+                case = native.case_of(item, asked)
+                record, arrays = weigh.weigh_case(case, loaded, settings, _untold, label=item.full_id, taker=own.take if own else take)
+            line = line_of(item, asked, record, arrays)
+            made.append(line if own is None or own.metric is None else own.line(line))
     return made
+
+
+@dataclass
+class _Own:
+    """A user's executor in the place of our loops."""
+
+    executor: Executor
+    config: expand.Config
+    options: Options
+    metric: Mapping[str, Any] | None = None
+
+    def take(self, task: Any, *rest: Any) -> Any:
+        """Have the call run; there are no times of ours."""
+        from steelyard.measuring.fixed import Sampled, Taken
+
+        call = SimpleNamespace(forward=task.fn, args=list(task.args), kwargs=dict(task.kwargs))
+        self.metric = self.executor(call, SimpleNamespace(op=self.config.op, id=self.config.id, options=self.options))
+        return Sampled({"warmup": Taken(), "measure": Taken()})
+
+    def line(self, line: Line) -> Line:
+        """The record with what the executor answered."""
+        ours = {key: value for key, value in line["steelyard"].items() if key not in ("error", "not_applicable", "statistics")}
+        return {**line, "metric": self.metric, "steelyard": {**ours, "status": "ok"}}
 
 
 def _asked(warmup: int, iterations: int, device: str, options: Mapping[str, Any]) -> Options:
@@ -232,6 +262,8 @@ def measure_call(
     name: str = "call", id: str = "0|0|0", warmup: int = 1, iterations: int = 1, device: str = "cpu", **options: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """Time a function over arguments of your own in this process, and answer the `metric` of a record."""
+    from steelyard.backends._torch_fixed import as_it_was
+    from steelyard.dialects.param.sink import metric_of
     from steelyard.engine.bench import open_backend
     from steelyard.engine.fixed import all_arrays
     from steelyard.measuring.calm import calm
@@ -241,9 +273,9 @@ def measure_call(
 
     asked = _asked(warmup, iterations, device, options)
     fixed = native.protocol(asked)
-    be = open_backend("torch")(asked.device.partition(":")[0], threads=asked.threads)
-    task, labels = Task(forward, tuple(args), dict(kwargs or {}), back=backward_of(None)), be.labels()
-    with be.as_it_was(), calm():
+    with as_it_was(), calm():
+        be = open_backend("torch")(asked.device.partition(":")[0], threads=asked.threads)
+        task, labels = Task(forward, tuple(args), dict(kwargs or {}), back=backward_of(None)), be.labels()
         watch = be.stopwatch(flush=labels.range("[param|clear_cache]") if fixed.flush else None)
         return metric_of(all_arrays(take(task, fixed, watch, labels, f"{name}|{id}")))
 

@@ -190,6 +190,7 @@ shapes = {
     "google-benchmark": ("context", "real_time", "cpu_time", "time_unit", "run_name", "run_type", "error_occurred", "aggregate_name"),
     "nvbench": ("states", "summaries", "devices", "meta", "data", "tag", "value", "filename", "size", "is_skipped"),
     "tritonbench": (*tuple(TRITONBENCH)[:3], "metrics", "environ"),
+    "param": ("run_options", "sys_info", "op_name", "id", "metric", "config", "forward", "measure.time", "steelyard"),
     "ptxla": ("model", "experiment", "metrics", "model_name", "total_time", "xla", "accelerator_model", "timestamp", "error"),
 }
 

@@ -335,7 +335,8 @@ while True:
         while int(process.stdout.readline()) < 7 * round:
             pass
         os.kill(process.pid, signal.SIGKILL)
-        rest = process.communicate(timeout=60)[0].split()
+        with process:
+            rest = process.stdout.read().split()
         acknowledged = int(rest[-1]) if rest else 7 * round
         run = read_run(store.folders()[0])
         assert len(run.records) in (acknowledged, acknowledged + 1)

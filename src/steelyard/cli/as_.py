@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from steelyard.dialects.param.flags import Options
     from steelyard.dialects.param.lines import Line
     from steelyard.dialects.param.session import Session
-    from steelyard.dialects.param.sink import Watch
+    from steelyard.dialects.param.watching import Watch
 
 DIALECTS = {
     "param": "PyTorch operators from a PARAM config (run_benchmark).",
@@ -159,11 +159,11 @@ def _saved(made: Session) -> str:
 
 def _watch(level: str) -> Watch:
     """One line per config at INFO, trouble alone at WARNING, and from ERROR on mistakes alone."""
-    from steelyard.dialects.param import sink
+    from steelyard.dialects.param.watching import Watch
 
     shown = LOUDNESS[level.upper()]
 
-    class Lines(sink.Watch):
+    class Lines(Watch):
         """Tells on stderr."""
 
         done = total = 0

@@ -18,7 +18,7 @@ from steelyard.engine.messages import Sources
 from steelyard.engine.ranks import Crew
 from steelyard.engine.reference import reason
 from steelyard.engine.scrutiny import Scrutiny
-from steelyard.errors import NotApplicable, NotApplied, SteelyardError, Unsupported, out_of_memory
+from steelyard.errors import NotApplicable, NotApplied, SteelyardError, Unsupported, out_of_memory, spoken
 from steelyard.machine.load import watch_others
 from steelyard.machine.telemetry import watch
 from steelyard.measuring.figures import figures as figures_of
@@ -85,12 +85,12 @@ def attempt(work: Callable[[], tuple[Status, str]], notes: Notes) -> tuple[Statu
     except NotApplied as error:
         return "not_applied", _line(error)
     except (Exception, SystemExit) as error:
-        if out_of_memory(error):
-            return "oom", f"{type(error).__name__}: {error}"
         if isinstance(error, SteelyardError):
             return "failed", _line(error)
+        if out_of_memory(error):
+            return "oom", spoken(error)
         notes.effective["traceback"] = "".join(traceback.format_exception(error)[-12:])[-4000:]
-        return "failed", f"{type(error).__name__}: {error}"
+        return "failed", spoken(error)
 
 
 def _line(error: SteelyardError) -> str:

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from steelyard.errors import StoreError
+from steelyard.store.disk import locked
 from steelyard.store.moments import PATIENCE_S
-from steelyard.store.runs import Store, locked, moment, read_run
+from steelyard.store.runs import Store, moment, read_run
 
 R = TypeVar("R")
 

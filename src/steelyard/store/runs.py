@@ -18,7 +18,6 @@ import re
 import secrets
 import time
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain
@@ -32,13 +31,13 @@ from steelyard.codec.shapes import MachineShape, check_shape
 from steelyard.errors import StoreError, UsageError
 from steelyard.files import LINE, RESULTS, TooLarge, check_values, expanded, limit, open_plain, read_whole, too_large
 from steelyard.model.pair import Pair
-from steelyard.model.record import SCHEMA, Attachment, Record, Series
+from steelyard.model.record import SCHEMA, Arrays, Attachment, Record, Series
 from steelyard.store import proof, samples, seals, sources
+from steelyard.store.disk import locked, sync_folder, trouble, write_whole
 from steelyard.store.moments import FUTURE, ahead, stamped
 from steelyard.store.moments import moment as moment
 from steelyard.store.moments import now as now
 from steelyard.store.paths import inside
-from steelyard.store.samples import Arrays, trouble, write_whole
 from steelyard.store.seals import UNSEALED, Loss, Seal
 
 if TYPE_CHECKING:
@@ -214,8 +213,8 @@ class RunWriter:
     def begin(self) -> None:
         """Put the header and the folder itself on the disk before anything is measured."""
         self._write("header", self.header)
-        _sync_folder(self.path)
-        _sync_folder(self.path.parent)
+        sync_folder(self.path)
+        sync_folder(self.path.parent)
 
     def append(self, record: Record, arrays: Arrays | None = None) -> Record:
         """Keep one result; samples reach the disk first, so a line never points at what is not there."""
@@ -276,12 +275,10 @@ class RunWriter:
 
     def close(self) -> None:
         """Let go of the lock; an unsealed run can be resumed."""
-        self._sync_samples()
-        if self._unsynced and self._fd >= 0:
-            with contextlib.suppress(OSError):
-                os.fsync(self._fd)
-        for fd in (self._fd, self._samples):
+        for fd in (self._samples, self._fd):
             if fd is not None and fd >= 0:
+                with contextlib.suppress(OSError):
+                    os.fsync(fd)
                 os.close(fd)
         self._fd, self._samples = -1, None
 
@@ -299,17 +296,12 @@ class RunWriter:
         self._synced = now
         return True
 
-    def _sync_samples(self) -> None:
-        if self._unsynced and self._samples is not None:
-            with contextlib.suppress(OSError):
-                os.fsync(self._samples)
-
     def _write(self, name: str, value: Any, *, sync: bool = True) -> None:
         if self._sealed or self._fd < 0:
             raise StoreError(f"run {self.id} is {'sealed' if self._sealed else 'closed'}", do="start a new run")
         line = b'{"%s":%s}\n' % (name.encode(), codec.encode(value))
-        if sync:
-            self._sync_samples()
+        if sync and self._unsynced and self._samples is not None:
+            os.fsync(self._samples)
         self._end = write_whole(self._fd, line, self._end, self.path / "run.jsonl", sync=sync)
         self._unsynced = not sync
         self._digest.update(line)
@@ -503,23 +495,3 @@ def _seal(line: bytes) -> Seal | None:
         value = _read_line(line, limit(LINE))[1] if line.startswith(b'{"seal"') else None
         return value if isinstance(value, Seal) else None
     return None
-
-
-@contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """One process at a time in a folder, for what must be looked at and changed in one step."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
-
-
-def _sync_folder(folder: Path) -> None:
-    with contextlib.suppress(OSError):
-        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)

@@ -1,4 +1,4 @@
-"""Raw samples beside a run, and writes that either happened whole or did not happen.
+"""Raw samples beside a run.
 
 `samples.bin` is plain little-endian arrays end to end; each Record says where its own lie. Nothing in it
 is needed to read a run, so a lost sidecar costs the samples and not the figures.
@@ -6,8 +6,6 @@ is needed to read a run, so a lost sidecar costs the samples and not the figures
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from steelyard.errors import StoreError
 from steelyard.files import open_plain
 from steelyard.model.record import Series
+from steelyard.store.disk import trouble
 from steelyard.store.paths import inside
 
 if TYPE_CHECKING:
@@ -28,34 +27,6 @@ _NAMES: dict[str, str] = {
     "float64": "<f8", "float32": "<f4", "int64": "<i8", "int32": "<i4", "int16": "<i2", "int8": "|i1",
     "uint64": "<u8", "uint32": "<u4", "uint16": "<u2", "uint8": "|u1", "d": "<f8", "f": "<f4", "q": "<i8", "Q": "<u8",
 }  # fmt: skip
-
-
-def trouble(doing: str, path: Path, error: OSError) -> StoreError:
-    """One wording for every disk that refuses."""
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    why = f"{error.strerror or error}: {path}"
-    do = "free space there, or name another place with --store DIR" if full else "check the folder, or name another place with --store DIR"
-    return StoreError(f"cannot {doing}", why=why, do=f"{do}; what was saved before is intact")
-
-
-def write_whole(fd: int, data: bytes, at: int, path: Path, *, sync: bool = True) -> int:
-    """Put bytes at the end and, with `sync`, on the disk, or leave the file as it was; gives the new end.
-
-    Whatever lies beyond `at` is the rest of a write that failed, and goes first.
-    """
-    try:
-        if os.fstat(fd).st_size != at:
-            os.ftruncate(fd, at)
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.pwrite(fd, rest, at + len(data) - len(rest)) :]
-        if sync:
-            os.fsync(fd)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            os.ftruncate(fd, at)
-        raise trouble("write results", path, error) from error
-    return at + len(data)
 
 
 def pack(arrays: Arrays, at: int) -> tuple[list[Series], bytes]:

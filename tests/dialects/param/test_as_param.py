@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from steelyard.cli.main import main
-from steelyard.dialects.param import lines, session, sink
+from steelyard.dialects.param import lines, session
 from steelyard.dialects.param.flags import Options
+from steelyard.dialects.param.watching import Watch
 from steelyard.machine import locks
 from steelyard.measuring.fixed import NO_GRADIENT
 from steelyard.param import config, spec, tensor, together, value
@@ -267,7 +268,7 @@ class TestTrouble:
 
 
 def begin(**words: Any) -> session.Session:
-    return session.begin(Options.from_plain({"output_prefix": "out.json", **words}), sink.Watch())
+    return session.begin(Options.from_plain({"output_prefix": "out.json", **words}), Watch())
 
 
 class TestSession:
@@ -346,7 +347,7 @@ class TestSession:
         program.write_text(f'#!/bin/sh\nexec {sys.executable} {Path(__file__).with_name("fake_ncu.py")} "$@"\n')
         program.chmod(0o755)
         ears: list[dict[str, Any]] = []
-        watch = sink.Watch()
+        watch = Watch()
         watch.finished = ears.append  # type: ignore[method-assign]
         command = shlex.join([sys.executable, "-c", ""])
         asked = Options(output_prefix="out.json", device="cuda", ncu=True, ncu_bin=str(program), batch_cmd=command, run_batch_size=size)

@@ -14,7 +14,8 @@ from steelyard.dialects.param import batch, config, flags, lines, native
 from steelyard.dialects.param.expand import Config, Sheet, Source
 from steelyard.dialects.param.flags import Options
 from steelyard.dialects.param.lines import Line, Recorded
-from steelyard.dialects.param.sink import Mistaken, Watch, Writing
+from steelyard.dialects.param.sink import Mistaken, Writing
+from steelyard.dialects.param.watching import Watch
 from steelyard.engine import conduct, plan
 from steelyard.engine.launch import Place
 from steelyard.errors import FAILED, NOTHING, PASS, USAGE, UsageError, did_you_mean, exit_code

@@ -14,6 +14,7 @@ from steelyard.dialects.param.expand import Config, Mistake, Sheet
 from steelyard.dialects.param.flags import Options
 from steelyard.dialects.param.lines import Line, Output, Recorded
 from steelyard.dialects.param.reading import printable
+from steelyard.dialects.param.watching import Watch
 from steelyard.engine.messages import Found
 from steelyard.engine.plan import Job
 from steelyard.engine.sinks import RowQueue, Sink
@@ -28,28 +29,6 @@ LONGEST_REASON, LONGEST_ERROR = 600, 2000
 
 class Mistaken(SteelyardError):
     """There are mistakes in the config, and those stop everything."""
-
-
-class Watch:
-    """Who looks on; this one sees nothing."""
-
-    def mistake(self, mistake: Mistake) -> None:
-        """A config that cannot run, told before anything does."""
-
-    def warning(self, text: str) -> None:
-        """Something was changed or left out."""
-
-    def begun(self, count: int) -> None:
-        """So many configs are about to be measured."""
-
-    def started(self, id: str) -> None:
-        """A config begins."""
-
-    def finished(self, line: Line) -> None:
-        """A record is there."""
-
-    def said(self, text: str) -> None:
-        """A tool or a worker printed something."""
 
 
 @dataclass

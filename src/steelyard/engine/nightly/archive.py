@@ -23,8 +23,8 @@ from steelyard.engine.nightly.lines import EVERY, UNFINISHED, Acceptance, Night,
 from steelyard.engine.nightly.standing import Base, bases
 from steelyard.errors import INTERRUPTED, StoreError, UsageError, unknown
 from steelyard.files import RESULTS, expanded, read_whole
+from steelyard.store.disk import trouble, write_whole
 from steelyard.store.runs import Run, RunInfo, Store, moment, now, read_run
-from steelyard.store.samples import trouble, write_whole
 
 FILE, LOCK, REPORTS = "nights.jsonl", "nightly.lock", "reports"
 COMMAND = "nightly"

@@ -30,8 +30,9 @@ from steelyard.report.web import html
 from steelyard.report.web.document import document
 from steelyard.report.web.over_time import slower_since
 from steelyard.report.web.place import Place
+from steelyard.store.disk import locked
 from steelyard.store.index import Entry, Index
-from steelyard.store.runs import Run, RunInfo, Store, locked, read_run
+from steelyard.store.runs import Run, RunInfo, Store, read_run
 from steelyard.version import __version__
 
 Document = dict[str, Any]

@@ -1,0 +1,28 @@
+"""Who looks on while configs are measured: a terminal, a script, nobody."""
+
+from __future__ import annotations
+
+from steelyard.dialects.param.expand import Mistake
+from steelyard.dialects.param.lines import Line
+
+
+class Watch:
+    """Who looks on; this one sees nothing."""
+
+    def mistake(self, mistake: Mistake) -> None:
+        """A config that cannot run, told before anything does."""
+
+    def warning(self, text: str) -> None:
+        """Something was changed or left out."""
+
+    def begun(self, count: int) -> None:
+        """So many configs are about to be measured."""
+
+    def started(self, id: str) -> None:
+        """A config begins."""
+
+    def finished(self, line: Line) -> None:
+        """A record is there."""
+
+    def said(self, text: str) -> None:
+        """A tool or a worker printed something."""

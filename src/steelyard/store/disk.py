@@ -1,0 +1,60 @@
+"""Writing that is whole or not at all, and who may write: what every file of a store is made with."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from steelyard.errors import StoreError
+
+
+def trouble(doing: str, path: Path, error: OSError) -> StoreError:
+    """One wording for every disk that refuses."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    why = f"{error.strerror or error}: {path}"
+    do = "free space there, or name another place with --store DIR" if full else "check the folder, or name another place with --store DIR"
+    return StoreError(f"cannot {doing}", why=why, do=f"{do}; what was saved before is intact")
+
+
+def write_whole(fd: int, data: bytes, at: int, path: Path, *, sync: bool = True) -> int:
+    """Put bytes at the end and, with `sync`, on the disk, or leave the file as it was; gives the new end.
+
+    Whatever lies beyond `at` is the rest of a write that failed, and goes first.
+    """
+    try:
+        if os.fstat(fd).st_size != at:
+            os.ftruncate(fd, at)
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.pwrite(fd, rest, at + len(data) - len(rest)) :]
+        if sync:
+            os.fsync(fd)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.ftruncate(fd, at)
+        raise trouble("write results", path, error) from error
+    return at + len(data)
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """One process at a time in a folder, for what must be looked at and changed in one step."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def sync_folder(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
