@@ -20,6 +20,12 @@ FRAMEWORKS = {"torch", "torchao", "torch_xla", "jax", "jaxlib", "tensorflow", "i
 LONGEST = 500
 BANNED_CALLS = {"eval", "exec", "os.system", "os.popen", "yaml.unsafe_load", "yaml.full_load", "tempfile.mktemp"}
 BANNED_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve"}
+TRANSLATORS = sorted((SOURCE / "dialects" / "param").rglob("*.py"))
+"""Dialects that are translators by now; PyTorch/XLA's still brings an engine of its own."""
+ENGINES_OWN = FRAMEWORKS | {
+    "subprocess", "select", "selectors", "time", "fcntl", "threading", "signal", "steelyard.clocks", "steelyard.machine.locks",
+    "steelyard.engine.launch",
+}  # fmt: skip
 BANNED_WORDS = ("Manager", "Handler", "Helper", "Utils")
 
 every_file = pytest.mark.parametrize("path", FILES, ids=NAMES)
@@ -121,6 +127,20 @@ def test_no_star_imports_and_annotations_are_postponed(path: Path) -> None:
     assert not [node for node in ast.walk(module) if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names)]
     if any(isinstance(node, (ast.FunctionDef, ast.ClassDef)) for node in module.body):
         assert "from __future__ import annotations" in path.read_text(encoding="utf-8")
+
+
+def modules(path: Path) -> Iterator[str]:
+    """Every module that a file imports, by its full name, wherever in it."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield from (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
+
+
+@pytest.mark.parametrize("path", TRANSLATORS, ids=lambda path: path.name)
+def test_a_dialect_translates_and_owns_no_process_clock_or_lock(path: Path) -> None:
+    assert not ENGINES_OWN & set(modules(path))
 
 
 def test_the_rules_can_be_broken() -> None:

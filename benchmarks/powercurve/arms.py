@@ -18,8 +18,8 @@ from benchmarks.powercurve.cells import FREE, MATCHED, Cell
 from benchmarks.powercurve.results import Outcome
 
 from steelyard.engine import sides
-from steelyard.engine.launch import Place
 from steelyard.engine.lockstep import weigh
+from steelyard.engine.place import Place
 from steelyard.engine.plan import Job, Plan
 from steelyard.engine.pool import Pool
 from steelyard.measuring import schedule

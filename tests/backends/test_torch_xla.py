@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from steelyard.engine import envs
-from steelyard.engine.launch import Place
+from steelyard.engine.place import Place
 from steelyard.engine.plan import expand
 from steelyard.errors import SteelyardError, Unsupported
 from steelyard.model.experiment import Experiment, Matrix, Settings

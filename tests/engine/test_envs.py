@@ -14,7 +14,7 @@ from steelyard import registry
 from steelyard.engine import envs, plan
 from steelyard.engine.conversation import Lost
 from steelyard.engine.crew import Crew
-from steelyard.engine.launch import Place
+from steelyard.engine.place import Place
 from steelyard.engine.sinks import Sink
 from steelyard.errors import UsageError
 from steelyard.model.experiment import Experiment, Matrix

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steelyard.engine.launch import THREAD_VARIABLES, Place, Worker
+from steelyard.engine.launch import Worker
+from steelyard.engine.place import THREAD_VARIABLES, Place
 from steelyard.engine.process import MARK
 from tests.engine.drive import run_json
 

@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 
 from steelyard.engine import arm, conduct, lockstep, sides
-from steelyard.engine.launch import Nursery, Place, can_lay_out, nursery_modules
+from steelyard.engine.launch import Nursery, can_lay_out, nursery_modules
 from steelyard.engine.lockstep import Bout
+from steelyard.engine.place import Place
 from steelyard.engine.plan import Plan
 from steelyard.engine.pool import NoComparison, Pool
 from steelyard.engine.selection import Request

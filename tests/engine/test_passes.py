@@ -14,8 +14,8 @@ import pytest
 from steelyard import codec
 from steelyard.engine import after, conduct, passes
 from steelyard.engine.after import Reply
-from steelyard.engine.launch import Place
 from steelyard.engine.messages import Found
+from steelyard.engine.place import Place
 from steelyard.engine.plan import Job
 from steelyard.errors import UsageError
 from steelyard.model.case import Case

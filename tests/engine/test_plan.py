@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steelyard.engine.filters import Filters
-from steelyard.engine.launch import Place
 from steelyard.engine.names import check_modes, select, settle
+from steelyard.engine.place import Place
 from steelyard.engine.plan import Plan, expand
 from steelyard.engine.sides import Side
 from steelyard.errors import NothingMeasured, UsageError

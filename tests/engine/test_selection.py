@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from steelyard.engine.launch import Place
+from steelyard.engine.place import Place
 from steelyard.engine.plan import expand
 from steelyard.engine.selection import Request, command_case, gather, read_devices
 from steelyard.errors import NothingMeasured, UsageError

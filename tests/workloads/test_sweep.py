@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from steelyard.dialects.ptxla import matmul
-from steelyard.engine.launch import Place
+from steelyard.engine.place import Place
 from steelyard.engine.plan import expand
 from steelyard.engine.selection import Request, gather
 from steelyard.model.dtypes import canonical

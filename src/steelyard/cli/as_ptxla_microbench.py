@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from steelyard.dialects.ptxla.matmul import Product
     from steelyard.dialects.ptxla.microbench import Result
     from steelyard.engine.converse import Talk
-    from steelyard.engine.launch import Place
+    from steelyard.engine.place import Place
 
 SHIM = "steelyard.dialects.ptxla.microbench_shim"
 SWEEP_BUDGET = "quick"
@@ -119,7 +119,7 @@ def _place(given: Mapping[str, Any], sweeping: bool) -> Place:
     from dataclasses import replace
 
     from steelyard.engine import envs
-    from steelyard.engine.launch import Place as Start
+    from steelyard.engine.place import Place as Start
 
     place = envs.place(given["env"]) if given["env"] else Start()
     flags: dict[str, str] = {}

@@ -81,7 +81,7 @@ def _place(backend: str) -> Any:
 
     from steelyard import registry
     from steelyard.engine import envs
-    from steelyard.engine.launch import Place
+    from steelyard.engine.place import Place
     from steelyard.errors import Unsupported
 
     if backend == "torch":

@@ -22,8 +22,9 @@ from steelyard.codec.policy import POLICY_KEYS, load_policy
 from steelyard.engine import conduct, configs
 from steelyard.engine.conversation import Conversation, Lost
 from steelyard.engine.crew import Crew
-from steelyard.engine.launch import Place, start_fresh
+from steelyard.engine.launch import start_fresh
 from steelyard.engine.messages import Check, Fit
+from steelyard.engine.place import Place
 from steelyard.engine.plan import Job, Plan
 from steelyard.engine.selection import EXPERIMENT_FILES, Request
 from steelyard.errors import SteelyardError, UsageError, parts_of

@@ -14,7 +14,7 @@ from steelyard.codec.expectations import Expectation
 from steelyard.engine import envs, partition, plan, retry, run, selection, sides
 from steelyard.engine.consent import Consent, all_own
 from steelyard.engine.describe import describe
-from steelyard.engine.launch import Place
+from steelyard.engine.place import Place
 from steelyard.engine.plan import Plan
 from steelyard.engine.selection import Request
 from steelyard.engine.sinks import Sink

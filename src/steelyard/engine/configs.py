@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from steelyard import registry
-from steelyard.engine.launch import Place
+from steelyard.engine.place import Place
 from steelyard.engine.plan import Entries
 from steelyard.model.experiment import Experiment
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from steelyard.engine import envs
 from steelyard.engine.after import Reply
 from steelyard.engine.conversation import Conversation, Lost
-from steelyard.engine.launch import Nursery, Place, Worker, nursery_modules, start_fresh
+from steelyard.engine.launch import Nursery, Worker, nursery_modules, start_fresh
 from steelyard.engine.limits import MemoryLimit
 from steelyard.engine.messages import (
     Answer,
@@ -32,6 +32,7 @@ from steelyard.engine.messages import (
     Unweighed,
     Weigh,
 )
+from steelyard.engine.place import Place
 from steelyard.engine.plan import Job, Plan
 from steelyard.engine.pool import Pool
 from steelyard.engine.process import end_orphans, end_tree, keep_orphans

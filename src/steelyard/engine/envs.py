@@ -17,7 +17,7 @@ from pathlib import Path
 
 import steelyard
 from steelyard import registry
-from steelyard.engine.launch import Place
+from steelyard.engine.place import Place
 from steelyard.errors import UsageError, unknown
 from steelyard.model.case import HERE
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from steelyard.engine.conversation import Conversation, Lost
-from steelyard.engine.launch import Place, start_fresh
+from steelyard.engine.launch import start_fresh
 from steelyard.engine.messages import Said, Shim, Sources
+from steelyard.engine.place import Place
 from steelyard.engine.process import end_orphans
 from steelyard.errors import UsageError
 

@@ -20,13 +20,12 @@ from typing import IO, Any
 
 from steelyard import registry
 from steelyard.engine.messages import Quit, encode
-from steelyard.engine.process import MARK, end, end_tree
+from steelyard.engine.place import Place
+from steelyard.engine.process import end, end_tree
 from steelyard.errors import SteelyardError, UsageError
 
 COMMON = ("numpy.random", "numpy.ma", "steelyard.engine.weigh", "steelyard.engine.arm", "steelyard.backends.numpy")
 """What every nursery imports, so that a child forked from it starts warm."""
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-VISIBLE_DEVICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
 LARGEST_LINE = 256 << 20
 NO_RANDOM_ADDRESSES, ASK = 0x0040000, 0xFFFFFFFF
 LEAST_STACK = 200 << 20
@@ -42,47 +41,6 @@ def forkable(backend: str) -> bool:
 def nursery_modules(backend: str) -> tuple[str, ...]:
     """What a nursery imports for a backend."""
     return tuple(dict.fromkeys((*COMMON, registry.backend_module(backend))))
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a worker runs: interpreter, threads, and environment variables that must be set before it starts.
-
-    `paths` are searched for packages before what is installed; `folder` is where the worker starts, ours unless said. A worker
-    that starts `programs` gives them our own environment, with thread counts in it only where more than one thread is asked for.
-    """
-
-    python: str = sys.executable
-    threads: int = 1
-    flags: tuple[tuple[str, str], ...] = ()
-    search_path: str = ""
-    device_index: str = ""
-    paths: tuple[str, ...] = ()
-    folder: str = ""
-    programs: bool = False
-
-    def environment(self, mark: str, shift: int | None = None) -> dict[str, str]:
-        """The worker's environment: ours, with thread counts and flags set before any library reads them.
-
-        Workers of one layout share the seed of Python's hashes and the size of their environment too.
-        """
-        found = dict(os.environ) | {MARK: mark}
-        if self.threads > 1 or not self.programs:
-            found |= dict.fromkeys(THREAD_VARIABLES, str(self.threads))
-        if not self.programs:
-            found.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
-            found["PYTHONSAFEPATH"] = "1"
-        if self.device_index:
-            found |= dict.fromkeys(VISIBLE_DEVICES, self.device_index)
-        if self.search_path:
-            found["PYTHONPATH"] = self.search_path
-        if shift is not None:
-            found.setdefault("PYTHONHASHSEED", str(1 + shift))
-            found["STEELYARD_LAYOUT"] = "." * (shift % 1024)
-        asked = dict(self.flags)
-        if self.search_path and "PYTHONPATH" in asked:
-            asked["PYTHONPATH"] = os.pathsep.join((self.search_path, asked["PYTHONPATH"]))
-        return found | asked
 
 
 @contextlib.contextmanager

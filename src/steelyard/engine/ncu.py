@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from steelyard.engine.process import die_with_parent, end_tree
+from steelyard.engine.tools import run_tool
 from steelyard.errors import SteelyardError, UsageError
 from steelyard.measuring.ncu_table import COLUMNS, Kernel, lacking, last_words, parse
 from steelyard.model.record import Figure
-from steelyard.model.units import plain as quantity
 
 TOOL = "ncu"
 
@@ -41,7 +39,7 @@ def run(program: Sequence[str], environment: Mapping[str, str], scratch: Path, t
     """Kernels of one call and the files that hold them; a counter that this device does not have is left out."""
     log, table, metrics = scratch / "ncu.csv", scratch / "ncu.json", list(COLUMNS.values())
     for _ in range(len(metrics)):
-        said, code = _start(command(program, log, metrics), environment, scratch / "ncu.txt", timeout)
+        said, code = run_tool(command(program, log, metrics), environment, scratch / "ncu.txt", timeout, TOOL)
         text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
         missing = lacking(text + said, metrics)
         metrics = [name for name in metrics if name not in missing]
@@ -52,23 +50,6 @@ def run(program: Sequence[str], environment: Mapping[str, str], scratch: Path, t
         raise SteelyardError(f"ncu {f'exited with code {code}' if code else 'saw no kernel'}", why=last_words(text + said))
     table.write_text(json.dumps([asdict(kernel) for kernel in kernels], indent=1), encoding="utf-8")
     return kernels, [log, table]
-
-
-def _start(argv: Sequence[str], environment: Mapping[str, str], output: Path, timeout: float) -> tuple[str, int]:
-    with output.open("wb") as file:
-        process = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=dict(environment), start_new_session=True,
-            preexec_fn=die_with_parent,
-        )  # fmt: skip
-        try:
-            code = process.wait(timeout)
-        except BaseException as error:
-            end_tree(process.pid, itself=True)
-            process.wait()
-            if isinstance(error, subprocess.TimeoutExpired):
-                raise SteelyardError(f"ncu did not end within {quantity(timeout, 's')}", do="give it a longer --timeout") from None
-            raise
-    return output.read_text(encoding="utf-8", errors="replace"), code
 
 
 def figures(kernels: Sequence[Kernel]) -> dict[str, Figure]:

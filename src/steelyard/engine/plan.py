@@ -14,9 +14,10 @@ from typing import Any, Literal
 
 from steelyard.engine import envs, modules, names, ncu
 from steelyard.engine.filters import Filters, patient
-from steelyard.engine.launch import Place, forkable
+from steelyard.engine.launch import forkable
 from steelyard.engine.messages import Sources
 from steelyard.engine.names import errors_at, points, select, settle
+from steelyard.engine.place import Place
 from steelyard.engine.sides import TWO_BACKENDS, Side
 from steelyard.errors import NothingMeasured, UsageError
 from steelyard.model.case import Case, parse_base

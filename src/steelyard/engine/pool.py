@@ -14,8 +14,9 @@ from dataclasses import replace
 from typing import Any
 
 from steelyard.engine import envs
-from steelyard.engine.launch import SHIFTS, Nursery, Place, Worker, can_lay_out, forkable, nursery_modules, start_fresh
+from steelyard.engine.launch import SHIFTS, Nursery, Worker, can_lay_out, forkable, nursery_modules, start_fresh
 from steelyard.engine.limits import MemoryLimit
+from steelyard.engine.place import Place
 from steelyard.engine.plan import Job, at_home
 from steelyard.engine.process import end_orphans, end_tree
 from steelyard.engine.sides import FREE, MATCHED, Side

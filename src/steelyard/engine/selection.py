@@ -13,8 +13,8 @@ from steelyard import codec, registry
 from steelyard.engine import configs
 from steelyard.engine.describe import describe
 from steelyard.engine.filters import Filters
-from steelyard.engine.launch import THREAD_VARIABLES, Place
 from steelyard.engine.names import select
+from steelyard.engine.place import THREAD_VARIABLES, Place
 from steelyard.engine.plan import Entries
 from steelyard.engine.sides import here, is_side
 from steelyard.errors import UsageError

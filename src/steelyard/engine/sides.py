@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from steelyard.engine import envs, project
-from steelyard.engine.launch import Place
+from steelyard.engine.place import Place
 from steelyard.errors import UsageError
 from steelyard.files import expanded, real
 from steelyard.machine import facts

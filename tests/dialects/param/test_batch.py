@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from steelyard.dialects.param import batch
-from steelyard.dialects.param.batch import FILTER, Queue, check, mark, run_tool, summary, visible_device
+from steelyard.dialects.param.batch import FILTER, Queue, check, mark, summary, visible_device
 from steelyard.dialects.param.expand import Config
 from steelyard.dialects.param.flags import Options
 from steelyard.dialects.param.lines import record
 from steelyard.dialects.param.shim import batch as shim
+from steelyard.engine.tools import run_tool
 from steelyard.errors import SteelyardError, UsageError
 from steelyard.measuring.ncu_table import COLUMNS, Kernel
 

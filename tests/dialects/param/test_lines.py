@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from steelyard.dialects.param import lines
 from steelyard.dialects.param.flags import Options
 from steelyard.errors import StoreError, UsageError
+from steelyard.store.rowfile import RowFile
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, 890)
 SAMPLE = (
@@ -36,7 +37,7 @@ def record(id: str = "0|0|0", **ours: Any) -> lines.Line:
 
 
 def written(path: Path, *records: lines.Line) -> Path:
-    output = lines.Output(path)
+    output = RowFile(path)
     for line in (lines.header(Options(), {}, NOW), *records):
         output.write(line)
     output.close()
@@ -109,7 +110,7 @@ def test_a_file_cut_anywhere_keeps_its_whole_lines(tmp_path: Path, ids: list[str
     path.write_bytes(kept)
     found = lines.read(path)
     assert list(found.records) == [f"torch.add|{id}" for id in ids[: kept.count(b"\n") - 1]]
-    output = lines.Output(path, found.whole)
+    output = RowFile(path, found.whole)
     output.write(record("new"))
     output.close()
     again = lines.read(path)
@@ -139,17 +140,17 @@ def test_a_place_that_cannot_be_written_is_found_out_first(tmp_path: Path) -> No
 
 
 def test_two_runs_do_not_write_to_one_file(tmp_path: Path) -> None:
-    first = lines.Output(tmp_path / "out.json")
+    first = RowFile(tmp_path / "out.json")
     first.write(record())
     with pytest.raises(StoreError, match="another run is writing to it"):
-        lines.Output(tmp_path / "out.json")
+        RowFile(tmp_path / "out.json")
     first.close()
     assert lines.read(tmp_path / "out.json").records
-    lines.Output(tmp_path / "out.json").close()
+    RowFile(tmp_path / "out.json").close()
 
 
 def test_a_full_disk_is_told_once_and_costs_no_line_before(tmp_path: Path) -> None:
-    output, limits = lines.Output(tmp_path / "out.json"), resource.getrlimit(resource.RLIMIT_FSIZE)
+    output, limits = RowFile(tmp_path / "out.json"), resource.getrlimit(resource.RLIMIT_FSIZE)
     output.write(lines.header(Options(), {}, NOW))
     size = (tmp_path / "out.json").stat().st_size
     try:

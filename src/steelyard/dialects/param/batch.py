@@ -11,23 +11,20 @@ import os
 import re
 import shlex
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steelyard.dialects.param.flags import BATCH_MODULE, Options
 from steelyard.dialects.param.lines import Line, place, status
+from steelyard.engine.tools import run_tool
 from steelyard.errors import SteelyardError, UsageError
 from steelyard.files import read_text
 from steelyard.measuring.ncu_table import COLUMNS, Kernel, lacking, last_words, marked
-from steelyard.model.units import plain as quantity
 
 if TYPE_CHECKING:
     from steelyard.dialects.param.expand import Config
@@ -115,24 +112,6 @@ def _batch_command(options: Options) -> list[str]:
     if not words:
         raise UsageError("--batch-cmd is empty", do="name a command, or leave it out")
     return words
-
-
-def run_tool(argv: Sequence[str], environment: Mapping[str, str], output: Path, timeout: float) -> tuple[str, int]:
-    """Run a command in a process group of its own, which does not outlast its time or ours."""
-    with output.open("wb") as file:
-        process = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=dict(environment), start_new_session=True
-        )
-        try:
-            code = process.wait(timeout)
-        except BaseException as error:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            if isinstance(error, subprocess.TimeoutExpired):
-                raise SteelyardError(f"did not end within {quantity(timeout, 's')}", do="give each config more with --timeout") from None
-            raise
-    return output.read_text(encoding="utf-8", errors="replace"), code
 
 
 @dataclass(frozen=True)
@@ -267,7 +246,7 @@ def _batches(waiting: Sequence[tuple[Config, Line]], most: int) -> Iterator[Batc
 
 def _unused(options: Options, suffix: str) -> Path:
     """A name that no batch of the same second has."""
-    stem = place(options, os.getpid(), int(time.time())).stem
+    stem = place(options, os.getpid(), int(datetime.now().timestamp())).stem
     names = (Path(f"{stem}{f'_{number}' if number else ''}_{suffix}") for number in range(1_000_000))
     return next(name for name in names if not name.exists())
 

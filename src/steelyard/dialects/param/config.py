@@ -9,8 +9,8 @@ from steelyard import registry
 from steelyard.dialects.param import expand, native, reading
 from steelyard.dialects.param.expand import Sheet, Source
 from steelyard.engine import expanding
-from steelyard.engine.launch import Place
 from steelyard.engine.messages import Sources
+from steelyard.engine.place import Place
 from steelyard.errors import Mistakes, UsageError
 from steelyard.model.experiment import Experiment
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import os
 import platform
@@ -12,11 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from steelyard.dialects.param.flags import BATCH_COMMAND, Options
 from steelyard.errors import StoreError, UsageError
 from steelyard.files import lines, open_plain, read_text
+from steelyard.store.rowfile import unwritable
 from steelyard.version import __version__
 
 Line = dict[str, Any]
@@ -215,39 +214,6 @@ def _foreign(path: Path, number: int) -> StoreError:
     )  # fmt: skip
 
 
-class Output:
-    """The file being written: each line whole and at once, so that a run that is killed keeps what it measured."""
-
-    def __init__(self, path: Path, keep: int = 0) -> None:
-        """Keep the first so many bytes of a file that is there, and none by default; nobody else may be writing to it."""
-        self.path = path
-        try:
-            self._file: IO[str] = path.open("a", encoding="utf-8")
-        except OSError as error:
-            raise unwritable(path, error) from None
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._file.truncate(keep)
-        except OSError as error:
-            self._file.close()
-            if not isinstance(error, BlockingIOError):
-                raise unwritable(path, error) from None
-            raise StoreError("another run is writing to it", do="name another file with -o, or wait for it", where=str(path)) from None
-
-    def write(self, line: Mapping[str, Any]) -> None:
-        """One line, flushed."""
-        try:
-            self._file.write(json.dumps(line) + "\n")
-            self._file.flush()
-        except OSError as error:
-            raise unwritable(self.path, error) from None
-
-    def close(self) -> None:
-        """Nothing is left to flush; what could not be written has been told of."""
-        with contextlib.suppress(OSError):
-            self._file.close()
-
-
 def check_writable(path: Path) -> None:
     """Say before anything runs that results could not be kept; whatever else a file holds is never overwritten."""
     try:
@@ -262,8 +228,3 @@ def check_writable(path: Path) -> None:
         raise UsageError("cannot be written", do="name another file with -o", where=str(path))
     if there:
         read(path)
-
-
-def unwritable(path: Path, error: OSError) -> StoreError:
-    """What was written before stays."""
-    return StoreError("cannot write the output file", why=error.strerror or str(error), do="name another with -o", where=str(path))

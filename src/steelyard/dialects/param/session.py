@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 from steelyard import registry
@@ -17,7 +17,7 @@ from steelyard.dialects.param.lines import Line, Recorded
 from steelyard.dialects.param.sink import Mistaken, Writing
 from steelyard.dialects.param.watching import Watch
 from steelyard.engine import conduct, plan
-from steelyard.engine.launch import Place
+from steelyard.engine.place import Place
 from steelyard.errors import FAILED, NOTHING, PASS, USAGE, UsageError, did_you_mean, exit_code
 from steelyard.model.record import BAD, Record
 from steelyard.store.runs import RunWriter, Store
@@ -222,5 +222,5 @@ def begin(
     settled, warnings = flags.settle(options)
     for text in warnings:
         watch.warning(text)
-    place = lines.place(settled, os.getpid(), int(time.time())) if to_file else None
+    place = lines.place(settled, os.getpid(), int(datetime.now().timestamp())) if to_file else None
     return Session(settled, watch, strict, place, store, command)

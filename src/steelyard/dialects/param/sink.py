@@ -12,7 +12,7 @@ import numpy as np
 from steelyard.dialects.param import batch, lines
 from steelyard.dialects.param.expand import Config, Mistake, Sheet
 from steelyard.dialects.param.flags import Options
-from steelyard.dialects.param.lines import Line, Output, Recorded
+from steelyard.dialects.param.lines import Line, Recorded
 from steelyard.dialects.param.reading import printable
 from steelyard.dialects.param.watching import Watch
 from steelyard.engine.messages import Found
@@ -21,6 +21,7 @@ from steelyard.engine.sinks import RowQueue, Sink
 from steelyard.errors import SteelyardError, UsageError
 from steelyard.model.protocol import Traces
 from steelyard.model.record import Arrays, Record
+from steelyard.store.rowfile import RowFile
 
 MEBIBYTE = 1 << 20
 MILLISECONDS = {"ns": 1e6, "ms": 1.0}
@@ -50,7 +51,7 @@ class Writing(Sink):
     batch_failed: bool = False
     refusals: int = 0
     """How many of the configs cannot run, as a look at them without data said."""
-    _output: Output | None = None
+    _output: RowFile | None = None
     _workers: int = 0
     _wrong: dict[tuple[str, str], list[Config]] = field(default_factory=dict)
 
@@ -123,7 +124,7 @@ class Writing(Sink):
     def open(self, machine: Mapping[str, Any]) -> None:
         """Begin the file, or a further part of it."""
         if self.place:
-            self._output = Output(self.place.file, self.recorded.whole if self.recorded else 0)
+            self._output = RowFile(self.place.file, self.recorded.whole if self.recorded else 0)
             self._output.write(lines.header(self.options, machine, datetime.now()))
             for line in self.refused_lines:
                 self._output.write(line)
@@ -171,7 +172,7 @@ class Writing(Sink):
     def finish(self) -> None:
         """The last lines, which say that the run came to its end; traces are the very last, as tools expect."""
         if self.place and self._output is None and self.recorded and not self.recorded.finished:
-            self._output = Output(self.place.file, self.recorded.whole)
+            self._output = RowFile(self.place.file, self.recorded.whole)
         if self._output:
             self._output.write(lines.finish(datetime.now()))
             for key in lines.TRACE_KEYS:

@@ -1,0 +1,31 @@
+"""Programs that look at others from outside: started in a group of their own, ended in time, and what they said read back."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from steelyard.engine.process import die_with_parent, end_tree
+from steelyard.errors import SteelyardError
+from steelyard.model.units import plain as quantity
+
+
+def run_tool(argv: Sequence[str], environment: Mapping[str, str], output: Path, timeout: float, name: str = "") -> tuple[str, int]:
+    """All that a command printed, and its exit code; it does not outlast its time or ours."""
+    with output.open("wb") as file:
+        process = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=dict(environment), start_new_session=True,
+            preexec_fn=die_with_parent,
+        )  # fmt: skip
+        try:
+            code = process.wait(timeout)
+        except BaseException as error:
+            end_tree(process.pid, itself=True)
+            process.wait()
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise SteelyardError(
+                    f"{name} did not end within {quantity(timeout, 's')}".strip(), do="give it a longer --timeout"
+                ) from None
+            raise
+    return output.read_text(encoding="utf-8", errors="replace"), code
