@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import inspect
 import json
 import re
@@ -16,6 +17,7 @@ import click
 
 from steelyard.cli.main import cli
 from steelyard.codec import record_schema
+from steelyard.engine import messages
 from steelyard.errors import BUG, FAILED, INCONCLUSIVE, INTERRUPTED, NOTHING, PASS, REGRESSION, USAGE
 
 PAGES = Path(__file__).parent.parent / "docs" / "reference"
@@ -42,7 +44,27 @@ def main() -> None:
 
 def pages() -> dict[str, str]:
     """Every generated page by file name."""
-    return {"cli.md": cli_page(), "record.schema.json": json.dumps(record_schema(), indent=2, ensure_ascii=False) + "\n"}
+    schema = json.dumps(record_schema(), indent=2, ensure_ascii=False) + "\n"
+    return {"cli.md": cli_page(), "pipe.md": pipe_page(), "record.schema.json": schema}
+
+
+def pipe_page() -> str:
+    """What the conductor and a worker say to each other, message by message."""
+    parts = ["# The pipe", "Written by `make docs` from `src/steelyard/engine/messages.py`; change it there."]
+    parts.append(
+        "The conductor (the command you typed) measures nothing itself. It starts workers, hands them jobs and hears their answers, "
+        f"one JSON object per line, whose key `{messages.KIND}` names the message. Version {messages.VERSION}. Raw samples travel as "
+        "base64. A line that is no message at all is not heard; one that claims to be a message and is not sound ends the worker, and "
+        "costs the case that ran."
+    )
+    for title, kinds in (("Jobs and orders", messages.Order.__args__), ("Answers", messages.Answer.__args__)):
+        rows = "\n".join(f"| `{kind.__name__}` | {_fields(kind)} | {' '.join((kind.__doc__ or '').split())} |" for kind in kinds)
+        parts += [f"## {title}", f"| message | fields | means |\n|---|---|---|\n{rows}"]
+    return "\n\n".join(parts) + "\n"
+
+
+def _fields(kind: type) -> str:
+    return ", ".join(f"`{item.name}: {str(item.type).replace('|', chr(92) + '|')}`" for item in dataclasses.fields(kind)) or "none"
 
 
 def cli_page() -> str:

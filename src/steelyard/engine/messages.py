@@ -20,7 +20,7 @@ from steelyard.model.protocol import Traces
 from steelyard.model.record import STATUSES, Arrays, Figure, Record, Status
 
 VERSION = 1
-"""Both ends come from one installation; a worker elsewhere says its version, and another one is refused."""
+"""Counts changes of the messages. Both ends come from one installation, so nothing compares it yet."""
 KIND = "is"
 
 
