@@ -108,6 +108,10 @@ class Listening(Watch):
         """As Python warns."""
         warnings.warn(text, stacklevel=2)
 
+    def waiting(self, text: str) -> None:
+        """A call that takes long says why."""
+        warnings.warn(text, stacklevel=2)
+
     def finished(self, line: Line) -> None:
         """For the caller."""
         self.records.append(line)

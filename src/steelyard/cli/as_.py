@@ -192,6 +192,13 @@ def _watch(level: str) -> Watch:
             if shown <= LOUDNESS["INFO"]:
                 tell(text)
 
+        def waiting(self, text: str) -> None:
+            tell(text)
+
+        def printed(self, text: str) -> None:
+            if shown <= LOUDNESS["DEBUG"]:
+                tell(f"  | {text}")
+
         def _count(self) -> str:
             return f"[{self.done}/{self.total}] " if self.total else ""
 

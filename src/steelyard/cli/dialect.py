@@ -31,6 +31,13 @@ class Names(click.Group):
         return super().resolve_command(ctx, args)
 
 
+class MaybeBare(click.Choice[str]):
+    """One of some words, or the flag alone, which whoever reads the options judges."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return "" if value == "" else str(super().convert(value, param, ctx))
+
+
 def option(flag: Flag, defaults: Plain) -> click.Option:
     """One option of a table of flags; whoever leaves it out gets the default of the field it sets."""
     default = getattr(defaults, flag.key)
@@ -43,7 +50,7 @@ def option(flag: Flag, defaults: Plain) -> click.Option:
     if flag.kind in ("texts", "integers", "choices"):
         words["multiple"] = True
     if flag.choices:
-        words["type"] = click.Choice([*flag.choices, *([""] if flag.bare == "" else [])])
+        words["type"] = MaybeBare(flag.choices) if flag.bare == "" else click.Choice(flag.choices)
         words["metavar"] = f"[{'|'.join(flag.choices)}]"
     if flag.bare is not None:
         words |= {"is_flag": False, "flag_value": flag.bare}

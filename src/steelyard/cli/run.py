@@ -320,7 +320,9 @@ def _left_out(dropped: Sequence[Mapping[str, str]]) -> Iterator[str]:
 def _words_for(ready: Plan, count: int) -> str:
     """How many cases, and what else there is to say about them."""
     skipped = [f"{len(ready.denied)} skipped by rule"] if ready.denied else []
-    return " · ".join([case_count(count), *skipped, *([f"part {ready.part}"] if ready.part else [])])
+    named = sum(len(job.label.split()) for job in ready.jobs)
+    alike = [f"of {named} configs, as some are alike"] if named > len(ready.jobs) else []
+    return " · ".join([" ".join([case_count(count), *alike]), *skipped, *([f"part {ready.part}"] if ready.part else [])])
 
 
 def _execute(ready: Plan, store: Store, options: dict[str, Any], again: Collection[Status], expectations: Sequence[Expectation]) -> int:

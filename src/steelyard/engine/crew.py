@@ -54,6 +54,8 @@ class Crew:
 
     mark: str
     tell: Tell = lambda phase, fraction: None
+    heard: Callable[[str], None] = lambda text: None
+    """What a worker that is gone had printed, or the end of that."""
     nurseries: dict[tuple[Place, tuple[str, ...]], Nursery] = field(default_factory=dict)
     interpreters: dict[str, str] = field(default_factory=dict)
     talk: Conversation | None = None
@@ -224,6 +226,8 @@ class Crew:
 
     def _after_death(self, talk: Conversation) -> None:
         worker = talk.worker
+        if printed := worker.wait().stderr.strip():
+            self.heard(printed)
         if worker.nursery:
             worker.nursery.sweep(keep=self._ours())
         end_orphans(self.mark, [*(nursery.process.pid for nursery in self.nurseries.values()), *self._ours()])

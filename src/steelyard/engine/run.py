@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import string
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -25,6 +26,7 @@ from steelyard.store.runs import RunWriter
 
 MOST_AT_ONCE = 500
 VIRTUAL = frozenset({"fake"})
+LETTERS = string.ascii_lowercase + "_"
 
 
 class Watch(Protocol):
@@ -60,6 +62,7 @@ def supervise(
         Crew.assemble(watch.phase) as crew,
     ):
         sink.opened()
+        crew.heard = sink.printed
         told = sources.told(plan.sources, writer.done.values())
         return not any(map(stop, Supervision(plan, writer, watch, crew, sink, judge, told).records(todo)))
 
@@ -169,10 +172,15 @@ class Supervision:
 
 
 def _places(jobs: Iterable[Job]) -> list[str]:
-    """What these jobs need for themselves: every CPU we may use, and the accelerator; a virtual clock needs nothing."""
+    """What these jobs need for themselves: every CPU we may use where one of them is timed on the host; else the accelerator, and as
+    many CPUs as drive it, which are others for another accelerator. A virtual clock needs nothing."""
     real = [job for job in jobs if job.case.backend not in VIRTUAL]
     devices = {f"{job.case.device}{job.place.device_index or 0}" for job in real if job.case.device != "cpu"}
-    return [*(locks.cpu_names() if real else ()), *sorted(devices)]
+    names, threads = locks.cpu_names() if real else [], max((job.case.threads * job.case.ranks for job in real), default=0)
+    if not devices or any(job.case.device == "cpu" for job in real) or len(devices) * threads >= len(names):
+        return [*names, *sorted(devices)]
+    first = min(int(digits) if (digits := device.lstrip(LETTERS)).isdigit() else 0 for device in devices) * threads
+    return [*(names[(first + number) % len(names)] for number in range(len(devices) * threads)), *sorted(devices)]
 
 
 def _done(job: Job, writer: RunWriter) -> bool:

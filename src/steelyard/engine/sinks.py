@@ -56,6 +56,9 @@ class Sink:
     def weighed(self, pair: Pair) -> None:
         """A comparison is made."""
 
+    def printed(self, text: str) -> None:
+        """What a worker that is gone had printed: users' own words, a framework's warnings."""
+
     def found(self, found: Found) -> None:
         """What was made beside the cases, such as traces of a whole worker."""
 

@@ -217,9 +217,9 @@ def brief(id: str) -> str:
 
 
 def case_line(record: Record) -> str:
-    """One finished case on one plain line, for logs and pipes."""
+    """One finished case on one plain line, for logs and pipes, by the name that its file has for it."""
     time = record.metrics.get("time")
-    shown = [f"{status_words(record)}  {clean(record.id)}"]
+    shown = [f"{status_words(record)}  {clean(shortened(str(record.effective.get('label') or record.id)))}"]
     if time:
         shown.append(figure_text(time))
         shown.append(f"n={time.n}" if time.n else "")

@@ -178,6 +178,46 @@ class TestWithoutRunning:
         assert ids() == ["torch.neg|0|0|1", "torch.neg|0|0|2"]
 
 
+class TestLeniency:
+    def test_what_the_original_takes_no_notice_of_is_a_warning_here_and_a_mistake_for_run(
+        self, here: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        odd = neg(4)
+        info = odd["torch.neg"]
+        info |= {"owner": "me"}
+        info["config"][0] |= {"note": 1}
+        info["config"][0]["input"][0]["args"][0] |= {"unit": "m"}
+        Path("config.json").write_text(json.dumps({"comment": "ours", **odd}))
+        assert as_param() == 0 and [lines.status(line) for line in records()] == ["ok"]
+        said = capsys.readouterr().err
+        assert said.count("warning: ") == 4 and said.count("PARAM runs it all the same") == 4 and "error" not in said
+        assert main(["check", "config.json"]) == 2 and "unknown key 'owner'" in capsys.readouterr().out
+
+    def test_several_numbers_under_one_type_are_taken_as_they_are(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        write(config("torch.reshape", spec(tensor(6), {"type": "int", "value": [2, 3]})))
+        assert as_param() == 0 and records()[0]["steelyard"]["status"] == "ok"
+        assert main(["check", "config.json"]) == 2 and "use type genericlist" in capsys.readouterr().out
+
+    def test_what_operators_print_is_shown_when_asked_for(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        Path("ops.py").write_text(
+            'from steelyard import operator\n\n@operator("my.loud")\ndef loud(x):\n    print("it ran")\n    return x\n'
+        )
+        write(config("my.loud", spec(tensor(2))))
+        for level, shown in (("DEBUG", True), ("INFO", False)):
+            assert as_param("--file", "ops.py", "-l", level) == 0
+            assert ("| it ran" in capsys.readouterr().err) == shown
+
+    def test_results_that_are_overwritten_are_told_of(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        write(neg(1))
+        assert as_param("-w", "0", "-i", "0") == 0 and "overwritten" not in capsys.readouterr().err
+        assert as_param("-w", "0", "-i", "0") == 0 and "out.json holds older results, which are overwritten" in capsys.readouterr().err
+
+    def test_a_flag_with_another_word_lists_the_words_it_takes(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        write(neg(1))
+        assert as_param("--exec-mode", "foo") == 2
+        assert "not one of 'discrete', 'continuous', 'continuous_events'\n" in capsys.readouterr().err
+
+
 class TestTrouble:
     def test_mistakes_are_lines_and_the_good_ones_run(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
         write(

@@ -45,13 +45,18 @@ def packages(source: Source) -> list[tuple[str, str]]:
     return [(kind, name) for kind, points in installed.items() for name in points if name in used]
 
 
-def sheet(source: Source, files: Sequence[str] = (), place: Place | None = None, device: str = "cpu") -> Sheet:
-    """A config expanded; iterators and generators that are not ours are asked of a worker, with the user's files loaded."""
-    found, entries = expand.sheet(source, device), packages(source)
+def sheet(source: Source, files: Sequence[str] = (), place: Place | None = None, device: str = "cpu", *, lenient: bool = False) -> Sheet:
+    """A config expanded; iterators and generators that are not ours are asked of a worker, with the user's files loaded.
+
+    `lenient` takes what the original takes, with a warning.
+    """
+    found, entries = expand.sheet(source, device, lenient=lenient), packages(source)
     if not found.mistakes or not (files or entries):
         return found
     place, own = place or Place(), {"source": str(source)} if isinstance(source, Path) else {"data": source}
-    said = expanding.expand(place, Sources(tuple(files), tuple(entries), place.paths), EXPANDER, {**own, "device": device})
+    said = expanding.expand(
+        place, Sources(tuple(files), tuple(entries), place.paths), EXPANDER, {**own, "device": device, "lenient": lenient}
+    )
     if "sheet" not in said:
         raise UsageError(f"could not expand {source if isinstance(source, Path) else expand.SPOKEN}", why="the worker gave no answer")
     return expand.sheet_of(said["sheet"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -74,6 +74,8 @@ class Sheet:
     configs: tuple[Config, ...]
     mistakes: tuple[Mistake, ...]
     dropped: int = 0
+    warnings: tuple[Mistake, ...] = ()
+    """What the original takes no notice of, where that was asked for; else it is among the mistakes."""
 
 
 Source = Path | Mapping[str, Any]
@@ -82,17 +84,23 @@ SPOKEN = "config"
 
 
 def sheet(
-    source: Source, device: str = "cpu", iterators: Iterators = NO_ITERATORS, generators: Collection[str] = DEFAULT_GENERATORS
+    source: Source,
+    device: str = "cpu",
+    iterators: Iterators = NO_ITERATORS,
+    generators: Collection[str] = DEFAULT_GENERATORS,
+    *,
+    lenient: bool = False,
 ) -> Sheet:
-    """The sheet of a file, or of data that stands for one."""
-    known: dict[str, Any] = {"device": device, "iterators": iterators, "generators": generators}
+    """The sheet of a file, or of data that stands for one; `lenient` takes what the original takes."""
+    known: dict[str, Any] = {"device": device, "iterators": iterators, "generators": generators, "lenient": lenient}
     return load(source, **known) if isinstance(source, Path) else expand(source, SPOKEN, **known)
 
 
 def sheet_of(plain: Mapping[str, Any]) -> Sheet:
     """A sheet that came through a pipe."""
     configs = [Config(**{**item, "generators": tuple(item["generators"])}) for item in plain["configs"]]
-    return Sheet(plain["source"], tuple(configs), tuple(Mistake(**item) for item in plain["mistakes"]), plain["dropped"])
+    mistakes, warnings = (tuple(Mistake(**item) for item in plain[name]) for name in ("mistakes", "warnings"))
+    return Sheet(plain["source"], tuple(configs), mistakes, plain["dropped"], warnings)
 
 
 def recognise(data: Any) -> bool:
@@ -108,9 +116,10 @@ def load(
     iterators: Iterators = NO_ITERATORS,
     generators: Collection[str] = DEFAULT_GENERATORS,
     most: int = 100_000,
+    lenient: bool = False,
 ) -> Sheet:
     """Expand a file; one that cannot be read or is no PARAM config is the user's error."""
-    return _expand(reading.read(path), device, iterators, generators, most)
+    return _expand(reading.read(Path(path)), device, iterators, generators, most, lenient)
 
 
 def parse(
@@ -134,16 +143,17 @@ def expand(
     iterators: Iterators = NO_ITERATORS,
     generators: Collection[str] = DEFAULT_GENERATORS,
     most: int = 100_000,
+    lenient: bool = False,
 ) -> Sheet:
     """Expand a config that is already plain data; `most` bounds the configs, counted before they are made."""
-    return _expand(Page(where, "", data), device, iterators, generators, most)
+    return _expand(Page(where, "", data), device, iterators, generators, most, lenient)
 
 
-def _expand(page: Page, device: str, iterators: Iterators, generators: Collection[str], most: int) -> Sheet:
+def _expand(page: Page, device: str, iterators: Iterators, generators: Collection[str], most: int, lenient: bool = False) -> Sheet:
     if not recognise(page.data):
         do = 'a PARAM config maps operator names to objects with "input_data_generator" and "config"'
         raise UsageError("not a PARAM config", do=do, where=page.where)
-    return _Expansion(page, device, iterators, generators, most).sheet()
+    return _Expansion(page, device, iterators, generators, most, lenient).sheet()
 
 
 class _Enough(Exception):
@@ -171,13 +181,16 @@ Found = tuple[str, Any, Place]
 class _Expansion:
     """One file being expanded, and what was found so far."""
 
-    def __init__(self, page: Page, device: str, iterators: Iterators, generators: Collection[str], most: int) -> None:
-        self.page, self.device, self.iterators, self.most = page, device, iterators, most
+    def __init__(
+        self, page: Page, device: str, iterators: Iterators, generators: Collection[str], most: int, lenient: bool = False
+    ) -> None:
+        self.page, self.device, self.iterators, self.most, self.lenient = page, device, iterators, most, lenient
         if taken := [name for name in iterators if _bare(name) in map(_bare, BUILT_IN)]:
             raise UsageError(f"iterator {taken[0]!r} is PARAM's own", why="a file of yours defines it too", do="give yours another name")
         self.generators = {_bare(name): name for name in (*generators, *DEFAULT_GENERATORS)}
         self.configs: list[Config] = []
         self.wrong: dict[tuple[Place, str], tuple[str, str, str]] = {}
+        self.odd: dict[tuple[Place, str], tuple[str, str, str]] = {}
         self.dropped = 0
         self.op = ""
         self.twice: dict[Place, list[Place]] = {}
@@ -191,22 +204,27 @@ class _Expansion:
                 self.operator(op, info)
         except _Enough:
             enough = f"more than {MOST_MISTAKES} mistakes; the rest was not read"
-        second = dict(self.page.twice)
-        lines = {**self.page.lines([place for place, _ in self.wrong]), **second} if self.page.text else {}
-        mistakes = [
+        mistakes = [*self.told(self.wrong), *([Mistake(self.page.where, "", "", "", enough)] if enough else [])]
+        return Sheet(self.page.where, tuple(self.configs), tuple(mistakes), self.dropped, tuple(self.told(self.odd)))
+
+    def told(self, found: Mapping[tuple[Place, str], tuple[str, str, str]]) -> list[Mistake]:
+        """Faults with the lines that they are in."""
+        lines = {**self.page.lines([place for place, _ in found]), **dict(self.page.twice)} if self.page.text else {}
+        return [
             Mistake(
                 f"{self.page.where}:{lines[place]}" if place in lines else self.page.where,
                 place_text(place), printable(op), id, printable(what), printable(do),
             )
-            for (place, what), (op, id, do) in self.wrong.items()
+            for (place, what), (op, id, do) in found.items()
         ]  # fmt: skip
-        mistakes += [Mistake(self.page.where, "", "", "", enough)] if enough else []
-        return Sheet(self.page.where, tuple(self.configs), tuple(mistakes), self.dropped)
 
     def report(self, faults: Iterable[Fault], id: str) -> bool:
         """Keep faults as mistakes, each once; say whether there were none."""
         clean = True
         for fault in faults:
+            if fault.loose and self.lenient:
+                self.odd.setdefault((fault.place, fault.what), (self.op, id, fault.do))
+                continue
             clean = False
             self.wrong.setdefault((fault.place, fault.what), (self.op, id, fault.do))
             if len(self.wrong) > MOST_MISTAKES:
@@ -225,7 +243,7 @@ class _Expansion:
             self.report([Fault(place, "an operator's name is printable text without '|'")], "")
             return
         if not isinstance(info, dict):
-            self.report([grammar.expected(place, "an object with input_data_generator and config", info)], "")
+            self.report([replace(grammar.expected(place, "an object with input_data_generator and config", info), loose=True)], "")
             return
         good = self.once(place, "")
         good &= self.report(grammar.unknown_keys(info, place, (*NAMES, "config", "seed")), "")

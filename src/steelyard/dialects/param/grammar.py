@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from steelyard.dialects.param.reading import Place, printable
@@ -39,11 +39,12 @@ _DEVICE = re.compile(r"[a-z_]+(:\d{1,4})?", re.ASCII)
 
 @dataclass(frozen=True)
 class Fault:
-    """One broken rule: where, what is wrong, and what to do."""
+    """One broken rule: where, what is wrong, and what to do; `loose` where the original runs it all the same."""
 
     place: Place
     what: str
     do: str = ""
+    loose: bool = False
 
 
 Faults = Iterator[Fault]
@@ -74,12 +75,12 @@ def expected(place: Place, what: str, value: Any, do: str = "") -> Fault:
 
 
 def unknown_keys(table: Mapping[Any, Any], place: Place, allowed: Collection[str]) -> Faults:
-    """Keys that nobody reads are mistakes."""
+    """Keys that nothing reads are mistakes; the original takes no notice of them."""
     for key in table:
         if key not in allowed:
             name = str(key)
             hint = did_you_mean(name, allowed) if len(name) < 100 else ""
-            yield Fault((*place, name), f"unknown key {shown(name)}", hint or f"allowed: {', '.join(sorted(allowed))}")
+            yield Fault((*place, name), f"unknown key {shown(name)}", hint or f"allowed: {', '.join(sorted(allowed))}", True)
 
 
 def arguments(spec: Mapping[str, Any]) -> list[tuple[tuple[str, str | int], Any]]:
@@ -166,8 +167,9 @@ def _number_faults(arg: Mapping[str, Any], place: Place, depth: int) -> Faults:
         value = arg["value"]
         good = is_number(value) if whole else isinstance(value, float) or is_number(value)
         if not good and not isinstance(value, bool):
+            numbers = isinstance(value, list) and bool(value) and all(map(is_number, value))
             do = "use type none" if value is None else "use type genericlist or tuple" if isinstance(value, list) else ""
-            yield expected((*place, "value"), "a number", value, do)
+            yield replace(expected((*place, "value"), "a number", value, do), loose=numbers)
     elif "value_range" in arg:
         ends, fits = arg["value_range"], is_whole if whole else is_number
         if not isinstance(ends, list) or len(ends) != 2 or not all(fits(end) for end in ends):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -42,7 +42,7 @@ class Silent:
 
     def waiting(self, text: str) -> None:
         """Something else measures on this machine."""
-        self.watch.said(text)
+        self.watch.waiting(text)
 
 
 @dataclass
@@ -89,8 +89,10 @@ class Session:
         batch.check(options)
         if self.place:
             lines.check_writable(self.place.file)
+            if self.place.file.exists() and self.place.file.stat().st_size and not options.append:
+                self.watch.warning(f"{self.place.file} holds older results, which are overwritten; -a would add to them")
         files = [str(Path(name).resolve()) for name in options.files]
-        sheet, recorded = config.sheet(source, files, _place(options), options.device), self._recorded()
+        sheet, recorded = config.sheet(source, files, _place(options), options.device, lenient=not self.strict), self._recorded()
         if not sheet.configs and not sheet.mistakes:
             raise UsageError("there is nothing to run in it", where=sheet.source)
         chosen = select(sheet.configs, options) if sheet.configs else []
@@ -109,6 +111,8 @@ class Session:
         return lines.read(self.place.file) if self.place and there else None
 
     def _tell_mistakes(self, sheet: Sheet, sink: Writing) -> None:
+        for odd in sheet.warnings:
+            self.watch.warning(f"{replace(odd, do='')}; PARAM runs it all the same")
         for mistake in sheet.mistakes:
             sink.mistaken(mistake)
             if mistake.op:

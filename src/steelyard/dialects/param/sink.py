@@ -162,6 +162,10 @@ class Writing(Sink):
                 self.batch_failed = True
                 self.watch.warning(str(line["steelyard"].get("error", "a batch failed")))
 
+    def printed(self, text: str) -> None:
+        for line in text.splitlines():
+            self.watch.printed(printable(line, LONGEST_REASON))
+
     def found(self, found: Found) -> None:
         self.files += [(key, path) for key, path in found.files]
 

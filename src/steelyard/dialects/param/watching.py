@@ -24,5 +24,11 @@ class Watch:
     def finished(self, line: Line) -> None:
         """A record is there."""
 
+    def waiting(self, text: str) -> None:
+        """Another run has the machine, and nothing happens until it lets go."""
+
     def said(self, text: str) -> None:
-        """A tool or a worker printed something."""
+        """A tool printed something."""
+
+    def printed(self, text: str) -> None:
+        """A worker had printed a line, or an operator in it."""
