@@ -143,6 +143,15 @@ def test_a_dialect_translates_and_owns_no_process_clock_or_lock(path: Path) -> N
     assert not ENGINES_OWN & set(modules(path))
 
 
+def test_a_class_name_has_one_meaning() -> None:
+    found: dict[str, list[str]] = {}
+    for path in FILES:
+        for node in tree(path).body:
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
+    assert {name: files for name, files in found.items() if len(files) > 1} == {}
+
+
 def test_the_rules_can_be_broken() -> None:
     """A rule that finds nothing anywhere proves nothing."""
     code = "import torch.nn\nif TYPE_CHECKING:\n    import jax\ntry:\n    import triton\nexcept ImportError:\n    pass\n"

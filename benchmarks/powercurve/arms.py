@@ -199,7 +199,7 @@ class Couples:
     def _order(self, cell: Cell, extra: int, settings: Settings) -> tuple[Job, Plan]:
         base, head = (self._file(size) for size in (0, extra))
         case = Case(WORKLOAD, (("op", cell.op),), "torch")
-        side = sides.Side("base", self.place, (base,), self.layout)
+        side = sides.BaseSide("base", self.place, (base,), self.layout)
         job = Job(case, case, self.place, WORKLOAD, fresh=False)
         return job, Plan(Experiment("power curve", settings=settings, files=(head,)), (job,), (), other=side)
 

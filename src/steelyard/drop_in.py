@@ -116,14 +116,14 @@ def _clearing(tensors: Any) -> Callable[[], None] | None:
 
 
 @dataclass(frozen=True)
-class Clock:
+class CallTimer:
     """What times a call, and what to call it in a result."""
 
     name: str
     timer: Timer
 
 
-def clock_for(task: Task, wait: Callable[[], Any] | None = None) -> Clock:
+def clock_for(task: Task, wait: Callable[[], Any] | None = None) -> CallTimer:
     """The clock that sees what a call does, which it may have to make a few times to find out.
 
     Events, where a CUDA device is in use and the call gives it work; the host's clock, waiting for the device, where the call
@@ -132,7 +132,7 @@ def clock_for(task: Task, wait: Callable[[], Any] | None = None) -> Clock:
     """
     cuda = cuda_in_use(task)
     if cuda is None:
-        return Clock("host", HostTimer()) if wait is None else Clock(WAITING, HostTimer(_synchronised(wait)))
+        return CallTimer("host", HostTimer()) if wait is None else CallTimer(WAITING, HostTimer(_synchronised(wait)))
     wait = wait or cuda.synchronize
     wait()
     start = clocks.perf_counter()
@@ -143,8 +143,8 @@ def clock_for(task: Task, wait: Callable[[], Any] | None = None) -> Clock:
         events = _events()
         timer = events.EventTimer(*events.open_api("cuda"), None)
         if events.work_given(task, timer, wall) >= LEAST_KERNEL:
-            return Clock(f"device {timer.method}", timer)
-    return Clock(WAITING, HostTimer(_synchronised(wait)))
+            return CallTimer(f"device {timer.method}", timer)
+    return CallTimer(WAITING, HostTimer(_synchronised(wait)))
 
 
 def cuda_in_use(call: Callable[[], Any]) -> Any:

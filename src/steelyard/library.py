@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from steelyard.errors import UsageError, unknown
 from steelyard.model.experiment import BUDGETS, Experiment, Settings
-from steelyard.model.record import Figure, Record
+from steelyard.model.record import Figure
 from steelyard.model.task import Task
 from steelyard.model.units import parse_budget, percent, plain, with_error
 
@@ -162,26 +162,11 @@ def measure(
     return Measurement(found, taken, clock.name, torch_threads(), busy / wall if wall > 0 else None, others.cpus)
 
 
-class Silent:
-    """Nobody watches a run started from Python."""
-
-    def started(self, case_id: str) -> None:
-        pass
-
-    def phase(self, name: str, fraction: float | None) -> None:
-        pass
-
-    def finished(self, record: Record) -> None:
-        pass
-
-    def waiting(self, text: str) -> None:
-        pass
-
-
 def run(experiment: Experiment | str | os.PathLike[str], *, store: str | os.PathLike[str] | None = None, **settings: Any) -> Run:
     """Run an experiment object, a suite by name or an experiment file, in isolated workers, and return the saved run."""
     from steelyard import codec, registry
     from steelyard.engine import conduct
+    from steelyard.engine.run import NoWatch
     from steelyard.notebook import readable
     from steelyard.store.runs import Store
 
@@ -195,4 +180,4 @@ def run(experiment: Experiment | str | os.PathLike[str], *, store: str | os.Path
     experiment = replace(experiment, settings=replace(experiment.settings, **settings))
     place = Store.find(None, str(store) if store else None)
     ready = conduct.from_experiment(experiment)
-    return readable(conduct.execute(ready, place, ["steelyard.run", experiment.name], lambda writer: Silent()).run)
+    return readable(conduct.execute(ready, place, ["steelyard.run", experiment.name], lambda writer: NoWatch()).run)

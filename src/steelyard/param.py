@@ -23,7 +23,7 @@ from steelyard.dialects.param import expand, lines, native
 from steelyard.dialects.param.expand import Mistake
 from steelyard.dialects.param.flags import Options, settle
 from steelyard.dialects.param.lines import Line
-from steelyard.dialects.param.watching import Watch
+from steelyard.dialects.param.watching import ConfigWatch
 from steelyard.errors import UsageError
 
 Argument = dict[str, Any]
@@ -94,7 +94,7 @@ def together(configs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 @dataclass
-class Listening(Watch):
+class Listening(ConfigWatch):
     """Keeps what a session tells."""
 
     records: list[Line] = field(default_factory=list)

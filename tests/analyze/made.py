@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from steelyard.analyze.compare import Side
+from steelyard.analyze.compare import RunsSide
 from steelyard.model.case import Case
 from steelyard.model.record import Figure, Record
 from steelyard.store.runs import Header, Run
@@ -27,11 +27,11 @@ def run(name: str, records: Sequence[Record], hour: int = 0, **header: Any) -> R
     return Run(Path(name), Header(id=name, **known), tuple(records))
 
 
-def side(name: str, *times: Mapping[int, float] | Sequence[float], first: int = 0, step: int = 1, **header: Any) -> Side:
+def side(name: str, *times: Mapping[int, float] | Sequence[float], first: int = 0, step: int = 1, **header: Any) -> RunsSide:
     """One run per table of seconds by case number."""
     tables = [dict(enumerate(table)) if not isinstance(table, Mapping) else dict(table) for table in times]
     runs = [
         run(f"{name}{index}", [record(case(number), seconds) for number, seconds in table.items()], first + index * step, **header)
         for index, table in enumerate(tables)
     ]
-    return Side(name, tuple(runs))
+    return RunsSide(name, tuple(runs))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from steelyard.analyze.compare import Side
+from steelyard.analyze.compare import RunsSide
 from steelyard.model.case import Case
 from steelyard.model.pair import Arm, Delta, Pair, judge
 from steelyard.model.record import BAD, Figure, Record
@@ -25,9 +25,9 @@ def record(id: str, answer: float | str, **more: Any) -> Record:
     return Record(id, Case.parse(id).plain(), "ok", metrics={"time": time, **more.pop("metrics", {})}, **more)
 
 
-def side(name: str, answers: Mapping[str, float | str], *pairs: Pair) -> Side:
+def side(name: str, answers: Mapping[str, float | str], *pairs: Pair) -> RunsSide:
     records = tuple(record(id, answer) for id, answer in answers.items())
-    return Side(name, (Run(Path(name), Header(name), records, pairs),))
+    return RunsSide(name, (Run(Path(name), Header(name), records, pairs),))
 
 
 def delta(id: str, ratio: float, half: float, *, margin: float = 0.02, paired: bool = True, metric: str = "time") -> Delta:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steelyard.analyze.compare import Comparison, Mean, Side, compare, mean_ratios, own_pairs, suspicious
+from steelyard.analyze.compare import Comparison, Mean, RunsSide, compare, mean_ratios, own_pairs, suspicious
 from steelyard.errors import UsageError
 from steelyard.model.pair import Arm, Delta, Pair
 from steelyard.model.record import Figure, Record, Status
@@ -23,7 +23,7 @@ def verdicts(found: Comparison) -> dict[str, str]:
 
 
 def one(base: Record, head: Record, **options: object) -> Delta:
-    found = compare(Side("b", (run("b", [base]),)), Side("h", (run("h", [head], 1),)), **options)  # type: ignore[arg-type]
+    found = compare(RunsSide("b", (run("b", [base]),)), RunsSide("h", (run("h", [head], 1),)), **options)  # type: ignore[arg-type]
     return found.deltas[0]
 
 
@@ -68,7 +68,7 @@ def test_nothing_is_dropped() -> None:
         record(case(9)),
     ]
     head.append(replace(record(case(3)), metrics={}))
-    found = compare(Side("b", (run("b", base),)), Side("h", (run("h", head, 1),)))
+    found = compare(RunsSide("b", (run("b", base),)), RunsSide("h", (run("h", head, 1),)))
     assert [(delta.head, delta.verdict) for delta in found.deltas] == [
         (case(1), "missing"), (case(2), "failed"), (case(3), "missing"), (case(4), "incomparable"), (case(5), "unclear"),
     ]  # fmt: skip
@@ -96,9 +96,9 @@ def test_machines_are_not_compared_unless_one_is_unknown() -> None:
 
 def test_both_sides_must_be_ok_and_the_newest_record_of_a_side_counts() -> None:
     assert one(record(case(1), status="wrong"), record(case(1))).reason == "base is wrong"
-    mended = Side("h", (run("h1", [record(case(1), status="crashed")], 1), run("h2", [record(case(1))], 2)))
+    mended = RunsSide("h", (run("h1", [record(case(1), status="crashed")], 1), run("h2", [record(case(1))], 2)))
     assert compare(side("b", {1: 1e-3}), mended).deltas[0].ratio == 1
-    broken = Side("h", tuple(reversed(mended.runs)))
+    broken = RunsSide("h", tuple(reversed(mended.runs)))
     assert compare(side("b", {1: 1e-3}), broken).deltas[0].verdict == "failed"
 
 
@@ -114,11 +114,11 @@ def test_for_rates_less_is_worse() -> None:
         return [replace(record(case(n)), metrics={"rate": Figure(value if n == 0 else 1e9, "B/s", "higher")}) for n in range(12)]
 
     faster = [replace(item, metrics={"rate": Figure(1.1e9, "B/s", "higher")}) for item in rated(1e9)]
-    notes = compare(Side("b", (run("b", rated(1e9)),)), Side("h", (run("h", faster, 1),)), metrics=["rate"]).notes
+    notes = compare(RunsSide("b", (run("b", rated(1e9)),)), RunsSide("h", (run("h", faster, 1),)), metrics=["rate"]).notes
     assert any(note.startswith("all 12 cases together: 10 % more rate; ") for note in notes)
-    found = compare(Side("b", (run("b", rated(1e9)),)), Side("h", (run("h", rated(5e8), 1),)), metrics=["rate"])
+    found = compare(RunsSide("b", (run("b", rated(1e9)),)), RunsSide("h", (run("h", rated(5e8), 1),)), metrics=["rate"])
     assert found.deltas[0].verdict == "slower" and found.deltas[0].ratio == pytest.approx(0.5)
-    found = compare(Side("b", (run("b", rated(1e9)),)), Side("h", (run("h", rated(2e9), 1),)), metrics=["rate"])
+    found = compare(RunsSide("b", (run("b", rated(1e9)),)), RunsSide("h", (run("h", rated(2e9), 1),)), metrics=["rate"])
     assert found.deltas[0].verdict == "faster" and found.means["rate"][:2] == (pytest.approx(2 ** (1 / 12)), 12)
 
 
@@ -200,7 +200,7 @@ def test_a_run_against_itself_is_its_own_pairs() -> None:
     records = [record(case(1)), record(case(1, "compile"), 5e-4), record(case(2)), record(case(3), status="failed", reason="no")]
     lost = replace(record(case(4)), effective={"unweighed": "it ran out of time"})
     pairs = (pair(case(1, "compile"), 0.5, base=case(1)), pair(case(3), 1.0, base=case(2)))
-    whole = Side("k3f9", (replace(run("k3f9", [*records, lost, record(case(5))]), pairs=pairs),))
+    whole = RunsSide("k3f9", (replace(run("k3f9", [*records, lost, record(case(5))]), pairs=pairs),))
     found = compare(whole, whole)
     assert [(delta.verdict, delta.paired) for delta in found.deltas] == [("faster", True), ("failed", True), ("failed", True)]
     assert found.deltas[2].reason == "not weighed: it ran out of time"
@@ -213,26 +213,26 @@ def test_a_run_against_itself_is_its_own_pairs() -> None:
 @pytest.mark.parametrize(("low", "high"), [(0.9, math.inf), (0.0, 1.1), (math.exp(-50), math.exp(50)), (math.nan, 2.0)])
 def test_a_pair_without_an_end_says_nothing(low: float, high: float) -> None:
     odd = replace(pair(case(2), 1.0, base=case(1)), low=low, high=high)
-    found = own_pairs(Side("k", (replace(run("k", [record(case(1)), record(case(2))]), pairs=(odd,)),)))
+    found = own_pairs(RunsSide("k", (replace(run("k", [record(case(1)), record(case(2))]), pairs=(odd,)),)))
     assert found.deltas[0].verdict == "unclear" and "unbounded" in found.deltas[0].reason and not found.comparable
 
 
 def test_a_pair_is_judged_by_the_margin_it_was_measured_for() -> None:
     tight = replace(pair(case(2), 1.01, base=case(1)), margin=0.001)
-    whole = Side("k", (replace(run("k", [record(case(1)), record(case(2))]), pairs=(tight,)),))
+    whole = RunsSide("k", (replace(run("k", [record(case(1)), record(case(2))]), pairs=(tight,)),))
     assert own_pairs(whole).deltas[0].verdict == "slower" and own_pairs(whole, margins={"time": 0.02}).deltas[0].verdict == "same"
 
 
 def test_a_run_cannot_be_on_both_sides() -> None:
     base = side("b", QUIET, QUIET)
     with pytest.raises(UsageError, match="on both sides"):
-        compare(base, Side("h", (base.runs[0],)))
+        compare(base, RunsSide("h", (base.runs[0],)))
 
 
 def test_notes_name_commits_and_versions() -> None:
-    def made(name: str, commit: str, torch: str, hour: int) -> Side:
+    def made(name: str, commit: str, torch: str, hour: int) -> RunsSide:
         records = [record(case(n), environment={"torch": torch}) for n in range(3)]
-        return Side(name, (run(name, records, hour, machine={"git": {"commit": commit, "dirty": name == "h"}}),))
+        return RunsSide(name, (run(name, records, hour, machine={"git": {"commit": commit, "dirty": name == "h"}}),))
 
     notes = compare(made("b", "a" * 40, "2.12.0", 0), made("h", "b" * 40, "2.13.0", 1)).notes
     assert "base is of commit aaaaaaaaaa, head of bbbbbbbbbb with changes" in notes
@@ -275,7 +275,7 @@ def test_a_pair_that_was_mostly_disturbed_is_shown_and_enters_neither_the_mean_n
     quiet = [pair(case(number, "compile"), 1.0, 0.01, id) for number, id in enumerate(ids)]
     bad = replace(pair(case(9, "compile"), 3.0, 0.01, case(9)), discarded={"base": 0.6}, p=1e-9)
     records = [record(arm.id) for item in (*quiet, bad) for arm in (item.base, item.head)]
-    with_it, without = (own_pairs(Side("k", (replace(run("k", records), pairs=tuple(some)),))) for some in ([*quiet, bad], quiet))
+    with_it, without = (own_pairs(RunsSide("k", (replace(run("k", records), pairs=tuple(some)),))) for some in ([*quiet, bad], quiet))
     last = with_it.deltas[-1]
     assert last.verdict == "unclear" and last.disturbed and "disturbed" in last.reason and last.ratio == 3.0
     assert with_it.means == without.means and with_it.means["time"].n == 4

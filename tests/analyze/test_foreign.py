@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from steelyard.analyze.compare import Side, compare
+from steelyard.analyze.compare import RunsSide, compare
 from steelyard.analyze.foreign import read_file, readers
 from steelyard.errors import StoreError
 from steelyard.model.record import Record
@@ -55,7 +55,7 @@ def test_pyperf_replicates_are_the_noise_of_a_comparison(tmp_path: Path) -> None
     calm = [[1e-3 * factor] * 3 for factor in (1.0, 1.01, 0.99, 1.005, 0.995)]
     base = pyperf_file(tmp_path / "b.json", {"a": calm})
     head = pyperf_file(tmp_path / "h.json", {"a": [[2 * value for value in values] for values in calm]})
-    found = compare(Side("b", read_file(base)), Side("h", read_file(head)))
+    found = compare(RunsSide("b", read_file(base)), RunsSide("h", read_file(head)))
     assert found.deltas[0].verdict == "slower" and found.deltas[0].ratio == pytest.approx(2)
     assert any("from 5 base and 5 head runs, and 10 % assumed between the sides" in note for note in found.notes)
 

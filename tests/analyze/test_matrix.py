@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steelyard.analyze.matrix import MOST_BASELINES, Matrix, matrix, wins
+from steelyard.analyze.matrix import MOST_BASELINES, StackTable, matrix, wins
 from steelyard.analyze.stacks import grid, newest, parse, pick, stacks
 from steelyard.errors import UsageError
 from steelyard.model.case import Case
@@ -27,7 +27,7 @@ def run(answers: dict[str, float | str], *pairs: Pair, name: str = "a", **header
     return Run(Path(name), Header(id=name, **header), tuple(record(id, answer) for id, answer in answers.items()), pairs)
 
 
-def table(*runs: Run, **options: Any) -> Matrix:
+def table(*runs: Run, **options: Any) -> StackTable:
     found = matrix(newest(runs), runs, **options)
     assert found is not None
     return found

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steelyard.analyze import noise
-from steelyard.analyze.compare import Comparison, Side, compare
+from steelyard.analyze.compare import Comparison, RunsSide, compare
 from steelyard.analyze.past import FEWEST, learn, past_of
 from steelyard.store.runs import Store
 from tests.analyze.made import case as numbered
@@ -37,7 +37,7 @@ def suites(rounds: int, nights: int, cases: int, slow: float = 1.0, own: float =
     for _ in range(rounds):
         *earlier, base, head = tables(rng, nights + 2, cases, own, own)
         past = learned(earlier) if earlier else None
-        yield compare(side("b", base), Side("h", side("h", [slow * value for value in head], first=1).runs, past))
+        yield compare(side("b", base), RunsSide("h", side("h", [slow * value for value in head], first=1).runs, past))
 
 
 @pytest.mark.parametrize(("nights", "cases"), [(0, 20), (6, 3), (12, 3), (12, 20)])

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steelyard.analyze.compare import Side, compare, own_pairs
+from steelyard.analyze.compare import RunsSide, compare, own_pairs
 from steelyard.analyze.noise import Spread
 from steelyard.analyze.suite import Suite, apart, retold, together
 from steelyard.model.pair import Delta, Pair
@@ -70,7 +70,7 @@ def test_twelve_nights_decide_what_two_runs_cannot() -> None:
     rng = np.random.default_rng(2)
     *nights, base, head = tables(rng, 14, 20, 0.005, 0.005)
     past = learned(nights)
-    slow = Side("h", side("h", [1.1 * value for value in head], first=1).runs, past)
+    slow = RunsSide("h", side("h", [1.1 * value for value in head], first=1).runs, past)
     found = compare(side("b", base), slow).suite
     assert found is not None and found.settled and found.delta.verdict == "slower" and found.machine
 
@@ -80,7 +80,7 @@ def test_equal_runs_are_hardly_ever_called_changed_together(nights: int) -> None
     rng, alarmed = np.random.default_rng(4), 0
     for _ in range(100):
         *earlier, base, head = tables(rng, nights + 2, 20, 0.02, 0.01)
-        whole = Side("h", side("h", head, first=1).runs, learned(earlier) if earlier else None)
+        whole = RunsSide("h", side("h", head, first=1).runs, learned(earlier) if earlier else None)
         suite = compare(side("b", base), whole).suite
         alarmed += suite is not None and suite.delta.direction != 0
     assert alarmed <= 4
@@ -90,7 +90,7 @@ def test_pairs_of_one_change_have_a_common_ratio_and_pairs_of_several_have_none(
     ids = [(case(number), case(number, how)) for number in range(6) for how in ("compile", "int8")]
     records = [record(id) for id in {id for both in ids for id in both}]
     pairs = tuple(pair(base, head, 1.05, 0.02) for base, head in ids)
-    mixed, compiled = (own_pairs(Side("k", (replace(run("k", records), pairs=some),))).suite for some in (pairs, pairs[::2]))
+    mixed, compiled = (own_pairs(RunsSide("k", (replace(run("k", records), pairs=some),))).suite for some in (pairs, pairs[::2]))
     assert mixed is None
     assert compiled is not None and compiled.delta.paired and compiled.delta.direction == 1 and compiled.cases == 6
 

@@ -12,7 +12,7 @@ import pytest
 
 from steelyard.errors import Unsupported
 from steelyard.machine import nvidia, telemetry
-from steelyard.machine.telemetry import Log, Row
+from steelyard.machine.telemetry import Log, MeterReading
 from steelyard.measuring.sample import sample
 from steelyard.model.experiment import Settings
 from steelyard.model.task import Reading, Task
@@ -366,7 +366,7 @@ def test_a_case_inherits_no_cache_of_the_device_and_wakes_none(monkeypatch: pyte
 
 
 def test_readings_become_series_of_equal_length() -> None:
-    rows = [Row(10.0 + at, 1e9 + at, 2e9, 300.0 + at, 40.0, 1.0, 5.0, 0) for at in (0.0, 0.25, 0.5)]
+    rows = [MeterReading(10.0 + at, 1e9 + at, 2e9, 300.0 + at, 40.0, 1.0, 5.0, 0) for at in (0.0, 0.25, 0.5)]
     read = {name: (unit, struct.unpack("<3d", data)) for name, (unit, _, data) in Log(rows).arrays().items()}
     assert read == {
         "telemetry_time": ("s", (0.0, 0.25, 0.5)),

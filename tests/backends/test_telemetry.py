@@ -10,7 +10,7 @@ import pytest
 
 from steelyard.codec.experiments import parse_experiment
 from steelyard.errors import UsageError
-from steelyard.machine.telemetry import EVERY, Log, Row, watch
+from steelyard.machine.telemetry import EVERY, Log, MeterReading, watch
 from steelyard.model.experiment import Settings
 from tests.engine.drive import run_json
 
@@ -23,9 +23,9 @@ class Meter:
     def __init__(self) -> None:
         self.read = 0
 
-    def row(self) -> Row:
+    def row(self) -> MeterReading:
         self.read += 1
-        return Row(self.read * EVERY, 1e9 * self.read, 2e9, 100.0 * self.read, 40.0, 1.0, 5.0, 0x4 if self.read == 1 else 0)
+        return MeterReading(self.read * EVERY, 1e9 * self.read, 2e9, 100.0 * self.read, 40.0, 1.0, 5.0, 0x4 if self.read == 1 else 0)
 
 
 def test_a_device_is_read_at_least_once_and_not_after_the_measurement() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.simulated import many_records
 
-from steelyard.report.web.gather import Asked, gather
+from steelyard.report.web.gather import ReportRequest, gather
 from steelyard.report.web.html import single_page
 from steelyard.store.runs import Run, Store
 from tests.browser import made
@@ -19,7 +19,7 @@ from tests.report.nights import simulate
 def write(store: Store, *refs: str, title: str = "", history: bool = True) -> Path:
     """The report that `steelyard report REF…` gives."""
     file = store.root.parent / "report.html"
-    file.write_text(single_page(gather(store, Asked(refs, title=title, history=history))), encoding="utf-8")
+    file.write_text(single_page(gather(store, ReportRequest(refs, title=title, history=history))), encoding="utf-8")
     return file
 
 

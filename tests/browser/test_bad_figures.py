@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchmarks.chromium import Tab
 
-from steelyard.report.web.gather import Asked, gather
+from steelyard.report.web.gather import ReportRequest, gather
 from steelyard.report.web.html import single_page
 from steelyard.report.web.site import build_site
 from steelyard.store.runs import Store
@@ -26,7 +26,7 @@ def test_times_that_cannot_be_leave_every_page_drawn(page: Tab, tmp_path: Path) 
     for day, id in enumerate(("aaaa", "bbbb"), 1):
         put(store, id, [record(name, n, 1e-3 if day == 1 else time) for n, time in enumerate(TIMES, 1) for name in ("torch", "jax")], day)
     path = tmp_path / "report.html"
-    path.write_text(single_page(gather(store, Asked(("aaaa", "bbbb")))), encoding="utf-8")
+    path.write_text(single_page(gather(store, ReportRequest(("aaaa", "bbbb")))), encoding="utf-8")
     quiet(page, path)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from steelyard.cli.main import main
 from steelyard.engine import check
-from steelyard.engine.check import Shapes
+from steelyard.engine.check import ShapeCheck
 from steelyard.engine.plan import Plan
 from steelyard.errors import UsageError
 from tests.engine.drive import run_json
@@ -105,9 +105,9 @@ def test_param_configs_are_tried_by_check_dry_run_and_convert_alike(
     inside: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (inside / "calls.json").write_text(json.dumps(PARAM))
-    found: list[Shapes] = []
+    found: list[ShapeCheck] = []
 
-    def once(ready: Plan) -> Shapes:
+    def once(ready: Plan) -> ShapeCheck:
         found.extend([] if found else [real(ready)])
         return found[0]
 

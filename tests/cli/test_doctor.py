@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from steelyard.cli import doctor as cli
 from steelyard.errors import StoreError, UsageError
 from steelyard.machine import facts, noise
-from steelyard.machine.noise import CaseNoise, Noise
+from steelyard.machine.noise import CaseNoise, DeviceNoise
 from steelyard.model.experiment import Experiment, Matrix, Settings
 from tests.engine.test_noise import SHAKY
 
@@ -68,7 +68,7 @@ def test_the_whole_command_in_small() -> None:
 
 def test_the_doctor_knows_whether_noise_was_measured() -> None:
     assert "steelyard doctor --noise" in CliRunner().invoke(cli.command, []).stdout.splitlines()[-2]
-    noise.save(Noise({"a": CaseNoise(0.01, 1e-3, None, 50)}, "now"), key(), "cpu", 2)
+    noise.save(DeviceNoise({"a": CaseNoise(0.01, 1e-3, None, 50)}, "now"), key(), "cpu", 2)
     assert CliRunner().invoke(cli.command, []).stdout.splitlines()[-2] == "noise: cpu-2"
     assert json.loads(CliRunner().invoke(cli.command, ["--json"]).stdout)["noise"]["cpu-2"]["cases"]["a"]["rebuilds"] == 50
 

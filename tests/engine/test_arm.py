@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steelyard.engine import arm
-from steelyard.engine.arm import OtherArmLost, Source, Token
+from steelyard.engine.arm import BlockSource, OtherArmLost, Token
 from steelyard.measuring.clock import HostTimer, Loop
 from steelyard.model.task import Task
 
@@ -33,11 +33,11 @@ class Replaying(HostTimer):
         return super().bind(task)
 
 
-def agree(folder: Path, timers: list[HostTimer]) -> list[Source]:
+def agree(folder: Path, timers: list[HostTimer]) -> list[BlockSource]:
     """Both arms meet, each in a thread of its own."""
     for number in (0, 1):
         os.mkfifo(folder / str(number))
-    sources = [Source(Task(int), timer, None, random.Random(0), 0.0) for timer in timers]
+    sources = [BlockSource(Task(int), timer, None, random.Random(0), 0.0) for timer in timers]
     tokens = [Token(folder, number) for number in (0, 1)]
 
     def take_part(number: int) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from steelyard.analyze.compare import Side
+from steelyard.analyze.compare import RunsSide
 from steelyard.engine.confirm import asked_settings, confirm
 from steelyard.errors import UsageError
 from steelyard.machine import facts
@@ -205,7 +205,7 @@ def test_the_margin_that_will_judge_is_the_one_that_is_settled(tmp_path: Path, m
     monkeypatch.setattr("steelyard.engine.confirm.confirm", lambda *given: asked.append(given) or ([], {}))
     runs = made("a" * 40, id="a"), made("b" * 40, id="b")
     deltas = [Delta(CALM, CALM, "time", 1.04, 1.03, 1.05, margin, "slower", paired=False) for margin in (0.1, 0.05)]
-    again(*(Side(run.id, (run,)) for run in runs), Store(tmp_path))(deltas)
+    again(*(RunsSide(run.id, (run,)) for run in runs), Store(tmp_path))(deltas)
     assert [(*given[:3], given[-1]) for given in asked] == [(*runs, [CALM, CALM], 0.05)]
 
 

@@ -11,6 +11,7 @@ from steelyard.engine import conduct
 from steelyard.engine.conversation import Lost
 from steelyard.engine.crew import Crew
 from steelyard.engine.messages import Done, RecordAnswer, Started
+from steelyard.engine.run import NoWatch
 from steelyard.engine.sinks import RowQueue, Sink
 from steelyard.model.case import Case
 from steelyard.model.experiment import Experiment, Matrix, Settings
@@ -21,15 +22,6 @@ from tests.engine.scripted import Script, answer
 
 SIZES = (8, 16, 32)
 SETTINGS = Settings(fixed=Fixed(1, 2), isolate="none", verify=False)
-
-
-class Looking:
-    """Sees nothing."""
-
-    def started(self, case_id: str) -> None: ...
-    def phase(self, name: str, fraction: float | None) -> None: ...
-    def finished(self, record: Record) -> None: ...
-    def waiting(self, text: str) -> None: ...
 
 
 class Listed(Sink):
@@ -46,8 +38,8 @@ class Listed(Sink):
 
 
 def run(tmp_path: Path, settings: Settings = SETTINGS, **words: Any) -> tuple[list[str], Listed]:
-    def watching(writer: RunWriter) -> Looking:
-        return Looking()
+    def watching(writer: RunWriter) -> NoWatch:
+        return NoWatch()
 
     matrices = tuple(Matrix(("op/sum",), {"n": (n,)}, ("numpy",), label=f"n{n}") for n in SIZES)
     ready = conduct.from_experiment(Experiment("x", matrix=matrices, settings=settings))

@@ -15,7 +15,7 @@ from steelyard.engine.filters import Filters
 from steelyard.engine.names import check_modes, select, settle
 from steelyard.engine.place import Place
 from steelyard.engine.plan import Plan, expand
-from steelyard.engine.sides import Side
+from steelyard.engine.sides import BaseSide
 from steelyard.errors import NothingMeasured, UsageError
 from steelyard.model.case import Case
 from steelyard.model.define import Variant
@@ -306,7 +306,7 @@ class TestEnvironments:
         assert Path(job.place.python).parts[-3] == "new"
 
     def test_cases_with_one_of_their_own_have_no_other_side(self) -> None:
-        other = Side("path:there", Place())
+        other = BaseSide("path:there", Place())
         with pytest.raises(UsageError, match=r"cannot be weighed against path:there\n.*environment of its own\n.*--env"):
             expand(Experiment(matrix=(Matrix(("op/two",), env=("old",)),)), CATALOGUE, other=other)
 

@@ -12,7 +12,7 @@ from steelyard.codec import parse_experiment
 from steelyard.engine import ranks
 from steelyard.engine.messages import Sources
 from steelyard.engine.plan import expand
-from steelyard.engine.ranks import Crew, RankLost, assemble, batch
+from steelyard.engine.ranks import RankLost, Ranks, assemble, batch
 from steelyard.errors import SteelyardError, Unsupported, UsageError
 from steelyard.model.case import Case
 from steelyard.model.experiment import Experiment, Matrix, Settings
@@ -124,7 +124,7 @@ class TestTwoRanks:
 
 class TestCrew:
     def test_alone_it_changes_nothing(self) -> None:
-        task, crew = Task(lambda: 1), Crew()
+        task, crew = Task(lambda: 1), Ranks()
         crew.tell("build")
         assert crew.gather() == [] and crew.facts() == {}
         assert crew.lead(None, task, Settings()) is task
@@ -162,7 +162,7 @@ class TestCrew:
 
         def blamed(error: Exception, *said: Exception | None) -> str:
             peers: list[Any] = [Said(item) for item in said]
-            return str(Crew(peers=peers).blame(error))
+            return str(Ranks(peers=peers).blame(error))
 
         gone, complaint = RankLost("rank 2 was ended by SIGKILL"), SteelyardError("rank 1: connection closed")
         assert blamed(RuntimeError("connection closed"), complaint, gone) == "rank 2 was ended by SIGKILL"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steelyard.analyze.gate import Finding
+from steelyard.analyze.gate import Judged
 from steelyard.codec.policy import Policy
 from steelyard.engine.nightly import assess as assessment
 from steelyard.engine.nightly.against import carried, with_findings
@@ -138,7 +138,7 @@ def test_runs_made_apart_take_back_what_looked_slower_and_no_regression(why: Any
 def test_a_night_in_which_all_cases_together_are_slower_is_no_base_for_any_that_is_not_shown_to_be_as_fast(answer: str, kind: Any) -> None:
     verdict: Any = {"regression": "slower", "not confirmed": "slower", "improvement": "faster"}.get(kind, kind)
     ends = (1.05, 1.04, 1.06, 0.02, kind != "not confirmed")
-    suite = Finding(kind, "all", "", "time", *ends, counts=kind == "regression", verdict=verdict)
+    suite = Judged(kind, "all", "", "time", *ends, counts=kind == "regression", verdict=verdict)
     held = withhold({CASE: Base("n0")}, Tonight("n1", [delta(answer)], suite=suite))
     alone = withhold({CASE: Base("n0")}, Tonight("n1", [delta(answer)]))
     if verdict != "slower" or delta(answer).verdict in ("same", "faster"):

@@ -201,9 +201,9 @@ def _ptxla_rows() -> list[Any]:
 
 
 def _read_ptxla(path: Path) -> None:
-    from steelyard.dialects.ptxla.rows import Tally, read
+    from steelyard.dialects.ptxla.rows import RowTally, read
 
-    tally = Tally()
+    tally = RowTally()
     for row in read(path, tally):
         assert row.plain() and row.moment != "" and row.backend != "" and row.error is not None
     tally.lines()

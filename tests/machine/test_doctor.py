@@ -74,7 +74,7 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return plant(xeon(root), {**HEALTHY, **{name: text for index in cpu.affinity() for name, text in tuned(index).items()}})
 
 
-def examine(root: Path, settings: Sequence[Mapping[str, Any]] = (), **changes: Any) -> dict[str, doctor.Finding]:
+def examine(root: Path, settings: Sequence[Mapping[str, Any]] = (), **changes: Any) -> dict[str, doctor.Observation]:
     found = {**facts.collect(root=root), "gpus": [], "compilers": {"g++": "g++ 14"}, "packages": {"torch": "2.13.0"}}
     for name, change in changes.items():
         found[name] = {**found[name], **change} if isinstance(change, dict) else change
@@ -239,5 +239,5 @@ def test_every_command_the_doctor_gives_fits_on_one_line(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(("args", "code"), [([], 0), (["--strict"], 3)])
 def test_strict_fails_on_an_unfit_machine_only(monkeypatch: pytest.MonkeyPatch, args: list[str], code: int) -> None:
-    monkeypatch.setattr(doctor, "CHECKS", (lambda scene: doctor.Finding("clock source", "bad", "hpet", "echo tsc", "1 %"),))
+    monkeypatch.setattr(doctor, "CHECKS", (lambda scene: doctor.Observation("clock source", "bad", "hpet", "echo tsc", "1 %"),))
     assert CliRunner().invoke(command, args).exit_code == code

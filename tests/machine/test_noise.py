@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from steelyard.machine import noise, peaks
-from steelyard.machine.noise import CaseNoise, Noise
+from steelyard.machine.noise import CaseNoise, DeviceNoise
 
 KEY = "0123456789ab"
-MADE = Noise({"a": CaseNoise(0.01, 2e-3, 0.012, 100), "b": CaseNoise(0.06, 1e-2, None, 20), "c": CaseNoise(0.02, 5e-3, 0.0, 40)}, "now")
+MADE = DeviceNoise(
+    {"a": CaseNoise(0.01, 2e-3, 0.012, 100), "b": CaseNoise(0.06, 1e-2, None, 20), "c": CaseNoise(0.02, 5e-3, 0.0, 40)}, "now"
+)
 
 
 @pytest.fixture(autouse=True)

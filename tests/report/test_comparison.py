@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from steelyard.analyze.compare import Comparison, Side, compare, own_pairs
+from steelyard.analyze.compare import Comparison, RunsSide, compare, own_pairs
 from steelyard.model.pair import Arm, Delta, Pair
 from steelyard.model.record import Figure
 from steelyard.report.cells import cells
@@ -23,7 +23,7 @@ def sample() -> Comparison:
     base = [record(case(number)) for number in range(12)] + [record(case(20)), record(case(21))]
     head = [record(case(number), 2e-3 if number == 0 else 1e-3) for number in range(12)]
     head += [record(case(21), status="failed", reason="no \x1b[31mdevice\nhere"), record(case(30))]
-    return compare(Side("b", (run("b", base),)), Side("h", (run("h", head, 1),)))
+    return compare(RunsSide("b", (run("b", base),)), RunsSide("h", (run("h", head, 1),)))
 
 
 def test_the_table_shows_figures_ratio_and_verdict() -> None:
@@ -47,8 +47,8 @@ def test_what_could_not_be_compared_is_listed_without_control_characters() -> No
 @pytest.mark.parametrize("width", [40, 60, 80, 100])
 def test_every_line_fits(width: int) -> None:
     long = compare(
-        Side("b" * 30, (run("b", [record(f"foreign/pyperf:{'x' * 150}{n}") for n in range(3)]),)),
-        Side("h" * 30, (run("h", [record(f"foreign/pyperf:{'x' * 150}{n}") for n in range(2)], 1),)),
+        RunsSide("b" * 30, (run("b", [record(f"foreign/pyperf:{'x' * 150}{n}") for n in range(3)]),)),
+        RunsSide("h" * 30, (run("h", [record(f"foreign/pyperf:{'x' * 150}{n}") for n in range(2)], 1),)),
     )
     for found in (sample(), long):
         lines = comparison_table(found, width=width).plain.splitlines()
@@ -61,7 +61,7 @@ def test_colour_is_for_confirmed_changes_alone() -> None:
     assert colours(drawn, "▼ 2.00x slower") == {"yellow"} and not any("red" in str(span.style) for span in drawn.spans)
     pair = Pair(Arm(case(1)), Arm(case(1, "compile")), 1.3, 1.29, 1.31, 0.99, 8, 64, 1, (4, 4))
     whole = replace(run("k", [record(case(1)), record(case(1, "compile"), 1.3e-3)]), pairs=(pair,))
-    paired = comparison_table(own_pairs(Side("k", (whole,))))
+    paired = comparison_table(own_pairs(RunsSide("k", (whole,))))
     assert colours(paired, "▼ 30.0 % slower [29.0, 31.0]") == {"red"}
     assert "vs eager, 99 %" in paired.plain and paired.plain.startswith("k · 1 case\n")
 
@@ -73,10 +73,10 @@ def test_verdicts_are_counted_with_what_is_not_sure_of_them() -> None:
 
 
 def test_several_metrics_stand_below_each_other() -> None:
-    def rated(name: str, factor: float) -> Side:
+    def rated(name: str, factor: float) -> RunsSide:
         made = side(name, [1e-3 * factor] * 9, first=int(factor * 10)).runs[0]
         extra = [replace(item, metrics={**item.metrics, "rate": Figure(1e9 / factor, "B/s", "higher")}) for item in made.records]
-        return Side(name, (replace(made, records=tuple(extra)),))
+        return RunsSide(name, (replace(made, records=tuple(extra)),))
 
     shown = comparison_table(compare(rated("b", 1.0), rated("h", 1.1), metrics=["time", "rate"])).plain
     assert "\ntime\n" in shown and "\nrate\n" in shown

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steelyard.analyze.compare import Side, compare
+from steelyard.analyze.compare import RunsSide, compare
 from steelyard.report.export import cases_csv, document_json, figures_csv, markdown_report, table
 from steelyard.report.summary import prose
 from steelyard.report.web.document import document
@@ -31,7 +31,7 @@ def two() -> dict[str, Any]:
     """Ten cases of two runs, one of them slower in the second and one gone."""
     base = run("base", [record(case(number), 1e-3) for number in range(10)])
     head = run("head", [record(case(number), 2e-3 if number == 0 else 1e-3) for number in range(9)], hour=5)
-    sides = Side("base", (base,)), Side("head", (head,))
+    sides = RunsSide("base", (base,)), RunsSide("head", (head,))
     return document([head], base=sides[0], comparison=compare(*sides))
 
 
@@ -112,5 +112,5 @@ def test_a_summary_marks_the_ratios_of_what_was_measured_apart() -> None:
 
 def test_what_neither_side_can_do_is_not_comparable_in_a_summary() -> None:
     sides = [run(name, [record(case(0), 1e-3), record(case(1), 1e-3, status="unsupported")], place) for place, name in enumerate("bh")]
-    text = markdown_report(document([sides[1]], base=Side("b", (sides[0],))))
+    text = markdown_report(document([sides[1]], base=RunsSide("b", (sides[0],))))
     assert "**– Not comparable (1)**" in text and "Failed" not in text

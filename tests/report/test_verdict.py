@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from steelyard.analyze.compare import Mean
-from steelyard.analyze.gate import KINDS, OUTCOMES, Finding, Judgement
+from steelyard.analyze.gate import KINDS, OUTCOMES, Judged, Judgement
 from steelyard.model.record import Figure
 from steelyard.report.cells import cells
 from steelyard.report.markdown import MOST_BYTES, markdown
@@ -25,16 +25,16 @@ HOSTILE = [
 ]
 
 
-def finding(name: str, ratio: float | None = 1.1, kind: str = "regression", reason: str = "", **more: object) -> Finding:
+def finding(name: str, ratio: float | None = 1.1, kind: str = "regression", reason: str = "", **more: object) -> Judged:
     was, now = Figure(1e-5, "s", "lower", 0.99e-5, 1.01e-5), Figure(1.1e-5, "s", "lower", 1.09e-5, 1.11e-5)
     ends = (ratio, ratio - 0.01, ratio + 0.01, 0.02) if ratio else (None, None, None, None)
     figures = {"was": was, "now": now} if ratio else {}
     verdict = "slower" if kind in ("regression", "slower", "not confirmed") else "same" if kind == "same" else "unclear"
     more = {"counts": True, "paired": True, "verdict": verdict, "repeat": f"steelyard run '{name}'", **figures, **more}
-    return Finding(kind, name, name, "time", *ends, reason=reason, **more)  # type: ignore[arg-type]
+    return Judged(kind, name, name, "time", *ends, reason=reason, **more)  # type: ignore[arg-type]
 
 
-def judgement(*findings: Finding, code: int = 4) -> Judgement:
+def judgement(*findings: Judged, code: int = 4) -> Judgement:
     return Judgement(OUTCOMES[code], code, "k3f9", "m2p4", list(findings), {"time": Mean(1.01, 3)}, ["unpaired: a note"])
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from steelyard.model.task import Task
-from steelyard.variants.watch import Form, Seen, differ, same, watch
+from steelyard.variants.watch import Form, ObservedCall, differ, same, watch
 
 torch = pytest.importorskip("torch")
 from steelyard.backends.torch import Torch  # noqa: E402
@@ -127,7 +127,7 @@ def test_a_call_that_fails_is_not_judged(be: Torch) -> None:
 
     seen = watch(Task(fail), be)
     assert isinstance(seen.error, ValueError) and not seen.steps
-    assert differ(Task(fail), be, Seen(), seen) and differ(Task(fail), be, seen, Seen())
+    assert differ(Task(fail), be, ObservedCall(), seen) and differ(Task(fail), be, seen, ObservedCall())
 
 
 class Hidden:

@@ -25,7 +25,7 @@ MOST_NAMED = 4
 
 
 @dataclass(frozen=True)
-class Side:
+class RunsSide:
     """One side of a comparison: one or several runs, oldest first, native or read from another tool's file.
 
     `past` is what earlier runs on the same machine say about noise, where a store has them; a comparison takes that of its head.
@@ -79,8 +79,8 @@ class Comparison:
 
 
 def compare(
-    base: Side,
-    head: Side,
+    base: RunsSide,
+    head: RunsSide,
     *,
     margins: Mapping[str, float] = {},
     metrics: Sequence[str] = ("time",),
@@ -115,7 +115,7 @@ def compare(
     return Comparison(base.name, head.name, deltas, new, mean_ratios(deltas), list(dict.fromkeys(notes)), figures, suite, under)
 
 
-def own_pairs(side: Side, *, margins: Mapping[str, float] = {}) -> Comparison:
+def own_pairs(side: RunsSide, *, margins: Mapping[str, float] = {}) -> Comparison:
     """What a run says about itself: the arms that were weighed together in it, with `--vs`."""
     margin = margins.get("time")
     deltas: dict[tuple[str, str], Delta] = {}

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
-from steelyard.analyze.compare import Comparison, Confirm, Mean, Side, compare, mean_ratios, replaced, suspicious
+from steelyard.analyze.compare import Comparison, Confirm, Mean, RunsSide, compare, mean_ratios, replaced, suspicious
 from steelyard.analyze.conditions import Conditions
 from steelyard.analyze.repeat import repeat_lines
 from steelyard.analyze.suite import Suite, narrowed, retold
@@ -63,7 +63,7 @@ OPEN: tuple[Kind, ...] = ("not confirmed", "slower", "unclear")
 
 
 @dataclass(frozen=True)
-class Finding:
+class Judged:
     """One case and figure as the gate sees it; `counts` says that the verdict rests on it, `excuse` why it does not.
 
     `ratio` is head over base with its interval, `was` and `now` the figures themselves, `repeat` the command that measures
@@ -111,15 +111,15 @@ class Judgement:
     exit_code: int
     base: str
     head: str
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[Judged] = field(default_factory=list)
     means: dict[str, Mean] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     policy: str = ""
-    suite: Finding | None = None
+    suite: Judged | None = None
     conditions: dict[str, Conditions] = field(default_factory=dict)
     schema: int = SCHEMA
 
-    def of(self, *kinds: Kind) -> list[Finding]:
+    def of(self, *kinds: Kind) -> list[Judged]:
         """The findings of some kinds, in order."""
         return [finding for finding in self.findings if finding.kind in kinds]
 
@@ -150,7 +150,7 @@ class Judgement:
 
 
 def gate(
-    base: Side, head: Side, policy: Policy, *, strict: bool = False, allow_edited: bool = False, confirm: Confirm | None = None
+    base: RunsSide, head: RunsSide, policy: Policy, *, strict: bool = False, allow_edited: bool = False, confirm: Confirm | None = None
 ) -> Judgement:
     """Compare, confirm where asked, and judge; a run as both sides is judged by the pairs it holds."""
     _check_metrics(policy, base, head)
@@ -160,7 +160,7 @@ def gate(
     return judge(comparison, base, head, policy, strict=strict)
 
 
-def _check_metrics(policy: Policy, base: Side, head: Side) -> None:
+def _check_metrics(policy: Policy, base: RunsSide, head: RunsSide) -> None:
     """A margin for a figure that no case has is a spelling mistake or a missing option of `run`, never a pass."""
     known = {name for side in (base, head) for run in side.runs for record in run.records for name in record.metrics}
     for metric in policy.metrics:
@@ -168,7 +168,7 @@ def _check_metrics(policy: Policy, base: Side, head: Side) -> None:
             raise unknown("figure of these runs", metric, known, where=f"{policy.where}  margins" if policy.where else "")
 
 
-def compare_under(policy: Policy, base: Side, head: Side, *, allow_edited: bool = False) -> Comparison:
+def compare_under(policy: Policy, base: RunsSide, head: RunsSide, *, allow_edited: bool = False) -> Comparison:
     """The comparison under the policy's margins; a case with margins of its own is taken from one made under those."""
 
     def under(margins: Mapping[str, float]) -> Comparison:
@@ -198,11 +198,11 @@ def confirmed(comparison: Comparison, policy: Policy, confirm: Confirm) -> Compa
     return replace(made, suite=suite_under(policy, made))
 
 
-def judge(comparison: Comparison, base: Side, head: Side, policy: Policy, *, strict: bool = False) -> Judgement:
+def judge(comparison: Comparison, base: RunsSide, head: RunsSide, policy: Policy, *, strict: bool = False) -> Judgement:
     """What every delta and every failure means under the policy."""
     alone = base.runs == head.runs
     before, after = ({id: records[max(records)] for id, records in held(side.runs).items()} for side in (base, head))
-    found: dict[tuple[str, ...], Finding] = {}
+    found: dict[tuple[str, ...], Judged] = {}
     for finding in (
         *_passes(comparison, after, policy),
         *_changes(comparison, before, after, policy),
@@ -234,7 +234,7 @@ def suite_under(policy: Policy, comparison: Comparison) -> Suite | None:
     return narrowed(suite, deltas, excused, policy.alpha)
 
 
-def _together(suite: Suite | None, findings: Sequence[Finding], policy: Policy) -> Finding | None:
+def _together(suite: Suite | None, findings: Sequence[Judged], policy: Policy) -> Judged | None:
     """The verdict on all cases together: a shift that they share is a regression, though each alone may be unclear.
 
     It counts where at least one of its cases is open: what is excused, or settled within its own margin, is answered already.
@@ -251,12 +251,12 @@ def _together(suite: Suite | None, findings: Sequence[Finding], policy: Policy) 
     return replace(made, counts=kind == "regression" and left and not excuse(policy, made.case, "slower"))
 
 
-def _decided(finding: Finding) -> bool:
+def _decided(finding: Judged) -> bool:
     """Whether a comparison has an answer; what is excused was answered by whoever wrote the policy."""
     return bool(finding.excuse) or (finding.ratio is not None and finding.kind not in OPEN)
 
 
-def _changes(comparison: Comparison, before: Records, after: Records, policy: Policy) -> Iterator[Finding]:
+def _changes(comparison: Comparison, before: Records, after: Records, policy: Policy) -> Iterator[Judged]:
     for delta in (_above(delta, policy.floor or 0.0) for delta in comparison.deltas):
         was, now = comparison.figures.get(delta.metric, {}).get(delta.head, (None, None))
         steady = any(figure and figure.unit in STEADY_UNITS for figure in (was, now))
@@ -282,27 +282,27 @@ def _kind(delta: Delta, before: Records, after: Records, *, sure: bool) -> Kind:
     return "improvement" if delta.verdict == "faster" and delta.material else delta.verdict
 
 
-def _finding(kind: Kind, delta: Delta, reason: str = "") -> Finding:
+def _finding(kind: Kind, delta: Delta, reason: str = "") -> Judged:
     ends = (delta.ratio, delta.low, delta.high, delta.margin)
-    return Finding(kind, delta.head, delta.base, delta.metric, *ends, delta.paired, reason or delta.reason, verdict=delta.verdict)
+    return Judged(kind, delta.head, delta.base, delta.metric, *ends, delta.paired, reason or delta.reason, verdict=delta.verdict)
 
 
-def _failures(comparison: Comparison, after: Records, alone: bool) -> Iterator[Finding]:
+def _failures(comparison: Comparison, after: Records, alone: bool) -> Iterator[Judged]:
     """Broken cases that no delta speaks of: those only in head, and in a single run all that were weighed against nothing."""
     for id in after if alone else comparison.new:
         if after[id].status in BAD:
             words = status_words(after[id])
-            yield Finding("failed", id, id, reason=words if alone else f"not in base, and {words} in head")
+            yield Judged("failed", id, id, reason=words if alone else f"not in base, and {words} in head")
 
 
-def _passes(comparison: Comparison, after: Records, policy: Policy) -> Iterator[Finding]:
+def _passes(comparison: Comparison, after: Records, policy: Policy) -> Iterator[Judged]:
     """What was expected to be bad and is not: the policy can be tightened."""
     for item in policy.expected:
         for id in filter(item.fits, after):
             reason = f"expected {item.outcome}{f' ({item.reason})' if item.reason else ''}"
             deltas = [delta for delta in comparison.deltas if delta.head == id]
             if item.outcome in BAD and after[id].status == "ok":
-                yield Finding("new pass", id, id, reason=f"{reason}, and passes")
+                yield Judged("new pass", id, id, reason=f"{reason}, and passes")
             elif item.outcome == "slower" and deltas and all(delta.verdict in ("same", "faster") for delta in deltas):
                 yield _finding("new pass", deltas[0], f"{reason}, and is {deltas[0].verdict}")
 
@@ -327,19 +327,19 @@ class _Scale:
     strict: bool
     alone: bool
 
-    def weighed(self, finding: Finding) -> Finding:
+    def weighed(self, finding: Judged) -> Judged:
         if finding.kind not in CODES:
             return finding
         why = excuse(self.policy, finding.case, self._outcome(finding))
         return replace(finding, excuse=why, counts=not why and self._matters(finding))
 
-    def _outcome(self, finding: Finding) -> str:
+    def _outcome(self, finding: Judged) -> str:
         if finding.kind == "failed":
             record = self.after.get(finding.case)
             return record.status if record and record.status in BAD else "failed"
         return "slower" if finding.kind in ("regression", "not confirmed") else finding.kind
 
-    def _matters(self, finding: Finding) -> bool:
+    def _matters(self, finding: Judged) -> bool:
         if CODES[finding.kind] == INCONCLUSIVE:
             return self.strict
         if finding.kind == "regression" or self.alone:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from steelyard.analyze.compare import geometric_mean, reach
-from steelyard.analyze.stacks import Grid, Plain, Quad, Seen, Words, bare, grid, pick, quad, variant_of, words
+from steelyard.analyze.stacks import Grid, PlacedRecord, Plain, Quad, Words, bare, grid, pick, quad, variant_of, words
 from steelyard.model.effects import bounded
 from steelyard.model.pair import Pair
 from steelyard.model.record import Figure
@@ -23,7 +23,7 @@ Speedup = tuple[float, float | None, float | None, int]
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """What is computed: a short name, and its parts."""
 
     name: str
@@ -42,7 +42,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Mean:
+class SpeedupMean:
     """A geometric mean of speedups over n rows; its interval is that of rows which all err together, the widest there can be."""
 
     mean: float
@@ -60,8 +60,8 @@ class Against:
     """
 
     speedups: list[list[Speedup | None]]
-    means: list[Mean | None]
-    each: list[Mean | None]
+    means: list[SpeedupMean | None]
+    each: list[SpeedupMean | None]
 
 
 @dataclass(frozen=True)
@@ -76,20 +76,20 @@ class Passes:
 
 
 @dataclass(frozen=True)
-class Matrix:
+class StackTable:
     """The whole table; `by_baseline` has the most complete columns, the chosen one first."""
 
     baseline: str
     columns: list[str]
-    rows: list[Row]
+    rows: list[TableRow]
     cells: list[list[Cell | None]]
     by_baseline: dict[str, Against]
     pass_rates: list[Passes]
 
 
 def matrix(
-    seen: Sequence[Seen], runs: Sequence[Run], *, baseline: str | None = None, most: int = MOST_BASELINES, told: Words = words
-) -> Matrix | None:
+    seen: Sequence[PlacedRecord], runs: Sequence[Run], *, baseline: str | None = None, most: int = MOST_BASELINES, told: Words = words
+) -> StackTable | None:
     """The table of the newest records; None where no row has two stacks, or where it would be too large for anyone to read."""
     records = {item.record.id: item for item in seen}
     laid = grid({id: item.record.case for id, item in records.items()}, told)
@@ -110,7 +110,7 @@ def matrix(
         for name in [chosen, *others][: max(1, min(most, MOST_CELLS // size))]
     }
     rows = [_row(laid, key, case) for key, case in laid.rows.items()]
-    return Matrix(chosen, list(laid.columns), rows, cells, bases, [_passes(cells, place) for place in range(len(laid.columns))])
+    return StackTable(chosen, list(laid.columns), rows, cells, bases, [_passes(cells, place) for place in range(len(laid.columns))])
 
 
 def _versus(runs: Sequence[Run], laid: Grid) -> str | None:
@@ -120,11 +120,11 @@ def _versus(runs: Sequence[Run], laid: Grid) -> str | None:
     return asked if isinstance(asked, str) and asked in known else None
 
 
-def _row(laid: Grid, key: str, case: Plain) -> Row:
-    return Row(laid.names[key], str(case.get("workload", "")), laid.params[key], str(case.get("mode", "")))
+def _row(laid: Grid, key: str, case: Plain) -> TableRow:
+    return TableRow(laid.names[key], str(case.get("workload", "")), laid.params[key], str(case.get("mode", "")))
 
 
-def _cell(item: Seen | None) -> Cell | None:
+def _cell(item: PlacedRecord | None) -> Cell | None:
     return None if item is None else Cell(item.record.id, item.record.status, quad(item.record.metrics.get("time")))
 
 
@@ -132,14 +132,14 @@ def _fine(cell: Cell | None) -> bool:
     return cell is not None and cell.status == "ok" and cell.time is not None and 0 < cell.time[0] < math.inf
 
 
-def _time(records: Mapping[str, Seen], cell: Cell | None) -> Figure | None:
+def _time(records: Mapping[str, PlacedRecord], cell: Cell | None) -> Figure | None:
     return records[cell.case].record.metrics.get("time") if cell is not None and _fine(cell) else None
 
 
 Weighed = dict[tuple[str, str], Pair]
 
 
-def _weighed(runs: Sequence[Run], records: Mapping[str, Seen]) -> Weighed:
+def _weighed(runs: Sequence[Run], records: Mapping[str, PlacedRecord]) -> Weighed:
     """Pairs by both cases, where both newest records are of the run that weighed them."""
     found: Weighed = {}
     for place, run in enumerate(runs):
@@ -186,12 +186,12 @@ def over(base: Figure, own: Figure) -> tuple[float, float | None, float | None]:
     return base.value / own.value, ends[0] / ends[3], ends[1] / ends[2]
 
 
-def mean_of(speedups: Iterable[Speedup | None]) -> Mean | None:
+def mean_of(speedups: Iterable[Speedup | None]) -> SpeedupMean | None:
     """The geometric mean of those there are."""
     known = [item for item in speedups if item]
     if not known:
         return None
-    return Mean(geometric_mean([item[0] for item in known]), len(known), *reach([item[1:3] for item in known]))
+    return SpeedupMean(geometric_mean([item[0] for item in known]), len(known), *reach([item[1:3] for item in known]))
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ class Wins:
         return self.close + sum(self.by_column.values())
 
 
-def wins(table: Matrix) -> Wins:
+def wins(table: StackTable) -> Wins:
     """Who is the fastest where: two stacks are apart where their intervals are, or their times where there are no intervals."""
     found: Counter[str] = Counter()
     close = 0
@@ -223,7 +223,7 @@ def wins(table: Matrix) -> Wins:
     return Wins(dict(found.most_common()), close)
 
 
-def _apart(table: Matrix, row: int, first: int, second: int) -> bool:
+def _apart(table: StackTable, row: int, first: int, second: int) -> bool:
     """Whether one stack is surely faster than another: by their pair where they were weighed together, else by their times."""
     for place, other in ((first, second), (second, first)):
         against = table.by_baseline.get(table.columns[other])

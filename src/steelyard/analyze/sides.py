@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from steelyard.analyze.compare import Side
+from steelyard.analyze.compare import RunsSide
 from steelyard.errors import StoreError, UsageError
 from steelyard.files import existing, first_line
 from steelyard.store.refs import locate
@@ -21,7 +21,7 @@ _RANGE = re.compile(rf"({_END})\.\.({_END})")
 _COMMIT = re.compile(r"[0-9a-f]{4,64}")
 
 
-def find(store: Store, ref: str) -> Side:
+def find(store: Store, ref: str) -> RunsSide:
     """The runs that a reference means, oldest first: `k3f9`, `latest~3..latest`, `a1b2,c3d4`, a commit, a path, a file, `FILE#2` of it."""
     words = [ref] if existing(ref) or "," not in ref else [word.strip() for word in ref.split(",")]
     if not all(words):
@@ -30,10 +30,10 @@ def find(store: Store, ref: str) -> Side:
     if len(runs) > MOST_RUNS:
         raise UsageError(f"{ref!r} means {len(runs)} runs", why=f"at most {MOST_RUNS} are compared at once", do="name fewer")
     ordered = sorted(runs.values(), key=lambda run: moment(run.header.created))
-    return Side(_name(ref, ordered), tuple(ordered))
+    return RunsSide(_name(ref, ordered), tuple(ordered))
 
 
-def with_past(store: Store, base: Side, head: Side) -> Side:
+def with_past(store: Store, base: RunsSide, head: RunsSide) -> RunsSide:
     """The head with what other runs of the store say about noise between runs; without where they cannot be read."""
     from steelyard.analyze.past import past_of
 

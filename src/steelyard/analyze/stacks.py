@@ -20,7 +20,7 @@ Quad = tuple[float, float | None, float | None, int | None]
 
 
 @dataclass(frozen=True)
-class Seen:
+class PlacedRecord:
     """A record in its place: in which of the runs, and its number there, from one."""
 
     record: Record
@@ -28,12 +28,12 @@ class Seen:
     number: int
 
 
-def newest(runs: Sequence[Run]) -> list[Seen]:
+def newest(runs: Sequence[Run]) -> list[PlacedRecord]:
     """The last record of each case among runs that stand oldest first, in the order in which the cases were first seen."""
-    found: dict[str, Seen] = {}
+    found: dict[str, PlacedRecord] = {}
     for place, run in enumerate(runs):
         for number, record in enumerate(run.records, 1):
-            found[record.id] = Seen(record, place, number)
+            found[record.id] = PlacedRecord(record, place, number)
     return list(found.values())
 
 

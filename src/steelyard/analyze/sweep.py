@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from steelyard.analyze.stacks import Plain, Seen, Words, pick, stacks, words
+from steelyard.analyze.stacks import PlacedRecord, Plain, Words, pick, stacks, words
 from steelyard.errors import UsageError
 from steelyard.model.case import ENV
 from steelyard.model.values import value_text
@@ -19,7 +19,7 @@ LARGEST = 1e300
 
 
 @dataclass(frozen=True)
-class Spot:
+class SweepPoint:
     """One value of the axis and the case that was measured there."""
 
     x: Any
@@ -28,11 +28,11 @@ class Spot:
 
 
 @dataclass(frozen=True)
-class Line:
+class StackLine:
     """One stack over the axis, in the order of the axis."""
 
     name: str
-    points: list[Spot]
+    points: list[SweepPoint]
 
 
 @dataclass(frozen=True)
@@ -45,19 +45,19 @@ class Sweep:
     metrics: list[str]
     fixed: str
     mode: str
-    lines: list[Line]
+    lines: list[StackLine]
     baseline: str | None
 
 
 @dataclass(frozen=True)
 class _Place:
-    seen: Seen
+    seen: PlacedRecord
     values: dict[str, Any]
     texts: dict[str, str]
     stack: str
 
 
-def sweeps(seen: Sequence[Seen], *, baseline: str | None = None, most: int = 30_000, told: Words = words) -> list[Sweep]:
+def sweeps(seen: Sequence[PlacedRecord], *, baseline: str | None = None, most: int = 30_000, told: Words = words) -> list[Sweep]:
     """Every axis that varies while all else is held, numbers first, the longest first; `most` points in all."""
     cases = {item.record.id: item.record.case for item in seen}
     said = {id: told(case) for id, case in cases.items()}
@@ -114,7 +114,7 @@ def _sweep(
     numbers = all(_is_number(place.values[axis]) for place in members)
     order = _order(axis, members, numbers)
     drawn = [
-        Line(name, [_spot(place, axis, numbers) for place in sorted(line, key=lambda place: order[place.texts[axis]])])
+        StackLine(name, [_spot(place, axis, numbers) for place in sorted(line, key=lambda place: order[place.texts[axis]])])
         for name, line in lines.items()
     ]
     metrics = list(dict.fromkeys(name for place in members for name in place.seen.record.metrics))
@@ -142,8 +142,8 @@ def _order(axis: str, members: Sequence[_Place], numbers: bool) -> dict[str, flo
     return {text: float(index) for index, text in enumerate(dict.fromkeys(place.texts[axis] for place in members))}
 
 
-def _spot(place: _Place, axis: str, numbers: bool) -> Spot:
-    return Spot(place.values[axis] if numbers else place.texts[axis], place.seen.record.id, place.seen.record.status == "ok")
+def _spot(place: _Place, axis: str, numbers: bool) -> SweepPoint:
+    return SweepPoint(place.values[axis] if numbers else place.texts[axis], place.seen.record.id, place.seen.record.status == "ok")
 
 
 def _fixed(said: Mapping[str, str], axis: str) -> str:

@@ -44,7 +44,7 @@ GRAPH_PARTS = ("CUDAGraph", "graph", "Stream", "stream", "current_stream")
 
 
 @dataclass
-class Tally:
+class HostTally:
     """What the host did in the blocks that count of one bound loop: seconds per call, and how often the device had to wait."""
 
     method: str
@@ -71,7 +71,7 @@ class EventTimer:
         self.held = hold is not None
         self.method = HELD if self.held else UNHELD
         self.hold: Callable[[float], None] = hold or (lambda seconds: None)
-        self.tally = Tally(self.method)
+        self.tally = HostTally(self.method)
         self._counts = self._throttled = False
         self._throttles = self.delays = 0
         self._clocks: list[float] = []
@@ -82,9 +82,9 @@ class EventTimer:
         if task.measure is not None:
             return HostTimer().bind(task)
         self._counts = False
-        return self._loop(task, Tally(self.method))
+        return self._loop(task, HostTally(self.method))
 
-    def _loop(self, task: Task, tally: Tally, calls: int = 1) -> Loop:
+    def _loop(self, task: Task, tally: HostTally, calls: int = 1) -> Loop:
         """The loop of a task, of which one call stands for so many; blocks that count go to the tally."""
         fn, args, kwargs, prepare, scope = task.fn, task.args, task.kwargs, task.prepare, task.scope
         if fn is None:
@@ -187,7 +187,7 @@ class GraphTimer(EventTimer):
             return super().bind(task)
         self._counts = False
         replays: dict[int, Loop] = {}
-        tally = Tally(REPLAYED)
+        tally = HostTally(REPLAYED)
 
         def loop(n: int) -> int:
             if n not in replays:

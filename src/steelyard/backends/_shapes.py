@@ -18,7 +18,7 @@ LONGEST = 200
 META = torch.device("meta")
 
 
-class Shapes(Torch):
+class EmptyTensors(Torch):
     """Makes empty tensors whatever is asked for; nothing is drawn, copied or computed."""
 
     def open(self) -> None:

@@ -67,9 +67,9 @@ def backward(task: Task) -> Task:
     def inspect() -> dict[str, Any]:
         return {**(earlier() if earlier else {}), "first_call": RECORDED}
 
-    def observe() -> Seen:
+    def observe() -> LazyAnswer:
         found = run()
-        return Seen(gradients=lambda: together(found))
+        return LazyAnswer(gradients=lambda: together(found))
 
     short = _short_format(task, inputs)
     norm, together = _gradient_rule(task, inputs)
@@ -140,7 +140,7 @@ def train(task: Task) -> Task:
         optimizer.step()
         return loss
 
-    def observe() -> Seen:
+    def observe() -> LazyAnswer:
         """The first step, whole, at a rate of 0: it costs what a step costs and leaves the weights as they are."""
         clear()
         loss = _checked(loss_of(_checked(fn(*args, **kwargs))))
@@ -148,7 +148,7 @@ def train(task: Task) -> Task:
         with _rate(optimizer, 0.0):
             optimizer.step()
         gradients = [item.grad for item in parameters]
-        return Seen(
+        return LazyAnswer(
             loss=lambda: loss,
             gradients=lambda: together(gradients),
             updates=lambda: together(updates(parameters, gradients, optimizer)),
@@ -161,7 +161,7 @@ def train(task: Task) -> Task:
     return replace(made, tolerance=task.tolerance or (TOLERANCES[short] if short else STEP_TOLERANCE))
 
 
-class Seen(Mapping[str, Any]):
+class LazyAnswer(Mapping[str, Any]):
     """A call as verification sees it; parts are made when they are read, so that their time and memory do not pass for the call's."""
 
     def __init__(self, **parts: Callable[[], Any]) -> None:

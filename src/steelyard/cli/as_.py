@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from steelyard.dialects.param.flags import Options
     from steelyard.dialects.param.lines import Line
     from steelyard.dialects.param.session import Session
-    from steelyard.dialects.param.watching import Watch
+    from steelyard.dialects.param.watching import ConfigWatch
 
 DIALECTS = {
     "param": "PyTorch operators from a PARAM config (run_benchmark).",
@@ -157,13 +157,13 @@ def _saved(made: Session) -> str:
     return f" · saved {made.files['benchmark_file']}" if "benchmark_file" in made.files else ""
 
 
-def _watch(level: str) -> Watch:
+def _watch(level: str) -> ConfigWatch:
     """One line per config at INFO, trouble alone at WARNING, and from ERROR on mistakes alone."""
-    from steelyard.dialects.param.watching import Watch
+    from steelyard.dialects.param.watching import ConfigWatch
 
     shown = LOUDNESS[level.upper()]
 
-    class Lines(Watch):
+    class Lines(ConfigWatch):
         """Tells on stderr."""
 
         done = total = 0

@@ -131,11 +131,11 @@ def aggregate(
     steelyard as ptxla aggregate --backends inductor openxla+dynamo openxla+lazytensor -- results/*.jsonl
     """
     from steelyard.dialects.ptxla import aggregate as reports
-    from steelyard.dialects.ptxla.rows import Tally, read
+    from steelyard.dialects.ptxla.rows import RowTally, read
 
     words = {"report": kind, **given, **({"backends": backends} if backends else {})}
-    tally = Tally()
-    question = reports.Question(**words)
+    tally = RowTally()
+    question = reports.ReportQuestion(**words)
     notes: list[str] = []
     found = None
     try:
@@ -213,9 +213,9 @@ def analyze(form: str, folder: Path, database: Path, timestamp: float | None, hi
     import time
 
     from steelyard.dialects.ptxla import analyze as analysis
-    from steelyard.dialects.ptxla.rows import Tally
+    from steelyard.dialects.ptxla.rows import RowTally
 
-    tally = Tally()
+    tally = RowTally()
     order = analysis.Order(folder, database, form, time.time() if timestamp is None else timestamp, hide_errors)
     try:
         done = analysis.analyze(order, tally)

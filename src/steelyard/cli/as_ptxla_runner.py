@@ -15,17 +15,17 @@ from steelyard.errors import INTERRUPTED
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from steelyard.dialects.ptxla.flags import Options
+    from steelyard.dialects.ptxla.flags import RunnerOptions
     from steelyard.dialects.ptxla.rows import Row
-    from steelyard.dialects.ptxla.runner import Run, Talk, Watch
+    from steelyard.dialects.ptxla.runner import Answering, MatrixRun, RunnerWatch
 
 
 def command() -> click.Command:
     """The flags of the original's experiment_runner, from the table that also says what they mean."""
-    from steelyard.dialects.ptxla.flags import FLAGS, Options
+    from steelyard.dialects.ptxla.flags import FLAGS, RunnerOptions
 
     return click.Command(
-        "runner", callback=run, params=[option(flag, Options()) for flag in FLAGS], context_settings=CONTEXT,
+        "runner", callback=run, params=[option(flag, RunnerOptions()) for flag in FLAGS], context_settings=CONTEXT,
         help="""Run every combination of the axes on every model, each in a process of its own, and append a JSON row for each.
 
         An axis that is not given has all its values; 'None' is a value of its own. What failed has a row with the reason.
@@ -41,7 +41,7 @@ def run(**given: Any) -> int:
     """Plan and run; a row that was written stays whatever happens later."""
     from steelyard.dialects.ptxla import flags, runner
 
-    options = flags.settle(flags.Options.from_plain(given))
+    options = flags.settle(flags.RunnerOptions.from_plain(given))
     made = runner.begin(options, _talking(options), _watch(options))
     heed_signals()
     try:
@@ -54,14 +54,16 @@ def run(**given: Any) -> int:
     return code
 
 
-def _counted(made: Run) -> str:
+def _counted(made: MatrixRun) -> str:
     return " · ".join(status_counts(made.statuses)) or "nothing was run"
 
 
-def _talking(options: Options) -> Any:
+def _talking(options: RunnerOptions) -> Any:
     """How a config gets its process: in the interpreter that has its stack, with the locks of its devices."""
 
-    def talking(experiment: Mapping[str, Any], variables: Mapping[str, str], threads: int, timeout: float) -> AbstractContextManager[Talk]:
+    def talking(
+        experiment: Mapping[str, Any], variables: Mapping[str, str], threads: int, timeout: float
+    ) -> AbstractContextManager[Answering]:
         from dataclasses import replace
 
         from steelyard.engine import converse, envs
@@ -93,13 +95,13 @@ def _place(backend: str) -> Any:
     return found
 
 
-def _watch(options: Options) -> Watch:
+def _watch(options: RunnerOptions) -> RunnerWatch:
     """Tells as much as the log level allows."""
     from steelyard.dialects.ptxla import runner
 
     shown = LOUDNESS[options.log_level.upper()]
 
-    class Lines(runner.Watch):
+    class Lines(runner.RunnerWatch):
         """Tells on stderr."""
 
         def say(self, level: str, text: str) -> None:

@@ -13,7 +13,7 @@ from steelyard.errors import PASS, USAGE
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from steelyard.engine.check import Checked, Shapes
+    from steelyard.engine.check import Checked, ShapeCheck
 
 
 @click.command("check", context_settings=CONTEXT)
@@ -65,7 +65,7 @@ def _lines(item: Checked) -> Iterator[str]:
     yield from (f"    {line}" for line in shape_words(item.shapes))
 
 
-def shape_words(shapes: Shapes | None) -> Iterator[str]:
+def shape_words(shapes: ShapeCheck | None) -> Iterator[str]:
     """How many shapes fit, and why others are not known."""
     if shapes is None:
         return

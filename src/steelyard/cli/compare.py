@@ -13,7 +13,7 @@ from steelyard.codec.policy import LEAST_ALPHA
 from steelyard.errors import NOTHING, PASS, NothingMeasured, UsageError, unknown
 
 if TYPE_CHECKING:
-    from steelyard.analyze.compare import Comparison, Confirm, Side
+    from steelyard.analyze.compare import Comparison, Confirm, RunsSide
     from steelyard.model.pair import Delta, Pair
     from steelyard.store.runs import Store
 
@@ -94,7 +94,7 @@ def refuse_unpaired_options(given: Mapping[str, object]) -> None:
         )  # fmt: skip
 
 
-def own(side: Side, metrics: Sequence[str], margins: dict[str, float], as_json: bool) -> int:
+def own(side: RunsSide, metrics: Sequence[str], margins: dict[str, float], as_json: bool) -> int:
     """The comparisons inside a run, which were paired when it was measured."""
     from steelyard.analyze.compare import own_pairs
 
@@ -114,7 +114,7 @@ def check_trust(trusted: Sequence[str], confirm: bool) -> None:
         raise UsageError("--trust needs --confirm", why="without it nothing of a saved run is executed")
 
 
-def again(base: Side, head: Side, store: Store, trusted: Sequence[str] = ()) -> Confirm:
+def again(base: RunsSide, head: RunsSide, store: Store, trusted: Sequence[str] = ()) -> Confirm:
     """Measure suspicious cases of two runs once more, interleaved; of runs that are not one's own only those that are trusted."""
     for side in (base, head):
         if side.runs[-1].path.is_file():
@@ -148,7 +148,7 @@ def parse_margins(texts: Sequence[str], metrics: Sequence[str]) -> dict[str, flo
     return found | named
 
 
-def warn_of(*sides: Side) -> None:
+def warn_of(*sides: RunsSide) -> None:
     """What is wrong with the files themselves, beside the data."""
     from steelyard.cli.show import warn
 

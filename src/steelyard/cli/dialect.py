@@ -10,7 +10,7 @@ import click
 from steelyard.errors import unknown
 
 if TYPE_CHECKING:
-    from steelyard.dialects.options import Flag, Plain
+    from steelyard.dialects.options import Flag, PlainOptions
 
 LOUDNESS = {"DEBUG": 0, "INFO": 1, "WARNING": 2, "ERROR": 3, "CRITICAL": 4}
 """Log levels by how little they let through."""
@@ -38,7 +38,7 @@ class MaybeBare(click.Choice[str]):
         return "" if value == "" else str(super().convert(value, param, ctx))
 
 
-def option(flag: Flag, defaults: Plain) -> click.Option:
+def option(flag: Flag, defaults: PlainOptions) -> click.Option:
     """One option of a table of flags; whoever leaves it out gets the default of the field it sets."""
     default = getattr(defaults, flag.key)
     words: dict[str, Any] = {"required": True} if flag.required else {"default": default, "show_default": bool(default)}

@@ -12,8 +12,8 @@ from steelyard.cli.output import console, emit_json, json_option, store_option, 
 
 if TYPE_CHECKING:
     from steelyard.engine.plan import Plan
-    from steelyard.machine.doctor import Finding
-    from steelyard.machine.noise import Noise
+    from steelyard.machine.doctor import Observation
+    from steelyard.machine.noise import DeviceNoise
     from steelyard.machine.peaks import Peaks
     from steelyard.model.experiment import Experiment
     from steelyard.model.record import Record
@@ -76,7 +76,7 @@ def command(
         raise click.exceptions.Exit(FAILED)
 
 
-def _draw(title: str, findings: list[Finding]) -> None:
+def _draw(title: str, findings: list[Observation]) -> None:
     """Words wrap at the reader's width; a command never does, because half a command must not be pasted."""
     from rich.text import Text
 
@@ -192,7 +192,7 @@ def _records(experiment: Experiment) -> list[Record]:
     return list(_executed(conduct.from_experiment(experiment), "--peaks").records)
 
 
-def _noise_lines(found: Noise, records: Sequence[Record]) -> list[str]:
+def _noise_lines(found: DeviceNoise, records: Sequence[Record]) -> list[str]:
     """A row per case, how to read the table, and where to look if it is bad."""
     from steelyard.engine.noise import LENGTHS, smallest_change
     from steelyard.model.pair import MARGIN

@@ -63,10 +63,10 @@ def command(refs: tuple[str, ...], outputs: tuple[Path, ...], site: Path | None,
         return write_site(place, site, options["title"], as_json)
     chosen = list(dict.fromkeys(outputs or (DEFAULT,)))
     check(chosen, options)
-    from steelyard.report.web.gather import Asked, gather
+    from steelyard.report.web.gather import ReportRequest, gather
 
     choices = {name: options[name] for name in ("base", "title", "baseline", "history", "since", "until")}
-    made = gather(place, Asked(refs, **choices))
+    made = gather(place, ReportRequest(refs, **choices))
     contents = {path: render(path, made, options) for path in chosen}
     tell([write(path, content) for path, content in contents.items()], made, as_json)
     return PASS if made["cases"] else NOTHING

@@ -10,7 +10,7 @@ from typing import Any
 from steelyard.codec.experiments import read_rule
 from steelyard.codec.parsing import load
 from steelyard.codec.policy import Excuse, parse_policy
-from steelyard.codec.reading import Page, choice, text_value
+from steelyard.codec.reading import CheckedFile, choice, text_value
 from steelyard.model.case import Case
 from steelyard.model.experiment import Rule
 from steelyard.model.record import BAD
@@ -46,7 +46,7 @@ def parse_expectations(data: Mapping[str, Any], where: str, text: str = "") -> t
     if "expect" not in data and "expected" in data:
         listed = parse_policy(data, where, text).expected
         return tuple(Expectation(Rule({}), item, f'{where}  expected."{item.pattern}"') for item in listed if item.outcome in BAD)
-    page = Page(where, text)
+    page = CheckedFile(where, text)
     page.known(data, "", ("expect",))
     found = tuple(_expectation(page, table, path) for path, table in page.tables(data, "expect"))
     if not found:
@@ -55,7 +55,7 @@ def parse_expectations(data: Mapping[str, Any], where: str, text: str = "") -> t
     return found
 
 
-def _expectation(page: Page, table: Mapping[str, Any], path: str) -> Expectation:
+def _expectation(page: CheckedFile, table: Mapping[str, Any], path: str) -> Expectation:
     pattern = page.read(table, path, "case", text_value, "")
     if "status" not in table:
         page.wrong(path, f"status is missing: one of {', '.join(BAD)}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from steelyard.codec.parsing import parse
-from steelyard.codec.reading import Page, choice, expect, is_number, quantity, shown, text_value
+from steelyard.codec.reading import CheckedFile, choice, expect, is_number, quantity, shown, text_value
 from steelyard.errors import UsageError
 from steelyard.files import read_text, real
 from steelyard.model.case import MODES, Case, parse_variants
@@ -55,7 +55,7 @@ def load_experiment(path: Path) -> Experiment:
 
 def parse_experiment(data: Mapping[str, Any], where: str, text: str | None = None) -> Experiment:
     """Check a whole file and build the Experiment, or raise one error that names every mistake in it."""
-    page = Page(where, text or "")
+    page = CheckedFile(where, text or "")
     page.known(data, "", _TOP)
     folder = Path(where).absolute().parent
     experiment = Experiment(
@@ -74,7 +74,7 @@ def parse_experiment(data: Mapping[str, Any], where: str, text: str | None = Non
     return experiment
 
 
-def _settings(page: Page, table: Any) -> Settings:
+def _settings(page: CheckedFile, table: Any) -> Settings:
     if not isinstance(table, dict):
         page.wrong("settings", f"expected a table, not {shown(table)}")
         return Settings()
@@ -83,7 +83,7 @@ def _settings(page: Page, table: Any) -> Settings:
     return Settings(**{key: value for key, value in known.items() if value is not None})
 
 
-def _matrix(page: Page, table: Mapping[str, Any], path: str) -> Matrix:
+def _matrix(page: CheckedFile, table: Mapping[str, Any], path: str) -> Matrix:
     page.known(table, path, CASE_KEYS)
     if "workload" not in table:
         page.wrong(path, "workload is missing: name one or more, or a pattern such as op/*")
@@ -102,7 +102,7 @@ def _matrix(page: Page, table: Mapping[str, Any], path: str) -> Matrix:
     )
 
 
-def _names(page: Page, table: Any, path: str) -> dict[str, Any]:
+def _names(page: CheckedFile, table: Any, path: str) -> dict[str, Any]:
     """A table whose keys are the user's own names, which must be able to stand in a case id."""
     if not isinstance(table, dict):
         page.wrong(path, f"expected a table, not {shown(table)}")
@@ -113,14 +113,14 @@ def _names(page: Page, table: Any, path: str) -> dict[str, Any]:
     return {key: value for key, value in table.items() if isinstance(key, str) and _KEY.fullmatch(key)}
 
 
-def _axis(page: Page, value: Any, path: str, key: str) -> tuple[Any, ...]:
+def _axis(page: CheckedFile, value: Any, path: str, key: str) -> tuple[Any, ...]:
     if value == []:
         page.wrong(f"{path}.axes.{key}", "an empty list leaves no cases: give at least one value")
     reader = _dtype if key == "dtype" else _value
     return tuple(page.read({key: item}, f"{path}.axes", key, reader, None) for item in _listed(value))
 
 
-def _flags(page: Page, table: Mapping[str, Any], path: str) -> tuple[dict[str, str], ...]:
+def _flags(page: CheckedFile, table: Mapping[str, Any], path: str) -> tuple[dict[str, str], ...]:
     if "flags" not in table:
         return ({},)
     if table["flags"] == []:
@@ -128,11 +128,11 @@ def _flags(page: Page, table: Mapping[str, Any], path: str) -> tuple[dict[str, s
     return tuple(_flag_set(page, flags, f"{path}.flags") for flags in _listed(table["flags"]))
 
 
-def _flag_set(page: Page, table: Any, path: str) -> dict[str, str]:
+def _flag_set(page: CheckedFile, table: Any, path: str) -> dict[str, str]:
     return {key: page.read({key: value}, path, key, _flag, "") for key, value in _names(page, table, path).items()}
 
 
-def _include(page: Page, value: Any) -> Iterable[str]:
+def _include(page: CheckedFile, value: Any) -> Iterable[str]:
     if not isinstance(value, list):
         page.wrong("include", f"expected a list of case ids, not {shown(value)}")
         return
@@ -146,7 +146,7 @@ def _include(page: Page, value: Any) -> Iterable[str]:
             page.wrong(f"include[{index}]", what + place, near=item if isinstance(item, str) else None)
 
 
-def read_rule(page: Page, table: Mapping[str, Any], path: str, more: Iterable[str]) -> Rule:
+def read_rule(page: CheckedFile, table: Mapping[str, Any], path: str, more: Iterable[str]) -> Rule:
     """What a table says about cases, with the reason it gives; `more` are the keys it may have beside those of a case."""
     page.known(table, path, (*CASE_KEYS, *more))
     readers: dict[str, Callable[[Any], Any]] = {
@@ -162,7 +162,7 @@ def read_rule(page: Page, table: Mapping[str, Any], path: str, more: Iterable[st
     return Rule(match, page.read(table, path, "reason", text_value, ""))
 
 
-def _denial(page: Page, table: Mapping[str, Any], path: str) -> Rule:
+def _denial(page: CheckedFile, table: Mapping[str, Any], path: str) -> Rule:
     """A skipped case is recorded, and its record must say why."""
     if "reason" not in table:
         page.wrong(path, "reason is missing: it is recorded with every case that the rule skips")

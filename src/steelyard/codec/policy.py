@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from steelyard.codec.parsing import load
-from steelyard.codec.reading import Page, choice, expect, quantity, shown, text_value
+from steelyard.codec.reading import CheckedFile, choice, expect, quantity, shown, text_value
 from steelyard.errors import UsageError, did_you_mean
 from steelyard.model.pair import MARGIN
 from steelyard.model.record import BAD
@@ -87,7 +87,7 @@ def load_policy(path: Path) -> Policy:
 
 def parse_policy(data: Mapping[str, Any], where: str, text: str = "") -> Policy:
     """Check a whole policy and build it."""
-    page = Page(where, text)
+    page = CheckedFile(where, text)
     page.known(data, "", POLICY_KEYS)
     missing: Literal["fail", "warn"] = page.read(data, "", "missing", _one_of("fail", "warn"), "fail")
     unclear: Literal["pass", "fail"] = page.read(data, "", "unclear", _one_of("pass", "fail"), "pass")
@@ -116,7 +116,7 @@ def _one_of(*names: Any) -> Callable[[Any], Any]:
     return choice(names)
 
 
-def _table(page: Page, data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+def _table(page: CheckedFile, data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     value = data.get(key, {})
     if not isinstance(value, dict):
         page.wrong(key, f"expected a table, not {shown(value)}")
@@ -124,7 +124,7 @@ def _table(page: Page, data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return value
 
 
-def _patterns(page: Page, data: Mapping[str, Any], key: str) -> Iterator[tuple[str, Any]]:
+def _patterns(page: CheckedFile, data: Mapping[str, Any], key: str) -> Iterator[tuple[str, Any]]:
     """The entries of a table whose keys are patterns of case ids."""
     for pattern, value in _table(page, data, key).items():
         if pattern.strip():
@@ -133,12 +133,12 @@ def _patterns(page: Page, data: Mapping[str, Any], key: str) -> Iterator[tuple[s
             page.wrong(f'{key}.""', "an empty pattern fits no case", near='""')
 
 
-def _margins(page: Page, table: Mapping[str, Any], path: str) -> dict[str, float]:
+def _margins(page: CheckedFile, table: Mapping[str, Any], path: str) -> dict[str, float]:
     found = {metric: page.read(table, path, metric, _share, None) for metric in table}
     return {metric: margin for metric, margin in found.items() if margin is not None}
 
 
-def _own_margins(page: Page, pattern: str, value: Any) -> dict[str, float]:
+def _own_margins(page: CheckedFile, pattern: str, value: Any) -> dict[str, float]:
     path = f'cases."{pattern}"'
     if not isinstance(value, dict) or not value:
         page.wrong(path, f'expected margins by metric, such as {{time = "5%"}}, not {shown(value)}', near=f'"{pattern}"')
@@ -146,13 +146,13 @@ def _own_margins(page: Page, pattern: str, value: Any) -> dict[str, float]:
     return _margins(page, value, path)
 
 
-def _expected(page: Page, pattern: str, value: Any) -> Excuse:
+def _expected(page: CheckedFile, pattern: str, value: Any) -> Excuse:
     table = {"outcome": value} if isinstance(value, str) else value
     outcome, reason = _read(page, f'expected."{pattern}"', pattern, lambda: _outcome_and_reason(table), ("failed", ""))
     return Excuse(pattern, outcome, reason)
 
 
-def _allowed(page: Page, pattern: str, value: Any) -> Excuse:
+def _allowed(page: CheckedFile, pattern: str, value: Any) -> Excuse:
     return Excuse(pattern, "", _read(page, f'allowed."{pattern}"', pattern, lambda: text_value(value), ""))
 
 
@@ -165,7 +165,7 @@ def _outcome_and_reason(table: Any) -> tuple[str, str]:
     return choice(OUTCOMES)(table["outcome"]), text_value(table["reason"]) if "reason" in table else ""
 
 
-def _read(page: Page, path: str, pattern: str, reader: Callable[[], T], default: T) -> T:
+def _read(page: CheckedFile, path: str, pattern: str, reader: Callable[[], T], default: T) -> T:
     """As `page.read`, for keys that hold dots and can be told in the text only as a whole."""
     try:
         return reader()

@@ -22,7 +22,7 @@ def line_of(text: str, key: str) -> int | None:
     return found[0] if len(found) == 1 else None
 
 
-class Page:
+class CheckedFile:
     """One file being read, and the mistakes found in it so far."""
 
     def __init__(self, where: str, text: str) -> None:

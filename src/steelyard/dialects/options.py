@@ -29,7 +29,7 @@ class Flag:
     required: bool = False
 
 
-class Plain:
+class PlainOptions:
     """For a dataclass of options: to and from what JSON knows."""
 
     def plain(self) -> dict[str, Any]:

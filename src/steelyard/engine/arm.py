@@ -103,7 +103,7 @@ def _take_part(
             led = crew.lead(be, task, settings)
             if single(led):
                 rise()
-            source = Source(led, timer, None if single(led) else bench.rebuilder(be, task, rng), rng, building)
+            source = BlockSource(led, timer, None if single(led) else bench.rebuilder(be, task, rng), rng, building)
             with quiet_collector(), contextlib.closing(source):
                 gate()
                 agreed, arrays = _alternate(job, be, source, token)
@@ -123,7 +123,7 @@ def _take_part(
 
 
 @contextlib.contextmanager
-def _ready(bench: Bench, crew: ranks.Crew) -> Iterator[tuple[Scrutiny, Task, Any]]:
+def _ready(bench: Bench, crew: ranks.Ranks) -> Iterator[tuple[Scrutiny, Task, Any]]:
     """The task built and called once, with its first answer.
 
     That is checked where there are ranks; what is alone does it after its blocks, since checking leaves traces on the heap.
@@ -227,7 +227,7 @@ class Token:
         return data
 
 
-class Source:
+class BlockSource:
     """Where the blocks of an arm come from: its task as first built, then built again at other places."""
 
     def __init__(self, task: Task, timer: Timer, rebuild: Callable[[], Task] | None, rng: random.Random, building: float) -> None:
@@ -255,7 +255,7 @@ class Source:
         clean_up([made] if made else [])
 
 
-def _alternate(job: Alternate, be: Any, source: Source, token: Token) -> tuple[Agreement, Arrays]:
+def _alternate(job: Alternate, be: Any, source: BlockSource, token: Token) -> tuple[Agreement, Arrays]:
     """Meet, agree, take turns; the blocks of this arm in order of time."""
     arm, task = job.number, source.task
     token.meet()
@@ -275,7 +275,7 @@ def _alternate(job: Alternate, be: Any, source: Source, token: Token) -> tuple[A
     }
 
 
-def _time_alike(source: Source, token: Token) -> None:
+def _time_alike(source: BlockSource, token: Token) -> None:
     """Both arms are timed in one way: where one of them cannot be replayed on its device, the other is not either."""
     mine = getattr(source.timer, "method", "")
     token.say({"method": mine})
@@ -284,7 +284,7 @@ def _time_alike(source: Source, token: Token) -> None:
         source.loop = source.timer.bind(source.task)
 
 
-def _agree(job: Alternate, source: Source, token: Token) -> Agreement:
+def _agree(job: Alternate, source: BlockSource, token: Token) -> Agreement:
     """One arm after the other warms up and, in the first pair, finds out how long its calls take; then both know the same."""
     known, arm = dict(job.turns.agreed) or None, job.number
     theirs = None if arm == job.turns.first else token.hear()
@@ -299,7 +299,7 @@ def _agree(job: Alternate, source: Source, token: Token) -> Agreement:
     return settle((theirs, mine) if arm else (mine, theirs), job.turns.share)
 
 
-def _probe(source: Source) -> dict[str, Any]:
+def _probe(source: BlockSource) -> dict[str, Any]:
     """What calls, empty calls and building cost here."""
     task, loop, timer = source.task, source.loop, source.timer
     calls = 1 if single(task) else calibrate(loop, timer)
@@ -350,7 +350,7 @@ def _busy_clock(task: Task, timer: Timer) -> Callable[[], int]:
 
 
 def take_turns(
-    arm: int, order: Sequence[int], source: Source, calls: int, untimed: int, token: Token, rebuilds: int, *, holds: bool
+    arm: int, order: Sequence[int], source: BlockSource, calls: int, untimed: int, token: Token, rebuilds: int, *, holds: bool
 ) -> tuple[list[int], list[int], list[bool]]:
     """Nanoseconds, CPU nanoseconds and whether something cut in, for each block of this arm; one of the two holds the token first."""
     took, busy, hit = [], [], []
@@ -381,7 +381,7 @@ def take_turns(
     return took, busy, hit
 
 
-def _renew_in_turn(source: Source, token: Token, calls: int, holds: bool) -> bool:
+def _renew_in_turn(source: BlockSource, token: Token, calls: int, holds: bool) -> bool:
     """Build again while the other arm sleeps, then let it do the same; who did it last holds the token."""
     if not holds:
         token.take()

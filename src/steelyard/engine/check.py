@@ -38,7 +38,7 @@ PATIENCE = 120.0
 
 
 @dataclass(frozen=True)
-class Shapes:
+class ShapeCheck:
     """How many cases fit, those that do not with the reason, and how many could not be tried, by reason."""
 
     fit: int = 0
@@ -56,7 +56,7 @@ class Checked:
     dropped: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     mistakes: tuple[str, ...] = ()
-    shapes: Shapes | None = None
+    shapes: ShapeCheck | None = None
 
 
 def check_file(word: str, store: Store, files: Sequence[str] = (), *, shapes: bool = True) -> Checked:
@@ -139,7 +139,7 @@ def _plan(found: Checked, path: Path, store: Store, files: Sequence[str], *, sha
     return replace(found, cases=len(ready.jobs) - len(wrong), dropped=counts, notes=idle, mistakes=mistakes, shapes=fits)
 
 
-def misfits(ready: Plan) -> tuple[Shapes, dict[str, str]]:
+def misfits(ready: Plan) -> tuple[ShapeCheck, dict[str, str]]:
     """The shapes of a plan, and for each case that does not fit what to say about it, by the name that its file has for it."""
     found = try_shapes(ready)
     labels = {job.case.id: job.label for job in ready.jobs}
@@ -158,7 +158,7 @@ def _lines(error: SteelyardError) -> Iterator[str]:
         yield "; ".join(piece.replace("\n", " ").strip() for piece in str(part).split("\n  "))
 
 
-def try_shapes(ready: Plan) -> Shapes:
+def try_shapes(ready: Plan) -> ShapeCheck:
     """Build and call every case of a plan once without data, in workers of the places that they would run in."""
     workloads, shaped = dict(registry.catalogue().workloads), [job for job in ready.jobs if job.case.workload != PROGRAM]
     rest: dict[Place, list[Job]] = {}
@@ -168,7 +168,7 @@ def try_shapes(ready: Plan) -> Shapes:
     fits = [fit for place, jobs in rest.items() for fit in _ask(place, jobs, ready)]
     unchecked = Counter(fit.unchecked for fit in fits if fit.unchecked)
     wrong = tuple(fit for fit in fits if fit.wrong)
-    return Shapes(len(shaped) - len(wrong) - unchecked.total(), wrong, dict(unchecked))
+    return ShapeCheck(len(shaped) - len(wrong) - unchecked.total(), wrong, dict(unchecked))
 
 
 def _usual(job: Job, workloads: Mapping[str, Mapping[str, Any]]) -> bool:

@@ -30,7 +30,7 @@ from steelyard.version import __version__
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """A finished run, the exit code it deserves, and how it stands to what was expected of it."""
 
     run: Run
@@ -56,7 +56,7 @@ def prepare(request: Request, store: Store) -> Plan:
     return partition.take(whole, part, store) if part else whole
 
 
-def _other_side(experiment: Experiment, place: Place, entries: plan.Entries, facing: str) -> sides.Side | None:
+def _other_side(experiment: Experiment, place: Place, entries: plan.Entries, facing: str) -> sides.BaseSide | None:
     """The side that the bases run on, if not ours; files that cannot be loaded there are found out before anything is timed."""
     other = sides.there(experiment.settings.vs, place, experiment.files)
     if other is None:
@@ -92,14 +92,14 @@ def execute(
     ready: Plan,
     store: Store,
     command: Sequence[str],
-    watching: Callable[[RunWriter], run.Watch],
+    watching: Callable[[RunWriter], run.RunWatch],
     *,
     resume: str | None = None,
     retry_of: Collection[Status] = (),
     expectations: Sequence[Expectation] = (),
     fail_fast: bool = False,
     sink: Sink | None = None,
-) -> Outcome:
+) -> RunOutcome:
     """Measure a plan into a new run, or into the unfinished one that `resume` asks for ("" means the newest that fits).
 
     With `retry_of` what ended with these statuses is measured again, in a new run that takes over the rest. With `fail_fast`
@@ -122,7 +122,7 @@ def execute(
             writer.seal("complete")
     found = read_run(writer.path)
     told = foreseen.hold(found.records, expectations, [item.case for item in ready.dropped])
-    return Outcome(found, judge(found, mistaken=bool(ready.experiment.mistakes), expectations=expectations), told)
+    return RunOutcome(found, judge(found, mistaken=bool(ready.experiment.mistakes), expectations=expectations), told)
 
 
 def _open(store: Store, header: Header, resume: str | None, retry_of: Collection[Status]) -> RunWriter:

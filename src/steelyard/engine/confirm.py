@@ -17,6 +17,7 @@ from typing import Any
 from steelyard import codec
 from steelyard.engine import conduct
 from steelyard.engine.consent import Consent
+from steelyard.engine.run import NoWatch
 from steelyard.errors import StoreError, UsageError
 from steelyard.machine import facts
 from steelyard.model.experiment import BUDGETS, MOST_SETTLING, Experiment, Settings
@@ -35,15 +36,6 @@ KEPT: Mapping[str, Any] = {
 
 Again = tuple[list[Pair], dict[str, str]]
 """What was measured again, and why the other cases were not."""
-
-
-class Unwatched:
-    """A confirmation runs without a progress display of its own."""
-
-    def started(self, case_id: str) -> None: ...
-    def phase(self, name: str, fraction: float | None) -> None: ...
-    def finished(self, record: Record) -> None: ...
-    def waiting(self, text: str) -> None: ...
 
 
 def confirm(base: Run, head: Run, cases: Sequence[str], consent: Consent | None = None, margin: float = MARGIN) -> Again:
@@ -88,7 +80,7 @@ def confirm(base: Run, head: Run, cases: Sequence[str], consent: Consent | None 
             _in_project(base.header, there, file)
         settings = replace(asked_settings(head.header), vs=f"path:{there}", margin=margin)
         ready = conduct.from_experiment(Experiment("confirm", include=again, files=files, settings=settings))
-        done = conduct.execute(ready, Store(Path(folder)), ["steelyard", "confirm"], lambda writer: Unwatched()).run
+        done = conduct.execute(ready, Store(Path(folder)), ["steelyard", "confirm"], lambda writer: NoWatch()).run
     pairs, reasons = sorted_out(done, (base, head), cases)
     return pairs, housed | reasons
 

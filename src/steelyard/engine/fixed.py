@@ -19,7 +19,7 @@ from steelyard.engine.scrutiny import Scrutiny
 from steelyard.errors import NotApplicable, Unsupported, told
 from steelyard.measuring.calm import calm
 from steelyard.measuring.figures import derive
-from steelyard.measuring.fixed import NO_GRADIENT, Labels, NoLabels, Sampled, Series, Stopwatch, take
+from steelyard.measuring.fixed import NO_GRADIENT, Labels, NoLabels, PassSeries, Sampled, Stopwatch, take
 from steelyard.measuring.sample import Tell
 from steelyard.measuring.stats import median_interval, time_figure
 from steelyard.model.protocol import Fixed
@@ -121,7 +121,7 @@ def _note(taken: Sampled, fixed: Fixed, be: Any, notes: Notes) -> tuple[Status, 
     return "ok", ""
 
 
-def seconds_of(series: Series) -> np.ndarray[Any, Any]:
+def seconds_of(series: PassSeries) -> np.ndarray[Any, Any]:
     """Times in seconds."""
     return np.asarray(series.time, float) * SECONDS[series.unit]
 
@@ -136,7 +136,7 @@ def all_arrays(taken: Sampled) -> Arrays:
     return found
 
 
-def arrays_of(name: str, series: Series) -> Arrays:
+def arrays_of(name: str, series: PassSeries) -> Arrays:
     """A series as it is kept: times in the unit of their clock, so that nothing is rounded."""
     found: Arrays = {}
     if series.time:

@@ -20,7 +20,7 @@ from steelyard.engine.conversation import Conversation, Lost, listen
 from steelyard.engine.messages import Alternate, Answer, ArmAnswer, ArmFailed, Done, PartnerLost, Turns, Waiting
 from steelyard.engine.plan import Job, Plan
 from steelyard.engine.pool import NoComparison, Pool, Stable, Tell, one_thread, said
-from steelyard.engine.sides import Side
+from steelyard.engine.sides import BaseSide
 from steelyard.errors import SteelyardError
 from steelyard.model.pair import Arm, Pair
 from steelyard.model.record import Arrays
@@ -92,7 +92,7 @@ class Match:
 
     job: Job
     plan: Plan
-    side: Side
+    side: BaseSide
     rng: random.Random
     seed: int
     looks: Looks
@@ -292,7 +292,7 @@ def pair_of(match: Match, seen: Look, layout: str, notes: Sequence[str]) -> tupl
     return replace(pair, notes=[*pair.notes, *notes]), pairs.arrays_of(rounds)
 
 
-def _arms(job: Job, side: Side, base: str, head: str) -> tuple[Arm, Arm]:
+def _arms(job: Job, side: BaseSide, base: str, head: str) -> tuple[Arm, Arm]:
     """Both arms; a base that is another case says so by its id, and one that is the same by its side's name."""
     assert job.vs is not None
     theirs, ours = side.origins

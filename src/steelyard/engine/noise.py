@@ -13,7 +13,7 @@ from steelyard.engine import conduct
 from steelyard.engine.plan import Plan
 from steelyard.errors import NothingMeasured
 from steelyard.machine.kept import settled_threads
-from steelyard.machine.noise import CaseNoise, Noise
+from steelyard.machine.noise import CaseNoise, DeviceNoise
 from steelyard.measuring.effort import FEWEST_REBUILDS, MOST_REBUILDS
 from steelyard.measuring.stats import t_quantile
 from steelyard.model.experiment import BUDGETS, Experiment, Matrix, Settings
@@ -53,12 +53,12 @@ def against_itself(chosen: Experiment) -> Plan:
     return replace(ready, jobs=tuple(replace(job, vs=job.case) for job in ready.jobs))
 
 
-def learn(records: Sequence[Record], pairs: Sequence[Pair]) -> Noise:
+def learn(records: Sequence[Record], pairs: Sequence[Pair]) -> DeviceNoise:
     """The noise of each case whose comparison with itself was made."""
     cases = {pair.head.id: _case(pair) for pair in pairs if len(pair.centres) >= FEWEST_CENTRES and pair.measured_s > 0}
     if not cases:
         raise NothingMeasured("no noise could be measured", why=next(iter(left_out(records, cases)), "no case was compared with itself"))
-    return Noise(cases, datetime.now(UTC).isoformat(timespec="seconds"))
+    return DeviceNoise(cases, datetime.now(UTC).isoformat(timespec="seconds"))
 
 
 def left_out(records: Sequence[Record], cases: Mapping[str, CaseNoise]) -> list[str]:

@@ -16,7 +16,7 @@ from steelyard.backends.base import Leaf
 from steelyard.engine import ranks
 from steelyard.engine.bench import Bench, prepare_bench
 from steelyard.engine.messages import Sources
-from steelyard.engine.ranks import Crew
+from steelyard.engine.ranks import Ranks
 from steelyard.engine.reference import reason
 from steelyard.engine.scrutiny import Scrutiny
 from steelyard.errors import SteelyardError
@@ -35,7 +35,7 @@ NO_SOURCES = Sources()
 
 
 @dataclass(frozen=True)
-class Weighed:
+class ArmsWeighed:
     """What was measured of all arms, and how."""
 
     doing: schedule.Weighing
@@ -84,8 +84,8 @@ def arms_of(base: Bench, head: Bench) -> tuple[Arm, Arm]:
 
 
 def _weigh(
-    benches: Sequence[Bench], crew: Crew, settings: Settings, rng: random.Random, tell: Tell, suite: int, patience: float
-) -> Weighed:
+    benches: Sequence[Bench], crew: Ranks, settings: Settings, rng: random.Random, tell: Tell, suite: int, patience: float
+) -> ArmsWeighed:
     alone = crew.seat.size == 1
     arms = [*benches, benches[0]] if alone else list(benches)
     made: dict[int, tuple[Bench, Any, Task]] = {}
@@ -125,7 +125,7 @@ def _weigh(
         rooted = frozenset(arm for arm, (bench, _, task) in enumerate(own) if bench.rooted(task) or bench.holds(task))
         notes = [f"{', '.join(kept)}: one compilation, whose code stays where it is while inputs are moved"] if kept else []
         notes += [BROKEN_OFF.format(doing.broken)] if doing.broken else []
-        return Weighed(doing, doing.rounds(), how, log.arrays(), str(getattr(timer, "method", "")), tuple(notes), rooted)
+        return ArmsWeighed(doing, doing.rounds(), how, log.arrays(), str(getattr(timer, "method", "")), tuple(notes), rooted)
     finally:
         clean_up(task for _, _, task in made.values())
 

@@ -19,7 +19,7 @@ Run = Callable[[Experiment], Sequence[Record]]
 
 
 @dataclass(frozen=True)
-class Effort:
+class Saturation:
     """Problem sizes that saturate a kind of device: a first matrix size, larger ones to try, seconds that one product may take."""
 
     probe: int
@@ -51,14 +51,14 @@ def measure(run: Run, machine: Mapping[str, Any], device: str, threads: int, *, 
     return _settle(records)
 
 
-def _effort(machine: Mapping[str, Any], device: str, threads: int) -> Effort:
+def _effort(machine: Mapping[str, Any], device: str, threads: int) -> Saturation:
     if device != "cpu":
-        return Effort(2048, (8192, 4096), 0.1, 2**27)
+        return Saturation(2048, (8192, 4096), 0.1, 2**27)
     caches = (machine.get("cpu") or {}).get("caches") or {}
     largest = max((size for size in caches.values() if size), default=2**25)
     wanted = min(max(4 * largest * min(threads, 8), 2**26), 2**29)
     available = (machine.get("memory") or {}).get("available") or 2**33
-    return Effort(512, (4096, 2048, 1024), 0.05, max(4096, min(wanted, available // 16) // 4))
+    return Saturation(512, (4096, 2048, 1024), 0.05, max(4096, min(wanted, available // 16) // 4))
 
 
 def _products(n: int, formats: tuple[str, ...], variant: str, how: Mapping[str, Any]) -> Matrix:
@@ -73,7 +73,7 @@ def _variant(name: str) -> str:
     return "tf32" if name == "tf32" else "eager"
 
 
-def _larger(rate: float, effort: Effort, scale: float) -> list[int]:
+def _larger(rate: float, effort: Saturation, scale: float) -> list[int]:
     sizes = [round(n * scale) for n in effort.larger]
     return [n for n in sizes if n > effort.probe * scale and 2 * n**3 / rate <= effort.patience][:2]
 

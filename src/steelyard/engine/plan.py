@@ -18,7 +18,7 @@ from steelyard.engine.launch import forkable
 from steelyard.engine.messages import Sources
 from steelyard.engine.names import errors_at, points, select, settle
 from steelyard.engine.place import Place
-from steelyard.engine.sides import TWO_BACKENDS, Side
+from steelyard.engine.sides import TWO_BACKENDS, BaseSide
 from steelyard.errors import NothingMeasured, UsageError
 from steelyard.model.case import Case, parse_base
 from steelyard.model.experiment import Experiment, Matrix, Rule, Settings
@@ -44,7 +44,7 @@ class Job:
     compiles: bool = False
     label: str = ""
     origin: str = ""
-    side: Side | None = None
+    side: BaseSide | None = None
 
     @property
     def scale(self) -> tuple[Any, ...]:
@@ -74,7 +74,7 @@ class Plan:
     jobs: tuple[Job, ...]
     dropped: tuple[Dropped, ...]
     entries: Entries = ()
-    other: Side | None = None
+    other: BaseSide | None = None
     part: str = ""
     env: str = ""
     idle: tuple[Rule, ...] = ()
@@ -148,7 +148,7 @@ def expand(
     place: Place | None = None,
     entries: Entries = (),
     against: Case | None = None,
-    other: Side | None = None,
+    other: BaseSide | None = None,
     filters: Filters | None = None,
 ) -> Plan:
     """Turn matrices, included cases, filters and rules into jobs; `against` is one base for all, in place of a variant."""
@@ -292,7 +292,7 @@ def _jobs(
     catalogue: Catalogue,
     place: Place,
     against: Case | None,
-    other: Side | None,
+    other: BaseSide | None,
     files: tuple[str, ...],
 ) -> list[Job]:
     """A job for every case and for each base; one that is denied does not run as a base either, and its cases stand alone."""
@@ -330,9 +330,9 @@ def nothing_to_compare(vs: str, cases: Sequence[Case], catalogue: Catalogue) -> 
     return UsageError(f"nothing to compare with {vs}", why=why, do=f"name what is weighed against it: -V {others}{one_base}")
 
 
-def _elsewhere(base: Case, place: Place, files: tuple[str, ...], catalogue: Catalogue) -> Side:
+def _elsewhere(base: Case, place: Place, files: tuple[str, ...], catalogue: Catalogue) -> BaseSide:
     """The side of a base on another backend."""
-    return Side(f"{base.backend}/{base.variant}", place, files, TWO_BACKENDS, fresh=_needs_fresh(base, catalogue))
+    return BaseSide(f"{base.backend}/{base.variant}", place, files, TWO_BACKENDS, fresh=_needs_fresh(base, catalogue))
 
 
 def _compiles(case: Case, catalogue: Catalogue) -> bool:

@@ -19,7 +19,7 @@ from steelyard.engine.limits import MemoryLimit
 from steelyard.engine.place import Place
 from steelyard.engine.plan import Job, at_home
 from steelyard.engine.process import end_orphans, end_tree
-from steelyard.engine.sides import FREE, MATCHED, Side
+from steelyard.engine.sides import FREE, MATCHED, BaseSide
 from steelyard.errors import SteelyardError
 from steelyard.model.case import Case
 
@@ -146,7 +146,7 @@ class Pool:
         self._broken: dict[Any, str] = {}
         self._draw = random.SystemRandom()
 
-    def layout(self, job: Job, side: Side) -> str:
+    def layout(self, job: Job, side: BaseSide) -> str:
         """What is said of layouts: programs and ranks have their own, and those of two builds are never quite equal."""
         case = job.case
         if case.device != "cpu" or case.ranks != 1 or case.backend == "command":
@@ -155,12 +155,12 @@ class Pool:
             return side.layout
         return FREE if not one_thread(job) else MATCHED if can_lay_out() else FORBIDDEN
 
-    def count(self, job: Job, side: Side) -> int:
+    def count(self, job: Job, side: BaseSide) -> int:
         """How many pairs a comparison may have: more where layouts differ inside them, fewer where each needs fresh interpreters."""
         usual = self.pairs if side.layout == MATCHED else self.pairs * FREE_PAIRS // PAIRS
         return usual if forks(job, side) else min(usual, FRESH_PAIRS)
 
-    def stable(self, job: Job, side: Side, tell: Tell, *, anew: bool = False) -> Stable:
+    def stable(self, job: Job, side: BaseSide, tell: Tell, *, anew: bool = False) -> Stable:
         """Where a job's workers come from; `anew` replaces this one. If there are too many, the least recently used is closed."""
         chosen = one_thread(job) and can_lay_out() and side.layout != FREE
         places = _places(job, side)
@@ -214,7 +214,7 @@ class Pool:
         self.tidy()
 
 
-def _places(job: Job, side: Side) -> tuple[Place, Place]:
+def _places(job: Job, side: BaseSide) -> tuple[Place, Place]:
     base = _base(job)
     return at_home(base, envs.place_for(base.backend, side.place)), job.place
 
@@ -223,7 +223,7 @@ def _base(job: Job) -> Case:
     return job.vs or job.case
 
 
-def forks(job: Job, side: Side) -> bool:
+def forks(job: Job, side: BaseSide) -> bool:
     """Whether both arms of a job by itself can run in forked workers; beside compiled jobs they cannot."""
     return not side.fresh and not job.compiles and job.case.device == "cpu" and forkable(job.case.backend)
 

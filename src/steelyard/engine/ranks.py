@@ -124,7 +124,7 @@ def variables(seat: Seat) -> dict[str, str]:
 
 
 @dataclass
-class Crew:
+class Ranks:
     """All ranks of a case as rank 0 sees them; alone, every order is heard by nobody and a task is timed as it is."""
 
     seat: Seat = ALONE
@@ -229,7 +229,7 @@ class Crew:
 class CrewTimer(HostTimer):
     """Adds up what the ranks report of themselves; disturbances of any of them count."""
 
-    def __init__(self, crew: Crew, own: Timer) -> None:
+    def __init__(self, crew: Ranks, own: Timer) -> None:
         super().__init__(threads=crew.seat.size)
         self.crew, self.own = crew, own
 
@@ -253,16 +253,16 @@ def batch(seconds: float) -> int:
 
 
 @contextlib.contextmanager
-def assemble(cases: Sequence[Case], settings: Settings, sources: Sources, leave: Callable[[], None]) -> Iterator[Crew]:
+def assemble(cases: Sequence[Case], settings: Settings, sources: Sources, leave: Callable[[], None]) -> Iterator[Ranks]:
     """A crew for cases that share their number of ranks; it leaves nothing running, however the case ends."""
     size = cases[0].ranks
     if size == 1:
-        yield Crew()
+        yield Ranks()
         return
     _check_room(size)
     folder = tempfile.mkdtemp(prefix="steelyard-ranks-")
     seat = Seat(0, size, str(Path(folder) / "meeting"), settings.timeout)
-    crew = Crew(seat)
+    crew = Ranks(seat)
     job = {
         "cases": [case.plain() for case in cases], "settings": asdict(settings), "sources": asdict(sources),
     }  # fmt: skip
@@ -308,7 +308,7 @@ def _environment(found: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _watched(crew: Crew, folder: str) -> Iterator[None]:
+def _watched(crew: Ranks, folder: str) -> Iterator[None]:
     """Sleep on the other ranks' processes; if one ends and rank 0 does not come back from the transport, end the worker too."""
     fds = {peer.pidfd: peer for peer in crew.peers if peer.pidfd is not None}
     stop, wake = os.pipe()

@@ -29,8 +29,17 @@ VIRTUAL = frozenset({"fake"})
 LETTERS = string.ascii_lowercase + "_"
 
 
-class Watch(Protocol):
+class RunWatch(Protocol):
     """Who looks on: progress on a terminal, lines in a log, nobody."""
+
+    def started(self, case_id: str) -> None: ...
+    def phase(self, name: str, fraction: float | None) -> None: ...
+    def finished(self, record: Record) -> None: ...
+    def waiting(self, text: str) -> None: ...
+
+
+class NoWatch:
+    """Nobody looks on, as where a script runs it."""
 
     def started(self, case_id: str) -> None: ...
     def phase(self, name: str, fraction: float | None) -> None: ...
@@ -41,7 +50,7 @@ class Watch(Protocol):
 def supervise(
     plan: Plan,
     writer: RunWriter,
-    watch: Watch,
+    watch: RunWatch,
     judge: Callable[[Record], Record] = lambda record: record,
     *,
     stop: Callable[[Record], bool] = lambda record: False,
@@ -73,7 +82,7 @@ class Supervision:
 
     plan: Plan
     writer: RunWriter
-    watch: Watch
+    watch: RunWatch
     crew: Crew
     sink: Sink
     judge: Callable[[Record], Record]

@@ -31,7 +31,7 @@ Origin = tuple[str, bool]
 
 
 @dataclass(frozen=True)
-class Side:
+class BaseSide:
     """What the base of a comparison is called, where its workers run, and which files they load.
 
     `layout` is what may be expected of memory layouts: equal ones help only where both sides load the same libraries.
@@ -64,23 +64,23 @@ def here(vs: str | None, place: Place, files: Sequence[str]) -> Place:
     return replace(place, paths=project.around(own, files)) if files else place
 
 
-def there(vs: str | None, place: Place, files: Sequence[str]) -> Side | None:
+def there(vs: str | None, place: Place, files: Sequence[str]) -> BaseSide | None:
     """The base's side with everything about it checked; nothing where the base is a variant, or there is none."""
     if vs is None or not is_side(vs):
         return None
     return _environment(vs, place, files) if vs.startswith(ENVIRONMENT) else _folder(vs, place, files)
 
 
-def _environment(label: str, place: Place, files: Sequence[str]) -> Side:
+def _environment(label: str, place: Place, files: Sequence[str]) -> BaseSide:
     env = envs.find(label.removeprefix(ENVIRONMENT))
     found = envs.place(env.name, place)
     identity = (found.python, env.stack, sorted(env.packages.items()))
-    return Side(
+    return BaseSide(
         label, found, tuple(files), MATCHED if found.python == place.python else TWO_BUILDS, identity, origins=(_origin(Path.cwd()),) * 2
     )
 
 
-def _folder(label: str, place: Place, files: Sequence[str]) -> Side:
+def _folder(label: str, place: Place, files: Sequence[str]) -> BaseSide:
     named = expanded(label.removeprefix(FOLDER), "the base")
     root, own = real(named), Path.cwd()
     if not label.removeprefix(FOLDER) or not root.is_dir():
@@ -103,7 +103,7 @@ def _folder(label: str, place: Place, files: Sequence[str]) -> Side:
     layout = MATCHED if _same_builds(own, mine, root, theirs) else TWO_BUILDS
     theirs_alone = [top] if (top := project.root_of(root)) != project.root_of(own) else []
     moved = replace(place, paths=project.search_path(root, matching, theirs_alone), folder=str(root))
-    return Side(label, moved, tuple(matching), layout, identity, tuple(shared), origins=(_origin(root), _origin(own)))
+    return BaseSide(label, moved, tuple(matching), layout, identity, tuple(shared), origins=(_origin(root), _origin(own)))
 
 
 def _origin(root: Path) -> Origin:

@@ -15,7 +15,7 @@ from steelyard.engine import ranks
 from steelyard.engine.bench import Bench, prepare_bench
 from steelyard.engine.fixed import Taker, time_fixed
 from steelyard.engine.messages import Sources
-from steelyard.engine.ranks import Crew
+from steelyard.engine.ranks import Ranks
 from steelyard.engine.reference import reason
 from steelyard.engine.scrutiny import Scrutiny
 from steelyard.errors import NotApplicable, NotApplied, SteelyardError, Unsupported, out_of_memory, spoken
@@ -121,7 +121,7 @@ def _measure(
 
 
 def _build_and_time(
-    bench: Bench, crew: Crew, tell: Tell, gate: Callable[[], None], notes: Notes, loaded: registry.Loaded
+    bench: Bench, crew: Ranks, tell: Tell, gate: Callable[[], None], notes: Notes, loaded: registry.Loaded
 ) -> tuple[Status, str]:
     bench.backend.import_mode(bench.case.mode)
     start = clocks.perf_counter()
@@ -139,7 +139,7 @@ def _build_and_time(
 
 
 def _time(
-    bench: Bench, be: Any, task: Task, crew: Crew, tell: Tell, gate: Callable[[], None], notes: Notes, loaded: registry.Loaded
+    bench: Bench, be: Any, task: Task, crew: Ranks, tell: Tell, gate: Callable[[], None], notes: Notes, loaded: registry.Loaded
 ) -> tuple[Status, str]:
     readings: list[Reading] = []
     tell("first call", None)
@@ -188,7 +188,7 @@ def _time(
     return "ok", ""
 
 
-def recheck(seen: Scrutiny, crew: Crew, task: Task | None = None) -> Verification | None:
+def recheck(seen: Scrutiny, crew: Ranks, task: Task | None = None) -> Verification | None:
     """The check after timing, which ranks make together; `task` is for one whose first answer was not looked at."""
     if not crew.peers:
         return seen.again(task)

@@ -30,7 +30,7 @@ class CaseNoise:
 
 
 @dataclass(frozen=True)
-class Noise:
+class DeviceNoise:
     """The noise of one device by case id, and when it was measured."""
 
     cases: Mapping[str, CaseNoise]
@@ -45,11 +45,11 @@ class Noise:
         return statistics.median(case.sd for case in self.cases.values()), FREEDOM
 
 
-def _decode(data: Mapping[str, Any]) -> Noise:
+def _decode(data: Mapping[str, Any]) -> DeviceNoise:
     cases = {str(name): _case(found) for name, found in data["cases"].items()}
     if not cases:
         raise ValueError("no cases")
-    return Noise(cases, str(data["measured"]))
+    return DeviceNoise(cases, str(data["measured"]))
 
 
 def _case(data: Mapping[str, Any]) -> CaseNoise:
@@ -65,7 +65,7 @@ SHELF = Shelf("noise", SCHEMA, _decode)
 path, load, saved, check_writable = SHELF.path, SHELF.load, SHELF.saved, SHELF.check_writable
 
 
-def save(noise: Noise, key: str, device: str, threads: int) -> Path:
+def save(noise: DeviceNoise, key: str, device: str, threads: int) -> Path:
     """Keep noise until it is measured again."""
     return SHELF.write(asdict(noise), key, device, threads)
 

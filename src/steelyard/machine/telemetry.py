@@ -25,7 +25,7 @@ UNITS = {"sm_clock": "Hz", "memory_clock": "Hz", "power": "W", "temperature": "d
 
 
 @dataclass(frozen=True)
-class Row:
+class MeterReading:
     """One reading; `reasons` is NVML's bit mask of why clocks are held down."""
 
     at: float
@@ -54,10 +54,10 @@ class Meter:
         except Exception:
             return None
 
-    def row(self) -> Row:
+    def row(self) -> MeterReading:
         """Everything at once."""
         nvml, device = self.nvml, self.device
-        return Row(
+        return MeterReading(
             at=clocks.monotonic(),
             sm_clock=1e6 * _ask(nvml.nvmlDeviceGetClockInfo, device, nvml.NVML_CLOCK_SM),
             memory_clock=1e6 * _ask(nvml.nvmlDeviceGetClockInfo, device, nvml.NVML_CLOCK_MEM),
@@ -94,7 +94,7 @@ def _ask(question: Callable[..., Any], *args: Any) -> float:
 class Log:
     """The readings of one measurement, and what taking them cost."""
 
-    rows: list[Row] = field(default_factory=list)
+    rows: list[MeterReading] = field(default_factory=list)
     cost: float = 0.0
 
     def summary(self) -> dict[str, Any]:

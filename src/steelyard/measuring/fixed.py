@@ -97,7 +97,7 @@ class Ranges:
 
 
 @dataclass(frozen=True)
-class Series:
+class PassSeries:
     """The values of one pass in one phase; times in nanoseconds, or in milliseconds where a device's own marks give them."""
 
     time: list[float] = field(default_factory=list)
@@ -109,8 +109,8 @@ class Series:
 class Taken:
     """What one phase gave; `no_gradient` says that backward was asked for and cannot be had."""
 
-    forward: Series = field(default_factory=Series)
-    backward: Series = field(default_factory=Series)
+    forward: PassSeries = field(default_factory=PassSeries)
+    backward: PassSeries = field(default_factory=PassSeries)
     no_gradient: bool = False
 
 
@@ -123,7 +123,7 @@ def discrete(task: Task, back: Backward | None, watch: Stopwatch, count: int, ra
         return _on_device(task, back, watch, count, ranges)
     with ranges.whole:
         forward, backward, lost = _on_host(task, back, count, ranges)
-    return Taken(Series(forward, [0] * len(forward)), Series(backward, [0] * len(backward)), lost)
+    return Taken(PassSeries(forward, [0] * len(forward)), PassSeries(backward, [0] * len(backward)), lost)
 
 
 def _on_host(task: Task, back: Backward | None, count: int, ranges: Ranges) -> tuple[list[float], list[float], bool]:
@@ -159,7 +159,7 @@ def _on_host(task: Task, back: Backward | None, count: int, ranges: Ranges) -> t
 def _on_device(task: Task, back: Backward | None, watch: Stopwatch, count: int, ranges: Ranges) -> Taken:
     """The same where work goes on after a call returns: nothing is pending before, and nothing after."""
     assert task.fn is not None
-    forward, backward, lost = Series(), Series(), False
+    forward, backward, lost = PassSeries(), PassSeries(), False
     with ranges.whole:
         for _ in repeat(None, count):
             if task.prepare is not None:
@@ -188,7 +188,7 @@ def host_loop(task: Task, back: Backward | None, watch: Stopwatch, count: int, r
     """Both continuous ways on a host, where there is nothing to keep running: discrete calls without labels and memory."""
     with ranges.whole:
         forward, backward, lost = _on_host(task, back, count, Ranges())
-    return Taken(Series(forward), Series(backward), lost)
+    return Taken(PassSeries(forward), PassSeries(backward), lost)
 
 
 def continuous(task: Task, back: Backward | None, watch: Stopwatch, count: int, ranges: Ranges) -> Taken:
@@ -208,7 +208,7 @@ def continuous(task: Task, back: Backward | None, watch: Stopwatch, count: int, 
     watch.before()
     with ranges.forward:
         spent, _ = watch.timed(ahead)
-    taken = Series([spent / count], [watch.peak()])
+    taken = PassSeries([spent / count], [watch.peak()])
     if back is None:
         return Taken(taken)
 
@@ -233,7 +233,7 @@ def continuous(task: Task, back: Backward | None, watch: Stopwatch, count: int, 
         with ranges.backward:
             spent, _ = watch.timed(behind, (steps,))
         total += spent
-    return Taken(taken, Series([total / count], [memory]))
+    return Taken(taken, PassSeries([total / count], [memory]))
 
 
 def _waiting(task: Task, back: Backward, count: int) -> deque[Step]:
@@ -256,7 +256,7 @@ def events(task: Task, back: Backward | None, watch: Stopwatch, count: int, rang
             end.record()
             out = None
         watch.sync()
-    taken = Series([start.elapsed_time(end) for start, end in pairs], [watch.peak()], "ms")
+    taken = PassSeries([start.elapsed_time(end) for start, end in pairs], [watch.peak()], "ms")
     if back is None:
         return Taken(taken)
     watch.before()
@@ -271,7 +271,7 @@ def events(task: Task, back: Backward | None, watch: Stopwatch, count: int, rang
             back.clear()
             out = step = None
         watch.sync()
-    return Taken(taken, Series([start.elapsed_time(end) for start, end in pairs], [watch.peak()], "ms"))
+    return Taken(taken, PassSeries([start.elapsed_time(end) for start, end in pairs], [watch.peak()], "ms"))
 
 
 def nothing(task: Task, back: Backward | None, watch: Stopwatch, count: int, ranges: Ranges) -> Taken:

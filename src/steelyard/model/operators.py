@@ -18,7 +18,7 @@ Expand = Callable[[Mapping[str, Any], str, str], Iterable[tuple[Any, Spec]]]
 Generate = Callable[[Spec, str], tuple[list[Any], dict[str, Any]]]
 
 
-class Plain:
+class PlainOperator:
     """An operator that is only called: its function as `forward`, and the device that the caller sets."""
 
     def __init__(self, forward: Callable[..., Any]) -> None:
@@ -65,7 +65,7 @@ def operator(name: str, *, in_place: bool = False) -> Callable[[Any], Operator]:
 
     def define(made_of: Any) -> Operator:
         if not isinstance(made_of, type):
-            return Operator(name, functools.partial(Plain, _callable("operator", name, made_of)), summary_of(made_of), in_place)
+            return Operator(name, functools.partial(PlainOperator, _callable("operator", name, made_of)), summary_of(made_of), in_place)
         if not callable(getattr(made_of, "forward", None)):
             raise UsageError(f"operator {name!r}: class {made_of.__name__} has no forward()", do="define forward(self, *args, **kwargs)")
         return Operator(name, made_of, summary_of(made_of), in_place)

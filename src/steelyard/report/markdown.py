@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from steelyard.analyze.conditions import side_lines
-from steelyard.analyze.gate import Finding, Judgement
+from steelyard.analyze.gate import Judged, Judgement
 from steelyard.model.effects import margin_text
 from steelyard.report.cells import clean, cut
 from steelyard.report.verdict import GLYPHS, HEADS, explanation, figures_text, summary
@@ -73,7 +73,7 @@ def _blocks(judgement: Judgement) -> Iterator[str]:
         yield "\n".join(f"- {code(line, LONGEST_REASON)}" for line in told[: 3 * MOST_ROWS])
 
 
-def _table(found: Sequence[Finding]) -> str:
+def _table(found: Sequence[Judged]) -> str:
     """Only columns that say something."""
     rows = [
         (

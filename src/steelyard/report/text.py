@@ -32,7 +32,7 @@ from steelyard.report.cells import (
 from steelyard.report.columns import Column, columns, own_bases, pairs_by_head
 from steelyard.report.detail import record_detail
 from steelyard.report.heading import RunHeaderLike, heading, load_line
-from steelyard.report.tree import Group, Line, group, lines
+from steelyard.report.tree import Group, TreeLine, group, lines
 from steelyard.report.wrap import wrap_text, wrap_words
 
 __all__ = ["RunHeaderLike", "case_line", "record_detail", "run_table"]
@@ -89,7 +89,7 @@ def _body(records: Sequence[Record], deltas: Mapping[str, Delta], found: list[Co
     return body, missed
 
 
-def _fit(groups: Sequence[Group], found: list[Column], width: int) -> tuple[list[Line], list[Column], str]:
+def _fit(groups: Sequence[Group], found: list[Column], width: int) -> tuple[list[TreeLine], list[Column], str]:
     """As many columns as leave nearly every label its place; the few that are too long get lines of their own."""
     ranks = sorted({column.rank for column in found}, reverse=True)
     steps = [[column for column in found if column.rank <= rank] for rank in ranks]
@@ -110,7 +110,7 @@ def _taken(kept: Sequence[Column], gap: str) -> int:
     return sum(len(gap) + column.width for column in kept)
 
 
-def _spread(line: Line, width: int) -> list[Text]:
+def _spread(line: TreeLine, width: int) -> list[Text]:
     """A title over the whole width, continued on further lines when it is longer."""
     style = "bold" if not line.indent else ""
     indent = line.indent or "  "

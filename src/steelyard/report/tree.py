@@ -13,7 +13,7 @@ FOLD = 44
 
 
 @dataclass(frozen=True)
-class Leaf:
+class TreeLeaf:
     """One row: a record by its place in the run, and what tells it apart within its point."""
 
     index: int
@@ -21,11 +21,11 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class Point:
+class TreePoint:
     """One set of parameters, with the variants and backends measured there."""
 
     label: str
-    leaves: tuple[Leaf, ...]
+    leaves: tuple[TreeLeaf, ...]
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class Group:
 
     workload: str
     shared: str
-    points: tuple[Point, ...]
+    points: tuple[TreePoint, ...]
 
 
 @dataclass(frozen=True)
-class Line:
+class TreeLine:
     """A line of the tree: `label` in the first column; `index` is None where it has no figures and may use the full width."""
 
     label: str
@@ -77,7 +77,7 @@ def _group(workload: str, records: Sequence[Record], members: list[int], one_dev
         label = " ".join(pad(by_member[index].get(key, ""), widths[key]) for key in differing).rstrip()
         points.setdefault(label, []).append(index)
     labels = _leaf_labels(records, members, plain and (len(points) > 1 or workload == COMMAND))
-    made = tuple(Point(label, tuple(Leaf(index, labels[index]) for index in at)) for label, at in points.items())
+    made = tuple(TreePoint(label, tuple(TreeLeaf(index, labels[index]) for index in at)) for label, at in points.items())
     return Group(workload, " ".join(said), made)
 
 
@@ -95,39 +95,39 @@ def _leaf_labels(records: Sequence[Record], members: list[int], silent: bool) ->
     return {index: f"{pad(backends[index], widest)} {variants[index]}" for index in members}
 
 
-def lines(groups: Sequence[Group], room: int) -> list[Line]:
+def lines(groups: Sequence[Group], room: int) -> list[TreeLine]:
     """The tree drawn for a first column of `room` columns.
 
     Inline, as in `├─ n=1024  eager`, where that fits; else the point stands on a line of its own above its leaves, and a
     leaf that is still too long on a line above its figures. A workload with a single row takes one line when it can.
     """
-    drawn: list[Line] = []
+    drawn: list[TreeLine] = []
     for item in groups:
         title = item.shared if item.workload == COMMAND and item.shared else "  ".join(filter(None, (item.workload, item.shared)))
         only = item.points[0].leaves if len(item.points) == 1 else ()
         folded = "  ".join(filter(None, (title, only[0].label if only and only[0].label != "eager" else "")))
         if len(only) == 1 and cells(folded) <= min(room, FOLD):
-            drawn.append(Line(folded, only[0].index))
+            drawn.append(TreeLine(folded, only[0].index))
             continue
-        drawn.append(Line(title))
+        drawn.append(TreeLine(title))
         drawn += _flat(only, room) if only else _points(item.points, room)
     return drawn
 
 
-def _flat(leaves: Sequence[Leaf], room: int) -> list[Line]:
-    drawn: list[Line] = []
+def _flat(leaves: Sequence[TreeLeaf], room: int) -> list[TreeLine]:
+    drawn: list[TreeLine] = []
     for leaf in leaves:
         last = leaf is leaves[-1]
         drawn += _row(LAST if last else BRANCH, BLANK if last else TRUNK, leaf, room)
     return drawn
 
 
-def _points(points: Sequence[Point], room: int) -> list[Line]:
+def _points(points: Sequence[TreePoint], room: int) -> list[TreeLine]:
     inline = _inline(points)
     return inline if all(cells(line.label) <= room for line in inline) else _stacked(points, room)
 
 
-def _inline(points: Sequence[Point]) -> list[Line]:
+def _inline(points: Sequence[TreePoint]) -> list[TreeLine]:
     widest = max(cells(point.label) for point in points)
     drawn = []
     for point in points:
@@ -135,26 +135,26 @@ def _inline(points: Sequence[Point]) -> list[Line]:
         for number, leaf in enumerate(point.leaves):
             stem = (LAST if last else BRANCH) if number == 0 else (BLANK if last else TRUNK)
             label = pad(point.label if number == 0 else "", widest)
-            drawn.append(Line(f"{stem}{label}  {leaf.label}".rstrip() if number == 0 else f"{stem}{label}  {leaf.label}", leaf.index))
+            drawn.append(TreeLine(f"{stem}{label}  {leaf.label}".rstrip() if number == 0 else f"{stem}{label}  {leaf.label}", leaf.index))
     return drawn
 
 
-def _stacked(points: Sequence[Point], room: int) -> list[Line]:
-    drawn: list[Line] = []
+def _stacked(points: Sequence[TreePoint], room: int) -> list[TreeLine]:
+    drawn: list[TreeLine] = []
     for point in points:
         last = point is points[-1]
         trunk = BLANK if last else TRUNK
         if len(point.leaves) == 1 and not point.leaves[0].label:
-            drawn += _row(LAST if last else BRANCH, trunk, Leaf(point.leaves[0].index, point.label), room)
+            drawn += _row(LAST if last else BRANCH, trunk, TreeLeaf(point.leaves[0].index, point.label), room)
             continue
-        drawn.append(Line((LAST if last else BRANCH) + (point.label or "–"), None, trunk))
+        drawn.append(TreeLine((LAST if last else BRANCH) + (point.label or "–"), None, trunk))
         for leaf in point.leaves:
             drawn += _row(trunk, trunk, leaf, room)
     return drawn
 
 
-def _row(stem: str, trunk: str, leaf: Leaf, room: int) -> list[Line]:
+def _row(stem: str, trunk: str, leaf: TreeLeaf, room: int) -> list[TreeLine]:
     label = stem + (leaf.label or "eager")
     if cells(label) <= room:
-        return [Line(label, leaf.index)]
-    return [Line(label, None, trunk), Line(trunk.rstrip(), leaf.index)]
+        return [TreeLine(label, leaf.index)]
+    return [TreeLine(label, None, trunk), TreeLine(trunk.rstrip(), leaf.index)]

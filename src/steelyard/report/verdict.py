@@ -11,7 +11,7 @@ from rich.text import Text
 from steelyard import codec
 from steelyard.analyze.compare import Mean
 from steelyard.analyze.conditions import side_lines
-from steelyard.analyze.gate import OPEN, WORDS, Finding, Judgement, Kind
+from steelyard.analyze.gate import OPEN, WORDS, Judged, Judgement, Kind
 from steelyard.analyze.unpaired import UNCONFIRMED
 from steelyard.model.effects import margin_text
 from steelyard.model.pair import Delta
@@ -64,7 +64,7 @@ def _named(plain: dict[str, Any]) -> dict[str, Any]:
     return {"time_ratio" if key == "ratio" and plain["metric"] == "time" else key: value for key, value in plain.items()}
 
 
-def figures_text(finding: Finding) -> str:
+def figures_text(finding: Judged) -> str:
     """`10.02 µs → 10.34 µs`, each with no more digits than its own interval allows."""
     if not finding.was or not finding.now:
         return ""
@@ -72,7 +72,7 @@ def figures_text(finding: Finding) -> str:
     return " → ".join(f"{number} {unit}".strip() for number, _, unit in both)
 
 
-def explanation(finding: Finding) -> str:
+def explanation(finding: Judged) -> str:
     """Why a finding is what it is, and why it does not count where it does not."""
     parts = ["" if finding.reason == UNCONFIRMED else finding.reason, finding.excuse]
     return "; ".join(clean(part) for part in parts if part)
@@ -116,7 +116,7 @@ def _style(judgement: Judgement) -> str:
     return "bold red" if sure else "bold yellow"
 
 
-def _table(found: Sequence[Finding], width: int) -> Iterator[Text]:
+def _table(found: Sequence[Judged], width: int) -> Iterator[Text]:
     """A line per finding, with its values on a line of their own where a name is too long; what is not shown is counted."""
     shown = found[: LONGEST if found[0].counts else LONGEST_ASIDE]
     several = {finding.metric for finding in found} != {"time"}
@@ -139,11 +139,11 @@ def _table(found: Sequence[Finding], width: int) -> Iterator[Text]:
         yield Text(f"  … and {len(found) - len(shown)} more: --json has them all", "dim")
 
 
-def _glyph(finding: Finding) -> str:
+def _glyph(finding: Judged) -> str:
     return "·" if finding.excuse or (finding.kind in ("failed", "missing") and not finding.counts) else GLYPHS[finding.kind]
 
 
-def _row_style(finding: Finding) -> str:
+def _row_style(finding: Judged) -> str:
     if finding.kind == "failed":
         return "red" if finding.counts else ""
     if finding.kind == "regression" and finding.counts:
@@ -151,7 +151,7 @@ def _row_style(finding: Finding) -> str:
     return "green" if finding.kind == "improvement" and finding.paired else ""
 
 
-def _change(finding: Finding, several: bool) -> str:
+def _change(finding: Judged, several: bool) -> str:
     words = finding.effect
     margin = f" (margin {margin_text(finding.margin)})" if words and finding.margin and finding.verdict == "slower" else ""
     return f"{clean(finding.metric)} {words}{margin}".strip() if several and words else f"{words}{margin}"

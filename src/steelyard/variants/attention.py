@@ -8,7 +8,7 @@ from typing import Any, Literal
 from steelyard.errors import NotApplied, Unsupported
 from steelyard.model.define import variant
 from steelyard.model.task import Task
-from steelyard.variants.watch import Seen, differ, watch
+from steelyard.variants.watch import ObservedCall, differ, watch
 from steelyard.variants.wrap import Scope, body_of, nested
 
 Kernel = Literal["flash", "efficient", "math", "cudnn"]
@@ -45,7 +45,7 @@ def only(kernel: Kernel) -> Scope:
     return lambda: sdpa_kernel(chosen)
 
 
-def attends(task: Task, be: Any, plain: Seen) -> bool:
+def attends(task: Task, be: Any, plain: ObservedCall) -> bool:
     """Whether a call reaches attention: a fused kernel shows, and the unfused form shows when another one is forced on it."""
     if any(FUSED in op for op in plain.ops):
         return True

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from steelyard.errors import NotApplied, Unsupported
 from steelyard.model.define import variant
 from steelyard.model.task import Task
-from steelyard.variants.watch import Seen, differ, watch
+from steelyard.variants.watch import ObservedCall, differ, watch
 from steelyard.variants.wrap import body_of, floating_inputs, nested
 
 LOW = Literal["bf16", "fp16"]
@@ -88,7 +88,7 @@ def rounds_to_tf32(task: Task, be: Any) -> bool:
     return torch.cuda.get_device_capability()[0] >= 8 and any(switches[kind] for kind in fp32_work(watch(task, be)))
 
 
-def fp32_work(seen: Seen) -> set[str]:
+def fp32_work(seen: ObservedCall) -> set[str]:
     """The kinds of fp32 matrix work in a call; each has its own switch for TF32."""
     ops = {step.op for step in seen.steps if any(form.dtype == "float32" for form in step.takes)}
     return {name for name, known in (("products", PRODUCTS), ("convolutions", CONVOLUTIONS)) if ops & known}

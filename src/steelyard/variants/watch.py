@@ -34,7 +34,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ObservedCall:
     """What one call ran and answered; with an error nothing is known, and whoever calls next meets the same error."""
 
     steps: Counter[Step] = field(default_factory=Counter)
@@ -46,12 +46,12 @@ class Seen:
         """The names of all operators."""
         return {step.op for step in self.steps}
 
-    def beyond(self, other: Seen) -> Counter[Step]:
+    def beyond(self, other: ObservedCall) -> Counter[Step]:
         """Steps that the other call did not take, or not as often; what a first call alone does, such as filling a cache, is none."""
         return self.steps - other.steps
 
 
-def watch(task: Task, be: Any, inner: Scope | None = None) -> Seen:
+def watch(task: Task, be: Any, inner: Scope | None = None) -> ObservedCall:
     """Call the task once in its scope, and in a further one if given, and note every operator that reaches a kernel.
 
     What is compiled runs as it was written: a compiler gives up under a watch, and one that was awake remembers that it did.
@@ -67,7 +67,7 @@ def watch(task: Task, be: Any, inner: Scope | None = None) -> Seen:
     return _watched(task, be, inner)
 
 
-def _watched(task: Task, be: Any, inner: Scope | None) -> Seen:
+def _watched(task: Task, be: Any, inner: Scope | None) -> ObservedCall:
     import torch
 
     fn, notes = body_of(task), _notebook()
@@ -77,16 +77,16 @@ def _watched(task: Task, be: Any, inner: Scope | None) -> Seen:
         with _as_written(), _same_chance(be), torch.no_grad(), (task.scope or nullcontext)(), (inner or nullcontext)(), notes:
             output = fn(*task.args, **task.kwargs)
         be.sync()
-        return Seen(notes.steps, output)
+        return ObservedCall(notes.steps, output)
     except Exception as error:
-        return Seen(error=error)
+        return ObservedCall(error=error)
     finally:
         notes.undo()
         if be.device != "cpu":
             be.release_memory()
 
 
-def differ(task: Task, be: Any, plain: Seen, scoped: Seen) -> bool:
+def differ(task: Task, be: Any, plain: ObservedCall, scoped: ObservedCall) -> bool:
     """Whether a call in a scope takes other steps than the plain task or, where an operator hides its kernels, gives another answer.
 
     An answer that differs from call to call anyway tells nothing; a call that cannot be watched is not judged.

@@ -16,7 +16,7 @@ import pytest
 from steelyard.cli.main import main
 from steelyard.dialects.param import lines, session
 from steelyard.dialects.param.flags import Options
-from steelyard.dialects.param.watching import Watch
+from steelyard.dialects.param.watching import ConfigWatch
 from steelyard.machine import locks
 from steelyard.measuring.fixed import NO_GRADIENT
 from steelyard.param import config, spec, tensor, together, value
@@ -308,7 +308,7 @@ class TestTrouble:
 
 
 def begin(**words: Any) -> session.Session:
-    return session.begin(Options.from_plain({"output_prefix": "out.json", **words}), Watch())
+    return session.begin(Options.from_plain({"output_prefix": "out.json", **words}), ConfigWatch())
 
 
 class TestSession:
@@ -387,7 +387,7 @@ class TestSession:
         program.write_text(f'#!/bin/sh\nexec {sys.executable} {Path(__file__).with_name("fake_ncu.py")} "$@"\n')
         program.chmod(0o755)
         ears: list[dict[str, Any]] = []
-        watch = Watch()
+        watch = ConfigWatch()
         watch.finished = ears.append  # type: ignore[method-assign]
         command = shlex.join([sys.executable, "-c", ""])
         asked = Options(output_prefix="out.json", device="cuda", ncu=True, ncu_bin=str(program), batch_cmd=command, run_batch_size=size)

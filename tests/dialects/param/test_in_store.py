@@ -89,6 +89,6 @@ def test_odd_records_are_results_that_say_so() -> None:
         {"op_name": "d", "id": "0", "metric": {}, "steelyard": {"status": "crashed", "error": "gone"}},
     ]  # fmt: skip
     header = {"run_options": {"device": 3, "cmd_args": {"threads": -1, "seed": "x"}}, "sys_info": None}
-    (source,) = results.read(results.Written((header, *odd)), Path("x"))
+    (source,) = results.read(results.OutputLines((header, *odd)), Path("x"))
     assert [result.status for result in source.results] == ["skipped", "failed", "failed", "ok", "crashed"]
     assert together([]) == {}

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from steelyard.dialects.ptxla import points, tables
-from steelyard.dialects.ptxla.aggregate import Question, Report, report
-from steelyard.dialects.ptxla.points import Point, geomean, percentile, speedup
-from steelyard.dialects.ptxla.rows import BACKENDS, Tally, take
+from steelyard.dialects.ptxla.aggregate import Report, ReportQuestion, report
+from steelyard.dialects.ptxla.points import TimePoint, geomean, percentile, speedup
+from steelyard.dialects.ptxla.rows import BACKENDS, RowTally, take
 from steelyard.errors import NothingMeasured, SteelyardError, UsageError
 from tests.dialects.ptxla.stored import A100, DAYS, EAGER, FIRST, INDUCTOR, LAZY, OPENXLA, SECOND, steady, stored
 
@@ -30,10 +30,10 @@ SECOND_NIGHT = [stored("alpha", INDUCTOR, steady(6.0), when=SECOND), stored("alp
 """Over the oldest inductor, 3 ± √2: 0.5 ± 0.5·√2/3 and 4 ± 4·√2/3."""
 
 
-def ask(data: list[Any], tally: Tally | None = None, said: list[str] | None = None, **words: Any) -> Report:
-    counted = Tally() if tally is None else tally
+def ask(data: list[Any], tally: RowTally | None = None, said: list[str] | None = None, **words: Any) -> Report:
+    counted = RowTally() if tally is None else tally
     rows = [row for item in data if (row := take(item, counted))]
-    found = report(rows, Question(**words), counted, (said if said is not None else []).append)
+    found = report(rows, ReportQuestion(**words), counted, (said if said is not None else []).append)
     assert found is not None
     return found
 
@@ -127,7 +127,7 @@ def test_the_baseline_is_the_oldest_of_each_model_or_the_newest_timestamp_alone(
 
 def test_compile_time_is_what_the_first_repeat_took_beyond_the_others() -> None:
     data = [stored("m", INDUCTOR, [10.0, 1.0, 3.0]), stored("m", OPENXLA, [6.0, 2.0]), stored("n", INDUCTOR, [1.0, 2.0])]
-    tally = Tally()
+    tally = RowTally()
     assert tables.csv(ask(data, tally, metric="compile", report="latest_grouped")).splitlines()[1] == "m,1.0,0.0,2.0,0.0"
     assert list(tally.counts) == ["left out: the first repeat was not slower than the others, so no compile time is known"]
 
@@ -165,7 +165,7 @@ def test_rows_that_break_the_original_are_left_out_and_counted() -> None:
         stored("m", INDUCTOR, steady(1.0), when=None), stored("m", INDUCTOR, steady(1.0), batch=[1]), stored("m", EAGER, {"error": "died"}),
         stored("m", EAGER, {"error": "SKIP"}), stored("alpha", INDUCTOR, steady(2.0, 4.0)), "text",
     ]  # fmt: skip
-    tally = Tally()
+    tally = RowTally()
     expected = csv(FIRST_NIGHT)
     assert tables.csv(ask([*FIRST_NIGHT, *bad], tally)).splitlines() == expected
     assert tally.counts == {
@@ -190,7 +190,7 @@ def test_rows_that_break_the_original_are_left_out_and_counted() -> None:
 
 def test_a_wrong_answer_is_told_and_does_not_pass() -> None:
     data = [*FIRST_NIGHT[:3], {**FIRST_NIGHT[3], "verification_code": "FAIL"}]
-    kept, left = Tally(), Tally()
+    kept, left = RowTally(), RowTally()
     assert tables.csv(ask(data, kept)).splitlines() == csv(FIRST_NIGHT)
     assert list(kept.counts) == ["counted: its answer failed verification"]
     assert tables.csv(ask(data, left, paired=True)).splitlines()[1].endswith(",2.0,0.94280904,1,1/2")
@@ -208,7 +208,10 @@ def test_nothing_found_says_which_accelerators_there_are() -> None:
     assert "One of Tesla V100" in caught.value.why and caught.value.exit_code == 1
     with pytest.raises(NothingMeasured):
         ask([], strict_exit=True)
-    assert report([row for item in FIRST_NIGHT if (row := take(item, Tally()))], Question("latest", backends=("eager",)), Tally()) is None
+    assert (
+        report([row for item in FIRST_NIGHT if (row := take(item, RowTally()))], ReportQuestion("latest", backends=("eager",)), RowTally())
+        is None
+    )
 
 
 def test_several_devices_under_one_name_are_said() -> None:
@@ -220,7 +223,7 @@ def test_several_devices_under_one_name_are_said() -> None:
 @pytest.mark.parametrize("words", [{"backends": ("inductr",)}, {"report": "late"}, {"metric": "x"}, {"accelerator": " "}, {"backends": ()}])
 def test_a_question_that_makes_no_sense_is_refused(words: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
-        Question(**words)
+        ReportQuestion(**words)
 
 
 def test_names_cannot_break_the_table_or_steer_the_terminal() -> None:
@@ -232,16 +235,16 @@ def test_names_cannot_break_the_table_or_steer_the_terminal() -> None:
 @given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=30), st.floats(0, 100))
 def test_statistics_are_those_of_numpy(values: list[float], share: float) -> None:
     assert percentile(values, share) == pytest.approx(float(np.percentile(values, share)))
-    assert geomean([Point(value) for value in values]).value == pytest.approx(float(np.exp(np.mean(np.log(values)))))
+    assert geomean([TimePoint(value) for value in values]).value == pytest.approx(float(np.exp(np.mean(np.log(values)))))
     found = points.POINTS["exec"](steady(*values))
-    assert isinstance(found, Point)
+    assert isinstance(found, TimePoint)
     assert found.value == pytest.approx(float(np.mean(values)))
     assert found.std == pytest.approx(float(np.std(values, ddof=1)) if len(values) > 1 else 0.0, abs=1e-9 * max(values))
 
 
 def test_errors_are_carried_through_ratios_and_means() -> None:
-    assert speedup(Point(2.0, 0.2), Point(4.0, 0.3)) == Point(2.0, pytest.approx(2 * math.sqrt(0.01 + 0.005625)))
-    assert geomean([Point(4.0, 0.4), Point(1.0, 0.2)]).std == pytest.approx(2 / 2 * math.sqrt(0.01 + 0.04))
+    assert speedup(TimePoint(2.0, 0.2), TimePoint(4.0, 0.3)) == TimePoint(2.0, pytest.approx(2 * math.sqrt(0.01 + 0.005625)))
+    assert geomean([TimePoint(4.0, 0.4), TimePoint(1.0, 0.2)]).std == pytest.approx(2 / 2 * math.sqrt(0.01 + 0.04))
 
 
 anything: Any = st.one_of(
@@ -269,9 +272,9 @@ odd_rows: Any = st.one_of(
     st.sampled_from(["oldest", "latest"]),
 )
 def test_no_row_whatever_makes_a_crash_or_a_nan(data: list[Any], kind: str, metric: str, paired: bool, baseline: str) -> None:
-    tally = Tally()
+    tally = RowTally()
     rows = [row for item in data if (row := take(json.loads(json.dumps(item)), tally))]
-    question = Question(kind, "v100", metric=metric, paired=paired, baseline=baseline, backends=tuple(BACKENDS))  # type: ignore[arg-type]
+    question = ReportQuestion(kind, "v100", metric=metric, paired=paired, baseline=baseline, backends=tuple(BACKENDS))  # type: ignore[arg-type]
     try:
         found = report(rows, question, tally)
     except SteelyardError:
@@ -335,5 +338,5 @@ def test_pictures_without_the_library_or_of_no_size_are_refused(monkeypatch: pyt
 
 
 def test_rows_are_streamed() -> None:
-    rows = (row for item in FIRST_NIGHT if (row := take(item, Tally())))
-    assert report(rows, Question(), Tally()) is not None
+    rows = (row for item in FIRST_NIGHT if (row := take(item, RowTally())))
+    assert report(rows, ReportQuestion(), RowTally()) is not None

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from steelyard.dialects.ptxla.analyze import COLUMNS, Order, analyze, extend
-from steelyard.dialects.ptxla.rows import Tally
+from steelyard.dialects.ptxla.rows import RowTally
 from steelyard.errors import UsageError
 from tests.dialects.ptxla.stored import FIRST, INDUCTOR, OPENXLA, V100, stored, write
 
@@ -19,9 +19,9 @@ TIMES = [15.0, 2.0, 4.0, 3.0]
 XLA = {"total_time": TIMES, "per_iter_time": TIMES, "trace_per_iter_time": [9.0, 1.0], "single_value": [7]}
 
 
-def run(folder: Path, tally: Tally | None = None, **words: Any) -> list[dict[str, str]]:
+def run(folder: Path, tally: RowTally | None = None, **words: Any) -> list[dict[str, str]]:
     order = Order(folder, **{"database": folder / "base" / "db.csv", "timestamp": 5.0, **words})
-    with analyze(order, tally or Tally()).file.open(newline="") as file:
+    with analyze(order, tally or RowTally()).file.open(newline="") as file:
         return list(csv.DictReader(file))
 
 
@@ -61,7 +61,7 @@ def test_tables_nulls_and_text_among_the_metrics_are_no_crash(tmp_path: Path) ->
     counters = [{"stats": {"calls": 3, "breaks": 1}, "why": {"loop": 1}}, {"stats": {"calls": 5}}]
     odd = {"total_time": [3.0, None, 1.0], "dynamo_counters": counters, "note": "text", "gone": None, "big": [10**400, 1e999], "empty": []}
     write(tmp_path / "r.jsonl", [stored("m", OPENXLA, odd), stored("n", OPENXLA, {})])
-    tally = Tally()
+    tally = RowTally()
     first, second = run(tmp_path, tally)
     assert (first["max_dynamo_counters.stats.calls"], first["min_dynamo_counters.stats.breaks"]) == ("5.0", "0.0")
     assert (first["median_total_time"], first["mean_total_time"]) == ("2.0", "1.0")
@@ -77,7 +77,7 @@ def test_the_jsonl_form(tmp_path: Path) -> None:
     rows = [stored("m", OPENXLA, {"total_time": TIMES}, batch=None), stored("m", INDUCTOR, {"error": "boom"}, batch=2)]
     write(tmp_path / "r.jsonl", rows)
     order = Order(tmp_path, tmp_path / "db.csv", "jsonl", 5.0)
-    first, second = (json.loads(line) for line in analyze(order, Tally()).file.read_text().splitlines())
+    first, second = (json.loads(line) for line in analyze(order, RowTally()).file.read_text().splitlines())
     assert first["dimensions"] == {
         "suite_name": "torchbench", "model_name": "m", "accelerator": "cuda", "accelerator_model": V100, "xla": "PJRT",
         "dynamo": "openxla", "torch_xla2": "None", "keep_model_data_on_cuda": "False", "test": "eval", "outputs_file": "None",
@@ -90,7 +90,7 @@ def test_the_jsonl_form(tmp_path: Path) -> None:
         "timestamp": int(FIRST), "batch_size": 2, "repeat": 4, "iterations_per_run": 1, "median_total_time": -1,
         "median_per_iter_time": -1, "xla_median_trace_per_iter_time": -1, "xla_compile_time": -1, "dynamo_compile_time": -1,
     }  # fmt: skip
-    again = analyze(order, Tally())
+    again = analyze(order, RowTally())
     assert (again.rows, again.files) == (2, 1), "its own report is no input"
     assert not (tmp_path / "db.csv").exists()
 

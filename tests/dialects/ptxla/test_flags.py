@@ -8,7 +8,7 @@ import click
 import pytest
 
 from steelyard.cli.as_ptxla_runner import command
-from steelyard.dialects.ptxla.flags import FLAGS, SUITES, Options, settle
+from steelyard.dialects.ptxla.flags import FLAGS, SUITES, RunnerOptions, settle
 from steelyard.errors import UsageError
 
 DEFAULTS = {
@@ -33,11 +33,11 @@ CHOICES = {
 OURS = {"--suite-name", "--torchbench", "--policy", "--size", "--retry", "--threads", "--strict-exit"}
 
 
-def given(*words: str) -> Options:
+def given(*words: str) -> RunnerOptions:
     """The options that a command line makes."""
     made = command()
     with made.make_context("runner", ["--suite-name=dummy", *words]) as context:
-        return Options.from_plain(context.params)
+        return RunnerOptions.from_plain(context.params)
 
 
 @pytest.mark.parametrize(("name", "default"), DEFAULTS.items())
@@ -49,7 +49,7 @@ def test_an_absent_flag_has_the_originals_default(name: str, default: object) ->
 def test_no_flag_is_missing_and_none_is_unknown() -> None:
     names = {name for flag in FLAGS for name in flag.names if name.startswith("--")}
     assert names == {*DEFAULTS, *OURS}
-    assert {flag.key for flag in FLAGS} == {item.name for item in fields(Options)}
+    assert {flag.key for flag in FLAGS} == {item.name for item in fields(RunnerOptions)}
 
 
 @pytest.mark.parametrize(("name", "choices"), CHOICES.items())
@@ -66,9 +66,9 @@ def test_axes_and_filters_repeat_and_short_names_work() -> None:
 
 def test_options_survive_the_pipe() -> None:
     made = given("--xla=None", "--batch-size=4", "--timestamp=12.5")
-    assert Options.from_plain(made.plain()) == made
+    assert RunnerOptions.from_plain(made.plain()) == made
     with pytest.raises(UsageError, match="no option named 'reapeat'"):
-        Options.from_plain({"reapeat": 1})
+        RunnerOptions.from_plain({"reapeat": 1})
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_options_survive_the_pipe() -> None:
     [(False, None, "high"), (False, "highest", "high"), (True, None, "highest"), (True, "default", "default")],
 )
 def test_matmul_precision_counts_only_without_tf32(disable: bool, asked: str | None, effective: str) -> None:
-    assert Options(disable_tf32=disable, matmul_precision=asked).precision == effective
+    assert RunnerOptions(disable_tf32=disable, matmul_precision=asked).precision == effective
 
 
 @pytest.mark.parametrize(
@@ -104,10 +104,10 @@ def test_matmul_precision_counts_only_without_tf32(disable: bool, asked: str | N
 )
 def test_nonsense_is_refused_before_anything_runs(words: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError) as caught:
-        settle(replace(Options(suite_name="dummy"), **words))  # type: ignore[arg-type]
+        settle(replace(RunnerOptions(suite_name="dummy"), **words))  # type: ignore[arg-type]
     assert message in str(caught.value)
 
 
 def test_every_suite_settles() -> None:
     for suite in SUITES:
-        assert settle(Options(suite_name=suite, torchbench=".")).suite_name == suite
+        assert settle(RunnerOptions(suite_name=suite, torchbench=".")).suite_name == suite

@@ -12,20 +12,20 @@ from typing import Any
 import pytest
 
 from steelyard.dialects.ptxla import ledger, rows
-from steelyard.dialects.ptxla.flags import Options
+from steelyard.dialects.ptxla.flags import RunnerOptions
 from steelyard.dialects.ptxla.ledger import Ledger, outcome
 from steelyard.dialects.ptxla.matrix import read_experiment
-from steelyard.dialects.ptxla.rows import Tally, take
+from steelyard.dialects.ptxla.rows import RowTally, take
 from steelyard.errors import StoreError, UsageError
 from tests.dialects.ptxla.stored import EAGER, OPENXLA, stored
 from tests.dialects.ptxla.test_runner import Stage, perform
 from tests.dialects.ptxla.test_runner import rows as written
 
-DUMMY = Options(suite_name="dummy", repeat=4)
+DUMMY = RunnerOptions(suite_name="dummy", repeat=4)
 MODEL, POINT = {"model_name": "m"}, read_experiment('{"accelerator": "cuda"}')
 
 
-def opened(folder: Path, options: Options = DUMMY, warnings: list[str] | None = None) -> Ledger:
+def opened(folder: Path, options: RunnerOptions = DUMMY, warnings: list[str] | None = None) -> Ledger:
     return Ledger.open(folder / "out" / "r.jsonl", options, ([] if warnings is None else warnings).append)
 
 
@@ -55,11 +55,11 @@ def test_rows_of_any_version_of_the_original_count(tmp_path: Path, code: str) ->
     mine = opened(tmp_path)
     mine.path.write_text(json.dumps(of_the_original(code)) + "\n")
     assert mine.known(MODEL, POINT) is not None
-    assert opened(tmp_path, Options(suite_name="dummy", repeat=4, verify=True)).known(MODEL, POINT) is None
+    assert opened(tmp_path, RunnerOptions(suite_name="dummy", repeat=4, verify=True)).known(MODEL, POINT) is None
 
 
 def test_nobody_begins_a_file_anew_that_another_runner_writes_to(tmp_path: Path) -> None:
-    anew = Options(suite_name="dummy", no_resume=True)
+    anew = RunnerOptions(suite_name="dummy", no_resume=True)
     first, beside = opened(tmp_path), opened(tmp_path)
     first.path.write_text("{}\n")
     with pytest.raises(UsageError, match="another runner writes"):
@@ -73,7 +73,7 @@ def test_nobody_begins_a_file_anew_that_another_runner_writes_to(tmp_path: Path)
 
 def test_a_single_config_deletes_nothing_and_is_always_run(tmp_path: Path) -> None:
     opened(tmp_path).path.write_text(json.dumps(of_the_original()) + "\n")
-    single = Options(suite_name="dummy", repeat=4, no_resume=True, model_config="{}", experiment_config="{}")
+    single = RunnerOptions(suite_name="dummy", repeat=4, no_resume=True, model_config="{}", experiment_config="{}")
     mine = opened(tmp_path, single)
     assert mine.known(MODEL, POINT) is None and mine.path.read_text()
 
@@ -87,7 +87,7 @@ def test_what_cannot_be_written_is_said_before_anything_runs(tmp_path: Path, pla
 
 
 def test_a_disk_that_fills_up_is_said_with_what_stays(tmp_path: Path) -> None:
-    row = take(of_the_original(), Tally())
+    row = take(of_the_original(), RowTally())
     assert row is not None
     mine = Ledger(Path("/dev/full"), DUMMY)
     with pytest.raises(StoreError, match="cannot write '/dev/full'"):
@@ -97,7 +97,7 @@ def test_a_disk_that_fills_up_is_said_with_what_stays(tmp_path: Path) -> None:
 def test_a_row_that_is_written_piece_by_piece_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = rows.os.write
     monkeypatch.setattr(rows.os, "write", lambda descriptor, data: whole(descriptor, data[:7]))
-    row = take(of_the_original(), Tally())
+    row = take(of_the_original(), RowTally())
     assert row is not None
     rows.append(tmp_path / "r.jsonl", row)
     assert json.loads((tmp_path / "r.jsonl").read_text())["model"]["model_name"] == "m"
@@ -116,7 +116,7 @@ def test_a_row_that_is_written_piece_by_piece_is_whole(tmp_path: Path, monkeypat
     ],
 )
 def test_how_a_row_came_out(metrics: Any, more: dict[str, Any], word: str) -> None:
-    row = take(stored("m", OPENXLA, metrics, **more), Tally())
+    row = take(stored("m", OPENXLA, metrics, **more), RowTally())
     assert row is not None and outcome(row) == word
 
 
@@ -151,4 +151,4 @@ def test_a_file_system_without_locks_is_no_obstacle(tmp_path: Path, monkeypatch:
     made = opened(tmp_path)
     assert made.lock is None
     made.path.write_text("{}\n")
-    assert not opened(tmp_path, Options(suite_name="dummy", no_resume=True)).path.read_text()
+    assert not opened(tmp_path, RunnerOptions(suite_name="dummy", no_resume=True)).path.read_text()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steelyard.dialects.ptxla import matrix
-from steelyard.dialects.ptxla.flags import Options
+from steelyard.dialects.ptxla.flags import RunnerOptions
 from steelyard.dialects.ptxla.matrix import (
     AXES,
     LEAVING,
@@ -27,7 +27,7 @@ from steelyard.dialects.ptxla.matrix import (
 )
 from steelyard.errors import UsageError
 
-DUMMY = Options(suite_name="dummy")
+DUMMY = RunnerOptions(suite_name="dummy")
 
 
 def point(**words: Any) -> matrix.Experiment:

@@ -208,7 +208,7 @@ class TestSweep:
             graphs.append([tuple(item.shape) for item in inputs])
             return module.forward
 
-        compiled = matmul.Stack(torch.device("cpu"), lambda fn: torch.compile(fn, backend=backend))
+        compiled = matmul.ProductStack(torch.device("cpu"), lambda fn: torch.compile(fn, backend=backend))
         for n in range(2, 12):
             base, test = matmul.pair(matmul.Product("f32", n), matmul.open_stack("eager", "cpu"), compiled)
             assert test.fn() == pytest.approx(base.fn(), abs=1e-4)
@@ -252,7 +252,7 @@ class TestShim:
     def test_a_product_that_cannot_be_made_stops_no_other(self, monkeypatch: pytest.MonkeyPatch) -> None:
         whole = matmul.pair
 
-        def pair(product: matmul.Product, *stacks: matmul.Stack) -> tuple[Side, Side]:
+        def pair(product: matmul.Product, *stacks: matmul.ProductStack) -> tuple[Side, Side]:
             if product.n == 4:
                 raise RuntimeError("can't allocate memory")
             return whole(product, *stacks)

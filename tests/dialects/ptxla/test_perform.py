@@ -12,14 +12,14 @@ import pytest
 
 from steelyard import registry
 from steelyard.dialects.ptxla import matrix
-from steelyard.dialects.ptxla.flags import Options
+from steelyard.dialects.ptxla.flags import RunnerOptions
 from steelyard.dialects.ptxla.shim import perform, profiles, verify
-from steelyard.dialects.ptxla.shim.perform import Act, open_spot
-from steelyard.dialects.ptxla.torchbench import Policy
+from steelyard.dialects.ptxla.shim.perform import ModelCall, open_spot
+from steelyard.dialects.ptxla.torchbench import ModelPolicy
 from steelyard.errors import Unsupported
 from steelyard.workloads.models import subject as models
 from steelyard.workloads.models.build import build
-from steelyard.workloads.models.subject import Ask, Spot
+from steelyard.workloads.models.subject import ModelDevice, ModelRequest
 from tests.dialects.ptxla.checkout import make
 
 torch = pytest.importorskip("torch")
@@ -28,8 +28,8 @@ pytestmark = pytest.mark.torch
 
 def said(tmp_path: Path, model: str = "dummy", policy: dict[str, Any] | None = None, point: str = "{}", **words: Any) -> dict[str, Any]:
     """All that a worker says about one config."""
-    options, experiment = Options(**{"suite_name": "dummy", "repeat": 3, **words}), matrix.read_experiment(point)
-    told = Policy().for_worker(model, experiment["test"], options.batch_size)
+    options, experiment = RunnerOptions(**{"suite_name": "dummy", "repeat": 3, **words}), matrix.read_experiment(point)
+    told = ModelPolicy().for_worker(model, experiment["test"], options.batch_size)
     job = {
         "options": options.plain(), "model": {"model_name": model}, "experiment": experiment, "threads": 1, "policy": told | (policy or {}),
         "folder": str(tmp_path / model), "basename": "base",
@@ -48,7 +48,7 @@ def path(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delitem(sys.modules, name)
 
 
-def spot() -> Spot:
+def spot() -> ModelDevice:
     return open_spot("cpu", False)
 
 
@@ -64,14 +64,14 @@ def test_every_metric_has_one_value_per_repeat(tmp_path: Path, test: str) -> Non
 
 
 def test_the_dummy_is_the_originals() -> None:
-    made = build(Ask("dummy", "dummy", "eval"), spot())
+    made = build(ModelRequest("dummy", "dummy", "eval"), spot())
     widths = [(layer.in_features, layer.out_features) for layer in made.module if hasattr(layer, "in_features")]
     assert widths == [(32, 512), (512, 512), (512, 32)]
     assert made.args[0].shape == (16, 32)
 
 
 def test_seeds_make_two_builds_equal_and_inputs_are_copies() -> None:
-    one, two = (Act.open(build(Ask("dummy", "dummy", "train"), spot()), spot(), "train") for _ in range(2))
+    one, two = (ModelCall.open(build(ModelRequest("dummy", "dummy", "train"), spot()), spot(), "train") for _ in range(2))
     assert torch.equal(one.subject.args[0], two.subject.args[0])
     assert all(torch.equal(a, b) for a, b in zip(one.subject.module.parameters(), two.subject.module.parameters(), strict=True))
     args, _ = one.inputs()
@@ -80,14 +80,14 @@ def test_seeds_make_two_builds_equal_and_inputs_are_copies() -> None:
 
 
 def test_random_inputs_keep_their_shape_and_whole_numbers_stay() -> None:
-    act = Act.open(models.Subject(torch.nn.Identity(), (torch.ones(4, 3), torch.arange(4))), spot(), "eval")
+    act = ModelCall.open(models.Subject(torch.nn.Identity(), (torch.ones(4, 3), torch.arange(4))), spot(), "eval")
     (floats, whole), _ = act.inputs(randomise=True)
     assert floats.shape == (4, 3) and not torch.equal(floats, torch.ones(4, 3))
     assert torch.equal(whole, torch.arange(4))
 
 
 def test_training_changes_weights_and_rewinding_restores_them() -> None:
-    act = Act.open(build(Ask("dummy", "dummy", "train"), spot()), spot(), "train")
+    act = ModelCall.open(build(ModelRequest("dummy", "dummy", "train"), spot()), spot(), "train")
     first = act.answer()
     assert {name.split(".")[0] for name in first} == {"out", "gradients", "parameters"}
     assert act.answer(3)["out.loss"] < first["out.loss"]
@@ -104,14 +104,14 @@ def test_a_wrong_gradient_is_seen_although_the_loss_is_right() -> None:
         def backward(ctx: Any, gradient: Any) -> Any:
             return gradient * 0.5
 
-    ask = Ask("dummy", "dummy", "train", sgd=True)
-    candidate = Act.open(build(ask, spot()), spot(), "train")
+    ask = ModelRequest("dummy", "dummy", "train", sgd=True)
+    candidate = ModelCall.open(build(ask, spot()), spot(), "train")
     whole = candidate.forward
     candidate.forward = lambda x: Half.apply(whole(x))
     found = verify.verify(
         candidate.answer,
-        lambda: Act.open(build(ask, spot()), spot(), "train").answer(),
-        lambda: Act.open(models.doubled(build(ask, spot())), spot(), "train").answer(),
+        lambda: ModelCall.open(build(ask, spot()), spot(), "train").answer(),
+        lambda: ModelCall.open(models.doubled(build(ask, spot())), spot(), "train").answer(),
         verify.Rules.of("train", "cpu", {}),
         training=True,
     )
@@ -232,7 +232,7 @@ def test_xlas_own_word_for_too_little_memory_is_understood(tmp_path: Path, monke
 def test_models_that_cannot_be_converted_stay_as_they_are(tmp_path: Path, path: None) -> None:
     place = str(make(tmp_path / "bench", "good"))
     assert said(tmp_path, "good", {"cast": True, "half": True}, suite_name="torchbench", torchbench=place)["measured"]["dtype"] == ""
-    half = models.precision(Ask("torchbench", "good", "eval", cast=True), Spot("cuda", False, "cuda"))
+    half = models.precision(ModelRequest("torchbench", "good", "eval", cast=True), ModelDevice("cuda", False, "cuda"))
     assert half == (None, torch.float16)
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from steelyard.analyze.compare import Side, compare
+from steelyard.analyze.compare import RunsSide, compare
 from steelyard.analyze.foreign import named, read_file
 from steelyard.cli.main import main
 from steelyard.errors import UsageError
@@ -102,7 +102,7 @@ def test_lines_end_where_the_runner_ends_them(tmp_path: Path) -> None:
 def test_files_of_two_accelerators_are_not_compared(tmp_path: Path) -> None:
     base = write(tmp_path / "b.jsonl", [stored("m", OPENXLA, TIMES)])
     head = write(tmp_path / "h.jsonl", [stored("m", OPENXLA, TIMES, device=A100)])
-    assert compare(Side("b", read_file(base)), Side("h", read_file(head))).deltas[0].verdict == "incomparable"
+    assert compare(RunsSide("b", read_file(base)), RunsSide("h", read_file(head))).deltas[0].verdict == "incomparable"
     both = records(write(tmp_path / "both.jsonl", [stored("m", OPENXLA, TIMES), stored("m", OPENXLA, TIMES, device=A100)]))
     assert len(both) == 2 and all(":flag.accelerator=" in id for id in both)
 

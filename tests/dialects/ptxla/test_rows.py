@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steelyard.dialects.ptxla import rows
-from steelyard.dialects.ptxla.rows import Row, Tally, accelerator_fits, append, backend_name, chooser, read, take
+from steelyard.dialects.ptxla.rows import Row, RowTally, accelerator_fits, append, backend_name, chooser, read, take
 from steelyard.errors import UsageError
 from tests.dialects.ptxla.stored import A100, A6000, INDUCTOR, OPENXLA, V100, stored, write
 
@@ -23,7 +23,7 @@ def test_every_kind_of_bad_line_costs_itself_alone_and_is_counted(tmp_path: Path
         json.dumps({**good, "model": {"model_name": 3}}) + "\n", json.dumps({**good, "note": 1}) + "\n",
         '{"model": {"model_name": "b"}, "experiment": {}, "metrics": {"total_time": [NaN, Infinity]}}\n', json.dumps(good)[:50],
     ]  # fmt: skip
-    tally = Tally()
+    tally = RowTally()
     found = list(read(write(tmp_path / "r.jsonl", lines), tally))
     assert [row.name for row in found] == ["a", "a", "b"]
     assert found[2].metrics == {"total_time": [None, None]}
@@ -40,7 +40,7 @@ def test_every_kind_of_bad_line_costs_itself_alone_and_is_counted(tmp_path: Path
 
 
 def test_a_file_with_ever_new_reasons_does_not_flood_the_terminal() -> None:
-    tally = Tally()
+    tally = RowTally()
     for number in range(1000):
         tally.add(f"unknown key {number}", f"r.jsonl:{number}")
     assert len(tally.lines()) == 41 and tally.lines()[-1] == "left out or odd for other reasons: 960 rows, first r.jsonl:40"
@@ -49,7 +49,7 @@ def test_a_file_with_ever_new_reasons_does_not_flood_the_terminal() -> None:
 @pytest.mark.parametrize("name", ["absent.jsonl", "."])
 def test_what_cannot_be_opened_is_said(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError):
-        list(read(tmp_path / name, Tally()))
+        list(read(tmp_path / name, RowTally()))
 
 
 @pytest.mark.parametrize(
@@ -92,14 +92,14 @@ def test_a_tier_or_a_regex_that_does_not_exist_is_an_error() -> None:
 
 def test_a_row_comes_back_as_it_was_written_even_after_a_crash(tmp_path: Path) -> None:
     path = write(tmp_path / "r.jsonl", ['{"model": {"mod'])
-    made = take(stored("a", OPENXLA, [1.0, float("nan")], verification_mean_rel_error=0.01), Tally())
+    made = take(stored("a", OPENXLA, [1.0, float("nan")], verification_mean_rel_error=0.01), RowTally())
     assert made
     append(path, made)
     append(path, made)
     _, first, second = path.read_text().splitlines()
     assert first == second and json.loads(first)["metrics"]["total_time"] == [1.0, None]
     assert list(json.loads(first)) == [*rows.TOP, "verification_mean_rel_error"]
-    tally = Tally()
+    tally = RowTally()
     assert [row.backend for row in read(path, tally)] == ["openxla+dynamo"] * 2
     assert list(tally.counts) == ["left out: not JSON"]
 

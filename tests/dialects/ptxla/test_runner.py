@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from steelyard.dialects.ptxla import runner
-from steelyard.dialects.ptxla.flags import Options, settle
+from steelyard.dialects.ptxla.flags import RunnerOptions, settle
 from steelyard.dialects.ptxla.matrix import read_experiment
 from steelyard.errors import FAILED, NOTHING, PASS, Unsupported, UsageError
 from steelyard.machine.locks import LockError
@@ -44,7 +44,7 @@ class Stage:
         yield self
 
 
-class Heard(runner.Watch):
+class Heard(runner.RunnerWatch):
     """Remembers the log."""
 
     def __init__(self) -> None:
@@ -55,14 +55,14 @@ class Heard(runner.Watch):
         self.lines.append(f"{level}: {text}")
 
 
-def perform(folder: Path, stage: Stage | None = None, **words: Any) -> tuple[runner.Run, Heard]:
+def perform(folder: Path, stage: Stage | None = None, **words: Any) -> tuple[runner.MatrixRun, Heard]:
     """One whole run into a folder, of the dummy on a CPU with plain PyTorch unless said otherwise."""
     usual = {
         "suite_name": "dummy", "accelerator": ("cpu",), "xla": ("None",), "dynamo": ("None",), "test": ("eval",), "repeat": 2,
         "output_dirname": str(folder / "out"), "timestamp": 7.5,
     }  # fmt: skip
     heard = Heard()
-    made = runner.begin(settle(Options(**(usual | words))), (stage or Stage()).talking, heard)
+    made = runner.begin(settle(RunnerOptions(**(usual | words))), (stage or Stage()).talking, heard)
     heard.code = made.run()
     return made, heard
 
@@ -337,7 +337,7 @@ def test_a_single_config_that_no_stack_can_run_is_a_row(tmp_path: Path) -> None:
 
 def test_accelerators_that_nobody_named_are_left_out_where_they_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "has_device", lambda accelerator, xla: accelerator == "cpu" and xla == "PJRT")
-    asked = Options(suite_name="dummy", xla=("PJRT",), test=("eval",), dynamo=("None",))
+    asked = RunnerOptions(suite_name="dummy", xla=("PJRT",), test=("eval",), dynamo=("None",))
     assert [point["accelerator"] for _, point in runner.plan(asked).configs] == ["cpu"]
     named = replace(asked, accelerator=("tpu", "cpu"))
     assert [point["accelerator"] for _, point in runner.plan(named).configs] == ["tpu", "cpu"]
@@ -376,16 +376,16 @@ def test_a_size_that_no_model_has_is_refused(tmp_path: Path) -> None:
 def test_variables(point: dict[str, Any], words: dict[str, Any], expected: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XLA_FLAGS", "--mine")
     monkeypatch.setattr(runner.matrix, "basename", lambda model, experiment: "BASE")
-    made = runner.variables({"model_name": "m"}, read_experiment(json.dumps(point)), Options(**words), Path("side"))
+    made = runner.variables({"model_name": "m"}, read_experiment(json.dumps(point)), RunnerOptions(**words), Path("side"))
     assert made == expected
 
 
 def test_blanks_in_a_folder_do_not_take_flags_apart() -> None:
     point = read_experiment('{"xla": "PJRT"}')
-    made = runner.variables({"model_name": "m"}, point, Options(dump_hlo=True), Path('my "own" results'))
+    made = runner.variables({"model_name": "m"}, point, RunnerOptions(dump_hlo=True), Path('my "own" results'))
     assert made["XLA_FLAGS"].startswith('--xla_dump_to="my \\"own\\" results/hlo-')
 
 
 def test_models_that_generate_get_a_larger_cache() -> None:
-    made = runner.variables({"model_name": "hf_T5_generate"}, read_experiment("{}"), Options(), Path("side"))
+    made = runner.variables({"model_name": "hf_T5_generate"}, read_experiment("{}"), RunnerOptions(), Path("side"))
     assert made["XLA_COMPILATION_CACHE_SIZE"] == "2048"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from steelyard.dialects.ptxla import torchbench
-from steelyard.dialects.ptxla.torchbench import BY_SGD, DENIED, Policy, matches, read_policy
+from steelyard.dialects.ptxla.torchbench import BY_SGD, DENIED, ModelPolicy, matches, read_policy
 from steelyard.errors import UsageError
 from tests.dialects.ptxla.checkout import POLICY, make
 
@@ -16,7 +16,7 @@ EVAL = {"accelerator": "cpu", "xla": None, "dynamo": None, "test": "eval"}
 
 
 @pytest.fixture
-def policy(tmp_path: Path) -> Policy:
+def policy(tmp_path: Path) -> ModelPolicy:
     file = tmp_path / "policy.yaml"
     file.write_text(POLICY)
     return read_policy(file)
@@ -52,7 +52,7 @@ def test_the_policy_file_of_a_checkout_is_found(tmp_path: Path) -> None:
         ("good", {"dynamo": "inductor"}, ""),
     ],
 )
-def test_skips(policy: Policy, model: str, words: dict[str, Any], skipped: str) -> None:
+def test_skips(policy: ModelPolicy, model: str, words: dict[str, Any], skipped: str) -> None:
     found = policy.skip(model, EVAL | words)
     assert skipped in found and bool(skipped) == bool(found)
 
@@ -80,14 +80,14 @@ def test_the_originals_own_deny_list(model: str, words: dict[str, Any]) -> None:
     assert not made.skip(model, EVAL)
 
 
-def test_batch_size_is_the_users_then_the_policys_then_the_models(policy: Policy) -> None:
+def test_batch_size_is_the_users_then_the_policys_then_the_models(policy: ModelPolicy) -> None:
     assert policy.batch_size("good", "eval", 3) == 3
     assert [policy.batch_size("good", test, None) for test in ("eval", "train")] == [6, 2]
     assert policy.batch_size("other", "eval", None) is None
     assert [policy.batch_size("fixed", test, 3) for test in ("eval", "train")] == [None, 7]
 
 
-def test_what_a_worker_is_told(policy: Policy) -> None:
+def test_what_a_worker_is_told(policy: ModelPolicy) -> None:
     told = policy.for_worker("good", "eval", None)
     assert (told["tolerance"], told["cosine"], told["sgd"], told["unverified"]) == (0.5, False, False, False)
     assert policy.for_worker("turned", "eval", None)["cosine"]
@@ -97,7 +97,7 @@ def test_what_a_worker_is_told(policy: Policy) -> None:
     assert len(BY_SGD) == len(set(BY_SGD)) == 25
 
 
-def test_expected_failures(policy: Policy) -> None:
+def test_expected_failures(policy: ModelPolicy) -> None:
     assert policy.expects_failure("raises", EVAL)
     assert not policy.expects_failure("raises", EVAL | {"test": "train"})
     assert not policy.expects_failure("good", EVAL)
@@ -131,7 +131,7 @@ def test_a_misspelt_policy_is_refused_and_does_not_hold_for_all_or_none(tmp_path
 def test_keys_of_a_newer_original_are_let_be(tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text("detectron2_models: [a]\nonly_training: [b]\ndtype: {force_another: [c]}\n")
-    assert read_policy(file) == Policy()
+    assert read_policy(file) == ModelPolicy()
 
 
 def test_lists_of_lists_of_lists_are_read_flat(tmp_path: Path) -> None:
@@ -152,4 +152,4 @@ def test_aliases_without_end_are_refused(tmp_path: Path, last: str) -> None:
 def test_an_empty_policy_says_nothing(tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text("")
-    assert read_policy(file) == Policy()
+    assert read_policy(file) == ModelPolicy()

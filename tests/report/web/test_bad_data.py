@@ -16,9 +16,9 @@ from steelyard.errors import UsageError
 from steelyard.model.case import Case
 from steelyard.report import export, plots
 from steelyard.report.web import site as sites
-from steelyard.report.web.gather import Asked, gather
+from steelyard.report.web.gather import ReportRequest, gather
 from steelyard.report.web.html import single_page
-from steelyard.report.web.place import Place
+from steelyard.report.web.place import SiteFolder
 from steelyard.report.web.site import build_site
 from steelyard.store.runs import Store
 
@@ -51,7 +51,7 @@ def store(tmp_path: Path) -> Store:
 
 def everything(store: Store, *refs: str) -> dict[str, Any]:
     """Each form that a report has, made once."""
-    made = gather(store, Asked(refs))
+    made = gather(store, ReportRequest(refs))
     assert len(single_page(made)) > 1000
     for form in (export.cases_csv, export.figures_csv, export.document_json, export.markdown_report):
         assert form(made)
@@ -122,12 +122,12 @@ def test_attachments_of_the_same_name_do_not_take_each_others_place(store: Store
 
 @pytest.mark.parametrize("name", ["page.HTML", "x.svg.gz", "x.php.json", "trace", ".htaccess", "x.xht"])
 def test_what_a_browser_or_a_server_would_run_is_text(name: str) -> None:
-    assert Place.harmless(name).endswith(".txt")
+    assert SiteFolder.harmless(name).endswith(".txt")
 
 
 @pytest.mark.parametrize("name", ["trace.json", "log.txt", "profile.json.gz", "k.ncu-rep"])
 def test_what_nobody_runs_keeps_its_name(name: str) -> None:
-    assert Place.harmless(name) == name
+    assert SiteFolder.harmless(name) == name
 
 
 def test_a_site_does_not_settle_among_the_runs(store: Store, tmp_path: Path) -> None:

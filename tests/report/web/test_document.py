@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steelyard.analyze.compare import Side
+from steelyard.analyze.compare import RunsSide
 from steelyard.analyze.foreign import read_file
 from steelyard.analyze.history import Change, History, Point, histories
 from steelyard.cli.main import main
@@ -103,7 +103,7 @@ def test_nights_from_a_store_are_told_since_when(tmp_path: Path) -> None:
 def test_a_comparison_with_a_base_lists_what_changed_and_what_could_not_be_compared() -> None:
     base = run({case("a"): 1.0, case("b"): 1.0, case("c"): 1.0, case("gone"): 1.0, case("sick"): "failed"}, name="old")
     head = run({case("a"): 2.0, case("b"): 1.0, case("c"): "wrong", case("new"): 1.0}, name="head", created="2026-01-03T03:00:00Z")
-    found = made(head, base=Side("old", (base,)))
+    found = made(head, base=RunsSide("old", (base,)))
     told = found["comparison"]
     assert (told["base"], told["head"], told["paired"], told["new"], told["missing"]) == (
         "old", "head", False, [case("new")], [case("gone"), case("sick")],
@@ -188,7 +188,7 @@ def test_a_lost_sidecar_says_so(store: Store) -> None:
 def test_mixed_and_unknown_machines_say_so() -> None:
     mixed = [run({case("a"): 1.0}, name=key, machine_key=key, machine={"cpu": {"model": key}}) for key in ("x", "y")]
     assert "made on 2 different machines (x, y)" in " ".join(made(*mixed)["warnings"])
-    assert "made on 2 different machines" in " ".join(made(mixed[1], base=Side("x", (mixed[0],)))["warnings"])
+    assert "made on 2 different machines" in " ".join(made(mixed[1], base=RunsSide("x", (mixed[0],)))["warnings"])
     assert "not every run says on which machine" in " ".join(made(mixed[0], run({}, name="z", machine_key=""))["warnings"])
     assert made(mixed[0])["warnings"] == []
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steelyard.analyze.compare import Side
+from steelyard.analyze.compare import RunsSide
 from steelyard.model.case import Case
 from steelyard.report.web.document import document
 from steelyard.report.web.fit import MANY, STEPS, fit, weight
@@ -43,7 +43,7 @@ def large() -> dict[str, Any]:
     pairs = tuple(pair(base, head, 1.1, 0.01) for base, head in zip(ids[::2], ids[1::2], strict=True))
     run = Run(Path("a"), Header(id="a", machine_key="m"), tuple(answers), pairs)
     old = Run(Path("b"), Header(id="b", machine_key="m"), tuple(record(id, 1e-3) for id in [*ids[:40], Case("op/gone").id]))
-    return document([run], base=Side("b", (old,)))
+    return document([run], base=RunsSide("b", (old,)))
 
 
 def test_a_large_document_comes_back_whole(large: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from steelyard.analyze.compare import Comparison, Side
+from steelyard.analyze.compare import Comparison, RunsSide
 from steelyard.model.pair import Delta, Pair
 from steelyard.model.record import Figure, Record
 from steelyard.report.charts.compare import compare_scatter_rows
@@ -58,7 +58,7 @@ def test_a_stack_slower_than_another_in_one_run_is_a_result_and_no_alarm() -> No
 def test_the_same_against_another_run_is_an_alarm_and_a_wrong_answer_comes_before_it() -> None:
     base = run([record(case(name), 1.0) for name in NAMES], name="old")
     head = run([record(case("a"), 2.0), record(case("b"), 1.0), record(case("c"), "wrong")], created="2026-01-03T03:00:00Z")
-    found = document([head], base=Side("old", (base,)))["banner"]
+    found = document([head], base=RunsSide("old", (base,)))["banner"]
     assert found["tone"] == "bad" and found["sentences"][0] == "Of 3 cases 1 wrong." and "slower than old" in found["sentences"][1]
 
 
@@ -96,7 +96,7 @@ def test_a_pair_without_an_end_or_a_case_that_is_gone_is_not_green() -> None:
 
 def test_nothing_told_apart_is_said_with_how_much_could_have_been() -> None:
     wide = [replace(record(case(name), 1.0), metrics={"time": Figure(1.0, "s", "lower", 0.9, 1.1, 40)}) for name in NAMES]
-    found = document([run(wide, created="2026-01-03T03:00:00Z")], base=Side("old", (run(wide, name="old"),)))["banner"]
+    found = document([run(wide, created="2026-01-03T03:00:00Z")], base=RunsSide("old", (run(wide, name="old"),)))["banner"]
     assert found["tone"] == "none" and found["sentences"][0].startswith("No case changed by more than these runs can tell (typically ± ")
     assert "against old)" in found["sentences"][0]
 

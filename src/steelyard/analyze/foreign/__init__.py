@@ -18,7 +18,7 @@ import msgspec
 
 from steelyard import registry
 from steelyard.analyze.foreign import google_benchmark, nvbench, pyperf, pytest_benchmark, tritonbench
-from steelyard.analyze.foreign.parts import Source, as_runs
+from steelyard.analyze.foreign.parts import ForeignSource, as_runs
 from steelyard.errors import StoreError, UsageError
 from steelyard.files import RESULTS, check_values, existing, limit, read_whole
 from steelyard.store.runs import Run
@@ -60,7 +60,7 @@ def read_file(path: Path) -> tuple[Run, ...]:
         known.append(tool)
         if reader.fits(data):
             found = reader.read(data, path)
-            sources = [source for source in ([found] if isinstance(found, Source) else found) if source.results]
+            sources = [source for source in ([found] if isinstance(found, ForeignSource) else found) if source.results]
             if not sources:
                 raise StoreError(f"no results in {str(path)!r}", why=f"it is a file of {tool}, and holds no benchmark that can be read")
             return _told_apart([as_runs(tool, path, source) for source in sources])

@@ -6,7 +6,19 @@ import math
 from pathlib import Path
 from typing import Any
 
-from steelyard.analyze.foreign.parts import Result, Source, count, number, rows, seconds, table, text, time_around, time_of, word
+from steelyard.analyze.foreign.parts import (
+    ForeignResult,
+    ForeignSource,
+    count,
+    number,
+    rows,
+    seconds,
+    table,
+    text,
+    time_around,
+    time_of,
+    word,
+)
 from steelyard.model.record import Figure
 
 UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -21,7 +33,7 @@ def fits(data: Any) -> bool:
     return any("real_time" in item or "error_occurred" in item for item in rows(data.get("benchmarks")))
 
 
-def read(data: Any, path: Path) -> Source:
+def read(data: Any, path: Path) -> ForeignSource:
     """One result per run name; all repetitions of it were made by one process."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for item in rows(data.get("benchmarks")):
@@ -31,19 +43,19 @@ def read(data: Any, path: Path) -> Source:
     versions = {"google-benchmark": context.get("library_version")}
     warnings = [f"{text(path.name)} was made by a debug build of the library"] if context.get("library_build_type") == "debug" else []
     results = [_result(name, items) for name, items in groups.items()]
-    return Source(results, word(context.get("date")), machine, versions=versions, warnings=warnings)
+    return ForeignSource(results, word(context.get("date")), machine, versions=versions, warnings=warnings)
 
 
-def _result(name: str, items: list[dict[str, Any]]) -> Result:
+def _result(name: str, items: list[dict[str, Any]]) -> ForeignResult:
     for item in items:
         if item.get("error_occurred") is True:
-            return Result(name, (), "failed", word(item.get("error_message"), "an error occurred"))
+            return ForeignResult(name, (), "failed", word(item.get("error_message"), "an error occurred"))
     if all(item.get("skipped") is True for item in items):
-        return Result(name, (), "skipped", word(items[0].get("skip_message"), "it was skipped"))
+        return ForeignResult(name, (), "skipped", word(items[0].get("skip_message"), "it was skipped"))
     repetitions = [item for item in items if item.get("run_type", "iteration") == "iteration"]
     time = time_of(item["real_time"] * unit for item, unit in _timed(repetitions, "real_time")) or _from_aggregates(items)
     if time is None:
-        return Result(name, (), "failed", "it has no time")
+        return ForeignResult(name, (), "failed", "it has no time")
     figures = {"time": time}
     if cpu := time_of(item["cpu_time"] * unit for item, unit in _timed(repetitions, "cpu_time")):
         figures["cpu_time"] = cpu
@@ -51,7 +63,7 @@ def _result(name: str, items: list[dict[str, Any]]) -> Result:
         known = sorted(found for item in repetitions if (found := number(item.get(key))) is not None and found > 0)
         if known:
             figures[metric] = Figure(known[len(known) // 2], unit_name, "higher", n=len(known))
-    return Result(name, [figures])
+    return ForeignResult(name, [figures])
 
 
 def _timed(items: list[dict[str, Any]], key: str) -> list[tuple[dict[str, Any], float]]:

@@ -8,7 +8,19 @@ from array import array
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from steelyard.analyze.foreign.parts import Result, Source, count, number, rows, seconds, table, text, time_around, time_of, word
+from steelyard.analyze.foreign.parts import (
+    ForeignResult,
+    ForeignSource,
+    count,
+    number,
+    rows,
+    seconds,
+    table,
+    text,
+    time_around,
+    time_of,
+    word,
+)
 from steelyard.files import open_plain
 from steelyard.model.record import Figure
 
@@ -24,22 +36,22 @@ def fits(data: Any) -> bool:
     return isinstance(data, dict) and any("states" in item for item in rows(data.get("benchmarks")))
 
 
-def read(data: Any, path: Path) -> Source:
+def read(data: Any, path: Path) -> ForeignSource:
     """One result per state, which is a benchmark at one point of its axes on one device."""
     results = [_result(item, state, path) for item in rows(data.get("benchmarks")) for state in rows(item.get("states"))]
     devices = sorted({word(device.get("name")) for device in rows(data.get("devices"))})
     version = table(table(table(data.get("meta")).get("version")).get("nvbench")).get("string")
-    return Source(results, machine={"devices": ", ".join(filter(None, devices))}, versions={"nvbench": version})
+    return ForeignSource(results, machine={"devices": ", ".join(filter(None, devices))}, versions={"nvbench": version})
 
 
-def _result(benchmark: dict[str, Any], state: dict[str, Any], path: Path) -> Result:
+def _result(benchmark: dict[str, Any], state: dict[str, Any], path: Path) -> ForeignResult:
     point = word(state.get("name")) or word(state.get("description")) or f"state {text(state.get('index', ''))}"
     name = f"{word(benchmark.get('name'), 'unnamed')} {point}".strip()
     if state.get("is_skipped") is True:
-        return Result(name, (), "skipped", word(state.get("skip_reason"), "it was skipped"))
+        return ForeignResult(name, (), "skipped", word(state.get("skip_reason"), "it was skipped"))
     summaries = _summaries(state.get("summaries"))
     figure = _from_samples(summaries, path) or _from_summaries(summaries)
-    return Result(name, [{"time": figure}]) if figure else Result(name, (), "failed", "it has no time")
+    return ForeignResult(name, [{"time": figure}]) if figure else ForeignResult(name, (), "failed", "it has no time")
 
 
 def _summaries(value: Any) -> Summaries:

@@ -24,7 +24,7 @@ NOTCH = 1.57
 
 
 @dataclass(frozen=True)
-class Result:
+class ForeignResult:
     """One benchmark of a file; `processes` has its figures by process, one entry where the tool does not tell them apart.
 
     `case` says what was measured where the tool tells it in our terms; by default there is only the name.
@@ -39,10 +39,10 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Source:
+class ForeignSource:
     """A file's results, and what it says about where they come from; `facts` are those of the machine that a heading shows."""
 
-    results: Sequence[Result]
+    results: Sequence[ForeignResult]
     created: str = ""
     machine: Mapping[str, Any] = field(default_factory=dict)
     commit: str = ""
@@ -52,7 +52,7 @@ class Source:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-def as_runs(tool: str, path: Path, source: Source) -> tuple[Run, ...]:
+def as_runs(tool: str, path: Path, source: ForeignSource) -> tuple[Run, ...]:
     """A run per process; the first holds what failed, the others only what they measured."""
     if len(source.results) > MOST_RESULTS:
         raise StoreError(f"{str(path)!r} holds {len(source.results)} results", why=f"at most {MOST_RESULTS} are read")
@@ -61,7 +61,7 @@ def as_runs(tool: str, path: Path, source: Source) -> tuple[Run, ...]:
     return tuple(_run(tool, path, source, named, number, count) for number in range(count))
 
 
-def _run(tool: str, path: Path, source: Source, named: Sequence[tuple[str, Result]], number: int, count: int) -> Run:
+def _run(tool: str, path: Path, source: ForeignSource, named: Sequence[tuple[str, ForeignResult]], number: int, count: int) -> Run:
     records = []
     for id, result in named:
         if result.status == "ok" and number >= len(result.processes):
@@ -95,7 +95,7 @@ def machine_key(facts: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12] if told else ""
 
 
-def _distinct(tool: str, results: Sequence[Result]) -> list[str]:
+def _distinct(tool: str, results: Sequence[ForeignResult]) -> list[str]:
     """Ids from names: `foreign/pyperf:name`, cleaned, cut, and told apart by digest or number where that made two alike.
 
     What has a case of ours is named by its id already.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from steelyard.analyze.foreign.parts import Result, Source, number, rows, seconds, table, time_of, word
+from steelyard.analyze.foreign.parts import ForeignResult, ForeignSource, number, rows, seconds, table, time_of, word
 from steelyard.model.record import Figure
 
 MACHINE = ("cpu_model_name", "cpu_count", "platform")
@@ -17,7 +17,7 @@ def fits(data: Any) -> bool:
     return isinstance(data, dict) and isinstance(data.get("version"), str) and any("runs" in item for item in rows(data.get("benchmarks")))
 
 
-def read(data: Any, path: Path) -> Source:
+def read(data: Any, path: Path) -> ForeignSource:
     """The mean of each process; calibration runs have no values and are left out."""
     common = table(data.get("metadata"))
     results, facts = [], dict(common)
@@ -29,10 +29,10 @@ def read(data: Any, path: Path) -> Source:
         name, unit = word(first.get("name"), "unnamed"), word(first.get("unit"), "second")
         figures = [figure for run in runs if (figure := _figure(run.get("values"), unit))]
         reason = "" if figures else "no process has values"
-        results.append(Result(name, [{_metric(unit): figure} for figure in figures], "failed" if reason else "ok", reason))
+        results.append(ForeignResult(name, [{_metric(unit): figure} for figure in figures], "failed" if reason else "ok", reason))
     machine = {name: facts[name] for name in MACHINE if name in facts}
     versions = {name: facts[key] for key, name in VERSIONS.items() if key in facts}
-    return Source(results, word(facts.get("date")), machine, versions=versions)
+    return ForeignSource(results, word(facts.get("date")), machine, versions=versions)
 
 
 def _metric(unit: str) -> str:

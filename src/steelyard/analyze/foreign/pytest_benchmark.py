@@ -6,7 +6,19 @@ import math
 from pathlib import Path
 from typing import Any
 
-from steelyard.analyze.foreign.parts import NOTCH, Result, Source, count, number, rows, seconds, table, time_around, time_of, word
+from steelyard.analyze.foreign.parts import (
+    NOTCH,
+    ForeignResult,
+    ForeignSource,
+    count,
+    number,
+    rows,
+    seconds,
+    table,
+    time_around,
+    time_of,
+    word,
+)
 
 
 def fits(data: Any) -> bool:
@@ -14,7 +26,7 @@ def fits(data: Any) -> bool:
     return isinstance(data, dict) and "machine_info" in data and any("stats" in item for item in rows(data.get("benchmarks")))
 
 
-def read(data: Any, path: Path) -> Source:
+def read(data: Any, path: Path) -> ForeignSource:
     """One result per test, by its full name."""
     results = [_result(item) for item in rows(data.get("benchmarks"))]
     info, commit = table(data.get("machine_info")), table(data.get("commit_info"))
@@ -22,10 +34,10 @@ def read(data: Any, path: Path) -> Source:
     machine = {"cpu": cpu.get("brand_raw") or cpu.get("brand"), "count": cpu.get("count"), "machine": info.get("machine")}
     versions = {"python": info.get("python_version"), "pytest-benchmark": data.get("version")}
     created = word(data.get("datetime")) or word(commit.get("time"))
-    return Source(results, created, machine, word(commit.get("id")), commit.get("dirty") is True, versions)
+    return ForeignSource(results, created, machine, word(commit.get("id")), commit.get("dirty") is True, versions)
 
 
-def _result(item: dict[str, Any]) -> Result:
+def _result(item: dict[str, Any]) -> ForeignResult:
     stats = table(item.get("stats"))
     name = word(item.get("fullname")) or word(item.get("name"), "unnamed")
     rounds, spread = count(stats.get("rounds")), number(stats.get("iqr"))
@@ -33,4 +45,4 @@ def _result(item: dict[str, Any]) -> Result:
     data = stats.get("data")
     figure = time_of(data) if isinstance(data, list) else None
     figure = figure or time_around(seconds(stats.get("median")), half, rounds)
-    return Result(name, [{"time": figure}]) if figure else Result(name, (), "failed", "it has neither rounds nor a median")
+    return ForeignResult(name, [{"time": figure}]) if figure else ForeignResult(name, (), "failed", "it has neither rounds nor a median")

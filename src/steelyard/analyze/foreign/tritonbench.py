@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from steelyard.analyze.foreign.parts import Result, Source, number, rows, seconds, table, time_of, word
+from steelyard.analyze.foreign.parts import ForeignResult, ForeignSource, number, rows, seconds, table, time_of, word
 from steelyard.model.record import Figure
 
 LONGEST_KEY = 1000
@@ -26,14 +26,14 @@ def fits(data: Any) -> bool:
     return any(len(key) <= LONGEST_KEY and (_ENTRY.fullmatch(key) or _PASS.fullmatch(key)) for key in _metrics(data))
 
 
-def read(data: Any, path: Path) -> Source:
+def read(data: Any, path: Path) -> ForeignSource:
     """One result per operator, point and provider; its averages over points are left out."""
     cells, failed = _from_rows(data) if isinstance(data, list) else _from_keys(_metrics(data))
     results = [_result(name, found) for name, found in cells.items()]
-    results += [Result(name, (), "failed", "the operator failed") for name in failed]
+    results += [ForeignResult(name, (), "failed", "the operator failed") for name in failed]
     environ = table(table(data).get("environ"))
     versions = {"torch": environ.get("pytorch_git_version") or environ.get("torch"), "triton": environ.get("triton")}
-    return Source(results, machine={"device": environ.get("device")}, versions=versions)
+    return ForeignSource(results, machine={"device": environ.get("device")}, versions=versions)
 
 
 def _metrics(data: Any) -> dict[str, Any]:
@@ -67,20 +67,20 @@ def _from_rows(data: list[Any]) -> tuple[Cells, list[str]]:
     return cells, []
 
 
-def _result(name: str, found: dict[str, Any]) -> Result:
+def _result(name: str, found: dict[str, Any]) -> ForeignResult:
     latency = found.get("latency")
     time = time_of(_values(latency), MILLI) if "latency" in found else time_of(_values(found.get("walltime")), MILLI)
     if number(found.get("accuracy")) == 0 or found.get("accuracy") is False:
-        return Result(name, [{"time": time}] if time else (), "wrong", "its result differs from the baseline's")
+        return ForeignResult(name, [{"time": time}] if time else (), "wrong", "its result differs from the baseline's")
     if time is None:
         said = next((value for value in found.values() if isinstance(value, str) and number(value) is None), "")
-        return Result(name, (), "failed", said or "it has no latency")
+        return ForeignResult(name, (), "failed", said or "it has no latency")
     rates = {
         metric: Figure(value * factor, unit, "higher")
         for key, (metric, unit, factor) in RATES.items()
         if (value := number(found.get(key))) is not None and value > 0
     }
-    return Result(name, [{"time": time, **rates}])
+    return ForeignResult(name, [{"time": time, **rates}])
 
 
 def _values(value: Any) -> Iterator[float]:

@@ -15,9 +15,9 @@ from types import MappingProxyType
 from typing import Any
 
 from steelyard.dialects.param import grammar, reading
-from steelyard.dialects.param.grammar import LIST, RANGE, Fault, Faults, shown
+from steelyard.dialects.param.grammar import LIST, RANGE, BrokenRule, Faults, shown
 from steelyard.dialects.param.macros import Room, Spec, combinations
-from steelyard.dialects.param.reading import Page, Place, place_text, printable
+from steelyard.dialects.param.reading import JsonText, Place, place_text, printable
 from steelyard.errors import UsageError, did_you_mean
 
 Iterators = Mapping[str, Callable[..., Iterable[tuple[Any, Any]]]]
@@ -146,10 +146,10 @@ def expand(
     lenient: bool = False,
 ) -> Sheet:
     """Expand a config that is already plain data; `most` bounds the configs, counted before they are made."""
-    return _expand(Page(where, "", data), device, iterators, generators, most, lenient)
+    return _expand(JsonText(where, "", data), device, iterators, generators, most, lenient)
 
 
-def _expand(page: Page, device: str, iterators: Iterators, generators: Collection[str], most: int, lenient: bool = False) -> Sheet:
+def _expand(page: JsonText, device: str, iterators: Iterators, generators: Collection[str], most: int, lenient: bool = False) -> Sheet:
     if not recognise(page.data):
         do = 'a PARAM config maps operator names to objects with "input_data_generator" and "config"'
         raise UsageError("not a PARAM config", do=do, where=page.where)
@@ -182,7 +182,7 @@ class _Expansion:
     """One file being expanded, and what was found so far."""
 
     def __init__(
-        self, page: Page, device: str, iterators: Iterators, generators: Collection[str], most: int, lenient: bool = False
+        self, page: JsonText, device: str, iterators: Iterators, generators: Collection[str], most: int, lenient: bool = False
     ) -> None:
         self.page, self.device, self.iterators, self.most, self.lenient = page, device, iterators, most, lenient
         if taken := [name for name in iterators if _bare(name) in map(_bare, BUILT_IN)]:
@@ -218,7 +218,7 @@ class _Expansion:
             for (place, what), (op, id, do) in found.items()
         ]  # fmt: skip
 
-    def report(self, faults: Iterable[Fault], id: str) -> bool:
+    def report(self, faults: Iterable[BrokenRule], id: str) -> bool:
         """Keep faults as mistakes, each once; say whether there were none."""
         clean = True
         for fault in faults:
@@ -234,13 +234,13 @@ class _Expansion:
     def once(self, scope: Place, id: str) -> bool:
         """Whether no key of a thing is given twice; which of the two was meant cannot be known."""
         do = "remove one, or merge the two"
-        return self.report((Fault(place, f"key {shown(place[-1])} is given twice", do) for place in self.twice.get(scope, ())), id)
+        return self.report((BrokenRule(place, f"key {shown(place[-1])} is given twice", do) for place in self.twice.get(scope, ())), id)
 
     def operator(self, op: Any, info: Any) -> None:
         self.op = str(op)
         place: Place = (self.op,)
         if not (isinstance(op, str) and op.strip() and op.isprintable() and "|" not in op):
-            self.report([Fault(place, "an operator's name is printable text without '|'")], "")
+            self.report([BrokenRule(place, "an operator's name is printable text without '|'")], "")
             return
         if not isinstance(info, dict):
             self.report([replace(grammar.expected(place, "an object with input_data_generator and config", info), loose=True)], "")
@@ -259,7 +259,7 @@ class _Expansion:
 
     def half(self, info: Mapping[str, Any], place: Place, key: str) -> _Half:
         """Which iterator and generator an operator's builds or inputs go through."""
-        faults: list[Fault] = []
+        faults: list[BrokenRule] = []
         iterator = info.get(f"{key}_iterator", DEFAULT)
         names = {_bare(name): name for name in (*self.iterators, *BUILT_IN)}
         if not isinstance(iterator, str) or _bare(iterator) not in names:
@@ -358,10 +358,10 @@ class _Expansion:
         tables = build.get("args") if isinstance(build, dict) else None
         args = spec.get("args") if isinstance(spec, dict) else None
         if not isinstance(tables, list) or len(tables) < 6:
-            self.report([Fault(place, f"{EMBEDDING} needs a build of 6 arguments or more")], id)
+            self.report([BrokenRule(place, f"{EMBEDDING} needs a build of 6 arguments or more")], id)
             return []
         if not isinstance(args, list) or len(args) < 2 or not all(isinstance(arg, dict) for arg in args):
-            self.report([Fault(place, f"{EMBEDDING} needs the arguments batch_size and pooling_factor")], id)
+            self.report([BrokenRule(place, f"{EMBEDDING} needs the arguments batch_size and pooling_factor")], id)
             return []
         if not self.report(grammar.unknown_keys(spec, place, ("args", "kwargs")), id):
             return []
@@ -377,7 +377,7 @@ class _Expansion:
         try:
             for given in self.iterators[name](copy.deepcopy(dict(entry)), half.key, self.device):
                 if not isinstance(given, (tuple, list)) or len(given) != 2 or not _is_id(given[0]) or str(given[0]) in found:
-                    self.report([Fault(place, f"iterator {name} gave {shown(given)}", "it gives pairs of a new id and a spec")], id)
+                    self.report([BrokenRule(place, f"iterator {name} gave {shown(given)}", "it gives pairs of a new id and a spec")], id)
                     break
                 if not self.report(room.faults(len(found) + 1, place), id):
                     found.clear()
@@ -386,7 +386,7 @@ class _Expansion:
         except _Enough:
             raise
         except Exception as error:
-            self.report([Fault(place, f"iterator {name} raised {type(error).__name__}: {printable(str(error), 200)}")], id)
+            self.report([BrokenRule(place, f"iterator {name} raised {type(error).__name__}: {printable(str(error), 200)}")], id)
         return [(number, spec, at) for number, spec, at in found.values() if self.plain(spec, at, half, id)]
 
 
@@ -412,7 +412,7 @@ def _seed_faults(info: Mapping[str, Any], place: Place) -> Faults:
         yield grammar.expected((*place, "seed"), "a whole number from 0", seed)
 
 
-def _unknown(place: Place, kind: str, name: Any, names: Iterable[str]) -> Fault:
+def _unknown(place: Place, kind: str, name: Any, names: Iterable[str]) -> BrokenRule:
     known = sorted(names)
     hint = did_you_mean(name[:100], known) if isinstance(name, str) else ""
-    return Fault(place, f"no {kind} named {shown(name)}", hint or f"known: {', '.join(known)}")
+    return BrokenRule(place, f"no {kind} named {shown(name)}", hint or f"known: {', '.join(known)}")

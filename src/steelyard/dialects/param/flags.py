@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from steelyard.dialects.options import Flag, Plain, check_count
+from steelyard.dialects.options import Flag, PlainOptions, check_count
 from steelyard.errors import UsageError, unknown
 
 MODES = ("discrete", "continuous", "continuous_events")
@@ -20,7 +20,7 @@ _DEVICE = re.compile(r"[a-z]+(:[0-9]{1,3})?")
 
 
 @dataclass(frozen=True)
-class Options(Plain):
+class Options(PlainOptions):
     """What was asked for, with PARAM's names and defaults; from `fail_fast` on they are ours, and `batch_cuda_device` was 1 there."""
 
     config: str = ""

@@ -38,7 +38,7 @@ _DEVICE = re.compile(r"[a-z_]+(:\d{1,4})?", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Fault:
+class BrokenRule:
     """One broken rule: where, what is wrong, and what to do; `loose` where the original runs it all the same."""
 
     place: Place
@@ -47,7 +47,7 @@ class Fault:
     loose: bool = False
 
 
-Faults = Iterator[Fault]
+Faults = Iterator[BrokenRule]
 
 
 def shown(value: Any, depth: int = 0) -> str:
@@ -64,14 +64,14 @@ def shown(value: Any, depth: int = 0) -> str:
     return printable(repr(value), 60)
 
 
-def missing(place: Place, key: str, do: str = "") -> Fault:
+def missing(place: Place, key: str, do: str = "") -> BrokenRule:
     """One wording for every key that must be there."""
-    return Fault(place, f"missing key {key!r}", do)
+    return BrokenRule(place, f"missing key {key!r}", do)
 
 
-def expected(place: Place, what: str, value: Any, do: str = "") -> Fault:
+def expected(place: Place, what: str, value: Any, do: str = "") -> BrokenRule:
     """One wording for every value of the wrong kind."""
-    return Fault(place, f"expected {what}, not {shown(value)}", do)
+    return BrokenRule(place, f"expected {what}, not {shown(value)}", do)
 
 
 def unknown_keys(table: Mapping[Any, Any], place: Place, allowed: Collection[str]) -> Faults:
@@ -80,7 +80,7 @@ def unknown_keys(table: Mapping[Any, Any], place: Place, allowed: Collection[str
         if key not in allowed:
             name = str(key)
             hint = did_you_mean(name, allowed) if len(name) < 100 else ""
-            yield Fault((*place, name), f"unknown key {shown(name)}", hint or f"allowed: {', '.join(sorted(allowed))}", True)
+            yield BrokenRule((*place, name), f"unknown key {shown(name)}", hint or f"allowed: {', '.join(sorted(allowed))}", True)
 
 
 def arguments(spec: Mapping[str, Any]) -> list[tuple[tuple[str, str | int], Any]]:
@@ -100,7 +100,7 @@ def spec_faults(spec: Any, place: Place, macros: bool, strict: bool) -> Faults:
         if "args" not in spec:
             yield missing(place, "args", 'write "args": [] where there are none')
     if not macros:
-        yield from (Fault((*place, key), *_needs_range(key, 0)) for key in (ZIP, WHERE) if key in spec)
+        yield from (BrokenRule((*place, key), *_needs_range(key, 0)) for key in (ZIP, WHERE) if key in spec)
     if not isinstance(spec.get(ZIP, False), bool):
         yield expected((*place, ZIP), "true or false", spec[ZIP])
     if not isinstance(spec.get("args", []), list):
@@ -110,7 +110,7 @@ def spec_faults(spec: Any, place: Place, macros: bool, strict: bool) -> Faults:
         return
     for name in spec.get("kwargs", {}):
         if not (isinstance(name, str) and name.isidentifier()):
-            yield Fault((*place, "kwargs", str(name)), f"{shown(name)} cannot name an argument", "use letters, digits and underscores")
+            yield BrokenRule((*place, "kwargs", str(name)), f"{shown(name)} cannot name an argument", "use letters, digits and underscores")
 
 
 def argument_faults(arg: Any, place: Place, depth: int = 0) -> Faults:
@@ -120,7 +120,7 @@ def argument_faults(arg: Any, place: Place, depth: int = 0) -> Faults:
         return
     kind = arg.get("type")
     yield from type_faults(arg, place)
-    yield from (Fault((*place, key), *_needs_range(key, depth)) for key in MACROS if key in arg)
+    yield from (BrokenRule((*place, key), *_needs_range(key, depth)) for key in MACROS if key in arg)
     if isinstance(kind, str) and kind in KEYS:
         yield from unknown_keys(arg, place, ("type", *KEYS[kind], *NOTES, *MACROS))
         yield from _CHECKS[kind](arg, place, depth)
@@ -135,7 +135,9 @@ def type_faults(arg: Mapping[str, Any], place: Place) -> Faults:
         yield missing(place, "type", f"one of {', '.join(KEYS)}")
     elif not isinstance(arg["type"], str) or arg["type"] not in KEYS:
         name = arg["type"] if isinstance(arg["type"], str) else ""
-        yield Fault((*place, "type"), f"no type named {shown(arg['type'])}", did_you_mean(name[:100], KEYS) or f"known: {', '.join(KEYS)}")
+        yield BrokenRule(
+            (*place, "type"), f"no type named {shown(arg['type'])}", did_you_mean(name[:100], KEYS) or f"known: {', '.join(KEYS)}"
+        )
 
 
 def _needs_range(key: str, depth: int) -> tuple[str, str]:
@@ -175,7 +177,7 @@ def _number_faults(arg: Mapping[str, Any], place: Place, depth: int) -> Faults:
         if not isinstance(ends, list) or len(ends) != 2 or not all(fits(end) for end in ends):
             yield expected((*place, "value_range"), f"[min, max] of {'whole ' if whole else ''}numbers", ends)
         elif ends[0] > ends[1]:
-            yield Fault((*place, "value_range"), f"the range {shown(ends)} is empty", "write the smaller end first")
+            yield BrokenRule((*place, "value_range"), f"the range {shown(ends)} is empty", "write the smaller end first")
     else:
         yield missing(place, "value", 'give "value" or "value_range"')
 
@@ -215,7 +217,7 @@ def dtype_faults(value: Any, place: Place) -> Faults:
     try:
         canonical(value)
     except UsageError as error:
-        yield Fault(place, f"no dtype named {shown(value)}", error.do)
+        yield BrokenRule(place, f"no dtype named {shown(value)}", error.do)
 
 
 def _list_value_faults(arg: Mapping[str, Any], place: Place, depth: int) -> Faults:
@@ -224,7 +226,7 @@ def _list_value_faults(arg: Mapping[str, Any], place: Place, depth: int) -> Faul
     elif not isinstance(arg["value"], list):
         yield expected((*place, "value"), "a list of arguments", arg["value"])
     elif depth >= DEEPEST:
-        yield Fault(place, f"lists are nested more than {DEEPEST} deep")
+        yield BrokenRule(place, f"lists are nested more than {DEEPEST} deep")
     else:
         for index, item in enumerate(arg["value"]):
             yield from argument_faults(item, (*place, "value", index), depth + 1)
@@ -253,7 +255,7 @@ def _tensor_faults(arg: Mapping[str, Any], place: Place, depth: int) -> Faults:
         if not isinstance(arg["requires_grad"], bool):
             yield expected((*place, "requires_grad"), "true or false", arg["requires_grad"])
         elif arg["requires_grad"] and not wrong_dtype and not is_float(arg["dtype"]):
-            yield Fault((*place, "requires_grad"), f"a tensor of {arg['dtype']} has no gradient", 'write "requires_grad": false')
+            yield BrokenRule((*place, "requires_grad"), f"a tensor of {arg['dtype']} has no gradient", 'write "requires_grad": false')
     if len(arg) > 3 or "shape" not in arg:
         yield from _data_faults(arg, place, None if wrong_dtype else arg["dtype"])
         if not wrong_shape:
@@ -269,11 +271,11 @@ def _shape_faults(shape: Any, place: Place) -> Faults:
         if type(size) is not int or size >= LARGEST:
             yield expected((*place, index), "a size", size, 'name "shape" in "__range__" or "__list__"' if isinstance(size, list) else "")
         elif size < 0:
-            yield Fault((*place, index), f"a size is negative: {shown(size)}", "no __copy__ has replaced it" if size == -1 else "")
+            yield BrokenRule((*place, index), f"a size is negative: {shown(size)}", "no __copy__ has replaced it" if size == -1 else "")
         else:
             elements *= size
     if elements >= LARGEST:
-        yield Fault(place, "more elements than any tensor can have")
+        yield BrokenRule(place, "more elements than any tensor can have")
 
 
 def _layout_faults(arg: Mapping[str, Any], place: Place, shape: list[int]) -> Faults:
@@ -283,15 +285,15 @@ def _layout_faults(arg: Mapping[str, Any], place: Place, shape: list[int]) -> Fa
         if not good or len(strides) != len(shape):
             yield expected((*place, "strides"), f"{len(shape)} whole numbers, one for each size", strides)
         if "memory_format" in arg:
-            yield Fault((*place, "memory_format"), "strides and memory_format exclude each other", "keep one")
+            yield BrokenRule((*place, "memory_format"), "strides and memory_format exclude each other", "keep one")
     elif "memory_format" in arg:
         found = arg["memory_format"]
         yield from _name_faults(found, (*place, "memory_format"), FORMATS)
         rank = {"channels_last": 4, "channels_last_3d": 5}.get(found) if isinstance(found, str) else None
         if rank and len(shape) != rank:
-            yield Fault((*place, "memory_format"), f"{found} needs {rank} dimensions, the shape has {len(shape)}")
+            yield BrokenRule((*place, "memory_format"), f"{found} needs {rank} dimensions, the shape has {len(shape)}")
     if "values" in arg and not _filled(arg["values"], shape):
-        yield Fault((*place, "values"), f"expected numbers nested as the shape {shown(shape)} says")
+        yield BrokenRule((*place, "values"), f"expected numbers nested as the shape {shown(shape)} says")
 
 
 def _nesting(values: Any) -> list[int]:
@@ -313,11 +315,11 @@ def _filled(values: Any, shape: list[int]) -> bool:
 def _data_faults(arg: Mapping[str, Any], place: Place, dtype: str | None) -> Faults:
     given = [key for key in ("values", "distribution", "index") if key in arg]
     if "values" in given and len(given) > 1:
-        yield Fault((*place, "values"), f"values and {given[1]} exclude each other", "keep one")
+        yield BrokenRule((*place, "values"), f"values and {given[1]} exclude each other", "keep one")
     if "index" in arg:
         yield from _index_faults(arg["index"], (*place, "index"))
         if dtype is not None and (is_float(dtype) or canonical(dtype) == "bool"):
-            yield Fault((*place, "index"), f"an index is of whole numbers, not {dtype}", 'use "dtype": "long"')
+            yield BrokenRule((*place, "index"), f"an index is of whole numbers, not {dtype}", 'use "dtype": "long"')
     if "distribution" not in arg:
         return
     found, at = arg["distribution"], (*place, "distribution")
@@ -335,9 +337,9 @@ def _data_faults(arg: Mapping[str, Any], place: Place, dtype: str | None) -> Fau
     if not wrong:
         yield from _parameter_faults(name, values, at, "index" in arg)
     if name in ("uniform", "normal") and dtype is not None and not is_float(dtype):
-        yield Fault(at, f"{name} does not give whole numbers, and the dtype is {dtype}", "use integers")
+        yield BrokenRule(at, f"{name} does not give whole numbers, and the dtype is {dtype}", "use integers")
     if "index" in arg and name not in INDEX_DISTRIBUTIONS:
-        yield Fault(at, f"an index cannot be {name}", f"one of {', '.join(INDEX_DISTRIBUTIONS)}, or none for even chances")
+        yield BrokenRule(at, f"an index cannot be {name}", f"one of {', '.join(INDEX_DISTRIBUTIONS)}, or none for even chances")
 
 
 def _parameter_faults(name: str, values: Mapping[str, Any], place: Place, index: bool) -> Faults:
@@ -345,12 +347,12 @@ def _parameter_faults(name: str, values: Mapping[str, Any], place: Place, index:
     if name in ("uniform", "integers"):
         low, high = values["low"], values["high"]
         if low > high or (low == high and name == "integers"):
-            yield Fault(place, f"the range from {shown(low)} to {shown(high)} is empty")
+            yield BrokenRule(place, f"the range from {shown(low)} to {shown(high)} is empty")
     if name == "normal" and values["std"] < 0:
-        yield Fault((*place, "std"), f"a standard deviation is negative: {shown(values['std'])}")
+        yield BrokenRule((*place, "std"), f"a standard deviation is negative: {shown(values['std'])}")
     if name == "zipf" and values["alpha"] <= (0 if index else 1):
         needs = "above 0 for an index" if index else "above 1"
-        yield Fault((*place, "alpha"), f"a Zipf distribution needs alpha {needs}, not {shown(values['alpha'])}")
+        yield BrokenRule((*place, "alpha"), f"a Zipf distribution needs alpha {needs}, not {shown(values['alpha'])}")
 
 
 def _index_faults(index: Any, place: Place) -> Faults:
@@ -383,11 +385,11 @@ def reference_faults(spec: Mapping[str, Any], place: Place) -> Faults:
         shape = target.get("shape") if isinstance(target, dict) and target.get("type") == "tensor" else None
         named_as = shown(index["kwarg"]) if "kwarg" in index else f"args[{index['arg']}]"
         if not isinstance(shape, list):
-            yield Fault((*at, "index"), f"{named_as} is not a tensor of this spec")
+            yield BrokenRule((*at, "index"), f"{named_as} is not a tensor of this spec")
         elif not -len(shape) <= dim < len(shape):
-            yield Fault((*at, "index", "dim"), f"{named_as} has {len(shape)} dimensions, none is {dim}")
+            yield BrokenRule((*at, "index", "dim"), f"{named_as} has {len(shape)} dimensions, none is {dim}")
         elif shape[dim] == 0:
-            yield Fault((*at, "index"), f"dimension {dim} of {named_as} is empty, so nothing can be looked up in it")
+            yield BrokenRule((*at, "index"), f"dimension {dim} of {named_as} is empty, so nothing can be looked up in it")
 
 
 _CHECKS: Mapping[str, Callable[[Mapping[str, Any], Place, int], Faults]] = {

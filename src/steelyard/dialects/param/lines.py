@@ -32,18 +32,18 @@ BEGINNING = b'{"run_options": '
 
 
 @dataclass(frozen=True)
-class Place:
+class OutputPlace:
     """Where results go: the file itself, and the beginning of the names of what is written beside it."""
 
     file: Path
     stem: str
 
 
-def place(options: Options, pid: int, seconds: int) -> Place:
+def place(options: Options, pid: int, seconds: int) -> OutputPlace:
     """`<prefix>_<pid>_<seconds>.json`, which is always new, or exactly the file that was named."""
     exact = options.output_prefix.endswith(".json")
     stem = f"{options.output_prefix.removesuffix('.json') if exact else options.output_prefix}_{pid}_{seconds}"
-    return Place(Path(options.output_prefix if exact else f"{stem}.json"), stem)
+    return OutputPlace(Path(options.output_prefix if exact else f"{stem}.json"), stem)
 
 
 def header(options: Options, machine: Mapping[str, Any], started: datetime) -> Line:

@@ -23,7 +23,7 @@ from steelyard.dialects.param.grammar import (
     WHERE,
     WHOLE,
     ZIP,
-    Fault,
+    BrokenRule,
     Faults,
     expected,
     is_number,
@@ -36,7 +36,7 @@ from steelyard.errors import UsageError, did_you_mean
 
 Spec = dict[str, Any]
 Key = tuple[str, str | int]
-Report = Callable[[Iterable[Fault]], bool]
+Report = Callable[[Iterable[BrokenRule]], bool]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,9 @@ class Room:
     def faults(self, count: int, place: Place) -> Faults:
         """Too many are refused by their number alone."""
         if count > self.left:
-            yield Fault(place, f"more combinations than fit: a file has at most {self.most:,} configs", "use a larger step or fewer ranges")
+            yield BrokenRule(
+                place, f"more combinations than fit: a file has at most {self.most:,} configs", "use a larger step or fewer ranges"
+            )
 
 
 def combinations(spec: Any, place: Place, strict: bool, room: Room, report: Report) -> tuple[list[tuple[int, Spec]], int]:
@@ -63,7 +65,7 @@ def combinations(spec: Any, place: Place, strict: bool, room: Room, report: Repo
     good &= len(sound) == len(parts)
     step = _step(spec, lengths)
     if step is not None and set(lengths) - {step}:
-        good = report([Fault((*place, ZIP), f"the ranges to zip have {_joined(lengths)} values", "make them equally long")])
+        good = report([BrokenRule((*place, ZIP), f"the ranges to zip have {_joined(lengths)} values", "make them equally long")])
         step = None
     count = _count(lengths, room.left) if step is None else step
     if count > room.left:
@@ -71,7 +73,7 @@ def combinations(spec: Any, place: Place, strict: bool, room: Room, report: Repo
         return [], 0
     conditions = list(_conditions(spec, place))
     moves = {key: list(_moves(arg, (*place, *key))) for key, arg in sound.items() if COPY in arg}
-    good &= report(item for item in (*conditions, *itertools.chain(*moves.values())) if isinstance(item, Fault))
+    good &= report(item for item in (*conditions, *itertools.chain(*moves.values())) if isinstance(item, BrokenRule))
     columns = {key: _variants(arg, step) for key, arg in sound.items()}
     bad = set().union(*(_bad(column, (*place, *key), moves.get(key, ()), good, report) for key, column in columns.items() if strict))
     if not good:
@@ -132,20 +134,20 @@ class _Rows:
             number += 1
         return found, dropped
 
-    def answer(self, spec: Spec) -> bool | Fault:
+    def answer(self, spec: Spec) -> bool | BrokenRule:
         """Whether all filters keep a combination, or why that cannot be said."""
         for test in self.conditions:
             try:
                 if not test.holds(spec):
                     return False
             except Unanswerable as error:
-                return Fault((*self.place, WHERE), f"{shown(test.text)} has no answer: {error}")
+                return BrokenRule((*self.place, WHERE), f"{shown(test.text)} has no answer: {error}")
         return True
 
-    def copied(self, row: tuple[Any, ...]) -> tuple[list[Fault], tuple[Any, ...]]:
+    def copied(self, row: tuple[Any, ...]) -> tuple[list[BrokenRule], tuple[Any, ...]]:
         """A combination after its copies, made in order and each reading what those before it wrote."""
         table = dict(zip(self.keys, row, strict=True))
-        faults: list[Fault] = []
+        faults: list[BrokenRule] = []
         for key, moves in self.moves.items():
             for move in moves:
                 faults += _copy(table, key, move)
@@ -162,7 +164,7 @@ def _points(arg: Any, known: dict[int, bool]) -> bool:
     return known[id(arg)]
 
 
-def _bad(column: Sequence[Any], place: Place, moves: Sequence[_Move | Fault], good: bool, report: Report) -> set[int]:
+def _bad(column: Sequence[Any], place: Place, moves: Sequence[_Move | BrokenRule], good: bool, report: Report) -> set[int]:
     """Variants that no combination can use, by identity. One with copies is judged after them, or here if they are never made."""
     copied = {move.attribute for move in moves if isinstance(move, _Move)}
     if moves and good:
@@ -257,7 +259,7 @@ def _choices(arg: Mapping[str, Any], name: str, step: int | None) -> Sequence[An
     return _span(value) if kind in WHOLE else list(value)
 
 
-def _conditions(spec: Mapping[str, Any], place: Place) -> Iterator[Condition | Fault]:
+def _conditions(spec: Mapping[str, Any], place: Place) -> Iterator[Condition | BrokenRule]:
     texts = spec.get(WHERE, [])
     if not isinstance(texts, list):
         yield expected((*place, WHERE), "a list of conditions", texts)
@@ -269,10 +271,10 @@ def _conditions(spec: Mapping[str, Any], place: Place) -> Iterator[Condition | F
         try:
             yield condition(text)
         except UsageError as error:
-            yield Fault((*place, WHERE, index), f"{shown(text)}: {error.what}", error.do)
+            yield BrokenRule((*place, WHERE, index), f"{shown(text)}: {error.what}", error.do)
 
 
-def _moves(arg: Mapping[str, Any], place: Place) -> Iterator[_Move | Fault]:
+def _moves(arg: Mapping[str, Any], place: Place) -> Iterator[_Move | BrokenRule]:
     """The copies of one argument: `{"shape": [i, [j, k]]}`, where i may be null for the whole attribute, j a position or
     the name of a keyword argument, and k an element, an attribute's name, or both."""
     listed = arg[COPY]
@@ -303,21 +305,21 @@ def _copy(table: dict[Key, Any], key: Key, move: _Move) -> Faults:
     """Make one copy, or say why it cannot be made."""
     source, target = table.get(move.source), table[key]
     if source is None:
-        yield Fault(move.place, f"there is no argument {shown(move.source[1])} to copy from")
+        yield BrokenRule(move.place, f"there is no argument {shown(move.source[1])} to copy from")
         return
     value = source.get(move.attribute_from)
     if move.attribute_from not in source:
-        yield Fault(move.place, f"argument {shown(move.source[1])} has no attribute {move.attribute_from!r}")
+        yield BrokenRule(move.place, f"argument {shown(move.source[1])} has no attribute {move.attribute_from!r}")
         return
     if move.index_from is not None:
         if not _has(value, move.index_from):
-            yield Fault(move.place, f"{move.attribute_from} of argument {shown(move.source[1])} has no element {move.index_from}")
+            yield BrokenRule(move.place, f"{move.attribute_from} of argument {shown(move.source[1])} has no element {move.index_from}")
             return
         value = value[move.index_from]
     if move.index is not None:
         old = target.get(move.attribute)
         if not _has(old, move.index):
-            yield Fault(move.place, f"its own {move.attribute} has no element {move.index}")
+            yield BrokenRule(move.place, f"its own {move.attribute} has no element {move.index}")
             return
         new = list(old)
         new[move.index] = value
@@ -336,9 +338,9 @@ def _bounds_faults(value: Any, place: Place, whole: bool) -> Faults:
     if not isinstance(value, list) or len(value) not in (2, 3) or not all(fits(item) for item in value):
         yield expected(place, f"[min, max] or [min, max, step] of {kind}", value)
     elif len(value) == 3 and value[2] <= 0:
-        yield Fault(place, f"the step of {shown(value)} is not above 0")
+        yield BrokenRule(place, f"the step of {shown(value)} is not above 0")
     elif value[0] > value[1]:
-        yield Fault(place, f"the range {shown(value)} is empty", "write the smaller end first")
+        yield BrokenRule(place, f"the range {shown(value)} is empty", "write the smaller end first")
 
 
 def macro_faults(arg: Any, place: Place, depth: int = 0) -> Faults:
@@ -349,7 +351,7 @@ def macro_faults(arg: Any, place: Place, depth: int = 0) -> Faults:
     if not any(macro in arg for macro in MACROS):
         return
     if depth and COPY in arg:
-        yield Fault((*place, COPY), "an argument inside a list cannot copy", "give the whole list's argument the copy")
+        yield BrokenRule((*place, COPY), "an argument inside a list cannot copy", "give the whole list's argument the copy")
     named: list[str] = []
     for macro in (RANGE, LIST):
         names = arg.get(macro, [])
@@ -359,9 +361,9 @@ def macro_faults(arg: Any, place: Place, depth: int = 0) -> Faults:
         for name in dict.fromkeys(names):
             if name not in arg or name in ("type", *MACROS, *NOTES):
                 hint = did_you_mean(name[:100], [key for key in arg if key in ("value", "dtype", "shape")])
-                yield Fault((*place, macro), f"the argument has no attribute {shown(name)} to expand", hint)
+                yield BrokenRule((*place, macro), f"the argument has no attribute {shown(name)} to expand", hint)
             elif name in named:
-                yield Fault((*place, macro), f"{name!r} is in both {RANGE} and {LIST}", "keep one")
+                yield BrokenRule((*place, macro), f"{name!r} is in both {RANGE} and {LIST}", "keep one")
             else:
                 yield from (_range_faults if macro == RANGE else _list_faults)(arg, name, place, depth)
         named += names
@@ -382,7 +384,7 @@ def _range_faults(arg: Mapping[str, Any], name: str, place: Place, depth: int) -
             if isinstance(size, list):
                 yield from _bounds_faults(size, (*at, index), whole=True)
                 if size and is_whole(size[0]) and size[0] < 0:
-                    yield Fault((*at, index), f"a range of sizes begins below 0: {shown(size)}")
+                    yield BrokenRule((*at, index), f"a range of sizes begins below 0: {shown(size)}")
     elif (kind == "tensor" and name == "dtype") or (kind in CHOICES and name == "value"):
         yield from _list_faults(arg, name, place, depth)
     elif kind in (*WHOLE, *REAL) and name == "value":
@@ -394,6 +396,6 @@ def _range_faults(arg: Mapping[str, Any], name: str, place: Place, depth: int) -
         for index, item in enumerate(value):
             yield from macro_faults(item, (*at, index), depth + 1)
     elif isinstance(kind, str) and kind in KEYS:
-        yield Fault((*place, RANGE), f"{name!r} of a {kind} has no range", 'name alternatives with "__list__" instead')
+        yield BrokenRule((*place, RANGE), f"{name!r} of a {kind} has no range", 'name alternatives with "__list__" instead')
     else:
-        yield Fault((*place, RANGE), f"a {shown(kind)} has no range")
+        yield BrokenRule((*place, RANGE), f"a {shown(kind)} has no range")

@@ -21,7 +21,7 @@ _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True)
-class Page:
+class JsonText:
     """One JSON text: its data, and the keys that stand twice in one object, each with the line of the second."""
 
     where: str
@@ -40,14 +40,14 @@ class Page:
         return {place: lines[0] for place, lines in around.items() if lines}
 
 
-def read(path: Path) -> Page:
+def read(path: Path) -> JsonText:
     """The JSON of a file, or an error that says why there is none. A worker reads it too, and has no codec."""
     text = read_text(path, SHEET)
     check_values(text.encode(), limit(SHEET), str(path))
     return parse(text, str(path))
 
 
-def parse(text: str, where: str) -> Page:
+def parse(text: str, where: str) -> JsonText:
     """The JSON of a text; what is no JSON at all is named by its line."""
     repeated = False
 
@@ -64,7 +64,7 @@ def parse(text: str, where: str) -> Page:
     except RecursionError:
         raise UsageError("nested too deeply to be read", where=where) from None
     twice = tuple((place, line) for place, line, again in _walk(text) if again) if repeated else ()
-    return Page(where, text, data, twice)
+    return JsonText(where, text, data, twice)
 
 
 def _whole(digits: str) -> int | float:

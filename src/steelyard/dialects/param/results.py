@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steelyard.analyze.foreign.parts import Result, Source, table, text, time_of, word
+from steelyard.analyze.foreign.parts import ForeignResult, ForeignSource, table, text, time_of, word
 from steelyard.dialects.param import lines as output
 from steelyard.dialects.param import native
 from steelyard.dialects.param.expand import Config
@@ -21,17 +21,17 @@ LONGEST_REASON = 500
 
 
 @dataclass(frozen=True)
-class Written:
+class OutputLines:
     """The lines of an output file that are whole."""
 
     lines: tuple[Mapping[str, Any], ...]
 
 
-def lines(content: bytes, name: str) -> Written | None:
+def lines(content: bytes, name: str) -> OutputLines | None:
     """What an output file holds; None where it is none."""
     if not content.startswith(output.BEGINNING):
         return None
-    return Written(tuple(_objects(content)))
+    return OutputLines(tuple(_objects(content)))
 
 
 def _objects(content: bytes) -> Iterator[Mapping[str, Any]]:
@@ -46,13 +46,13 @@ def _objects(content: bytes) -> Iterator[Mapping[str, Any]]:
 
 def fits(data: Any) -> bool:
     """Whether it is such a file, or its first line alone."""
-    return isinstance(data, Written) or (isinstance(data, dict) and "run_options" in data and "sys_info" in data)
+    return isinstance(data, OutputLines) or (isinstance(data, dict) and "run_options" in data and "sys_info" in data)
 
 
-def read(data: Any, path: Path) -> list[Source]:
+def read(data: Any, path: Path) -> list[ForeignSource]:
     """A source for every header, oldest first; one without a record has none."""
     occasions: list[tuple[Mapping[str, Any], list[Mapping[str, Any]]]] = []
-    for line in data.lines if isinstance(data, Written) else [data]:
+    for line in data.lines if isinstance(data, OutputLines) else [data]:
         if "run_options" in line:
             occasions.append((line, []))
         elif "op_name" in line and isinstance(line.get("id"), str) and occasions:
@@ -60,16 +60,16 @@ def read(data: Any, path: Path) -> list[Source]:
     return [_source(header, records) for header, records in occasions if records]
 
 
-def _source(header: Mapping[str, Any], records: list[Mapping[str, Any]]) -> Source:
+def _source(header: Mapping[str, Any], records: list[Mapping[str, Any]]) -> ForeignSource:
     options, system = _options(table(header.get("run_options"))), table(header.get("sys_info"))
-    found: dict[str, Result] = {}
+    found: dict[str, ForeignResult] = {}
     for line in records:
         result = _result(line, options)
         found[result.name] = result
     versions = {name: word(system.get(key)) for name, key in (("torch", "pytorch_version"), ("python", "python_version"))}
     device = word(system.get("cuda_device_name"))
     facts = {"gpus": [{"name": text(device)}]} if device and options.on_cuda else {}
-    return Source(list(found.values()), word(header.get("start_time")), versions=versions, facts=facts)
+    return ForeignSource(list(found.values()), word(header.get("start_time")), versions=versions, facts=facts)
 
 
 def _options(asked: Mapping[str, Any]) -> Options:
@@ -82,7 +82,7 @@ def _options(asked: Mapping[str, Any]) -> Options:
     )  # fmt: skip
 
 
-def _result(line: Mapping[str, Any], options: Options) -> Result:
+def _result(line: Mapping[str, Any], options: Options) -> ForeignResult:
     config, ours = table(line.get("config")), table(line.get("steelyard"))
     seed = ours.get("seed")
     given = Config(
@@ -97,8 +97,8 @@ def _result(line: Mapping[str, Any], options: Options) -> Result:
     try:
         case = native.case_of(given, options)
     except (SteelyardError, TypeError, ValueError, RecursionError):
-        return Result(f"call/torch {text(given.full_id)}", processes, status, reason)
-    return Result(case.id, processes, status, reason, case.plain())
+        return ForeignResult(f"call/torch {text(given.full_id)}", processes, status, reason)
+    return ForeignResult(case.id, processes, status, reason, case.plain())
 
 
 def _status(line: Mapping[str, Any], ours: Mapping[str, Any]) -> Status:

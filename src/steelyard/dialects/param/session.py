@@ -15,30 +15,22 @@ from steelyard.dialects.param.expand import Config, Sheet, Source
 from steelyard.dialects.param.flags import Options
 from steelyard.dialects.param.lines import Line, Recorded
 from steelyard.dialects.param.sink import Mistaken, Writing
-from steelyard.dialects.param.watching import Watch
+from steelyard.dialects.param.watching import ConfigWatch
 from steelyard.engine import conduct, plan
 from steelyard.engine.place import Place
+from steelyard.engine.run import NoWatch
 from steelyard.errors import FAILED, NOTHING, PASS, USAGE, UsageError, did_you_mean, exit_code
-from steelyard.model.record import BAD, Record
+from steelyard.model.record import BAD
 from steelyard.store.runs import RunWriter, Store
 
 DRY = "no warm-up and no iteration was asked for"
 
 
-class Silent:
-    """The engine's view of who looks on: the sink tells all there is to tell."""
+class Silent(NoWatch):
+    """The engine's view of who looks on: the sink tells all there is to tell but this."""
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: ConfigWatch) -> None:
         self.watch = watch
-
-    def started(self, case_id: str) -> None:
-        """The sink knows it by its config."""
-
-    def phase(self, name: str, fraction: float | None) -> None:
-        """Configs are too short for that."""
-
-    def finished(self, record: Record) -> None:
-        """The sink has its line."""
 
     def waiting(self, text: str) -> None:
         """Something else measures on this machine."""
@@ -50,10 +42,10 @@ class Session:
     """What a run holds while it lasts; the caller reads from it how it went."""
 
     options: Options
-    watch: Watch = field(default_factory=Watch)
+    watch: ConfigWatch = field(default_factory=ConfigWatch)
     strict: bool = False
     """Mistakes stop everything, while failures do not."""
-    place: lines.Place | None = None
+    place: lines.OutputPlace | None = None
     store: Store | None = None
     """Where the engine keeps the run; a folder that goes with the session, where there is none."""
     command: Sequence[str] = ()
@@ -220,7 +212,13 @@ def unasked() -> Line:
 
 
 def begin(
-    options: Options, watch: Watch, *, to_file: bool = True, strict: bool = False, store: Store | None = None, command: Sequence[str] = ()
+    options: Options,
+    watch: ConfigWatch,
+    *,
+    to_file: bool = True,
+    strict: bool = False,
+    store: Store | None = None,
+    command: Sequence[str] = (),
 ) -> Session:
     """A session with options that make sense; what had to change is told."""
     settled, warnings = flags.settle(options)

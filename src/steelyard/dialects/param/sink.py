@@ -14,7 +14,7 @@ from steelyard.dialects.param.expand import Config, Mistake, Sheet
 from steelyard.dialects.param.flags import Options
 from steelyard.dialects.param.lines import Line, Recorded
 from steelyard.dialects.param.reading import printable
-from steelyard.dialects.param.watching import Watch
+from steelyard.dialects.param.watching import ConfigWatch
 from steelyard.engine.messages import Found
 from steelyard.engine.plan import Job
 from steelyard.engine.sinks import RowQueue, Sink
@@ -37,10 +37,10 @@ class Writing(Sink):
     """Takes what the engine measures of some configs, and writes it as PARAM does."""
 
     options: Options
-    watch: Watch
+    watch: ConfigWatch
     sheet: Sheet
     configs: Sequence[Config]
-    place: lines.Place | None = None
+    place: lines.OutputPlace | None = None
     recorded: Recorded | None = None
     strict: bool = False
     entries: Sequence[tuple[str, str]] = ()

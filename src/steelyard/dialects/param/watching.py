@@ -6,7 +6,7 @@ from steelyard.dialects.param.expand import Mistake
 from steelyard.dialects.param.lines import Line
 
 
-class Watch:
+class ConfigWatch:
     """Who looks on; this one sees nothing."""
 
     def mistake(self, mistake: Mistake) -> None:

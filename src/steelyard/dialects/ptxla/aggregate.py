@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from steelyard.dialects.ptxla.points import POINTS, Point, geomean, percentile, speedup
-from steelyard.dialects.ptxla.rows import BACKENDS, Row, Tally, accelerator_fits, chooser, known_accelerator, printable
+from steelyard.dialects.ptxla.points import POINTS, TimePoint, geomean, percentile, speedup
+from steelyard.dialects.ptxla.rows import BACKENDS, Row, RowTally, accelerator_fits, chooser, known_accelerator, printable
 from steelyard.errors import NothingMeasured, SteelyardError, UsageError, unknown
 
 TESTS = {"inference": "eval", "training": "train"}
@@ -22,12 +22,12 @@ MOST_NAMES = 8
 Tell = Callable[[str], None]
 Devices = dict[tuple[str, str | None], bool]
 """Kinds and names of accelerators in the rows, and whether each is the one that was asked for."""
-Batches = dict[Any, Point]
+Batches = dict[Any, TimePoint]
 Models = dict[str, Batches]
 
 
 @dataclass(frozen=True)
-class Question:
+class ReportQuestion:
     """What is asked of the rows; the first backend is the one the others are held against."""
 
     report: Literal["latest", "latest_grouped", "histogram", "speedup"] = "speedup"
@@ -68,23 +68,23 @@ class Question:
 
 
 @dataclass
-class Session:
+class Occasion:
     """All points with one timestamp, by backend, and which models each backend was tried on."""
 
     points: dict[str, Models] = field(default_factory=dict)
     tried: dict[str, dict[str, bool]] = field(default_factory=dict)
 
 
-Sessions = dict[float, Session]
+Sessions = dict[float, Occasion]
 
 
 @dataclass(frozen=True)
-class Line:
+class ReportLine:
     """One backend in a report, or one percentile of it: a point or nothing at each place, and beside it what `--paired` adds."""
 
     backend: str
     label: str
-    points: tuple[Point | None, ...]
+    points: tuple[TimePoint | None, ...]
     names: tuple[str | None, ...] = ()
     passed: tuple[str | None, ...] = ()
 
@@ -93,12 +93,12 @@ class Line:
 class Report:
     """What a report says, before it is written in any form; `places` are moments, workload numbers or model names."""
 
-    question: Question
+    question: ReportQuestion
     places: tuple[datetime | int | str, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[ReportLine, ...]
 
 
-def report(rows: Iterable[Row], question: Question, tally: Tally, tell: Tell = lambda text: None) -> Report | None:
+def report(rows: Iterable[Row], question: ReportQuestion, tally: RowTally, tell: Tell = lambda text: None) -> Report | None:
     """The answer to a question; None where the rows have points but none of the kind, as the original then prints nothing."""
     devices: Devices = {}
     sessions = gather(rows, question, tally, devices)
@@ -116,18 +116,18 @@ def report(rows: Iterable[Row], question: Question, tally: Tally, tell: Tell = l
     return answer
 
 
-def _nothing(question: Question, what: str, why: str = "") -> SteelyardError:
+def _nothing(question: ReportQuestion, what: str, why: str = "") -> SteelyardError:
     """The original ends with 1 here."""
     return (NothingMeasured if question.strict_exit else SteelyardError)(what, why=why)
 
 
-def _seen(devices: Devices, question: Question) -> str:
+def _seen(devices: Devices, question: ReportQuestion) -> str:
     if any(devices.values()):
         return f"no row of {printable(question.accelerator, 40)} has a time of this test, metric and these models"
     return f"accelerators in the files: {_list([str(device) for _, device in devices]) or 'none'}"
 
 
-def gather(rows: Iterable[Row], question: Question, tally: Tally, devices: Devices) -> Sessions:
+def gather(rows: Iterable[Row], question: ReportQuestion, tally: RowTally, devices: Devices) -> Sessions:
     """Points by timestamp, backend, model and batch size; of two rows for one point the last counts."""
     chosen = chooser(question.filters, question.excludes, question.tiers, question.exclude_tiers)
     wanted: dict[str, bool] = {}
@@ -149,7 +149,7 @@ def gather(rows: Iterable[Row], question: Question, tally: Tally, devices: Devic
     return sessions
 
 
-def _of_device(question: Question, kind: str, device: str | None, seen: Devices, tally: Tally, where: str) -> bool:
+def _of_device(question: ReportQuestion, kind: str, device: str | None, seen: Devices, tally: RowTally, where: str) -> bool:
     key = (kind, device)
     if key not in seen:
         seen[key] = accelerator_fits(question.accelerator, kind, device)
@@ -160,13 +160,13 @@ def _of_device(question: Question, kind: str, device: str | None, seen: Devices,
     return seen[key]
 
 
-def _tell_mixed(question: Question, devices: Devices, tell: Tell) -> None:
+def _tell_mixed(question: ReportQuestion, devices: Devices, tell: Tell) -> None:
     names = sorted({str(device) for (_, device), fits in devices.items() if fits})
     if len(names) > 1:
         tell(f"{printable(question.accelerator, 40)} fits {len(names)} names of accelerators, taken for one: {_list(names)}")
 
 
-def _place(row: Row, sessions: Sessions, question: Question, tally: Tally) -> None:
+def _place(row: Row, sessions: Sessions, question: ReportQuestion, tally: RowTally) -> None:
     """Put the row's point where it belongs, or count why it has none."""
     backend, moment, batch = row.backend, row.moment, row.experiment["batch_size"]
     if backend is None:
@@ -178,7 +178,7 @@ def _place(row: Row, sessions: Sessions, question: Question, tally: Tally) -> No
         return tally.add("left out: its timestamp is missing or no time", row.where)
     if not (batch is None or isinstance(batch, (int, float, str))):
         return tally.add("left out: its batch size is no number", row.where)
-    session = sessions.get(moment) or sessions.setdefault(moment, Session())
+    session = sessions.get(moment) or sessions.setdefault(moment, Occasion())
     tried = session.tried.setdefault(backend, {})
     point = _point(row, question, tally)
     if point is None:
@@ -193,7 +193,7 @@ def _place(row: Row, sessions: Sessions, question: Question, tally: Tally) -> No
     return None
 
 
-def _point(row: Row, question: Question, tally: Tally) -> Point | None:
+def _point(row: Row, question: ReportQuestion, tally: RowTally) -> TimePoint | None:
     """The row's time; a wrong answer counts as the original counts it, but not where pass rates stand beside the means."""
     if "error" in row.metrics:
         tally.add(SKIPPED if row.metrics["error"] == "SKIP" else UNTIMED, row.where)
@@ -213,7 +213,7 @@ def _point(row: Row, question: Question, tally: Tally) -> Point | None:
     return found
 
 
-def _baseline(sessions: Sessions, question: Question) -> Models:
+def _baseline(sessions: Sessions, question: ReportQuestion) -> Models:
     """The times that speedups are over: per model and batch size the oldest, or those of the newest timestamp alone."""
     first, moments = question.backends[0], list(sessions)
     found: Models = {}
@@ -228,10 +228,10 @@ def _baseline(sessions: Sessions, question: Question) -> Models:
     return found
 
 
-Speedups = dict[float, dict[str, dict[str, Point]]]
+Speedups = dict[float, dict[str, dict[str, TimePoint]]]
 
 
-def _speedups(sessions: Sessions, baseline: Models, question: Question, tell: Tell) -> Speedups:
+def _speedups(sessions: Sessions, baseline: Models, question: ReportQuestion, tell: Tell) -> Speedups:
     """Speedups by timestamp, backend and model; several batch sizes of a model are one figure."""
     found: Speedups = {}
     alone: dict[tuple[str, str], None] = {}
@@ -240,7 +240,7 @@ def _speedups(sessions: Sessions, baseline: Models, question: Question, tell: Te
         common = _common(listed.values(), baseline) if question.paired else None
         found[moment] = {}
         for backend, models in listed.items():
-            kept: dict[str, Point] = {}
+            kept: dict[str, TimePoint] = {}
             for name, batches in models.items():
                 against = baseline.get(name, {})
                 pairs = [
@@ -262,7 +262,7 @@ def _common(held: Iterable[Models], baseline: Models) -> set[tuple[str, Any]]:
     return set.intersection(*sides)
 
 
-def _tell_alone(alone: Iterable[tuple[str, str]], question: Question, tell: Tell) -> None:
+def _tell_alone(alone: Iterable[tuple[str, str]], question: ReportQuestion, tell: Tell) -> None:
     by_backend: dict[str, list[str]] = {}
     for backend, name in alone:
         by_backend.setdefault(backend, []).append(name)
@@ -280,31 +280,31 @@ def moment_of(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
 
 
-def _speedup(sessions: Sessions, found: Speedups, question: Question, tell: Tell) -> Report:
+def _speedup(sessions: Sessions, found: Speedups, question: ReportQuestion, tell: Tell) -> Report:
     """The geometric mean of each backend over time."""
     moments = [moment for moment in sessions if found[moment]]
     lines = []
     for backend in question.backends:
         points = tuple(geomean(list(held.values())) if (held := found[moment].get(backend)) else None for moment in moments)
-        lines.append(Line(backend, BACKENDS[backend], points, passed=_passed(sessions, moments, backend)))
+        lines.append(ReportLine(backend, BACKENDS[backend], points, passed=_passed(sessions, moments, backend)))
     _tell_unequal(found, moments, question, tell)
     return Report(question, tuple(map(moment_of, moments)), tuple(lines))
 
 
-def _histogram(sessions: Sessions, found: Speedups, question: Question, tell: Tell) -> Report:
+def _histogram(sessions: Sessions, found: Speedups, question: ReportQuestion, tell: Tell) -> Report:
     """Percentiles of each backend over time, wherever the first backend has any."""
     moments = [moment for moment in sessions if question.backends[0] in found[moment]]
     lines = []
     for backend in question.backends:
         held = [[point.value for point in found[moment].get(backend, {}).values()] for moment in moments]
         for share in PERCENTILES:
-            points = tuple(Point(percentile(values, share), n=len(values)) if values else None for values in held)
-            lines.append(Line(backend, f"{BACKENDS[backend]} p{share}", points, passed=_passed(sessions, moments, backend)))
+            points = tuple(TimePoint(percentile(values, share), n=len(values)) if values else None for values in held)
+            lines.append(ReportLine(backend, f"{BACKENDS[backend]} p{share}", points, passed=_passed(sessions, moments, backend)))
     _tell_unequal(found, moments, question, tell)
     return Report(question, tuple(map(moment_of, moments)), tuple(lines))
 
 
-def _latest(sessions: Sessions, found: Speedups, question: Question, tell: Tell) -> Report | None:
+def _latest(sessions: Sessions, found: Speedups, question: ReportQuestion, tell: Tell) -> Report | None:
     """Every model of each backend's newest timestamp, slowest first."""
     newest = {backend: next((moment for moment in reversed(sessions) if backend in found[moment]), None) for backend in question.backends}
     held = {moment for moment in newest.values() if moment is not None}
@@ -319,15 +319,15 @@ def _latest(sessions: Sessions, found: Speedups, question: Question, tell: Tell)
     for backend in question.backends:
         pad = [None] * (most - len(ordered[backend]))
         points, names = [point for _, point in ordered[backend]], [name for name, _ in ordered[backend]]
-        lines.append(Line(backend, BACKENDS[backend], (*points, *pad), (*names, *pad)))
+        lines.append(ReportLine(backend, BACKENDS[backend], (*points, *pad), (*names, *pad)))
     return Report(question, tuple(range(most)), tuple(lines))
 
 
-def _ascending(models: Mapping[str, Point]) -> list[tuple[str, Point]]:
+def _ascending(models: Mapping[str, TimePoint]) -> list[tuple[str, TimePoint]]:
     return sorted(models.items(), key=lambda item: (item[1].value, item[1].std, item[0]))
 
 
-def _latest_grouped(sessions: Sessions, found: Speedups, question: Question, tell: Tell) -> Report | None:
+def _latest_grouped(sessions: Sessions, found: Speedups, question: ReportQuestion, tell: Tell) -> Report | None:
     """All backends beside each other for every model of the newest timestamp, and their geometric means."""
     moment = list(sessions)[-1]
     held = found[moment]
@@ -339,7 +339,7 @@ def _latest_grouped(sessions: Sessions, found: Speedups, question: Question, tel
         models = held.get(backend, {})
         points = (*(models.get(name) for name in names), geomean(list(models.values())) if models else None)
         passed = (*([None] * len(names)), *_passed(sessions, [moment], backend))
-        lines.append(Line(backend, BACKENDS[backend], points, passed=passed))
+        lines.append(ReportLine(backend, BACKENDS[backend], points, passed=passed))
     _tell_unequal(found, [moment], question, tell)
     return Report(question, (*names, "GEOMEAN"), tuple(lines))
 
@@ -350,7 +350,7 @@ def _passed(sessions: Sessions, moments: Iterable[float], backend: str) -> tuple
     return tuple(f"{sum(models.values())}/{len(models)}" if models else None for models in tried)
 
 
-def _tell_unequal(found: Speedups, moments: Sequence[float], question: Question, tell: Tell) -> None:
+def _tell_unequal(found: Speedups, moments: Sequence[float], question: ReportQuestion, tell: Tell) -> None:
     """Means over different models look alike and are not; say so for the newest."""
     if question.paired or not moments:
         return

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steelyard.dialects.ptxla.rows import Row, Tally, printable, read
+from steelyard.dialects.ptxla.rows import Row, RowTally, printable, read
 from steelyard.errors import UsageError
 
 REPORT = "metric_report"
@@ -44,7 +44,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class WrittenFiles:
     """What was written where."""
 
     file: Path
@@ -52,7 +52,7 @@ class Outcome:
     files: int
 
 
-def analyze(order: Order, tally: Tally) -> Outcome:
+def analyze(order: Order, tally: RowTally) -> WrittenFiles:
     """Read every JSONL file of the folder but our own report, and write the report; a CSV goes into the database too."""
     if not order.folder.is_dir():
         raise UsageError(f"there is no folder {str(order.folder)!r}", do="name the runner's --output-dirname")
@@ -67,10 +67,10 @@ def analyze(order: Order, tally: Tally) -> Outcome:
         records = [record(row, order, tally) for row in rows]
         replace(target, table(records))
         extend(order.database, records)
-    return Outcome(target, len(rows), len(files))
+    return WrittenFiles(target, len(rows), len(files))
 
 
-def record(row: Row, order: Order, tally: Tally) -> dict[str, Any]:
+def record(row: Row, order: Order, tally: RowTally) -> dict[str, Any]:
     """A row of the CSV: fixed columns first, then five figures of each metric."""
     experiment = row.experiment
     found: dict[str, Any] = {
@@ -84,7 +84,7 @@ def record(row: Row, order: Order, tally: Tally) -> dict[str, Any]:
     return found if "error" in row.metrics else {**found, **figures(row, tally)}
 
 
-def entry(row: Row, order: Order, tally: Tally) -> dict[str, Any]:
+def entry(row: Row, order: Order, tally: RowTally) -> dict[str, Any]:
     """A line of the JSONL: figures apart from what they are of, and no booleans or nulls, which its database cannot take."""
     experiment, failed = row.experiment, "error" in row.metrics
     batch = experiment.get("batch_size")
@@ -104,7 +104,7 @@ def entry(row: Row, order: Order, tally: Tally) -> dict[str, Any]:
     return {**found, "error_message": row.error} if failed and not order.hide_errors else found
 
 
-def figures(row: Row, tally: Tally) -> dict[str, float]:
+def figures(row: Row, tally: RowTally) -> dict[str, float]:
     """Least, median and most of all repeats, mean and deviation of all but the first, and what the first took beyond the median."""
     found: dict[str, float] = {}
     xla, dynamo = row.experiment.get("xla"), row.experiment.get("dynamo")
@@ -132,7 +132,7 @@ def _summary(name: str, known: Sequence[float], later: Sequence[float]) -> dict[
     return found
 
 
-def _series(row: Row, tally: Tally) -> Iterator[tuple[str, list[float | None]]]:
+def _series(row: Row, tally: RowTally) -> Iterator[tuple[str, list[float | None]]]:
     """Each metric as a list of numbers; tables, such as counters by name, give a list per entry: `dynamo_counters.stats.calls_captured`."""
     for name, values in row.metrics.items():
         listed = values if isinstance(values, list) else [values]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from steelyard.dialects.options import Flag, Plain, check_count
+from steelyard.dialects.options import Flag, PlainOptions, check_count
 from steelyard.errors import UsageError, unknown
 
 SUITES = ("dummy", "torchbench", "steelyard", "timm", "transformers")
@@ -25,7 +25,7 @@ NULL = "None"
 
 
 @dataclass(frozen=True)
-class Options(Plain):
+class RunnerOptions(PlainOptions):
     """What was asked for, with the original's names and defaults; from `torchbench` on they are ours."""
 
     suite_name: str = ""
@@ -155,7 +155,7 @@ FLAGS = (
 """In the order of the specification, ours last."""
 
 
-def settle(options: Options) -> Options:
+def settle(options: RunnerOptions) -> RunnerOptions:
     """Options that make sense together, or an error before anything runs."""
     if not options.suite_name:
         raise UsageError("--suite-name is missing", do=f"name one of {', '.join(SUITES)}")

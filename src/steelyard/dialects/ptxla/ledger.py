@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from steelyard.dialects.ptxla import matrix, rows
-from steelyard.dialects.ptxla.flags import Options
+from steelyard.dialects.ptxla.flags import RunnerOptions
 from steelyard.dialects.ptxla.matrix import Experiment, Model
-from steelyard.dialects.ptxla.rows import Row, Tally
+from steelyard.dialects.ptxla.rows import Row, RowTally
 from steelyard.errors import StoreError, UsageError
 from steelyard.files import lines, open_plain
 from steelyard.model.record import STATUSES
@@ -28,20 +28,20 @@ class Ledger:
     """Rows by config, read on as the file grows; whoever holds one open keeps others from beginning the file anew."""
 
     path: Path
-    options: Options
+    options: RunnerOptions
     held: dict[str, Row] = field(default_factory=dict)
     lock: int | None = None
     inode: int = -1
     end: int = 0
 
     @classmethod
-    def open(cls, path: Path, options: Options, warn: Callable[[str], None]) -> Ledger:
+    def open(cls, path: Path, options: RunnerOptions, warn: Callable[[str], None]) -> Ledger:
         """What is there already; it is thrown away only where that was asked for, and never under another runner's hands."""
         single = options.model_config is not None
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             made = cls(path, options, lock=_claim(path, anew=options.no_resume and not single))
-            tally = Tally()
+            tally = RowTally()
             if not single:
                 made._read_on(tally)
         except OSError as error:
@@ -55,7 +55,7 @@ class Ledger:
         if self.options.model_config is not None:
             return None
         with suppress(OSError):
-            self._read_on(Tally())
+            self._read_on(RowTally())
         suite = self.options.suite_name
         mark = matrix.fingerprint(suite, model, experiment, self.options)
         return self.held.get(mark) or self.held.get(original_fingerprint(suite, model, experiment, self.options))
@@ -73,7 +73,7 @@ class Ledger:
             os.close(self.lock)
             self.lock = None
 
-    def _read_on(self, tally: Tally) -> None:
+    def _read_on(self, tally: RowTally) -> None:
         """Take what was added since; a file that was replaced or cut is read from its beginning."""
         with open_plain(self.path) as file:
             found = os.fstat(file.fileno())
@@ -145,7 +145,7 @@ def outcome(row: Row) -> str:
     return "wrong" if row.verification_code == "FAIL" else "ok"
 
 
-def fingerprint_of(row: Row, options: Options) -> str:
+def fingerprint_of(row: Row, options: RunnerOptions) -> str:
     """Which config a row answers: told by us in the row, or put together from what the original wrote.
 
     The original wrote the batch size that a model chose, so it counts only where one is asked for.
@@ -158,7 +158,7 @@ def fingerprint_of(row: Row, options: Options) -> str:
     return _original(row.model.get("suite_name"), row.name, row.experiment, row.repeat, row.iterations_per_run, batch, verified)
 
 
-def original_fingerprint(suite: str, model: Model, experiment: Experiment, options: Options) -> str:
+def original_fingerprint(suite: str, model: Model, experiment: Experiment, options: RunnerOptions) -> str:
     """How a row of the original tool for this config would be told."""
     return _original(
         suite, str(model["model_name"]), experiment, options.repeat, options.iterations_per_run, options.batch_size, options.verify

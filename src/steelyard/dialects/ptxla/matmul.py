@@ -64,7 +64,7 @@ def sweep(numbers: Sequence[int], dtypes: Sequence[str] = ()) -> list[Product]:
 
 
 @dataclass(frozen=True)
-class Stack:
+class ProductStack:
     """Where one side's tensors live, how its function is compiled, what waits for it, and whether the device's cache is overwritten.
 
     Both sides must agree on the last: on a CPU nothing is overwritten, whoever computes there.
@@ -87,7 +87,7 @@ class Stack:
         return Side(self.compiled(product), self.wait, self.device if self.flushed else None)
 
 
-def open_stack(name: str, accelerator: str) -> Stack:
+def open_stack(name: str, accelerator: str) -> ProductStack:
     """A stack by the name that reports have for it, or the reason why it cannot be had here."""
     if name not in BACKENDS:
         raise unknown("backend", name, BACKENDS)
@@ -96,7 +96,7 @@ def open_stack(name: str, accelerator: str) -> Stack:
         if accelerator == "cuda" and not torch.cuda.is_available():
             raise Unsupported("torch sees no CUDA device here", do="choose another with --accelerator")
         wait = torch.cuda.synchronize if accelerator == "cuda" else None
-        return Stack(torch.device(accelerator), _same if name == "eager" else torch.compile, wait, accelerator != "cpu")
+        return ProductStack(torch.device(accelerator), _same if name == "eager" else torch.compile, wait, accelerator != "cpu")
     try:
         torch_xla = importlib.import_module("torch_xla")
         xm = importlib.import_module("torch_xla.core.xla_model")
@@ -109,14 +109,14 @@ def open_stack(name: str, accelerator: str) -> Stack:
         found: Callable[[], float] = torch.compile(fn, backend="openxla")
         return found
 
-    return Stack(torch_xla.device(), compiled if name == "openxla+dynamo" else _same, xm.wait_device_ops, accelerator != "cpu")
+    return ProductStack(torch_xla.device(), compiled if name == "openxla+dynamo" else _same, xm.wait_device_ops, accelerator != "cpu")
 
 
 def _same(fn: Callable[[], float]) -> Callable[[], float]:
     return fn
 
 
-def pair(product: Product, base: Stack, test: Stack) -> tuple[Side, Side]:
+def pair(product: Product, base: ProductStack, test: ProductStack) -> tuple[Side, Side]:
     """Both sides of a product, with the same numbers; products of f32 may use TF32, as the original lets them.
 
     What was compiled for another size is forgotten: torch.compile would take this one for a size that varies, and soon give up.

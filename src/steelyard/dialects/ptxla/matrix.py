@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from steelyard.dialects.ptxla import rows
-from steelyard.dialects.ptxla.flags import ACCELERATORS, DYNAMOS, NULL, TESTS, TORCH_XLA2S, XLAS, Options
+from steelyard.dialects.ptxla.flags import ACCELERATORS, DYNAMOS, NULL, TESTS, TORCH_XLA2S, XLAS, RunnerOptions
 from steelyard.errors import UsageError, unknown
 
 Experiment = dict[str, Any]
@@ -42,7 +42,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Rule:
+class MatrixRule:
     """One reason to leave a combination out."""
 
     number: int
@@ -51,40 +51,40 @@ class Rule:
 
 
 RULES = (
-    Rule(1, "torch has no such compiler", lambda e, f: e["dynamo"] is not None and e["dynamo"] not in COMPILERS),
-    Rule(2, "torch_xla2 and dynamo exclude each other", lambda e, f: e["torch_xla2"] is not None and e["dynamo"] is not None),
-    Rule(3, "inductor works neither on a TPU nor with XLA",
+    MatrixRule(1, "torch has no such compiler", lambda e, f: e["dynamo"] is not None and e["dynamo"] not in COMPILERS),
+    MatrixRule(2, "torch_xla2 and dynamo exclude each other", lambda e, f: e["torch_xla2"] is not None and e["dynamo"] is not None),
+    MatrixRule(3, "inductor works neither on a TPU nor with XLA",
          lambda e, f: e["dynamo"] == "inductor" and (e["accelerator"] == "tpu" or e["xla"] is not None)),
-    Rule(4, "openxla needs XLA", lambda e, f: e["dynamo"] == "openxla" and e["xla"] is None),
-    Rule(5, "there is no such XLA device here",
+    MatrixRule(4, "openxla needs XLA", lambda e, f: e["dynamo"] == "openxla" and e["xla"] is None),
+    MatrixRule(5, "there is no such XLA device here",
          lambda e, f: e["xla"] is not None and e["torch_xla2"] is None and not f.has_device(e["accelerator"], e["xla"])),
-    Rule(6, "a TPU needs XLA", lambda e, f: e["accelerator"] == "tpu" and e["xla"] is None),
-    Rule(7, "XRT is for TPUs", lambda e, f: e["accelerator"] in ("cpu", "cuda") and e["xla"] == "XRT"),
-    Rule(8, "XLA has no CUDA any more", lambda e, f: f.head and e["accelerator"] == "cuda" and e["xla"] is not None),
-    Rule(9, "data stays on CUDA with openxla only", lambda e, f: bool(e["keep_model_data_on_cuda"]) and e["dynamo"] != "openxla"),
+    MatrixRule(6, "a TPU needs XLA", lambda e, f: e["accelerator"] == "tpu" and e["xla"] is None),
+    MatrixRule(7, "XRT is for TPUs", lambda e, f: e["accelerator"] in ("cpu", "cuda") and e["xla"] == "XRT"),
+    MatrixRule(8, "XLA has no CUDA any more", lambda e, f: f.head and e["accelerator"] == "cuda" and e["xla"] is not None),
+    MatrixRule(9, "data stays on CUDA with openxla only", lambda e, f: bool(e["keep_model_data_on_cuda"]) and e["dynamo"] != "openxla"),
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Dropped:
+class DroppedPoint:
     """A combination that is not run, and the first rule that says so."""
 
     experiment: Experiment
-    rule: Rule
+    rule: MatrixRule
 
     def __str__(self) -> str:
         return f"dropped --experiment-config={json.dumps(self.experiment)} (rule {self.rule.number}: {self.rule.why})"
 
 
 @dataclass(frozen=True)
-class Matrix:
+class Combinations:
     """Every combination, kept or dropped, in the order of the axes."""
 
     kept: tuple[Experiment, ...]
-    dropped: tuple[Dropped, ...]
+    dropped: tuple[DroppedPoint, ...]
 
 
-def axes(options: Options) -> dict[str, list[Any]]:
+def axes(options: RunnerOptions) -> dict[str, list[Any]]:
     """The values of every axis; one that was not given has all there are, and a value given twice counts once."""
     values: dict[str, Sequence[Any]] = {
         "accelerator": options.accelerator or ACCELERATORS,
@@ -103,7 +103,7 @@ def _null(text: str) -> str | None:
     return None if text == NULL else text
 
 
-def expand(options: Options, facts: Facts | None = None) -> Matrix:
+def expand(options: RunnerOptions, facts: Facts | None = None) -> Combinations:
     """All combinations, and what the rules leave of them."""
     known, kept, dropped = facts or Facts(), [], []
     for point in itertools.product(*axes(options).values()):
@@ -112,11 +112,11 @@ def expand(options: Options, facts: Facts | None = None) -> Matrix:
         if rule is None:
             kept.append(experiment)
         else:
-            dropped.append(Dropped(experiment, rule))
-    return Matrix(tuple(kept), tuple(dropped))
+            dropped.append(DroppedPoint(experiment, rule))
+    return Combinations(tuple(kept), tuple(dropped))
 
 
-def dropping(experiment: Experiment, facts: Facts | None = None) -> Rule | None:
+def dropping(experiment: Experiment, facts: Facts | None = None) -> MatrixRule | None:
     """The first rule against a combination."""
     known = facts or Facts()
     return next((rule for rule in RULES if rule.drops(experiment, known)), None)
@@ -128,7 +128,7 @@ def partition(names: Sequence[str], parts: int, part: int) -> list[str]:
     return list(names[part * length :] if part == parts - 1 else names[part * length : (part + 1) * length])
 
 
-def choose(names: Sequence[str], options: Options) -> list[str]:
+def choose(names: Sequence[str], options: RunnerOptions) -> list[str]:
     """The models of this part that the filters and tiers let through."""
     wanted = rows.chooser(options.filter, options.exclude, options.filter_by_tier, options.exclude_by_tier)
     return [name for name in partition(names, options.total_partitions, options.partition_id) if wanted(name)]
@@ -205,7 +205,7 @@ def line(model: Model, experiment: Experiment) -> str:
     return f"--model-config={json.dumps(model)} --experiment-config={json.dumps(experiment)}"
 
 
-def fingerprint(suite: str, model: Model, experiment: Experiment, options: Options) -> str:
+def fingerprint(suite: str, model: Model, experiment: Experiment, options: RunnerOptions) -> str:
     """What a config is, with every option that changes what its row says; two runs of one machine agree about it."""
     asked = {name: getattr(options, name) for name in MEANING} | {name: value for name in LEAVING if (value := getattr(options, name))}
     text = json.dumps([suite, model, experiment, asked], sort_keys=True)

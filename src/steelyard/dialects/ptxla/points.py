@@ -16,7 +16,7 @@ NORMAL_MAD = 1.4826
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class TimePoint:
     """A time or a speedup, the standard deviation beside it, and how many figures it is made of."""
 
     value: float
@@ -29,25 +29,25 @@ class Point:
         return round(self.value, 8), round(self.std, 8)
 
 
-def _mean(times: Sequence[Any]) -> Point | str:
+def _mean(times: Sequence[Any]) -> TimePoint | str:
     """The mean of what comes after the warm-up, with the standard deviation of a sample."""
     kept = _after_warm_up(times)
     return kept if isinstance(kept, str) else _of(kept)
 
 
-def _of(kept: Sequence[float]) -> Point:
+def _of(kept: Sequence[float]) -> TimePoint:
     n = len(kept)
     mean = math.fsum(kept) / n
-    return Point(mean, math.sqrt(math.fsum([(value - mean) ** 2 for value in kept]) / (n - 1)) if n > 1 else 0.0, n)
+    return TimePoint(mean, math.sqrt(math.fsum([(value - mean) ** 2 for value in kept]) / (n - 1)) if n > 1 else 0.0, n)
 
 
-def _median(times: Sequence[Any]) -> Point | str:
+def _median(times: Sequence[Any]) -> TimePoint | str:
     """The median, which one slow repeat does not move, with the deviation that the median of distances stands for."""
     kept = _after_warm_up(times)
     if isinstance(kept, str):
         return kept
     centre = percentile(kept, 50)
-    return Point(centre, NORMAL_MAD * percentile([abs(value - centre) for value in kept], 50), len(kept))
+    return TimePoint(centre, NORMAL_MAD * percentile([abs(value - centre) for value in kept], 50), len(kept))
 
 
 def _after_warm_up(times: Sequence[Any]) -> list[float] | str:
@@ -56,7 +56,7 @@ def _after_warm_up(times: Sequence[Any]) -> list[float] | str:
     return seconds(times[WARM_UP:]) or "a time is null, zero or not one that can be"
 
 
-def _compile(times: Sequence[Any]) -> Point | str:
+def _compile(times: Sequence[Any]) -> TimePoint | str:
     """What the first repeat took beyond the others."""
     if len(times) < 2:
         return "fewer than 2 repeats"
@@ -64,10 +64,10 @@ def _compile(times: Sequence[Any]) -> Point | str:
     if kept is None:
         return "a time is null, zero or not one that can be"
     beyond = kept[0] - math.fsum(kept[1:]) / (len(kept) - 1)
-    return Point(beyond) if beyond > 0 else "the first repeat was not slower than the others, so no compile time is known"
+    return TimePoint(beyond) if beyond > 0 else "the first repeat was not slower than the others, so no compile time is known"
 
 
-Measure = Callable[[Sequence[Any]], Point | str]
+Measure = Callable[[Sequence[Any]], TimePoint | str]
 """From the list of a row's times to its point, or to the words why there is none."""
 POINTS: dict[str, Measure] = {
     "exec": _mean, "mean": _mean, "median": _median, "compile": _compile,
@@ -83,14 +83,14 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
-def speedup(time: Point, base: Point) -> Point:
+def speedup(time: TimePoint, base: TimePoint) -> TimePoint:
     """How many times faster than the base, with the error that both carry."""
     ratio = base.value / time.value
-    return Point(ratio, ratio * math.hypot(time.std / time.value, base.std / base.value))
+    return TimePoint(ratio, ratio * math.hypot(time.std / time.value, base.std / base.value))
 
 
-def geomean(points: Sequence[Point]) -> Point:
+def geomean(points: Sequence[TimePoint]) -> TimePoint:
     """The geometric mean and its error."""
     n = len(points)
     mean = math.exp(math.fsum([math.log(point.value) for point in points]) / n)
-    return Point(mean, mean / n * math.sqrt(math.fsum([(point.std / point.value) ** 2 for point in points])), n)
+    return TimePoint(mean, mean / n * math.sqrt(math.fsum([(point.std / point.value) ** 2 for point in points])), n)

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from steelyard.analyze.foreign.parts import Result, Source, number, seconds, table, text, time_of, word
+from steelyard.analyze.foreign.parts import ForeignResult, ForeignSource, number, seconds, table, text, time_of, word
 from steelyard.dialects.ptxla.points import WARM_UP
-from steelyard.dialects.ptxla.rows import Row, Tally, parse, take
+from steelyard.dialects.ptxla.rows import Row, RowTally, parse, take
 from steelyard.errors import UsageError
 from steelyard.model.case import MODES, Case
 from steelyard.model.record import STATUSES, Figure, Status, Verification
@@ -36,12 +36,12 @@ class Lines:
     """A file of a JSON object per line, as rows, with a count of the lines that are none."""
 
     rows: Sequence[Row]
-    tally: Tally
+    tally: RowTally
 
 
 def lines(content: bytes, name: str) -> Lines | None:
     """The rows in a file that is not one JSON text; None where it has none."""
-    tally = Tally()
+    tally = RowTally()
     rows = list(parse(io.BytesIO(content), name, tally))
     return Lines(rows, tally) if rows else None
 
@@ -54,7 +54,7 @@ def fits(data: Any) -> bool:
     return isinstance(first, dict) and all(isinstance(first.get(key), dict) for key in ("model", "experiment", "metrics"))
 
 
-def read(data: Any, path: Path) -> list[Source]:
+def read(data: Any, path: Path) -> list[ForeignSource]:
     """A source per timestamp, oldest first; warnings are those of the whole file and stand in the newest, which is shown first."""
     found = data if isinstance(data, Lines) else _listed(data, text(path.name))
     occasions: dict[float, list[Row]] = {}
@@ -66,16 +66,16 @@ def read(data: Any, path: Path) -> list[Source]:
 
 
 def _listed(data: Any, name: str) -> Lines:
-    tally = Tally()
+    tally = RowTally()
     items = data if isinstance(data, list) else [data]
     rows = [row for place, item in enumerate(items, 1) if (row := take(item, tally, f"{name}:{place}"))]
     return Lines(rows, tally)
 
 
-def _source(moment: float, rows: Sequence[Row]) -> Source:
+def _source(moment: float, rows: Sequence[Row]) -> ForeignSource:
     """Of two rows for one case the last counts, unless it failed and the other did not."""
     devices = sorted({name for row in rows if (name := word(row.experiment.get("accelerator_model")))})
-    results: dict[str, Result] = {}
+    results: dict[str, ForeignResult] = {}
     for row in rows:
         result = _result(row, several=len(devices) > 1)
         if result.status == "ok" or result.name not in results or results[result.name].status != "ok":
@@ -84,17 +84,17 @@ def _source(moment: float, rows: Sequence[Row]) -> Source:
     names = [text(name) for name in devices]
     on_cpu = all(row.experiment.get("accelerator") == "cpu" for row in rows)
     facts = {"cpu": {"model": ", ".join(names)}} if on_cpu else {"gpus": [{"name": name} for name in names]}
-    return Source(list(results.values()), created, {"accelerator": ", ".join(devices)}, facts=facts if names else {})
+    return ForeignSource(list(results.values()), created, {"accelerator": ", ".join(devices)}, facts=facts if names else {})
 
 
-def _result(row: Row, several: bool) -> Result:
+def _result(row: Row, several: bool) -> ForeignResult:
     name, case = _case(row, several)
     status, reason = _status(row)
     figures = _figures(row) if not row.error else {}
     if status == "ok" and not figures:
         status, reason = "failed", "it has no time after the first repeat, which compiles too"
     processes = [figures] if figures else ()
-    return Result(name, processes, status, reason, case, _verification(row))
+    return ForeignResult(name, processes, status, reason, case, _verification(row))
 
 
 def _case(row: Row, several: bool) -> tuple[str, dict[str, Any] | None]:

@@ -51,7 +51,7 @@ SHORTEST_TIME = 1e-12
 
 
 @dataclass
-class Tally:
+class RowTally:
     """What was left out or looked odd, by reason: how many rows, and where the first stands."""
 
     counts: dict[str, int] = field(default_factory=dict)
@@ -126,13 +126,13 @@ def backend_name(dynamo: Any, xla: Any) -> str | None:
     return _PAIRS.get((dynamo, xla)) if told else None
 
 
-def read(path: Path, tally: Tally) -> Iterator[Row]:
+def read(path: Path, tally: RowTally) -> Iterator[Row]:
     """The rows of a file; lines that are none are counted, and a last line that a crash cut short costs itself alone."""
     with open_named(path, "name a JSONL file") as file:
         yield from parse(lines(file, str(path)), path.name, tally)
 
 
-def parse(found: Iterable[bytes], name: str, tally: Tally) -> Iterator[Row]:
+def parse(found: Iterable[bytes], name: str, tally: RowTally) -> Iterator[Row]:
     """The rows of lines that end in a line feed; `name` is what they are told to stand in."""
     import msgspec
 
@@ -150,7 +150,7 @@ def parse(found: Iterable[bytes], name: str, tally: Tally) -> Iterator[Row]:
             yield row
 
 
-def _second_try(line: bytes, tally: Tally, where: str) -> Any:
+def _second_try(line: bytes, tally: RowTally, where: str) -> Any:
     """Python writes NaN and Infinity, which strict readers refuse; they become null. None for a line that is no JSON at all."""
     if not line.strip():
         tally.add("left out: a blank line", where)
@@ -162,7 +162,7 @@ def _second_try(line: bytes, tally: Tally, where: str) -> Any:
         return None
 
 
-def take(data: Any, tally: Tally, where: str = "") -> Row | None:
+def take(data: Any, tally: RowTally, where: str = "") -> Row | None:
     """A row from the JSON of a line, or None and a count."""
     if not isinstance(data, dict):
         tally.add("left out: not an object", where)
@@ -185,7 +185,7 @@ def take(data: Any, tally: Tally, where: str = "") -> Row | None:
     )  # fmt: skip
 
 
-def _tell_unknown(data: dict[str, Any], model: dict[str, Any], experiment: dict[str, Any], tally: Tally, where: str) -> None:
+def _tell_unknown(data: dict[str, Any], model: dict[str, Any], experiment: dict[str, Any], tally: RowTally, where: str) -> None:
     keys = [*(data.keys() - _TOP), *(f"model.{key}" for key in model.keys() - _MODEL)]
     keys += [f"experiment.{key}" for key in experiment.keys() - _EXPERIMENT]
     for key in sorted(keys)[:8]:

@@ -13,11 +13,11 @@ from typing import Any, Protocol
 
 from steelyard import registry
 from steelyard.dialects.ptxla import matrix, rows, torchbench
-from steelyard.dialects.ptxla.flags import Options
+from steelyard.dialects.ptxla.flags import RunnerOptions
 from steelyard.dialects.ptxla.ledger import SKIP, Ledger, outcome
-from steelyard.dialects.ptxla.matrix import Experiment, Facts, Matrix, Model
+from steelyard.dialects.ptxla.matrix import Combinations, Experiment, Facts, Model
 from steelyard.dialects.ptxla.rows import Row
-from steelyard.dialects.ptxla.torchbench import Policy
+from steelyard.dialects.ptxla.torchbench import ModelPolicy
 from steelyard.errors import FAILED, NOTHING, PASS, SteelyardError, Unsupported, exit_code, unknown
 from steelyard.machine.locks import LockError
 from steelyard.version import __version__
@@ -39,7 +39,7 @@ LOCAL_TPU = "localservice;0;localhost:51011"
 SHIM = "steelyard.dialects.ptxla.shim.perform"
 
 
-class Talk(Protocol):
+class Answering(Protocol):
     """A worker, as far as a run needs one; `engine.converse` has the real thing."""
 
     stderr: str
@@ -47,11 +47,11 @@ class Talk(Protocol):
     def ask(self, job: Mapping[str, Any]) -> Iterator[dict[str, Any]]: ...
 
 
-Talking = Callable[[Experiment, Mapping[str, str], int, float], AbstractContextManager[Talk]]
+Talking = Callable[[Experiment, Mapping[str, str], int, float], AbstractContextManager[Answering]]
 """Starts a process for an experiment with these variables, threads and limit in seconds; Unsupported where there is none for it."""
 
 
-class Watch:
+class RunnerWatch:
     """Who looks on; this one sees nothing."""
 
     def say(self, level: str, text: str) -> None:
@@ -65,24 +65,24 @@ class Watch:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunnerPlan:
     """What is to be run, in this order."""
 
     configs: tuple[tuple[Model, Experiment], ...]
-    experiments: Matrix
+    experiments: Combinations
     models: tuple[str, ...]
 
 
 @dataclass
-class Run:
+class MatrixRun:
     """What a run holds while it lasts; the caller reads from it how it went."""
 
-    options: Options
+    options: RunnerOptions
     talking: Talking
-    watch: Watch = field(default_factory=Watch)
+    watch: RunnerWatch = field(default_factory=RunnerWatch)
     statuses: list[str] = field(default_factory=list)
     surprises: dict[str, list[str]] = field(default_factory=dict)
-    policy: Policy = field(default_factory=Policy)
+    policy: ModelPolicy = field(default_factory=ModelPolicy)
 
     @property
     def file(self) -> Path:
@@ -165,7 +165,7 @@ class Run:
             "policy": self.policy.for_worker(name, experiment["test"], options.batch_size), "folder": str(folder), "basename": base,
         }  # fmt: skip
         said: dict[str, Any] = {}
-        talk: Talk | None = None
+        talk: Answering | None = None
         try:
             with self.talking(experiment, variables(model, experiment, options, folder), threads, options.subprocess_timeout) as talk:
                 if done() is not None:
@@ -254,7 +254,7 @@ def _line(error: SteelyardError) -> str:
     return "; ".join(" ".join(part.split()) for part in str(error).splitlines() if part.strip())
 
 
-def _absolute(options: Options) -> dict[str, Any]:
+def _absolute(options: RunnerOptions) -> dict[str, Any]:
     """The options for a process that starts in a folder of its own choice."""
     plain = options.plain()
     if options.torchbench is not None:
@@ -273,21 +273,21 @@ def _kept(folder: Path, base: str, printed: str) -> dict[str, str]:
     return {"log": str(path)}
 
 
-def begin(options: Options, talking: Talking, watch: Watch) -> Run:
+def begin(options: RunnerOptions, talking: Talking, watch: RunnerWatch) -> MatrixRun:
     """A run whose rows all carry one time; a single config may bring its own batch size."""
     if options.experiment_config is not None:
         options = replace(options, batch_size=matrix.read_batch_size(options.experiment_config, options.batch_size))
-    return Run(options if options.timestamp is not None else replace(options, timestamp=time.time()), talking, watch)
+    return MatrixRun(options if options.timestamp is not None else replace(options, timestamp=time.time()), talking, watch)
 
 
-def plan(options: Options) -> Plan:
+def plan(options: RunnerOptions) -> RunnerPlan:
     """Every model with every experiment, or the one config that was named; no model's code is touched for it."""
     if options.model_config is not None and options.experiment_config is not None:
         model, experiment = matrix.read_model(options.model_config, options.suite_name), matrix.read_experiment(options.experiment_config)
-        return Plan(((model, experiment),), Matrix((experiment,), ()), (str(model["model_name"]),))
+        return RunnerPlan(((model, experiment),), Combinations((experiment,), ()), (str(model["model_name"]),))
     found = matrix.expand(options, Facts(lambda accelerator, xla: accelerator in options.accelerator or has_device(accelerator, xla)))
     names = tuple(matrix.choose(listing(options), options))
-    return Plan(tuple(({"model_name": name}, dict(point)) for name in names for point in found.kept), found, names)
+    return RunnerPlan(tuple(({"model_name": name}, dict(point)) for name in names for point in found.kept), found, names)
 
 
 def has_device(accelerator: str, xla: str) -> bool:
@@ -297,7 +297,7 @@ def has_device(accelerator: str, xla: str) -> bool:
     return Path("/dev/nvidiactl").exists() if accelerator == "cuda" else any(Path("/dev").glob("accel*"))
 
 
-def listing(options: Options) -> Sequence[str]:
+def listing(options: RunnerOptions) -> Sequence[str]:
     """The models of a suite, always in the same order."""
     if options.suite_name == "torchbench":
         return torchbench.models(Path(options.torchbench or ""))
@@ -310,7 +310,7 @@ def listing(options: Options) -> Sequence[str]:
     return {"dummy": ("dummy",), "timm": TIMM, "transformers": TRANSFORMERS}[options.suite_name]
 
 
-def read_policy(options: Options) -> Policy:
+def read_policy(options: RunnerOptions) -> ModelPolicy:
     """The user's policy file, or the one of the checkout; models of TorchBench have the original's deny list in any case."""
     bench = options.suite_name == "torchbench"
     named = Path(options.policy) if options.policy is not None else None
@@ -326,7 +326,7 @@ def cpu_model() -> str | None:
     return cpu.model(cpu.cpuinfo(Path("/")))
 
 
-def variables(model: Model, experiment: Experiment, options: Options, folder: Path) -> dict[str, str]:
+def variables(model: Model, experiment: Experiment, options: RunnerOptions, folder: Path) -> dict[str, str]:
     """What must be set before a config's process starts; with XLA, nothing of what the user had set for it stays."""
     xla, accelerator = experiment["xla"], str(experiment["accelerator"])
     found: dict[str, str] = dict.fromkeys(XLA_VARIABLES, "") if xla is not None else {}

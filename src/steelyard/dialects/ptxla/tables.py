@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from steelyard.dialects.ptxla.aggregate import Line, Report
+from steelyard.dialects.ptxla.aggregate import Report, ReportLine
 from steelyard.dialects.ptxla.rows import printable
 
 PLACES = {"speedup": "Datetime(UTC)", "histogram": "Datetime(UTC)", "latest": "Workload", "latest_grouped": "ModelName"}
@@ -53,7 +53,7 @@ def _columns(report: Report, multi_line: bool) -> list[Column]:
     return found
 
 
-def _columns_of(line: Line, report: Report, multi_line: bool) -> list[Column]:
+def _columns_of(line: ReportLine, report: Report, multi_line: bool) -> list[Column]:
     values = [point.rounded[0] if point else None for point in line.points]
     if report.question.report == "histogram":
         return [(line.label.replace(" ", "\n") if multi_line else line.label, values)]

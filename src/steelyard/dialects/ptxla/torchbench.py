@@ -40,7 +40,7 @@ BY_SGD = (
 
 
 @dataclass(frozen=True)
-class Policy:
+class ModelPolicy:
     """What a policy file says; empty where there is none."""
 
     skipped: frozenset[str] = frozenset()
@@ -114,11 +114,11 @@ def policy_file(checkout: Path) -> Path | None:
     return next((checkout / name for name in POLICIES if (checkout / name).is_file()), None)
 
 
-def read_policy(path: Path | None, denied: Mapping[str, tuple[Mapping[str, Any], ...]] | None = None) -> Policy:
+def read_policy(path: Path | None, denied: Mapping[str, tuple[Mapping[str, Any], ...]] | None = None) -> ModelPolicy:
     """A policy file in the layout of PyTorch's torchbench.yaml, to which `deny` and `expected_failures` are ours."""
     known: dict[str, tuple[Mapping[str, Any], ...]] = dict(denied or {})
     if path is None:
-        return Policy(denied=known)
+        return ModelPolicy(denied=known)
     data = _load(path)
     for key in map(str, data):
         if key not in OURS and difflib.get_close_matches(key, OURS, cutoff=ALIKE):
@@ -128,7 +128,7 @@ def read_policy(path: Path | None, denied: Mapping[str, tuple[Mapping[str, Any],
     own = {name: float(value) for name, value in tolerance.items() if isinstance(value, (int, float)) and not isinstance(value, bool)}
     for name, entries in _entries(data.get("deny"), "deny", path).items():
         known[name] = (*known.get(name, ()), *entries)
-    return Policy(
+    return ModelPolicy(
         skipped=_names(skip.get("all")) | _names(skip.get("multiprocess")),
         by_test={key: _names(value) for key, value in _table(skip, "test", path).items()},
         by_device={key: _names(value) for key, value in _table(skip, "device", path).items()},

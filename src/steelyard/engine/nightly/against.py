@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from steelyard.analyze import gate
-from steelyard.analyze.compare import Comparison, Confirm, Side, mean_ratios, replaced
-from steelyard.analyze.gate import Finding, Judgement
+from steelyard.analyze.compare import Comparison, Confirm, RunsSide, mean_ratios, replaced
+from steelyard.analyze.gate import Judged, Judgement
 from steelyard.analyze.noise import Past
 from steelyard.analyze.provenance import commit_of
 from steelyard.analyze.unpaired import Both
@@ -51,7 +51,7 @@ class Held:
     """Tonight against its bases as if they were one run: what the gate and the reports take."""
 
     main: Run
-    sides: tuple[Side, Side]
+    sides: tuple[RunsSide, RunsSide]
     comparison: Comparison
 
 
@@ -64,7 +64,7 @@ def hold(run: Run, before: Before, policy: Policy, again: Again, *, allow_edited
     parts = []
     for id, cases in groups.items():
         base = before.runs[id]
-        sides = Side(name_of(base), (only(base, cases),)), Side(head, (only(run, cases),), past)
+        sides = RunsSide(name_of(base), (only(base, cases),)), RunsSide(head, (only(run, cases),), past)
         part = gate.compare_under(fitting(policy, sides, run), *sides, allow_edited=allow_edited)
         if id in again:
             part = confirmed(part, policy, again[id], [case for case in cases if before.bases[case].told_slower])
@@ -73,7 +73,7 @@ def hold(run: Run, before: Before, policy: Policy, again: Again, *, allow_edited
     others = len(groups) - 1
     name = name_of(main) + (f" and {others} other night{'' if others == 1 else 's'}" if others else "")
     records = [record for id, cases in groups.items() for record in only(before.runs[id], cases).records]
-    sides = Side(name, (replace(main, records=tuple(records)),)), Side(head, (run,))
+    sides = RunsSide(name, (replace(main, records=tuple(records)),)), RunsSide(head, (run,))
     new = [id for id in dict.fromkeys(record.id for record in run.records) if id not in before.bases]
     notes = [*_elsewhere(before, groups), *(note for part in parts for note in part.notes)]
     whole = merged(parts, name, head, new, notes)
@@ -119,7 +119,7 @@ def only(run: Run, cases: Collection[str]) -> Run:
     return replace(run, records=tuple(record for record in run.records if record.id in wanted))
 
 
-def fitting(policy: Policy, sides: tuple[Side, Side], run: Run) -> Policy:
+def fitting(policy: Policy, sides: tuple[RunsSide, RunsSide], run: Run) -> Policy:
     """The policy without margins for figures that other cases of tonight have and none of these has."""
     here = {name for side in sides for record in side.runs[0].records for name in record.metrics}
     elsewhere = {name for record in run.records for name in record.metrics} - here - {"time"}
@@ -187,14 +187,14 @@ def carried(judgement: Judgement, before: Before, run: Run, deltas: Sequence[Del
     return with_findings(replace(judgement, findings=rest), extra)
 
 
-def _of_then(pending: Withheld, policy: Policy) -> Finding:
+def _of_then(pending: Withheld, policy: Policy) -> Judged:
     """A regression by the figures of the night that found it."""
     margin = policy.margins_of(pending.case).get(pending.metric, MARGIN)
     ends = (pending.ratio, pending.low, pending.high, margin)
-    return Finding("regression", pending.case, pending.case, pending.metric, *ends, paired=True, verdict="slower")
+    return Judged("regression", pending.case, pending.case, pending.metric, *ends, paired=True, verdict="slower")
 
 
-def _is_regression(finding: Finding) -> bool:
+def _is_regression(finding: Judged) -> bool:
     return finding.kind == "regression" and finding.counts
 
 
@@ -205,7 +205,7 @@ def _since(pending: Withheld, before: Before) -> str:
     return f"{what} since the night of {night.date} ({pending.since})" if night else f"{what} since run {pending.since}"
 
 
-def with_findings(judgement: Judgement, extra: Sequence[Finding]) -> Judgement:
+def with_findings(judgement: Judgement, extra: Sequence[Judged]) -> Judgement:
     """A judgement that knows of more than tonight's comparison."""
     findings = sorted([*extra, *judgement.findings], key=lambda item: (gate.KINDS.index(item.kind), not item.counts, -item.size))
     code = exit_code([judgement.exit_code, *(gate.CODES[finding.kind] for finding in extra if finding.counts)])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from steelyard.analyze import gate
-from steelyard.analyze.compare import Comparison, Confirm, Side
+from steelyard.analyze.compare import Comparison, Confirm, RunsSide
 from steelyard.analyze.gate import Judgement
 from steelyard.analyze.history import History, histories
 from steelyard.analyze.noise import Past
@@ -49,7 +49,7 @@ class Assessment:
     exit_code: int
     headline: str
     base: Run | None = None
-    sides: tuple[Side, Side] | None = None
+    sides: tuple[RunsSide, RunsSide] | None = None
     comparison: Comparison | None = None
     judgement: Judgement | None = None
     series: Mapping[str, History] = field(default_factory=dict)

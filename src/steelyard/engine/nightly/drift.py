@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from steelyard.analyze import gate
 from steelyard.analyze.compare import Confirm, replaced
-from steelyard.analyze.gate import Finding
+from steelyard.analyze.gate import Judged
 from steelyard.analyze.history import History
 from steelyard.analyze.noise import Past, median
 from steelyard.codec.policy import Policy
@@ -110,7 +110,7 @@ def drifted(found: Sequence[Drift], again: Callable[[Run], Confirm], confirm: bo
     return made, notes
 
 
-def findings_of(found: Sequence[Drift], policy: Policy, *, strict: bool = False) -> list[Finding]:
+def findings_of(found: Sequence[Drift], policy: Policy, *, strict: bool = False) -> list[Judged]:
     """What the gate is told: confirmed beyond the margin counts; of the rest, what is slower at all is listed, and counts when strict."""
     strict, sure = strict or policy.unclear == "fail", policy.unconfirmed == "fail"
     made = []
@@ -122,11 +122,11 @@ def findings_of(found: Sequence[Drift], policy: Policy, *, strict: bool = False)
         ends = (delta.ratio, delta.low, delta.high, delta.margin)
         kind: gate.Kind = "slower" if not beyond else "regression" if delta.paired or sure else "not confirmed"
         counts = strict or kind == "regression"
-        made.append(Finding(kind, delta.head, delta.base, "time", *ends, delta.paired, item.words, counts=counts, verdict=delta.verdict))
+        made.append(Judged(kind, delta.head, delta.base, "time", *ends, delta.paired, item.words, counts=counts, verdict=delta.verdict))
     return made
 
 
-def withheld_by(found: Sequence[Drift], held: Sequence[Withheld], findings: Sequence[Finding], run: str) -> list[Withheld]:
+def withheld_by(found: Sequence[Drift], held: Sequence[Withheld], findings: Sequence[Judged], run: str) -> list[Withheld]:
     """What is withheld with those that are known to have drifted: they stay compared with their anchor."""
     made = {item.case: item for item in held}
     regressed = {finding.case for finding in findings if finding.kind == "regression" and finding.counts}

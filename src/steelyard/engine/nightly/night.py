@@ -86,7 +86,7 @@ def spend(
     ready: Plan,
     archive: Archive,
     command: Sequence[str],
-    watching: Callable[[RunWriter], supervision.Watch],
+    watching: Callable[[RunWriter], supervision.RunWatch],
     terms: Terms,
     *,
     extras: Extras = NOTHING_ELSE,
@@ -125,7 +125,9 @@ def _more(extras: Extras, archive: Archive, night: Night, folder: Path) -> Itera
         yield told(error)
 
 
-def _measured(ready: Plan, archive: Archive, command: Sequence[str], watching: Callable[[RunWriter], supervision.Watch], tell: Tell) -> Run:
+def _measured(
+    ready: Plan, archive: Archive, command: Sequence[str], watching: Callable[[RunWriter], supervision.RunWatch], tell: Tell
+) -> Run:
     """A new run, or the one that a killed night left of the same code a short while ago."""
     machine = facts.collect(Path.cwd())
     before, rest = _orphans(archive, ready.fingerprint(facts.key(machine), machine))

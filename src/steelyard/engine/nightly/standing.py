@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from steelyard.analyze.gate import Finding
+from steelyard.analyze.gate import Judged
 from steelyard.engine.nightly.lines import UNFINISHED, Night, Why, Withheld
 from steelyard.model.pair import Delta
 from steelyard.model.record import Record
@@ -98,7 +98,7 @@ class Tonight:
     deltas: Sequence[Delta] = ()
     counted: Mapping[str, Collection[str]] = field(default_factory=dict)
     records: Mapping[str, Record] = field(default_factory=dict)
-    suite: Finding | None = None
+    suite: Judged | None = None
     excused: Callable[[str], bool] = lambda case: False
     trusted: Callable[[str], bool] = lambda case: False
 
@@ -133,7 +133,7 @@ def _why(case: str, told: Sequence[Delta], tonight: Tonight, pending: Withheld |
     return shared, True
 
 
-def _shared(told: Sequence[Delta], suite: Finding | None) -> Why | None:
+def _shared(told: Sequence[Delta], suite: Judged | None) -> Why | None:
     """What a case is since all cases together are slower: all that is not shown to be as fast as before."""
     if suite is None or suite.verdict != "slower":
         return None

@@ -9,10 +9,10 @@ from typing import Any
 
 from steelyard.machine.cpu import ROOT
 from steelyard.machine.doctor import gpu, processor, settings, system
-from steelyard.machine.doctor.findings import Check, Finding, Scene, Status
+from steelyard.machine.doctor.findings import Check, Observation, Scene, Status
 from steelyard.machine.doctor.processor import stolen
 
-__all__ = ["CHECKS", "Check", "Finding", "Scene", "Status", "examine", "stolen"]
+__all__ = ["CHECKS", "Check", "Observation", "Scene", "Status", "examine", "stolen"]
 
 CHECKS: tuple[Check, ...] = (
     processor.load, processor.governor, processor.energy, processor.turbo, processor.smt, processor.idle, processor.isolated,
@@ -25,7 +25,7 @@ CHECKS: tuple[Check, ...] = (
 
 def examine(
     facts: dict[str, Any], *, root: Path = ROOT, store: Path | None = None, gpus: Sequence[Mapping[str, Any]] | None = None
-) -> list[Finding]:
+) -> list[Observation]:
     """Run every check; one that breaks on an odd machine says so instead of stopping the others.
 
     `gpus` says how each GPU is set; this machine's are asked where it is left out.
@@ -36,9 +36,9 @@ def examine(
     return [finding for check in CHECKS if (finding := _run(check, scene)) is not None]
 
 
-def _run(check: Check, scene: Scene) -> Finding | None:
+def _run(check: Check, scene: Scene) -> Observation | None:
     try:
         finding = check(scene)
         return replace(finding, do="") if finding and finding.status == "ok" else finding
     except Exception as error:
-        return Finding(check.__name__, "note", f"could not be checked: {type(error).__name__}: {error}")
+        return Observation(check.__name__, "note", f"could not be checked: {type(error).__name__}: {error}")

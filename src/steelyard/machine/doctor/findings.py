@@ -11,7 +11,7 @@ Status = Literal["ok", "note", "warn", "bad"]
 
 
 @dataclass(frozen=True)
-class Finding:
+class Observation:
     """One thing seen: what it is, what to change, and how much that matters to a timing."""
 
     name: str
@@ -40,4 +40,4 @@ class Scene:
         return self.facts.get("gpus") or []
 
 
-Check = Callable[[Scene], "Finding | None"]
+Check = Callable[[Scene], "Observation | None"]

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from steelyard.machine.doctor.findings import Finding, Scene, Status
+from steelyard.machine.doctor.findings import Observation, Scene, Status
 from steelyard.model.units import percent, plain
 
 STEADY_SHARE, CLOCK_STEP = 0.8, 15
 QUIET_SHARE, BUSY_SHARE = 0.05, 0.3
 
 
-def gpu_driver(scene: Scene) -> Finding | None:
+def gpu_driver(scene: Scene) -> Observation | None:
     """A GPU that cannot be asked about cannot be locked, watched or named in a result."""
     if scene.gpus:
         names = ", ".join(f"{gpu['index']}: {gpu['name']}" for gpu in scene.gpus)
-        return Finding("gpu", "ok", f"{names}; driver {scene.gpus[0]['driver']}")
+        return Observation("gpu", "ok", f"{names}; driver {scene.gpus[0]['driver']}")
     if (scene.root / "proc/driver/nvidia/version").exists() or (scene.root / "dev/nvidia0").exists():
-        return Finding(
+        return Observation(
             "gpu",
             "warn",
             "a driver but no answer about the GPUs",
@@ -28,13 +28,13 @@ def gpu_driver(scene: Scene) -> Finding | None:
     return None
 
 
-def gpu_persistence(scene: Scene) -> Finding | None:
+def gpu_persistence(scene: Scene) -> Observation | None:
     """Without persistence the driver unloads between processes and each start pays for it."""
     matters = "1-3 s at each start, and clock locks are lost between processes"
     return _switch("gpu persistence", scene.gpus, "persistence", right=True, wrong="warn", change="sudo nvidia-smi -pm 1", matters=matters)
 
 
-def gpu_clocks(scene: Scene) -> Finding | None:
+def gpu_clocks(scene: Scene) -> Observation | None:
     """GPU clocks follow heat and power; a lock removes most of the drift between runs, and a slowdown in force spoils every number."""
     gpus = [gpu for gpu in scene.gpus if gpu.get("clock_hz")]
     if not gpus:
@@ -42,7 +42,7 @@ def gpu_clocks(scene: Scene) -> Finding | None:
     slowed = {cause for gpu in gpus for cause in gpu.get("slowed") or []}
     now = ", ".join(f"{plain(gpu['clock_hz'], 'Hz')} of {plain(gpu['clock_max_hz'] or gpu['clock_hz'], 'Hz')}" for gpu in gpus)
     if slowed:
-        return Finding(
+        return Observation(
             "gpu clocks",
             "bad",
             f"{now}; slowed now by {', '.join(sorted(slowed))}",
@@ -50,10 +50,10 @@ def gpu_clocks(scene: Scene) -> Finding | None:
             "5-50 % slower than the GPU is",
         )
     if all(gpu.get("clocks_set") for gpu in gpus):
-        return Finding("gpu clocks", "ok", f"{now}; held by a clock setting")
+        return Observation("gpu clocks", "ok", f"{now}; held by a clock setting")
     steady = steady_mhz(min(gpu["clock_max_hz"] or gpu["clock_hz"] for gpu in gpus))
     change = f"sudo nvidia-smi -lgc {steady},{steady}   (afterwards: sudo nvidia-smi -rgc)"
-    return Finding(
+    return Observation(
         "gpu clocks",
         "note",
         f"{now}; no clock setting in force (a lock may not show while idle)",
@@ -67,18 +67,18 @@ def steady_mhz(highest: float) -> int:
     return max(CLOCK_STEP, int(STEADY_SHARE * highest / 1e6) // CLOCK_STEP * CLOCK_STEP)
 
 
-def gpu_applied(scene: Scene) -> Finding | None:
+def gpu_applied(scene: Scene) -> Observation | None:
     """An application clock that somebody set holds for everybody until it is taken back."""
     known = [gpu for gpu in scene.settings if gpu.get("applied_hz") and gpu.get("applied_default_hz")]
     if not known:
         return None
     moved = [gpu for gpu in known if gpu["applied_hz"] != gpu["applied_default_hz"]]
     if not moved:
-        return Finding("gpu application clocks", "ok", f"as delivered ({plain(known[0]['applied_hz'], 'Hz')})")
+        return Observation("gpu application clocks", "ok", f"as delivered ({plain(known[0]['applied_hz'], 'Hz')})")
     saw = ", ".join(
         f"{gpu['index']}: {plain(gpu['applied_hz'], 'Hz')}, delivered {plain(gpu['applied_default_hz'], 'Hz')}" for gpu in moved
     )
-    return Finding(
+    return Observation(
         "gpu application clocks",
         "note",
         saw,
@@ -87,7 +87,7 @@ def gpu_applied(scene: Scene) -> Finding | None:
     )
 
 
-def gpu_boost(scene: Scene) -> Finding | None:
+def gpu_boost(scene: Scene) -> Observation | None:
     """Older GPUs choose a higher clock by themselves while heat and power allow it."""
     change = "export CUDA_AUTO_BOOST=0   (for everybody: sudo nvidia-smi --auto-boost-default=0)"
     matters = "clocks follow heat and power: 1-15 % between runs; pairs cancel it"
@@ -96,40 +96,40 @@ def gpu_boost(scene: Scene) -> Finding | None:
 
 def _switch(
     name: str, gpus: Sequence[Mapping[str, Any]], key: str, *, right: bool, wrong: Status, change: str, matters: str
-) -> Finding | None:
+) -> Observation | None:
     """A switch that stands right on every GPU, or on how many it does not; no finding where no GPU tells."""
     states = [gpu.get(key) for gpu in gpus]
     if all(state is None for state in states):
         return None
     if count := states.count(not right):
-        return Finding(name, wrong, f"{'off on' if right else 'on for'} {count} of {len(states)}", change, matters)
-    return Finding(name, "ok", "on" if right else "off", change, matters)
+        return Observation(name, wrong, f"{'off on' if right else 'on for'} {count} of {len(states)}", change, matters)
+    return Observation(name, "ok", "on" if right else "off", change, matters)
 
 
-def gpu_power(scene: Scene) -> Finding | None:
+def gpu_power(scene: Scene) -> Observation | None:
     """A lowered power limit slows long kernels and leaves short ones alone."""
     known = [gpu for gpu in scene.settings if gpu.get("power_limit") and gpu.get("power_default")]
     if not known:
         return None
     lowered = [gpu for gpu in known if gpu["power_limit"] < 0.99 * gpu["power_default"]]
     if not lowered:
-        return Finding("gpu power limit", "ok", f"as delivered ({plain(known[0]['power_limit'], 'W')})")
+        return Observation("gpu power limit", "ok", f"as delivered ({plain(known[0]['power_limit'], 'W')})")
     saw = ", ".join(f"{gpu['index']}: {plain(gpu['power_limit'], 'W')}, delivered {plain(gpu['power_default'], 'W')}" for gpu in lowered)
     first = lowered[0]
     change = f"sudo nvidia-smi -i {first['index']} -pl {first['power_default']:.0f}"
-    return Finding("gpu power limit", "note", saw, change, "long, heavy kernels run at lower clocks: 5-40 %")
+    return Observation("gpu power limit", "note", saw, change, "long, heavy kernels run at lower clocks: 5-40 %")
 
 
-def gpu_load(scene: Scene) -> Finding | None:
+def gpu_load(scene: Scene) -> Observation | None:
     """Another process on the same GPU takes turns with ours."""
     known = [gpu for gpu in scene.settings if gpu.get("busy") is not None or gpu.get("processes") is not None]
     if not known:
         return None
     shared = [gpu for gpu in known if (gpu.get("busy") or 0) > QUIET_SHARE or gpu.get("processes")]
     if not shared:
-        return Finding("gpu load", "ok", "idle, and no other process on it")
+        return Observation("gpu load", "ok", "idle, and no other process on it")
     saw = ", ".join(f"{gpu['index']}: {_crowd(gpu)}" for gpu in shared)
-    return Finding(
+    return Observation(
         "gpu load",
         "bad" if any((gpu.get("busy") or 0) > BUSY_SHARE for gpu in shared) else "warn",
         saw,

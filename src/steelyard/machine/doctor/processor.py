@@ -6,22 +6,22 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from steelyard.machine.cpu import CPUS, number, parse_list, read
-from steelyard.machine.doctor.findings import Finding, Scene, Status
+from steelyard.machine.doctor.findings import Observation, Scene, Status
 from steelyard.model.units import percent, plain
 
 DEEP_S = 1e-5
 """Seconds to wake from an idle state that nobody minds."""
 
 
-def load(scene: Scene) -> Finding:
+def load(scene: Scene) -> Observation:
     """A busy machine is the largest error of all."""
     averages, cpus = scene.facts.get("load"), scene.part("cpu").get("cpus")
     if not averages or not cpus:
-        return Finding("load", "note", "load average not readable")
+        return Observation("load", "note", "load average not readable")
     share = averages[0] / cpus
     status: Status = "ok" if share < 0.3 else "warn" if share < 1 else "bad"
     saw = f"{averages[0]:.2f} tasks on {cpus} CPUs over the last minute"
-    return Finding(
+    return Observation(
         "load",
         status,
         saw,
@@ -30,15 +30,15 @@ def load(scene: Scene) -> Finding:
     )
 
 
-def governor(scene: Scene) -> Finding:
+def governor(scene: Scene) -> Observation:
     """Clocks that follow the load make the first milliseconds slow."""
     name = scene.part("cpu").get("governor")
     if not name:
-        return Finding(
+        return Observation(
             "governor", "note", "not visible here (usual in a guest)", matters="the host decides the clock: unknown, often 0-10 %"
         )
     status: Status = "ok" if name == "performance" else "warn"
-    return Finding(
+    return Observation(
         "governor",
         status,
         name,
@@ -47,7 +47,7 @@ def governor(scene: Scene) -> Finding:
     )
 
 
-def energy(scene: Scene) -> Finding | None:
+def energy(scene: Scene) -> Observation | None:
     """A processor that chooses its own clock is told how much to care for energy, whatever the governor is called."""
     said = {read(scene.root, f"{CPUS}/cpu{cpu}/cpufreq/energy_performance_preference") for cpu in _in_use(scene)}
     named = sorted(name for name in said if name)
@@ -55,7 +55,7 @@ def energy(scene: Scene) -> Finding | None:
         return None
     best = all(name in ("performance", "0") for name in named)
     saving = any(name in ("power", "balance_power") for name in named)
-    return Finding(
+    return Observation(
         "energy preference",
         "ok" if best else "warn" if saving else "note",
         ", ".join(named),
@@ -64,43 +64,45 @@ def energy(scene: Scene) -> Finding | None:
     )
 
 
-def turbo(scene: Scene) -> Finding:
+def turbo(scene: Scene) -> Observation:
     """Turbo clocks depend on heat and on neighbours."""
     state = scene.part("cpu").get("turbo")
     if state is None:
-        return Finding(
+        return Observation(
             "turbo", "note", "not visible here (usual in a guest)", matters="drift with heat: 0-30 % between runs; pairs cancel it"
         )
     intel = (scene.root / CPUS / "intel_pstate/no_turbo").exists()
     change = f"echo 1 | sudo tee /{CPUS}/intel_pstate/no_turbo" if intel else f"echo 0 | sudo tee /{CPUS}/cpufreq/boost"
-    return Finding(
+    return Observation(
         "turbo", "ok" if state == "off" else "note", state, change, "drift with heat and neighbours: 5-30 % between runs; pairs cancel it"
     )
 
 
-def smt(scene: Scene) -> Finding:
+def smt(scene: Scene) -> Observation:
     """Two threads on one core slow each other, also when they belong to two guests of one host."""
     active, guest = scene.part("cpu").get("smt"), scene.part("cpu").get("virtual") != "none"
     matters = "a busy sibling thread slows a core by up to 85 %; none if idle"
     if active is None or (guest and not active):
-        return Finding(
+        return Observation(
             "smt", "note", "not visible here; the CPUs of a guest may share cores" if guest else "not visible here", matters=matters
         )
     saw = "on: two logical CPUs share a core" if active else "off"
-    return Finding("smt", "note" if active else "ok", saw, f"echo off | sudo tee /{CPUS}/smt/control", matters)
+    return Observation("smt", "note" if active else "ok", saw, f"echo off | sudo tee /{CPUS}/smt/control", matters)
 
 
-def steal(scene: Scene) -> Finding:
+def steal(scene: Scene) -> Observation:
     """In a guest, the host may take the CPU away unseen; the kernel counts how often."""
     kind = scene.part("cpu").get("virtual")
     if kind == "none":
-        return Finding("virtual", "ok", "bare metal")
+        return Observation("virtual", "ok", "bare metal")
     share = stolen(read(scene.root, "proc/stat") or "")
     if share is None:
-        return Finding("virtual", "note", f"{kind or 'unknown'}; steal time not readable", matters="neighbours on the host: 0-50 %, unseen")
+        return Observation(
+            "virtual", "note", f"{kind or 'unknown'}; steal time not readable", matters="neighbours on the host: 0-50 %, unseen"
+        )
     status: Status = "note" if share < 0.01 else "warn" if share < 0.1 else "bad"
     saw = f"{kind or 'unknown'}; the host took {percent(share)} of busy time since boot"
-    return Finding(
+    return Observation(
         "virtual",
         status,
         saw,
@@ -119,31 +121,31 @@ def stolen(stat: str) -> float | None:
     return ticks[7] / busy if busy > 0 else 0.0
 
 
-def quota(scene: Scene) -> Finding:
+def quota(scene: Scene) -> Observation:
     """A CPU quota stops the process in mid-sample once it is spent."""
     limits = scene.part("cgroup")
     cores, throttled, periods = limits.get("cpu_quota"), limits.get("throttled"), limits.get("periods")
     if cores is None:
-        return Finding("cpu quota", "ok", "none")
+        return Observation("cpu quota", "ok", "none")
     saw = f"{cores:g} cores" + (f"; throttled in {throttled} of {periods} periods" if periods else "")
     change = "pin CPUs instead of a quota: docker run --cpuset-cpus=0-3 in place of --cpus"
-    return Finding(
+    return Observation(
         "cpu quota", "warn" if throttled else "note", saw, change, "a throttled sample waits up to 0.1 s: 2 to 100 times its length"
     )
 
 
-def idle(scene: Scene) -> Finding | None:
+def idle(scene: Scene) -> Observation | None:
     """A core that fell asleep deeply answers late and with cold caches."""
     states = _idle_states(scene.root, next(iter(_in_use(scene)), 0))
     if not states:
         return None
     deep = [(place, name, latency) for place, name, latency, on in states if on and latency > DEEP_S]
     if not deep:
-        return Finding("idle states", "ok", f"none that takes longer than {plain(DEEP_S, 's')} to leave")
+        return Observation("idle states", "ok", f"none that takes longer than {plain(DEEP_S, 's')} to leave")
     _, name, latency = max(deep, key=lambda state: state[2])
     first = min(state[0] for state in deep)
     span = f"[{first}-9]" if first < 9 else str(first)
-    return Finding(
+    return Observation(
         "idle states",
         "note",
         f"{name} takes {plain(latency, 's')} to leave",
@@ -162,27 +164,27 @@ def _idle_states(root: Path, cpu: int) -> list[tuple[int, str, float, bool]]:
     return found
 
 
-def isolated(scene: Scene) -> Finding | None:
+def isolated(scene: Scene) -> Observation | None:
     """CPUs that were set apart are of use only to those who run on them."""
     text = read(scene.root, f"{CPUS}/isolated") or ""
     apart = set(parse_list(text))
     if not apart:
         return None
     if set(_in_use(scene)) <= apart:
-        return Finding("isolated cpus", "ok", f"runs on them ({text})")
-    return Finding(
+        return Observation("isolated cpus", "ok", f"runs on them ({text})")
+    return Observation(
         "isolated cpus", "note", f"{text} are set apart and not used here", f"taskset -c {text} steelyard run …",
         "on them no other task, and few interrupts, come between: 1-10 % of noise less",
     )  # fmt: skip
 
 
-def balancing(scene: Scene) -> Finding | None:
+def balancing(scene: Scene) -> Observation | None:
     """A kernel that moves pages to where they are used does so in the middle of a run."""
     level = number(scene.root, "proc/sys/kernel/numa_balancing")
     nodes = len(list((scene.root / "sys/devices/system/node").glob("node[0-9]*")))
     if level is None or nodes < 2:
         return None
-    return Finding(
+    return Observation(
         "numa balancing",
         "note" if level else "ok",
         f"{'on' if level else 'off'} over {nodes} nodes",

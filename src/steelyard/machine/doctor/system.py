@@ -10,7 +10,7 @@ from statistics import median
 
 from steelyard.machine import locks
 from steelyard.machine.cpu import number, read
-from steelyard.machine.doctor.findings import Finding, Scene, Status
+from steelyard.machine.doctor.findings import Observation, Scene, Status
 from steelyard.machine.facts import release
 from steelyard.model.units import percent, plain
 
@@ -26,28 +26,28 @@ _INSTALL = {
 }
 
 
-def memory(scene: Scene) -> Finding:
+def memory(scene: Scene) -> Observation:
     """Too little memory turns timings into disk timings."""
     table, limit = scene.part("memory"), scene.part("cgroup").get("memory_limit")
     total, available, swapped = table.get("total"), table.get("available"), table.get("swap_used") or 0
     if not total or available is None:
-        return Finding("memory", "note", "not readable")
+        return Observation("memory", "note", "not readable")
     free = min(available, limit) if limit else available
     tight, paged = free < max(2**30, total // 20), swapped > 2**26
     saw = f"{plain(free, 'B')} available of {plain(total, 'B')}; {plain(swapped, 'B') if swapped else 'nothing'} swapped out"
     status: Status = "bad" if tight and paged else "warn" if tight or paged else "ok"
     change = "free some memory" if tight else "sudo swapoff -a && sudo swapon -a"
-    return Finding("memory", status, saw, change, "a page from swap costs 0.1-10 ms: 10 to 1000 times a sample")
+    return Observation("memory", status, saw, change, "a page from swap costs 0.1-10 ms: 10 to 1000 times a sample")
 
 
-def aslr(scene: Scene) -> Finding:
+def aslr(scene: Scene) -> Observation:
     """Random layout is noise that averages out; a frozen one is bias that does not."""
     level = number(scene.root, "proc/sys/kernel/randomize_va_space")
     if level is None:
-        return Finding("aslr", "note", "not readable")
+        return Observation("aslr", "note", "not readable")
     if level:
-        return Finding("aslr", "ok", f"on ({level}); placement varies and is averaged over rebuilds")
-    return Finding(
+        return Observation("aslr", "ok", f"on ({level}); placement varies and is averaged over rebuilds")
+    return Observation(
         "aslr",
         "note",
         "off: every process has one frozen layout",
@@ -56,21 +56,21 @@ def aslr(scene: Scene) -> Finding:
     )
 
 
-def clock(scene: Scene) -> Finding:
+def clock(scene: Scene) -> Observation:
     """A clock outside the CPU makes every reading a system call or worse."""
     name, offered = read(scene.root, f"{_CLOCKS}/current_clocksource"), read(scene.root, f"{_CLOCKS}/available_clocksource") or ""
     if not name:
-        return Finding("clock source", "note", "not readable")
+        return Observation("clock source", "note", "not readable")
     fast = name in ("tsc", "arch_sys_counter", "kvm-clock", "timebase", "tod") or name.startswith("hyperv")
     change = (
         f"echo tsc | sudo tee /{_CLOCKS}/current_clocksource"
         if "tsc" in offered.split()
         else "ask for an invariant TSC in the BIOS or the hypervisor"
     )
-    return Finding("clock source", "ok" if fast else "bad", name, change, "each reading takes 1-5 µs: over 1 % of samples below 0.1 ms")
+    return Observation("clock source", "ok" if fast else "bad", name, change, "each reading takes 1-5 µs: over 1 % of samples below 0.1 ms")
 
 
-def timer(scene: Scene) -> Finding:
+def timer(scene: Scene) -> Observation:
     """What reading the clock costs here decides how short a sample may be."""
     now = time.perf_counter_ns
     ticks = [now() for _ in range(4001)]
@@ -78,31 +78,31 @@ def timer(scene: Scene) -> Finding:
     cost, step = median(steps) * 1e-9, min((step for step in steps if step), default=math.inf) * 1e-9
     status: Status = "ok" if cost < 3e-7 and step < 1e-6 else "warn" if step < 2e-5 else "bad"
     saw = f"{plain(cost, 's')} a reading, smallest step {plain(step, 's')}"
-    return Finding("timer", status, saw, "see clock source", f"{percent(2 * cost / 1e-4)} of a 0.1 ms sample; its mean is subtracted")
+    return Observation("timer", status, saw, "see clock source", f"{percent(2 * cost / 1e-4)} of a 0.1 ms sample; its mean is subtracted")
 
 
-def compiler(scene: Scene) -> Finding:
+def compiler(scene: Scene) -> Observation:
     """torch.compile on a CPU builds C++ at run time."""
     found = scene.part("compilers")
     version = next((found[name] for name in ("g++", "clang", "gcc") if found.get(name)), None)
     if found.get("g++") or found.get("clang"):
-        return Finding("c++ compiler", "ok", str(version))
+        return Observation("c++ compiler", "ok", str(version))
     described = release(scene.root)
     kin = [described.get("ID", ""), *described.get("ID_LIKE", "").split()]
     change = next(
         (command for name, command in _INSTALL.items() if any(name in word for word in kin)), "install g++ with your system's package tool"
     )
-    return Finding(
+    return Observation(
         "c++ compiler", "warn", "no g++ or clang on PATH", change, "torch.compile on CPU fails without one; eager is not affected"
     )
 
 
-def torch(scene: Scene) -> Finding:
+def torch(scene: Scene) -> Observation:
     """Most built-in workloads run on PyTorch."""
     version = scene.part("packages").get("torch")
     if version:
-        return Finding("torch", "ok", str(version))
-    return Finding(
+        return Observation("torch", "ok", str(version))
+    return Observation(
         "torch",
         "warn",
         "not installed",
@@ -111,12 +111,12 @@ def torch(scene: Scene) -> Finding:
     )
 
 
-def disk(scene: Scene) -> Finding:
+def disk(scene: Scene) -> Observation:
     """A run that cannot be saved is a run lost."""
     place = next(path for path in (scene.store, *scene.store.absolute().parents) if path.exists())
     free = shutil.disk_usage(place).free
     status: Status = "ok" if free > 2**30 else "warn" if free > 2**26 else "bad"
-    return Finding(
+    return Observation(
         "disk",
         status,
         f"{plain(free, 'B')} free for results",
@@ -125,46 +125,46 @@ def disk(scene: Scene) -> Finding:
     )
 
 
-def counters(scene: Scene) -> Finding:
+def counters(scene: Scene) -> Observation:
     """Instruction counts need the kernel's leave and a counter the hypervisor passes on."""
     level = number(scene.root, "proc/sys/kernel/perf_event_paranoid")
     if level is None:
-        return Finding("perf counters", "note", "this kernel has none", matters="no effect on timings; no instruction counts")
+        return Observation("perf counters", "note", "this kernel has none", matters="no effect on timings; no instruction counts")
     if level > 2:
         change = "sudo sysctl kernel.perf_event_paranoid=2"
-        return Finding(
+        return Observation(
             "perf counters", "note", f"forbidden (perf_event_paranoid={level})", change, "no effect on timings; no instruction counts"
         )
     devices = scene.root / "sys/bus/event_source/devices"
     if not any(path.name == "cpu" or path.name.startswith(("cpu_", "armv8")) for path in devices.glob("*")):
-        return Finding(
+        return Observation(
             "perf counters",
             "note",
             "allowed, but no hardware counter is visible (usual in a guest)",
             matters="no effect on timings; no instruction counts",
         )
-    return Finding("perf counters", "ok", f"allowed (perf_event_paranoid={level})")
+    return Observation("perf counters", "ok", f"allowed (perf_event_paranoid={level})")
 
 
-def hugepages(scene: Scene) -> Finding:
+def hugepages(scene: Scene) -> Observation:
     """Huge pages given at the kernel's whim move large arrays between two speeds."""
     text = read(scene.root, _HUGE)
     if not text:
-        return Finding("huge pages", "note", "not readable")
+        return Observation("huge pages", "note", "not readable")
     mode = text.partition("[")[2].partition("]")[0] or text
     change = f"echo madvise | sudo tee /{_HUGE}"
-    return Finding(
+    return Observation(
         "huge pages", "note" if mode == "always" else "ok", mode, change, "large arrays jump between two speeds as pages merge: 1-10 %"
     )
 
 
-def others(scene: Scene) -> Finding:
+def others(scene: Scene) -> Observation:
     """Another run on the same CPU or GPU would disturb this one, so ours would wait."""
     held = locks.held()
     if not held:
-        return Finding("other runs", "ok", "none holds a lock")
+        return Observation("other runs", "ok", "none holds a lock")
     saw = f"{', '.join(held)} held by {'; '.join(sorted(set(held.values())))}"
-    return Finding(
+    return Observation(
         "other runs",
         "warn",
         saw,

@@ -9,7 +9,7 @@ from typing import Any
 from steelyard.analyze.conditions import OTHER_LOAD, other_load, threads_of
 from steelyard.analyze.history import History, differences
 from steelyard.analyze.repeat import repeat_line
-from steelyard.analyze.stacks import Seen, Words, quad, varying_words
+from steelyard.analyze.stacks import PlacedRecord, Words, quad, varying_words
 from steelyard.errors import StoreError
 from steelyard.machine.telemetry import UNITS
 from steelyard.model.case import ENV, IDENTITY
@@ -58,7 +58,7 @@ LABELS = {
 }
 
 
-def labels(seen: Sequence[Seen], told: Words = facets) -> dict[str, str]:
+def labels(seen: Sequence[PlacedRecord], told: Words = facets) -> dict[str, str]:
     """A short name for each case: workload where there are several, the parameters that vary, and the stack where it varies."""
     said = {item.record.id: told(item.record.case) for item in seen}
     by_workload: dict[str, list[str]] = {}
@@ -79,7 +79,7 @@ def labels(seen: Sequence[Seen], told: Words = facets) -> dict[str, str]:
     return {item.record.id: found[item.record.id] for item in seen}
 
 
-def in_common(seen: Sequence[Seen], told: Words = facets) -> list[str]:
+def in_common(seen: Sequence[PlacedRecord], told: Words = facets) -> list[str]:
     """What the labels leave out as all cases of a workload share it: `op/softmax · m=4096 · bf16 · torch · eval · cuda`."""
     by_workload: dict[str, list[Mapping[str, Any]]] = {}
     for item in seen:
@@ -136,7 +136,7 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str
             yield f"{prefix}{name}", "(long)" if shown is None else str(shown)
 
 
-def case_entry(item: Seen, label: str, environment: int, differs: Sequence[str] | None, command: Run) -> dict[str, Any]:
+def case_entry(item: PlacedRecord, label: str, environment: int, differs: Sequence[str] | None, command: Run) -> dict[str, Any]:
     """One case, without its samples and its roof, which are laid in later."""
     record, case = item.record, item.record.case
     entry: dict[str, Any] = {
@@ -214,7 +214,7 @@ def _range(name: str, value: Any) -> Any:
     return " to ".join(quantity(end, UNITS[name]) for end in value) if numbers and name in UNITS else value
 
 
-def metric_words(seen: Sequence[Seen]) -> dict[str, dict[str, str]]:
+def metric_words(seen: Sequence[PlacedRecord]) -> dict[str, dict[str, str]]:
     """Unit, direction and words of every figure that some case has, the time first."""
     found: dict[str, Figure] = {}
     for item in seen:
@@ -227,7 +227,7 @@ def metric_words(seen: Sequence[Seen]) -> dict[str, dict[str, str]]:
     }
 
 
-class Before:
+class EarlierRecords:
     """The record of each case in the run before, found among the runs at hand, else in the store that they come from."""
 
     def __init__(self, runs: Sequence[Run], series: Mapping[str, History]) -> None:
@@ -235,12 +235,12 @@ class Before:
         self._known = {run.id: records_by_id(run) for run in runs}
         self._read = 0
 
-    def differs(self, item: Seen) -> list[str] | None:
+    def differs(self, item: PlacedRecord) -> list[str] | None:
         """What is not the same as in the run before; None where there is none, or where it was not read."""
         old = self._record(item)
         return list(differences(old, item.record)) if old else None
 
-    def _record(self, item: Seen) -> Record | None:
+    def _record(self, item: PlacedRecord) -> Record | None:
         own, series = self.runs[item.run], self.series.get(item.record.id)
         ids = [point.run for point in series.points] if series else []
         before = ids[: ids.index(own.id)] if own.id in ids else []

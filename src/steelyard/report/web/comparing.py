@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from steelyard.analyze.compare import Comparison, Side, compare, own_pairs
+from steelyard.analyze.compare import Comparison, RunsSide, compare, own_pairs
 from steelyard.analyze.stacks import newest, quad
 from steelyard.model.effects import change
 from steelyard.model.pair import Delta
@@ -18,19 +18,19 @@ LONGEST_REASON = 300
 MISSING = "missing"
 
 
-def find_comparison(runs: Sequence[Run], base: Side | None) -> Comparison | None:
+def find_comparison(runs: Sequence[Run], base: RunsSide | None) -> Comparison | None:
     """What the page compares: the runs with a base where one is named, else what was weighed together inside them."""
     if base is not None and runs:
-        return compare(base, Side(_named(runs), tuple(runs)))
+        return compare(base, RunsSide(_named(runs), tuple(runs)))
     weighed = [run for run in runs if run.pairs]
-    return own_pairs(Side(_named(weighed[-1:]), tuple(weighed))) if weighed else None
+    return own_pairs(RunsSide(_named(weighed[-1:]), tuple(weighed))) if weighed else None
 
 
 def _named(runs: Sequence[Run]) -> str:
     return runs[0].id if len(runs) == 1 else f"{len(runs)} runs"
 
 
-def comparison_part(found: Comparison, runs: Sequence[Run], base: Side | None) -> dict[str, Any]:
+def comparison_part(found: Comparison, runs: Sequence[Run], base: RunsSide | None) -> dict[str, Any]:
     """A comparison as data; `bad` lists what is broken on either side."""
     inside = found.base == found.head
     bad = [] if inside else _bad(base.runs if base else (), "base")

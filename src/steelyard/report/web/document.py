@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from steelyard.analyze.compare import Comparison, Side
+from steelyard.analyze.compare import Comparison, RunsSide
 from steelyard.analyze.history import History, histories_of
 from steelyard.analyze.matrix import matrix
-from steelyard.analyze.stacks import Seen, newest, once
+from steelyard.analyze.stacks import PlacedRecord, newest, once
 from steelyard.analyze.sweep import sweeps
 from steelyard.report import charts
 from steelyard.report.cells import COMMAND, clean, facets
 from steelyard.report.web import roofs
-from steelyard.report.web.cases import Before, Environments, case_entry, in_common, labels, metric_words
+from steelyard.report.web.cases import EarlierRecords, Environments, case_entry, in_common, labels, metric_words
 from steelyard.report.web.comparing import comparison_part, find_comparison
 from steelyard.report.web.fit import fit
 from steelyard.report.web.over_time import FEWEST, history_part
@@ -44,7 +44,7 @@ NO_SERIES: Mapping[str, History] = MappingProxyType({})
 def document(
     runs: Sequence[Run],
     *,
-    base: Side | None = None,
+    base: RunsSide | None = None,
     series: Mapping[str, History] = NO_SERIES,
     comparison: Comparison | None = None,
     title: str = "",
@@ -96,13 +96,13 @@ def document(
     return whole
 
 
-def _counts(seen: Sequence[Seen], listed: Sequence[Mapping[str, Any]], lost: int) -> Mapping[str, int]:
+def _counts(seen: Sequence[PlacedRecord], listed: Sequence[Mapping[str, Any]], lost: int) -> Mapping[str, int]:
     """Cases by status, those that a file has lost among them; where a page shows no cases, those of its newest run."""
     found = Counter[str](item.record.status for item in seen) if seen else Counter[str](listed[-1]["counts"] if listed else {})
     return found + Counter(lost=lost)
 
 
-def _absent(seen: Sequence[Seen], listed: Sequence[Mapping[str, Any]], lost: int) -> int:
+def _absent(seen: Sequence[PlacedRecord], listed: Sequence[Mapping[str, Any]], lost: int) -> int:
     """How many planned cases no run ever had; where a page shows no cases, that question is for the pages that do."""
     known = {item.record.id for item in seen}
     return max(0, len({id for run in listed for id in run["missing"]} - known) - lost) if seen else 0
@@ -115,23 +115,23 @@ def _left_out(series: Mapping[str, History], points: int) -> list[str]:
 
 
 def _cases(
-    seen: Sequence[Seen], runs: Sequence[Run], series: Mapping[str, History], named: Mapping[str, str], environments: Environments
+    seen: Sequence[PlacedRecord], runs: Sequence[Run], series: Mapping[str, History], named: Mapping[str, str], environments: Environments
 ) -> list[dict[str, Any]]:
-    before = Before(runs, series)
+    before = EarlierRecords(runs, series)
     return [
         case_entry(item, named[item.record.id], environments.place(item.record.environment), before.differs(item), runs[item.run])
         for item in seen
     ]
 
 
-def _lay_samples(seen: Sequence[Seen], entries: Sequence[dict[str, Any]], runs: Sequence[Run], total: int) -> None:
+def _lay_samples(seen: Sequence[PlacedRecord], entries: Sequence[dict[str, Any]], runs: Sequence[Run], total: int) -> None:
     most = level([count_of(item.record) for item in seen], max(0, total))
     sidecars = [Sidecar.of(run) for run in runs]
     for item, entry in zip(seen, entries, strict=True):
         entry["samples"] = sample_entry(item.record, sidecars[item.run], most)
 
 
-def _title(runs: Sequence[Run], seen: Sequence[Seen]) -> str:
+def _title(runs: Sequence[Run], seen: Sequence[PlacedRecord]) -> str:
     """The experiment and the run; the workloads where there is no experiment and they are few."""
     if not runs:
         return "Steelyard report"

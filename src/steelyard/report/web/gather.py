@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from steelyard.analyze import sides
-from steelyard.analyze.compare import Comparison, Side, compare
+from steelyard.analyze.compare import Comparison, RunsSide, compare
 from steelyard.analyze.history import History, histories
 from steelyard.errors import StoreError, UsageError, told
 from steelyard.report.web.document import document
@@ -21,7 +21,7 @@ SHORTEST_SERIES = 2
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReportRequest:
     """What a report is about; without references, the latest run."""
 
     refs: tuple[str, ...] = ()
@@ -33,10 +33,10 @@ class Asked:
     until: str | None = None
 
 
-def gather(store: Store, asked: Asked) -> Document:
+def gather(store: Store, asked: ReportRequest) -> Document:
     """The document for what was asked; a run that cannot be read leaves its reason there instead of its figures."""
     found, unread = _sides(store, asked.refs or (LATEST,))
-    base: Side | None = None
+    base: RunsSide | None = None
     if asked.base is not None:
         base = sides.find(store, asked.base)
     elif len(found) > 1:
@@ -55,7 +55,7 @@ def gather(store: Store, asked: Asked) -> Document:
     return made
 
 
-def _sides(store: Store, refs: Sequence[str]) -> tuple[list[Side], list[str]]:
+def _sides(store: Store, refs: Sequence[str]) -> tuple[list[RunsSide], list[str]]:
     found, unread = [], []
     for ref in refs:
         try:
@@ -75,12 +75,12 @@ def _is_run(store: Store, ref: str) -> bool:
         return False
 
 
-def _runs(found: Sequence[Side]) -> list[Run]:
+def _runs(found: Sequence[RunsSide]) -> list[Run]:
     runs = {(run.path, run.id): run for side in found for run in side.runs}
     return sorted(runs.values(), key=lambda run: moment(run.header.created))
 
 
-def _history(store: Store, runs: Sequence[Run], asked: Asked, *, several: bool) -> Mapping[str, History]:
+def _history(store: Store, runs: Sequence[Run], asked: ReportRequest, *, several: bool) -> Mapping[str, History]:
     """The series of all cases on the newest run's machine; several runs are a window of time unless another is given."""
     cases = dict.fromkeys(record.id for run in runs for record in run.records)
     since, until = asked.since, asked.until

@@ -32,7 +32,7 @@ _PART = re.compile(r"\.[A-Za-z0-9_.-]{1,100}\.\d+\.part")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
-class Place:
+class SiteFolder:
     """A folder that is a site or may become one; paths in it are given from its root, with slashes."""
 
     def __init__(self, folder: Path) -> None:

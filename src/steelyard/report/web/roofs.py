@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from steelyard.analyze.stacks import Seen
+from steelyard.analyze.stacks import PlacedRecord
 from steelyard.machine import peaks
 from steelyard.measuring import roofline
 from steelyard.model.record import Record
@@ -21,7 +21,7 @@ NEAR = 0.01
 
 
 @dataclass(frozen=True)
-class Held:
+class CaseRoof:
     """A case's roof: both peaks, from where they come, the share that was reached, and the bound."""
 
     compute: float | None
@@ -38,7 +38,7 @@ class Roofs:
         self.runs = runs
         self._known: dict[tuple[str, str, int], peaks.Peaks | None] = {}
 
-    def entry(self, item: Seen) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    def entry(self, item: PlacedRecord) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """The `roof` of a case and the roof itself; None for a case that says nothing of what it moves, or has no peaks."""
         record = item.record
         computed, moved = record.metrics.get("compute"), record.metrics.get("bandwidth")
@@ -58,7 +58,7 @@ class Roofs:
         }
         return roof, {"device": device, "dtype": dtype, "compute": found.compute, "bandwidth": found.bandwidth, "source": found.source}
 
-    def _held(self, item: Seen) -> Held | None:
+    def _held(self, item: PlacedRecord) -> CaseRoof | None:
         record = item.record
         kept = self._peaks(item)
         roof = roofline.Roof(kept.compute.get(roofline.compute_format(record) or ""), kept.bandwidth, kept.source) if kept else None
@@ -67,14 +67,16 @@ class Roofs:
             share = roofline.share_of(record.metrics, roof) if roof else None
             if roof is None or share is None:
                 return None
-            return Held(roof.compute, roof.bandwidth, roof.source, share.value, roofline.bound_of(record, roof, share.value) or "memory")
+            return CaseRoof(
+                roof.compute, roof.bandwidth, roof.source, share.value, roofline.bound_of(record, roof, share.value) or "memory"
+            )
         source, bound = str(record.effective.get("roof_source") or "measured"), str(record.effective.get("bound") or "memory")
         again = roofline.share_of(record.metrics, roof) if roof else None
         if roof and again and abs(again.value / stored.value - 1) < NEAR:
-            return Held(roof.compute, roof.bandwidth, source, stored.value, bound)
+            return CaseRoof(roof.compute, roof.bandwidth, source, stored.value, bound)
         return _derived(record, stored.value, bound, source, roof)
 
-    def _peaks(self, item: Seen) -> peaks.Peaks | None:
+    def _peaks(self, item: PlacedRecord) -> peaks.Peaks | None:
         case, key = item.record.case, self.runs[item.run].header.machine_key
         if case.get("backend") in VIRTUAL:
             return None
@@ -86,15 +88,17 @@ class Roofs:
         return peaks.choose(self._known[place], name if isinstance(name, str) else None)
 
 
-def _derived(record: Record, share: float, bound: str, source: str, roof: roofline.Roof | None) -> Held:
+def _derived(record: Record, share: float, bound: str, source: str, roof: roofline.Roof | None) -> CaseRoof:
     """The peak that a stored share implies; the other one is only known where it is kept."""
     computed, moved = record.metrics.get("compute"), record.metrics.get("bandwidth")
     compute = computed.value / share if bound == "compute" and computed else roof.compute if roof else None
     bandwidth = moved.value / share if bound == "memory" and moved else roof.bandwidth if roof else None
-    return Held(compute, bandwidth, source, share, bound)
+    return CaseRoof(compute, bandwidth, source, share, bound)
 
 
-def lay(seen: Sequence[Seen], entries: Sequence[dict[str, Any]], runs: Sequence[Run], machines: dict[str, int]) -> dict[str, Any] | None:
+def lay(
+    seen: Sequence[PlacedRecord], entries: Sequence[dict[str, Any]], runs: Sequence[Run], machines: dict[str, int]
+) -> dict[str, Any] | None:
     """Put a roof on every case that has one; gives the page's roofline, or None where there is nothing to draw."""
     roofs = Roofs(runs)
     drawn: list[dict[str, Any]] = []

@@ -23,13 +23,13 @@ from typing import Any
 
 import msgspec
 
-from steelyard.analyze.compare import Comparison, Side, compare
+from steelyard.analyze.compare import Comparison, RunsSide, compare
 from steelyard.analyze.history import History, Point, histories
 from steelyard.errors import SteelyardError, StoreError, UsageError, told
 from steelyard.report.web import html
 from steelyard.report.web.document import document
 from steelyard.report.web.over_time import slower_since
-from steelyard.report.web.place import Place
+from steelyard.report.web.place import SiteFolder
 from steelyard.store.disk import locked
 from steelyard.store.index import Entry, Index
 from steelyard.store.runs import Run, RunInfo, Store, read_run
@@ -60,7 +60,7 @@ class Built:
     warnings: list[str] = field(default_factory=list)
 
 
-class Written(msgspec.Struct):
+class SitePage(msgspec.Struct):
     """A page that is there: a digest of what it was made from, its files, and what the front page says about its run."""
 
     key: str
@@ -76,7 +76,7 @@ class Manifest(msgspec.Struct):
     version: str = __version__
     front: str = ""
     assets: list[str] = []
-    runs: dict[str, Written] = {}
+    runs: dict[str, SitePage] = {}
 
     @property
     def files(self) -> set[str]:
@@ -93,13 +93,13 @@ class Manifest(msgspec.Struct):
 
 
 @dataclass(frozen=True)
-class Leaf:
+class SiteRun:
     """A run as the site knows it: its page, what the page depends on, and the runs before it, nearest last."""
 
     info: RunInfo
     name: str
     stamp: list[list[int]]
-    before: tuple[Leaf, ...] = ()
+    before: tuple[SiteRun, ...] = ()
 
     @property
     def folder(self) -> str:
@@ -115,7 +115,7 @@ def build_site(store: Store, folder: Path, *, title: str = "") -> Built:
     infos = store.runs()[::-1]
     if not infos:
         raise UsageError("there is nothing to show", why=f"no runs in {store.root}", do="measure something first: steelyard run")
-    place = Place(Path(folder))
+    place = SiteFolder(Path(folder))
     if place.folder.resolve().is_relative_to(store.folder.resolve()):
         raise UsageError(
             f"{str(folder)!r} cannot be a site", why="it lies among the runs, and would be taken for one", do="name another folder"
@@ -128,7 +128,7 @@ def build_site(store: Store, folder: Path, *, title: str = "") -> Built:
 class _Build:
     """One build: what was there before, and what is there now."""
 
-    def __init__(self, store: Store, place: Place, title: str) -> None:
+    def __init__(self, store: Store, place: SiteFolder, title: str) -> None:
         self.store, self.place, self.title = store, place, title
         self.before = Manifest.read(place.text(MANIFEST))
         self.now = Manifest(front=self.before.front, assets=[f"{ASSETS}/{name}" for name in html.asset_files()])
@@ -162,7 +162,7 @@ class _Build:
         assets = sorted({*self.before.assets, *self.now.assets})
         self._save(Manifest(front="", assets=assets, runs={**self.before.runs, **self.now.runs}))
 
-    def _leaf(self, leaf: Leaf, known: Written | None) -> Written:
+    def _leaf(self, leaf: SiteRun, known: SitePage | None) -> SitePage:
         key = _digest([generator(), leaf.stamp, [[other.folder, other.stamp] for other in leaf.before]])
         if known and known.key == key and all(self.place.has(file) for file in known.files):
             self.kept += 1
@@ -173,12 +173,12 @@ class _Build:
             made, files = _unreadable(leaf, error), []
         self.place.write(leaf.page, html.linked_page({**made, "front": f"../{FRONT}"}, f"../{ASSETS}").encode())
         row = {**made["runs"][-1], "href": leaf.page}
-        return Written(key, [leaf.page, *files], row, made["machines"][row["machine"]])
+        return SitePage(key, [leaf.page, *files], row, made["machines"][row["machine"]])
 
-    def _document(self, leaf: Leaf) -> tuple[Document, list[str]]:
+    def _document(self, leaf: SiteRun) -> tuple[Document, list[str]]:
         run = self._read(leaf.info.path)
         base = self._base(leaf)
-        against = _compared(base, Side(run.id, (run,))) if base else None
+        against = _compared(base, RunsSide(run.id, (run,))) if base else None
         made = document([run], base=base if against else None, series=self._series(leaf, run), comparison=against, samples=SAMPLES)
         return made, self._attach(made, run, leaf)
 
@@ -190,16 +190,16 @@ class _Build:
                 self._held.pop(next(iter(self._held)))
         return self._held[folder]
 
-    def _base(self, leaf: Leaf) -> Side | None:
+    def _base(self, leaf: SiteRun) -> RunsSide | None:
         if not leaf.before:
             return None
         try:
             run = self._read(leaf.before[-1].info.path)
         except StoreError:
             return None
-        return Side(run.id, (run,))
+        return RunsSide(run.id, (run,))
 
-    def _series(self, leaf: Leaf, run: Run) -> dict[str, History]:
+    def _series(self, leaf: SiteRun, run: Run) -> dict[str, History]:
         """The cases of a run over the runs before it; changes of level are on the front page, which knows what came after."""
         entries = self._by_folder()
         found: dict[str, History] = {}
@@ -210,7 +210,7 @@ class _Build:
                 found[case] = History(case, leaf.info.machine_key, points)
         return found
 
-    def _row(self, leaf: Leaf) -> Mapping[str, Any]:
+    def _row(self, leaf: SiteRun) -> Mapping[str, Any]:
         found = self.now.runs.get(leaf.folder)
         return found.row if found else {}
 
@@ -224,7 +224,7 @@ class _Build:
                         self._entries.setdefault(entry.folder, {})[entry.case_id] = entry
         return self._entries
 
-    def _attach(self, made: Document, run: Run, leaf: Leaf) -> list[str]:
+    def _attach(self, made: Document, run: Run, leaf: SiteRun) -> list[str]:
         """Copy what is attached to the run beside its page, and lead there."""
         copied: dict[str, str] = {}
         items = {item.path: item for record in run.records for item in record.attachments}
@@ -237,7 +237,7 @@ class _Build:
                     link["href"] = self.place.link(f"{leaf.name}/{name}")
         return [f"{PAGES}/{leaf.name}/{name}" for name in copied.values() if name]
 
-    def _front(self, leaves: Sequence[Leaf]) -> None:
+    def _front(self, leaves: Sequence[SiteRun]) -> None:
         entries = [self.now.runs[leaf.folder] for leaf in leaves]
         key = _digest([self.title, generator(), [entry.key for entry in entries]])
         if self.before.front == key and self.place.has(FRONT):
@@ -257,7 +257,7 @@ class _Build:
             self.place.write(MANIFEST, text)
 
 
-def _quiet(leaves: Sequence[Leaf], series: Mapping[str, History]) -> dict[str, str]:
+def _quiet(leaves: Sequence[SiteRun], series: Mapping[str, History]) -> dict[str, str]:
     """What there is to say where nothing is slower than it was."""
     count = f"{len(leaves)} run{'' if len(leaves) == 1 else 's'}"
     if not series:
@@ -265,7 +265,7 @@ def _quiet(leaves: Sequence[Leaf], series: Mapping[str, History]) -> dict[str, s
     return {"tone": "good", "text": f"{count}, {len(series)} series; none is at a slower level than before."}
 
 
-def _listing(made: Document, entries: Sequence[Written]) -> Document:
+def _listing(made: Document, entries: Sequence[SitePage]) -> Document:
     """The document of the front page: every run by what its own page says about it."""
     cards = {entry.machine["key"]: entry.machine for entry in entries}
     machines = [cards.get(card["key"], card) for card in made["machines"]]
@@ -274,13 +274,13 @@ def _listing(made: Document, entries: Sequence[Written]) -> Document:
     return {**made, "machines": machines, "runs": [{**entry.row, "machine": places[entry.machine["key"]]} for entry in entries]}
 
 
-def _leaves(infos: Sequence[RunInfo]) -> list[Leaf]:
+def _leaves(infos: Sequence[RunInfo]) -> list[SiteRun]:
     """Runs in order of time, each with those before it of the same experiment and machine."""
-    lines: dict[tuple[str, str], list[Leaf]] = {}
+    lines: dict[tuple[str, str], list[SiteRun]] = {}
     found = []
     for info in infos:
         line = lines.setdefault((info.experiment, info.machine_key), [])
-        leaf = Leaf(info, Place.plain(info.path.name), _stamp(info), tuple(line[-LOOK_BACK:]) if info.readable else ())
+        leaf = SiteRun(info, SiteFolder.plain(info.path.name), _stamp(info), tuple(line[-LOOK_BACK:]) if info.readable else ())
         found.append(leaf)
         line += [leaf] if info.readable else []
     return found
@@ -304,7 +304,7 @@ def _point(entry: Entry, row: Mapping[str, Any]) -> Point:
     return Point(entry.run, entry.number, entry.created, entry.time, entry.low, entry.high, commit, dirty)
 
 
-def _compared(base: Side, head: Side) -> Comparison | None:
+def _compared(base: RunsSide, head: RunsSide) -> Comparison | None:
     """Two runs that cannot be compared are shown without a comparison."""
     try:
         return compare(base, head)
@@ -312,7 +312,7 @@ def _compared(base: Side, head: Side) -> Comparison | None:
         return None
 
 
-def _unreadable(leaf: Leaf, error: StoreError) -> Document:
+def _unreadable(leaf: SiteRun, error: StoreError) -> Document:
     """A page that says what is wrong with a run that has no other."""
     reason = told(error).replace(f"{leaf.info.path}/", "")
     made = document([], title=f"Run {leaf.info.id}", samples=0, warnings=[f"run {leaf.info.id} cannot be read: {reason}"])

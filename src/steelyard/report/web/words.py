@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from steelyard.analyze.compare import Comparison
 from steelyard.analyze.history import Change, History
-from steelyard.analyze.matrix import Matrix, wins
+from steelyard.analyze.matrix import StackTable, wins
 from steelyard.errors import UsageError
 from steelyard.model.case import Case
 from steelyard.model.effects import COMPARABLE, NOT_CONFIRMED, change, speedup
@@ -32,7 +32,7 @@ def banner(
     counts: Mapping[str, int],
     labels: Mapping[str, str],
     comparison: Comparison | None,
-    table: Matrix | None,
+    table: StackTable | None,
     series: Mapping[str, History],
     absent: int = 0,
 ) -> dict[str, Any]:
@@ -204,7 +204,7 @@ def _counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in counts.items() if count)
 
 
-def _fastest(table: Matrix | None) -> Iterable[str]:
+def _fastest(table: StackTable | None) -> Iterable[str]:
     """Which stacks are the fastest in how many rows, and by how much the first of them over the baseline."""
     found = wins(table) if table else None
     if table is None or found is None or not found.rows:

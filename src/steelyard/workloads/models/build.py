@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from steelyard.errors import NotApplicable, unknown
-from steelyard.workloads.models.subject import Ask, Builder, Spot, Subject, made_by, mean_of, sow
+from steelyard.workloads.models.subject import Builder, ModelDevice, ModelRequest, Subject, made_by, mean_of, sow
 from steelyard.workloads.models.timm import image_model
 from steelyard.workloads.models.torchbench import bench_model
 from steelyard.workloads.models.transformers import hub_model
@@ -14,12 +14,12 @@ from steelyard.workloads.models.transformers import hub_model
 DUMMY_WIDTHS, DUMMY_BATCH = (32, 512, 512, 32), 16
 
 
-def build(ask: Ask, spot: Spot) -> Subject:
+def build(ask: ModelRequest, spot: ModelDevice) -> Subject:
     """The model of one source, in the mode of its test, on its device."""
     return made_by(BUILDERS[ask.suite], ask, spot)
 
 
-def dummy(ask: Ask, spot: Spot) -> Subject:
+def dummy(ask: ModelRequest, spot: ModelDevice) -> Subject:
     """Three linear layers, so that every path can be tried without a download; it can be trained too."""
     import torch
     from torch import nn
@@ -41,7 +41,7 @@ def dummy(ask: Ask, spot: Spot) -> Subject:
     return Subject(module, (inputs.to(spot.where),), loss=loss, batch_size=batch, optimizer=ask.optimizer)
 
 
-def own(ask: Ask, spot: Spot) -> Subject:
+def own(ask: ModelRequest, spot: ModelDevice) -> Subject:
     """One of our own models, with the data and weights that `steelyard run` gives it."""
     workload = ask.loaded.workloads.get(f"model/{ask.name}")
     if workload is None:

@@ -27,7 +27,7 @@ ALMOST_NEVER = 1e-30
 
 
 @dataclass(frozen=True)
-class Spot:
+class ModelDevice:
     """Where a model lies: the kind of accelerator, whether XLA or JAX drives it, and the device by torch's name."""
 
     accelerator: str
@@ -51,7 +51,7 @@ def load_xla() -> Any:
 
 
 @dataclass(frozen=True)
-class Ask:
+class ModelRequest:
     """Which model, and how: all that a builder may look at.
 
     `dtype` is the format that everything is converted to; without it `half` and `cast` decide, as PyTorch/XLA's runner has it.
@@ -108,7 +108,7 @@ class Subject:
         return (torch.optim.SGD if self.optimizer == "sgd" else torch.optim.Adam)(weights, lr=RATE)
 
 
-Builder = Callable[[Ask, Spot], Subject]
+Builder = Callable[[ModelRequest, ModelDevice], Subject]
 
 
 def sow(xla: bool, seed: int = SEED) -> None:
@@ -124,7 +124,7 @@ def sow(xla: bool, seed: int = SEED) -> None:
         importlib.import_module("torch_xla").manual_seed(seed)
 
 
-def made_by(builder: Builder, ask: Ask, spot: Spot) -> Subject:
+def made_by(builder: Builder, ask: ModelRequest, spot: ModelDevice) -> Subject:
     """The model in the mode of its test; one that is verified drops nothing in training."""
     sow(spot.xla, ask.seed)
     made = builder(ask, spot)
@@ -134,13 +134,13 @@ def made_by(builder: Builder, ask: Ask, spot: Spot) -> Subject:
     return made
 
 
-def as_task(builder: Builder, ask: Ask, be: Any, mode: str) -> Task:
+def as_task(builder: Builder, ask: ModelRequest, be: Any, mode: str) -> Task:
     """A library's model as a workload: seeded weights of its own kind, drawn on the host, so that every device has the same.
 
     Gains that begin at 0 are raised a little, or no answer would say anything about the branch behind them.
     """
     ask = replace(ask, test="eval" if mode == "eval" else "train", seed=be.seed, verified=True, cached=False)
-    made = made_by(builder, ask, Spot(be.device, be.name == "torch_xla", be.where))
+    made = made_by(builder, ask, ModelDevice(be.device, be.name == "torch_xla", be.where))
     weights, dtype = tuple(made.module.parameters()), ask.dtype or "fp32"
     for name, item in made.module.named_parameters():
         if item.ndim == 1 and name.endswith(("weight", "gamma")) and not item.is_meta and not item.any():
@@ -187,7 +187,7 @@ def installed(name: str) -> Any:
         raise Unsupported(f"{name} is not installed here", do=do) from error
 
 
-def precision(ask: Ask, spot: Spot) -> tuple[Any, Any]:
+def precision(ask: ModelRequest, spot: ModelDevice) -> tuple[Any, Any]:
     """The format that everything is converted to, and the one that training casts to.
 
     Unless one is asked for, inference is converted, and training casts to half on CUDA, to bf16 on a TPU and to nothing on a

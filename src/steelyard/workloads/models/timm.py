@@ -9,12 +9,25 @@ from steelyard.errors import unknown
 from steelyard.model.define import workload
 from steelyard.model.task import Task
 from steelyard.workloads.models.parts import surprise_at
-from steelyard.workloads.models.subject import MODES, TAGS, Ask, Spot, Subject, as_task, installed, mean_of, moved, placed, precision, sow
+from steelyard.workloads.models.subject import (
+    MODES,
+    TAGS,
+    ModelDevice,
+    ModelRequest,
+    Subject,
+    as_task,
+    installed,
+    mean_of,
+    moved,
+    placed,
+    precision,
+    sow,
+)
 
 BATCH, SHAPE = 8, (3, 224, 224)
 
 
-def image_model(ask: Ask, spot: Spot) -> Subject:
+def image_model(ask: ModelRequest, spot: ModelDevice) -> Subject:
     """An image model by its name in timm, with random weights, and images of the size that it was made for."""
     import torch
 
@@ -42,7 +55,7 @@ def image_model(ask: Ask, spot: Spot) -> Subject:
 )
 def timm(batch: int, dtype: str, be: Any, member: str, mode: str = "eval") -> Task:
     """Any image model of timm, such as timm/resnet18; seeded weights, images of its own size, trained as a classifier."""
-    task = as_task(image_model, Ask("timm", member, "eval", batch, dtype=dtype), be, mode)
+    task = as_task(image_model, ModelRequest("timm", member, "eval", batch, dtype=dtype), be, mode)
     classes = getattr(task.fn, "num_classes", 0)
     return replace(task, loss=_loss(surprise_at(be.integers(0, classes, batch)))) if classes else task
 

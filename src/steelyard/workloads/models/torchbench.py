@@ -12,7 +12,7 @@ from typing import Any
 from steelyard.errors import Unsupported, unknown
 from steelyard.model.define import workload
 from steelyard.model.task import Task
-from steelyard.workloads.models.subject import MODES, TAGS, Ask, Spot, Subject, as_task, moved, placed, precision, sow
+from steelyard.workloads.models.subject import MODES, TAGS, ModelDevice, ModelRequest, Subject, as_task, moved, placed, precision, sow
 
 PACKAGE = "torchbenchmark"
 SOURCE = "git+https://github.com/pytorch/benchmark.git"
@@ -20,7 +20,7 @@ WITH_GRADIENTS = ("maml",)
 """Models whose inference differentiates."""
 
 
-def bench_model(ask: Ask, spot: Spot) -> Subject:
+def bench_model(ask: ModelRequest, spot: ModelDevice) -> Subject:
     """A model of TorchBench, installed or in a checkout, on the device.
 
     A checkout stays first on the path and the folder we are in, as models import and read more of it when they are called;
@@ -53,7 +53,7 @@ def _enter(root: Path) -> None:
     os.chdir(root)
 
 
-def _benchmark(ask: Ask, spot: Spot) -> Any:
+def _benchmark(ask: ModelRequest, spot: ModelDevice) -> Any:
     """TorchBench's own object for a model; one that forbids another batch size gets none."""
     found = importlib.import_module(f"{PACKAGE}.models.{ask.name}")
     kind = getattr(found, "Model", None)
@@ -73,7 +73,7 @@ def torchbench(batch: int | None, dtype: str, be: Any, member: str, mode: str = 
         do = f"pip install {SOURCE}, or put a checkout on PYTHONPATH"
         raise Unsupported("TorchBench is not installed here", do=do) from error
     try:
-        task = as_task(bench_model, Ask("torchbench", member, "eval", batch, dtype=dtype), be, mode)
+        task = as_task(bench_model, ModelRequest("torchbench", member, "eval", batch, dtype=dtype), be, mode)
     except ModuleNotFoundError as error:
         raise Unsupported(f"TorchBench has no model {member!r} here", why=str(error), do=f"python install.py {member}") from error
     return task

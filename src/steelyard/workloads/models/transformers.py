@@ -9,7 +9,19 @@ from typing import Any
 from steelyard.errors import NotApplicable, Unsupported
 from steelyard.model.define import workload
 from steelyard.model.task import Task
-from steelyard.workloads.models.subject import MODES, TAGS, Ask, Spot, Subject, as_task, installed, moved, placed, precision, sow
+from steelyard.workloads.models.subject import (
+    MODES,
+    TAGS,
+    ModelDevice,
+    ModelRequest,
+    Subject,
+    as_task,
+    installed,
+    moved,
+    placed,
+    precision,
+    sow,
+)
 
 BATCH, LENGTH = 4, 128
 WIDTH, LAYERS, HEADS, FFN, VOCAB = 256, 2, 4, 1024, 1024
@@ -29,7 +41,7 @@ PARTS = r"[-_.]"
 PIXELS, WORDS = "pixel_values", "input_ids"
 
 
-def hub_model(ask: Ask, spot: Spot) -> Subject:
+def hub_model(ask: ModelRequest, spot: ModelDevice) -> Subject:
     """A model by what transformers calls it, from its config with random weights; it reads random tokens, or images.
 
     The name of a class (BertForMaskedLM) means that class with its default config, the name of an architecture (llama) a small
@@ -57,7 +69,7 @@ def hub_model(ask: Ask, spot: Spot) -> Subject:
     )  # fmt: skip
 
 
-def _config(library: Any, ask: Ask) -> tuple[Any, str]:
+def _config(library: Any, ask: ModelRequest) -> tuple[Any, str]:
     """A config, and where it is from, in words for the record."""
     name, known = ask.name, library.CONFIG_MAPPING
     if name in known:
@@ -108,7 +120,7 @@ def _class(library: Any, config: Any) -> Any:
     return library.AutoModel._model_mapping[type(config)]
 
 
-def _inputs(module: Any, config: Any, ask: Ask, batch: int) -> Mapping[str, Any]:
+def _inputs(module: Any, config: Any, ask: ModelRequest, batch: int) -> Mapping[str, Any]:
     """Random tokens, which are also the labels to train on, or random images with random classes."""
     import torch
 
@@ -142,4 +154,4 @@ def transformers(batch: int, seq: int, dtype: str, be: Any, member: str, mode: s
     `transformers/llama`, `bert` and `gpt2` are small configs of those architectures; `transformers/BertForMaskedLM` is that
     class with its default config, and a hub id has the config that lies on this machine, else the default of its architecture.
     """
-    return as_task(hub_model, Ask("transformers", member, "eval", batch, seq=seq, dtype=dtype), be, mode)
+    return as_task(hub_model, ModelRequest("transformers", member, "eval", batch, seq=seq, dtype=dtype), be, mode)

@@ -39,7 +39,7 @@ class Steps:
     output: Any = field(repr=False)
 
 
-class Watch(TorchDispatchMode):
+class KernelNotes(TorchDispatchMode):
     """Notes every kernel; views are not work and are left out."""
 
     def __init__(self, inputs: Iterable[Any]) -> None:
@@ -84,7 +84,7 @@ def makes(func: Any) -> bool:
 
 def steps(forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Steps:
     """Run a call on tensors without data; it raises what the call raises."""
-    with torch.no_grad(), Watch(tensors([args, kwargs])) as seen:
+    with torch.no_grad(), KernelNotes(tensors([args, kwargs])) as seen:
         output = forward(*args, **kwargs)
     undefined = bool(seen.kernels) and set(seen.kernels) <= UNWRITTEN
     return Steps(tuple(seen.kernels), seen.flops, seen.random or undefined, seen.writes, output)

@@ -14,7 +14,7 @@ import torch
 from torch import overrides
 
 from steelyard.errors import UsageError, unknown
-from steelyard.model.operators import Operator, Plain
+from steelyard.model.operators import Operator, PlainOperator
 from steelyard.workloads.operators import _aten, _embedding
 from steelyard.workloads.operators._builtin import Layer
 from steelyard.workloads.operators._models import MODELS
@@ -73,7 +73,7 @@ def _own(name: str) -> Operator | None:
     if name in MODELS:
         return Operator(name, functools.partial(Layer, name, MODELS[name]), kind="model")
     if (function := functions().get(name)) is not None:
-        return Operator(name, functools.partial(Plain, function), kind="function", in_place=is_in_place(name))
+        return Operator(name, functools.partial(PlainOperator, function), kind="function", in_place=is_in_place(name))
     if (module := modules().get(name)) is not None:
         return Operator(name, functools.partial(Layer, name, module), kind="module")
     return None

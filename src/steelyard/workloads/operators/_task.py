@@ -112,7 +112,7 @@ def _is_constant(item: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Place:
+class TensorPlace:
     """Where a tensor stood in nested arguments."""
 
     key: int | str
@@ -127,15 +127,15 @@ def _flattened(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
         if isinstance(value, torch.Tensor):
             if value.requires_grad:
                 moving.append(value)
-                return Place(len(moving) - 1)
+                return TensorPlace(len(moving) - 1)
             named[f"constant_{len(named)}"] = value
-            return Place(f"constant_{len(named) - 1}")
+            return TensorPlace(f"constant_{len(named) - 1}")
         return type(value)(map(taken, value)) if type(value) in (list, tuple) else value
 
     places, names = [taken(item) for item in args], {key: taken(item) for key, item in kwargs.items()}
 
     def put(value: Any, given: Sequence[Any], constants: Mapping[str, Any]) -> Any:
-        if isinstance(value, Place):
+        if isinstance(value, TensorPlace):
             return given[value.key] if isinstance(value.key, int) else constants[value.key]
         return type(value)([put(item, given, constants) for item in value]) if type(value) in (list, tuple) else value
 

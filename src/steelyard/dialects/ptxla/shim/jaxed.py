@@ -9,23 +9,23 @@ from importlib import metadata
 from typing import Any
 
 from steelyard.dialects.ptxla.shim import verify
-from steelyard.dialects.ptxla.shim.perform import Act, Clock
+from steelyard.dialects.ptxla.shim.perform import ModelCall, RuntimeClock
 from steelyard.errors import Unsupported, told
-from steelyard.workloads.models.subject import Spot, Subject, mapped, sow
+from steelyard.workloads.models.subject import ModelDevice, Subject, mapped, sow
 
 KINDS = {"cpu": "cpu", "cuda": "gpu", "tpu": "tpu"}
 """What JAX calls our kinds of devices."""
 LONGEST_REASON = 300
 
 
-def open_spot(accelerator: str) -> Spot:
+def open_spot(accelerator: str) -> ModelDevice:
     """PyTorch's side of it is on the CPU, where the model is built; JAX's device must be there all the same."""
     torch = importlib.import_module("torch")
     _device(accelerator)
-    return Spot(accelerator, False, torch.device("cpu"), jax=True)
+    return ModelDevice(accelerator, False, torch.device("cpu"), jax=True)
 
 
-def begin(subject: Subject, spot: Spot, test: str, how: str) -> Act:
+def begin(subject: Subject, spot: ModelDevice, test: str, how: str) -> ModelCall:
     """A model that is called as inference; what JAX computes has no gradients that PyTorch knows."""
     if test != "eval":
         why = "gradients of what JAX computes come from jax.grad, and PyTorch's autograd sees none"
@@ -83,7 +83,7 @@ class Jaxed:
 
 
 @dataclass(frozen=True)
-class JaxClock(Clock):
+class JaxClock(RuntimeClock):
     """JAX: a call ends when it was handed over, and all is done when its answer is there."""
 
     way: Jaxed
@@ -93,7 +93,7 @@ class JaxClock(Clock):
 
 
 @dataclass
-class JaxAct(Act):
+class JaxAct(ModelCall):
     """Inference on JAX's arrays; what goes in and what comes out is moved outside of the timed call."""
 
     way: Jaxed

@@ -15,13 +15,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from steelyard.dialects.ptxla.flags import Options
+from steelyard.dialects.ptxla.flags import RunnerOptions
 from steelyard.dialects.ptxla.shim import profiles, verify
 from steelyard.errors import Unsupported, status_of, told
 from steelyard.machine import cpu
 from steelyard.measuring.calm import calm
 from steelyard.workloads.models.build import build
-from steelyard.workloads.models.subject import Ask, Spot, Subject, doubled, load_xla, mapped, sow
+from steelyard.workloads.models.subject import ModelDevice, ModelRequest, Subject, doubled, load_xla, mapped, sow
 
 Send = Callable[[Mapping[str, Any]], None]
 Metrics = dict[str, list[Any]]
@@ -43,14 +43,14 @@ def measure(job: Mapping[str, Any], loaded: Any) -> dict[str, Any]:
     """Everything the row says beside what was asked for."""
     import torch
 
-    options, experiment, policy = Options.from_plain(job["options"]), job["experiment"], job["policy"]
+    options, experiment, policy = RunnerOptions.from_plain(job["options"]), job["experiment"], job["policy"]
     threads = max(1, int(job["threads"]))
     torch.set_num_threads(threads)
     torch.set_float32_matmul_precision(options.precision)
     check(experiment)
     on_jax = experiment["torch_xla2"]
     spot = jaxed().open_spot(experiment["accelerator"]) if on_jax else open_spot(experiment["accelerator"], experiment["xla"] is not None)
-    ask = Ask(
+    ask = ModelRequest(
         options.suite_name, job["model"]["model_name"], experiment["test"], policy.get("batch_size"), options.size, options.torchbench,
         bool(policy.get("half")), bool(policy.get("cast")), bool(policy.get("sgd")), threads, loaded,
         options.verify and not policy.get("unverified"),
@@ -60,9 +60,9 @@ def measure(job: Mapping[str, Any], loaded: Any) -> dict[str, Any]:
         files.folder.mkdir(parents=True, exist_ok=True)
     subject = build(ask, spot)
     if on_jax:
-        candidate: Act = jaxed().begin(subject, spot, ask.test, on_jax)
+        candidate: ModelCall = jaxed().begin(subject, spot, ask.test, on_jax)
     else:
-        candidate = Act.open(subject, spot, ask.test, experiment["dynamo"], options.filter_by_single_graph)
+        candidate = ModelCall.open(subject, spot, ask.test, experiment["dynamo"], options.filter_by_single_graph)
     with calm():
         metrics, output = repeats(candidate, options, files)
         metrics |= profiles.extra(candidate, options, files)
@@ -88,17 +88,17 @@ def jaxed() -> Any:
     return importlib.import_module("steelyard.dialects.ptxla.shim.jaxed")
 
 
-def open_spot(accelerator: str, xla: bool) -> Spot:
+def open_spot(accelerator: str, xla: bool) -> ModelDevice:
     """Wake the device, or say why it cannot be had."""
     import torch
 
     if xla:
-        return Spot(accelerator, True, load_xla()._device(accelerator))
+        return ModelDevice(accelerator, True, load_xla()._device(accelerator))
     if accelerator == "cuda" and not torch.cuda.is_available():
         raise Unsupported("there is no CUDA device here", why=f"torch {torch.__version__} finds none", do="--accelerator=cpu")
     if accelerator == "tpu":
         raise Unsupported("a TPU needs XLA", do="--xla=PJRT")
-    return Spot(accelerator, False, torch.device(accelerator))
+    return ModelDevice(accelerator, False, torch.device(accelerator))
 
 
 def check(experiment: Mapping[str, Any]) -> None:
@@ -110,10 +110,10 @@ def check(experiment: Mapping[str, Any]) -> None:
 
 
 @dataclass(frozen=True)
-class Clock:
+class RuntimeClock:
     """What waiting means on a device, and what its runtime counts; this one is for devices that PyTorch drives itself."""
 
-    spot: Spot
+    spot: ModelDevice
 
     def step(self) -> None:
         """The end of one call."""
@@ -139,7 +139,7 @@ class Clock:
         return {}
 
 
-class XlaClock(Clock):
+class XlaClock(RuntimeClock):
     """XLA: a call ends when its graph was handed over, and all is done when the device says so."""
 
     @property
@@ -169,19 +169,19 @@ class XlaClock(Clock):
 
 
 @dataclass
-class Act:
+class ModelCall:
     """A model that can be called as its test calls it: inference, or a whole training step."""
 
     subject: Subject
-    spot: Spot
+    spot: ModelDevice
     test: str
     forward: Callable[..., Any]
     optimizer: Any
-    clock: Clock
+    clock: RuntimeClock
     start: Mapping[str, Any]
 
     @classmethod
-    def open(cls, subject: Subject, spot: Spot, test: str, dynamo: str | None = None, whole: bool = False) -> Act:
+    def open(cls, subject: Subject, spot: ModelDevice, test: str, dynamo: str | None = None, whole: bool = False) -> ModelCall:
         """Compile what is to be compiled, and remember the weights, so that verification begins where timing began."""
         import torch
 
@@ -191,7 +191,7 @@ class Act:
             forward = torch.compile(subject.module, backend=dynamo, fullgraph=whole, options=options)
         training = test == "train"
         start = {name: item.detach().clone() for name, item in subject.module.state_dict().items()} if training else {}
-        made = cls(subject, spot, test, forward, None, XlaClock(spot) if spot.xla else Clock(spot), start)
+        made = cls(subject, spot, test, forward, None, XlaClock(spot) if spot.xla else RuntimeClock(spot), start)
         made.optimizer = subject.fresh_optimizer() if training else None
         made.clock.wait()
         return made
@@ -266,7 +266,7 @@ class Act:
         return verify.answer(output, loss, {name: item.grad for name, item in weights.items()}, weights)
 
 
-def repeats(act: Act, options: Options, files: Any) -> tuple[Metrics, Any]:
+def repeats(act: ModelCall, options: RunnerOptions, files: Any) -> tuple[Metrics, Any]:
     """Times of every repeat; the first one traces and compiles, as nothing is called before it."""
     metrics: Metrics = {}
     output: Any = None
@@ -290,7 +290,7 @@ def repeats(act: Act, options: Options, files: Any) -> tuple[Metrics, Any]:
     return metrics, output
 
 
-def timed(act: Act, inputs: list[Any]) -> tuple[dict[str, float], Any]:
+def timed(act: ModelCall, inputs: list[Any]) -> tuple[dict[str, float], Any]:
     """All calls of a repeat, each until it was handed over, and the device until it is done."""
     now, traced, output = time.perf_counter, 0.0, None
     start = now()
@@ -307,7 +307,7 @@ def timed(act: Act, inputs: list[Any]) -> tuple[dict[str, float], Any]:
     return found, output
 
 
-def fastest(act: Act, inputs: list[Any]) -> tuple[dict[str, float], Any]:
+def fastest(act: ModelCall, inputs: list[Any]) -> tuple[dict[str, float], Any]:
     """For every call of a repeat the shortest of many, as a micro-benchmark has it; no CUDA is needed for it."""
     from steelyard.drop_in import do_bench
 
@@ -325,7 +325,7 @@ def fastest(act: Act, inputs: list[Any]) -> tuple[dict[str, float], Any]:
     return {"total_time": total, "per_iter_time": total / len(inputs)}, held[0]
 
 
-def verified(candidate: Act, ask: Ask, options: Options, policy: Mapping[str, Any]) -> dict[str, Any]:
+def verified(candidate: ModelCall, ask: ModelRequest, options: RunnerOptions, policy: Mapping[str, Any]) -> dict[str, Any]:
     """Hold the candidate against the same model in plain PyTorch; XLA's against that on the CPU."""
     if policy.get("unverified"):
         return {"code": verify.SKIPPED, "why": "the policy says that this model is too large or not deterministic"}
@@ -334,18 +334,18 @@ def verified(candidate: Act, ask: Ask, options: Options, policy: Mapping[str, An
     rules = verify.Rules.of(ask.test, spot.accelerator, policy, options.verify_iterations)
 
     def eager() -> verify.Answer:
-        return Act.open(build(ask, plain), plain, ask.test).answer(options.verify_iterations)
+        return ModelCall.open(build(ask, plain), plain, ask.test).answer(options.verify_iterations)
 
     def double() -> verify.Answer:
         subject = doubled(build(ask, plain))
-        return Act.open(subject, plain, ask.test).answer(options.verify_iterations)
+        return ModelCall.open(subject, plain, ask.test).answer(options.verify_iterations)
 
     return verify.verify(
         lambda: candidate.answer(options.verify_iterations), eager, double, rules, training=ask.test == "train"
     ).plain()  # fmt: skip
 
 
-def accelerator_model(spot: Spot) -> str:
+def accelerator_model(spot: ModelDevice) -> str:
     """The device's own name; one of several GPUs is told with the others, as the original does."""
     import torch
 
@@ -357,7 +357,7 @@ def accelerator_model(spot: Spot) -> str:
     return cpu.model(cpu.cpuinfo(Path("/"))) or platform.machine()
 
 
-def versions(spot: Spot) -> dict[str, str]:
+def versions(spot: ModelDevice) -> dict[str, str]:
     """What a reader needs to repeat it."""
     import torch
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from steelyard.dialects.ptxla.flags import Options
+from steelyard.dialects.ptxla.flags import RunnerOptions
 from steelyard.errors import Unsupported
 
 ROWS = 500
@@ -66,7 +66,7 @@ def dynamo_counters() -> dict[str, dict[str, int]]:
     return {str(key): {str(name): int(count) for name, count in group.items()} for key, group in dynamo.counters.items()} if dynamo else {}
 
 
-def extra(act: Any, options: Options, files: Files) -> dict[str, list[Any]]:
+def extra(act: Any, options: RunnerOptions, files: Files) -> dict[str, list[Any]]:
     """Metrics from profiles, one per repeat, each from a pass after the timing, which they would slow."""
     metrics: dict[str, list[Any]] = {}
     for number in range(options.repeat):
@@ -78,7 +78,7 @@ def extra(act: Any, options: Options, files: Files) -> dict[str, list[Any]]:
     return metrics
 
 
-def _calls(act: Any, options: Options) -> Callable[[], None]:
+def _calls(act: Any, options: RunnerOptions) -> Callable[[], None]:
     inputs = [act.inputs(options.randomize_input) for _ in range(options.iterations_per_run)]
 
     def run() -> None:
@@ -91,7 +91,7 @@ def _calls(act: Any, options: Options) -> Callable[[], None]:
     return run
 
 
-def _profiled(act: Any, options: Options, files: Files, number: int) -> dict[str, Any]:
+def _profiled(act: Any, options: RunnerOptions, files: Files, number: int) -> dict[str, Any]:
     import torch
     from torch.profiler import ProfilerActivity
 
@@ -144,7 +144,7 @@ def _seconds(item: Any, name: str) -> float:
     return float(getattr(item, name, getattr(item, name.replace("device", "cuda"), 0.0))) * 1e-6
 
 
-def _xla_profiled(act: Any, options: Options, files: Files, number: int) -> None:
+def _xla_profiled(act: Any, options: RunnerOptions, files: Files, number: int) -> None:
     profiler = importlib.import_module("torch_xla.debug.profiler")
     if not hasattr(profiler, "start_trace"):
         raise Unsupported("this torch_xla cannot write a profile from within", do="leave --profile-xla out")

@@ -61,7 +61,7 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Verified:
     """What verification says: a code, the number that the original's README promises, and in our words why."""
 
     code: str
@@ -82,16 +82,16 @@ def verify(
     rules: Rules,
     *,
     training: bool = False,
-) -> Finding:
+) -> Verified:
     """Eager twice, in double precision, then the candidate; whatever cannot be had has its own code."""
     try:
         first, second = eager(), eager()
     except Exception as error:
-        return Finding(EAGER_FAILED, why=told(error, 500))
+        return Verified(EAGER_FAILED, why=told(error, 500))
     if not first:
-        return Finding(NOTHING_TO_COMPARE, why="the model answers no tensor")
+        return Verified(NOTHING_TO_COMPARE, why="the model answers no tensor")
     if reason := differences(first, second, rules):
-        return Finding(NONDETERMINISTIC, why=reason)
+        return Verified(NONDETERMINISTIC, why=reason)
     try:
         wide, lost = double(), ""
     except Exception as error:
@@ -101,9 +101,9 @@ def verify(
         off = mean_relative_error(got, first, only="out.loss" if training else "")
         reason = compare(got, first, wide, rules) or ("" if training else far(off, got, first, wide, rules))
     except Exception as error:
-        return Finding(RAISED, why=told(error, 500))
+        return Verified(RAISED, why=told(error, 500))
     against = "eager and its run in double precision" if wide is not None else f"eager, by cosine ({lost})"
-    return Finding(FAIL if reason else PASS, off, reason, against, rules.tolerance)
+    return Verified(FAIL if reason else PASS, off, reason, against, rules.tolerance)
 
 
 def differences(first: Answer, second: Answer, rules: Rules) -> str:
