@@ -26,7 +26,7 @@ from steelyard.report.text import record_detail, run_table
 from steelyard.report.verdict import verdict_document, verdict_page
 from steelyard.report.web.document import document
 from steelyard.store.runs import Run
-from tests.analyze.made import Side, record, run
+from tests.analyze.made import RunsSide, record, run
 from tests.analyze.saved import pair
 
 BUSY = {"noise": "C", "other_load": 1.25}
@@ -70,7 +70,7 @@ def test_every_form_of_a_run_tells_threads_load_and_noise(form: str) -> None:
 
 def test_a_comparison_says_where_its_sides_were_not_alike() -> None:
     quiet, loud = busy("a", load=0.1, other_load=0.0), busy("b", load=3.0, hour=1)
-    found = compare(Side("a", (quiet,)), Side("b", (loud,)))
+    found = compare(RunsSide("a", (quiet,)), RunsSide("b", (loud,)))
     (note,) = [line for line in found.notes if "conditions" in line]
     assert note == (
         "measured under different conditions: base with load 0.10 at start, up to 0.0 CPUs busy with other programs; "
@@ -97,10 +97,10 @@ def unwrapped(text: str) -> str:
 
 @pytest.mark.parametrize("form", COMPARED)
 def test_every_comparison_tells_the_conditions_of_each_side(form: str) -> None:
-    quiet, loud = Side("a", (busy("a", load=0.1, other_load=0.0, noise="A"),)), Side("b", (busy("b", load=3.0, hour=1),))
+    quiet, loud = RunsSide("a", (busy("a", load=0.1, other_load=0.0, noise="A"),)), RunsSide("b", (busy("b", load=3.0, hour=1),))
     shown = unwrapped(COMPARED[form](quiet, loud))
     assert unwrapped(QUIET) in shown and unwrapped(LOUD) in shown
-    alike = unwrapped(COMPARED[form](quiet, Side("c", (busy("c", load=0.1, other_load=0.0, noise="A", hour=1),))))
+    alike = unwrapped(COMPARED[form](quiet, RunsSide("c", (busy("c", load=0.1, other_load=0.0, noise="A", hour=1),))))
     assert unwrapped(f"both with {QUIET}") in alike or form == "verdict.json"
 
 
@@ -108,13 +108,13 @@ def test_every_comparison_tells_the_conditions_of_each_side(form: str) -> None:
 def test_the_pairs_of_a_run_are_told_with_its_conditions(form: str) -> None:
     whole = busy(load=3.0)
     base, head = (record.id for record in whole.records)
-    side = Side("k3f9", (replace(whole, pairs=(pair(base, head, 1.5, 0.01),)),))
+    side = RunsSide("k3f9", (replace(whole, pairs=(pair(base, head, 1.5, 0.01),)),))
     assert unwrapped(LOUD) in unwrapped(COMPARED[form](side, side))
 
 
 def test_the_conditions_are_data_too() -> None:
-    whole = Side("a", (busy("a", load=0.1), busy("a2", load=2.0, hour=1, noise="A", other_load=0.0)))
-    found = verdict_document(gate(whole, Side("b", (busy("b", hour=2),)), Policy()))["conditions"]
+    whole = RunsSide("a", (busy("a", load=0.1), busy("a2", load=2.0, hour=1, noise="A", other_load=0.0)))
+    found = verdict_document(gate(whole, RunsSide("b", (busy("b", hour=2),)), Policy()))["conditions"]
     assert found["base"] == {
         "text": "4 threads · load 0.10 to 2.00 at start · other programs kept 0.0 to 1.2 CPUs busy while measuring · noise A (2), C (2)",
         "threads": [4], "load_at_start": [0.1, 2.0], "other_load": [0.0, 1.25], "noise": {"A": 2, "C": 2},
@@ -124,17 +124,17 @@ def test_the_conditions_are_data_too() -> None:
 
 @pytest.mark.parametrize("width", [20, 40, 70, 100])
 def test_the_line_fits_and_loses_nothing(width: int) -> None:
-    side = Side("a", (busy("a"),))
-    shown = comparison_table(compare(side, Side("b", (busy("b", hour=1),))), width=width).plain
+    side = RunsSide("a", (busy("a"),))
+    shown = comparison_table(compare(side, RunsSide("b", (busy("b", hour=1),))), width=width).plain
     assert max(map(len, shown.splitlines())) <= width
     assert "both with 4 threads load 2.50 at start other programs kept 1.2 CPUs busy while measuring noise C" in unwrapped(shown)
 
 
 def test_what_another_tool_measured_has_unknown_conditions_and_what_was_not_compared_has_none() -> None:
     other = record("op/a@torch/eager:eval", effective={"tool": "pyperf"})
-    sides = [Side(name, (run(name, [other], hour),)) for hour, name in enumerate(("a", "b"))]
+    sides = [RunsSide(name, (run(name, [other], hour),)) for hour, name in enumerate(("a", "b"))]
     assert side_lines(compare(*sides).conditions) == ["both with conditions unknown"]
-    apart = Side("c", (run("c", [record("op/z@torch/eager:eval")], 2),))
+    apart = RunsSide("c", (run("c", [record("op/z@torch/eager:eval")], 2),))
     assert compare(sides[0], apart).conditions == {}
 
 
