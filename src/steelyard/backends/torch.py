@@ -11,7 +11,7 @@ import platform
 import random
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -281,11 +281,7 @@ class Torch(Backend):
         return super().relocate(task, rng, whole=whole)
 
     def versions(self) -> dict[str, str]:
-        found = {"torch": torch.__version__, "numpy": np.__version__, "python": platform.python_version()}
-        config = torch.__config__.show()
-        for name, pattern in LIBRARIES.items():
-            if match := re.search(pattern, config):
-                found[name] = match[1]
+        found = dict(_libraries())
         if self.api is not None:
             found["device"] = str(getattr(self.api, "get_device_name", lambda: self.device)())
             found["cuda"] = str(torch.version.cuda or torch.version.hip or "")
@@ -307,6 +303,14 @@ class TorchElsewhere(Torch):
 
 def _doubled(value: Any) -> Any:
     return value.detach().double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+
+
+@functools.cache
+def _libraries() -> Mapping[str, str]:
+    """What this build of torch is made of."""
+    found = {"torch": torch.__version__, "numpy": np.__version__, "python": platform.python_version()}
+    config = torch.__config__.show()
+    return found | {name: match[1] for name, pattern in LIBRARIES.items() if (match := re.search(pattern, config))}
 
 
 @functools.cache

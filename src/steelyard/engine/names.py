@@ -135,6 +135,8 @@ def presets_of(asked: Mapping[str, Sequence[Any]], info: Mapping[str, Any]) -> S
 def select(pattern: str, catalogue: Catalogue) -> list[str]:
     """Workload names for an exact name, a glob, `tag:NAME`, or `tier:N`, which is the tag of that name."""
     names = catalogue.workloads
+    if pattern in names and not any(sign in pattern for sign in "*?["):
+        return [pattern]
     if pattern.startswith((TAG, TIER)):
         tag = pattern.removeprefix(TAG)
         found = [name for name, info in names.items() if tag in info.get("tags", ()) and not name.endswith(FAMILY)]
@@ -145,8 +147,6 @@ def select(pattern: str, catalogue: Catalogue) -> list[str]:
     if family and any(sign in pattern for sign in "*?["):
         why = "the names below it are known to a library alone"
         raise UsageError(f"{pattern} cannot be expanded", why=why, do=f"name one: {names[family]['doc']}")
-    if pattern in names:
-        return [pattern]
     found = sorted(fnmatch.filter(names, pattern)) if any(sign in pattern for sign in "*?[") else []
     found = [name for name in found if not name.startswith("fake/") or pattern.startswith("fake")]
     found = [name for name in found if "axes" in names[name] and not name.endswith(FAMILY)]

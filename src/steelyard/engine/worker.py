@@ -65,7 +65,7 @@ def serve(commands: int, events: int) -> None:
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.dup2(2, 1)
-    with os.fdopen(events, "w", encoding="utf-8", buffering=1) as pipe:
+    with os.fdopen(events, "w", encoding="utf-8") as pipe:
         send = sender(pipe)
         cache: Cache = {}
         for line in jobs:
@@ -84,11 +84,12 @@ def wait_for_go(send: Send, jobs: IO[str]) -> None:
 
 
 def sender(pipe: IO[str]) -> Send:
-    """Write one message per line, at once."""
+    """Write one message per line, at once; a record goes with what follows it, which is never long in coming."""
 
     def send(message: Answer) -> None:
         pipe.write(messages.encode(message) + "\n")
-        pipe.flush()
+        if not isinstance(message, RecordAnswer):
+            pipe.flush()
 
     return send
 
