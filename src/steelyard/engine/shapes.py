@@ -74,7 +74,7 @@ def _called(bench: Bench, without_data: Any) -> tuple[str, str]:
     """Build and call once, with whatever the workload makes by itself on the device without data too."""
     try:
         with without_data.META:
-            _, task = replace(bench, backend=without_data.Shapes).build()
+            _, task = replace(bench, backend=without_data.EmptyTensors).build()
             try:
                 if task.fn is None:
                     raise Unsupported("it times itself, so there is no call to try")
