@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from steelyard import codec
-from steelyard.codec.shapes import MachineShape, check_shape
+from steelyard.codec.shapes import MachineShape, check_shape, within_reach
 from steelyard.errors import StoreError, UsageError
 from steelyard.files import LINE, RESULTS, TooLarge, check_values, expanded, limit, open_plain, read_whole, too_large
 from steelyard.model.pair import Pair
@@ -179,7 +179,7 @@ def _read_line(line: bytes, most: int) -> tuple[str, Any]:
     name = next(iter(whole), "")
     if len(whole) != 1 or name not in _KINDS:
         raise StoreError("not a line of a run", why=f"expected one of {', '.join(_KINDS)}")
-    value: Any = codec.decode(_KINDS[name], whole[name])
+    value: Any = codec.decode(_KINDS[name], whole[name], checked=within_reach(line))
     if isinstance(value, Header):
         if not _ID.fullmatch(value.id):
             raise StoreError("not a readable header", why=f"no run has the id {value.id[:40]!a}")
