@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +12,7 @@ import pytest
 
 from steelyard.engine.conversation import Lost
 from steelyard.engine.crew import Crew
-from steelyard.engine.messages import Answer, Check, Done, Fit, Measure, Ready, RecordAnswer, Retire, Started
+from steelyard.engine.messages import Answer, Check, Done, Fit, Found, Measure, Ready, RecordAnswer, Retire, Started
 from steelyard.model.case import Case
 from steelyard.model.experiment import Settings
 from steelyard.model.record import Figure, Record
@@ -27,22 +27,21 @@ class Script:
     lost_between: bool = False
     jobs: list[list[str]] = field(default_factory=list)
     """The labels of each job that a worker got."""
-    meanwhile: Callable[[], Any] = lambda: None
-    """What happens when the first worker is asked for."""
     dismissed: int = 0
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> Script:
         """Have every crew use it."""
-        monkeypatch.setattr(Crew, "engage", lambda crew, job, plan: self._engage())
+        monkeypatch.setattr(Crew, "engage", lambda crew, job, plan: self._engage(crew))
         monkeypatch.setattr(Crew, "converse", lambda crew, talk, job, patience, ahead=None: self.say(job))
-        monkeypatch.setattr(Crew, "dismiss", lambda crew: self._dismiss())
+        monkeypatch.setattr(Crew, "dismiss", lambda crew: self._dismiss(crew))
         return self
 
-    def _engage(self) -> Any:
-        return SimpleNamespace(phase="measuring", struck=lambda: "")
+    def _engage(self, crew: Crew) -> Any:
+        crew.talk = SimpleNamespace(phase="measuring", struck=lambda: "")  # type: ignore[assignment]
+        return crew.talk
 
-    def _dismiss(self) -> None:
-        self.dismissed += 1
+    def _dismiss(self, crew: Crew) -> None:
+        self.dismissed, crew.talk = self.dismissed + 1, None
 
     def say(self, job: Any) -> Iterator[Answer | Lost]:
         """All that a worker says about a job."""
@@ -60,7 +59,7 @@ class Script:
                 return
             yield answer(case, job.settings, label)
             if label == self.retires_after:
-                yield Retire("broken")
+                yield from (Retire("broken"), Found(files=(("trace_file", "t.json"),)), Done())
                 return
         if self.lost_between:
             yield Lost("crashed", "gone")

@@ -9,8 +9,8 @@ import pytest
 
 from steelyard.engine import conduct
 from steelyard.engine.conversation import Lost
-from steelyard.engine.crew import Crew
-from steelyard.engine.messages import Done, RecordAnswer, Started
+from steelyard.engine.crew import Crew, Unstarted
+from steelyard.engine.messages import Done, Found, RecordAnswer, Started
 from steelyard.engine.run import NoWatch
 from steelyard.engine.sinks import RowQueue, Sink
 from steelyard.model.case import Case
@@ -65,6 +65,22 @@ def test_a_lost_worker_costs_the_case_it_was_at_and_the_rest_goes_to_another(tmp
 def test_a_worker_that_should_get_no_more_gets_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script(retires_after="n8").install(monkeypatch)
     assert run(tmp_path)[0] == ["ok"] * 3 and script.jobs[1:] == [["n16", "n32"]] and script.dismissed
+
+
+def test_what_a_retired_worker_still_tells_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script, found = Script(retires_after="n8").install(monkeypatch), list[Any]()
+    monkeypatch.setattr(Listed, "found", lambda sink, told: found.append(told), raising=False)
+    assert run(tmp_path)[0] == ["ok"] * 3 and len(script.jobs) == 2
+    assert found == [Found(files=(("trace_file", "t.json"),))]
+
+
+def test_where_no_worker_starts_every_case_says_so_in_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def engage(crew: Crew, job: Any, plan: Any) -> Any:
+        raise Unstarted("no worker could be started")
+
+    monkeypatch.setattr(Crew, "engage", engage)
+    statuses, sink = run(tmp_path)
+    assert statuses == ["crashed"] * 3 and [label for label, *_ in sink.told] == ["n8", "n16", "n32"]
 
 
 def test_a_worker_that_is_lost_after_its_work_has_lost_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,7 +94,7 @@ class Crew:
         left = list(jobs)
         while left:
             before = len(left)
-            for job, answer in self._share(left, plan, sink):
+            for job, answer in self._share(tuple(left), plan, sink):
                 left.remove(job)
                 yield job, answer
             if left and len(left) == before:
@@ -110,7 +110,7 @@ class Crew:
         except Unstarted as error:
             yield from ((job, Lost("crashed", str(error))) for job in jobs)
             return
-        by_id = {job.case.id: job for job in jobs}
+        by_id, retired = {job.case.id: job for job in jobs}, False
         current: Job | None = jobs[0]
         asked = Measure(
             plan.sources_of(jobs[0]), plan.settings, tuple(job.case for job in jobs), tuple(job.label for job in jobs),
@@ -127,16 +127,15 @@ class Crew:
                 sink.found(answer)
             elif isinstance(answer, RecordAnswer) and current is not None:
                 done, current = current, None
+                retired = done.case.device != "cpu" and plan.settings.fixed is None and answer.record.status == "failed"
                 yield done, self._judged(talk, done, answer)
-                if done.case.device != "cpu" and plan.settings.fixed is None and answer.record.status == "failed":
-                    self.dismiss()
-                    return
             elif isinstance(answer, Retire):
-                self.dismiss()
-                return
+                retired = True
             elif isinstance(answer, Lost) and current is not None:
                 where = _inside(current) if talk.phase == "start" else ""
                 yield current, replace(answer, reason=answer.reason + where)
+        if retired and self.talk is talk:
+            self.dismiss()
 
     def _judged(self, talk: Conversation, job: Job, answer: RecordAnswer) -> RecordAnswer | Lost:
         """An answer as it stands: for the case that was asked about, and without anything that the kernel ended meanwhile."""

@@ -325,7 +325,8 @@ class TestSession:
     def test_a_worker_whose_device_broke_is_let_go(self, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         script = Script(retires_after="torch.neg|0|0|0").install(monkeypatch)
         assert begin().run(neg(1, 2)) == 0
-        assert script.dismissed and script.jobs[1:] == [["torch.neg|0|0|1"]] and "finish_time" in read()[-1]
+        assert script.dismissed and script.jobs[1:] == [["torch.neg|0|0|1"]]
+        assert "finish_time" in read()[-2] and read()[-1] == {"trace_file": "t.json"}
 
     def test_what_another_run_wrote_while_we_waited_stays_and_is_not_measured_again(
         self, here: Path, monkeypatch: pytest.MonkeyPatch
