@@ -19,40 +19,13 @@ from steelyard.engine.scrutiny import Scrutiny, inputs, prints
 from steelyard.engine.weigh import weigh_case
 from steelyard.errors import SteelyardError
 from steelyard.measuring import schedule
-from steelyard.model.case import Case
-from steelyard.model.define import Workload, workload
 from steelyard.model.experiment import Settings
 from steelyard.model.record import Record, Verification
 from steelyard.model.task import Task
-from steelyard.registry import Loaded
+from tests.engine.own import Build, case_of
 
 SETTINGS = Settings(budget=0.002, telemetry=False)
 OTHER = "answer after timing, other values in {}"
-Build = Callable[[Any], Task]
-
-
-def case_of(build: Build, variant: Callable[[Task], Task] | None = None) -> tuple[Loaded, Case]:
-    """A workload around a body that gets the backend; every call takes a tenth of a virtual millisecond."""
-
-    def timed(task: Task, be: Any) -> Task:
-        fn = task.fn
-        assert fn is not None
-        return replace(task, fn=lambda *args, **kwargs: (be.spend(1e-4), fn(*args, **kwargs))[1])
-
-    @workload("t/own", backend="fake")
-    def own(be: Any) -> Task:
-        """As the test has it."""
-        return timed(build(be), be)
-
-    if variant is not None:
-
-        @own.variant("other")
-        def other(task: Task, be: Any) -> Task:
-            """As the test has it."""
-            return timed(variant(task), be)
-
-    assert isinstance(own, Workload)
-    return Loaded({own.name: own}), Case("t/own", (), "fake", "other" if variant else "eager")
 
 
 def weigh(build: Build, variant: Callable[[Task], Task] | None = None, settings: Settings = SETTINGS) -> Record:
