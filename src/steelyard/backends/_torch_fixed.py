@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,13 +24,37 @@ LASTING = (
 """What a driver says of errors that a process keeps for good: afterwards any call to the device may fail, wait for ever or abort."""
 
 
-class MetaStopwatch(Stopwatch):
+class TorchStopwatch(Stopwatch):
+    """Counts what torch.compile counted: graphs, breaks and their reasons."""
+
+    _before: Mapping[str, Mapping[str, int]] = {}
+
+    def count_anew(self) -> None:
+        self._before = dynamo_counters()
+
+    def counts(self) -> dict[str, Any]:
+        return {"dynamo": _since(dynamo_counters(), self._before)}
+
+
+def dynamo_counters() -> dict[str, dict[str, int]]:
+    """What torch.compile has counted so far; nothing where it is not in use."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return {str(key): {str(name): int(count) for name, count in group.items()} for key, group in dynamo.counters.items()} if dynamo else {}
+
+
+def _since(now: Mapping[str, Mapping[str, int]], before: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+    """What was added between two readings."""
+    grown = {key: {name: count - before.get(key, {}).get(name, 0) for name, count in group.items()} for key, group in now.items()}
+    return {key: added for key, group in grown.items() if (added := {name: count for name, count in group.items() if count})}
+
+
+class MetaStopwatch(TorchStopwatch):
     """The device without data, on which nothing runs that could follow itself without a pause."""
 
     continuous = False
 
 
-class DeviceStopwatch(Stopwatch):
+class DeviceStopwatch(TorchStopwatch):
     """A device behind torch's interface; only CUDA's has marks for its queue and an allocator to ask.
 
     `flush` overwrites the cache with a buffer of `own` bytes, which no call is charged for.
@@ -81,7 +106,7 @@ class DeviceStopwatch(Stopwatch):
 def stopwatch(api: Any, where: torch.device, flush: Range | None) -> Stopwatch:
     """The stopwatch of a device that is awake; the cache is flushed inside a range, where one is given."""
     if api is None:
-        return MetaStopwatch() if where.type == "meta" else Stopwatch()
+        return MetaStopwatch() if where.type == "meta" else TorchStopwatch()
     if where.type != "cuda" or flush is None:
         return DeviceStopwatch(api, cuda=where.type == "cuda")
     size = FLUSH * int(api.get_device_properties(where).L2_cache_size)

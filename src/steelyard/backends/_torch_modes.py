@@ -40,7 +40,7 @@ def in_mode(task: Task, mode: str) -> Task:
 
 def forward(task: Task) -> Task:
     """The forward pass with its graph recorded, as training runs it."""
-    ready = _recording(task)
+    ready = recording(task)
     fn, args, kwargs, prepare, seen = ready.fn, ready.args, ready.kwargs, ready.prepare, ready.observe
     assert fn is not None
 
@@ -56,7 +56,7 @@ def forward(task: Task) -> Task:
 
 def backward(task: Task) -> Task:
     """The backward pass alone: the graph is recorded once, untimed, and kept; nothing accumulates between calls."""
-    ready = _recording(task)
+    ready = recording(task)
     outputs = _differentiable(ready())
     seeds = [_seed(output) for output in outputs]
     inputs, earlier = _leaves(ready), task.inspect
@@ -116,48 +116,65 @@ def _gradient_rule(task: Task, arrays: Sequence[Any]) -> tuple[float | None, Cal
     return max(own, KINKED_NORM[short]) if short and not _stored_short(arrays) else own, _joined
 
 
+class Step:
+    """Training steps over a task that records: forward, loss, backward, optimizer."""
+
+    def __init__(self, task: Task) -> None:
+        self.task, self.loss_of = task, task.loss or mean_square
+        self.parameters = [item for item in task.parameters if item.requires_grad]
+        if not self.parameters:
+            raise NotApplicable("training needs parameters and this workload has none")
+        self.optimizer = task.optimizer(self.parameters) if task.optimizer else torch.optim.SGD(self.parameters, lr=RATE)
+
+    def clear(self) -> None:
+        """Drop the gradients of the last step, and give the inputs back their values."""
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.task.prepare is not None:
+            self.task.prepare()
+
+    def __call__(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
+        """One step: what the model answered, and its loss."""
+        assert self.task.fn is not None
+        output = self.task.fn(*args, **kwargs)
+        loss = self.loss_of(output)
+        loss.backward()
+        self.optimizer.step()
+        return output, loss
+
+
 def train(task: Task) -> Task:
     """One step: forward, loss, backward, optimizer; gradients are cleared untimed before it."""
-    ready = _recording(task, inputs=False)
-    parameters = [item for item in ready.parameters if item.requires_grad]
-    if not parameters:
-        raise NotApplicable("training needs parameters and this workload has none")
-    optimizer = torch.optim.SGD(parameters, lr=RATE)
-    fn, args, kwargs, loss_of, restore = ready.fn, ready.args, ready.kwargs, ready.loss or mean_square, ready.prepare
+    ready = recording(task, inputs=False)
+    whole = Step(ready)
+    fn, args, kwargs, loss_of, parameters, optimizer = ready.fn, ready.args, ready.kwargs, whole.loss_of, whole.parameters, whole.optimizer
     assert fn is not None
-
-    def clear() -> None:
-        optimizer.zero_grad(set_to_none=True)
-        if restore is not None:
-            restore()
 
     def forward_and_loss() -> Any:
         return loss_of(fn(*args, **kwargs))
 
-    def step() -> Any:
-        loss = forward_and_loss()
+    def step(*args: Any, **kwargs: Any) -> Any:
+        loss = loss_of(fn(*args, **kwargs))
         loss.backward()
         optimizer.step()
         return loss
 
     def observe() -> LazyAnswer:
         """The first step, whole, at a rate of 0: it costs what a step costs and leaves the weights as they are."""
-        clear()
+        whole.clear()
         loss = _checked(loss_of(_checked(fn(*args, **kwargs))))
         loss.backward()
         with _rate(optimizer, 0.0):
             optimizer.step()
         gradients = [item.grad for item in parameters]
-        return LazyAnswer(
-            loss=lambda: loss,
-            gradients=lambda: together(gradients),
-            updates=lambda: together(updates(parameters, gradients, optimizer)),
-        )
+        seen: dict[str, Callable[[], Any]] = {"loss": lambda: loss, "gradients": lambda: together(gradients)}
+        if task.optimizer is None:
+            seen["updates"] = lambda: together(updates(parameters, gradients, optimizer))
+        return LazyAnswer(**seen)
 
     short = _short_format(task, parameters)
     norm, together = _gradient_rule(task, parameters)
-    made = replace(ready, fn=step, args=(), kwargs={}, prepare=clear, reference=None, observe=observe, any_dtype=True)
-    made = replace(made, phases=_phases(forward_and_loss, optimizer, clear), norm_tolerance=norm)
+    made = replace(ready, fn=step, prepare=whole.clear, reference=None, observe=observe, any_dtype=True)
+    made = replace(made, phases=_phases(forward_and_loss, optimizer, whole.clear), norm_tolerance=norm)
     return replace(made, tolerance=task.tolerance or (TOLERANCES[short] if short else STEP_TOLERANCE))
 
 
@@ -248,7 +265,7 @@ def mean_square(output: Any) -> Any:
     return sum((item.float().square().mean() for item in parts), start=torch.zeros((), device=parts[0].device))
 
 
-def _recording(task: Task, *, inputs: bool = True) -> Task:
+def recording(task: Task, *, inputs: bool = True) -> Task:
     """Mark what gradients flow to: parameters, and unless a whole network is trained floating arguments; keywords are constants."""
     for item in [*task.parameters, *(_tensors(list(task.args)) if inputs else [])]:
         if isinstance(item, torch.Tensor) and item.is_floating_point() and item.is_leaf:

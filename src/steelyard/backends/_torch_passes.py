@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from torch.profiler import ProfilerActivity
 
 from steelyard.model.task import Task
 
-PROFILED_CALLS = 5
 OWN_WORK = "Activity Buffer Request"
 LONGEST_HISTORY = 1_000_000
 COUNTED = ("fxgraph_cache_hit", "fxgraph_cache_miss", "fxgraph_cache_bypass")
@@ -33,10 +33,23 @@ def _nbytes(value: Any) -> int:
     return int(getattr(value, "nbytes", 0))
 
 
-def profile(call: Callable[[], Any], sync: Callable[[], None], device: str, trace: Path) -> list[dict[str, Any]]:
+def tensors(value: Any, path: str = "out") -> dict[str, Any]:
+    """The tensors of an answer by their place in it, on the host."""
+    if isinstance(value, torch.Tensor):
+        return {path: value.detach().cpu()}
+    if isinstance(value, Mapping):
+        return {name: leaf for key, item in value.items() for name, leaf in tensors(item, f"{path}.{key}").items()}
+    if isinstance(value, (list, tuple)):
+        return {name: leaf for place, item in enumerate(value) for name, leaf in tensors(item, f"{path}[{place}]").items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return tensors({item.name: getattr(value, item.name) for item in fields(value)}, path)
+    return {}
+
+
+def profile(call: Callable[[], Any], sync: Callable[[], None], device: str, trace: Path, calls: int) -> list[dict[str, Any]]:
     """Trace a few calls; the first trace of a process pays for starting the tracer and is thrown away."""
     kinds = [ProfilerActivity.CPU, *([getattr(ProfilerActivity, device.upper())] if device in ("cuda", "xpu") else [])]
-    for count in (1, PROFILED_CALLS):
+    for count in (1, calls):
         with torch.profiler.profile(activities=kinds) as seen:
             for _ in range(count):
                 call()
@@ -51,7 +64,11 @@ def _row(item: Any) -> dict[str, Any]:
     host = item.device_type == DeviceType.CPU
     total = float(item.self_cpu_time_total if host else item.self_device_time_total) * 1e-6
     where = "cpu" if host else item.device_type.name.lower()
-    return {"name": item.key, "where": where, "calls": int(item.count), "total": total, "mean": total / max(item.count, 1)}
+    row = {"name": item.key, "where": where, "calls": int(item.count), "total": total, "mean": total / max(item.count, 1)}
+    if host:
+        names = {"with_callees": "cpu_time_total", "device": "self_device_time_total", "device_with_callees": "device_time_total"}
+        row |= {name: float(getattr(item, attribute, 0.0)) * 1e-6 for name, attribute in names.items()}
+    return row
 
 
 @contextmanager

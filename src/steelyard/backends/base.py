@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import gc
 import random
 from abc import ABC, abstractmethod
@@ -75,6 +76,8 @@ class Backend(ABC):
     name: ClassVar[str]
     install: ClassVar[str] = ""
     speaks: ClassVar[str] = ""
+    draws_exactly: ClassVar[bool] = True
+    """Whether dropout at a probability next to nothing leaves every number as it was."""
 
     def __init__(self, device: str = "cpu", *, seed: int = 0, threads: int = 1, seat: Seat = ALONE) -> None:
         self.device, self.seed, self.threads = device, seed, threads
@@ -112,6 +115,53 @@ class Backend(ABC):
     def stopwatch(self, *, flush: Range | None = None) -> Stopwatch:
         """What times single calls on this device, for a fixed number of them; with `flush` its cache is emptied before each, inside it."""
         return Stopwatch()
+
+    def unwaited(self, task: Task) -> Task:
+        """A task in its mode whose calls end when they are handed over, where a call of it waits for its work by itself."""
+        return task
+
+    def renewed(self, value: Any, *, random: bool = False) -> Any:
+        """The same structure with copies of its arrays; with `random`, other random numbers in those of floating numbers."""
+        if isinstance(value, dict):
+            return {key: self.renewed(item, random=random) for key, item in value.items()}
+        if type(value) in (list, tuple):
+            return type(value)(self.renewed(item, random=random) for item in value)
+        return self.drawn_again(value) if random else self.copy(value)
+
+    def drawn_again(self, value: Any) -> Any:
+        """An array like this one with normal random numbers; a copy of what holds no floating numbers."""
+        made = self.copy(value)
+        if isinstance(made, np.ndarray) and made.dtype.kind == "f":
+            made[...] = self._generator().standard_normal(made.shape)
+        return made
+
+    def building(self) -> AbstractContextManager[Any]:
+        """Where a library's model is built, by the framework's name for the device, before it is moved to its own."""
+        return contextlib.nullcontext(getattr(self, "where", None))
+
+    def answer(self, task: Task, mode: str, calls: int) -> Any:
+        """What the last of some calls answered, each with inputs of its own; for verification that looks at more than one call."""
+        if mode != "eval":
+            raise NotApplicable(f"backend {self.name} has no mode {mode}")
+        out = None
+        for _ in range(calls):
+            out = replace(task, args=self.renewed(task.args), kwargs=self.renewed(dict(task.kwargs)))()
+        self.sync()
+        return out
+
+    def state(self, task: Task) -> list[Any]:
+        """Copies of what calls change: a task's weights."""
+        return [self.copy(item) for item in task.parameters]
+
+    def rewind(self, task: Task, state: Sequence[Any]) -> None:
+        """Give a task's weights the values that they had."""
+        for item, value in zip(task.parameters, state, strict=True):
+            self.alter(item, functools.partial(_instead, value))
+
+    def save(self, value: Any, path: Path) -> None:
+        """Write the arrays of an answer to a file that the framework reads back, by their places."""
+        found: dict[str, Any] = {leaf.path: leaf.data for leaf in self.outputs(value)}
+        np.savez(path, **found)
 
     def labels(self, *, traced: bool = False) -> Labels:
         """Ranges for tools that look from outside, and for a trace where one is taken."""
@@ -191,9 +241,13 @@ class Backend(ABC):
         """Keep every allocation made inside and write the history to a file, in the framework's own format."""
         raise Unsupported(f"backend {self.name} on {self.device} keeps no history of allocations", do="memory snapshots need torch on cuda")
 
-    def profile(self, call: Callable[[], Any], trace: Path) -> list[dict[str, Any]]:
+    def profile(self, call: Callable[[], Any], trace: Path, calls: int) -> list[dict[str, Any]]:
         """Trace some calls to a file, gzipped Chrome format; the answer is one row per kernel or operator."""
         raise Unsupported(f"backend {self.name} has no profiler")
+
+    def runtime_profile(self, folder: Path) -> AbstractContextManager[None]:
+        """A profile by the framework's own runtime of all that is called inside, in files of its own form."""
+        raise Unsupported(f"backend {self.name} has no profiler of its own runtime", do="that needs backend torch_xla")
 
     def graph_texts(self, call: Callable[[], Any]) -> list[str]:
         """The graphs that a call hands to the compiler, each once, in the form that the process was started for."""
@@ -307,6 +361,11 @@ class Backend(ABC):
     def _generator(self) -> np.random.Generator:
         self._drawn += 1
         return np.random.default_rng([self.seed, self._drawn])
+
+
+def _instead(value: Any, present: Any) -> Any:
+    """One value in place of another."""
+    return value
 
 
 def library_memory() -> float:

@@ -191,8 +191,8 @@ class Torch(Backend):
     def snapshot(self, path: Path) -> AbstractContextManager[None]:
         return _torch_passes.snapshot(path) if self.device == "cuda" else super().snapshot(path)
 
-    def profile(self, call: Callable[[], Any], trace: Path) -> list[dict[str, Any]]:
-        return _torch_passes.profile(call, self.sync, self.where.type, trace)
+    def profile(self, call: Callable[[], Any], trace: Path, calls: int) -> list[dict[str, Any]]:
+        return _torch_passes.profile(call, self.sync, self.where.type, trace, calls)
 
     def captured(self) -> AbstractContextManager[None]:
         return _torch_passes.captured() if self.device == "cuda" else super().captured()
@@ -240,6 +240,24 @@ class Torch(Backend):
             if isinstance(value, torch.Tensor)
             else super().copy(value, buffers)
         )
+
+    def answer(self, task: Task, mode: str, calls: int) -> Any:
+        if mode != "train":
+            return super().answer(self.in_mode(task, mode), "eval", calls)
+        step = _torch_modes.Step(_torch_modes.recording(task, inputs=False))
+        with step.task.scope() if step.task.scope else contextlib.nullcontext():
+            for _ in range(calls):
+                step.clear()
+                output, loss = step(self.renewed(task.args), self.renewed(dict(task.kwargs)))
+                self.sync()
+        gradients = {str(place): item.grad for place, item in enumerate(step.parameters) if item.grad is not None}
+        return {"prediction": output, "loss": loss, "gradients": gradients, "parameters": dict(enumerate(step.parameters))}
+
+    def save(self, value: Any, path: Path) -> None:
+        torch.save(_torch_passes.tensors(value), path)
+
+    def drawn_again(self, value: Any) -> Any:
+        return torch.randn_like(value) if isinstance(value, torch.Tensor) and value.is_floating_point() else super().drawn_again(value)
 
     def fixed(self, value: Any) -> bool:
         return _torch_moves.is_compiled(value) or super().fixed(value)

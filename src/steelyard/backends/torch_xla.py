@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import random
 import re
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -23,9 +23,11 @@ import torch_xla.debug.metrics as xla_metrics
 import torch_xla.runtime as xla_runtime
 
 from steelyard import clocks
+from steelyard.backends._torch_fixed import TorchStopwatch
 from steelyard.backends.torch import TorchElsewhere
 from steelyard.errors import SteelyardError, Unsupported
 from steelyard.measuring.clock import HostTimer, Loop, Timer
+from steelyard.measuring.fixed import Range, Stopwatch
 from steelyard.measuring.sample import quiet_collector
 from steelyard.measuring.stats import median_interval, time_figure
 from steelyard.model.experiment import Settings
@@ -143,11 +145,43 @@ class SettledTimer(HostTimer):
         return self.last.since(self.first) if self.first is not None else Counts()
 
 
+class XlaStopwatch(TorchStopwatch):
+    """Calls that only trace: handing over runs what was traced, and only waiting ends it."""
+
+    asynchronous = True
+
+    def before(self) -> None:
+        settle()
+
+    def timed(self, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> tuple[int, Any]:
+        start = clocks.perf_counter_ns()
+        out = fn(*args, **(kwargs or {}))
+        settle()
+        return clocks.perf_counter_ns() - start, out
+
+    def sync(self) -> None:
+        settle()
+
+    def hand_over(self) -> None:
+        torch_xla.sync()
+
+    def count_anew(self) -> None:
+        super().count_anew()
+        self._counts, self._fell = Counts.read(), fallbacks()
+
+    def counts(self) -> dict[str, Any]:
+        return {**super().counts(), "xla": _group(Counts.read().since(self._counts), self._fell)}
+
+    def report(self) -> str:
+        return str(xla_metrics.metrics_report())
+
+
 class TorchXla(TorchElsewhere):
     """PyTorch/XLA on a CPU or a TPU; eager means lazy tensors here, the variant openxla means dynamo."""
 
     name = "torch_xla"
     install = "steelyard env create torch-xla"
+    draws_exactly = False
 
     def open(self) -> None:
         self.take_threads()
@@ -156,6 +190,14 @@ class TorchXla(TorchElsewhere):
 
     def timer(self) -> Timer:
         return SettledTimer(self.threads)
+
+    def stopwatch(self, *, flush: Range | None = None) -> Stopwatch:
+        if flush is not None:
+            raise Unsupported("PyTorch/XLA has no cache to flush that we know of")
+        return XlaStopwatch()
+
+    def unwaited(self, task: Task) -> Task:
+        return replace(task, fn=task.fn.traced) if isinstance(task.fn, Settled) else task
 
     def sync(self) -> None:
         settle()
@@ -206,6 +248,17 @@ class TorchXla(TorchElsewhere):
             file.seek(start)
             text = file.read().decode(errors="replace")
         return list(dict.fromkeys(found.strip() + "\n" for found in GRAPH.findall(text)))
+
+    @contextmanager
+    def runtime_profile(self, folder: Path) -> Iterator[None]:
+        profiler = import_module("torch_xla.debug.profiler")
+        if not hasattr(profiler, "start_trace"):
+            raise Unsupported("this torch_xla cannot write a profile from within")
+        profiler.start_trace(str(folder))
+        try:
+            yield
+        finally:
+            profiler.stop_trace()
 
     def import_compiler(self) -> None:
         for name in ("torch._dynamo", "torch_xla._dynamo.dynamo_bridge"):

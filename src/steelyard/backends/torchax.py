@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import platform
 import random
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any
@@ -20,10 +20,13 @@ import torch
 import torchax
 from torchax.tensor import OperatorNotFound
 
+from steelyard import clocks
 from steelyard.backends import _torch_modes
+from steelyard.backends._torch_fixed import TorchStopwatch
 from steelyard.backends.torch import TorchElsewhere
-from steelyard.errors import Unsupported, told
+from steelyard.errors import NotApplicable, Unsupported, told
 from steelyard.measuring.clock import HostTimer, Timer
+from steelyard.measuring.fixed import Range, Stopwatch
 from steelyard.model.dtypes import canonical
 from steelyard.model.task import Task
 
@@ -62,14 +65,18 @@ class Runtime:
         self.on = on
 
     @contextmanager
-    def inside(self) -> Iterator[None]:
+    def inside(self, on: bool = True) -> Iterator[None]:
         """For a while."""
         before = self.on
-        self.switch(True)
+        self.switch(on)
         try:
             yield
         finally:
             self.switch(before)
+
+    def outside(self) -> AbstractContextManager[None]:
+        """Not for a while."""
+        return self.inside(False)
 
 
 RUNTIME = Runtime()
@@ -86,18 +93,45 @@ class WaitedTimer(HostTimer):
 
 
 @dataclass(frozen=True)
-class Waited:
-    """A function whose call ends when what it computed is there."""
+class Tried:
+    """A function that says where torchax is not able to run it; its call ends when it is handed over."""
 
     started: Callable[..., Any]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
-            made = self.started(*args, **kwargs)
+            return self.started(*args, **kwargs)
         except BEYOND as error:
             raise Unsupported(f"torchax {version('torchax')} cannot run this", why=told(error).split(". ")[0][:300]) from error
-        jax.block_until_ready([item.jax() for item in jax.tree_util.tree_leaves(made) if isinstance(item, torch.Tensor)])
+
+
+class Waited(Tried):
+    """A function whose call ends when what it computed is there."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        made = super().__call__(*args, **kwargs)
+        wait_for(made)
         return made
+
+
+def wait_for(made: Any) -> None:
+    """Until everything in an answer is there."""
+    jax.block_until_ready([item.jax() for item in jax.tree_util.tree_leaves(made) if hasattr(item, "jax")])
+
+
+class WaitedStopwatch(TorchStopwatch):
+    """A call is handed over when it returns, and done when its answer is there."""
+
+    asynchronous = True
+
+    def timed(self, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> tuple[int, Any]:
+        start = clocks.perf_counter_ns()
+        out = fn(*args, **(kwargs or {}))
+        wait_for(out)
+        return clocks.perf_counter_ns() - start, out
+
+    def finish(self, out: Any) -> None:
+        wait_for(out)
 
 
 class Torchax(TorchElsewhere):
@@ -117,6 +151,12 @@ class Torchax(TorchElsewhere):
 
     def timer(self) -> Timer:
         return WaitedTimer(self.threads)
+
+    def stopwatch(self, *, flush: Range | None = None) -> Stopwatch:
+        return WaitedStopwatch()
+
+    def unwaited(self, task: Task) -> Task:
+        return replace(task, fn=Tried(task.fn.started)) if isinstance(task.fn, Waited) else task
 
     def array(self, data: np.ndarray[Any, Any], dtype: str) -> Any:
         if canonical(dtype) in TOO_WIDE:
@@ -191,6 +231,35 @@ class Torchax(TorchElsewhere):
             return env.j2t_iso(compiled(weights, [given[place].jax() for place in places]))
 
         return call
+
+    def exported(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
+        """One XLA program of the graph that torch.export makes of a module, which it is handed as plain PyTorch."""
+        from torchax.export import exported_program_to_jax
+
+        if not isinstance(fn, torch.nn.Module):
+            raise NotApplicable("torch.export takes modules, and this is a function")
+        env = torchax.default_env()
+        with RUNTIME.outside():
+            plain = self.renewed_at(HERE, (args, dict(kwargs)))
+            made = torch.export.export(fn.to(HERE), plain[0], plain[1], strict=False)
+        weights, program = exported_program_to_jax(made)
+        weights, compiled = jax.device_put(weights, self.spot), jax.jit(program)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            found = compiled(weights, env.t2j_iso((args, kwargs)))
+            return env.j2t_iso(found[0] if len(found) == 1 else tuple(found))
+
+        return call
+
+    def renewed_at(self, where: Any, value: Any) -> Any:
+        """The same structure with its tensors at PyTorch's own or at JAX's device."""
+        return jax.tree_util.tree_map(lambda item: item.to(where) if isinstance(item, torch.Tensor) else item, value)
+
+    @contextmanager
+    def building(self) -> Iterator[Any]:
+        """Models are built where PyTorch can change their weights in place."""
+        with RUNTIME.outside():
+            yield HERE
 
     def versions(self) -> dict[str, str]:
         own = {"torchax": version("torchax"), "jax": jax.__version__, "jaxlib": version("jaxlib"), "device": str(self.spot.device_kind)}

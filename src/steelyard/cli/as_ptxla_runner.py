@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,11 +13,10 @@ from steelyard.cli.watch import heed_signals
 from steelyard.errors import INTERRUPTED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from steelyard.dialects.ptxla.flags import RunnerOptions
     from steelyard.dialects.ptxla.rows import Row
-    from steelyard.dialects.ptxla.runner import Answering, MatrixRun, RunnerWatch
+    from steelyard.dialects.ptxla.runner import MatrixRun
+    from steelyard.dialects.ptxla.sink import RunnerWatch
 
 
 def command() -> click.Command:
@@ -40,9 +39,10 @@ def command() -> click.Command:
 def run(**given: Any) -> int:
     """Plan and run; a row that was written stays whatever happens later."""
     from steelyard.dialects.ptxla import flags, runner
+    from steelyard.store.runs import Store
 
     options = flags.settle(flags.RunnerOptions.from_plain(given))
-    made = runner.begin(options, _talking(options), _watch(options))
+    made = runner.begin(options, _watch(options), Store.find(), sys.argv)
     heed_signals()
     try:
         code = made.run()
@@ -58,50 +58,13 @@ def _counted(made: MatrixRun) -> str:
     return " · ".join(status_counts(made.statuses)) or "nothing was run"
 
 
-def _talking(options: RunnerOptions) -> Any:
-    """How a config gets its process: in the interpreter that has its stack, with the locks of its devices."""
-
-    def talking(
-        experiment: Mapping[str, Any], variables: Mapping[str, str], threads: int, timeout: float
-    ) -> AbstractContextManager[Answering]:
-        from dataclasses import replace
-
-        from steelyard.engine import converse, envs
-
-        backend = "torchax" if experiment["torch_xla2"] else "torch" if experiment["xla"] is None else "torch_xla"
-        ours = envs.variables(backend, experiment["accelerator"], threads) | dict(variables)
-        place = replace(_place(backend), threads=threads, flags=tuple(ours.items()))
-        devices = ["cuda0"] if experiment["accelerator"] == "cuda" else []
-        return converse.talking(devices, tell, timeout, place)
-
-    return talking
-
-
-def _place(backend: str) -> Any:
-    """The environment of a backend that has one of its own, ours for the rest."""
-    import importlib.util
-
-    from steelyard import registry
-    from steelyard.engine import envs
-    from steelyard.engine.place import Place
-    from steelyard.errors import Unsupported
-
-    if backend == "torch":
-        return Place()
-    found = envs.place_for(backend, Place())
-    if found == Place() and importlib.util.find_spec(backend) is None:
-        stack = registry.about_backend(backend).stack
-        raise Unsupported(f"{backend} is not installed here, and no environment has it", do=f"steelyard env create {stack}")
-    return found
-
-
 def _watch(options: RunnerOptions) -> RunnerWatch:
     """Tells as much as the log level allows."""
-    from steelyard.dialects.ptxla import runner
+    from steelyard.dialects.ptxla import sink
 
     shown = LOUDNESS[options.log_level.upper()]
 
-    class Lines(runner.RunnerWatch):
+    class Lines(sink.RunnerWatch):
         """Tells on stderr."""
 
         def say(self, level: str, text: str) -> None:
@@ -120,20 +83,15 @@ def _watch(options: RunnerOptions) -> RunnerWatch:
     return Lines()
 
 
-def _stack(row: Row) -> str:
-    """The name in reports, or the axes themselves where there is none."""
-    point = row.experiment
-    return f"torch_xla2={point['torch_xla2']}" if point.get("torch_xla2") else row.backend or f"{point['xla']}+{point['dynamo']}"
-
-
 def _summary(row: Row) -> str:
     """One line for a row: the model and its stack, the first and the median of the later times, and whether the answer was right."""
     import statistics
 
+    from steelyard.dialects.ptxla.sink import stack_name
     from steelyard.model.units import plain
 
     point = row.experiment
-    words = [row.name, str(point["accelerator"]), str(point["test"]), _stack(row)]
+    words = [row.name, str(point["accelerator"]), str(point["test"]), stack_name(point)]
     if "error" in row.metrics:
         return "  ".join([*words, str(row.metrics["error"])[:500]])
     times = row.metrics.get("total_time") or []

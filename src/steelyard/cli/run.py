@@ -73,6 +73,7 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 @click.option("--atol", type=click.FloatRange(min=0, max=1e9), help="Absolute tolerance, as a share of the output's rms.")
 @click.option("--verify/--no-verify", default=None, help="Check outputs before and after timing. Default on.")
 @click.option("--reference", type=click.Choice(["eager", "fp64"]), help="Hold variants against eager (default), or all against fp64.")
+@click.option("--rule", metavar="NAME", help="Check answers by another system's rule, such as ptxla[tolerance=0.01], or by none.")
 @click.option("--seed", type=click.IntRange(0, MOST_COUNT), help="Seed of all data and weights.")
 @click.option("--isolate", type=click.Choice(["case", "workload", "none"]), help="What shares a worker. Default workload.")
 @click.option("--timeout", metavar="TIME", help="Limit for one case. Default 300s.")
@@ -83,6 +84,8 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 @click.option("--profile", is_flag=True, default=None, help="Keep a trace and a kernel table of a few untimed calls.")
 @click.option("--ncu", is_flag=True, default=None, help="Keep Nsight Compute's counters of one call (CUDA).")
 @click.option("--dump-ir", type=click.Choice(["hlo", "stablehlo", "text"]), help="Keep the graphs of one untimed call (torch_xla).")
+@click.option("--runtime-profile", is_flag=True, default=None, help="Keep a profile by the framework's own runtime (torch_xla).")
+@click.option("--save-output", type=click.Choice(["answer", "state"]), help="Keep what a call answers; state: gradients and weights too.")
 @click.option(
     "--compile-time", is_flag=False, flag_value="3", metavar="[N]", callback=_processes,
     help="Cold and warm compile time of compiled cases, from N pairs of fresh processes. Default 3.",
@@ -259,8 +262,9 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
         if options["vs"] is not None:
             raise UsageError("--vs and --vs-path both name a base", do="give one of them")
         options = {**options, "vs": f"path:{options['vs_path']}"}
-    asked = ("settle", "sampling", "runs", "rtol", "atol", "verify", "reference", "seed", "isolate", "vs")
-    for name in (*asked, "telemetry", "peak_memory", "memory_snapshot", "profile", "ncu", "compile_time", "dump_ir", *readers):
+    asked = ("settle", "sampling", "runs", "rtol", "atol", "verify", "reference", "rule", "seed", "isolate", "vs")
+    passes = ("peak_memory", "memory_snapshot", "profile", "ncu", "compile_time", "dump_ir", "runtime_profile", "save_output")
+    for name in (*asked, "telemetry", *passes, *readers):
         if options[name] is not None:
             found[name] = readers[name](options[name]) if name in readers else options[name]
     for name in ("budget", "timeout", "memory"):

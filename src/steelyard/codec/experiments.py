@@ -23,10 +23,11 @@ from steelyard.model.experiment import (
     Reference,
     Rule,
     Sampling,
+    Saved,
     Settings,
     device_kind,
 )
-from steelyard.model.protocol import Clock, Fixed, parse_fixed
+from steelyard.model.protocol import Clock, Counters, Fixed, Inputs, parse_fixed
 from steelyard.model.units import MOST_COUNT, is_amount, parse_bytes, parse_seconds, parse_share
 
 T = TypeVar("T")
@@ -257,7 +258,8 @@ def _file(folder: Path, value: Any) -> str:
 
 _FIXED: Mapping[str, Callable[[Any], Any]] = {
     "warmup": _whole(0), "repeats": _whole(1), "clock": choice(get_args(Clock)), "backward": _yes_or_no, "rehearse": _whole(0),
-    "flush": _yes_or_no,
+    "flush": _yes_or_no, "calls": _whole(1), "inputs": choice(get_args(Inputs)), "cold": _yes_or_no,
+    "counters": choice(get_args(Counters)),
 }  # fmt: skip
 
 
@@ -296,5 +298,8 @@ _SETTINGS: Mapping[str, Callable[[Any], Any]] = {
     "ncu": _yes_or_no,
     "compile_time": _whole(1),
     "dump_ir": choice(get_args(GraphForm)),
+    "runtime_profile": _yes_or_no,
+    "save_output": choice(get_args(Saved)),
     "fixed": _fixed,
+    "rule": text_value,
 }

@@ -62,6 +62,10 @@ def wanted(plan: Plan) -> Iterator[tuple[str, Work]]:
     settings = plan.settings
     if settings.profile:
         yield "profile", profile
+    if settings.runtime_profile:
+        yield "runtime_profile", runtime_profile
+    if settings.save_output:
+        yield "save_output", outputs
     if settings.peak_memory or settings.memory_snapshot:
         yield "peak_memory", memory
     if settings.dump_ir:
@@ -75,6 +79,16 @@ def wanted(plan: Plan) -> Iterator[tuple[str, Work]]:
 def profile(crew: Passing, job: Job, plan: Plan, scratch: Path) -> Reply:
     """In the worker that timed the case, which times nothing afterwards: a tracer leaves its hooks behind."""
     return crew.ask(job, plan, "profile", scratch, alone=False)
+
+
+def runtime_profile(crew: Passing, job: Job, plan: Plan, scratch: Path) -> Reply:
+    """In a process of its own: two profilers do not share one."""
+    return crew.ask(replace(job, fresh=True), plan, "runtime", scratch, alone=True)
+
+
+def outputs(crew: Passing, job: Job, plan: Plan, scratch: Path) -> Reply:
+    """In any worker that can build the case."""
+    return crew.ask(job, plan, "outputs", scratch, alone=False)
 
 
 def memory(crew: Passing, job: Job, plan: Plan, scratch: Path) -> Reply:

@@ -20,7 +20,7 @@ from steelyard.model.define import Body, Variant, Workload, fingerprint
 from steelyard.model.experiment import Settings
 from steelyard.model.task import Task
 
-TELLING = ("fn", "args", "kwargs", "scope", "prepare", "measure", "parameters")
+TELLING = ("fn", "args", "kwargs", "scope", "prepare", "measure", "parameters", "optimizer")
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,19 @@ class Bench:
         return self.backend(self.case.device, seed=self.settings.seed, threads=self.case.threads, seat=self.seat)
 
     def base(self, be: Any = None) -> tuple[Any, Task]:
-        """The workload's own task, without variants."""
+        """The workload's own task, without variants but those that are part of the question."""
         be = be or self.open()
-        return be, self.body(self.case.backend, be)
+        return be, self._under(self.body(self.case.backend, be), be, lambda variant: variant.asked)
+
+    def plain(self, be: Any) -> Task:
+        """The task with all variants that compile nothing: what a compiler is held against."""
+        return self._under(self.body(self.case.backend, be), be, lambda variant: not variant.fresh)
+
+    def _under(self, task: Task, be: Any, which: Callable[[Variant], bool]) -> Task:
+        for variant, options in self.chain:
+            if which(variant):
+                task = _task(variant(task, be, options), f"variant {variant.name}")
+        return task
 
     def body(self, backend: str, be: Any) -> Task:
         """Call the workload's body for one backend."""
@@ -52,11 +62,15 @@ class Bench:
         named = body.__code__.co_varnames[: body.__code__.co_argcount]
         given = {"mode": self.case.mode, "loaded": self.loaded, "member": self.workload.member}
         wanted = {name: value for name, value in given.items() if name in named}
-        return _task(body(**dict(self.case.params), be=be, **wanted), f"workload {self.workload.name}")
+        task = _task(body(**dict(self.case.params), be=be, **wanted), f"workload {self.workload.name}")
+        if task.chance and self.settings.verify and self.settings.fixed is None:
+            task.chance.stop(drawing=be.draws_exactly)
+        return task
 
     def build(self, be: Any = None) -> tuple[Any, Task]:
         """The task under all its variants, in written order."""
-        be, task = self.base(be)
+        be = be or self.open()
+        task = self.body(self.case.backend, be)
         for variant, options in self.chain:
             before, task = task, _task(variant(task, be, options), f"variant {variant.name}")
             if all(getattr(before, name) is getattr(task, name) for name in TELLING):

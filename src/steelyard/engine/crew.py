@@ -114,7 +114,7 @@ class Crew:
         current: Job | None = jobs[0]
         asked = Measure(
             plan.sources_of(jobs[0]), plan.settings, tuple(job.case for job in jobs), tuple(job.label for job in jobs),
-            sink.paused, sink.traces(),
+            sink.paused, sink.traces(), tuple(job.rule for job in jobs) if any(job.rule for job in jobs) else (),
         )  # fmt: skip
         spare = plan.settings.isolate == "case" and not jobs[0].fresh
         for answer in self.converse(talk, asked, plan.settings.timeout, (lambda: self._keep_spare(jobs[0])) if spare else None):

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
-import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from steelyard import registry
+from steelyard.engine.answers import RuleCheck
 from steelyard.engine.bench import Bench, prepare_bench
-from steelyard.engine.messages import Answer, Found, Measure, Ready, RecordAnswer, Retire, Started
+from steelyard.engine.messages import Answer, Found, Measure, Ready, RecordAnswer, Retire, Started, parts_of
 from steelyard.engine.modules import user_modules
 from steelyard.engine.reference import reason
 from steelyard.engine.scrutiny import Scrutiny
 from steelyard.errors import NotApplicable, Unsupported, told
+from steelyard.machine.load import watch_others
 from steelyard.measuring.calm import calm
 from steelyard.measuring.figures import derive
-from steelyard.measuring.fixed import NO_GRADIENT, Labels, NoLabels, PassSeries, Sampled, Stopwatch, take
+from steelyard.measuring.fixed import NO_GRADIENT, Labels, NoLabels, PassSeries, Renew, Sampled, Stopwatch, take
 from steelyard.measuring.sample import Tell
-from steelyard.measuring.stats import median_interval, time_figure
+from steelyard.measuring.stats import median_interval, noise_grade, time_figure
+from steelyard.model.experiment import Settings
 from steelyard.model.protocol import Fixed
-from steelyard.model.record import Arrays, Status
+from steelyard.model.record import Arrays, Figure, Status
 from steelyard.model.task import Task, clean_up, observed
 
 if TYPE_CHECKING:
@@ -52,7 +55,7 @@ def measure_all(job: Measure, loaded: registry.Loaded, send: Callable[[Answer], 
         except Unsupported as error:
             send(Ready({"unusable": told(error)}))
             be = None
-        for number, (case, label) in enumerate(zip(job.cases, job.labels or itertools.repeat(""), strict=False)):
+        for number, (case, label, settings) in enumerate(parts_of(job)):
             if job.paused or number == 0:
                 gate()
             send(Started(case.id))
@@ -82,26 +85,55 @@ def time_fixed(bench: Bench, tell: Tell, gate: Callable[[], None], notes: Notes,
         check(ready, fixed)
         labels = be.labels(traced=fixed.traced) if fixed.ranges else NoLabels()
         watch = be.stopwatch(flush=labels.range(f"[{fixed.ranges}|clear_cache]") if fixed.flush else None)
+        checked = RuleCheck.of(bench, be, task)
         gate()
         tell("measure", None)
-        with ready.scope() if ready.scope else contextlib.nullcontext():
-            taken = taker(ready, fixed, watch, labels, name)
+        with ready.scope() if ready.scope else contextlib.nullcontext(), _looking_on(bench.settings, notes):
+            if fixed.grouped:
+                taken = take(be.unwaited(ready), fixed, watch, labels, name, _renewing(be, ready, fixed))
+            else:
+                taken = taker(ready, fixed, watch, labels, name)
         if ready.inspect:
             notes.effective.update(ready.inspect())
+        status = _note(taken, fixed, be, notes)
+        if checked:
+            tell("verify", None)
+            notes.verification = checked.verdict()
     finally:
         clean_up([task])
-    status = _note(taken, fixed, be, notes)
     if (figure := notes.metrics.get("time")) and (ready.flops or ready.bytes or ready.items):
         derived = {item.name: derive(item, figure, ready) for item in bench.loaded.metrics.values()}
         notes.metrics.update({name: found for name, found in derived.items() if found})
-    return _verified(bench, tell, notes) if status[0] == "ok" and bench.settings.verify else status
+    if status[0] == "ok" and checked and notes.verification and notes.verification.status == "failed":
+        return "wrong", reason(notes.verification)
+    return _verified(bench, tell, notes) if status[0] == "ok" and bench.settings.scrutinised else status
+
+
+@contextlib.contextmanager
+def _looking_on(settings: Settings, notes: Notes) -> Iterator[None]:
+    """Note what else kept the machine busy meanwhile, unless a case is too small for that."""
+    if not settings.telemetry:
+        yield
+        return
+    with watch_others() as others:
+        yield
+    if others.cpus is not None:
+        notes.effective["other_load"] = round(others.cpus, 2)
+
+
+def _renewing(be: Any, task: Task, fixed: Fixed) -> Renew | None:
+    """How each call gets inputs of its own, where it shall have some."""
+    if fixed.inputs == "same":
+        return None
+    fresh = functools.partial(be.renewed, random=fixed.inputs == "random")
+    return lambda: (fresh(task.args), fresh(dict(task.kwargs)))
 
 
 def check(task: Task, fixed: Fixed) -> None:
     """Refuse what such a protocol cannot time rightly."""
     if task.fn is None:
         raise NotApplicable("a task that times itself is not timed by a fixed number of calls")
-    if task.prepare and fixed.clock != "discrete":
+    if task.prepare and fixed.clock not in ("discrete", "fastest"):
         raise NotApplicable(f"something is prepared before each call, so calls cannot be {fixed.clock}", do="take the clock discrete")
 
 
@@ -109,8 +141,14 @@ def _note(taken: Sampled, fixed: Fixed, be: Any, notes: Notes) -> tuple[Status, 
     """Figures, raw series, and what was asked for and is not there."""
     notes.arrays.update(all_arrays(taken))
     measured = taken.phases["measure"]
-    if measured.forward.time:
-        notes.metrics["time"] = time_figure(median_interval(seconds_of(measured.forward)))
+    times = seconds_of(measured.forward) / fixed.calls
+    if fixed.cold and len(times):
+        notes.metrics["first_call_time"], times = Figure(float(times[0]), "s", "lower", n=1), times[1:]
+    if len(times):
+        notes.metrics["time"] = time_figure(median_interval(times))
+        notes.effective["noise"] = noise_grade(times, 0.0)
+    if fixed.grouped:
+        notes.effective |= {"calls_per_repeat": fixed.calls, "repeats": measured.counts}
     if measured.backward.time and taken.backward:
         notes.metrics["backward_time"] = time_figure(median_interval(seconds_of(measured.backward)))
     notes.effective |= {"protocol": "fixed", "threads": be.threads, "device": be.device}
@@ -141,6 +179,8 @@ def arrays_of(name: str, series: PassSeries) -> Arrays:
     found: Arrays = {}
     if series.time:
         found[f"{name}.time"] = (series.unit, "<f8", np.asarray(series.time, "<f8").tobytes())
+    if series.host:
+        found[f"{name}.host"] = (series.unit, "<f8", np.asarray(series.host, "<f8").tobytes())
     if series.memory:
         found[f"{name}.memory"] = ("B", "<i8", np.asarray(series.memory, "<i8").tobytes())
     return found

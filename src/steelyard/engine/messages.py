@@ -9,7 +9,7 @@ import base64
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,7 +50,8 @@ class Check:
 
 @dataclass(frozen=True)
 class Measure:
-    """Measure cases one after another: Started and a RecordAnswer each. `labels` are what a file calls them.
+    """Measure cases one after another: Started and a RecordAnswer each. `labels` are what a file calls them, and `rules` the names of
+    their verification rules, where those are not that of the settings.
 
     Where `paused`, the worker waits before every case and not just before the first, because something else uses the device between.
     """
@@ -61,6 +62,15 @@ class Measure:
     labels: tuple[str, ...] = ()
     paused: bool = False
     traces: Traces | None = None
+    rules: tuple[str, ...] = ()
+
+
+def parts_of(job: Measure) -> Iterator[tuple[Case, str, Settings]]:
+    """Each case of a job with its label and with the settings that hold for it."""
+    for number, case in enumerate(job.cases):
+        rule = job.rules[number] if number < len(job.rules) else ""
+        label = job.labels[number] if number < len(job.labels) else ""
+        yield case, label, dataclasses.replace(job.settings, rule=rule) if rule else job.settings
 
 
 @dataclass(frozen=True)

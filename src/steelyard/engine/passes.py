@@ -26,7 +26,7 @@ from steelyard.model.record import Figure
 from steelyard.model.task import Task
 from steelyard.model.units import plain as quantity
 
-WARM_CALLS = 3
+WARM_CALLS, PROFILED_CALLS = 3, 5
 TOP_KERNELS = 5
 GRAPH_FILES = {"hlo": "hlo.txt", "stablehlo": "mlir", "text": "ir.txt"}
 
@@ -77,20 +77,62 @@ def memory(bench: Bench, scratch: Path) -> Found:
 
 
 def profile(bench: Bench, scratch: Path) -> Found:
-    """A trace of a few calls and a table of what ran in them."""
+    """A trace of a few calls and a table of what ran in them; one of each repeat where the protocol says how many calls that is."""
     be, task = bench.build()
-    ready = bench.ready(be, task)
-    trace, table, text = scratch / "trace.json.gz", scratch / "kernels.json", scratch / "kernels.txt"
+    ready, fixed = bench.ready(be, task), bench.settings.fixed
+    rounds, calls = (fixed.repeats, fixed.calls) if fixed else (1, PROFILED_CALLS)
+    files: list[tuple[str, str]] = []
+    top: list[Any] = []
     try:
         for _ in range(WARM_CALLS):
             call(ready)
         be.sync()
-        rows = be.profile(lambda: call(ready), trace)
+        for number in range(rounds):
+            mark = f"-{number}" if rounds > 1 else ""
+            trace, table, text = scratch / f"trace{mark}.json.gz", scratch / f"kernels{mark}.json", scratch / f"kernels{mark}.txt"
+            rows = be.profile(lambda: call(ready), trace, calls)
+            table.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+            text.write_text(kernel_table(rows), encoding="utf-8")
+            files += [("trace", str(trace)), ("kernels", str(table)), ("kernels", str(text))]
+            top = top or rows[:TOP_KERNELS]
     finally:
         clean_up(task)
-    table.write_text(json.dumps(rows, indent=1), encoding="utf-8")
-    text.write_text(kernel_table(rows), encoding="utf-8")
-    return Found(facts={"top_kernels": rows[:TOP_KERNELS]}, files=(("trace", str(trace)), ("kernels", str(table)), ("kernels", str(text))))
+    return Found(facts={"top_kernels": top}, files=tuple(files))
+
+
+def runtime_profile(bench: Bench, scratch: Path) -> Found:
+    """A profile of each repeat by the framework's own runtime, in the files that it writes."""
+    be, task = bench.build()
+    ready, fixed = bench.ready(be, task), bench.settings.fixed
+    rounds, calls = (fixed.repeats, fixed.calls) if fixed else (1, PROFILED_CALLS)
+    files: list[tuple[str, str]] = []
+    try:
+        for number in range(rounds):
+            folder = scratch / f"runtime-{number}"
+            with be.runtime_profile(folder):
+                for _ in range(calls):
+                    call(ready)
+                be.sync()
+            for place, path in enumerate(path for path in sorted(folder.rglob("*")) if path.is_file()):
+                files.append(("runtime", str(path.rename(scratch / f"runtime-{number}-{place}-{path.name}"))))
+    finally:
+        clean_up(task)
+    return Found(facts={"runtime_profile": {"files": len(files)}}, files=tuple(files))
+
+
+def outputs(bench: Bench, scratch: Path) -> Found:
+    """What a call answers, in a file of the framework's; with gradients and weights where those are asked for too."""
+    be, task = bench.build()
+    fixed, path = bench.settings.fixed, scratch / "output.pt"
+    try:
+        made = be.answer(task, bench.case.mode, fixed.repeats * fixed.calls if fixed else 1)
+        state = isinstance(made, dict) and made.keys() >= {"prediction", "loss"}
+        whole = bench.settings.save_output == "state"
+        pair = (made["prediction"], made["loss"]) if state else (made, None)
+        be.save((made if state else {"prediction": made}) if whole else pair, path)
+    finally:
+        clean_up(task)
+    return Found(facts={"save_output": bench.settings.save_output}, files=(("output", str(path)),))
 
 
 def graphs(bench: Bench, scratch: Path) -> Found:
@@ -191,7 +233,7 @@ def _note(error: SteelyardError) -> str:
 
 PASSES: Mapping[str, tuple[str, Callable[[Bench, Path], Found]]] = {
     "memory": ("peak_memory", memory), "profile": ("profile", profile), "compile": ("compile_time", compile_once),
-    "graphs": ("dump_ir", graphs),
+    "graphs": ("dump_ir", graphs), "runtime": ("runtime_profile", runtime_profile), "outputs": ("save_output", outputs),
 }  # fmt: skip
 """By job name: the setting that asked for the pass, and what does it."""
 

@@ -20,6 +20,7 @@ from steelyard.engine.names import errors_at, points, select, settle
 from steelyard.engine.place import Place
 from steelyard.engine.sides import TWO_BACKENDS, BaseSide
 from steelyard.errors import NothingMeasured, UsageError
+from steelyard.measuring import rules
 from steelyard.model.case import Case, parse_base
 from steelyard.model.experiment import Experiment, Matrix, Rule, Settings
 from steelyard.registry import Catalogue
@@ -33,7 +34,7 @@ class Job:
     """One case to measure, the case to weigh it against, and the worker it shares with others; `compiles` is about its own variants.
 
     `side` is where its base runs if that is not the same worker; where the whole plan has one, `vs` is the same case there.
-    `label` is what a file calls the case, and `origin` its place there.
+    `label` is what a file calls the case, and `origin` its place there; `rule` is its verification rule, where it has one of its own.
     """
 
     case: Case
@@ -45,6 +46,7 @@ class Job:
     label: str = ""
     origin: str = ""
     side: BaseSide | None = None
+    rule: str = ""
 
     @property
     def scale(self) -> tuple[Any, ...]:
@@ -157,6 +159,8 @@ def expand(
         raise UsageError(
             "a comparison needs blocks in turn, not a fixed number of calls", do="leave --vs out and compare two runs, or leave fixed out"
         )
+    for name in {experiment.settings.rule or "", *(matrix.rule for matrix in experiment.matrix)} - {""}:
+        rules.check(name)
     check_size(experiment, catalogue)
     cases: dict[Case, None] = {}
     named: dict[Case, Matrix] = {}
@@ -166,7 +170,7 @@ def expand(
             found = list(_matrix_cases(matrix, catalogue))
             cases |= dict.fromkeys(found)
         misfits |= {case: rule for case in found if len(matrix.backend) > 1 and (rule := _misfit(case, matrix, catalogue))}
-        for case in found if matrix.origin or matrix.label else ():
+        for case in found if matrix.origin or matrix.label or matrix.rule else ():
             named[case] = _also(named.get(case), matrix)
     for item in experiment.include:
         case = settle(Case.parse(item) if isinstance(item, str) else item, catalogue)
@@ -186,11 +190,15 @@ def expand(
     if experiment.settings.ncu:
         ncu.check([case.device for case in kept])
     jobs = _jobs(kept, denied, experiment.settings, catalogue, place or Place(), against, other, experiment.files)
-    jobs = [replace(job, label=named[job.case].label, origin=named[job.case].origin) if job.case in named else job for job in jobs]
+    jobs = [_named(job, named[job.case]) if job.case in named else job for job in jobs]
     sources = dict(catalogue.sources)
     for job in jobs:
         sources |= modules.programs(dict(job.case.params).get("argv") or (), Path.cwd()) if job.case.backend == "command" else {}
     return Plan(experiment, tuple(jobs), tuple(dropped), entries, other, idle=_idle(experiment, cases, catalogue), sources=sources)
+
+
+def _named(job: Job, matrix: Matrix) -> Job:
+    return replace(job, label=matrix.label, origin=matrix.origin, rule=matrix.rule)
 
 
 def _idle(experiment: Experiment, cases: Iterable[Case], catalogue: Catalogue) -> tuple[Rule, ...]:

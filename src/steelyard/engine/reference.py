@@ -80,15 +80,15 @@ def reference(bench: Bench, be: Any, task: Task, alike: Alike = as_built) -> tup
     held against that, variants and all, so that all its ways of running have one reference; so is every variant where that
     was asked for. A variant without an exact reference still has the plain task.
     """
-    witness = be.witness()
-    if not bench.chain or witness is not None or bench.settings.reference == "fp64":
+    witness, varied = be.witness(), not all(variant.asked for variant, _ in bench.chain)
+    if not varied or witness is not None or bench.settings.reference == "fp64":
         try:
             want, against = exact(bench, be, task, witness, alike)
         except Exception as error:
             if not (isinstance(error, (Unsupported, RuntimeError, TypeError)) or out_of_memory(error)):
                 raise
             want, against = None, _unable(error)
-        if want is not None or not bench.chain:
+        if want is not None or not varied:
             return want, against, False
     try:
         return _answer(bench, *bench.base(), mode=True, alike=alike), f"{bench.case.backend} {IDENTITY}", not task.any_dtype

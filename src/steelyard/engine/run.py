@@ -66,15 +66,18 @@ def supervise(
     todo = [job for job in plan.jobs if not _done(job, writer)]
     if not todo:
         return True
-    owner = f"run {writer.id}, pid {os.getpid()}"
-    with (
-        locks.hold(_places(todo), owner, lambda who: watch.waiting(f"waiting for {who}, which measures on this machine")),
-        Crew.assemble(watch.phase) as crew,
-    ):
-        sink.opened()
-        crew.heard = sink.printed
-        told = sources.told(plan.sources, writer.done.values())
-        return not any(map(stop, Supervision(plan, writer, watch, crew, sink, judge, told).records(todo)))
+    owner, told = f"run {writer.id}, pid {os.getpid()}", sources.told(plan.sources, writer.done.values())
+    for jobs in [[job] for job in todo] if sink.yielding else [todo]:
+        with locks.hold(_places(jobs), owner, lambda who: watch.waiting(f"waiting for {who}, which measures on this machine")):
+            sink.opened(writer.path)
+            try:
+                with Crew.assemble(watch.phase) as crew:
+                    crew.heard = sink.printed
+                    if any(map(stop, Supervision(plan, writer, watch, crew, sink, judge, told).records(jobs))):
+                        return False
+            finally:
+                sink.released()
+    return True
 
 
 @dataclass

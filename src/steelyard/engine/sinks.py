@@ -6,6 +6,7 @@ The store is the first to get every record; a sink gets it next, with its raw se
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from steelyard.engine.messages import Found
@@ -21,14 +22,18 @@ class Sink:
     """What a run tells whoever writes its results down; this one writes nothing.
 
     `paused` asks that nothing is measured between two cases, when `take` may use the device itself; `whole` that one worker gets
-    all cases at once, as for a trace of the whole run.
+    all cases at once, as for a trace of the whole run; `yielding` that others may have the machine between two cases.
     """
 
     paused = False
     whole = False
+    yielding = False
 
-    def opened(self) -> None:
-        """The machine is ours now: whoever measured before has written all that they will."""
+    def opened(self, run: Path) -> None:
+        """The machine is ours now: whoever measured before has written all that they will. `run` is where the run is kept."""
+
+    def released(self) -> None:
+        """All workers are gone, and others may have the machine in a moment."""
 
     def held(self, job: Job) -> bool:
         """Whether a job need not be measured, because what is continued has it."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import importlib
-import itertools
 import os
 import sys
 import traceback
@@ -157,9 +156,9 @@ def measure(job: Measure, loaded: registry.Loaded, send: Send, gate: Gate) -> No
     if job.settings.fixed is not None:
         fixed.measure_all(job, loaded, send, gate)
         return
-    for case, label in zip(job.cases, job.labels or itertools.repeat(""), strict=False):
+    for case, label, settings in messages.parts_of(job):
         send(Started(case.id))
-        record, arrays = weigh.weigh_case(case, loaded, job.settings, teller(send), gate, job.sources, label=label)
+        record, arrays = weigh.weigh_case(case, loaded, settings, teller(send), gate, job.sources, label=label)
         send(RecordAnswer(record, arrays, user_modules()))
 
 

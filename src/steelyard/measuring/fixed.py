@@ -53,6 +53,24 @@ class Stopwatch:
     def sync(self) -> None:
         """Wait until nothing is pending."""
 
+    def hand_over(self) -> None:
+        """Pass on what a call asked for, where that does not happen by itself, without waiting for it."""
+
+    def finish(self, out: Any) -> None:
+        """Wait until the work behind an answer, and all before it, is done."""
+        self.sync()
+
+    def count_anew(self) -> None:
+        """From here on `counts` counts."""
+
+    def counts(self) -> dict[str, Any]:
+        """What the framework counted since: compiled graphs, time spent in its runtime, operators that ran elsewhere."""
+        return {}
+
+    def report(self) -> str:
+        """The framework's own text about what it counted."""
+        return ""
+
     def held(self) -> int:
         """Bytes that are held now."""
         return 0
@@ -101,20 +119,25 @@ class Ranges:
 
 @dataclass(frozen=True)
 class PassSeries:
-    """The values of one pass in one phase; times in nanoseconds, or in milliseconds where a device's own marks give them."""
+    """The values of one pass in one phase; times in nanoseconds, or in milliseconds where a device's own marks give them.
+
+    `host` is how much of a time went by before the calls had returned, where that is known.
+    """
 
     time: list[float] = field(default_factory=list)
     memory: list[int] = field(default_factory=list)
     unit: str = "ns"
+    host: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Taken:
-    """What one phase gave; `no_gradient` says that backward was asked for and cannot be had."""
+    """What one phase gave; `no_gradient` says that backward was asked for and cannot be had, `counts` is what each repeat counted."""
 
     forward: PassSeries = field(default_factory=PassSeries)
     backward: PassSeries = field(default_factory=PassSeries)
     no_gradient: bool = False
+    counts: list[dict[str, Any]] = field(default_factory=list)
 
 
 Loop = Callable[[Task, Backward | None, Stopwatch, int, Ranges], Taken]
@@ -277,6 +300,65 @@ def events(task: Task, back: Backward | None, watch: Stopwatch, count: int, rang
     return Taken(taken, PassSeries([start.elapsed_time(end) for start, end in pairs], [watch.peak()], "ms"))
 
 
+Renew = Callable[[], tuple[Sequence[Any], Mapping[str, Any]]]
+BEFORE, DURING = 25_000_000, 100_000_000
+"""Nanoseconds for which the clock `fastest` calls without looking, and then looks for the shortest."""
+
+
+def repeats(task: Task, fixed: Fixed, watch: Stopwatch, count: int, renew: Renew | None) -> Taken:
+    """Some repeats of several calls each, with inputs that were made before: one time per repeat, and what was counted in it.
+
+    What the task prepares before a call is inside the time, since the calls follow each other.
+    """
+    series, counts = PassSeries(), list[dict[str, Any]]()
+    for _ in repeat(None, count):
+        inputs = [renew() if renew else (task.args, task.kwargs) for _ in range(fixed.calls)]
+        watch.before()
+        watch.count_anew()
+        spent, host = (_shortest if fixed.clock == "fastest" else _one_after_another)(task, watch, inputs)
+        series.time.append(spent)
+        if host is not None:
+            series.host.append(host)
+        if fixed.counters != "none":
+            counts.append(watch.counts() | ({"report": watch.report()} if fixed.counters == "reports" else {}))
+    return Taken(series, counts=counts)
+
+
+def _one_after_another(task: Task, watch: Stopwatch, inputs: Sequence[Any]) -> tuple[int, int | None]:
+    """Nanoseconds of all calls until the last is done, and until each had returned."""
+    fn, prepare, clock, host, out = task.fn, task.prepare, clocks.perf_counter_ns, 0, None
+    assert fn is not None
+    start = clock()
+    for args, kwargs in inputs:
+        if prepare is not None:
+            prepare()
+        called = clock()
+        out = fn(*args, **kwargs)
+        host += clock() - called
+        watch.hand_over()
+    watch.finish(out)
+    return clock() - start, host
+
+
+def _shortest(task: Task, watch: Stopwatch, inputs: Sequence[Any]) -> tuple[int, int | None]:
+    """The sum over all inputs of the shortest of many calls."""
+    assert task.fn is not None
+    clock, total = clocks.perf_counter_ns, 0
+    for args, kwargs in inputs:
+        times = list[int]()
+        begun = clock()
+        while not times or clock() - begun < BEFORE + DURING:
+            if task.prepare is not None:
+                task.prepare()
+            start = clock()
+            watch.finish(task.fn(*args, **kwargs))
+            end = clock()
+            if end - begun >= BEFORE or not times:
+                times.append(end - start)
+        total += min(times)
+    return total, None
+
+
 def nothing(task: Task, back: Backward | None, watch: Stopwatch, count: int, ranges: Ranges) -> Taken:
     """No times where calls cannot follow each other without a pause."""
     return Taken()
@@ -301,9 +383,12 @@ class Sampled:
     backward: bool = False
 
 
-def take(task: Task, fixed: Fixed, watch: Stopwatch, labels: Labels | None = None, name: str = "") -> Sampled:
-    """Rehearse, warm up and measure one task; `name` is what its labels call it."""
+def take(task: Task, fixed: Fixed, watch: Stopwatch, labels: Labels | None = None, name: str = "", renew: Renew | None = None) -> Sampled:
+    """Rehearse, warm up and measure one task; `name` is what its labels call it, and `renew` makes inputs for one call."""
     labels = labels or NoLabels()
+    if fixed.grouped:
+        counted = {"warmup": fixed.warmup, "measure": fixed.repeats}
+        return Sampled({phase: repeats(task, fixed, watch, count, renew) for phase, count in counted.items()})
     back = task.back if fixed.backward else None
     for _ in range(fixed.rehearse):
         back = _rehearse(task, back)

@@ -78,7 +78,8 @@ class Variant:
     """A named change of a task: `Task -> Task`, with keyword options.
 
     `fresh` asks for a new interpreter (compilers do not survive a fork); `sticky` says that building the variant again
-    is costly, so a rebuild moves its inputs instead.
+    is costly, so a rebuild moves its inputs instead; `asked` that it is part of the question, such as an optimizer, so that the plain
+    task which answers are held against has it too.
     """
 
     name: str
@@ -87,6 +88,7 @@ class Variant:
     backends: tuple[str, ...] = ()
     fresh: bool = False
     sticky: bool = False
+    asked: bool = False
 
     def options(self) -> dict[str, Any]:
         """Option names with their defaults, read from the function's signature."""
@@ -122,10 +124,10 @@ class Variant:
 
 
 def variant(
-    name: str, *, backends: Sequence[str] = (), fresh: bool = False, sticky: bool = False
+    name: str, *, backends: Sequence[str] = (), fresh: bool = False, sticky: bool = False, asked: bool = False
 ) -> Callable[[Callable[..., Task]], Variant]:
     """Define a way of running tasks: `@variant("twice") def _(task): return replace(task, …)`."""
-    return lambda apply: Variant(name, apply, summary_of(apply), tuple(backends), fresh, sticky)
+    return lambda apply: Variant(name, apply, summary_of(apply), tuple(backends), fresh, sticky, asked)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ Sampling = Literal["blocks", "calls"]
 Isolation = Literal["case", "workload", "none"]
 Reference = Literal["eager", "fp64"]
 GraphForm = Literal["hlo", "stablehlo", "text"]
+Saved = Literal["answer", "state"]
 
 DEVICES = ("cpu", "cuda", "xpu", "mps", "tpu", "rocm")
 """Kinds of devices; which of several is no part of a case."""
@@ -24,6 +25,7 @@ _SPOKEN = {"gpu": "cuda", "nvidia": "cuda", "amd": "rocm", "hip": "rocm", "intel
 """Words for devices that are no kinds; a case says cuda on every machine, so no word depends on what is in one."""
 _TABLES = {"axes": "params", "flags": "flags"}
 MOST_SETTLING = 100.0
+OWN_RULE, NO_RULE = "steelyard", "none"
 BUDGETS: dict[str, float] = {"quick": 0.3, "normal": 1.0, "thorough": 5.0}
 
 
@@ -44,8 +46,9 @@ class Settings:
     `reference` is what variants are held against: the plain task of their own backend, or what that one itself is held against,
     which is the same for all stacks.
 
-    The six before the last ask for passes beside the timing; `compile_time` is how many processes each of its figures comes from.
-    `fixed` is another system's protocol in place of a budget and a precision.
+    From `peak_memory` to `save_output` they ask for passes beside the timing; `compile_time` is how many processes each of its figures comes from.
+    `fixed` is another system's protocol in place of a budget and a precision, and `rule` the name of a verification rule in place of
+    our own.
     """
 
     budget: float = BUDGETS["normal"]
@@ -71,10 +74,14 @@ class Settings:
     ncu: bool = False
     compile_time: int | None = None
     dump_ir: GraphForm | None = None
+    runtime_profile: bool = False
+    save_output: Saved | None = None
     fixed: Fixed | None = None
+    rule: str | None = None
 
     def __post_init__(self) -> None:
-        for name, choices in (("sampling", Sampling), ("reference", Reference), ("isolate", Isolation), ("dump_ir", GraphForm)):
+        words = {"sampling": Sampling, "reference": Reference, "isolate": Isolation, "dump_ir": GraphForm, "save_output": Saved}
+        for name, choices in words.items():
             if (value := getattr(self, name)) is not None and value not in get_args(choices):
                 raise unknown(name, str(value), get_args(choices))
         for name in ("rtol", "atol"):
@@ -83,6 +90,16 @@ class Settings:
         for name in ("budget", "precision", "margin", "warmup", "timeout"):
             if (value := getattr(self, name)) is not None and not is_amount(value):
                 raise UsageError(f"{name} is {str(value)[:60]}", do="give a finite number of at least 0")
+
+    @property
+    def scrutinised(self) -> bool:
+        """Whether answers are checked by our own rule."""
+        return self.verify and self.rule in (None, OWN_RULE)
+
+    @property
+    def other_rule(self) -> str:
+        """The rule that answers are checked by in place of our own; empty where there is none."""
+        return "" if not self.verify or self.rule in (None, OWN_RULE, NO_RULE) else str(self.rule)
 
     def plain(self) -> dict[str, Any]:
         """JSON-ready, without what was left open."""
@@ -105,7 +122,8 @@ class Matrix:
     """A product of axes; `axes` are workload parameters, everything else is how and where.
 
     `env` are the environments that its cases run in, `here` for the one that the run is made in, or that a backend lives in;
-    `origin` is its place in a file, and `label` what its cases are called there.
+    `origin` is its place in a file, and `label` what its cases are called there; `rule` is the verification rule of its cases, where
+    it is not that of the whole experiment.
     """
 
     workload: tuple[str, ...]
@@ -120,6 +138,7 @@ class Matrix:
     env: tuple[str, ...] = (HERE,)
     origin: str = field(default="", compare=False)
     label: str = field(default="", compare=False)
+    rule: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)

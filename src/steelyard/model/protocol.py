@@ -11,7 +11,9 @@ from typing import Any, Literal, get_args
 
 from steelyard.errors import UsageError, unknown
 
-Clock = Literal["discrete", "continuous", "events"]
+Clock = Literal["discrete", "continuous", "events", "fastest"]
+Inputs = Literal["same", "fresh", "random"]
+Counters = Literal["none", "counts", "reports"]
 
 
 @dataclass(frozen=True)
@@ -19,9 +21,14 @@ class Fixed:
     """So many untimed warm-ups and timed repeats, whatever they say.
 
     By the clock `discrete` each call is timed from idle to idle; `continuous` times all calls without a pause and divides; `events`
-    times each call by two marks on the device's own queue. `rehearse` calls come before the warm-ups and are kept nowhere; with none,
-    the first call of all is the first repeat of the warm-up or, without that, of the measurement: it is cold. `flush` empties the
-    device's cache before each call. `ranges` is the first word of the labels that tools show, and traces where the run is `traced`.
+    times each call by two marks on the device's own queue; `fastest` takes the shortest of many calls for each. `rehearse` calls come
+    before the warm-ups and are kept nowhere. `flush` empties the device's cache before each call. `ranges` is the first word of the
+    labels that tools show, and traces where the run is `traced`.
+
+    A repeat is `calls` calls, one handed over after the other and waited for at the end. `inputs` says whether all calls get the same
+    ones, copies made before the repeat is timed, or copies with other random numbers. `cold` says that nothing is called before the
+    first repeat, which therefore compiles; its time stands apart from the others. `counters` keeps what the framework counted in
+    each repeat, and with `reports` its own text about it.
     """
 
     warmup: int = 0
@@ -32,14 +39,31 @@ class Fixed:
     flush: bool = False
     ranges: str = ""
     traced: bool = False
+    calls: int = 1
+    inputs: Inputs = "same"
+    cold: bool = False
+    counters: Counters = "none"
 
     def __post_init__(self) -> None:
-        if self.clock not in get_args(Clock):
-            raise unknown("clock", str(self.clock), get_args(Clock))
-        for name in ("warmup", "repeats", "rehearse"):
+        for name, choices in (("clock", Clock), ("inputs", Inputs), ("counters", Counters)):
+            if getattr(self, name) not in get_args(choices):
+                raise unknown(name, str(getattr(self, name)), get_args(choices))
+        for name, least in (("warmup", 0), ("repeats", 0), ("rehearse", 0), ("calls", 1)):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise UsageError(f"{name} is {str(value)[:60]}", do="give a whole number of at least 0")
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise UsageError(f"{name} is {str(value)[:60]}", do=f"give a whole number of at least {least}")
+        if self.cold and (self.warmup or self.rehearse):
+            raise UsageError("a cold first repeat has no calls before it", do="leave out warmup and rehearse, or cold")
+        if self.grouped and (self.backward or self.flush or self.clock not in ("discrete", "fastest")):
+            raise UsageError(
+                "repeats of several calls, other inputs and counters are for whole calls by the clock discrete or fastest",
+                do="leave out backward and flush, or take one call per repeat with the same inputs",
+            )
+
+    @property
+    def grouped(self) -> bool:
+        """Whether a repeat is more than one plain call."""
+        return self.calls > 1 or self.inputs != "same" or self.counters != "none" or self.clock == "fastest"
 
     def plain(self) -> dict[str, Any]:
         """JSON-ready, without what is usual."""

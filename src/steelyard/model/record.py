@@ -57,7 +57,8 @@ class Verification:
     """Whether the answer is still right, against what, and by how much it is off.
 
     `checks` are what was looked at, and when; `identical` means that the two answers agree in every bit, which says that
-    nothing was lost, and may also say that both came from the same code.
+    nothing was lost, and may also say that both came from the same code. `code` is what another system's rule calls its finding, and
+    `figures` are the numbers that it gives.
     """
 
     status: Literal["passed", "failed", "none"]
@@ -69,6 +70,8 @@ class Verification:
     atol: float | None = None
     identical: bool = False
     checks: list[str] = field(default_factory=list)
+    code: str = ""
+    figures: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

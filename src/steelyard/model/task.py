@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from steelyard.errors import UsageError
 from steelyard.model.units import check_tolerance
@@ -38,18 +38,29 @@ class Backward:
     again: Callable[[Any], Step] | None = None
 
 
+class Chance(Protocol):
+    """What a task leaves to chance, and how to stop that where answers are compared."""
+
+    def stop(self, *, drawing: bool) -> None:
+        """For good; with `drawing` random numbers are drawn all the same, at the cost that they have."""
+
+    def stopped(self) -> AbstractContextManager[None]:
+        """For a while."""
+
+
 @dataclass(frozen=True)
 class Task:
     """A function with its inputs; everything else is what the measurement needs to know to be fair.
 
-    `parameters` are what training updates and `loss` turns an output into a scalar; `phases` are parts of the task that
+    `parameters` are what training updates, `loss` turns an output into a scalar and `optimizer` makes of the parameters what updates
+    them, where it is not the usual one; `phases` are parts of the task that
     are also timed on their own. `repeatable=False` means one call per block; `in_place` that calls change their
     inputs on purpose and answer otherwise the next time; `prepare` runs untimed before each call;
     `scope` is entered around a block for process-wide state; `measure` replaces `fn` for tasks that time themselves;
     `observe` is one call as verification sees it, where `fn` returns less; `unverified` is why there is nothing to compare,
     such as answers left to chance. `inspect` says after the first call what a
     variant really did, and raises NotApplied when that is nothing; it is asked again after timing. `back` is the pass back from
-    an output, where it is timed apart from the call.
+    an output, where it is timed apart from the call. `chance` turns off what calls leave to chance, such as dropout.
     """
 
     fn: Callable[..., Any] | None = None
@@ -60,6 +71,7 @@ class Task:
     items: float | None = None
     parameters: tuple[Any, ...] = ()
     loss: Callable[[Any], Any] | None = None
+    optimizer: Callable[[Any], Any] | None = None
     phases: Mapping[str, Task] = field(default_factory=dict)
     reference: Callable[[], Any] | None = None
     tolerance: tuple[float, float] | None = None
@@ -75,6 +87,7 @@ class Task:
     inspect: Callable[[], Mapping[str, Any]] | None = None
     cleanup: Callable[[], None] | None = None
     back: Backward | None = None
+    chance: Chance | None = None
     effective: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -19,7 +19,7 @@ from steelyard.report.cells import aligned, clean, delta_text, figure_text, part
 from steelyard.report.page import Page, Rows
 
 PHASES = {"build_time": "build", "first_call_time": "first call"}
-PASSES = {"peak_memory", "memory_snapshot", "profile", "ncu", "compile_time", "dump_ir"}
+PASSES = {"peak_memory", "memory_snapshot", "profile", "ncu", "compile_time", "dump_ir", "runtime_profile", "save_output"}
 TOLD = {"top_kernels", "traceback", "warmup_blocks", "warmup_time", "blocks", "calls_per_block", "stopped_by", "noise", OTHER_LOAD}
 LONGEST_NAME = 64
 SHARES = ("discarded", "roof")

@@ -1,15 +1,17 @@
-"""A file of JSON lines for another system's results: each line whole and at once, so that a kill keeps what was measured."""
+"""Files of JSON lines for another system's results: each line whole and at once, so that a kill keeps what was measured."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from steelyard.errors import StoreError
+from steelyard.errors import StoreError, UsageError
+from steelyard.files import lines, open_plain
 
 
 class RowFile:
@@ -42,6 +44,97 @@ class RowFile:
         """Nothing is left to flush; what could not be written has been told of."""
         with contextlib.suppress(OSError):
             self._file.close()
+
+
+class SharedRowFile:
+    """A file that several runs add lines to at once; what the others added is read on as it grows.
+
+    Whoever holds it open keeps others from beginning it anew.
+    """
+
+    def __init__(self, path: Path, *, anew: bool = False) -> None:
+        self.path, self._inode, self._end = path, -1, 0
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._lock = _claim(path, anew=anew)
+        except OSError as error:
+            raise unwritable(path, error) from error
+
+    def added(self) -> Iterator[tuple[bool, bytes]]:
+        """Lines that were added since the last look, each with whether it is the first of the file as it is now.
+
+        A file that was replaced or cut is read from its beginning; a line without an end is read again next time.
+        """
+        with open_plain(self.path) as file:
+            found = os.fstat(file.fileno())
+            anew = found.st_ino != self._inode or found.st_size < self._end
+            if anew:
+                self._inode, self._end = found.st_ino, 0
+            file.seek(self._end)
+            for line in lines(file, str(self.path)):
+                self._end += len(line) if line.endswith(b"\n") else 0
+                yield anew, line
+                anew = False
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """One line, on disk when this returns; a line that was cut short before it is ended first."""
+        data = json.dumps(row).encode() + b"\n"
+        try:
+            descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
+                size = os.fstat(descriptor).st_size
+                torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+                left = b"\n" + data if torn else data
+                while left:
+                    left = left[os.write(descriptor, left) :]
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise unwritable(self.path, error) from error
+
+    def close(self) -> None:
+        """Let others begin anew."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def _claim(path: Path, *, anew: bool) -> int | None:
+    """A shared lock on the file, made or begun anew if need be; None where the file system has no locks."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB if anew else fcntl.LOCK_SH)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise UsageError(
+                f"another run writes to {str(path)!r}",
+                why="beginning it anew would delete its rows",
+                do="wait for it, or name another file",
+            ) from None
+        except OSError:
+            os.close(descriptor)
+            if anew:
+                path.unlink(missing_ok=True)
+                path.touch()
+            return None
+        if not _is_at(path, descriptor):
+            os.close(descriptor)
+        elif anew:
+            path.unlink(missing_ok=True)
+            os.close(descriptor)
+            anew = False
+        else:
+            return descriptor
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Whether nobody put another file in its place meanwhile."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 def unwritable(path: Path, error: OSError) -> StoreError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,7 @@ class Writing(Sink):
         self.paused = self.options.batches
         self.whole = self.options.profile or self.options.et
 
-    def opened(self) -> None:
+    def opened(self, run: Path) -> None:
         """Whoever measured before us may have written to the file that is continued."""
         if self.place and self.options.append and self.place.file.exists():
             self.recorded = lines.read(self.place.file)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from steelyard.dialects.options import Flag, PlainOptions, check_count
+from steelyard.dialects.ptxla.torchbench import find_checkout
 from steelyard.errors import UsageError, unknown
 
 SUITES = ("dummy", "torchbench", "steelyard", "timm", "transformers")
@@ -20,6 +22,7 @@ LEVELS = ("critical", "error", "warning", "info", "debug")
 MOST_PARTITIONS = 9
 LONGEST_TIMEOUT = 1_000_000
 END_OF_CALENDAR = 253402300800
+SAME = "same"
 NULL = "None"
 """How the command line spells an axis value that is null."""
 
@@ -47,7 +50,7 @@ class RunnerOptions(PlainOptions):
     keep_model_data_on_cuda: bool = False
     repeat: int = 10
     iterations_per_run: int = 1
-    batch_size: int | None = None
+    batch_size: int | str | None = None
     randomize_input: bool = False
     collect_full_output: bool = False
     pure_wall_time: bool = False
@@ -83,6 +86,7 @@ class RunnerOptions(PlainOptions):
     retry: str | None = None
     threads: int = 0
     strict_exit: bool = False
+    env: str | None = None
 
     @property
     def precision(self) -> str:
@@ -115,7 +119,7 @@ FLAGS = (
     Flag(("--keep-model-data-on-cuda",), "keep_model_data_on_cuda", "switch", "Keep model and data on CUDA (openxla only)."),
     Flag(("--repeat",), "repeat", "integer", "Measurements per config; the first one compiles."),
     Flag(("--iterations-per-run",), "iterations_per_run", "integer", "Calls per measurement."),
-    Flag(("--batch-size",), "batch_size", "integer", "Batch size, instead of the model's own.", "N"),
+    Flag(("--batch-size",), "batch_size", "text", "Batch size, instead of the model's own; same: that of a model's first stack.", "N"),
     Flag(("--randomize-input",), "randomize_input", "switch", "Other random numbers in floating inputs for every call."),
     Flag(("--collect-full-output",), "collect_full_output", "switch", "With --save-output: gradients and weights too."),
     Flag(("--pure-wall-time",), "pure_wall_time", "switch", "The fastest of many calls instead of one per iteration."),
@@ -150,6 +154,7 @@ FLAGS = (
     Flag(("--size",), "size", "text", "Size of the models of --suite-name=steelyard, such as small.", "NAME"),
     Flag(("--retry",), "retry", "choice", "When continuing, run again what failed.", choices=("failed",)),
     Flag(("--threads",), "threads", "integer", "CPU threads of the measuring process; 0 means all."),
+    Flag(("--env",), "env", "text", "One environment for all stacks, made by 'steelyard env create'.", "NAME"),
     Flag(("--strict-exit",), "strict_exit", "switch", "Exit with 3 where something failed and 5 where nothing was measured."),
 )  # fmt: skip
 """In the order of the specification, ours last."""
@@ -171,8 +176,11 @@ def settle(options: RunnerOptions) -> RunnerOptions:
         check_count(key, getattr(options, key), least, most)
     check_count("total_partitions", options.total_partitions, 1, MOST_PARTITIONS)
     check_count("partition_id", options.partition_id, 0, options.total_partitions - 1)
-    if options.batch_size is not None:
-        check_count("batch_size", options.batch_size, 1, 10**9)
+    batch = options.batch_size
+    if isinstance(batch, str) and batch != SAME:
+        batch = int(batch) if batch.isdecimal() and len(batch) < 12 else batch
+    if batch is not None and batch != SAME:
+        check_count("batch_size", batch, 1, 10**9)
     if not 0 < options.subprocess_timeout <= LONGEST_TIMEOUT:
         raise UsageError(f"--subprocess-timeout is a number of seconds, more than 0 and up to {LONGEST_TIMEOUT}")
     if options.timestamp is not None and not 0 <= options.timestamp < END_OF_CALENDAR:
@@ -185,8 +193,14 @@ def settle(options: RunnerOptions) -> RunnerOptions:
         raise UsageError("--model-config and --experiment-config belong together", do="give both, or neither")
     if options.profile_xla and options.profiles:
         raise UsageError("--profile-xla and torch's profiler cannot run at once", do="run it once with each")
-    if options.suite_name == "torchbench" and options.torchbench is None:
-        raise UsageError("--suite-name=torchbench needs a checkout of TorchBench", do="name it: --torchbench DIR")
+    bench = options.torchbench
+    if options.suite_name == "torchbench" and bench is None:
+        if (found := find_checkout(Path.cwd())) is None:
+            raise UsageError(
+                "--suite-name=torchbench needs a checkout of TorchBench", why="there is none here or in the three folders above",
+                do="name it: --torchbench DIR",
+            )  # fmt: skip
+        bench = str(found)
     if re.search(r"[/\\\0]", options.output_basename) or options.output_basename in ("", ".", ".."):
         raise UsageError(f"--output-basename is a name without a folder, not {options.output_basename!r}", do="see --output-dirname")
     for key in ("filter", "exclude"):
@@ -195,4 +209,4 @@ def settle(options: RunnerOptions) -> RunnerOptions:
                 re.compile(text)
             except re.error as error:
                 raise UsageError(f"--{key} {text!r} is not a regular expression", why=str(error)) from None
-    return options
+    return replace(options, batch_size=batch, torchbench=bench)

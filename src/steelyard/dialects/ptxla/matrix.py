@@ -12,13 +12,13 @@ from typing import Any
 
 from steelyard.dialects.ptxla import rows
 from steelyard.dialects.ptxla.flags import ACCELERATORS, DYNAMOS, NULL, TESTS, TORCH_XLA2S, XLAS, RunnerOptions
+from steelyard.dialects.ptxla.rows import AXES
 from steelyard.errors import UsageError, unknown
 
-Experiment = dict[str, Any]
+RunnerPoint = dict[str, Any]
 """One point of the matrix, keys in the order of `AXES`."""
 Model = dict[str, Any]
 
-AXES = ("accelerator", "xla", "xla_flags", "dynamo", "torch_xla2", "test", "keep_model_data_on_cuda", "enable_functionalization")
 COMPILERS = ("inductor", "openxla")
 MEANING = (
     "repeat", "iterations_per_run", "batch_size", "randomize_input", "collect_full_output", "pure_wall_time", "filter_by_single_graph",
@@ -47,7 +47,7 @@ class MatrixRule:
 
     number: int
     why: str
-    drops: Callable[[Experiment, Facts], bool]
+    drops: Callable[[RunnerPoint, Facts], bool]
 
 
 RULES = (
@@ -69,7 +69,7 @@ RULES = (
 class DroppedPoint:
     """A combination that is not run, and the first rule that says so."""
 
-    experiment: Experiment
+    experiment: RunnerPoint
     rule: MatrixRule
 
     def __str__(self) -> str:
@@ -80,7 +80,7 @@ class DroppedPoint:
 class Combinations:
     """Every combination, kept or dropped, in the order of the axes."""
 
-    kept: tuple[Experiment, ...]
+    kept: tuple[RunnerPoint, ...]
     dropped: tuple[DroppedPoint, ...]
 
 
@@ -116,7 +116,7 @@ def expand(options: RunnerOptions, facts: Facts | None = None) -> Combinations:
     return Combinations(tuple(kept), tuple(dropped))
 
 
-def dropping(experiment: Experiment, facts: Facts | None = None) -> MatrixRule | None:
+def dropping(experiment: RunnerPoint, facts: Facts | None = None) -> MatrixRule | None:
     """The first rule against a combination."""
     known = facts or Facts()
     return next((rule for rule in RULES if rule.drops(experiment, known)), None)
@@ -144,7 +144,7 @@ def read_model(text: str, suite: str) -> Model:
     return {"model_name": data["model_name"]}
 
 
-def read_experiment(text: str) -> Experiment:
+def read_experiment(text: str) -> RunnerPoint:
     """An experiment from the command line; what it leaves out is null, off, or the first choice."""
     data = _object(text, "--experiment-config", (*AXES, "batch_size", "accelerator_model"))
     usual: dict[str, Any] = dict.fromkeys(AXES) | {
@@ -200,19 +200,19 @@ def _named_once(pairs: list[tuple[str, Any]], where: str) -> dict[str, Any]:
     return found
 
 
-def line(model: Model, experiment: Experiment) -> str:
+def line(model: Model, experiment: RunnerPoint) -> str:
     """How a config is announced, and repeated by hand."""
     return f"--model-config={json.dumps(model)} --experiment-config={json.dumps(experiment)}"
 
 
-def fingerprint(suite: str, model: Model, experiment: Experiment, options: RunnerOptions) -> str:
+def fingerprint(suite: str, model: Model, experiment: RunnerPoint, options: RunnerOptions) -> str:
     """What a config is, with every option that changes what its row says; two runs of one machine agree about it."""
     asked = {name: getattr(options, name) for name in MEANING} | {name: value for name in LEAVING if (value := getattr(options, name))}
     text = json.dumps([suite, model, experiment, asked], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def basename(model: Model, experiment: Experiment) -> str:
+def basename(model: Model, experiment: RunnerPoint) -> str:
     """The name that the side files of a config share; a long value is told by its hash, the same one in every process."""
     parts = [str(experiment[key]) for key in sorted(experiment) if key != "batch_size"] + [str(model[key]) for key in sorted(model)]
     return "-".join(_safe(part) if len(part) <= LONGEST_PART else _digest(part) for part in parts)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,6 +36,8 @@ TIERS: dict[int, tuple[str, ...]] = {
     3: ("doctr_det_predictor", "doctr_reco_predictor", "drq", "functorch_maml_omniglot"),
 }  # fmt: skip
 
+AXES = ("accelerator", "xla", "xla_flags", "dynamo", "torch_xla2", "test", "keep_model_data_on_cuda", "enable_functionalization")
+"""The axes of an experiment, in their order."""
 TOP = ("model", "experiment", "repeat", "iterations_per_run", "metrics", "timestamp", "verification_code")
 _TOP = frozenset((*TOP, "verification_mean_rel_error", "outputs_file", "steelyard"))
 _MODEL = frozenset(("suite_name", "model_name"))
@@ -115,7 +116,8 @@ class Row:
     def plain(self) -> dict[str, Any]:
         """The row as the original writes it, keys in its order."""
         known = {key: getattr(self, key) for key in TOP}
-        return {**{key: value for key, value in known.items() if value is not None}, **self.others}
+        found: dict[str, Any] = _sound({**{key: value for key, value in known.items() if value is not None}, **self.others})
+        return found
 
 
 def backend_name(dynamo: Any, xla: Any) -> str | None:
@@ -190,21 +192,6 @@ def _tell_unknown(data: dict[str, Any], model: dict[str, Any], experiment: dict[
     keys += [f"experiment.{key}" for key in experiment.keys() - _EXPERIMENT]
     for key in sorted(keys)[:8]:
         tally.add(f"ignored: unknown key {printable(key, 60)}", where)
-
-
-def append(path: Path, row: Row) -> None:
-    """Add a row for good: in one write, synced to disk, and never on the same line as what a crash cut short."""
-    text = json.dumps(_sound(row.plain())) + "\n"
-    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    try:
-        size = os.fstat(descriptor).st_size
-        ended = size == 0 or os.pread(descriptor, 1, size - 1) == b"\n"
-        left = (text if ended else f"\n{text}").encode()
-        while left:
-            left = left[os.write(descriptor, left) :]
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _sound(value: Any) -> Any:

@@ -9,19 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from steelyard.codec.parsing import parse
-from steelyard.dialects.ptxla.matrix import AXES
+from steelyard.dialects.ptxla.rows import AXES
 from steelyard.errors import UsageError, unknown
 from steelyard.files import read_text
 
 MODELS = Path("torchbenchmark") / "models"
+CHECKOUTS, ABOVE = ("torchbenchmark", "torchbench", "benchmark"), 3
 POLICIES = (
     Path("userbenchmark") / "dynamo" / "dynamobench" / "torchbench.yaml",
     Path("benchmarks") / "dynamo" / "torchbench.yaml",
     Path("torchbench.yaml"),
 )
 """Where a checkout, or PyTorch beside it, keeps the file."""
-OURS, ALIKE = ("deny", "expected_failures"), 0.75
+OURS, ALIKE = ("deny", "expected_failures", "iou", "max_multiplier"), 0.75
 """Keys that we add to the original's, and how near to one of them an unknown one is taken for a slip."""
+MOST_TIMES = 10.0
+"""How many times eager's own error is allowed where the policy forces that."""
 KINDS = {"eval": "inference", "train": "training"}
 GENERATING = ("cm3leon_generate", "hf_T5_generate")
 DENIED: dict[str, tuple[dict[str, Any], ...]] = {
@@ -53,7 +56,8 @@ class ModelPolicy:
     half: frozenset[str] = frozenset()
     cast: frozenset[str] = frozenset()
     tolerances: Mapping[str, float] = field(default_factory=dict)
-    higher: frozenset[str] = frozenset()
+    overlaps: Mapping[str, float] = field(default_factory=dict)
+    forced: frozenset[str] = frozenset()
     even_higher: frozenset[str] = frozenset()
     cosine: frozenset[str] = frozenset()
     small_tensors: frozenset[str] = frozenset()
@@ -82,13 +86,14 @@ class ModelPolicy:
         given = None if model in self.fixed_batch else asked
         return given or self.batch_sizes.get(KINDS[test], {}).get(model)
 
-    def for_worker(self, model: str, test: str, asked: int | None) -> dict[str, Any]:
-        """What the measuring process needs to know about one model, as plain data."""
+    def for_model(self, model: str, test: str, asked: int | None) -> dict[str, Any]:
+        """All that it says about one model in one test."""
         return {
             "batch_size": self.batch_size(model, test, asked), "half": model in self.half, "cast": model in self.cast,
-            "sgd": model in BY_SGD,
-            "tolerance": self.tolerances.get(model), "higher": model in self.higher, "even_higher": model in self.even_higher,
-            "cosine": model in self.cosine, "small_tensors": model in self.small_tensors, "unverified": model in self.unverified,
+            "training": test == "train", "sgd": model in BY_SGD, "tolerance": self.tolerances.get(model),
+            "even_higher": model in self.even_higher, "cosine": model in self.cosine, "small_tensors": model in self.small_tensors,
+            "iou": self.overlaps.get(model), "multiplier": MOST_TIMES if model in self.forced else None,
+            "unverified": model in self.unverified,
         }  # fmt: skip
 
 
@@ -138,7 +143,8 @@ def read_policy(path: Path | None, denied: Mapping[str, tuple[Mapping[str, Any],
         fixed_batch=_names(data.get("dont_change_batch_size")),
         half=_names(_table(data, "dtype", path).get("force_fp16_for_bf16_models")),
         cast=_names(_table(data, "dtype", path).get("force_amp_for_fp16_bf16_models")),
-        tolerances=own, higher=_names(tolerance.get("higher")), even_higher=_names(tolerance.get("even_higher")),
+        tolerances=own, overlaps=_shares(data, "iou", path), forced=_names(data.get("max_multiplier")),
+        even_higher=_names(tolerance.get("even_higher")),
         cosine=_names(tolerance.get("cosine")),
         small_tensors=_names(data.get("require_larger_multiplier_for_smaller_tensor")),
         unverified=_names(data.get("non_deterministic")) | _names(accuracy.get("large_models"))
@@ -160,6 +166,24 @@ def _table(data: Mapping[str, Any], key: str, path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UsageError(f"{key} is a table", where=str(path))
     return value
+
+
+def _shares(data: Mapping[str, Any], key: str, path: Path) -> dict[str, float]:
+    """Numbers from 0 to 1 by model."""
+    found = _table(data, key, path)
+    for name, value in found.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+            raise UsageError(f"{key}.{name} is a number from 0 to 1, not {value!r:.60}", where=str(path))
+    return {str(name): float(value) for name, value in found.items()}
+
+
+def find_checkout(start: Path) -> Path | None:
+    """A checkout of TorchBench here, or in a folder of its usual names here or in one of the three folders above."""
+    for folder in (start, *list(start.parents)[:ABOVE]):
+        for place in (folder, *(folder / name for name in CHECKOUTS)):
+            if (place / MODELS).is_dir():
+                return place
+    return None
 
 
 def _names(value: Any) -> frozenset[str]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import importlib
 import random
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
@@ -20,7 +19,6 @@ from steelyard.workloads.models.resnet import FIRST_GAIN, deep_gradient_share
 MODES = ("eval", "fwd", "bwd", "train")
 TAGS = ("model", "library")
 SEED, SEEDS = 1337, 2**32
-RATE = 0.01
 DROPS = re.compile(r"drop(_?(out|path))?(_?(prob|probability|rate|p))?$|^layer_?drop$")
 ALMOST_NEVER = 1e-30
 """A probability at which dropout draws its numbers, at the cost that it always has, and drops nothing."""
@@ -28,58 +26,28 @@ ALMOST_NEVER = 1e-30
 
 @dataclass(frozen=True)
 class ModelDevice:
-    """Where a model lies: the kind of accelerator, whether XLA or JAX drives it, and the device by torch's name."""
+    """Where a model is built: the kind of accelerator, whether XLA drives it, and the device by torch's name."""
 
     accelerator: str
     xla: bool
     where: Any
-    jax: bool = False
-
-    def backend(self, threads: int) -> Any:
-        """Our backend on this device, which builds our own workloads."""
-        if self.xla:
-            return load_xla().BACKEND(self.accelerator, threads=threads)
-        return importlib.import_module("steelyard.backends.torch").BACKEND(self.accelerator, threads=threads)
-
-
-def load_xla() -> Any:
-    """Our backend for PyTorch/XLA."""
-    try:
-        return importlib.import_module("steelyard.backends.torch_xla")
-    except ModuleNotFoundError as error:
-        raise Unsupported("torch_xla is not installed here", do="steelyard env create torch-xla") from error
 
 
 @dataclass(frozen=True)
 class ModelRequest:
-    """Which model, and how: all that a builder may look at.
+    """Which model, and how: all that a builder may look at. `dtype` is the format that everything is converted to."""
 
-    `dtype` is the format that everything is converted to; without it `half` and `cast` decide, as PyTorch/XLA's runner has it.
-    `verified` says that answers will be compared, so nothing may be left to chance; `cached` that decoders keep what a next
-    token would need.
-    """
-
-    suite: str
     name: str
-    test: str
+    test: str = "eval"
     batch_size: int | None = None
-    size: str | None = None
-    checkout: str | None = None
-    half: bool = False
-    cast: bool = False
-    sgd: bool = False
-    threads: int = 1
-    loaded: Any = None
-    verified: bool = False
     seq: int | None = None
-    dtype: str | None = None
+    dtype: str = "fp32"
     seed: int = SEED
-    cached: bool = True
 
     @property
-    def optimizer(self) -> str:
-        """What trains the model."""
-        return "sgd" if self.sgd else "adam"
+    def format(self) -> Any:
+        """The format by torch's name."""
+        return importlib.import_module("steelyard.backends.torch").FORMATS[canonical(self.dtype)]
 
 
 @dataclass(frozen=True)
@@ -91,21 +59,9 @@ class Subject:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     loss: Callable[[Any], Any] = lambda output: mean_of(output)
     batch_size: int | None = None
-    dtype: Any = None
-    amp: Any = None
-    optimizer: str = "adam"
     differentiates: bool = False
     items: int | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
-
-    def fresh_optimizer(self) -> Any:
-        """Of the kind that the source uses for this model; its state is as new."""
-        import torch
-
-        weights = [item for item in self.module.parameters() if item.requires_grad]
-        if not weights:
-            raise NotApplicable("the model has no weights that could be trained")
-        return (torch.optim.SGD if self.optimizer == "sgd" else torch.optim.Adam)(weights, lr=RATE)
 
 
 Builder = Callable[[ModelRequest, ModelDevice], Subject]
@@ -124,24 +80,20 @@ def sow(xla: bool, seed: int = SEED) -> None:
         importlib.import_module("torch_xla").manual_seed(seed)
 
 
-def made_by(builder: Builder, ask: ModelRequest, spot: ModelDevice) -> Subject:
-    """The model in the mode of its test; one that is verified drops nothing in training."""
-    sow(spot.xla, ask.seed)
-    made = builder(ask, spot)
-    made.module.train(ask.test == "train")
-    if ask.verified and ask.test == "train":
-        keep_all(made.module)
-    return made
-
-
 def as_task(builder: Builder, ask: ModelRequest, be: Any, mode: str) -> Task:
     """A library's model as a workload: seeded weights of its own kind, drawn on the host, so that every device has the same.
 
     Gains that begin at 0 are raised a little, or no answer would say anything about the branch behind them.
     """
-    ask = replace(ask, test="eval" if mode == "eval" else "train", seed=be.seed, verified=True, cached=False)
-    made = made_by(builder, ask, ModelDevice(be.device, be.name == "torch_xla", be.where))
-    weights, dtype = tuple(made.module.parameters()), ask.dtype or "fp32"
+    ask, xla = replace(ask, test="eval" if mode == "eval" else "train", seed=be.seed), be.name == "torch_xla"
+    with be.building() as where:
+        sow(xla, ask.seed)
+        made = builder(ask, ModelDevice(be.device, xla, where))
+        made.module.train(ask.test == "train")
+    if where != be.where:
+        args, kwargs = moved((made.args, dict(made.kwargs)), be.where)
+        made = replace(made, module=placed(made.module, be.where, None), args=args, kwargs=kwargs)
+    weights = tuple(made.module.parameters())
     for name, item in made.module.named_parameters():
         if item.ndim == 1 and name.endswith(("weight", "gamma")) and not item.is_meta and not item.any():
             item.data.fill_(FIRST_GAIN)
@@ -152,28 +104,55 @@ def as_task(builder: Builder, ask: ModelRequest, be: Any, mode: str) -> Task:
         items=made.items or made.batch_size,
         parameters=() if made.differentiates else weights,
         loss=made.loss,
-        tolerance=model_tolerance(dtype),
-        norm_tolerance=deep_gradient_share(dtype, mode),
-        effective={"weights": "seeded", "model": type(made.module).__name__, **made.facts},
+        tolerance=model_tolerance(ask.dtype),
+        norm_tolerance=deep_gradient_share(ask.dtype, mode),
+        chance=Dropout(made.module) if ask.test == "train" else None,
+        effective={"weights": "seeded", "model": type(made.module).__name__, "batch_size": made.batch_size, **made.facts},
     )
 
 
-def keep_all(module: Any) -> None:
-    """Make dropout drop nothing: every compiler draws other random numbers than eager, so no two answers could be compared.
+@dataclass(frozen=True)
+class Dropout:
+    """All that a module drops by chance. Every compiler draws other random numbers than eager, so answers are compared without it.
 
     Probabilities stand in layers made for it, and as numbers with a telling name in others and in the configs of transformers; one
     that stands elsewhere is not found, and the answers then differ.
     """
-    from torch.nn.modules.dropout import _DropoutNd
 
-    for layer in module.modules():
-        if (isinstance(layer, _DropoutNd) or type(layer).__name__ == "StochasticDepth") and 0 < layer.p < 1:
-            layer.p = ALMOST_NEVER
-        for holder in (layer, getattr(layer, "config", None)):
-            for name, value in list(vars(holder).items()) if hasattr(holder, "__dict__") else ():
-                if DROPS.search(name) and type(value) is float and 0 < value < 1:
-                    with contextlib.suppress(AttributeError, TypeError):
-                        setattr(holder, name, ALMOST_NEVER)
+    module: Any
+
+    def stop(self, *, drawing: bool) -> None:
+        """From now on nothing is dropped; with `drawing` the random numbers are drawn all the same, at the cost that they have."""
+        for holder, name, _ in self._places():
+            self._set(holder, name, ALMOST_NEVER if drawing else 0.0)
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        """For a while."""
+        before = list(self._places())
+        self.stop(drawing=False)
+        try:
+            yield
+        finally:
+            for place in before:
+                self._set(*place)
+
+    def _places(self) -> Iterator[tuple[Any, str, Any]]:
+        """Every number that says how much is dropped: whose it is, its name there, and its value."""
+        from torch.nn.modules.dropout import _DropoutNd
+
+        for layer in self.module.modules():
+            if (isinstance(layer, _DropoutNd) or type(layer).__name__ == "StochasticDepth") and 0 < layer.p < 1:
+                yield layer, "p", layer.p
+            for holder in (layer, getattr(layer, "config", None)):
+                for name, value in list(vars(holder).items()) if hasattr(holder, "__dict__") else ():
+                    if DROPS.search(name) and type(value) is float and 0 < value < 1:
+                        yield holder, name, value
+
+    @staticmethod
+    def _set(holder: Any, name: str, value: Any) -> None:
+        with contextlib.suppress(AttributeError, TypeError):
+            setattr(holder, name, value)
 
 
 def installed(name: str) -> Any:
@@ -185,21 +164,6 @@ def installed(name: str) -> Any:
             raise Unsupported(f"{name} needs {error.name}, which is not installed here", do=f"pip install {error.name}") from error
         do = f"pip install {name}, or for XLA steelyard env create torch-xla {name}"
         raise Unsupported(f"{name} is not installed here", do=do) from error
-
-
-def precision(ask: ModelRequest, spot: ModelDevice) -> tuple[Any, Any]:
-    """The format that everything is converted to, and the one that training casts to.
-
-    Unless one is asked for, inference is converted, and training casts to half on CUDA, to bf16 on a TPU and to nothing on a
-    CPU. Models that cannot be converted are cast in inference too.
-    """
-    import torch
-
-    if ask.dtype is not None:
-        return importlib.import_module("steelyard.backends.torch").FORMATS[canonical(ask.dtype)], None
-    if ask.test == "eval" and not ask.cast:
-        return (torch.float16 if ask.half else torch.bfloat16), None
-    return None, {"cuda": torch.float16, "tpu": torch.bfloat16}.get(spot.accelerator)
 
 
 def placed(module: Any, where: Any, dtype: Any) -> Any:
@@ -259,15 +223,3 @@ def mean_of(output: Any) -> Any:
     if not means:
         raise NotApplicable("the model answers nothing that could be trained on")
     return sum(means[1:], start=means[0]) / len(means)
-
-
-def doubled(subject: Subject) -> Subject:
-    """The same model and inputs in double precision; casting makes no sense there."""
-    import torch
-
-    def widen(item: Any) -> Any:
-        return item.double() if isinstance(item, torch.Tensor) and item.is_floating_point() else item
-
-    module = copy.deepcopy(subject.module).double()
-    args, kwargs = mapped(subject.args, widen), {key: mapped(item, widen) for key, item in subject.kwargs.items()}
-    return replace(subject, module=module, args=args, kwargs=kwargs, dtype=torch.float64, amp=None)

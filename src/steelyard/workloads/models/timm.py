@@ -20,7 +20,6 @@ from steelyard.workloads.models.subject import (
     mean_of,
     moved,
     placed,
-    precision,
     sow,
 )
 
@@ -36,14 +35,11 @@ def image_model(ask: ModelRequest, spot: ModelDevice) -> Subject:
     if name not in library.list_models():
         raise unknown("timm model", ask.name, library.list_models())
     module = library.create_model(name, pretrained=False)
-    dtype, amp = precision(ask, spot)
     batch, shape = ask.batch_size or BATCH, module.default_cfg.get("input_size", SHAPE)
     sow(spot.xla, ask.seed)
-    images = moved(torch.randn(batch, *shape), spot.where, dtype)
-    return Subject(
-        placed(module, spot.where, dtype), (images,), batch_size=batch, dtype=dtype, amp=amp, optimizer=ask.optimizer,
-        facts={"library": f"timm {library.__version__}", "image": list(shape)},
-    )  # fmt: skip
+    images = moved(torch.randn(batch, *shape), spot.where, ask.format)
+    facts = {"library": f"timm {library.__version__}", "image": list(shape)}
+    return Subject(placed(module, spot.where, ask.format), (images,), batch_size=batch, facts=facts)
 
 
 @workload(
@@ -55,7 +51,7 @@ def image_model(ask: ModelRequest, spot: ModelDevice) -> Subject:
 )
 def timm(batch: int, dtype: str, be: Any, member: str, mode: str = "eval") -> Task:
     """Any image model of timm, such as timm/resnet18; seeded weights, images of its own size, trained as a classifier."""
-    task = as_task(image_model, ModelRequest("timm", member, "eval", batch, dtype=dtype), be, mode)
+    task = as_task(image_model, ModelRequest(member, batch_size=batch, dtype=dtype), be, mode)
     classes = getattr(task.fn, "num_classes", 0)
     return replace(task, loss=_loss(surprise_at(be.integers(0, classes, batch)))) if classes else task
 

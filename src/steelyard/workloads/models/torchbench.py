@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import os
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from steelyard.errors import Unsupported, unknown
 from steelyard.model.define import workload
 from steelyard.model.task import Task
-from steelyard.workloads.models.subject import MODES, TAGS, ModelDevice, ModelRequest, Subject, as_task, moved, placed, precision, sow
+from steelyard.workloads.models.subject import MODES, TAGS, ModelDevice, ModelRequest, Subject, as_task, moved, placed, sow
 
 PACKAGE = "torchbenchmark"
 SOURCE = "git+https://github.com/pytorch/benchmark.git"
@@ -21,13 +18,7 @@ WITH_GRADIENTS = ("maml",)
 
 
 def bench_model(ask: ModelRequest, spot: ModelDevice) -> Subject:
-    """A model of TorchBench, installed or in a checkout, on the device.
-
-    A checkout stays first on the path and the folder we are in, as models import and read more of it when they are called;
-    the process is this model's alone.
-    """
-    if ask.checkout is not None:
-        _enter(Path(ask.checkout).resolve())
+    """A model of TorchBench on the device; one in a checkout needs that on the path."""
     if not ask.name.isidentifier():
         raise unknown("model", ask.name, [])
     try:
@@ -37,20 +28,11 @@ def bench_model(ask: ModelRequest, spot: ModelDevice) -> Subject:
             raise
         raise Unsupported(f"{ask.name} needs {error.name}, which is not installed here", do=f"pip install {error.name}") from error
     module, inputs = made.get_module()
-    dtype, amp = precision(ask, spot)
-    module = placed(module, spot.where, dtype)
-    inputs = moved(inputs, spot.where, dtype)
+    module, inputs = placed(module, spot.where, ask.format), moved(inputs, spot.where, ask.format)
     args, kwargs = ((), dict(inputs)) if isinstance(inputs, Mapping) else (tuple(inputs), {})
-    return Subject(
-        module, args, kwargs, batch_size=getattr(made, "batch_size", None), dtype=dtype, amp=amp, optimizer=ask.optimizer,
-        differentiates=any(word in ask.name for word in WITH_GRADIENTS), facts={"library": "torchbench"},
-    )  # fmt: skip
-
-
-def _enter(root: Path) -> None:
-    if str(root) not in sys.path:
-        sys.path.insert(0, str(root))
-    os.chdir(root)
+    differentiates = any(word in ask.name for word in WITH_GRADIENTS)
+    batch = getattr(made, "batch_size", None)
+    return Subject(module, args, kwargs, batch_size=batch, differentiates=differentiates, facts={"library": "torchbench"})
 
 
 def _benchmark(ask: ModelRequest, spot: ModelDevice) -> Any:
@@ -73,7 +55,7 @@ def torchbench(batch: int | None, dtype: str, be: Any, member: str, mode: str = 
         do = f"pip install {SOURCE}, or put a checkout on PYTHONPATH"
         raise Unsupported("TorchBench is not installed here", do=do) from error
     try:
-        task = as_task(bench_model, ModelRequest("torchbench", member, "eval", batch, dtype=dtype), be, mode)
+        task = as_task(bench_model, ModelRequest(member, batch_size=batch, dtype=dtype), be, mode)
     except ModuleNotFoundError as error:
         raise Unsupported(f"TorchBench has no model {member!r} here", why=str(error), do=f"python install.py {member}") from error
     return task

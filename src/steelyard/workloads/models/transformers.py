@@ -19,7 +19,6 @@ from steelyard.workloads.models.subject import (
     installed,
     moved,
     placed,
-    precision,
     sow,
 )
 
@@ -54,19 +53,16 @@ def hub_model(ask: ModelRequest, spot: ModelDevice) -> Subject:
     else:
         config, source = _config(library, ask)
         kind = _class(library, config)
-    if not ask.cached:
-        config.use_cache = False
+    config.use_cache = False
     module, batch = kind(config), ask.batch_size or BATCH
-    dtype, amp = precision(ask, spot)
     sow(spot.xla, ask.seed)
     inputs = _inputs(module, config, ask, batch)
     images = PIXELS in inputs
     facts = {"library": f"transformers {library.__version__}", "config": source}
     facts |= {"seq": "not used, the model reads images"} if images else {}
-    return Subject(
-        placed(module, spot.where, dtype), (), moved(inputs, spot.where, dtype), batch_size=batch, dtype=dtype, amp=amp,
-        optimizer=ask.optimizer, items=batch if images else batch * (ask.seq or LENGTH), facts=facts,
-    )  # fmt: skip
+    items = batch if images else batch * (ask.seq or LENGTH)
+    module, inputs = placed(module, spot.where, ask.format), moved(inputs, spot.where, ask.format)
+    return Subject(module, (), inputs, batch_size=batch, items=items, facts=facts)
 
 
 def _config(library: Any, ask: ModelRequest) -> tuple[Any, str]:
@@ -154,4 +150,4 @@ def transformers(batch: int, seq: int, dtype: str, be: Any, member: str, mode: s
     `transformers/llama`, `bert` and `gpt2` are small configs of those architectures; `transformers/BertForMaskedLM` is that
     class with its default config, and a hub id has the config that lies on this machine, else the default of its architecture.
     """
-    return as_task(hub_model, ModelRequest("transformers", member, "eval", batch, seq=seq, dtype=dtype), be, mode)
+    return as_task(hub_model, ModelRequest(member, batch_size=batch, seq=seq, dtype=dtype), be, mode)

@@ -1,0 +1,82 @@
+"""Verification rules by name: what it takes for an answer to count as right. One module each, with one function `judge`.
+
+`steelyard` is our own, which looks at a task before and after it is timed; `none` looks at nothing. A rule is written like a variant,
+with options where it has some: `ptxla[tolerance=0.01]`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from steelyard.errors import UsageError, unknown
+from steelyard.measuring.verify import LeafLike
+from steelyard.model.case import parse_variants
+from steelyard.model.experiment import NO_RULE, OWN_RULE
+from steelyard.model.record import Verification
+
+RAISED = "EXCEPTION_RAISED"
+"""The code of a rule that could not be applied."""
+Leaves = Mapping[str, LeafLike]
+"""The arrays of an answer by their place in it."""
+
+
+class Answers(Protocol):
+    """What a rule may ask for; each is what the last of some calls from the start answered.
+
+    `rate` is how far one step of an optimizer moves a weight whatever its gradient is, as Adam's does; None for others.
+    """
+
+    @property
+    def mode(self) -> str: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def rate(self) -> float | None: ...
+
+    def candidate(self, calls: int) -> Leaves:
+        """What was timed, from its beginning."""
+
+    def eager(self, calls: int) -> Leaves:
+        """The same without anything that compiles, built anew."""
+
+    def double(self, calls: int) -> Leaves:
+        """The same in double precision; raises where there is no such thing."""
+
+
+def names() -> list[str]:
+    """All rules that there are."""
+    return [OWN_RULE, NO_RULE, *(item.name for item in pkgutil.iter_modules(__path__))]
+
+
+def check(text: str) -> None:
+    """Refuse a rule that does not exist, or options that it does not have, before anything is timed."""
+    name, options = parse(text)
+    if name not in names():
+        raise unknown("verification rule", name, names())
+    known = [] if name in (OWN_RULE, NO_RULE) else list(inspect.signature(_module(name).judge).parameters)[1:]
+    for key in options:
+        if key not in known:
+            raise unknown(f"option of rule {name!r}", key, known)
+
+
+def parse(text: str) -> tuple[str, dict[str, Any]]:
+    """The name and options of a rule."""
+    steps = parse_variants(text)
+    if len(steps) != 1:
+        raise UsageError(f"not a verification rule: {text!r:.60}", do=f"name one of {', '.join(names())}")
+    return steps[0].name, dict(steps[0].options)
+
+
+def judge(text: str, answers: Answers) -> Verification:
+    """Have a rule that is not our own look at answers."""
+    name, options = parse(text)
+    found: Verification = _module(name).judge(answers, **options)
+    return found
+
+
+def _module(name: str) -> Any:
+    return importlib.import_module(f"{__name__}.{name}")
