@@ -46,9 +46,9 @@ class Settings:
     `reference` is what variants are held against: the plain task of their own backend, or what that one itself is held against,
     which is the same for all stacks.
 
-    From `peak_memory` to `save_output` they ask for passes beside the timing; `compile_time` is how many processes each of its figures comes from.
-    `fixed` is another system's protocol in place of a budget and a precision, and `rule` the name of a verification rule in place of
-    our own.
+    From `peak_memory` to `save_output` they ask for passes beside the timing; `compile_time` is how many processes each of its
+    figures comes from. `fixed` is another system's protocol in place of a budget and a precision, and `rule` the name of a
+    verification rule in place of our own.
     """
 
     budget: float = BUDGETS["normal"]

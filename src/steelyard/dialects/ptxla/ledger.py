@@ -98,5 +98,5 @@ def original_fingerprint(suite: str, model: Model, experiment: RunnerPoint, opti
 
 
 def _original(suite: Any, name: str, experiment: Mapping[str, Any], repeat: Any, iterations: Any, batch: Any, verified: bool) -> str:
-    points = [str(experiment.get(key) or None) for key in matrix.AXES]
+    points = [str(experiment.get(key) or None) for key in rows.AXES]
     return "-".join(map(str, (suite, name, *points, repeat, iterations, batch, verified)))

@@ -166,7 +166,7 @@ def read_experiment(text: str) -> RunnerPoint:
     return made
 
 
-def read_batch_size(text: str, asked: int | None) -> int | None:
+def read_batch_size(text: str, asked: int | str | None) -> int | str | None:
     """The batch size of an experiment from the command line, as a row of it says; else the one that was asked for beside it."""
     told = _object(text, "--experiment-config", (*AXES, "batch_size", "accelerator_model")).get("batch_size")
     if told is None:

@@ -17,7 +17,7 @@ from steelyard.engine import envs
 from steelyard.engine.place import Place
 from steelyard.errors import UsageError, unknown
 from steelyard.model.case import VariantSpec, sorted_pairs
-from steelyard.model.experiment import Matrix, Settings
+from steelyard.model.experiment import Matrix, Saved, Settings
 from steelyard.model.protocol import Fixed
 
 RULE, NO_RULE = "ptxla", "none"
@@ -39,10 +39,10 @@ def settings(options: RunnerOptions) -> Settings:
         inputs="random" if options.randomize_input else "fresh", cold=True,
         counters="reports" if options.dump_pytorch_xla_metrics else "counts",
     )  # fmt: skip
-    saved = ("state" if options.collect_full_output else "answer") if options.save_output else None
+    saved: Saved = "state" if options.collect_full_output else "answer"
     return Settings(
         fixed=fixed, verify=options.verify, seed=SEED, isolate="case", timeout=options.subprocess_timeout, profile=options.profiles,
-        runtime_profile=options.profile_xla, save_output=saved,
+        runtime_profile=options.profile_xla, save_output=saved if options.save_output else None,
     )  # fmt: skip
 
 

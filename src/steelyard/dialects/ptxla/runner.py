@@ -138,7 +138,7 @@ class MatrixRun:
 
     def _matrix(self, config: Config, sink: RunnerSink) -> Matrix:
         asked = self.options.batch_size
-        batch = sink.batches.get(config.group, (None, ""))[0] if asked == SAME else asked
+        batch = asked if isinstance(asked, int) else sink.batches.get(config.group, (None, ""))[0] if asked == SAME else None
         return native.asked(config.name, config.experiment, self.options, self.policy, batch, config.mark)
 
     def _expanded(self, matrices: Sequence[Matrix]) -> plan.Plan:
@@ -151,9 +151,8 @@ class MatrixRun:
             return
         ready = self._expanded([self._matrix(config, sink) for config in configs])
         by_mark = {config.mark: config for config in configs}
-        ready = replace(
-            ready, env=self.options.env or "", jobs=tuple(self._dumping(job, by_mark[job.label.split()[0]]) for job in ready.jobs)
-        )
+        jobs = tuple(self._dumping(job, by_mark[job.label.split()[0]]) for job in ready.jobs)
+        ready = replace(ready, env=self.options.env or "", jobs=jobs)
 
         def watching(writer: RunWriter) -> Waiting:
             return Waiting(self.watch)
