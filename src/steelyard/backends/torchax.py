@@ -119,6 +119,11 @@ def wait_for(made: Any) -> None:
     jax.block_until_ready([item.jax() for item in jax.tree_util.tree_leaves(made) if hasattr(item, "jax")])
 
 
+def _as_torch(item: Any) -> Any:
+    """A tensor of JAX's as one of PyTorch's own; anything else as it is."""
+    return item.torch() if hasattr(item, "jax") else item
+
+
 class WaitedStopwatch(TorchStopwatch):
     """A call is handed over when it returns, and done when its answer is there."""
 
@@ -239,10 +244,14 @@ class Torchax(TorchElsewhere):
         if not isinstance(fn, torch.nn.Module):
             raise NotApplicable("torch.export takes modules, and this is a function")
         env = torchax.default_env()
-        with RUNTIME.outside():
-            plain = self.renewed_at(HERE, (args, dict(kwargs)))
-            made = torch.export.export(fn.to(HERE), plain[0], plain[1], strict=False)
-        weights, program = exported_program_to_jax(made)
+        before = torch.__future__.get_overwrite_module_params_on_conversion()
+        torch.__future__.set_overwrite_module_params_on_conversion(True)
+        try:
+            with RUNTIME.outside():
+                plain, words = jax.tree_util.tree_map(_as_torch, (args, dict(kwargs)))
+                weights, program = exported_program_to_jax(torch.export.export(fn._apply(_as_torch), plain, words, strict=False))
+        finally:
+            torch.__future__.set_overwrite_module_params_on_conversion(before)
         weights, compiled = jax.device_put(weights, self.spot), jax.jit(program)
 
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -250,10 +259,6 @@ class Torchax(TorchElsewhere):
             return env.j2t_iso(found[0] if len(found) == 1 else tuple(found))
 
         return call
-
-    def renewed_at(self, where: Any, value: Any) -> Any:
-        """The same structure with its tensors at PyTorch's own or at JAX's device."""
-        return jax.tree_util.tree_map(lambda item: item.to(where) if isinstance(item, torch.Tensor) else item, value)
 
     @contextmanager
     def building(self) -> Iterator[Any]:

@@ -55,7 +55,7 @@ def asked(model: str, experiment: RunnerPoint, options: RunnerOptions, policy: M
     steps = []
     if workload.startswith(LIBRARIES) and dtype is None and (low := AMP.get(accelerator)):
         steps.append(VariantSpec("autocast", (("dtype", low),)))
-    if training:
+    if training and backend != "torchax":
         steps.append(VariantSpec("optimizer", sorted_pairs({"kind": "sgd" if known["sgd"] else "adam", "rate": RATE})))
     return Matrix(
         (workload,), {name: values for name, values in axes.items() if values != (None,)}, (backend,),
@@ -110,7 +110,7 @@ def _stack(experiment: RunnerPoint, options: RunnerOptions) -> tuple[str, list[V
 def _flags(experiment: RunnerPoint, options: RunnerOptions) -> dict[str, str]:
     """Variables that change what is computed, so that they are part of the case."""
     found = {"XLA_FLAGS": str(experiment["xla_flags"])} if experiment["xla_flags"] else {}
-    if experiment["xla"] and not experiment["enable_functionalization"]:
+    if experiment["xla"] and not experiment["torch_xla2"] and not experiment["enable_functionalization"]:
         found["XLA_DISABLE_FUNCTIONALIZATION"] = "1"
     if experiment["accelerator"] == "cuda" and options.precision == "high":
         found[TF32] = "1"
