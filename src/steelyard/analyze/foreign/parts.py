@@ -36,6 +36,8 @@ class ForeignResult:
     reason: str = ""
     case: Mapping[str, Any] | None = None
     verification: Verification | None = None
+    conditions: Mapping[str, Any] = field(default_factory=dict)
+    """What the file says of how calm the machine was, by the names that our own records have."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,9 @@ def _run(tool: str, path: Path, source: ForeignSource, named: Sequence[tuple[str
         figures = dict(result.processes[number]) if number < len(result.processes) else {}
         case = result.case or {"workload": id, "params": {}, "backend": tool, "variant": "eager", "mode": "eval", "device": "cpu"}
         why = text(result.reason, LONGEST_REASON)
-        made = Record(id, dict(case), result.status, why, figures, effective={"tool": tool}, verification=result.verification)
+        made = Record(
+            id, dict(case), result.status, why, figures, effective={"tool": tool, **result.conditions}, verification=result.verification
+        )
         records.append(made)
     git = {"git": {"commit": source.commit, "branch": None, "dirty": source.dirty}} if source.commit else {}
     versions = {name: text(version) for name, version in source.versions.items() if isinstance(version, str)}

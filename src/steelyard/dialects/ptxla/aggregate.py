@@ -73,6 +73,8 @@ class Occasion:
 
     points: dict[str, Models] = field(default_factory=dict)
     tried: dict[str, dict[str, bool]] = field(default_factory=dict)
+    torches: dict[str, set[str]] = field(default_factory=dict)
+    """The backends that ran on each version of torch, where the rows say it."""
 
 
 Sessions = dict[float, Occasion]
@@ -105,6 +107,7 @@ def report(rows: Iterable[Row], question: ReportQuestion, tally: RowTally, tell:
     if not any(session.points for session in sessions.values()):
         raise _nothing(question, "no results found", why=_seen(devices, question))
     _tell_mixed(question, devices, tell)
+    _tell_versions(sessions, tell)
     sessions = dict(sorted((moment, session) for moment, session in sessions.items() if session.points))
     found = _speedups(sessions, _baseline(sessions, question), question, tell)
     made: dict[str, Callable[..., Report | None]] = {
@@ -166,6 +169,14 @@ def _tell_mixed(question: ReportQuestion, devices: Devices, tell: Tell) -> None:
         tell(f"{printable(question.accelerator, 40)} fits {len(names)} names of accelerators, taken for one: {_list(names)}")
 
 
+def _tell_versions(sessions: Sessions, tell: Tell) -> None:
+    """Stacks on two versions of torch differ in more than their stack."""
+    mixed = [session.torches for session in sessions.values() if len(session.torches) > 1]
+    if mixed:
+        named = "; ".join(f"{printable(torch, 40)}: {', '.join(sorted(names))}" for torch, names in sorted(mixed[-1].items()))
+        tell(f"backends ran on different versions of torch ({named}); 'as ptxla runner --env NAME' runs all in one environment")
+
+
 def _place(row: Row, sessions: Sessions, question: ReportQuestion, tally: RowTally) -> None:
     """Put the row's point where it belongs, or count why it has none."""
     backend, moment, batch = row.backend, row.moment, row.experiment["batch_size"]
@@ -180,6 +191,10 @@ def _place(row: Row, sessions: Sessions, question: ReportQuestion, tally: RowTal
         return tally.add("left out: its batch size is no number", row.where)
     session = sessions.get(moment) or sessions.setdefault(moment, Occasion())
     tried = session.tried.setdefault(backend, {})
+    ours = row.others.get("steelyard")
+    versions = ours.get("versions") if isinstance(ours, Mapping) else None
+    if isinstance(versions, Mapping) and isinstance(versions.get("torch"), str):
+        session.torches.setdefault(versions["torch"].partition("+")[0], set()).add(backend)
     point = _point(row, question, tally)
     if point is None:
         if row.error != "SKIP":

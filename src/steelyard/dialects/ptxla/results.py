@@ -28,6 +28,7 @@ TROUBLE: tuple[tuple[str, Status], ...] = (
     (r"timed out|TimeoutExpired", "timeout"), (r"out of memory|OutOfMemory|RESOURCE_EXHAUSTED", "oom"),
 )  # fmt: skip
 LONGEST_FLAG = 500
+MOST_COUNTED = 100_000
 LONGEST_STEP = 80
 
 
@@ -94,7 +95,7 @@ def _result(row: Row, several: bool) -> ForeignResult:
     if status == "ok" and not figures:
         status, reason = "failed", "it has no time after the first repeat, which compiles too"
     processes = [figures] if figures else ()
-    return ForeignResult(name, processes, status, reason, case, _verification(row))
+    return ForeignResult(name, processes, status, reason, case, _verification(row), _conditions(row))
 
 
 def _case(row: Row, several: bool) -> tuple[str, dict[str, Any] | None]:
@@ -139,6 +140,18 @@ def _status(row: Row) -> tuple[Status, str]:
     if row.error == "SKIP":
         return "skipped", "a rule of the runner"
     return next((status for pattern, status in TROUBLE if re.search(pattern, row.error, re.IGNORECASE)), "failed"), last
+
+
+def _conditions(row: Row) -> dict[str, Any]:
+    """What our own rows tell of the machine while they were measured, as far as it is what it should be."""
+    ours, found = table(row.others.get("steelyard")), dict[str, Any]()
+    if re.fullmatch(r"[A-D?]", word(ours.get("noise"))):
+        found["noise"] = ours["noise"]
+    for key in ("threads", "graph_breaks"):
+        if type(ours.get(key)) is int and 0 <= ours[key] < MOST_COUNTED:
+            found[key] = ours[key]
+    load = number(ours.get("other_load"))
+    return found | ({"other_load": load} if load is not None and 0 <= load < MOST_COUNTED else {})
 
 
 def _verification(row: Row) -> Verification | None:

@@ -247,9 +247,14 @@ class RunnerSink(Sink):
             "versions": versions, "fallbacks": fell, "dtype": native.LONG.get(dtype, dtype) if library and dtype != "fp32" else "",
             "threads": effective.get("threads"), "noise": effective.get("noise"), "other_load": effective.get("other_load"),
             "graph_breaks": effective.get("graph_breaks"), "case": record.id, "run": self._run.name,
-            "note": self._doubts_about(config, record),
+            "amp": "off on a CPU" if self._casts_nothing(config, record) else "", "note": self._doubts_about(config, record),
         }  # fmt: skip
         return {key: value for key, value in found.items() if value not in (None, "", {}, [])}
+
+    def _casts_nothing(self, config: Config, record: Record) -> bool:
+        """Whether training would be cast to a short format on another device, and is not on a CPU."""
+        training = config.experiment["test"] == "train" and record.case["workload"].startswith(native.LIBRARIES)
+        return training and config.experiment["accelerator"] == "cpu"
 
     def _doubts_about(self, config: Config, record: Record) -> str:
         """Why a row cannot be held against others of its comparison: another torch, another batch size."""
