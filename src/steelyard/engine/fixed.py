@@ -95,7 +95,7 @@ def time_fixed(bench: Bench, tell: Tell, gate: Callable[[], None], notes: Notes,
                 taken = taker(ready, fixed, watch, labels, name)
         if ready.inspect:
             notes.effective.update(ready.inspect())
-        status = _note(taken, fixed, be, notes)
+        status = _note(taken, bench, be, notes)
         if checked:
             tell("verify", None)
             notes.verification = checked.verdict()
@@ -137,8 +137,10 @@ def check(task: Task, fixed: Fixed) -> None:
         raise NotApplicable(f"something is prepared before each call, so calls cannot be {fixed.clock}", do="take the clock discrete")
 
 
-def _note(taken: Sampled, fixed: Fixed, be: Any, notes: Notes) -> tuple[Status, str]:
+def _note(taken: Sampled, bench: Bench, be: Any, notes: Notes) -> tuple[Status, str]:
     """Figures, raw series, and what was asked for and is not there."""
+    fixed = bench.settings.fixed
+    assert fixed is not None
     notes.arrays.update(all_arrays(taken))
     measured = taken.phases["measure"]
     times = seconds_of(measured.forward) / fixed.calls
@@ -146,7 +148,8 @@ def _note(taken: Sampled, fixed: Fixed, be: Any, notes: Notes) -> tuple[Status, 
         notes.metrics["first_call_time"], times = Figure(float(times[0]), "s", "lower", n=1), times[1:]
     if len(times):
         notes.metrics["time"] = time_figure(median_interval(times))
-        notes.effective["noise"] = noise_grade(times, 0.0)
+        if bench.settings.telemetry:
+            notes.effective["noise"] = noise_grade(times, 0.0)
     if fixed.grouped:
         notes.effective |= {"calls_per_repeat": fixed.calls, "repeats": measured.counts}
     if measured.backward.time and taken.backward:

@@ -253,8 +253,8 @@ class RunnerSink(Sink):
 
     def _casts_nothing(self, config: Config, record: Record) -> bool:
         """Whether training would be cast to a short format on another device, and is not on a CPU."""
-        training = config.experiment["test"] == "train" and record.case["workload"].startswith(native.LIBRARIES)
-        return training and config.experiment["accelerator"] == "cpu"
+        library = str(record.case["workload"]).startswith(native.LIBRARIES)
+        return library and config.experiment["test"] == "train" and config.experiment["accelerator"] == "cpu"
 
     def _doubts_about(self, config: Config, record: Record) -> str:
         """Why a row cannot be held against others of its comparison: another torch, another batch size."""
