@@ -146,6 +146,8 @@ class Crew:
 
     def weigh(self, heads: Sequence[Job], plan: Plan) -> tuple[list[PairAnswer], str]:
         """Weigh cases that were measured against their common base, and say why where that cannot be done."""
+        if not heads:
+            return [], ""
         job = heads[-1]
         assert job.vs is not None
         try:

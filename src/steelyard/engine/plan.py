@@ -12,16 +12,17 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from steelyard.engine import envs, modules, names, ncu
+from steelyard.engine import envs, modules, names, ncu, pairing
 from steelyard.engine.filters import Filters, patient
 from steelyard.engine.launch import forkable
 from steelyard.engine.messages import Sources
 from steelyard.engine.names import errors_at, points, select, settle
+from steelyard.engine.pairing import CasePair
 from steelyard.engine.place import Place
 from steelyard.engine.sides import TWO_BACKENDS, BaseSide
 from steelyard.errors import NothingMeasured, UsageError
 from steelyard.model.case import Case, parse_base
-from steelyard.model.experiment import Experiment, Matrix, Rule, Settings
+from steelyard.model.experiment import Experiment, Matrix, ResultRow, Rule, Settings
 from steelyard.registry import Catalogue
 
 Entries = tuple[tuple[str, str], ...]
@@ -68,6 +69,9 @@ class Plan:
     `part` says which of several parts this is, if it is one; `env` is the environment asked for by name; `idle` are rules that fit no
     case at all, as a misspelt one does; `sources` are the user's own files behind it, by hash, as far as they are known before
     anything runs.
+
+    `pairs` are what is weighed beside the bases of the jobs themselves: a job each, whose case and base are measured by others,
+    labelled by the first row that names it. `rows` are those of which every case is measured.
     """
 
     experiment: Experiment
@@ -79,6 +83,8 @@ class Plan:
     env: str = ""
     idle: tuple[Rule, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
+    pairs: tuple[Job, ...] = ()
+    rows: tuple[ResultRow, ...] = ()
 
     @property
     def settings(self) -> Settings:
@@ -95,17 +101,23 @@ class Plan:
         """Rough seconds for the whole run: sampling, worker starts and compilations."""
         sampling = sum(1.4 * self.settings.budget * (2 if job.vs else 1) + 0.1 for job in self.jobs)
         fresh = {(job.unit, job.place) for job in self.jobs if job.fresh}
+        sampling += sum(1.4 * self.settings.budget + 0.1 for _ in self.pairs)
         starts = 0.3 + 3.0 * len(fresh) + 2.5 * any(job.case.backend == "torch" and not job.fresh for job in self.jobs)
         starts += 4.0 * sum(2 if job.vs else 1 for job in self.jobs if job.case.ranks > 1)
-        starts += self._pool if any(job.side for job in self.jobs) else 0
+        starts += self._pool if self._apart else 0
         compiling = 8.0 * sum(job.compiles for job in self.jobs)
         return sampling + starts + compiling + sum(self._beside(job) for job in self.jobs)
 
     @property
     def longest(self) -> float:
         """Rough seconds for the whole run if no comparison settles its margin before the time for that is spent."""
-        each = (1.4 * self.settings.budget + (self._pool if any(job.side for job in self.jobs) else 0)) * self.settings.settle
+        each = (1.4 * self.settings.budget + (self._pool if self._apart else 0)) * self.settings.settle
         return self.estimate + each * self.comparisons
+
+    @property
+    def _apart(self) -> bool:
+        """Whether something is weighed in two processes."""
+        return any(job.side for job in (*self.jobs, *self.pairs))
 
     @property
     def _pool(self) -> float:
@@ -125,7 +137,7 @@ class Plan:
     @property
     def comparisons(self) -> int:
         """How many are to be made."""
-        return sum(job.vs is not None for job in self.jobs)
+        return sum(job.vs is not None for job in self.jobs) + len(self.pairs)
 
     def fingerprint(self, machine_key: str, machine: Mapping[str, Any] | None = None) -> str:
         """What must agree for an unfinished run to be continued: cases, settings, sources, machine, packages and commit."""
@@ -137,6 +149,7 @@ class Plan:
         homes = {python: dict(held) for python in sorted({job.place.python for job in self.jobs}) if (held := envs.contents(python))}
         known = [cases, asdict(self.settings), sources, machine_key, shared, other, *denied, *([homes] if homes else [])]
         known += [dict(self.sources)] if self.sources else []
+        known += [[(job.case.id, job.vs and job.vs.id) for job in self.pairs]] if self.pairs else []
         text = json.dumps(known, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -172,6 +185,11 @@ def expand(
         case = settle(Case.parse(item) if isinstance(item, str) else item, catalogue)
         cases.setdefault(case)
         misfits.pop(case, None)
+    rows = pairing.rows_of(experiment, catalogue)
+    pairs = pairing.pairs_of(experiment, rows, cases, catalogue)
+    for case in [*(case for row in rows for case in row.cases), *(case for pair in pairs for case in reversed(pair))]:
+        cases.setdefault(case)
+        misfits.pop(case, None)
     chosen = filters or Filters()
     with patient(chosen):
         kept, dropped = _sort_out(cases, misfits, experiment, catalogue, chosen)
@@ -185,12 +203,16 @@ def expand(
         )  # fmt: skip
     if experiment.settings.ncu:
         ncu.check([case.device for case in kept])
-    jobs = _jobs(kept, denied, experiment.settings, catalogue, place or Place(), against, other, experiment.files)
+    wanted = {pair: row for pair, row in pairs.items() if {*pair} <= {*kept}}
+    jobs, weighed = _jobs(kept, wanted, denied, experiment.settings, catalogue, place or Place(), against, other, experiment.files)
     jobs = [replace(job, label=named[job.case].label, origin=named[job.case].origin) if job.case in named else job for job in jobs]
     sources = dict(catalogue.sources)
     for job in jobs:
         sources |= modules.programs(dict(job.case.params).get("argv") or (), Path.cwd()) if job.case.backend == "command" else {}
-    return Plan(experiment, tuple(jobs), tuple(dropped), entries, other, idle=_idle(experiment, cases, catalogue), sources=sources)
+    return Plan(
+        experiment, tuple(jobs), tuple(dropped), entries, other, idle=_idle(experiment, cases, catalogue), sources=sources,
+        pairs=tuple(weighed), rows=pairing.whole_rows(rows, kept),
+    )  # fmt: skip
 
 
 def _idle(experiment: Experiment, cases: Iterable[Case], catalogue: Catalogue) -> tuple[Rule, ...]:
@@ -251,7 +273,7 @@ def _also(known: Matrix | None, matrix: Matrix) -> Matrix:
 
 def check_size(experiment: Experiment, catalogue: Catalogue) -> None:
     """Refuse a product that no run could finish, by counting it; expanding it would take all memory first."""
-    total = len(experiment.include)
+    total = len(experiment.include) + sum(len(row.cases) for row in experiment.rows)
     for matrix in experiment.matrix:
         with errors_at(matrix.origin):
             names = dict.fromkeys(name for pattern in matrix.workload for name in select(pattern, catalogue))
@@ -287,6 +309,7 @@ def _matrix_cases(matrix: Matrix, catalogue: Catalogue) -> Iterator[Case]:
 
 def _jobs(
     cases: Sequence[Case],
+    pairs: Mapping[CasePair, str],
     denied: Collection[Case],
     settings: Settings,
     catalogue: Catalogue,
@@ -294,8 +317,11 @@ def _jobs(
     against: Case | None,
     other: BaseSide | None,
     files: tuple[str, ...],
-) -> list[Job]:
-    """A job for every case and for each base; one that is denied does not run as a base either, and its cases stand alone."""
+) -> tuple[list[Job], list[Job]]:
+    """A job for every case and for each base, and one for every pair that is weighed beside them.
+
+    A base that is denied does not run, and its cases stand alone.
+    """
     wanted: dict[Case, Case | None] = {case: case for case in cases} if other else {}
     vs = None if other else settings.vs
     bases = {case: against if vs is None else settle(case.against(vs), catalogue) for case in (() if other else cases)}
@@ -308,15 +334,19 @@ def _jobs(
         wanted[case] = base if case != base else None
     homes = sorted({(case.env, case.backend) for case in wanted})
     places = {(env, backend): envs.place(env, place) if env else envs.place_for(backend, place) for env, backend in homes}
-    jobs = []
-    for case, base in wanted.items():
+
+    def made(case: Case, base: Case | None, label: str = "") -> Job:
         job = _job(case, base, settings, catalogue, places[case.env, case.backend])
         side = other if base is not None else None
         if base is not None and base.backend != case.backend:
             side = _elsewhere(base, places[base.env, base.backend], files, catalogue)
-        jobs.append(replace(job, side=side))
-    fresh = {(job.unit, job.place) for job in jobs if job.fresh}
-    return [replace(job, fresh=(job.unit, job.place) in fresh) for job in jobs]
+        return replace(job, side=side, label=label)
+
+    jobs = [made(case, base) for case, base in wanted.items()]
+    weighed = [made(head, base, row) for (head, base), row in pairs.items()]
+    fresh = {(job.unit, job.place) for job in (*jobs, *weighed) if job.fresh}
+    settled = [replace(job, fresh=(job.unit, job.place) in fresh) for job in (*jobs, *weighed)]
+    return settled[: len(jobs)], settled[len(jobs) :]
 
 
 def nothing_to_compare(vs: str, cases: Sequence[Case], catalogue: Catalogue) -> UsageError:

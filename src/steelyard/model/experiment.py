@@ -151,16 +151,33 @@ def _equal(have: Any, wanted: Any) -> bool:
 
 
 @dataclass(frozen=True)
+class ResultRow:
+    """A row of another system's results: the cases and the pairs (head, base) that it is made of, and what its file knows it by.
+
+    Several rows may name a case or a pair, which is measured once.
+    """
+
+    key: str
+    cases: tuple[Case, ...]
+    pairs: tuple[tuple[Case, Case], ...] = ()
+
+
+@dataclass(frozen=True)
 class Experiment:
     """Named matrices, exact cases added to them, and rules; `mistakes` are parts of a file that cannot run, a line each.
 
     What an `exclude` rule drops is no part of the experiment. What a `deny` rule drops is part of it and recorded as skipped.
+    `pairs` are what is weighed, head first: cases, their ids, or words such as `compile` and `torch/eager`, which mean every case
+    that is so, and the same point as the other word has it. A case may have several bases. The cases of pairs and rows are measured
+    without being included.
     """
 
     name: str = "command line"
     description: str = ""
     matrix: tuple[Matrix, ...] = ()
     include: tuple[str | Case, ...] = ()
+    pairs: tuple[tuple[str | Case, str | Case], ...] = ()
+    rows: tuple[ResultRow, ...] = ()
     exclude: tuple[Rule, ...] = ()
     deny: tuple[Rule, ...] = ()
     settings: Settings = Settings()
