@@ -188,7 +188,8 @@ def under_roof(record: Record, roofs: Roofs) -> Record:
 
 def _header(ready: Plan, machine: dict[str, object], fingerprint: str, command: Sequence[str]) -> Header:
     settings = asdict(ready.settings) | ({partition.SETTING: ready.part} if ready.part else {})
-    cases = [*(item.case.id for item in ready.denied), *(job.case.id for job in ready.jobs)]
+    planned = () if ready.experiment.script else ready.jobs
+    cases = [*(item.case.id for item in ready.denied), *(job.case.id for job in planned)]
     pairs = [(job.case.id, job.vs.id) for job in ready.pairs if job.vs]
     return Header(
         version=__version__, command=list(command), experiment=ready.experiment.name, settings=settings, fingerprint=fingerprint,
@@ -223,7 +224,8 @@ def _unmade(found: Run) -> set[tuple[str, str]]:
 
 def from_experiment(experiment: Experiment) -> Plan:
     """The plan of an experiment built in Python."""
-    catalogue, place = registry.catalogue(), sides.here(experiment.settings.vs, Place(), experiment.files)
+    scripts = (experiment.script.file,) if experiment.script else ()
+    catalogue, place = registry.catalogue(), sides.here(experiment.settings.vs, Place(), (*experiment.files, *scripts))
     if experiment.files:
         catalogue = catalogue.extend(describe(place, experiment.files, ()), ", ".join(experiment.files))
     return plan.expand(experiment, catalogue, place=place, other=_other_side(experiment, place, (), ""))

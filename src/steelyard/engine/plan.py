@@ -22,11 +22,13 @@ from steelyard.engine.place import Place
 from steelyard.engine.sides import TWO_BACKENDS, BaseSide
 from steelyard.errors import NothingMeasured, UsageError
 from steelyard.model.case import Case, parse_base
-from steelyard.model.experiment import Experiment, Matrix, ResultRow, Rule, Settings
+from steelyard.model.experiment import Experiment, Matrix, ResultRow, Rule, Settings, UserScript
 from steelyard.registry import Catalogue
 
 Entries = tuple[tuple[str, str], ...]
 MOST_CASES = 100_000
+SCRIPT = "script"
+PASSES = ("profile", "peak_memory", "memory_snapshot", "ncu", "compile_time", "dump_ir")
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,8 @@ class Plan:
 
     def fingerprint(self, machine_key: str, machine: Mapping[str, Any] | None = None) -> str:
         """What must agree for an unfinished run to be continued: cases, settings, sources, machine, packages and commit."""
-        sources = [hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in self.experiment.files]
+        files = [*self.experiment.files, *([self.experiment.script.file] if self.experiment.script else [])]
+        sources = [hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in files]
         cases = [(job.case.id, job.vs and job.vs.id, job.place.python, job.place.device_index) for job in self.jobs]
         shared = {name: (machine or {}).get(name) for name in ("packages", "python", "git")}
         other = [self.other.label, *self.other.identity] if self.other else None
@@ -165,6 +168,8 @@ def expand(
     filters: Filters | None = None,
 ) -> Plan:
     """Turn matrices, included cases, filters and rules into jobs; `against` is one base for all, in place of a variant."""
+    if experiment.script:
+        return _scripted(experiment, experiment.script, place or Place(), entries)
     names.refuse(experiment, catalogue)
     if experiment.settings.fixed and (experiment.settings.vs or against or other):
         raise UsageError(
@@ -213,6 +218,22 @@ def expand(
         experiment, tuple(jobs), tuple(dropped), entries, other, idle=_idle(experiment, cases, catalogue), sources=sources,
         pairs=tuple(weighed), rows=pairing.whole_rows(rows, kept),
     )  # fmt: skip
+
+
+def _scripted(experiment: Experiment, script: UserScript, place: Place, entries: Entries) -> Plan:
+    """One job for a user's script, which says by itself what is measured; a case of that name is where its own failure is told."""
+    asked = experiment.settings
+    planned = experiment.matrix or experiment.include or experiment.pairs or experiment.rows or asked.vs
+    beside = [name for name in PASSES if getattr(asked, name)]
+    if planned or beside:
+        why = "its own code says what is measured"
+        raise UsageError(f"a script cannot be run with {beside[0] if beside else 'cases'} beside it", why=why)
+    if not Path(script.file).is_file():
+        raise UsageError("there is no such file", do="name the Python file that is to be run", where=script.file)
+    params = (("argv", list(script.argv)), ("file", Path(script.file).name))
+    case = Case(SCRIPT, params, script.backend, device=script.device, threads=script.threads)
+    job = Job(case, None, at_home(case, envs.place_for(script.backend, place)), case.id, fresh=True)
+    return Plan(experiment, (job,), (), entries, sources=modules.programs([script.file], Path.cwd()))
 
 
 def _idle(experiment: Experiment, cases: Iterable[Case], catalogue: Catalogue) -> tuple[Rule, ...]:

@@ -13,6 +13,7 @@ from typing import Protocol
 from steelyard.engine import after, lockstep, modules
 from steelyard.engine.conversation import Lost
 from steelyard.engine.crew import Crew
+from steelyard.engine.driving import result_of
 from steelyard.engine.messages import PairAnswer, RecordAnswer
 from steelyard.engine.plan import Job, Plan
 from steelyard.engine.pool import NoComparison
@@ -97,6 +98,9 @@ class Supervision:
 
     def records(self, todo: Sequence[Job]) -> Iterator[Record]:
         """The record of each job once it is kept; cases that share a base are weighed together, at the last of them."""
+        if self.plan.experiment.script:
+            yield from self._drive()
+            return
         self._replay()
         todo = [job for job in todo if not self.sink.held(job)]
         pairs = [job for job in self.plan.pairs if not _compared(job, self.writer) and not self.sink.held_pair(job)]
@@ -109,6 +113,16 @@ class Supervision:
         yield from refused
         left = [job for job in todo if job.case.id not in wrong]
         yield from self._in_batches(left) if self.plan.settings.fixed else self._one_by_one(left)
+
+    def _drive(self) -> Iterator[Record]:
+        """The cases that a user's script asks for, as they come; it is told at once what the run holds already."""
+        [job] = self.plan.jobs
+        done = self.writer.done.values()
+        held = {record.id: result_of(record, read_all(self.writer.path, record.samples)).plain() for record in done}
+        for case, answer in self.crew.drive(job, self.plan, self.sink, held):
+            record = self._keep(replace(job, case=case), answer)
+            self.watch.finished(record)
+            yield record
 
     def _replay(self) -> None:
         """Tell the sink what the run holds already, which its own file may lack."""

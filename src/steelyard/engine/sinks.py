@@ -16,10 +16,8 @@ from steelyard.engine.plan import Job
 from steelyard.model.experiment import ResultRow
 from steelyard.model.pair import Pair
 from steelyard.model.protocol import Traces
-from steelyard.model.record import Arrays, Record
+from steelyard.model.record import Arrays, Record, in_seconds
 from steelyard.store.rowfile import RowFile, read_rows
-
-SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
 T = TypeVar("T")
 
@@ -111,10 +109,7 @@ class MeasuredCase:
 
     def seconds(self, name: str) -> list[float]:
         """The times of a series in the order in which they were taken, such as `forward.measure.time`; empty where there is none."""
-        import numpy as np
-
-        unit, dtype, data = self.arrays.get(name, ("s", "<f8", b""))
-        return [float(value) * SECONDS[unit] for value in np.frombuffer(data, dtype)]
+        return in_seconds(self.arrays, name)
 
 
 class RowSink(Sink):
