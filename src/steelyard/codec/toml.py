@@ -6,31 +6,54 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from steelyard.errors import UsageError
-from steelyard.model.experiment import Experiment, Matrix
+from steelyard.model.experiment import Experiment, Matrix, Settings
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 WIDTH = 120
 
 
 def write_experiment(experiment: Experiment, comment: str = "") -> str:
-    """The file that `load_experiment` reads as this experiment; only its name, description and matrices are written."""
+    """The file that `load_experiment` reads as this experiment, without its rules and the cases that it includes."""
     parts = [f"# {line}".rstrip() for line in comment.splitlines()]
     parts.append(f"name = {value(experiment.name)}")
     if experiment.description:
         parts.append(f"description = {value(experiment.description)}")
+    if settings := settings_of(experiment):
+        parts += ["", "[settings]", *(f"{name} = {value(item)}" for name, item in settings.items())]
     return "\n".join(parts) + "\n" + "".join(f"\n{_matrix(matrix)}" for matrix in experiment.matrix)
 
 
-def _matrix(matrix: Matrix) -> str:
+def plain_experiment(experiment: Experiment) -> dict[str, Any]:
+    """The same as JSON knows it."""
+    settings = settings_of(experiment)
+    matrices = [{"workload": one.workload, **how(one), "axes": one.axes} for one in experiment.matrix]
+    return {"name": experiment.name, **({"settings": settings} if settings else {}), "matrix": matrices}
+
+
+def settings_of(experiment: Experiment) -> dict[str, Any]:
+    """What is not as usual; the words of a fixed protocol for tools and traces are no part of a file."""
+    usual, found = Settings(), experiment.settings
+    settings = {item.name: getattr(found, item.name) for item in fields(Settings)}
+    asked = {name: item for name, item in settings.items() if item != getattr(usual, name)}
+    if found.fixed:
+        asked["fixed"] = {name: item for name, item in found.fixed.plain().items() if name not in ("ranges", "traced")}
+    return asked
+
+
+def how(matrix: Matrix) -> dict[str, Any]:
+    """How and where its cases run, as far as that is not as usual."""
     usual = Matrix(())
+    names = ("backend", "variant", "mode", "device", "threads", "ranks", "env", "flags")
+    return {name: found for name in names if (found := getattr(matrix, name)) != getattr(usual, name)}
+
+
+def _matrix(matrix: Matrix) -> str:
     lines = ["[[matrix]]", f"workload = {_few(matrix.workload)}"]
-    for name in ("backend", "variant", "mode", "device", "threads", "ranks", "env", "flags"):
-        found = getattr(matrix, name)
-        if found != getattr(usual, name):
-            lines.append(f"{name} = {_few(found)}")
+    lines += [f"{name} = {_few(found)}" for name, found in how(matrix).items()]
     if matrix.axes:
         lines.append("[matrix.axes]")
         lines += [f"{key_of(name)} = {_values(values)}" for name, values in matrix.axes.items()]
