@@ -54,4 +54,4 @@ def load(path: Path, files: tuple[str, ...] = (), place: Place | None = None, de
 def packages(path: Path) -> Entries:
     """Installed operators, iterators and generators that a config names: naming them is what loads their packages."""
     found = reader(path)
-    return tuple(found.packages(path)) if found else ()
+    return tuple(found.packages(path)) if hasattr(found, "packages") else ()

@@ -146,10 +146,20 @@ class RowSink(Sink):
         """The first line of a new file, if it has one."""
         return None
 
-    def opened(self) -> None:
+    def complete(self) -> bool:
+        """Whether a continued file has every row already, so that nothing is left to do."""
+        self._read()
+        return len(self.held_rows) == len(self.rows)
+
+    def _read(self) -> int:
+        """The rows of a continued file, and the length of what is whole of it."""
         lines, whole = read_rows(self.path) if self.append else ([], 0)
         found = {self.key_of(line): line for line in lines}
         self.held_rows = {key: line for key, line in found.items() if key in self.rows}
+        return whole
+
+    def opened(self) -> None:
+        whole = self._read()
         for key in self.held_rows:
             self._open.pop(key)
             self._queue.drop(key)

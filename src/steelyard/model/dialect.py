@@ -19,8 +19,8 @@ class Program:
 class Dialect:
     """A translator of another system's configs and results; each part is `package.module`, imported when it is needed, or empty.
 
-    `config` reads its config files: `recognise(path)`, `kind` for messages, `packages(path)` for the entry points that one names,
-    and `read(path, files, place, device)`, which gives an Experiment. `convert` has `tidy(experiment)`, for a dialect whose
+    `config` reads its config files: `recognise(path)`, `kind` for messages, `read(path, files, place, device)`, which gives an
+    Experiment, and, if one can name entry points, `packages(path)` for those. `convert` has `tidy(experiment)`, for a dialect whose
     experiments are to be written into a file in another way than they are read. `results` reads its result files:
     `lines(content, name)` for those that are no single JSON text, `fits(data)`, and `read(data, path)`, which gives sources as
     `analyze.foreign` has them. `export` writes a saved run as such a file: `text(run)`.
