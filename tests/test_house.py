@@ -140,7 +140,10 @@ def modules(path: Path) -> Iterator[str]:
             yield from (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
 
 
-@pytest.mark.parametrize("path", TRANSLATORS, ids=lambda path: path.name)
+EXAMPLES = [*(ROOT / "examples" / "toy_dialect" / "toy_dialect").glob("*.py"), ROOT / "tests" / "dialects" / "standins" / "inverted.py"]
+
+
+@pytest.mark.parametrize("path", [*TRANSLATORS, *sorted(EXAMPLES)], ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_a_dialect_translates_and_owns_no_process_clock_or_lock(path: Path) -> None:
     assert not ENGINES_OWN & set(modules(path))
 
