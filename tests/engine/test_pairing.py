@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -21,6 +22,7 @@ from steelyard.model.case import Case
 from steelyard.model.experiment import Experiment, Matrix, ResultRow, Rule, Settings
 from steelyard.model.pair import Pair
 from steelyard.model.protocol import Fixed
+from steelyard.model.record import Record
 from steelyard.store.runs import Store
 from tests.engine.drive import run_json, steelyard
 from tests.engine.planned import CATALOGUE
@@ -156,6 +158,13 @@ class TestRuns:
         assert outcome.code == PASS and len(outcome.run.records) == 3 and not heard.notes
         assert [round(pair.ratio, 3) for pair in outcome.run.pairs] == [4.0, 2.0, 2.0]
 
+    @pytest.mark.torch
+    def test_a_base_on_another_backend_is_weighed_in_two_processes(self, tmp_path: Path) -> None:
+        pairs = (("op/sum[n=4096]@torch/eager:eval", "numpy/eager"), ("op/sum[n=4096]@torch/eager:eval", "op/sum[n=64]@torch/eager:eval"))
+        outcome, _ = measure(Experiment("x", pairs=pairs, settings=QUICK), tmp_path)
+        assert outcome.code == PASS and [pair.processes > 1 for pair in outcome.run.pairs] == [True, False]
+        assert [pair.base.id for pair in outcome.run.pairs] == [base for _, base in outcome.run.header.pairs]
+
     def test_one_base_for_all_rows_does_not_hold_the_rows_back(self, tmp_path: Path) -> None:
         """Pairs that share a base are weighed together within a row, not over rows."""
         both = (ResultRow("two", (ONE, TWO), ((TWO, ONE),)), ResultRow("four", (ONE, FOUR), ((FOUR, ONE),)))
@@ -263,3 +272,10 @@ def test_what_a_run_says_of_itself_has_every_listed_pair(tmp_path: Path, monkeyp
     found = own_pairs(RunsSide("x", (lost,)))
     assert [delta.verdict for delta in found.deltas] == ["slower", "slower", "failed"]
     assert found.deltas[2].base == outcome.run.pairs[2].base.id and found.figures["time"][lost.pairs[0].head.id] == (None, None)
+
+
+@pytest.mark.parametrize(("unit", "dtype", "code"), [("ns", "<i8", "q"), ("ms", "<f8", "d"), ("s", "<f4", "f"), ("us", "<u4", "I")])
+def test_raw_times_come_in_seconds_whatever_they_are_kept_in(unit: str, dtype: str, code: str) -> None:
+    case = MeasuredCase(Record("x", {}, "ok"), {"a.time": (unit, dtype, struct.pack(f"<2{code}", 3, 4))})
+    scale = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}[unit]
+    assert case.seconds("a.time") == pytest.approx([3 * scale, 4 * scale]) and case.seconds("b.time") == []

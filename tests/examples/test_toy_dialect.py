@@ -101,6 +101,9 @@ def test_its_config_is_known_to_run_and_check_and_its_results_to_the_rest(folder
     assert "toy" in call(folder, "list", "dialects").stdout and "toy " in call(folder, "as", "--help").stdout
     (folder / "own.json").write_text('{"toy_rows": [{"name": "a", "op": "op/softmax", "old": "eager", "new": "compile"}]}')
     assert "toy config · 2 cases would run" in call(folder, "check", "own.json").stdout
+    call(folder, "convert", "rows.json", "--file", "my_sums.py", "-o", "rows.toml")
+    same = [json.loads(call(folder, "run", name, "my_sums.py", "--dry-run", "--json").stdout) for name in ("rows.json", "rows.toml")]
+    assert same[0] == same[1] and len(same[0]["cases"]) == 4
     shown = json.loads(call(folder, "run", "rows.json", "my_sums.py", "--json").stdout)
     assert [record["status"] for record in shown["records"]] == ["ok"] * 4 and len(shown["pairs"]) == 3
     toy(folder)

@@ -40,7 +40,7 @@ def command(file: Path, output: Path | None, files: tuple[str, ...], force: bool
         raise _nothing(file) from None
     for line in experiment.mistakes:
         complain(line)
-    if not experiment.matrix:
+    if not (experiment.matrix or experiment.rows):
         raise _nothing(file)
     shapes, wrong = check.misfits(conduct.prepare(Request(selectors=(str(file), *files)), Store.find()))
     for line in dict.fromkeys(wrong.values()):
@@ -48,14 +48,15 @@ def command(file: Path, output: Path | None, files: tuple[str, ...], force: bool
     for line in shape_words(shapes):
         click.echo(line, err=True)
     left = tuple(matrix for matrix in experiment.matrix if matrix.label not in wrong)
-    if not left:
+    if not (left or experiment.rows):
         raise _nothing(file)
     text = _written(tidy(replace(experiment, matrix=left)), f"From the {kind} {file.name}.", file.stem, output)
     if output is None:
         click.echo(text, nl=False)
     else:
         _save(text, output, force=force)
-        count = f"{len(left)} config{'' if len(left) == 1 else 's'}"
+        number = len(left) + len(experiment.rows)
+        count = f"{number} config{'' if number == 1 else 's'}"
         click.echo(f"{count} · saved {output}    next: steelyard run {output} --dry-run", err=True)
     return FAILED if experiment.mistakes or wrong else PASS
 

@@ -17,11 +17,12 @@ WIDTH = 120
 
 
 def write_experiment(experiment: Experiment, comment: str = "") -> str:
-    """The file that `load_experiment` reads as this experiment, without its rules and the cases that it includes."""
+    """The file that `load_experiment` reads as this experiment, without its rules; rows become their cases and pairs."""
     parts = [f"# {line}".rstrip() for line in comment.splitlines()]
     parts.append(f"name = {value(experiment.name)}")
     if experiment.description:
         parts.append(f"description = {value(experiment.description)}")
+    parts += [f"{name} = {_lines(items)}" for name, items in listed(experiment).items()]
     if settings := settings_of(experiment):
         parts += ["", "[settings]", *(f"{name} = {value(item)}" for name, item in settings.items())]
     return "\n".join(parts) + "\n" + "".join(f"\n{_matrix(matrix)}" for matrix in experiment.matrix)
@@ -31,7 +32,19 @@ def plain_experiment(experiment: Experiment) -> dict[str, Any]:
     """The same as JSON knows it."""
     settings = settings_of(experiment)
     matrices = [{"workload": one.workload, **how(one), "axes": one.axes} for one in experiment.matrix]
-    return {"name": experiment.name, **({"settings": settings} if settings else {}), "matrix": matrices}
+    found = {"name": experiment.name, **listed(experiment), **({"settings": settings} if settings else {})}
+    return found | ({"matrix": matrices} if matrices else {})
+
+
+def listed(experiment: Experiment) -> dict[str, list[Any]]:
+    """The cases and pairs that are named one by one, by their ids."""
+    cases = [*experiment.include, *(case for row in experiment.rows for case in row.cases)]
+    pairs = [*experiment.pairs, *(pair for row in experiment.rows for pair in row.pairs)]
+    found: dict[str, list[Any]] = {
+        "include": [*dict.fromkeys(map(str, cases))],
+        "pairs": [[str(head), str(base)] for head, base in dict.fromkeys(pairs)],
+    }
+    return {name: items for name, items in found.items() if items}
 
 
 def settings_of(experiment: Experiment) -> dict[str, Any]:
@@ -68,6 +81,11 @@ def _values(values: Sequence[Any]) -> str:
     """One value stands alone unless it is itself a list; several, or long ones, stand on a line each."""
     if len(values) == 1 and not isinstance(values[0], (list, tuple)):
         return value(values[0])
+    return _lines(values)
+
+
+def _lines(values: Sequence[Any]) -> str:
+    """A list in one line, or where that is long on a line for each value."""
     line = value(list(values))
     if len(line) <= WIDTH:
         return line

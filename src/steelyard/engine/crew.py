@@ -176,11 +176,12 @@ class Crew:
         self, talk: Conversation, job: Job, plan: Plan, sink: Sink, held: dict[str, Any]
     ) -> Iterator[tuple[Case, RecordAnswer | Lost]]:
         """What one worker does of a script, up to its loss."""
-        script, current = plan.experiment.script, None
+        script, current, begun = plan.experiment.script, None, False
         assert script is not None
         asked = Drive(plan.sources_of(job), plan.settings, script.shim, script.file, script.argv, held)
         for answer in self.converse(talk, asked, plan.settings.timeout):
-            if isinstance(answer, Ready):
+            if isinstance(answer, Ready) and not begun:
+                begun = True
                 sink.begun(answer.environment)
             elif isinstance(answer, Started) and answer.unplanned is not None:
                 current = answer.unplanned

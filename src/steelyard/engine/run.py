@@ -135,8 +135,10 @@ class Supervision:
     def _weigh_due(self) -> None:
         """Weigh the listed pairs of which all cases are measured by now, and say of each that cannot be weighed why."""
         done = self.writer.done
-        due = [group for group in self.waiting if all({job.case.id, job.vs.id} <= done.keys() for job in group if job.vs)]
-        self.waiting = [group for group in self.waiting if group not in due]
+        waiting, self.waiting, due = self.waiting, [], list[list[Job]]()
+        for group in waiting:
+            whole = all({job.case.id, job.vs.id} <= done.keys() for job in group if job.vs)
+            (due if whole else self.waiting).append(group)
         for group in due:
             sound = []
             for job in group:

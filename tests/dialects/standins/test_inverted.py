@@ -33,11 +33,15 @@ def _reachable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Counting(Sink):
-    """Which cases began and which were taken."""
+    """Which cases began, which were taken, and how many workers it took."""
 
     def __init__(self) -> None:
         self.begun_cases: list[str] = []
         self.taken: list[str] = []
+        self.workers = 0
+
+    def begun(self, environment: Any) -> None:
+        self.workers += 1
 
     def started(self, job: Any) -> None:
         self.begun_cases.append(job.case.id)
@@ -61,7 +65,7 @@ def test_every_call_is_a_record_of_the_run_and_its_result_comes_back(tmp_path: P
     run, code, sink, told = drive(tmp_path, body)
     assert code == PASS and [record.case["params"]["seconds"] for record in run.records] == [1e-3, 2e-3]
     assert len(told) == 3 and told[0] == told[2] and [len(item["latencies"]) for item in told] == [4, 4, 4]
-    assert sink.taken == ["ok", "ok"] and sink.begun_cases == [record.id for record in run.records]
+    assert sink.workers == 1 and sink.taken == ["ok", "ok"] and sink.begun_cases == [run.records[0].id, run.records[1].id]
     assert run.header.cases == [] and run.records[0].requested["fixed"]["repeats"] == 4
     assert Case.from_plain(run.records[0].case).id == run.records[0].id and "noise" in run.records[0].case["params"]
 
@@ -69,7 +73,9 @@ def test_every_call_is_a_record_of_the_run_and_its_result_comes_back(tmp_path: P
 def test_a_crash_costs_its_case_and_the_script_goes_on_with_what_is_known(tmp_path: Path) -> None:
     body = "for f in ('none', 'segfault', 'raise', 'exit'):\n    told.append(runner.run(BenchmarkConfig(fault=f)))\n"
     _, code, sink, told = drive(tmp_path, body + "told.append(runner.run(BenchmarkConfig(seconds=3e-3)))\n")
-    assert code == FAILED and sink.taken == ["ok", "crashed", "failed", "crashed", "ok"] and len(sink.begun_cases) == 5
+    assert (
+        code == FAILED and sink.taken == ["ok", "crashed", "failed", "crashed", "ok"] and len(sink.begun_cases) == 5 and sink.workers == 3
+    )
     assert [item.get("error", "ok").split(":")[0] for item in told] == ["ok", "crashed", "failed", "crashed", "ok"]
 
 
