@@ -303,7 +303,8 @@ env = []
     assert lines[0] == "exp.toml  14 mistakes"
     told = "\n".join(lines[1:])
     for part in (
-        "exp.toml:2  naem: unknown key (allowed: deny, description, exclude, files, include, matrix, name, settings); did you mean name?",
+        "exp.toml:2  naem: unknown key (allowed: deny, description, exclude, files, include, matrix, name, pairs, settings)"
+        "; did you mean name?",
         "exp.toml:5  include[1]: not a case id: expected ':mode' at \"the end\" in op/b@torch/eager",
         'exp.toml:8  settings.budget: expected one of quick, normal, thorough, a time such as 30s, not "fast"',
         'exp.toml:9  settings.seed: expected a whole number of at least 0, not "one"',

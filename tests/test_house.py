@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import pkgutil
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -138,9 +140,33 @@ def modules(path: Path) -> Iterator[str]:
             yield from (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
 
 
-@pytest.mark.parametrize("path", TRANSLATORS, ids=lambda path: path.name)
+EXAMPLES = [*(ROOT / "examples" / "toy_dialect" / "toy_dialect").glob("*.py"), ROOT / "tests" / "dialects" / "standins" / "inverted.py"]
+
+
+@pytest.mark.parametrize("path", [*TRANSLATORS, *sorted(EXAMPLES)], ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_a_dialect_translates_and_owns_no_process_clock_or_lock(path: Path) -> None:
     assert not ENGINES_OWN & set(modules(path))
+
+
+COMMANDS = [path for path in sorted((SOURCE / "cli").glob("*.py")) if path.name != "as_ptxla_microbench.py"]
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=lambda path: path.name)
+def test_commands_know_dialects_by_registration_alone(path: Path) -> None:
+    """Names of dialects stand in examples of the help, and nowhere else."""
+    names = [info.name for info in pkgutil.iter_modules([str(SOURCE / "dialects")]) if info.ispkg]
+    assert names and not [module for module in modules(path) if module.startswith(tuple(f"steelyard.dialects.{name}" for name in names))]
+    told = [node.value for node in ast.walk(undocumented(path)) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    assert not [text for text in told if set(re.findall(r"\w+", text)) & set(names)]
+
+
+def undocumented(path: Path) -> ast.Module:
+    """A module without the docstrings of anything in it."""
+    found = tree(path)
+    for node in ast.walk(found):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node):
+            node.body = node.body[1:]
+    return found
 
 
 def test_a_class_name_has_one_meaning() -> None:

@@ -311,6 +311,12 @@ def dialects() -> Iterator[Dialect]:
             raise UsageError(f"dialect {point.name} of package {_distribution(point)} cannot be loaded", why=why) from error
 
 
+def attribute(spot: str) -> Any:
+    """What `package.module:attribute` names."""
+    module, _, name = spot.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
 def suites() -> dict[str, Path]:
     """Named experiments that come with Steelyard."""
     folder = Path(__file__).parent / "suites"

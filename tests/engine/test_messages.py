@@ -20,6 +20,7 @@ from steelyard.engine.messages import (
     Check,
     Describe,
     Done,
+    Drive,
     Fault,
     Fit,
     Found,
@@ -62,6 +63,7 @@ EVERY = (
     Fit(CASE.id, "no"), RecordAnswer(RECORD, ARRAYS, {"m": "d"}), PairAnswer(PAIR, {}), Unweighed("x"),
     ArmAnswer({"calls": [1, 2]}, ARRAYS), ArmFailed("wrong", "x"), PartnerLost("x"),
     Found({"peak_memory": Figure(1.0, "B", "lower", n=1)}, {"f": 1}, (("trace", "/s/t.gz"),)),
+    Drive(SOURCES, SETTINGS, "a.shim", "/f.py", ("-x",), {CASE.id: {"status": "ok"}}), Started(CASE.id, CASE),
     Said({"a": 1}), Fault("w", "y", "d", "h"), Done(), messages.Described({"workloads": {}}),
 )  # fmt: skip
 

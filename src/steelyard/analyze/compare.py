@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -125,10 +126,16 @@ def own_pairs(side: RunsSide, *, margins: Mapping[str, float] = {}) -> Compariso
     for run in side.runs:
         for id, why in lost_pairs(run).items():
             deltas["", id] = silent(id, "time", MARGIN if margin is None else margin, "missing", why, paired=True)
-        records = {record.id: record for record in run.records}
+        records, bases = {record.id: record for record in run.records}, Counter(pair.head.id for pair in run.pairs)
         for pair in run.pairs:
             deltas[pair.base.id, pair.head.id] = _own_delta(pair, records, margin)
-            figures[pair.head.id] = _own_times(pair, records)
+            figures[pair.head.id] = _own_times(pair, records) if bases[pair.head.id] == 1 else (None, None)
+        for head, base in run.header.pairs:
+            if (base, head) not in deltas:
+                left = silent(
+                    head, "time", MARGIN if margin is None else margin, "failed", "it was to be weighed, and was not", paired=True
+                )
+                deltas[base, head] = replace(left, base=base)
         for record in run.records:
             if "unweighed" in record.effective:
                 why = f"not weighed: {record.effective['unweighed']}"

@@ -7,17 +7,19 @@ from pathlib import Path
 
 import click
 
+from steelyard.cli.output import CONTEXT, save
 from steelyard.cli.streams import complain
-from steelyard.errors import FAILED, PASS, UsageError
+from steelyard.errors import FAILED, PASS, Mistakes, UsageError, parts_of
+from steelyard.model.experiment import Experiment
 
 
-@click.command("convert", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.command("convert", context_settings=CONTEXT)
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write here (.toml or .json) instead of to stdout.")
 @click.option("--file", "files", multiple=True, metavar="FILE.py", help="Load iterators and generators that the config names from here.")
 @click.option("--force", is_flag=True, help="Overwrite a file that is there.")
 def command(file: Path, output: Path | None, files: tuple[str, ...], force: bool) -> int:
-    """Turn a PARAM config (recognised by content) into an experiment file that 'steelyard run' takes.
+    """Turn another tool's config (recognised by content) into an experiment file that 'steelyard run' takes.
 
     Parts of it that are wrong, unknown operators and shapes that do not fit among them, are named, a line each, and left out; the
     exit code is then 3.
@@ -26,58 +28,57 @@ def command(file: Path, output: Path | None, files: tuple[str, ...], force: bool
     steelyard convert gemm.json -o gemm.toml
     """
     from steelyard.cli.check import shape_words
-    from steelyard.dialects.param import config, native, reading
-    from steelyard.engine import check, conduct
+    from steelyard.engine import check, conduct, configs
     from steelyard.engine.selection import Request
     from steelyard.store.runs import Store
 
-    if not config.recognise(file):
-        reading.read(file)
-        raise UsageError(f"cannot tell what {file} is", why="PARAM configs are what can be converted so far", do="see docs/howto")
-    sheet = config.sheet(file, tuple(str(Path(name).resolve()) for name in files))
-    for mistake in sheet.mistakes:
-        complain(str(mistake))
-    wrong: dict[str, str] = {}
-    if sheet.configs:
-        ready = conduct.prepare(Request(selectors=(str(file), *files)), Store.find())
-        shapes, wrong = check.misfits(ready)
-        for line in dict.fromkeys(wrong.values()):
-            complain(line)
-        for line in shape_words(shapes):
-            click.echo(line, err=True)
-        sheet = replace(sheet, configs=tuple(config for config in sheet.configs if config.full_id not in wrong))
-    if not sheet.configs:
-        raise UsageError(f"nothing in {file} can be converted")
-    text = _written(native.gathered(sheet), file, output)
+    try:
+        experiment, kind, tidy = configs.converted(file, tuple(str(Path(name).resolve()) for name in files))
+    except Mistakes as error:
+        for part in parts_of(error):
+            complain(str(part))
+        raise _nothing(file) from None
+    for line in experiment.mistakes:
+        complain(line)
+    if not (experiment.matrix or experiment.rows):
+        raise _nothing(file)
+    shapes, wrong = check.misfits(conduct.prepare(Request(selectors=(str(file), *files)), Store.find()))
+    for line in dict.fromkeys(wrong.values()):
+        complain(line)
+    for line in shape_words(shapes):
+        click.echo(line, err=True)
+    left = tuple(matrix for matrix in experiment.matrix if matrix.label not in wrong)
+    if not (left or experiment.rows):
+        raise _nothing(file)
+    text = _written(tidy(replace(experiment, matrix=left)), f"From the {kind} {file.name}.", file.stem, output)
     if output is None:
         click.echo(text, nl=False)
     else:
         _save(text, output, force=force)
-        count = f"{len(sheet.configs)} config{'' if len(sheet.configs) == 1 else 's'}"
+        number = len(left) + len(experiment.rows)
+        count = f"{number} config{'' if number == 1 else 's'}"
         click.echo(f"{count} · saved {output}    next: steelyard run {output} --dry-run", err=True)
-    return FAILED if sheet.mistakes or wrong else PASS
+    return FAILED if experiment.mistakes or wrong else PASS
 
 
-def _written(experiment: object, file: Path, output: Path | None) -> str:
+def _nothing(file: Path) -> UsageError:
+    return UsageError(f"nothing in {file} can be converted")
+
+
+def _written(experiment: Experiment, comment: str, name: str, output: Path | None) -> str:
     import json
-    from dataclasses import replace
 
     from steelyard.codec import toml
-    from steelyard.model.experiment import Experiment
 
-    assert isinstance(experiment, Experiment)
-    experiment = replace(experiment, name=file.stem, files=())
+    experiment = replace(experiment, name=name, files=())
     if output is not None and output.suffix not in (".toml", ".json"):
         raise UsageError(f"cannot tell the format of {output}", do="experiment files end in .toml or .json")
     if output is None or output.suffix == ".toml":
-        return toml.write_experiment(experiment, f"From the PARAM config {file.name}.")
-    matrices = [{"workload": one.workload, "axes": one.axes} for one in experiment.matrix]
-    return json.dumps({"name": experiment.name, "matrix": matrices}, indent=1) + "\n"
+        return toml.write_experiment(experiment, comment)
+    return json.dumps(toml.plain_experiment(experiment), indent=1) + "\n"
 
 
 def _save(text: str, output: Path, *, force: bool) -> None:
-    from steelyard.cli.output import save
-
     try:
         if output.exists() and not force:
             raise UsageError(f"{output} exists", do="give another name, or --force to overwrite it")

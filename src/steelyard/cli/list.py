@@ -91,8 +91,11 @@ def collect(kind: str, store: Path | None = None) -> list[Item]:
 def _dialect(dialect: Dialect) -> Item:
     """What a dialect translates."""
     read = [words for words, part in (("config files", dialect.config), ("result files", dialect.results)) if part]
-    told = " · ".join([f"steelyard as {dialect.name}", *([f"reads its {' and '.join(read)}"] if read else [])])
-    return Item(dialect.name, dialect.doc, told, {"doc": dialect.doc, "config": dialect.config, "results": dialect.results})
+    told = [f"steelyard as {program.name}" for program in dialect.commands()]
+    told += [f"reads its {' and '.join(read)}"] if read else []
+    told += [f"steelyard export --to {dialect.name}"] if dialect.export else []
+    parts = {name: getattr(dialect, name) for name in ("doc", "config", "results", "command", "convert", "export")}
+    return Item(dialect.name, dialect.doc, " · ".join(told), parts)
 
 
 def of_files(files: tuple[str, ...], kind: str | None) -> list[Item]:

@@ -13,8 +13,9 @@ import click
 from steelyard.cli.output import CONTEXT, emit_json, json_option, put, warn, width
 from steelyard.cli.run import command as run_command
 from steelyard.cli.streams import complain
-from steelyard.cli.watch import case_count, heed_signals, show_progress
+from steelyard.cli.watch import case_count, show_progress
 from steelyard.errors import INTERRUPTED, StoreError, UsageError
+from steelyard.terminal import heed_signals
 
 if TYPE_CHECKING:
     from steelyard.engine.nightly.archive import Archive

@@ -1,29 +1,16 @@
-"""What every command prints with: pure JSON on stdout, or a console that respects the reader's terminal."""
+"""What our own commands have in common: their shared options, and the terminal that they print with."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import math
-import os
-import re
-import shutil
-import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
+from steelyard.terminal import CONTEXT, console, emit_json, plain, put, save, tell, warn, width
 
-WIDEST, NARROWEST = 100, 40
-CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": WIDEST}
-"""Settings of a command: how its help is asked for, and how wide it gets."""
-STEERING = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Characters that JSON lets through and terminals obey: late control codes and those that turn the direction of text."""
+__all__ = [
+    "CONTEXT", "console", "emit_json", "json_option", "plain", "put", "save", "store_option", "tell", "trust_option", "warn", "width",
+]  # fmt: skip
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON to stdout.")
 store_option = click.option(
@@ -33,93 +20,3 @@ store_option = click.option(
 trust_option = click.option(
     "--trust", metavar="RUN", multiple=True, help="Execute what this run says although you did not make it here; may be repeated."
 )
-
-
-def emit_json(value: Any, indent: int | None = 2) -> None:
-    """One JSON document on stdout, on one line where there is no indent; what JSON cannot say, such as NaN, becomes null."""
-    text = json.dumps(plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
-    click.echo(STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
-
-
-def plain(value: Any) -> Any:
-    """Dataclasses, paths and tuples as JSON knows them."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(item) for item in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, (bool, int, str)) else str(value)
-
-
-def save(path: Path, content: str | bytes) -> None:
-    """Put a file in its place whole or not at all; a link is followed, and a pipe or a device is simply written to."""
-    import tempfile
-
-    from steelyard.errors import UsageError
-
-    data = content.encode() if isinstance(content, str) else content
-    try:
-        target = path.resolve()
-        if target.exists() and not target.is_file():
-            target.write_bytes(data)
-            return
-        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name[:40]}.", delete=False) as file:
-            try:
-                file.write(data)
-                file.flush()
-                os.fchmod(file.fileno(), 0o666 & ~umask())
-                Path(file.name).replace(target)
-            except BaseException:
-                Path(file.name).unlink(missing_ok=True)
-                raise
-    except (OSError, RuntimeError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise UsageError(f"cannot write {str(path)!r}", why=why, do="name another place with -o FILE") from None
-
-
-def umask() -> int:
-    """The permissions that new files of this user do not get."""
-    held = os.umask(0o022)
-    os.umask(held)
-    return held
-
-
-def tell(text: str) -> None:
-    """To stderr, where nothing that a file, a model or an operator said can steer the terminal; columns stay as they are."""
-    from steelyard.report.cells import visible
-
-    click.echo(visible(text), err=True)
-
-
-def warn(text: object) -> None:
-    """`warning: …` to stderr, as one line whatever is in it."""
-    from steelyard.report.cells import clean
-
-    click.echo(f"warning: {clean(text)}", err=True)
-
-
-def width() -> int:
-    """Columns to draw in: the terminal's or COLUMNS, at most 100, which a pipe gets too."""
-    return max(NARROWEST, min(WIDEST, shutil.get_terminal_size((WIDEST, 24)).columns))
-
-
-def put(page: Text) -> None:
-    """Print a page whose lines fit the width already; rich would wrap each of them again, and half of the time would go there."""
-    from rich.segment import Segments
-
-    out = console()
-    out.print(Segments(page.render(out, end="\n")), crop=False, end="")
-
-
-def console(stderr: bool = False) -> Console:
-    """A rich console for one stream; rich itself reads NO_COLOR, and CI counts as no terminal."""
-    from rich.console import Console
-
-    in_ci = os.environ.get("CI", "").lower() not in ("", "0", "false")
-    return Console(
-        file=sys.stderr if stderr else sys.stdout, width=width(), highlight=False, markup=False, emoji=False, soft_wrap=False,
-        force_terminal=False if in_ci else None,
-    )  # fmt: skip

@@ -9,10 +9,11 @@ import click
 
 from steelyard.cli.output import CONTEXT, emit_json, json_option, put, store_option, trust_option, warn, width
 from steelyard.cli.streams import complain
-from steelyard.cli.watch import case_count, heed_signals, how_long, show_progress
+from steelyard.cli.watch import case_count, how_long, show_progress
 from steelyard.errors import INTERRUPTED, StoreError, UsageError
 from steelyard.model.experiment import MOST_SETTLING
 from steelyard.model.units import MOST_COUNT, parse_count
+from steelyard.terminal import heed_signals
 
 if TYPE_CHECKING:
     from steelyard.analyze.foreseen import Foreseen

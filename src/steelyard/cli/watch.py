@@ -1,8 +1,7 @@
-"""What commands that measure have in common: how they tell where they stand, and how they end early."""
+"""What commands that measure have in common: how they tell where they stand."""
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -15,16 +14,6 @@ if TYPE_CHECKING:
     from steelyard.engine.plan import Plan
     from steelyard.report.progress import Progress
     from steelyard.store.runs import RunWriter
-
-
-def heed_signals() -> None:
-    """SIGTERM and SIGHUP end a command as Ctrl-C does, so that it can say what was kept."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
-
-
-def _interrupt(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
 
 
 def show_progress(ready: Plan, writer: RunWriter, words: Callable[[int], str]) -> Progress:

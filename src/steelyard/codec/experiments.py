@@ -11,7 +11,7 @@ from steelyard.codec.parsing import parse
 from steelyard.codec.reading import CheckedFile, choice, expect, is_number, quantity, shown, text_value
 from steelyard.errors import UsageError
 from steelyard.files import read_text, real
-from steelyard.model.case import MODES, Case, parse_variants
+from steelyard.model.case import MODES, Case, parse_base, parse_variants
 from steelyard.model.dtypes import canonical
 from steelyard.model.experiment import (
     BUDGETS,
@@ -32,7 +32,7 @@ from steelyard.model.units import MOST_COUNT, is_amount, parse_bytes, parse_seco
 
 T = TypeVar("T")
 
-_TOP = ("name", "description", "files", "settings", "matrix", "include", "exclude", "deny")
+_TOP = ("name", "description", "files", "settings", "matrix", "include", "pairs", "exclude", "deny")
 CASE_KEYS = ("workload", "axes", "backend", "variant", "mode", "device", "threads", "ranks", "env", "flags")
 """What a case is made of, as a matrix and a rule spell it."""
 _RULE = ("tag", "reason")
@@ -66,6 +66,7 @@ def parse_experiment(data: Mapping[str, Any], where: str, text: str | None = Non
         settings=_settings(page, data.get("settings", {})),
         matrix=tuple(_matrix(page, table, path) for path, table in page.tables(data, "matrix")),
         include=tuple(_include(page, data.get("include", []))),
+        pairs=tuple(_pairs(page, data.get("pairs", []))),
         exclude=tuple(read_rule(page, table, path, _RULE) for path, table in page.tables(data, "exclude")),
         deny=tuple(_denial(page, table, path) for path, table in page.tables(data, "deny")),
     )
@@ -145,6 +146,28 @@ def _include(page: CheckedFile, value: Any) -> Iterable[str]:
             mark = error.do.find("^") if isinstance(error, UsageError) else -1
             place = f" at {shown(item[mark:] or 'the end')} in {item}" if isinstance(item, str) and mark >= 0 else f": {shown(item)}"
             page.wrong(f"include[{index}]", what + place, near=item if isinstance(item, str) else None)
+
+
+def _pairs(page: CheckedFile, value: Any) -> Iterable[tuple[str, str]]:
+    """Lists of two, head and base, each a case id or a variant, with or without its backend."""
+    if not isinstance(value, list):
+        page.wrong("pairs", f"expected a list of [head, base], not {shown(value)}")
+        return
+    for index, item in enumerate(value):
+        if not isinstance(item, list) or len(item) != 2:
+            page.wrong(f"pairs[{index}]", f"expected [head, base], not {shown(item)}")
+            continue
+        words = [page.read({name: word}, f"pairs[{index}]", name, _arm, "") for name, word in zip(("head", "base"), item, strict=True)]
+        if all(words):
+            yield words[0], words[1]
+
+
+def _arm(value: Any) -> str:
+    word = text_value(value)
+    if "@" in word:
+        return Case.parse(word).id
+    backend, variant = parse_base(word)
+    return f"{backend}/{_variant(variant)}" if backend else _variant(variant)
 
 
 def read_rule(page: CheckedFile, table: Mapping[str, Any], path: str, more: Iterable[str]) -> Rule:

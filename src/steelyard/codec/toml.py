@@ -6,31 +6,67 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from steelyard.errors import UsageError
-from steelyard.model.experiment import Experiment, Matrix
+from steelyard.model.experiment import Experiment, Matrix, Settings
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 WIDTH = 120
 
 
 def write_experiment(experiment: Experiment, comment: str = "") -> str:
-    """The file that `load_experiment` reads as this experiment; only its name, description and matrices are written."""
+    """The file that `load_experiment` reads as this experiment, without its rules; rows become their cases and pairs."""
     parts = [f"# {line}".rstrip() for line in comment.splitlines()]
     parts.append(f"name = {value(experiment.name)}")
     if experiment.description:
         parts.append(f"description = {value(experiment.description)}")
+    parts += [f"{name} = {_lines(items)}" for name, items in listed(experiment).items()]
+    if settings := settings_of(experiment):
+        parts += ["", "[settings]", *(f"{name} = {value(item)}" for name, item in settings.items())]
     return "\n".join(parts) + "\n" + "".join(f"\n{_matrix(matrix)}" for matrix in experiment.matrix)
 
 
-def _matrix(matrix: Matrix) -> str:
+def plain_experiment(experiment: Experiment) -> dict[str, Any]:
+    """The same as JSON knows it."""
+    settings = settings_of(experiment)
+    matrices = [{"workload": one.workload, **how(one), "axes": one.axes} for one in experiment.matrix]
+    found = {"name": experiment.name, **listed(experiment), **({"settings": settings} if settings else {})}
+    return found | ({"matrix": matrices} if matrices else {})
+
+
+def listed(experiment: Experiment) -> dict[str, list[Any]]:
+    """The cases and pairs that are named one by one, by their ids."""
+    cases = [*experiment.include, *(case for row in experiment.rows for case in row.cases)]
+    pairs = [*experiment.pairs, *(pair for row in experiment.rows for pair in row.pairs)]
+    found: dict[str, list[Any]] = {
+        "include": [*dict.fromkeys(map(str, cases))],
+        "pairs": [[str(head), str(base)] for head, base in dict.fromkeys(pairs)],
+    }
+    return {name: items for name, items in found.items() if items}
+
+
+def settings_of(experiment: Experiment) -> dict[str, Any]:
+    """What is not as usual; the words of a fixed protocol for tools and traces are no part of a file."""
+    usual, found = Settings(), experiment.settings
+    settings = {item.name: getattr(found, item.name) for item in fields(Settings)}
+    asked = {name: item for name, item in settings.items() if item != getattr(usual, name)}
+    if found.fixed:
+        asked["fixed"] = {name: item for name, item in found.fixed.plain().items() if name not in ("ranges", "traced")}
+    return asked
+
+
+def how(matrix: Matrix) -> dict[str, Any]:
+    """How and where its cases run, as far as that is not as usual."""
     usual = Matrix(())
+    names = ("backend", "variant", "mode", "device", "threads", "ranks", "env", "flags")
+    return {name: found for name in names if (found := getattr(matrix, name)) != getattr(usual, name)}
+
+
+def _matrix(matrix: Matrix) -> str:
     lines = ["[[matrix]]", f"workload = {_few(matrix.workload)}"]
-    for name in ("backend", "variant", "mode", "device", "threads", "ranks", "env", "flags"):
-        found = getattr(matrix, name)
-        if found != getattr(usual, name):
-            lines.append(f"{name} = {_few(found)}")
+    lines += [f"{name} = {_few(found)}" for name, found in how(matrix).items()]
     if matrix.axes:
         lines.append("[matrix.axes]")
         lines += [f"{key_of(name)} = {_values(values)}" for name, values in matrix.axes.items()]
@@ -45,6 +81,11 @@ def _values(values: Sequence[Any]) -> str:
     """One value stands alone unless it is itself a list; several, or long ones, stand on a line each."""
     if len(values) == 1 and not isinstance(values[0], (list, tuple)):
         return value(values[0])
+    return _lines(values)
+
+
+def _lines(values: Sequence[Any]) -> str:
+    """A list in one line, or where that is long on a line for each value."""
     line = value(list(values))
     if len(line) <= WIDTH:
         return line

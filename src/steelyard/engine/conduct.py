@@ -44,7 +44,10 @@ def prepare(request: Request, store: Store) -> Plan:
     experiment, catalogue, entries = selection.gather(request, place)
     consent = Consent(store, request.trust)
     consent.check_names()
-    experiment = replace(experiment, include=tuple(_recalled(item, consent) for item in experiment.include))
+    experiment = replace(
+        experiment, include=tuple(_recalled(item, consent) for item in experiment.include),
+        pairs=tuple((_recalled(head, consent), _recalled(base, consent)) for head, base in experiment.pairs),
+    )  # fmt: skip
     against = selection.command_case(request.commands[0], request) if len(request.commands) > 1 else None
     if against and sides.is_side(experiment.settings.vs):
         raise UsageError(f"several programs are compared with each other, so {experiment.settings.vs} cannot be the base", do="name one")
@@ -70,7 +73,12 @@ def _other_side(experiment: Experiment, place: Place, entries: plan.Entries, fac
 
 
 def _recalled(item: str | Case, consent: Consent) -> str | Case:
-    """A case known only by digest is looked up where it was measured before: in a run of one's own, or one that is trusted by name."""
+    """A case known only by digest is looked up where it was measured before: in a run of one's own, or one that is trusted by name.
+
+    A word of a pair that is no case stays.
+    """
+    if isinstance(item, str) and "@" not in item:
+        return item
     case, store = Case.parse(item) if isinstance(item, str) else item, consent.store
     if case.settled:
         return item
@@ -180,10 +188,12 @@ def under_roof(record: Record, roofs: Roofs) -> Record:
 
 def _header(ready: Plan, machine: dict[str, object], fingerprint: str, command: Sequence[str]) -> Header:
     settings = asdict(ready.settings) | ({partition.SETTING: ready.part} if ready.part else {})
-    cases = [*(item.case.id for item in ready.denied), *(job.case.id for job in ready.jobs)]
+    planned = () if ready.experiment.script else ready.jobs
+    cases = [*(item.case.id for item in ready.denied), *(job.case.id for job in planned)]
+    pairs = [(job.case.id, job.vs.id) for job in ready.pairs if job.vs]
     return Header(
         version=__version__, command=list(command), experiment=ready.experiment.name, settings=settings, fingerprint=fingerprint,
-        cases=cases, files=[_relative(file) for file in ready.experiment.files], env=ready.env,
+        cases=cases, pairs=pairs, files=[_relative(file) for file in ready.experiment.files], env=ready.env,
         machine=machine, machine_key=facts.key(machine), sources=dict(ready.sources),
     )  # fmt: skip
 
@@ -200,14 +210,22 @@ def judge(found: Run, *, mistaken: bool = False, expectations: Sequence[Expectat
     excused = [record for record in found.records if record.status in BAD and foreseen.covered(record, expectations)]
     names = {record.id for record in excused}
     left = [record for record in found.records if record.id not in names]
-    failed = mistaken or any(record.status in BAD or "unweighed" in record.effective for record in left)
+    failed = mistaken or any(record.status in BAD or "unweighed" in record.effective for record in left) or bool(_unmade(found))
     measured = any(record.status in ("ok", *BAD) for record in left) or any("time" in record.metrics for record in excused)
     return exit_code([*([FAILED] if failed else []), *([] if measured else [NOTHING])])
 
 
+def _unmade(found: Run) -> set[tuple[str, str]]:
+    """The listed pairs that were not weighed although both cases are ok."""
+    fine = {record.id for record in found.records if record.status == "ok"}
+    made = {(pair.head.id, pair.base.id) for pair in found.pairs}
+    return {(head, base) for head, base in found.header.pairs if head in fine and base in fine} - made
+
+
 def from_experiment(experiment: Experiment) -> Plan:
     """The plan of an experiment built in Python."""
-    catalogue, place = registry.catalogue(), sides.here(experiment.settings.vs, Place(), experiment.files)
+    scripts = (experiment.script.file,) if experiment.script else ()
+    catalogue, place = registry.catalogue(), sides.here(experiment.settings.vs, Place(), (*experiment.files, *scripts))
     if experiment.files:
         catalogue = catalogue.extend(describe(place, experiment.files, ()), ", ".join(experiment.files))
     return plan.expand(experiment, catalogue, place=place, other=_other_side(experiment, place, (), ""))

@@ -3,21 +3,45 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from steelyard import registry
+from steelyard.codec import parsing
+from steelyard.codec.experiments import FORMS
 from steelyard.engine.place import Place
 from steelyard.engine.plan import Entries
+from steelyard.errors import UsageError
+from steelyard.model.dialect import Dialect
 from steelyard.model.experiment import Experiment
+
+
+def recognise(path: Path) -> tuple[Dialect, Any] | None:
+    """The dialect that a file is written in, with its part that reads configs; None for a file that no dialect knows."""
+    for dialect in registry.dialects():
+        if dialect.config and (part := importlib.import_module(dialect.config)).recognise(path):
+            return dialect, part
+    return None
 
 
 def reader(path: Path) -> Any:
     """The part of a dialect that reads this file; None for one that no dialect knows."""
-    for dialect in registry.dialects():
-        if dialect.config and (part := importlib.import_module(dialect.config)).recognise(path):
-            return part
-    return None
+    found = recognise(path)
+    return found[1] if found else None
+
+
+def converted(path: Path, files: tuple[str, ...] = ()) -> tuple[Experiment, str, Callable[[Experiment], Experiment]]:
+    """The experiment of a config, what such a file is called, and how its dialect writes one down."""
+    found = recognise(path)
+    if found is None:
+        parsing.load(path, FORMS.get(path.suffix.lower(), "json"))
+        kinds = [f"{importlib.import_module(dialect.config).kind}s" for dialect in registry.dialects() if dialect.config]
+        why = f"{', '.join(kinds)} are what can be converted so far"
+        raise UsageError(f"cannot tell what {path} is", why=why, do="see docs/howto")
+    dialect, part = found
+    tidy = importlib.import_module(dialect.convert).tidy if dialect.convert else lambda experiment: experiment
+    return part.read(path, files), part.kind, tidy
 
 
 def load(path: Path, files: tuple[str, ...] = (), place: Place | None = None, device: str = "cpu") -> Experiment | None:
@@ -30,4 +54,4 @@ def load(path: Path, files: tuple[str, ...] = (), place: Place | None = None, de
 def packages(path: Path) -> Entries:
     """Installed operators, iterators and generators that a config names: naming them is what loads their packages."""
     found = reader(path)
-    return tuple(found.packages(path)) if found else ()
+    return tuple(found.packages(path)) if hasattr(found, "packages") else ()

@@ -9,15 +9,18 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from steelyard.engine import envs
 from steelyard.engine.after import Reply
 from steelyard.engine.conversation import Conversation, Lost
+from steelyard.engine.driving import DrivenResult, result_of
 from steelyard.engine.launch import Nursery, Worker, nursery_modules, start_fresh
 from steelyard.engine.limits import MemoryLimit
 from steelyard.engine.messages import (
     Answer,
     Check,
+    Drive,
     Fit,
     Found,
     Measure,
@@ -38,8 +41,12 @@ from steelyard.engine.pool import Pool
 from steelyard.engine.process import end_orphans, end_tree, keep_orphans
 from steelyard.engine.sinks import Sink
 from steelyard.errors import SteelyardError, UsageError, told
+from steelyard.model.case import Case
+from steelyard.model.record import Status
 
 PATIENCE = 60
+MOST_DRIVES = 100
+"""How often a user's script is run again after it lost its worker; each time it gets beyond one more case."""
 
 Tell = Callable[[str, float | None], None]
 
@@ -127,7 +134,7 @@ class Crew:
                 sink.found(answer)
             elif isinstance(answer, RecordAnswer) and current is not None:
                 done, current = current, None
-                retired = done.case.device != "cpu" and plan.settings.fixed is None and answer.record.status == "failed"
+                retired = _spoils(done.case, plan, answer.record.status)
                 yield done, self._judged(talk, done, answer)
             elif isinstance(answer, Retire):
                 retired = True
@@ -144,8 +151,57 @@ class Crew:
         over = talk.struck()
         return replace(answer, record=replace(answer.record, status="oom", reason=over)) if over else answer
 
+    def drive(self, job: Job, plan: Plan, sink: Sink, held: dict[str, Any]) -> Iterator[tuple[Case, RecordAnswer | Lost]]:
+        """Each case that a user's script asks for with its answer.
+
+        A script whose worker does not survive a case is run again, and then `held` has what became of that one too. What is lost
+        in its own code, between two cases, is blamed on the script itself.
+        """
+        for _ in range(MOST_DRIVES):
+            try:
+                talk = self.engage(job, plan)
+            except Unstarted as error:
+                yield job.case, Lost("crashed", str(error))
+                return
+            last = job.case
+            for case, answer in self._driven(talk, job, plan, sink, held):
+                known = DrivenResult(answer.status, answer.reason) if isinstance(answer, Lost) else result_of(answer.record, answer.arrays)
+                last, held[case.id] = case, known.plain()
+                yield case, answer
+            if self.talk is talk or last == job.case:
+                return
+        yield job.case, Lost("failed", f"its worker was lost {MOST_DRIVES} times")
+
+    def _driven(
+        self, talk: Conversation, job: Job, plan: Plan, sink: Sink, held: dict[str, Any]
+    ) -> Iterator[tuple[Case, RecordAnswer | Lost]]:
+        """What one worker does of a script, up to its loss."""
+        script, current, begun = plan.experiment.script, None, False
+        assert script is not None
+        asked = Drive(plan.sources_of(job), plan.settings, script.shim, script.file, script.argv, held)
+        for answer in self.converse(talk, asked, plan.settings.timeout):
+            if isinstance(answer, Ready) and not begun:
+                begun = True
+                sink.begun(answer.environment)
+            elif isinstance(answer, Started) and answer.unplanned is not None:
+                current = answer.unplanned
+                sink.started(replace(job, case=current))
+            elif isinstance(answer, RecordAnswer) and current is not None:
+                case, current = current, None
+                yield case, self._judged(talk, replace(job, case=case), answer)
+                if _spoils(case, plan, answer.record.status):
+                    self.abandon()
+                    return
+            elif isinstance(answer, Retire):
+                self.abandon()
+                return
+            elif isinstance(answer, Lost):
+                yield current or job.case, answer
+
     def weigh(self, heads: Sequence[Job], plan: Plan) -> tuple[list[PairAnswer], str]:
         """Weigh cases that were measured against their common base, and say why where that cannot be done."""
+        if not heads:
+            return [], ""
         job = heads[-1]
         assert job.vs is not None
         try:
@@ -317,6 +373,11 @@ class Crew:
             talk, self.leaving = self.leaving, None
             talk.worker.see_off()
             self._after_death(talk)
+
+
+def _spoils(case: Case, plan: Plan, status: Status) -> bool:
+    """Whether a case may have broken its device for the process; under a fixed protocol the worker itself looks, and says Retire."""
+    return case.device != "cpu" and plan.settings.fixed is None and status == "failed"
 
 
 def _inside(job: Job) -> str:

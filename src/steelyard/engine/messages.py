@@ -19,7 +19,7 @@ from steelyard.model.pair import Pair
 from steelyard.model.protocol import Traces
 from steelyard.model.record import STATUSES, Arrays, Figure, Record, Status
 
-VERSION = 1
+VERSION = 2
 """Counts changes of the messages. Both ends come from one installation, so nothing compares it yet."""
 KIND = "is"
 
@@ -125,6 +125,21 @@ class Pass:
 
 
 @dataclass(frozen=True)
+class Drive:
+    """Run a user's file whose own code calls the runner, which the module `shim` puts in place: Started and a RecordAnswer for each case.
+
+    `held` are results of an earlier drive by case id: the runner gives them back and measures nothing.
+    """
+
+    sources: Sources
+    settings: Settings
+    shim: str
+    file: str
+    argv: tuple[str, ...] = ()
+    held: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Shim:
     """Hand `words` to the function `perform` of a module, which answers in words of its own: Said."""
 
@@ -159,9 +174,10 @@ class Ready:
 
 @dataclass(frozen=True)
 class Started:
-    """A case of several begins."""
+    """A case of several begins; `unplanned` is the whole case, where a user's code asked for it."""
 
     case: str
+    unplanned: Case | None = None
 
 
 @dataclass(frozen=True)
@@ -271,7 +287,7 @@ class Done:
     """The job has come to its end."""
 
 
-Order = Describe | Check | Measure | Weigh | Alternate | Pass | Shim | Go | Quit
+Order = Describe | Check | Measure | Weigh | Alternate | Pass | Drive | Shim | Go | Quit
 Answer = (
     Described | Ready | Started | Retire | Phase | Waiting | Fit | RecordAnswer | PairAnswer | Unweighed | ArmAnswer | ArmFailed
     | PartnerLost | Found | Said | Fault | Done
@@ -384,7 +400,8 @@ def _read_arrays(value: Any) -> Arrays:
 _READERS: Mapping[str, Callable[[Any], Any]] = {
     "str": _text, "int": _one_of(int), "float": _one_of(int, float), "float | None": _one_of(int, float, type(None)),
     "int | None": _one_of(int, type(None)), "Status": _status, "Mapping[str, Any]": _one_of(dict),
-    "Case": Case.from_plain, "tuple[Case, ...]": lambda value: tuple(map(Case.from_plain, value)),
+    "Case": Case.from_plain, "Case | None": lambda value: None if value is None else Case.from_plain(value),
+    "tuple[Case, ...]": lambda value: tuple(map(Case.from_plain, value)),
     "Settings": Settings.from_plain, "Sources": read_sources, "Turns": lambda value: Turns(**value), "bool": _one_of(bool),
     "Traces | None": lambda value: None if value is None else Traces(**{**value, "counters": tuple(value["counters"])}),
     "tuple[str, ...]": lambda value: tuple(map(_text, value)),

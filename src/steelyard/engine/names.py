@@ -91,6 +91,10 @@ def mistakes(experiment: Experiment, catalogue: Catalogue) -> list[UsageError]:
         trial.matrix(matrix)
     for item in experiment.include:
         trial.attempt("", f"include {item}", lambda it: settle(Case.parse(it) if isinstance(it, str) else it, catalogue), item)
+    for case in [case for row in experiment.rows for case in (*row.cases, *itertools.chain.from_iterable(row.pairs))]:
+        bare = replace(case, params=(), variant=IDENTITY)
+        if trial.once(("workload", case.workload, case.backend), "", f"workload {case.workload}", settle, bare, catalogue):
+            trial.once(("row", case.id), "", f"case {case}", settle, case, catalogue)
     return list(trial.found.values())
 
 

@@ -50,7 +50,7 @@ def experiment(machine: Mapping[str, Any], device: str, threads: int, budget: fl
 def against_itself(chosen: Experiment) -> Plan:
     """A plan that weighs every case of an experiment against itself, built separately: whatever it finds is noise."""
     ready = conduct.from_experiment(chosen)
-    return replace(ready, jobs=tuple(replace(job, vs=job.case) for job in ready.jobs))
+    return replace(ready, jobs=tuple(replace(job, vs=job.case) for job in ready.jobs), pairs=(), rows=())
 
 
 def learn(records: Sequence[Record], pairs: Sequence[Pair]) -> DeviceNoise:

@@ -54,8 +54,9 @@ def parse_part(text: str) -> Part:
 def take(plan: Plan, part: Part, store: Store) -> Plan:
     """The plan of one part: cases that are weighed together stay together, and those denied are shared out too."""
     groups: dict[Case, list[Job]] = {}
+    leads = _leads(plan)
     for job in plan.jobs:
-        groups.setdefault(job.vs or job.case, []).append(job)
+        groups.setdefault(leads.get(job.case, job.vs or job.case), []).append(job)
     known = past_costs([job.case.id for job in plan.jobs], store, part.before)
     usual = statistics.median(known.values()) if known else 1.0
     places = share_out([math.fsum(known.get(job.case.id, usual) for job in jobs) for jobs in groups.values()], part.of)
@@ -68,7 +69,20 @@ def take(plan: Plan, part: Part, store: Store) -> Plan:
     ours = tuple(item for item in plan.dropped if where.get(item.case, part.number) == part.number)
     others = tuple(Dropped(case, Rule({"--partition": str(part)}, f"in part {where[case]}"), "partition") for case in elsewhere)
     jobs = tuple(job for job in plan.jobs if where[job.case] == part.number)
-    return replace(plan, jobs=jobs, dropped=(*ours, *others), part=str(part))
+    pairs = tuple(job for job in plan.pairs if where[job.case] == part.number)
+    rows = tuple(row for row in plan.rows if all(where[case] == part.number for case in row.cases))
+    return replace(plan, jobs=jobs, dropped=(*ours, *others), part=str(part), pairs=pairs, rows=rows)
+
+
+def _leads(plan: Plan) -> dict[Case, Case]:
+    """For every case of a listed pair or a row the one that stands for all that must stay together with it."""
+    together = [*({job.case, job.vs or job.case} for job in plan.pairs), *(set(row.cases) for row in plan.rows)]
+    leads: dict[Case, Case] = {}
+    for cases in together:
+        known = {leads[case] for case in cases if case in leads}
+        lead = min(known or cases, key=lambda case: case.id)
+        leads |= {case: lead for case, old in leads.items() if old in known} | dict.fromkeys(cases, lead)
+    return leads
 
 
 def share_out(costs: Sequence[float], parts: int) -> list[int]:

@@ -12,21 +12,24 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from steelyard.engine import envs, modules, names, ncu
+from steelyard.engine import envs, modules, names, ncu, pairing
 from steelyard.engine.filters import Filters, patient
 from steelyard.engine.launch import forkable
 from steelyard.engine.messages import Sources
 from steelyard.engine.names import errors_at, points, select, settle
+from steelyard.engine.pairing import CasePair
 from steelyard.engine.place import Place
 from steelyard.engine.sides import TWO_BACKENDS, BaseSide
 from steelyard.errors import NothingMeasured, UsageError
 from steelyard.measuring import rules
 from steelyard.model.case import Case, parse_base
-from steelyard.model.experiment import Experiment, Matrix, Rule, Settings
+from steelyard.model.experiment import Experiment, Matrix, ResultRow, Rule, Settings, UserScript
 from steelyard.registry import Catalogue
 
 Entries = tuple[tuple[str, str], ...]
 MOST_CASES = 100_000
+SCRIPT = "script"
+PASSES = ("profile", "peak_memory", "memory_snapshot", "ncu", "compile_time", "dump_ir")
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,9 @@ class Plan:
     `part` says which of several parts this is, if it is one; `env` is the environment asked for by name; `idle` are rules that fit no
     case at all, as a misspelt one does; `sources` are the user's own files behind it, by hash, as far as they are known before
     anything runs.
+
+    `pairs` are what is weighed beside the bases of the jobs themselves: a job each, whose case and base are measured by others,
+    labelled by the first row that names it. `rows` are those of which every case is measured.
     """
 
     experiment: Experiment
@@ -81,6 +87,8 @@ class Plan:
     env: str = ""
     idle: tuple[Rule, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
+    pairs: tuple[Job, ...] = ()
+    rows: tuple[ResultRow, ...] = ()
 
     @property
     def settings(self) -> Settings:
@@ -97,17 +105,23 @@ class Plan:
         """Rough seconds for the whole run: sampling, worker starts and compilations."""
         sampling = sum(1.4 * self.settings.budget * (2 if job.vs else 1) + 0.1 for job in self.jobs)
         fresh = {(job.unit, job.place) for job in self.jobs if job.fresh}
+        sampling += sum(1.4 * self.settings.budget + 0.1 for _ in self.pairs)
         starts = 0.3 + 3.0 * len(fresh) + 2.5 * any(job.case.backend == "torch" and not job.fresh for job in self.jobs)
         starts += 4.0 * sum(2 if job.vs else 1 for job in self.jobs if job.case.ranks > 1)
-        starts += self._pool if any(job.side for job in self.jobs) else 0
+        starts += self._pool if self._apart else 0
         compiling = 8.0 * sum(job.compiles for job in self.jobs)
         return sampling + starts + compiling + sum(self._beside(job) for job in self.jobs)
 
     @property
     def longest(self) -> float:
         """Rough seconds for the whole run if no comparison settles its margin before the time for that is spent."""
-        each = (1.4 * self.settings.budget + (self._pool if any(job.side for job in self.jobs) else 0)) * self.settings.settle
+        each = (1.4 * self.settings.budget + (self._pool if self._apart else 0)) * self.settings.settle
         return self.estimate + each * self.comparisons
+
+    @property
+    def _apart(self) -> bool:
+        """Whether something is weighed in two processes."""
+        return any(job.side for job in (*self.jobs, *self.pairs))
 
     @property
     def _pool(self) -> float:
@@ -127,11 +141,12 @@ class Plan:
     @property
     def comparisons(self) -> int:
         """How many are to be made."""
-        return sum(job.vs is not None for job in self.jobs)
+        return sum(job.vs is not None for job in self.jobs) + len(self.pairs)
 
     def fingerprint(self, machine_key: str, machine: Mapping[str, Any] | None = None) -> str:
         """What must agree for an unfinished run to be continued: cases, settings, sources, machine, packages and commit."""
-        sources = [hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in self.experiment.files]
+        files = [*self.experiment.files, *([self.experiment.script.file] if self.experiment.script else [])]
+        sources = [hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in files]
         cases = [(job.case.id, job.vs and job.vs.id, job.place.python, job.place.device_index) for job in self.jobs]
         shared = {name: (machine or {}).get(name) for name in ("packages", "python", "git")}
         other = [self.other.label, *self.other.identity] if self.other else None
@@ -139,6 +154,7 @@ class Plan:
         homes = {python: dict(held) for python in sorted({job.place.python for job in self.jobs}) if (held := envs.contents(python))}
         known = [cases, asdict(self.settings), sources, machine_key, shared, other, *denied, *([homes] if homes else [])]
         known += [dict(self.sources)] if self.sources else []
+        known += [[(job.case.id, job.vs and job.vs.id) for job in self.pairs]] if self.pairs else []
         text = json.dumps(known, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -154,6 +170,8 @@ def expand(
     filters: Filters | None = None,
 ) -> Plan:
     """Turn matrices, included cases, filters and rules into jobs; `against` is one base for all, in place of a variant."""
+    if experiment.script:
+        return _scripted(experiment, experiment.script, place or Place(), entries)
     names.refuse(experiment, catalogue)
     if experiment.settings.fixed and (experiment.settings.vs or against or other):
         raise UsageError(
@@ -176,6 +194,11 @@ def expand(
         case = settle(Case.parse(item) if isinstance(item, str) else item, catalogue)
         cases.setdefault(case)
         misfits.pop(case, None)
+    rows = pairing.rows_of(experiment, catalogue)
+    pairs = pairing.pairs_of(experiment, rows, cases, catalogue)
+    for case in [*(case for row in rows for case in row.cases), *(case for pair in pairs for case in reversed(pair))]:
+        cases.setdefault(case)
+        misfits.pop(case, None)
     chosen = filters or Filters()
     with patient(chosen):
         kept, dropped = _sort_out(cases, misfits, experiment, catalogue, chosen)
@@ -189,12 +212,32 @@ def expand(
         )  # fmt: skip
     if experiment.settings.ncu:
         ncu.check([case.device for case in kept])
-    jobs = _jobs(kept, denied, experiment.settings, catalogue, place or Place(), against, other, experiment.files)
+    wanted = {pair: row for pair, row in pairs.items() if {*pair} <= {*kept}}
+    jobs, weighed = _jobs(kept, wanted, denied, experiment.settings, catalogue, place or Place(), against, other, experiment.files)
     jobs = [_named(job, named[job.case]) if job.case in named else job for job in jobs]
     sources = dict(catalogue.sources)
     for job in jobs:
         sources |= modules.programs(dict(job.case.params).get("argv") or (), Path.cwd()) if job.case.backend == "command" else {}
-    return Plan(experiment, tuple(jobs), tuple(dropped), entries, other, idle=_idle(experiment, cases, catalogue), sources=sources)
+    return Plan(
+        experiment, tuple(jobs), tuple(dropped), entries, other, idle=_idle(experiment, cases, catalogue), sources=sources,
+        pairs=tuple(weighed), rows=pairing.whole_rows(rows, kept),
+    )  # fmt: skip
+
+
+def _scripted(experiment: Experiment, script: UserScript, place: Place, entries: Entries) -> Plan:
+    """One job for a user's script, which says by itself what is measured; a case of that name is where its own failure is told."""
+    asked = experiment.settings
+    planned = experiment.matrix or experiment.include or experiment.pairs or experiment.rows or asked.vs
+    beside = [name for name in PASSES if getattr(asked, name)]
+    if planned or beside:
+        why = "its own code says what is measured"
+        raise UsageError(f"a script cannot be run with {beside[0] if beside else 'cases'} beside it", why=why)
+    if not Path(script.file).is_file():
+        raise UsageError("there is no such file", do="name the Python file that is to be run", where=script.file)
+    params = (("argv", list(script.argv)), ("file", Path(script.file).name))
+    case = Case(SCRIPT, params, script.backend, device=script.device, threads=script.threads)
+    job = Job(case, None, at_home(case, envs.place_for(script.backend, place)), case.id, fresh=True)
+    return Plan(experiment, (job,), (), entries, sources=modules.programs([script.file], Path.cwd()))
 
 
 def _named(job: Job, matrix: Matrix) -> Job:
@@ -259,7 +302,7 @@ def _also(known: Matrix | None, matrix: Matrix) -> Matrix:
 
 def check_size(experiment: Experiment, catalogue: Catalogue) -> None:
     """Refuse a product that no run could finish, by counting it; expanding it would take all memory first."""
-    total = len(experiment.include)
+    total = len(experiment.include) + sum(len(row.cases) for row in experiment.rows)
     for matrix in experiment.matrix:
         with errors_at(matrix.origin):
             names = dict.fromkeys(name for pattern in matrix.workload for name in select(pattern, catalogue))
@@ -295,6 +338,7 @@ def _matrix_cases(matrix: Matrix, catalogue: Catalogue) -> Iterator[Case]:
 
 def _jobs(
     cases: Sequence[Case],
+    pairs: Mapping[CasePair, str],
     denied: Collection[Case],
     settings: Settings,
     catalogue: Catalogue,
@@ -302,8 +346,11 @@ def _jobs(
     against: Case | None,
     other: BaseSide | None,
     files: tuple[str, ...],
-) -> list[Job]:
-    """A job for every case and for each base; one that is denied does not run as a base either, and its cases stand alone."""
+) -> tuple[list[Job], list[Job]]:
+    """A job for every case and for each base, and one for every pair that is weighed beside them.
+
+    A base that is denied does not run, and its cases stand alone.
+    """
     wanted: dict[Case, Case | None] = {case: case for case in cases} if other else {}
     vs = None if other else settings.vs
     bases = {case: against if vs is None else settle(case.against(vs), catalogue) for case in (() if other else cases)}
@@ -316,15 +363,19 @@ def _jobs(
         wanted[case] = base if case != base else None
     homes = sorted({(case.env, case.backend) for case in wanted})
     places = {(env, backend): envs.place(env, place) if env else envs.place_for(backend, place) for env, backend in homes}
-    jobs = []
-    for case, base in wanted.items():
+
+    def made(case: Case, base: Case | None, label: str = "") -> Job:
         job = _job(case, base, settings, catalogue, places[case.env, case.backend])
         side = other if base is not None else None
         if base is not None and base.backend != case.backend:
             side = _elsewhere(base, places[base.env, base.backend], files, catalogue)
-        jobs.append(replace(job, side=side))
-    fresh = {(job.unit, job.place) for job in jobs if job.fresh}
-    return [replace(job, fresh=(job.unit, job.place) in fresh) for job in jobs]
+        return replace(job, side=side, label=label)
+
+    jobs = [made(case, base) for case, base in wanted.items()]
+    weighed = [made(head, base, row) for (head, base), row in pairs.items()]
+    fresh = {(job.unit, job.place) for job in (*jobs, *weighed) if job.fresh}
+    settled = [replace(job, fresh=(job.unit, job.place) in fresh) for job in (*jobs, *weighed)]
+    return settled[: len(jobs)], settled[len(jobs) :]
 
 
 def nothing_to_compare(vs: str, cases: Sequence[Case], catalogue: Catalogue) -> UsageError:

@@ -5,7 +5,6 @@ Runs only grow, and a sealed one not even that, so a second attempt never touche
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +12,11 @@ from pathlib import Path
 from steelyard.engine import modules
 from steelyard.errors import NothingMeasured, StoreError, UsageError, unknown
 from steelyard.files import open_plain
-from steelyard.model.pair import Pair
-from steelyard.model.record import BAD, STATUSES, Arrays, Attachment, Record, Status
+from steelyard.model.record import BAD, STATUSES, Attachment, Record, Status
 from steelyard.store import sources
 from steelyard.store.refs import locate
 from steelyard.store.runs import Header, Run, RunInfo, RunWriter, Store, read_run
+from steelyard.store.samples import read_all
 
 MOST_NAMED, MOST_TRIED = 4, 5
 WORDS: dict[str, tuple[Status, ...]] = {
@@ -117,10 +116,10 @@ def _take_over(old: Run, writer: RunWriter, again: Collection[Status]) -> None:
     """Records and pairs with their samples and attachments, as they were."""
     kept = {record.id: record for record in old.records if record.status not in again}
     for record in kept.values():
-        writer.append(replace(record, attachments=list(_attached(old, record, writer)), samples=[]), _arrays(old, record))
+        writer.append(replace(record, attachments=list(_attached(old, record, writer)), samples=[]), read_all(old.path, record.samples))
     for pair in old.pairs:
         if pair.head.id in kept:
-            writer.append_pair(replace(pair, samples=[]), _arrays(old, pair))
+            writer.append_pair(replace(pair, samples=[]), read_all(old.path, pair.samples))
 
 
 def _attached(old: Run, record: Record, writer: RunWriter) -> Iterator[Attachment]:
@@ -131,10 +130,3 @@ def _attached(old: Run, record: Record, writer: RunWriter) -> Iterator[Attachmen
         except (OSError, StoreError):
             continue
         yield writer.attach(item.kind, Path(item.path).name, data)
-
-
-def _arrays(old: Run, item: Record | Pair) -> Arrays:
-    """A lost sidecar costs the samples and not the figures, here as anywhere."""
-    with contextlib.suppress(StoreError):
-        return {series.name: (series.unit, series.dtype, old.array(series).tobytes()) for series in item.samples}
-    return {}

@@ -6,13 +6,14 @@ import itertools
 import os
 import string
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Protocol
 
 from steelyard.engine import after, lockstep, modules
 from steelyard.engine.conversation import Lost
 from steelyard.engine.crew import Crew
+from steelyard.engine.driving import result_of
 from steelyard.engine.messages import PairAnswer, RecordAnswer
 from steelyard.engine.plan import Job, Plan
 from steelyard.engine.pool import NoComparison
@@ -23,6 +24,7 @@ from steelyard.model.experiment import Settings
 from steelyard.model.record import Record, Status
 from steelyard.store import sources
 from steelyard.store.runs import RunWriter
+from steelyard.store.samples import read_all
 
 MOST_AT_ONCE = 2000
 """Cases in one job: their worker is made calm once for all of them."""
@@ -37,6 +39,7 @@ class RunWatch(Protocol):
     def phase(self, name: str, fraction: float | None) -> None: ...
     def finished(self, record: Record) -> None: ...
     def waiting(self, text: str) -> None: ...
+    def note(self, text: str) -> None: ...
 
 
 class NoWatch:
@@ -46,6 +49,7 @@ class NoWatch:
     def phase(self, name: str, fraction: float | None) -> None: ...
     def finished(self, record: Record) -> None: ...
     def waiting(self, text: str) -> None: ...
+    def note(self, text: str) -> None: ...
 
 
 def supervise(
@@ -64,11 +68,11 @@ def supervise(
     """
     sink = sink or Sink()
     todo = [job for job in plan.jobs if not _done(job, writer)]
-    if not todo:
+    if not todo and not any(_due(job, writer) for job in plan.pairs) and not sink.replayed:
         return True
     owner, told = f"run {writer.id}, pid {os.getpid()}", sources.told(plan.sources, writer.done.values())
     for jobs in [[job] for job in todo] if sink.yielding else [todo]:
-        with locks.hold(_places(jobs), owner, lambda who: watch.waiting(f"waiting for {who}, which measures on this machine")):
+        with locks.hold(_places(jobs or plan.jobs), owner, lambda who: watch.waiting(f"waiting for {who}, which measures on this machine")):
             sink.opened(writer.path)
             try:
                 with Crew.assemble(watch.phase) as crew:
@@ -92,17 +96,71 @@ class Supervision:
     judge: Callable[[Record], Record]
     told: dict[str, str]
     """The users' files that records have told of, with the hash that each had last."""
+    waiting: list[list[Job]] = field(default_factory=list)
+    """The listed pairs that are still to be weighed; those that follow each other in one row and share a base, together."""
 
     def records(self, todo: Sequence[Job]) -> Iterator[Record]:
         """The record of each job once it is kept; cases that share a base are weighed together, at the last of them."""
+        if self.plan.experiment.script:
+            yield from self._drive()
+            return
+        self._replay()
         todo = [job for job in todo if not self.sink.held(job)]
+        pairs = [job for job in self.plan.pairs if not _compared(job, self.writer) and not self.sink.held_pair(job)]
+        self.waiting = [list(group) for _, group in itertools.groupby(pairs, lambda job: (job.scale, job.label))]
         calls = [job for job in todo if job.case.workload == CALL and job.case.id not in self.writer.done]
         wrong = self.crew.check(self.plan, calls)
         refused = [self._refuse(job, wrong[job.case.id]) for job in todo if job.case.id in wrong]
         self.sink.checked()
+        self._weigh_due()
         yield from refused
         left = [job for job in todo if job.case.id not in wrong]
         yield from self._in_batches(left) if self.plan.settings.fixed else self._one_by_one(left)
+
+    def _drive(self) -> Iterator[Record]:
+        """The cases that a user's script asks for, as they come; it is told at once what the run holds already."""
+        [job] = self.plan.jobs
+        done = self.writer.done.values()
+        held = {record.id: result_of(record, read_all(self.writer.path, record.samples)).plain() for record in done}
+        for case, answer in self.crew.drive(job, self.plan, self.sink, held):
+            record = self._keep(replace(job, case=case), answer)
+            self.watch.finished(record)
+            yield record
+
+    def _replay(self) -> None:
+        """Tell the sink what the run holds already, which its own file may lack."""
+        for job in self.plan.jobs if self.sink.replayed else ():
+            if (record := self.writer.done.get(job.case.id)) and not self.sink.held(job):
+                self.sink.take(job, record, read_all(self.writer.path, record.samples))
+        for pair in self.writer.pairs if self.sink.replayed else ():
+            self.sink.weighed(pair)
+
+    def _weigh_due(self) -> None:
+        """Weigh the listed pairs of which all cases are measured by now, and say of each that cannot be weighed why."""
+        done = self.writer.done
+        waiting, self.waiting, due = self.waiting, [], list[list[Job]]()
+        for group in waiting:
+            whole = all({job.case.id, job.vs.id} <= done.keys() for job in group if job.vs)
+            (due if whole else self.waiting).append(group)
+        for group in due:
+            sound = []
+            for job in group:
+                if bad := [done[case.id] for case in (job.vs, job.case) if case and done[case.id].status != "ok"]:
+                    self._give_up(job, f"{bad[0].id} is {bad[0].status}")
+                else:
+                    sound.append(job)
+            pairs, trouble = self._weigh_apart(sound[0]) if sound and sound[0].side else self.crew.weigh(sound, self.plan)
+            for answer in pairs:
+                self.writer.append_pair(answer.pair, answer.arrays)
+                self.sink.weighed(answer.pair)
+            for job in sound:
+                if not _compared(job, self.writer):
+                    self._give_up(job, trouble or "it gave no answer")
+
+    def _give_up(self, job: Job, reason: str) -> None:
+        assert job.vs is not None
+        self.watch.note(f"not weighed: {job.case} against {job.vs}: {reason}")
+        self.sink.unweighed(job, reason)
 
     def _one_by_one(self, left: Sequence[Job]) -> Iterator[Record]:
         heads: list[Job] = []
@@ -114,19 +172,32 @@ class Supervision:
             for answer in pairs:
                 self.writer.append_pair(answer.pair, answer.arrays)
                 self.sink.weighed(answer.pair)
+            self._weigh_due()
             self.watch.finished(record)
             yield record
 
     def _in_batches(self, left: Sequence[Job]) -> Iterator[Record]:
-        """Many small cases in one job: no comparison follows them, and each is kept as it comes."""
-        for _, group in itertools.groupby(left, lambda job: (job.unit, job.place)):
-            jobs = list(group)
+        """Many small cases in one job, each kept as it comes; a job ends where a comparison is due."""
+        for jobs in self._batches(left):
             most = len(jobs) if self.sink.whole else MOST_AT_ONCE
             for begin in range(0, len(jobs), most):
                 for job, answer in self.crew.measure(jobs[begin : begin + most], self.plan, self.sink):
                     record = self._keep(job, answer)
                     self.watch.finished(record)
                     yield record
+            self._weigh_due()
+
+    def _batches(self, left: Sequence[Job]) -> Iterator[list[Job]]:
+        """Jobs of one worker, up to each that is the last of a group of pairs."""
+        places = {job.case.id: place for place, job in enumerate(left)}
+        ends = {max(places.get(case.id, -1) for job in group for case in (job.case, job.vs) if case) for group in self.waiting}
+        batch: list[Job] = []
+        for place, job in enumerate(left):
+            if batch and (place - 1 in ends or (job.unit, job.place) != (batch[0].unit, batch[0].place)):
+                yield batch
+                batch = []
+            batch.append(job)
+        yield from [batch] if batch else []
 
     def _refuse(self, job: Job, reason: str) -> Record:
         self.watch.started(job.case.id)
@@ -201,8 +272,14 @@ def _done(job: Job, writer: RunWriter) -> bool:
     return record is not None and (job.vs is None or record.status != "ok" or _compared(job, writer))
 
 
+def _due(job: Job, writer: RunWriter) -> bool:
+    """Whether a listed pair of which both cases are measured is still to be weighed."""
+    both = [writer.done.get(case.id) for case in (job.case, job.vs) if case]
+    return all(record is not None and record.status == "ok" for record in both) and not _compared(job, writer)
+
+
 def _compared(job: Job, writer: RunWriter) -> bool:
-    return any(pair.head.id == job.case.id for pair in writer.pairs)
+    return any(pair.head.id == job.case.id and (job.vs is None or pair.base.id == job.vs.id) for pair in writer.pairs)
 
 
 def failure(job: Job, settings: Settings, status: Status, reason: str) -> Record:

@@ -80,6 +80,8 @@ def gather(request: Request, place: Place) -> tuple[Experiment, Catalogue, Entri
         description=sources[0].description if len(sources) == 1 else "",
         matrix=tuple(_override(matrix, request, foreign) for matrix, foreign in zip(matrices, strangers, strict=True)),
         include=(*included, *(command_case(argv, request) for argv in request.commands)),
+        pairs=tuple(pair for source in sources for pair in source.pairs),
+        rows=tuple(row for source in sources for row in source.rows),
         exclude=tuple(rule for source in sources for rule in source.exclude),
         deny=tuple(rule for source in sources for rule in source.deny),
         settings=_settings(sources, request.settings),
@@ -133,7 +135,7 @@ def _describe(
     """Ask a worker what the named files and installed packages define; the conductor imports neither."""
     catalogue = registry.catalogue()
     patterns = [*words, *(name for source in sources for matrix in source.matrix for name in matrix.workload)]
-    patterns += [str(item) for source in sources for item in source.include]
+    patterns += [str(item) for source in sources for item in (*source.include, *_listed_cases(source))]
     entries = _named_entries(catalogue, patterns, request, sources)
     if not files and not entries:
         return catalogue, entries, []
@@ -159,8 +161,15 @@ def _named_entries(catalogue: Catalogue, patterns: Sequence[str], request: Reque
 def _variant_words(request: Request, sources: Sequence[Experiment]) -> list[str]:
     from_files = [variant for source in sources for matrix in source.matrix for variant in matrix.variant]
     vs = None if is_side(request.settings.get("vs")) else parse_base(request.settings.get("vs") or "")[1]
+    from_pairs = [str(word).split("@")[-1].split("/")[-1].split(":")[0] for source in sources for pair in source.pairs for word in pair]
     from_cases = [word.split("/")[-1].split(":")[0] for word in request.selectors if "@" in word]
-    return [*request.variant, *from_files, *([vs] if vs else []), *from_cases]
+    return [*request.variant, *from_files, *([vs] if vs else []), *from_pairs, *from_cases]
+
+
+def _listed_cases(source: Experiment) -> list[str | Case]:
+    """The cases that pairs and rows of an experiment name themselves."""
+    listed = [item for pair in source.pairs for item in pair if isinstance(item, Case) or "@" in item]
+    return [*listed, *(case for row in source.rows for case in row.cases)]
 
 
 def _matrices(words: Sequence[str], own: Sequence[str]) -> list[Matrix]:

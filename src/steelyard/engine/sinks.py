@@ -5,15 +5,19 @@ The store is the first to get every record; a sink gets it next, with its raw se
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from steelyard.engine.messages import Found
+from steelyard.engine.messages import Found, Unweighed
 from steelyard.engine.plan import Job
+from steelyard.model.experiment import ResultRow
 from steelyard.model.pair import Pair
 from steelyard.model.protocol import Traces
-from steelyard.model.record import Arrays, Record
+from steelyard.model.record import Arrays, Record, in_seconds
+from steelyard.store.rowfile import RowFile, read_rows
 
 T = TypeVar("T")
 
@@ -22,12 +26,14 @@ class Sink:
     """What a run tells whoever writes its results down; this one writes nothing.
 
     `paused` asks that nothing is measured between two cases, when `take` may use the device itself; `whole` that one worker gets
-    all cases at once, as for a trace of the whole run; `yielding` that others may have the machine between two cases.
+    all cases at once, as for a trace of the whole run; `yielding` that others may have the machine between two cases; `replayed` that
+    it is told first what a continued run of the store holds.
     """
 
     paused = False
     whole = False
     yielding = False
+    replayed = False
 
     def opened(self, run: Path) -> None:
         """The machine is ours now: whoever measured before has written all that they will. `run` is where the run is kept."""
@@ -37,6 +43,10 @@ class Sink:
 
     def held(self, job: Job) -> bool:
         """Whether a job need not be measured, because what is continued has it."""
+        return False
+
+    def held_pair(self, job: Job) -> bool:
+        """Whether a listed pair, the case and the base of a job, need not be weighed for the same reason."""
         return False
 
     def refused(self, job: Job, reason: str) -> None:
@@ -60,6 +70,9 @@ class Sink:
 
     def weighed(self, pair: Pair) -> None:
         """A comparison is made."""
+
+    def unweighed(self, job: Job, reason: str) -> None:
+        """A listed pair, the case and the base of a job, will not be weighed."""
 
     def printed(self, text: str) -> None:
         """What a worker that is gone had printed: users' own words, a framework's warnings."""
@@ -90,3 +103,119 @@ class RowQueue(Generic[T]):
         while self._next < len(self._waiting) and self._waiting[self._next] in self._ready:
             self._next += 1
             yield self._ready.pop(self._waiting[self._next - 1])
+
+
+@dataclass(frozen=True)
+class MeasuredCase:
+    """A case of a row: its record and its raw series."""
+
+    record: Record
+    arrays: Arrays
+
+    def seconds(self, name: str) -> list[float]:
+        """The times of a series in the order in which they were taken, such as `forward.measure.time`; empty where there is none."""
+        return in_seconds(self.arrays, name)
+
+
+class RowSink(Sink):
+    """Writes a file of JSON lines, one for each row, in the order of the rows; a dialect says what is in one.
+
+    Where the file is continued, the rows that it has are not measured again.
+    """
+
+    replayed = True
+
+    def __init__(self, rows: Sequence[ResultRow], path: Path, *, append: bool = False) -> None:
+        self.rows, self.path, self.append = {row.key: row for row in rows}, path, append
+        self.held_rows: dict[str, Mapping[str, Any]] = {}
+        self.written: dict[str, Mapping[str, Any]] = {}
+        self._queue: RowQueue[tuple[str, Mapping[str, Any]]] = RowQueue(self.rows)
+        self._open = dict(self.rows)
+        self._naming: dict[str, list[ResultRow]] = {}
+        for row in rows:
+            for case in dict.fromkeys((*row.cases, *chain.from_iterable(row.pairs))):
+                self._naming.setdefault(case.id, []).append(row)
+        self._cases: dict[str, MeasuredCase] = {}
+        self._pairs: dict[tuple[str, str], Pair | Unweighed] = {}
+        self._file: RowFile | None = None
+
+    def row(self, key: str, cases: Sequence[MeasuredCase], pairs: Sequence[Pair | Unweighed]) -> Mapping[str, Any]:
+        """The line of a row, from its cases and pairs in the order in which the row names them, whatever became of each."""
+        raise NotImplementedError
+
+    def key_of(self, line: Mapping[str, Any]) -> str:
+        """The key of the row that a line of a continued file holds; empty where it is none, or is to be measured again."""
+        raise NotImplementedError
+
+    def header(self) -> Mapping[str, Any] | None:
+        """The first line of a new file, if it has one."""
+        return None
+
+    def complete(self) -> bool:
+        """Whether a continued file has every row already, so that nothing is left to do."""
+        self._read()
+        return len(self.held_rows) == len(self.rows)
+
+    def _read(self) -> int:
+        """The rows of a continued file, and the length of what is whole of it."""
+        lines, whole = read_rows(self.path) if self.append else ([], 0)
+        found = {self.key_of(line): line for line in lines}
+        self.held_rows = {key: line for key, line in found.items() if key in self.rows}
+        return whole
+
+    def opened(self, run: Path) -> None:
+        whole = self._read()
+        for key in self.held_rows:
+            self._open.pop(key)
+            self._queue.drop(key)
+        self._file = RowFile(self.path, whole)
+        if not whole and (header := self.header()) is not None:
+            self._file.write(header)
+
+    def held(self, job: Job) -> bool:
+        return not self._open_rows(job.case.id)
+
+    def held_pair(self, job: Job) -> bool:
+        return not any((job.case, job.vs) in row.pairs for row in self._open_rows(job.case.id))
+
+    def _open_rows(self, id: str) -> list[ResultRow]:
+        """The rows still to be written that name a case."""
+        return [row for row in self._naming.get(id, ()) if row.key in self._open]
+
+    def refused(self, job: Job, reason: str) -> None:
+        self.take(job, Record(job.case.id, job.case.plain(), "failed", reason), {})
+
+    def take(self, job: Job, record: Record, arrays: Arrays) -> None:
+        self._cases[job.case.id] = MeasuredCase(record, arrays)
+        self._write_rows(job.case.id)
+
+    def weighed(self, pair: Pair) -> None:
+        self._pairs[pair.head.id, pair.base.id] = pair
+        self._write_rows(pair.head.id)
+
+    def unweighed(self, job: Job, reason: str) -> None:
+        assert job.vs is not None
+        self._pairs[job.case.id, job.vs.id] = Unweighed(reason)
+        self._write_rows(job.case.id)
+
+    def _write_rows(self, id: str) -> None:
+        """Make the lines of those rows with this case of which nothing is missing now, write all whose turn it is."""
+        for row in self._open_rows(id):
+            cases = [self._cases[case.id] for case in row.cases if case.id in self._cases]
+            pairs = [self._pairs[head.id, base.id] for head, base in row.pairs if (head.id, base.id) in self._pairs]
+            if len(cases) < len(row.cases) or len(pairs) < len(row.pairs):
+                continue
+            line = self.row(row.key, cases, pairs)
+            self._open.pop(row.key)
+            for key, due in self._queue.put(row.key, (row.key, line)):
+                self.written[key] = due
+                if self._file:
+                    self._file.write(due)
+            for case in row.cases:
+                if not self._open_rows(case.id):
+                    self._cases.pop(case.id, None)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._file:
+            self._file.close()

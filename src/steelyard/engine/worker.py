@@ -22,6 +22,7 @@ from steelyard.engine.messages import (
     Describe,
     Described,
     Done,
+    Drive,
     Fault,
     Measure,
     Order,
@@ -121,6 +122,8 @@ def perform(job: Any, cache: Cache, send: Send, gate: Gate) -> None:
         importlib.import_module("steelyard.engine.arm").perform(job, loaded, send, gate)
     elif isinstance(job, Pass):
         send(importlib.import_module("steelyard.engine.passes").perform(job, loaded, send))
+    elif isinstance(job, Drive):
+        importlib.import_module("steelyard.engine.driving").drive(job, loaded, send, gate)
     elif isinstance(job, Shim):
         importlib.import_module(job.module).perform(job.words, loaded, lambda words: send(Said(words)), gate)
 

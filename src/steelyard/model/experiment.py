@@ -170,18 +170,51 @@ def _equal(have: Any, wanted: Any) -> bool:
 
 
 @dataclass(frozen=True)
+class ResultRow:
+    """A row of another system's results: the cases and the pairs (head, base) that it is made of, and what its file knows it by.
+
+    Several rows may name a case or a pair, which is measured once.
+    """
+
+    key: str
+    cases: tuple[Case, ...]
+    pairs: tuple[tuple[Case, Case], ...] = ()
+
+
+@dataclass(frozen=True)
+class UserScript:
+    """A user's Python file, named by the user, whose own code says what is measured: it calls the runner of another system.
+
+    `shim` is the module that serves that system's names; its `put_in_place` is called before the file runs.
+    """
+
+    shim: str
+    file: str
+    argv: tuple[str, ...] = ()
+    backend: str = "torch"
+    device: str = "cpu"
+    threads: int = 1
+
+
+@dataclass(frozen=True)
 class Experiment:
     """Named matrices, exact cases added to them, and rules; `mistakes` are parts of a file that cannot run, a line each.
 
     What an `exclude` rule drops is no part of the experiment. What a `deny` rule drops is part of it and recorded as skipped.
+    `pairs` are what is weighed, head first: cases, their ids, or words such as `compile` and `torch/eager`, which mean every case
+    that is so, and the same point as the other word has it. A case may have several bases. The cases of pairs and rows are measured
+    without being included. A `script` takes the place of all of these: its cases are known when it asks for them.
     """
 
     name: str = "command line"
     description: str = ""
     matrix: tuple[Matrix, ...] = ()
     include: tuple[str | Case, ...] = ()
+    pairs: tuple[tuple[str | Case, str | Case], ...] = ()
+    rows: tuple[ResultRow, ...] = ()
     exclude: tuple[Rule, ...] = ()
     deny: tuple[Rule, ...] = ()
     settings: Settings = Settings()
     files: tuple[str, ...] = ()
     mistakes: tuple[str, ...] = ()
+    script: UserScript | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -29,6 +30,15 @@ FILE = "file:"
 
 Arrays = dict[str, tuple[str, str, bytes]]
 """Raw samples on their way to the sidecar: name -> unit, numpy dtype, bytes."""
+
+FORMATS = {"<f8": "<d", "<f4": "<f", "<i8": "<q", "<i4": "<i", "<u8": "<Q", "<u4": "<I"}
+SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+
+
+def in_seconds(arrays: Arrays, name: str) -> list[float]:
+    """The times of a raw series in the order in which they were taken; empty where there is none."""
+    unit, dtype, data = arrays.get(name, ("s", "<f8", b""))
+    return [value * SECONDS[unit] for (value,) in struct.iter_unpack(FORMATS[dtype], data)]
 
 
 @dataclass(frozen=True)

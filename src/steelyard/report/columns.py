@@ -73,11 +73,11 @@ def columns(records: Sequence[Record], deltas: Mapping[str, Delta], bases: Mappi
 
 
 def pairs_by_head(pairs: Sequence[Pair], records: Sequence[Record]) -> tuple[dict[str, Delta], dict[str, str]]:
-    """Deltas by head, and the cases that serve as base; only records that are ok enter a speedup."""
+    """Deltas by head, the first that it has, and the cases that serve as base; only records that are ok enter a speedup."""
     fine = {record.id for record in records if record.status == "ok"}
     kept = [pair for pair in pairs if pair.base.id in fine and pair.head.id in fine]
     deltas = told_from_chance([weigh(pair) for pair in kept])
-    return {delta.head: delta for delta in deltas}, {pair.base.id: pair.head.id for pair in kept}
+    return {delta.head: delta for delta in reversed(deltas)}, {pair.base.id: pair.head.id for pair in kept}
 
 
 def versus_head(deltas: Mapping[str, Delta]) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from steelyard.errors import StoreError, UsageError
-from steelyard.files import lines, open_plain
+from steelyard.files import RESULTS, lines, open_plain, read_whole
 
 
 class RowFile:
@@ -135,6 +135,22 @@ def _is_at(path: Path, descriptor: int) -> bool:
         return os.path.samestat(path.stat(), os.fstat(descriptor))
     except FileNotFoundError:
         return False
+
+
+def read_rows(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """The rows of a file that is continued, and how many of its bytes are whole lines; a line that is no row is left where it is."""
+    try:
+        content = read_whole(path, RESULTS)
+    except FileNotFoundError:
+        return [], 0
+    except OSError as error:
+        raise StoreError("cannot read the file that is continued", why=error.strerror or str(error), where=str(path)) from None
+    whole = content[: content.rfind(b"\n") + 1]
+    found = []
+    for line in whole.splitlines():
+        with contextlib.suppress(ValueError, RecursionError):
+            found.append(json.loads(line))
+    return [row for row in found if isinstance(row, dict)], len(whole)
 
 
 def unwritable(path: Path, error: OSError) -> StoreError:

@@ -64,6 +64,7 @@ class Header:
     settings: dict[str, Any] = field(default_factory=dict)
     fingerprint: str = ""
     cases: list[str] = field(default_factory=list)
+    pairs: list[tuple[str, str]] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     env: str = ""
     machine: dict[str, Any] = field(default_factory=dict)

@@ -6,6 +6,7 @@ is needed to read a run, so a lost sidecar costs the samples and not the figures
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -71,3 +72,10 @@ def read(path: Path, series: Series) -> np.ndarray[Any, Any]:
         raise StoreError("the raw samples are missing", why=f"no file {path}", do="copy samples.bin together with run.jsonl") from None
     except OSError as error:
         raise trouble("read samples", path, error) from error
+
+
+def read_all(folder: Path, series: Iterable[Series]) -> dict[str, tuple[str, str, bytes]]:
+    """All arrays of a record or a pair of a run, as `pack` takes them; none where one cannot be read."""
+    with contextlib.suppress(StoreError):
+        return {item.name: (item.unit, item.dtype, read(folder / "samples.bin", item).tobytes()) for item in series}
+    return {}

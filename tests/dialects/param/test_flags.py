@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from steelyard.cli.as_ import param_command
 from steelyard.cli.main import main
+from steelyard.dialects.param.command import command
 from steelyard.dialects.param.flags import FLAGS, Options, settle
 from steelyard.errors import UsageError
 
@@ -23,7 +23,7 @@ ORIGINAL = {
 
 def parsed(*words: str) -> dict[str, Any]:
     """What the command line makes of some words."""
-    return param_command().make_context("param", list(words)).params
+    return command.make_context("param", list(words)).params
 
 
 def test_defaults_are_those_of_the_original() -> None:

@@ -92,3 +92,23 @@ def test_odd_records_are_results_that_say_so() -> None:
     (source,) = results.read(results.OutputLines((header, *odd)), Path("x"))
     assert [result.status for result in source.results] == ["skipped", "failed", "failed", "ok", "crashed"]
     assert together([]) == {}
+
+
+def test_a_run_is_written_as_the_file_that_was_written_when_it_was_measured(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    again = config("torch.neg", [spec(tensor(4)), spec(tensor(8)), spec(tensor(4))])
+    write(
+        again,
+        config("torch.add", spec(tensor(4), {"type": "float", "value_range": [1, 2]})),
+        config("torch.mm", spec(tensor(2), tensor(3))),
+    )
+    assert main(["as", "param", "-c", "config.json", "-o", "one.json", *COUNTS]) == 3
+    assert "saved two.json" in said(capsys, "export", "--to", "param", "-o", "two.json")
+    header, *written = map(json.loads, Path("one.json").read_text().splitlines())
+    exported, *lines = map(json.loads, Path("two.json").read_text().splitlines())
+    measured = [line for line in written if line.get("steelyard", {}).get("status") != "skipped"]
+    by_id = {line["id"] + line["op_name"] if "id" in line else "": line for line in lines}
+    assert [by_id[line["id"] + line["op_name"] if "id" in line else ""] for line in measured[:-1]] == measured[:-1]
+    assert exported["run_options"]["iteration"] == header["run_options"]["iteration"] == 8
+    assert set(exported["run_options"]) == set(header["run_options"]) and "finish_time" in lines[-1]
+    said(capsys, "run", "fake/work", "--runs", "2")
+    assert "holds no call of an operator" in said(capsys, "export", "--to", "param", code=2)

@@ -7,8 +7,8 @@ from dataclasses import fields, replace
 import click
 import pytest
 
-from steelyard.cli.as_ptxla_runner import command
 from steelyard.dialects.ptxla.flags import FLAGS, SUITES, RunnerOptions, settle
+from steelyard.dialects.ptxla.runner_command import command
 from steelyard.errors import UsageError
 
 DEFAULTS = {

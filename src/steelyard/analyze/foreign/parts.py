@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from steelyard.errors import StoreError
-from steelyard.model.record import FEWEST, Figure, Record, Status, Verification
+from steelyard.model.record import FEWEST, STATUSES, Figure, Record, Status, Verification
 from steelyard.store.runs import Header, Run
 from steelyard.store.seals import Seal
 
@@ -155,6 +156,20 @@ def table(value: Any) -> dict[str, Any]:
 def rows(value: Any) -> list[dict[str, Any]]:
     """The JSON objects of a list."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def json_lines(content: bytes) -> list[dict[str, Any]]:
+    """The objects of a file that has one on each line; what is no object, such as a line torn by a kill, is passed over."""
+    found = []
+    for line in content.splitlines():
+        with contextlib.suppress(ValueError, RecursionError):
+            found.append(json.loads(line))
+    return rows(found)
+
+
+def status_of(value: Any) -> Status:
+    """One of our statuses, or `failed` where it is none of them."""
+    return next((status for status in STATUSES if status == value), "failed")
 
 
 def word(value: Any, fallback: str = "") -> str:

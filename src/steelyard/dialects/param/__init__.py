@@ -1,7 +1,16 @@
 """PARAM: operator benchmarks from configs of JSON."""
 
-from steelyard.model.dialect import Dialect
+from steelyard.model.dialect import Dialect, Program
 
 DIALECT = Dialect(
-    "param", "operators from PARAM's configs of JSON", config="steelyard.dialects.param.config", results="steelyard.dialects.param.results"
+    "param",
+    "PyTorch operators from a PARAM config (run_benchmark).",
+    config="steelyard.dialects.param.config",
+    results="steelyard.dialects.param.results",
+    command="steelyard.dialects.param.command:command",
+    convert="steelyard.dialects.param.native",
+    export="steelyard.dialects.param.export",
+    programs=(
+        Program("param-nsys", "Where the time of a run under nsys went (nsys_analysis).", "steelyard.dialects.param.command:analyse_nsys"),
+    ),
 )

@@ -92,15 +92,14 @@ def _origin(sheet: Sheet, config: Config) -> str:
     return f"{sheet.source}  {config.path}"
 
 
-def gathered(sheet: Sheet) -> Experiment:
+def tidy(experiment: Experiment) -> Experiment:
     """The same with neighbours that differ in their input alone under one matrix, as a person would write it in a file."""
-    return replace(experiment(sheet), matrix=tuple(_gathered(sheet)))
+    return replace(experiment, matrix=tuple(_gathered(experiment.matrix)))
 
 
-def _gathered(sheet: Sheet) -> Iterator[Matrix]:
-    def rest(config: Config) -> dict[str, Any]:
-        return {key: value for key, value in axes(config).items() if key != "input"}
+def _gathered(matrices: Sequence[Matrix]) -> Iterator[Matrix]:
+    def rest(matrix: Matrix) -> dict[str, Any]:
+        return {key: values for key, values in matrix.axes.items() if key != "input"}
 
-    for shared, members in groupby(sheet.configs, rest):
-        inputs = tuple(axes(config)["input"][0] for config in members)
-        yield Matrix((WORKLOAD,), {**shared, "input": inputs})
+    for shared, members in groupby(matrices, rest):
+        yield Matrix((WORKLOAD,), {**shared, "input": tuple(value for matrix in members for value in matrix.axes["input"])})

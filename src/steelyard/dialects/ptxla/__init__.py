@@ -2,4 +2,9 @@
 
 from steelyard.model.dialect import Dialect
 
-DIALECT = Dialect("ptxla", "models by stacks as PyTorch/XLA's benchmarks have them", results="steelyard.dialects.ptxla.results")
+DIALECT = Dialect(
+    "ptxla",
+    "PyTorch/XLA's benchmarks: runner, analyze, aggregate, microbench.",
+    results="steelyard.dialects.ptxla.results",
+    command="steelyard.dialects.ptxla.command:ptxla",
+)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from steelyard.dialects.options import Flag, PlainOptions
 from steelyard.errors import unknown
-
-if TYPE_CHECKING:
-    from steelyard.dialects.options import Flag, PlainOptions
 
 LOUDNESS = {"DEBUG": 0, "INFO": 1, "WARNING": 2, "ERROR": 3, "CRITICAL": 4}
 """Log levels by how little they let through."""
@@ -25,9 +23,9 @@ class Names(click.Group):
         return list(self.commands)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        names = self.list_commands(ctx)
-        if args[0] not in names and not args[0].startswith("-") and not ctx.resilient_parsing:
-            raise unknown(self.kind, args[0], names)
+        known = args[0].startswith("-") or ctx.resilient_parsing or self.get_command(ctx, args[0])
+        if not known:
+            raise unknown(self.kind, args[0], self.list_commands(ctx))
         return super().resolve_command(ctx, args)
 
 

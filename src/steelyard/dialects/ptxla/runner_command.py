@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steelyard.cli.dialect import LOUDNESS, option, status_counts
-from steelyard.cli.output import CONTEXT, tell
-from steelyard.cli.watch import heed_signals
+from steelyard.dialects.commands import LOUDNESS, option, status_counts
 from steelyard.errors import INTERRUPTED
+from steelyard.terminal import CONTEXT, heed_signals, tell
 
 if TYPE_CHECKING:
     from steelyard.dialects.ptxla.flags import RunnerOptions

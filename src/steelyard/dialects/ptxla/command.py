@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from steelyard.cli import as_ptxla_runner
-from steelyard.cli.as_ptxla_microbench import microbench
-from steelyard.cli.dialect import Names
-from steelyard.cli.output import CONTEXT, save, warn
+from steelyard import registry, terminal
+from steelyard.dialects.commands import Names
+from steelyard.dialects.ptxla import runner_command
 from steelyard.errors import PASS, USAGE, UsageError, unknown
+from steelyard.terminal import CONTEXT, save, warn
 
 if TYPE_CHECKING:
     from steelyard.dialects.ptxla.aggregate import Report
@@ -39,9 +40,8 @@ def ptxla(ctx: click.Context) -> None:
         ctx.exit(USAGE)
 
 
-ptxla.add_command(as_ptxla_runner.command())
-
-ptxla.add_command(microbench)
+ptxla.add_command(runner_command.command())
+ptxla.add_command(registry.attribute("steelyard.cli.as_ptxla_microbench:microbench"))
 
 
 class Aggregate(click.Command):
@@ -149,7 +149,6 @@ def aggregate(
 
 
 def _written(report: Report, form: str, title: str, width: float, height: float) -> str | bytes:
-    from steelyard.cli import output as terminal
     from steelyard.dialects.ptxla import charts, tables
 
     if form in ("png", "svg"):
@@ -210,13 +209,11 @@ def analyze(form: str, folder: Path, database: Path, timestamp: float | None, hi
     \b
     steelyard as ptxla analyze --output-dirname=experiment_results
     """
-    import time
-
     from steelyard.dialects.ptxla import analyze as analysis
     from steelyard.dialects.ptxla.rows import RowTally
 
     tally = RowTally()
-    order = analysis.Order(folder, database, form, time.time() if timestamp is None else timestamp, hide_errors)
+    order = analysis.Order(folder, database, form, datetime.now().timestamp() if timestamp is None else timestamp, hide_errors)
     try:
         done = analysis.analyze(order, tally)
     finally:

@@ -1,0 +1,41 @@
+"""`steelyard export`: a saved run in another tool's own format."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import click
+
+from steelyard.cli.output import CONTEXT, save, store_option
+from steelyard.errors import PASS, unknown
+
+
+@click.command("export", context_settings=CONTEXT)
+@click.argument("ref", default="latest")
+@click.option("--to", "form", required=True, metavar="DIALECT", help="Whose format: a name from 'steelyard list dialects'.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write here instead of to stdout.")
+@store_option
+def command(ref: str, form: str, output: Path | None, store: Path | None) -> int:
+    """Write a saved run as the results file of another tool.
+
+    REF is latest, latest~3, a run id such as k3f9, or a path.
+
+    \b
+    steelyard export latest --to param -o results.json
+    """
+    from steelyard import registry
+    from steelyard.store import refs
+    from steelyard.store.runs import Store
+
+    writers = {dialect.name: dialect.export for dialect in registry.dialects() if dialect.export}
+    if form not in writers:
+        raise unknown("dialect that a run can be written in", form, writers, listing="steelyard list dialects")
+    run = refs.resolve(Store.find(explicit=str(store) if store else None), ref).run
+    text: str = importlib.import_module(writers[form]).text(run)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        save(output, text)
+        click.echo(f"run {run.id} · saved {output}", err=True)
+    return PASS

@@ -1,0 +1,120 @@
+"""Users' code that calls the runner itself: each call is measured as a planned case is, in a worker or in the user's own process."""
+
+from __future__ import annotations
+
+import importlib
+import runpy
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from steelyard import registry
+from steelyard.engine.messages import Answer, Drive, Measure, Phase, RecordAnswer, Sources, Started
+from steelyard.errors import SteelyardError, unknown
+from steelyard.model.case import Case
+from steelyard.model.define import Body, Workload
+from steelyard.model.experiment import Settings
+from steelyard.model.record import Arrays, Record, Status, in_seconds
+
+NO_SOURCES = Sources()
+BETWEEN = "the script's own code"
+"""What a worker is at between two cases."""
+
+
+@dataclass(frozen=True)
+class DrivenResult:
+    """What a runner's call gives back: values by name, and raw times in seconds by series; `reason` says why there are none."""
+
+    status: Status
+    reason: str = ""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    series: Mapping[str, list[float]] = field(default_factory=dict)
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON knows it, for a worker that drives again."""
+        return asdict(self)
+
+
+def result_of(record: Record, arrays: Arrays) -> DrivenResult:
+    """What user code is told of a case."""
+    series = {
+        name: in_seconds(arrays, name) for name, (unit, _, _) in arrays.items() if name.endswith("time") and unit in ("s", "ms", "ns")
+    }
+    return DrivenResult(record.status, record.reason, {name: figure.value for name, figure in record.metrics.items()}, series)
+
+
+@dataclass
+class Runner:
+    """Measures the cases that a user's code asks for; a case that it knows already is not measured again."""
+
+    settings: Settings
+    loaded: registry.Loaded
+    sources: Sources = NO_SOURCES
+    send: Callable[[Answer], None] = lambda answer: None
+    gate: Callable[[], None] = lambda: None
+    held: dict[str, DrivenResult] = field(default_factory=dict)
+
+    def measure(self, case: Case, build: Body | None = None, settings: Settings | None = None) -> DrivenResult:
+        """Measure a case now; `build` makes its task where its workload is not a registered one, and gets `be` and its parameters."""
+        from steelyard.engine.worker import measure
+
+        if build is not None:
+            axes = {name: (value,) for name, value in case.params}
+            self.loaded.workloads[case.workload] = Workload(case.workload, axes, modes=(case.mode,), bodies={case.backend: build})
+        case = self._settled(case)
+        if case.id not in self.held:
+            answers: list[RecordAnswer] = []
+            asked = Measure(self.sources, settings or self.settings, (case,))
+            measure(asked, self.loaded, lambda answer: self._heard(answer, case, answers), self.gate)
+            self.held[case.id] = result_of(answers[-1].record, answers[-1].arrays)
+        return self.held[case.id]
+
+    def _settled(self, case: Case) -> Case:
+        """With the parameters that it left out, as a plan has it."""
+        found = self.loaded.workloads.get(case.workload)
+        if found is None:
+            raise unknown("workload", case.workload, self.loaded.workloads, listing="steelyard list")
+        return replace(case, params=tuple({**{name: values[0] for name, values in found.axes.items()}, **dict(case.params)}.items()))
+
+    def _heard(self, answer: Answer, case: Case, answers: list[RecordAnswer]) -> None:
+        self.send(Started(case.id, case) if isinstance(answer, Started) else answer)
+        if isinstance(answer, RecordAnswer):
+            answers.append(answer)
+            self.send(Phase(BETWEEN))
+
+
+_DRIVEN: ContextVar[Runner | None] = ContextVar("driven", default=None)
+
+
+def runner(settings: Settings | None = None) -> Runner:
+    """The runner for a shim: the conductor's where there is one, else one that measures in this process and keeps nothing."""
+    return _DRIVEN.get() or Runner(settings or Settings(), registry.built_ins())
+
+
+def drive(job: Drive, loaded: registry.Loaded, send: Callable[[Answer], None], gate: Callable[[], None]) -> None:
+    """Run the file to its end, as Python would, with the shim in place."""
+    held = {id: DrivenResult(**plain) for id, plain in job.held.items()}
+    token = _DRIVEN.set(Runner(job.settings, loaded, job.sources, send, gate, held))
+    try:
+        with _arguments(job.file, job.argv):
+            importlib.import_module(job.shim).put_in_place()
+            send(Phase(BETWEEN))
+            runpy.run_path(job.file, run_name="__main__")
+    except SystemExit as ending:
+        if ending.code not in (None, 0):
+            raise SteelyardError(f"the script ended with {ending.code!r:.200}", where=job.file) from None
+    finally:
+        _DRIVEN.reset(token)
+
+
+@contextmanager
+def _arguments(file: str, argv: tuple[str, ...]) -> Iterator[None]:
+    """The command line that a script sees."""
+    before, sys.argv = sys.argv, [file, *argv]
+    try:
+        yield
+    finally:
+        sys.argv = before

@@ -1,0 +1,72 @@
+"""What an experiment lists to be weighed, and the rows that it makes of cases and pairs: every name settled, nothing timed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+
+from steelyard.engine.names import settle
+from steelyard.errors import UsageError
+from steelyard.model.case import Case
+from steelyard.model.experiment import Experiment, ResultRow
+from steelyard.registry import Catalogue
+
+CasePair = tuple[Case, Case]
+"""Head and base."""
+SHARED = ("device", "threads", "ranks", "flags", "env")
+"""What decides where a worker runs, and how: two arms that differ there differ in more than what is compared."""
+
+
+def rows_of(experiment: Experiment, catalogue: Catalogue) -> list[ResultRow]:
+    """The rows with their cases settled."""
+    found = []
+    for row in experiment.rows:
+        cases = tuple(settle(case, catalogue) for case in row.cases)
+        found.append(replace(row, cases=cases, pairs=tuple((settle(head, catalogue), settle(base, catalogue)) for head, base in row.pairs)))
+    if len({row.key for row in found}) < len(found):
+        raise UsageError("two rows have the same key", do="give each its own")
+    return found
+
+
+def pairs_of(experiment: Experiment, rows: Sequence[ResultRow], cases: Collection[Case], catalogue: Catalogue) -> dict[CasePair, str]:
+    """Every pair once, those of rows last, with the key of the first row that names it."""
+    listed = [pair for head, base in experiment.pairs for pair in _meant(head, base, cases, catalogue)]
+    found = dict.fromkeys(listed, "")
+    for row in rows:
+        for pair in row.pairs:
+            found.setdefault(pair, row.key)
+    for head, base in found:
+        _check(head, base)
+    if found and experiment.settings.vs:
+        raise UsageError("pairs and vs both say what is weighed", do="leave one of them out")
+    return found
+
+
+def _meant(head: str | Case, base: str | Case, cases: Iterable[Case], catalogue: Catalogue) -> list[CasePair]:
+    """The pairs that two words stand for: one where the head is a case, else one for every case that the head's word fits."""
+    if isinstance(head, Case) or "@" in head:
+        heads = [_case(head, catalogue)]
+    else:
+        heads = [case for case in cases if case.against(head) == case]
+        if not heads:
+            raise UsageError(f"pairs: no case is {head}", do="add it to the variants of a matrix, or write a whole case id")
+    if isinstance(base, Case) or "@" in base:
+        return [(case, _case(base, catalogue)) for case in heads]
+    return [(case, settle(case.against(base), catalogue)) for case in heads]
+
+
+def _case(item: str | Case, catalogue: Catalogue) -> Case:
+    return settle(Case.parse(item) if isinstance(item, str) else item, catalogue)
+
+
+def _check(head: Case, base: Case) -> None:
+    if head == base:
+        raise UsageError(f"{head} is weighed against itself", do="name another base")
+    for name in SHARED:
+        if getattr(head, name) != getattr(base, name):
+            raise UsageError(f"{head} cannot be weighed against {base}", why=f"their {name} differ", do="measure both and compare two runs")
+
+
+def whole_rows(rows: Iterable[ResultRow], kept: Collection[Case]) -> tuple[ResultRow, ...]:
+    """The rows of which no rule and no filter left a case out."""
+    return tuple(row for row in rows if {*row.cases, *(case for pair in row.pairs for case in pair)} <= set(kept))
