@@ -118,4 +118,6 @@ def unknown(kind: str, name: str, names: Iterable[str], *, where: str = "", list
 
 def out_of_memory(error: BaseException) -> bool:
     """Frameworks spell it differently; users need one word."""
-    return isinstance(error, MemoryError) or "OutOfMemory" in type(error).__name__ or "can't allocate memory" in spoken(error)
+    if isinstance(error, MemoryError) or "OutOfMemory" in type(error).__name__:
+        return True
+    return any(words in spoken(error) for words in ("can't allocate memory", "RESOURCE_EXHAUSTED"))

@@ -18,7 +18,9 @@ from steelyard.engine import envs
 from steelyard.engine.place import Place
 from steelyard.engine.plan import expand
 from steelyard.errors import SteelyardError, Unsupported
+from steelyard.measuring.fixed import take
 from steelyard.model.experiment import Experiment, Matrix, Settings
+from steelyard.model.protocol import Fixed
 from steelyard.model.task import Task
 from steelyard.registry import catalogue
 from tests.engine.drive import run_json
@@ -43,6 +45,11 @@ class Runtime:
     def __init__(self) -> None:
         self.compiled = self.executed = 0
         self.fell: dict[str, int] = {}
+        self.waits = 0
+        self.seeds: list[int] = []
+
+    def wait(self) -> None:
+        self.waits += 1
 
     def metric_data(self, name: str) -> tuple[int, float, list[Any]] | None:
         count = {"CompileTime": self.compiled, "ExecuteTime": self.executed}[name]
@@ -59,12 +66,12 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
     parts: dict[str, dict[str, Any]] = {
         "torch_xla": {
             "sync": made.sync, "device": lambda: torch.device("cpu"), "__version__": "0.test",
-            "_XLAC": SimpleNamespace(_xla_runtime_is_initialized=lambda: True),
+            "manual_seed": made.seeds.append, "_XLAC": SimpleNamespace(_xla_runtime_is_initialized=lambda: True),
         },
-        "torch_xla.core": {}, "torch_xla.core.xla_model": {"wait_device_ops": lambda: None},
+        "torch_xla.core": {}, "torch_xla.core.xla_model": {"wait_device_ops": made.wait},
         "torch_xla.debug": {}, "torch_xla.debug.metrics": {
             "metric_data": made.metric_data, "counter_names": lambda: ["xla::mm", *made.fell],
-            "counter_value": made.fell.get, "clear_all": lambda: None,
+            "counter_value": made.fell.get, "clear_all": lambda: None, "metrics_report": lambda: f"{made.executed} run",
         },
         "torch_xla.runtime": {"device_type": lambda: "CPU", "global_ordinal": lambda: 0},
     }  # fmt: skip
@@ -185,6 +192,29 @@ def test_a_device_of_another_kind_than_the_process_was_started_for_is_unsupporte
         backend().TorchXla("tpu")
     with pytest.raises(Unsupported, match="no device kind 'mps'"):
         backend().TorchXla("mps")
+
+
+def test_a_repeat_hands_calls_over_one_by_one_and_waits_once(runtime: Runtime) -> None:
+    be = backend().TorchXla()
+    order: list[str] = []
+
+    def call(x: Any) -> Any:
+        order.append(f"call after {runtime.waits}")
+        runtime.fell["aten::nonzero"] = runtime.fell.get("aten::nonzero", 0) + 1
+        return x + 1
+
+    ready = be.unwaited(be.in_mode(Task(call, (torch.ones(2),), prepare=lambda: order.append(f"prepare after {runtime.waits}")), "eval"))
+    runtime.waits = runtime.executed = 0
+    fixed = Fixed(repeats=2, calls=3, counters="reports")
+    found = take(ready, fixed, be.stopwatch()).phases["measure"]
+    assert order == ["prepare after 1", "call after 1"] * 3 + ["prepare after 3", "call after 3"] * 3
+    assert len(found.forward.time) == len(found.forward.host) == 2
+    assert all(0 < host <= whole for host, whole in zip(found.forward.host, found.forward.time, strict=True))
+    counted = [{key: repeat["xla"][key] for key in ("compiles", "executions", "fallbacks")} for repeat in found.counts]
+    assert counted == [{"compiles": 0, "executions": 4, "fallbacks": {"aten::nonzero": 3}}] * 2
+    assert [repeat["report"] for repeat in found.counts] == ["5 run", "10 run"]
+    be.sow()
+    assert runtime.seeds == [be.seed]
 
 
 @pytest.mark.parametrize(

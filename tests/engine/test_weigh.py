@@ -235,6 +235,7 @@ class TestStatuses:
     def test_memory_errors_by_any_name(self) -> None:
         assert out_of_memory(MemoryError())
         assert out_of_memory(MadeUpOutOfMemoryError())
+        assert out_of_memory(RuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes"))
         assert not out_of_memory(RuntimeError("memory of better days"))
 
 

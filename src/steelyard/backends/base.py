@@ -28,6 +28,7 @@ from steelyard.model.record import Figure
 from steelyard.model.task import Task
 
 COMPARED = 2**24
+SEEDS = 2**32
 
 
 @dataclass(frozen=True)
@@ -149,13 +150,22 @@ class Backend(ABC):
         self.sync()
         return out
 
+    def sow(self) -> None:
+        """Begin the random numbers that calls draw by themselves anew, so that two runs draw the same."""
+        random.seed(self.seed)
+        np.random.seed(self.seed % SEEDS)
+
+    def changing(self, task: Task) -> list[Any]:
+        """The arrays that training steps change: a task's weights."""
+        return list(task.parameters)
+
     def state(self, task: Task) -> list[Any]:
-        """Copies of what calls change: a task's weights."""
-        return [self.copy(item) for item in task.parameters]
+        """Copies of what steps change."""
+        return [self.copy(item) for item in self.changing(task)]
 
     def rewind(self, task: Task, state: Sequence[Any]) -> None:
-        """Give a task's weights the values that they had."""
-        for item, value in zip(task.parameters, state, strict=True):
+        """Give what steps changed the values that it had."""
+        for item, value in zip(self.changing(task), state, strict=True):
             self.alter(item, functools.partial(_instead, value))
 
     def save(self, value: Any, path: Path) -> None:

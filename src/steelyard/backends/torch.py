@@ -253,6 +253,14 @@ class Torch(Backend):
         gradients = {str(place): item.grad for place, item in enumerate(step.parameters) if item.grad is not None}
         return {"prediction": output, "loss": loss, "gradients": gradients, "parameters": dict(enumerate(step.parameters))}
 
+    def sow(self) -> None:
+        super().sow()
+        torch.manual_seed(self.seed)
+
+    def changing(self, task: Task) -> list[Any]:
+        """With what a module keeps beside its weights, such as the statistics of its norms."""
+        return [*super().changing(task), *(task.fn.buffers() if isinstance(task.fn, torch.nn.Module) else ())]
+
     def save(self, value: Any, path: Path) -> None:
         torch.save(_torch_passes.tensors(value), path)
 

@@ -197,10 +197,15 @@ class TorchXla(TorchElsewhere):
         return XlaStopwatch()
 
     def unwaited(self, task: Task) -> Task:
-        return replace(task, fn=task.fn.traced) if isinstance(task.fn, Settled) else task
+        fn, prepare = (item.traced if isinstance(item, Settled) else item for item in (task.fn, task.prepare))
+        return replace(task, fn=fn, prepare=prepare)
 
     def sync(self) -> None:
         settle()
+
+    def sow(self) -> None:
+        super().sow()
+        torch_xla.manual_seed(self.seed)
 
     def module(self, make: Callable[[], Any], dtype: str) -> Any:
         made = super().module(make, dtype)
@@ -282,15 +287,8 @@ class TorchXla(TorchElsewhere):
 
 def _settled(task: Task) -> Task:
     """A task whose calls wait for their work, and whose preparation leaves nothing for the call to run."""
-    prepare = task.prepare
-
-    def prepared() -> None:
-        assert prepare is not None
-        prepare()
-        settle()
-
     assert task.fn is not None
-    return replace(task, fn=Settled(task.fn), prepare=None if prepare is None else prepared)
+    return replace(task, fn=Settled(task.fn), prepare=None if task.prepare is None else Settled(task.prepare))
 
 
 def split(task: Task, calls: int) -> tuple[list[float], list[float]]:

@@ -88,6 +88,8 @@ class CaseAnswers:
         return self.be.witness() or self.bench.open()
 
     def _leaves(self, be: Any, task: Task, calls: int) -> dict[str, Leaf]:
+        """From the same random numbers each time, for what calls draw by themselves."""
+        be.sow()
         return {leaf.path: leaf for leaf in kept(be.outputs(be.answer(task, self.mode, calls)))}
 
 

@@ -65,7 +65,10 @@ def check(text: str) -> None:
 
 def parse(text: str) -> tuple[str, dict[str, Any]]:
     """The name and options of a rule."""
-    steps = parse_variants(text)
+    try:
+        steps = parse_variants(text)
+    except UsageError:
+        steps = ()
     if len(steps) != 1:
         raise UsageError(f"not a verification rule: {text!r:.60}", do=f"name one of {', '.join(names())}")
     return steps[0].name, dict(steps[0].options)
