@@ -74,7 +74,7 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 @click.option("--atol", type=click.FloatRange(min=0, max=1e9), help="Absolute tolerance, as a share of the output's rms.")
 @click.option("--verify/--no-verify", default=None, help="Check outputs before and after timing. Default on.")
 @click.option("--reference", type=click.Choice(["eager", "fp64"]), help="Hold variants against eager (default), or all against fp64.")
-@click.option("--rule", metavar="NAME", help="Check answers by another system's rule, such as ptxla[tolerance=0.01], or by none.")
+@click.option("--rule", metavar="NAME", help="Check answers by another system's rule, or by none; 'list rules' has them.")
 @click.option("--seed", type=click.IntRange(0, MOST_COUNT), help="Seed of all data and weights.")
 @click.option("--isolate", type=click.Choice(["case", "workload", "none"]), help="What shares a worker. Default workload.")
 @click.option("--timeout", metavar="TIME", help="Limit for one case. Default 300s.")

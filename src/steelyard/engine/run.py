@@ -52,6 +52,16 @@ class NoWatch:
     def note(self, text: str) -> None: ...
 
 
+class WaitTold(NoWatch):
+    """Somebody whose sink tells all there is to tell, but not that another run has the machine."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self.tell = tell
+
+    def waiting(self, text: str) -> None:
+        self.tell(text)
+
+
 def supervise(
     plan: Plan,
     writer: RunWriter,

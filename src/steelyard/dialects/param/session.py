@@ -18,23 +18,12 @@ from steelyard.dialects.param.sink import Mistaken, Writing
 from steelyard.dialects.param.watching import ConfigWatch
 from steelyard.engine import conduct, plan
 from steelyard.engine.place import Place
-from steelyard.engine.run import NoWatch
+from steelyard.engine.run import WaitTold
 from steelyard.errors import FAILED, NOTHING, PASS, USAGE, UsageError, did_you_mean, exit_code
 from steelyard.model.record import BAD
-from steelyard.store.runs import RunWriter, Store
+from steelyard.store.runs import Store
 
 DRY = "no warm-up and no iteration was asked for"
-
-
-class Silent(NoWatch):
-    """The engine's view of who looks on: the sink tells all there is to tell but this."""
-
-    def __init__(self, watch: ConfigWatch) -> None:
-        self.watch = watch
-
-    def waiting(self, text: str) -> None:
-        """Something else measures on this machine."""
-        self.watch.waiting(text)
 
 
 @dataclass
@@ -137,19 +126,17 @@ class Session:
     def _measure(self, sheet: Sheet, chosen: Sequence[Config], files: Sequence[str], sink: Writing) -> int:
         experiment = native.asked(sheet, chosen, self.options, files)
         ready = plan.expand(experiment, registry.catalogue(), place=_place(self.options), entries=tuple(sink.entries))
+        told = WaitTold(self.watch.waiting)
         with tempfile.TemporaryDirectory(prefix="steelyard-") as folder:
             store = self.store or Store(Path(folder))
             try:
-                conduct.execute(ready, store, self.command, self._watching, fail_fast=self.options.fail_fast, sink=sink)
+                conduct.execute(ready, store, self.command, lambda writer: told, fail_fast=self.options.fail_fast, sink=sink)
             except Mistaken:
                 return self._judged(sink)
         sink.flush()
         if len(sink.statuses) >= len(chosen) - sink.refusals:
             self._finish(sink)
         return self._judged(sink)
-
-    def _watching(self, writer: RunWriter) -> Silent:
-        return Silent(self.watch)
 
     def _finish(self, sink: Writing) -> None:
         self.complete = True
