@@ -59,7 +59,7 @@ class Meter:
         nvml, device = self.nvml, self.device
         return MeterReading(
             at=clocks.monotonic(),
-            sm_clock=1e6 * _ask(nvml.nvmlDeviceGetClockInfo, device, nvml.NVML_CLOCK_SM),
+            sm_clock=self.sm_clock(),
             memory_clock=1e6 * _ask(nvml.nvmlDeviceGetClockInfo, device, nvml.NVML_CLOCK_MEM),
             power=1e-3 * _ask(nvml.nvmlDeviceGetPowerUsage, device),
             temperature=_ask(nvml.nvmlDeviceGetTemperature, device, nvml.NVML_TEMPERATURE_GPU),
