@@ -22,7 +22,7 @@ from steelyard.files import first_line
 from steelyard.measuring.stats import Floats, Interval
 from steelyard.model.record import Record
 from steelyard.model.units import LONGEST_TIME
-from steelyard.store.index import Entry, Index
+from steelyard.store.index import Entry, Index, entries_of
 from steelyard.store.runs import Run, Store, moment, read_run
 
 MOST_POINTS = 500
@@ -175,12 +175,8 @@ def _entries_of(runs: Sequence[Run]) -> dict[str, list[Entry]]:
     """Runs at hand as the index would have them; their folder is a number, which no folder of a store is."""
     known: dict[str, list[Entry]] = {}
     for place, run in enumerate(runs):
-        for number, record in enumerate(run.records, 1):
-            figure = record.metrics.get("time")
-            time, low, high = (figure.value, figure.low, figure.high) if figure else (None, None, None)
-            created = record.started or run.header.created
-            entry = Entry(f"{place}/", number, run.id, record.id, "", record.status, time, low, high, created)
-            known.setdefault(record.id, []).append(entry)
+        for entry in entries_of(run, f"{place}/"):
+            known.setdefault(entry.case_id, []).append(entry)
     return known
 
 
