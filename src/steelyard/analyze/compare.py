@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import geometric_mean
 from typing import NamedTuple
 
 from steelyard.analyze.conditions import Conditions, of_sides
@@ -217,12 +217,12 @@ def mean_ratios(deltas: Sequence[Delta]) -> dict[str, Mean]:
     for delta in deltas:
         if delta.sound:
             known.setdefault(delta.metric, []).append(delta)
-    return {metric: _mean(found) for metric, found in known.items()}
-
-
-def _mean(deltas: Sequence[Delta]) -> Mean:
-    ratios = [delta.ratio for delta in deltas if delta.ratio]
-    return Mean(geometric_mean(ratios), len(ratios), *reach([(delta.low, delta.high) for delta in deltas]))
+    return {
+        metric: Mean(
+            geometric_mean(delta.ratio or 1.0 for delta in found), len(found), *reach([(delta.low, delta.high) for delta in found])
+        )
+        for metric, found in known.items()
+    }
 
 
 def reach(ends: Sequence[tuple[float | None, float | None]]) -> tuple[float | None, float | None]:
@@ -231,8 +231,3 @@ def reach(ends: Sequence[tuple[float | None, float | None]]) -> tuple[float | No
     if not ends or len(lows) + len(highs) < 2 * len(ends):
         return None, None
     return geometric_mean(lows), geometric_mean(highs)
-
-
-def geometric_mean(values: Sequence[float]) -> float:
-    """The mean that treats twice and half as fast alike; of one value at least."""
-    return math.exp(math.fsum(map(math.log, values)) / len(values))

@@ -6,8 +6,9 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import geometric_mean
 
-from steelyard.analyze.compare import geometric_mean, reach
+from steelyard.analyze.compare import reach
 from steelyard.analyze.stacks import Grid, PlacedRecord, Plain, Quad, Words, bare, grid, pick, quad, variant_of, words
 from steelyard.model.effects import bounded
 from steelyard.model.pair import Pair

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain, pairwise
+from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from steelyard.analyze.conditions import differing
+from steelyard.files import first_line
 from steelyard.model.pair import Pair
 from steelyard.store import sources
 from steelyard.store.runs import Run, moment
@@ -45,9 +49,29 @@ def alternating(base: Sequence[Run], head: Sequence[Run]) -> bool:
     return switches >= max(FEWEST_SWITCHES, fewest)
 
 
+class RunHead(msgspec.Struct):
+    """The part of a run's header that places it: on which machine, at which commit."""
+
+    machine_key: str = ""
+    machine: dict[str, Any] = {}
+
+
+def head_of(folder: Path) -> RunHead:
+    """Read from the first line alone, since a run may hold hundreds of records; empty where that cannot be read."""
+    try:
+        return msgspec.json.decode(first_line(folder / "run.jsonl"), type=dict[str, RunHead])["header"]
+    except (OSError, KeyError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return RunHead()
+
+
 def commit_of(run: Run) -> tuple[str, bool]:
     """The commit that a run's folder was at, and whether files differed from it; empty when unknown."""
-    git = run.header.machine.get("git")
+    return commit_in(run.header.machine)
+
+
+def commit_in(machine: Mapping[str, Any]) -> tuple[str, bool]:
+    """The same from the facts that a run has of its machine."""
+    git = machine.get("git")
     if not isinstance(git, dict) or not isinstance(git.get("commit"), str):
         return "", False
     return git["commit"], bool(git.get("dirty"))

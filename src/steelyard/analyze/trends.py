@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import geometric_mean
 
 import numpy as np
 
-from steelyard.analyze.compare import geometric_mean
 from steelyard.analyze.history import History, Point
 from steelyard.analyze.matrix import over
 from steelyard.analyze.stacks import Grid, Plain, Words, grid, pick, words

@@ -146,9 +146,9 @@ def _weigh(
     for id, item in logs.items():
         better = next((figure.better for figure in reversed(figures[id]) if figure), "lower")
         verdict, reason = _verdict(question, reach[id], better, kept[id])
-        low, high = _exp(reach[id].low), _exp(reach[id].high)
+        low, high = noise.exp(reach[id].low), noise.exp(reach[id].high)
         deltas[id] = Delta(
-            id, id, question.metric, _exp(item.ratio), low, high, question.margin, verdict, paired=False, reason=reason, p=reach[id].p
+            id, id, question.metric, noise.exp(item.ratio), low, high, question.margin, verdict, paired=False, reason=reason, p=reach[id].p
         )
     words = known.words if question.metric == "time" else f"{question.metric}: {known.words}"
     return deltas, [words, *_shift_words(question.metric, known.shift, len(logs))]
@@ -156,7 +156,7 @@ def _weigh(
 
 def _verdict(question: Question, reach: _Reach, better: str, kept: bool) -> tuple[Verdict, str]:
     """`slower` is the bad direction whatever the metric; one finding of many must stand among them."""
-    verdict = judge(_exp(reach.low), _exp(reach.high), question.margin)
+    verdict = judge(noise.exp(reach.low), noise.exp(reach.high), question.margin)
     if verdict not in CHANGED:
         together = verdict == "unclear" and not reach.bare_low <= 0 <= reach.bare_high
         return verdict, "all cases moved together, so it may be the machine" if together else ""
@@ -193,12 +193,8 @@ def _shift_words(metric: str, shift: float, count: int) -> list[str]:
     """What moved in all cases alike; of time the suite says it, with an interval."""
     if metric == "time" or abs(shift) <= NOTABLE_SHIFT:
         return []
-    by = change(_exp(shift), metric=metric)
+    by = change(noise.exp(shift), metric=metric)
     return [f"all {count} cases together: {by} {metric}; the machine or a change, which runs made apart cannot tell"]
-
-
-def _exp(value: float) -> float:
-    return math.exp(min(max(value, -700.0), 700.0))
 
 
 def _positive(record: Record, metric: str) -> float | None:
@@ -219,7 +215,7 @@ def figure_of(metric: str, records: Mapping[int, Record]) -> Figure | None:
     if len(known) < 2:
         return known[0] if known else next((record.metrics[metric] for record in records.values() if metric in record.metrics), None)
     found = mean_interval([math.log(figure.value) for figure in known], 0.95)
-    return replace(known[0], value=_exp(found.centre), low=_exp(found.low), high=_exp(found.high), n=len(known))
+    return replace(known[0], value=noise.exp(found.centre), low=noise.exp(found.low), high=noise.exp(found.high), n=len(known))
 
 
 def not_ok(base: Record | None, head: Record | None) -> tuple[Verdict, str] | None:
