@@ -31,7 +31,7 @@ ROUNDS = 8
 SEED = 7
 _TIE = 1e-9
 
-Span = tuple[int, int]
+
 Orders = np.ndarray[Any, np.dtype[np.intp]]
 
 

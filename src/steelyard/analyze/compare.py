@@ -117,22 +117,22 @@ def compare(
 
 def own_pairs(side: RunsSide, *, margins: Mapping[str, float] = {}) -> Comparison:
     """What a run says about itself: the arms that were weighed together in it, with `--vs`."""
-    margin = margins.get("time")
+    margin = margins.get("time", MARGIN)
     deltas: dict[tuple[str, str], Delta] = {}
     figures: dict[str, Both] = {}
     for id, why in lost_cases(side.runs).items():
-        deltas["", id] = silent(id, "time", MARGIN if margin is None else margin, "missing", why, paired=True)
+        deltas["", id] = silent(id, "time", margin, "missing", why, paired=True)
     for run in side.runs:
         for id, why in lost_pairs(run).items():
-            deltas["", id] = silent(id, "time", MARGIN if margin is None else margin, "missing", why, paired=True)
+            deltas["", id] = silent(id, "time", margin, "missing", why, paired=True)
         records = {record.id: record for record in run.records}
         for pair in run.pairs:
-            deltas[pair.base.id, pair.head.id] = _own_delta(pair, records, margin)
+            deltas[pair.base.id, pair.head.id] = _own_delta(pair, records, margins.get("time"))
             figures[pair.head.id] = _own_times(pair, records)
         for record in run.records:
             if "unweighed" in record.effective:
                 why = f"not weighed: {record.effective['unweighed']}"
-                deltas["", record.id] = silent(record.id, "time", MARGIN if margin is None else margin, "failed", why, paired=True)
+                deltas["", record.id] = silent(record.id, "time", margin, "failed", why, paired=True)
     weighed = {id for delta in deltas.values() for id in (delta.base, delta.head)}
     alone = len({record.id for run in side.runs for record in run.records if record.id not in weighed})
     notes = ["paired: both arms were measured interleaved in the same run"] if deltas else []

@@ -76,7 +76,11 @@ def answer(
     suite = None
     if logs:
         alternate = alternating(*runs)
-        known = _noise(question, logs, figures, alternate, past if metric == "time" else None)
+        unit = next(figure for id in logs for figure in figures[id] if figure).unit
+        known = noise.between_runs(
+            logs, default=noise.LEAST if unit in STEADY_UNITS else noise.DEFAULT, floor=question.floor,
+            alternating=alternate, alpha=question.alpha, past=past if metric == "time" else None,
+        )  # fmt: skip
         weighed, told = _weigh(question, logs, figures, known)
         deltas.update(weighed)
         if metric == "time":
@@ -127,14 +131,6 @@ def _logs(metric: str, base: Mapping[int, Record], head: Mapping[int, Record]) -
     )
     sides = [{run: math.log(value) for run, value in values.items()} for values in known]
     return noise.Logs(sides[0], sides[1], within)
-
-
-def _noise(
-    question: Question, logs: Mapping[str, noise.Logs], figures: Mapping[str, Both], alternate: bool, past: noise.Past | None
-) -> noise.Noise:
-    some = next(figure for id in logs for figure in figures[id] if figure)
-    default = noise.LEAST if some.unit in STEADY_UNITS else noise.DEFAULT
-    return noise.between_runs(logs, default=default, floor=question.floor, alternating=alternate, alpha=question.alpha, past=past)
 
 
 def _weigh(
