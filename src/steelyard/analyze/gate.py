@@ -40,24 +40,17 @@ OUTCOMES: Mapping[int, Outcome] = {
     NOTHING: "nothing comparable",
     INCONCLUSIVE: "inconclusive",
 }
-CODES: Mapping[Kind, int] = {
-    "regression": REGRESSION,
-    "failed": FAILED,
-    "missing": FAILED,
-    "not confirmed": INCONCLUSIVE,
-    "slower": INCONCLUSIVE,
-    "unclear": INCONCLUSIVE,
-    "incomparable": INCONCLUSIVE,
+_COUNTED: Mapping[Kind, tuple[int, str]] = {
+    "regression": (REGRESSION, "slower beyond the margin"),
+    "failed": (FAILED, "failed"),
+    "missing": (FAILED, "missing"),
+    "not confirmed": (INCONCLUSIVE, "slower, not confirmed"),
+    "slower": (INCONCLUSIVE, "slower, size unclear"),
+    "unclear": (INCONCLUSIVE, "unclear"),
+    "incomparable": (INCONCLUSIVE, "not comparable"),
 }
-WORDS: Mapping[Kind, str] = {
-    "regression": "slower beyond the margin",
-    "failed": "failed",
-    "missing": "missing",
-    "not confirmed": "slower, not confirmed",
-    "slower": "slower, size unclear",
-    "unclear": "unclear",
-    "incomparable": "not comparable",
-}
+CODES: Mapping[Kind, int] = {kind: code for kind, (code, _) in _COUNTED.items()}
+WORDS: Mapping[Kind, str] = {kind: words for kind, (_, words) in _COUNTED.items()}
 OPEN: tuple[Kind, ...] = ("not confirmed", "slower", "unclear")
 """Compared, and neither a regression nor known to be none."""
 

@@ -10,36 +10,20 @@ import math
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, Protocol
+from typing import Any
 
 from steelyard.errors import UsageError
 from steelyard.model.case import Case
 from steelyard.model.experiment import BUDGETS, Settings
 from steelyard.model.record import Record
-from steelyard.store.runs import Run
+from steelyard.store.runs import Header, Run
 
 COMMAND = "command"
 FOLDER = "path:"
 Render = Callable[[str, Any], list[str]]
 
 
-class Asked(Protocol):
-    """The part of a run's header that says how it was asked for."""
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """How every case was measured."""
-
-    @property
-    def files(self) -> Sequence[str]:
-        """The user's files that define workloads and variants."""
-
-    @property
-    def env(self) -> str:
-        """The environment that was named, if any."""
-
-
-def repeat_line(record: Record, header: Asked, base: Record | None = None) -> str:
+def repeat_line(record: Record, header: Header, base: Record | None = None) -> str:
     """The command for one record of a run, empty where there is none: another tool's case, or words that a shell line cannot carry.
 
     `base` is what a program was weighed against, since programs are compared by naming both.

@@ -89,16 +89,13 @@ def parse_policy(data: Mapping[str, Any], where: str, text: str = "") -> Policy:
     """Check a whole policy and build it."""
     page = CheckedFile(where, text)
     page.known(data, "", POLICY_KEYS)
-    missing: Literal["fail", "warn"] = page.read(data, "", "missing", _one_of("fail", "warn"), "fail")
-    unclear: Literal["pass", "fail"] = page.read(data, "", "unclear", _one_of("pass", "fail"), "pass")
-    unconfirmed: Literal["pass", "fail"] = page.read(data, "", "unconfirmed", _one_of("pass", "fail"), "pass")
     policy = Policy(
         margins=_margins(page, _table(page, data, "margins"), "margins") or Policy().margins,
         floor=page.read(data, "", "floor", _share, None),
         alpha=page.read(data, "", "alpha", _alpha, ALPHA),
-        missing=missing,
-        unclear=unclear,
-        unconfirmed=unconfirmed,
+        missing=page.read(data, "", "missing", choice(("fail", "warn")), "fail"),
+        unclear=page.read(data, "", "unclear", choice(("pass", "fail")), "pass"),
+        unconfirmed=page.read(data, "", "unconfirmed", choice(("pass", "fail")), "pass"),
         cases={pattern: _own_margins(page, pattern, value) for pattern, value in _patterns(page, data, "cases")},
         expected=tuple(_expected(page, pattern, value) for pattern, value in _patterns(page, data, "expected")),
         allowed=tuple(_allowed(page, pattern, value) for pattern, value in _patterns(page, data, "allowed")),
@@ -110,10 +107,6 @@ def parse_policy(data: Mapping[str, Any], where: str, text: str = "") -> Policy:
 
 _share = quantity(parse_share, "a share such as 2% or 0.02", lambda share: 0 < share < 1)
 _alpha = quantity(parse_share, f"a share such as 0.01, from {LEAST_ALPHA:g} to 0.5", lambda share: LEAST_ALPHA <= share <= 0.5)
-
-
-def _one_of(*names: Any) -> Callable[[Any], Any]:
-    return choice(names)
 
 
 def _table(page: CheckedFile, data: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -100,10 +100,10 @@ def text_value(value: Any) -> str:
     return str(value)
 
 
-def choice(names: Iterable[str]) -> Callable[[Any], str]:
+def choice(names: Iterable[str]) -> Callable[[Any], Any]:
     """A reader of one of some names."""
 
-    def read(value: Any) -> str:
+    def read(value: Any) -> Any:
         if value not in tuple(names):
             raise UsageError(f"expected one of {', '.join(names)}, not {shown(value)}", do=did_you_mean(str(value), names))
         return str(value)
