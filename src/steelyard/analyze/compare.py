@@ -193,14 +193,11 @@ def replaced(deltas: Sequence[Delta], suspects: Sequence[Delta], confirm: Confir
     again = {place: item for place, item in enumerate(deltas) if item.metric == "time" and item.head in pairs}
     judged = told_from_chance([replace(weigh(pairs[item.head], item.margin), base=item.base) for item in again.values()])
     fresh = dict(zip(again, judged, strict=True))
-    notes = [f"{len(pairs)} of {len(chosen)} {name} were measured again, interleaved", *_left_as_they_were(chosen - set(pairs), reasons)]
+    left = sorted(chosen - set(pairs))
+    notes = [f"{len(pairs)} of {len(chosen)} {name} were measured again, interleaved"]
+    notes += [f"not confirmed, so judged as before: {id}: {reasons.get(id) or 'no reason is known'}" for id in left[:MOST_NAMED]]
+    notes += [f"and {len(left) - MOST_NAMED} more could not be confirmed"] if len(left) > MOST_NAMED else []
     return [fresh.get(place, item) for place, item in enumerate(deltas)], notes
-
-
-def _left_as_they_were(cases: set[str], reasons: Mapping[str, str]) -> list[str]:
-    told = [f"not confirmed, so judged as before: {id}: {reasons.get(id) or 'no reason is known'}" for id in sorted(cases)]
-    more = [f"and {len(told) - MOST_NAMED} more could not be confirmed"] if len(told) > MOST_NAMED else []
-    return [*told[:MOST_NAMED], *more]
 
 
 def _check_metrics(metrics: Sequence[str], sides: tuple[Held, Held]) -> None:

@@ -94,7 +94,7 @@ def matrix(
     """The table of the newest records; None where no row has two stacks, or where it would be too large for anyone to read."""
     records = {item.record.id: item for item in seen}
     laid = grid({id: item.record.case for id, item in records.items()}, told)
-    places = laid.by_place()
+    places = {place: id for id, place in laid.place.items()}
     size = len(laid.rows) * len(laid.columns)
     if size > MOST_CELLS:
         return None

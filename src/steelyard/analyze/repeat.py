@@ -41,7 +41,9 @@ def repeat_line(record: Record, header: Header, base: Record | None = None) -> s
     programs = [_argv(item) for item in (base, record) if item]
     if not all(programs):
         return ""
-    own = [*(["--threads", str(case.threads)] if case.threads > 1 else []), *(f"--flag={key}={value}" for key, value in _flags(record))]
+    flags = record.case.get("flags")
+    own = ["--threads", str(case.threads)] if case.threads > 1 else []
+    own += [f"--flag={key}={value}" for key, value in (flags.items() if isinstance(flags, Mapping) else ())]
     return shlex.join(["steelyard", "run", *options, *own, *(word for argv in programs for word in ("--", *argv))])
 
 
@@ -63,13 +65,7 @@ def _argv(record: Record) -> list[str]:
     """A program's arguments; empty if one is `--`, which separates programs."""
     params = record.case.get("params")
     argv = params.get("argv") if isinstance(params, Mapping) else None
-    whole = isinstance(argv, list) and all(isinstance(word, str) and word != "--" for word in argv)
-    return argv if whole and isinstance(argv, list) else []
-
-
-def _flags(record: Record) -> list[tuple[str, Any]]:
-    flags = record.case.get("flags")
-    return list(flags.items()) if isinstance(flags, Mapping) else []
+    return argv if isinstance(argv, list) and all(isinstance(word, str) and word != "--" for word in argv) else []
 
 
 def _options(asked: Mapping[str, Any], case: Case) -> Iterator[str]:

@@ -52,7 +52,8 @@ def hold(names: Iterable[str], owner: str, waiting: Callable[[str], None]) -> It
     with ExitStack() as stack:
         for name in sorted(set(names)):
             descriptor = _take(name, tell)
-            stack.callback(_release, descriptor)
+            stack.callback(os.close, descriptor)
+            stack.callback(_sign, descriptor, "")
             _sign(descriptor, owner)
         yield
 
@@ -83,12 +84,6 @@ def _take(name: str, tell: Callable[[str], None]) -> int:
             os.close(descriptor)
             raise
         os.close(descriptor)
-
-
-def _release(descriptor: int) -> None:
-    with suppress(OSError):
-        os.ftruncate(descriptor, 0)
-    os.close(descriptor)
 
 
 def _sign(descriptor: int, owner: str) -> None:

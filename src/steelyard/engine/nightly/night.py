@@ -152,7 +152,7 @@ def _orphans(archive: Archive, fingerprint: str) -> tuple[RunInfo | None, list[R
 
 def _line(found: Assessment, folder: Path, archive: Archive) -> Night:
     files = sorted(path.relative_to(archive.root).as_posix() for path in folder.rglob("*") if path.is_file())
-    base, commit = (found.base.id, commit_of(found.base)[0]) if found.base else ("", "")
+    base, commit = (found.base.runs[0].id, commit_of(found.base.runs[0])[0]) if found.base else ("", "")
     return night_of(
         found.run, found.outcome, found.exit_code, base=base, base_commit=commit, headline=found.headline, confirmed=found.confirmed,
         since=found.since, reports=files, withheld=found.withheld, faster=found.faster,

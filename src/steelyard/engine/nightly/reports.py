@@ -75,9 +75,7 @@ def night_document(found: Assessment) -> Document:
     """The page's data: the night's run, the comparison as it was judged, and every series up to this night."""
     header = found.run.header
     title = f"Night of {header.created[:10]}: {header.experiment}{f', {found.commits}' if found.commits else ''}"
-    made = document(
-        [found.run], base=found.sides[0] if found.sides else None, series=found.series, comparison=found.comparison, title=title
-    )
+    made = document([found.run], base=found.base, series=found.series, comparison=found.comparison, title=title)
     tone = "none" if found.base is None and found.exit_code == PASS else TONES.get(found.exit_code, "mixed")
     words, besides = verdict_words(found), made["banner"]
     made["banner"] = {"tone": tone, "text": f"{words} {besides['text']}", "sentences": [words, *besides["sentences"]]}
@@ -87,9 +85,9 @@ def night_document(found: Assessment) -> Document:
 def verdict_words(found: Assessment) -> str:
     """The verdict and what it was held against, in sentences."""
     said = [f"{found.headline[0].upper()}{found.headline[1:]}."]
-    if found.sides:
+    if found.base:
         between_them = f"commits {found.commits}" if ".." in found.commits else "the same commit" if found.commits else "commits unknown"
-        said.append(f"Compared with the night of {found.sides[0].name}, {between_them}.")
+        said.append(f"Compared with the night of {found.base.name}, {between_them}.")
     if count := len(found.withheld):
         said.append(f"{'1 case stays' if count == 1 else f'{count} cases stay'} compared with an older night until mended or accepted.")
     if reasons := [item for night in found.before.nights[-WINDOW:] for item in night.acceptances]:
@@ -112,9 +110,9 @@ def summary(found: Assessment, page: Document, revisions: Revisions) -> str:
 def _measured_at(found: Assessment) -> str:
     commit, dirty = commit_of(found.run)
     at = f" at {code(commit[:10])}{' with uncommitted changes' if dirty else ''}" if commit else ""
-    if found.base is None or found.sides is None:
+    if found.base is None:
         return f"Run {code(found.run.id)}{at}. There is no good night before it to compare with."
-    return f"Run {code(found.run.id)}{at}, compared with {code(found.sides[0].name)}, commits {code(found.commits or 'unknown')}."
+    return f"Run {code(found.run.id)}{at}, compared with {code(found.base.name)}, commits {code(found.commits or 'unknown')}."
 
 
 def _waiting(found: Assessment) -> Iterator[str]:
@@ -181,7 +179,7 @@ def between(found: Assessment) -> Revisions:
     """The commits that a change can come from, as far as this checkout has them."""
     if found.base is None:
         return Revisions("")
-    ends = [commit_of(run)[0] for run in (found.base, found.run)]
+    ends = [commit_of(run)[0] for run in (*found.base.runs, found.run)]
     whole = Revisions(found.commits)
     if not all(COMMIT.fullmatch(end) for end in ends) or ends[0] == ends[1]:
         return whole
