@@ -88,7 +88,7 @@ def test_growing_point_by_point_gives_what_a_search_from_scratch_gives(seed: int
     values = (np.repeat(np.cumsum(steps), 12) + rng.normal(0, 0.01, 12 * len(steps))).tolist()
     track, done = Track(), 0
     for piece in [*pieces, len(values)]:
-        track.extend(values[done : done + piece])
+        track.values += values[done : done + piece]
         done = min(len(values), done + piece)
         assert track.splits() == change_points(values[:done])
 
@@ -98,7 +98,8 @@ def test_a_new_point_leaves_finished_segments_alone() -> None:
     track = Track([*rng.normal(0, 0.01, 30), *rng.normal(1, 0.01, 30)])
     track.splits()
     known = set(track._known)
-    track.extend([1.0]).splits()
+    track.values.append(1.0)
+    track.splits()
     assert {stop for _, stop, _ in set(track._known) - known} == {61}
 
 

@@ -200,7 +200,7 @@ class Archived:
         run = spend(self.archive, self.day, dict(answers), machine={"git": {"commit": f"{self.day:040x}"}}, **header)
         before = went_before(self.archive, "bench", run.header.machine_key, run.header.created, [item.id for item in run.records])
         found = assess(run, before, terms or Terms(), self.archive.store, tell=lambda text: None)
-        base = found.base.id if found.base else ""
+        base = found.base.runs[0].id if found.base else ""
         self.archive.append(night_of(run, found.outcome, found.exit_code, base=base, withheld=found.withheld, faster=found.faster))
         return found
 

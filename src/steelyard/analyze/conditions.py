@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from steelyard.model.record import Record
+from steelyard.model.units import is_amount
 from steelyard.store.runs import Run
 
 OTHER_LOAD = "other_load"
@@ -182,5 +182,4 @@ def _cpus(load: float) -> str:
 
 def _number(value: Any) -> float | None:
     """A file may hold anything here."""
-    fine = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and 0 <= value < 1e6
-    return float(value) if fine else None
+    return float(value) if isinstance(value, (int, float)) and is_amount(value) and value < 1e6 else None

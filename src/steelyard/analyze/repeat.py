@@ -6,7 +6,6 @@ the same settings is not printed at all.
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -16,6 +15,7 @@ from steelyard.errors import UsageError
 from steelyard.model.case import Case
 from steelyard.model.experiment import BUDGETS, Settings
 from steelyard.model.record import Record
+from steelyard.model.units import is_amount
 from steelyard.store.runs import Header, Run
 
 COMMAND = "command"
@@ -81,8 +81,7 @@ def _options(asked: Mapping[str, Any], case: Case) -> Iterator[str]:
 
 def _number(unit: str = "") -> Render:
     def render(option: str, value: Any) -> list[str]:
-        real = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
-        return [option, f"{value!r}{unit}"] if real else []
+        return [option, f"{value!r}{unit}"] if isinstance(value, (int, float)) and is_amount(value) else []
 
     return render
 
@@ -93,7 +92,7 @@ def _budget(option: str, value: Any) -> list[str]:
 
 
 def _whole(option: str, value: Any) -> list[str]:
-    return [option, str(value)] if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else []
+    return [option, str(value)] if isinstance(value, int) and is_amount(value) else []
 
 
 def _joined(option: str, value: Any) -> list[str]:

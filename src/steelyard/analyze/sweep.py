@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from steelyard.analyze.stacks import PlacedRecord, Words, pick, stacks, words
+from steelyard.codec.reading import is_number
 from steelyard.errors import UsageError
 from steelyard.model.case import ENV
 from steelyard.model.values import value_text
 
 FIELDS = ("threads", "ranks")
 FEWEST = 2
-
-LARGEST = 1e300
-"""A parameter beyond this is drawn as a name: no axis reaches that far, and an integer may be larger than any float."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +102,7 @@ def _sweep(
         lines.setdefault(place.stack, []).append(place)
     if max(len({place.texts[axis] for place in line}) for line in lines.values()) < FEWEST:
         return None
-    numbers = all(_is_number(place.values[axis]) for place in members)
+    numbers = all(is_number(place.values[axis]) for place in members)
     order = _order(axis, members, numbers)
     drawn = []
     for name, line in lines.items():
@@ -145,7 +143,3 @@ def _fixed(said: Mapping[str, str], axis: str) -> str:
         text for key, text in said.items()
         if key != axis and key not in ("mode", "device", ENV) and not key.startswith("flag.") and usual.get(key) != text
     )  # fmt: skip
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < LARGEST

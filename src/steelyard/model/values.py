@@ -48,15 +48,11 @@ def render(value: Value) -> str:
     """Write one value so that `parse` gives it back."""
     if isinstance(value, Digest):
         return str(value)
-    if isinstance(value, (list, tuple)):
-        if any(isinstance(item, (list, tuple, dict, Digest)) for item in value):
-            return str(digest(_plain(value)))
-        text = "[" + ",".join(_scalar(item) for item in value) + "]"
-        return text if len(text) <= LONGEST else str(digest(_plain(value)))
-    if isinstance(value, Mapping):
+    several = isinstance(value, (list, tuple))
+    if isinstance(value, Mapping) or (several and any(isinstance(item, (list, tuple, dict, Digest)) for item in value)):
         return str(digest(_plain(value)))
-    text = _scalar(value)
-    return text if len(text) <= LONGEST else str(digest(value))
+    text = f"[{','.join(map(_scalar, value))}]" if several else _scalar(value)
+    return text if len(text) <= LONGEST else str(digest(_plain(value)))
 
 
 def _plain(value: Value) -> Value:

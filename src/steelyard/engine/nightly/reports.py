@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +18,8 @@ from steelyard.engine.nightly.lines import night_of
 from steelyard.engine.nightly.since import Since
 from steelyard.engine.nightly.standing import WINDOW
 from steelyard.errors import FAILED, INCONCLUSIVE, NOTHING, PASS, REGRESSION, SteelyardError, told
+from steelyard.machine.cpu import attempt
+from steelyard.machine.facts import ask
 from steelyard.report import plots
 from steelyard.report.cells import clean
 from steelyard.report.export import cases_csv, markdown_report
@@ -184,12 +185,7 @@ def between(found: Assessment) -> Revisions:
     if not all(COMMIT.fullmatch(end) for end in ends) or ends[0] == ends[1]:
         return whole
     options = ["-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false", "--no-optional-locks", "--no-pager"]
-    words = ["git", *options, "log", "--no-color", "--format=%h %s", "-n", str(MOST_COMMITS + 1), f"{ends[0]}..{ends[1]}"]
-    try:
-        done = subprocess.run(
-            words, capture_output=True, text=True, errors="replace", timeout=PATIENCE_S, check=True, stdin=subprocess.DEVNULL
-        )
-    except (OSError, subprocess.SubprocessError):
-        return whole
-    lines = [clean(line) for line in done.stdout.splitlines()]
+    words = ["log", "--no-color", "--format=%h %s", "-n", str(MOST_COMMITS + 1), f"{ends[0]}..{ends[1]}"]
+    said = attempt(ask, "git", *options, *words, patience=PATIENCE_S)
+    lines = [clean(line) for line in (said or "").splitlines()]
     return replace(whole, lines=tuple(lines[:MOST_COMMITS]), more=len(lines) > MOST_COMMITS)
