@@ -103,10 +103,9 @@ def compare(
     for fn in (base, head, *((setup,) if setup else ())):
         if not callable(fn):
             raise UsageError(f"compare takes functions, not {type(fn).__name__}")
-    given = {"setup": setup, "budget": budget, "margin": margin, "names": names, "verify": verify, "seed": seed}
-    changed = [name for name, value in given.items() if value != (compare.__kwdefaults__ or {})[name]]
     if setup is None:
-        check_keywords("compare", [base, head], kwargs, changed, given)
+        options = {"setup": setup, "budget": budget, "margin": margin, "names": names, "verify": verify, "seed": seed}
+        check_keywords(compare, [base, head], kwargs, options)
     be = backend_here(_plain(base, args, kwargs, setup))
     labels = names or (_label(base, "base"), _label(head, "head"))
     labels = labels if labels[0] != labels[1] else (f"{labels[0]} (first)", f"{labels[1]} (second)")

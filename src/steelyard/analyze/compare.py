@@ -12,7 +12,7 @@ from steelyard.analyze.lost import lost_cases, lost_pairs
 from steelyard.analyze.noise import Past
 from steelyard.analyze.provenance import describe, weighed_commits
 from steelyard.analyze.suite import Suite, retold, together
-from steelyard.analyze.unpaired import CHANGED, Both, Held, Question, answer, held, not_ok, silent
+from steelyard.analyze.unpaired import CHANGED, Both, Question, answer, held, not_ok, silent
 from steelyard.errors import UsageError, unknown
 from steelyard.model.effects import change
 from steelyard.model.pair import ALPHA, MARGIN, Delta, Pair, told_from_chance, weigh
@@ -95,7 +95,7 @@ def compare(
     if both := {run.id for run in base.runs if run in head.runs}:
         raise UsageError(f"run {', '.join(sorted(both))} is on both sides", do="name different runs for base and head")
     sides, asked = (held(base.runs), held(head.runs)), list(dict.fromkeys(metrics))
-    _check_metrics(asked, sides)
+    check_metrics(asked, (*base.runs, *head.runs), "metric")
     questions = [Question(metric, margins.get(metric, MARGIN), alpha, floor, allow_edited) for metric in asked]
     answers = {question.metric: answer(question, (base.runs, head.runs), sides, head.past) for question in questions}
     deltas = [found.deltas[id] for id in sides[0] for found in answers.values() if id in found.deltas]
@@ -200,12 +200,12 @@ def replaced(deltas: Sequence[Delta], suspects: Sequence[Delta], confirm: Confir
     return [fresh.get(place, item) for place, item in enumerate(deltas)], notes
 
 
-def _check_metrics(metrics: Sequence[str], sides: tuple[Held, Held]) -> None:
-    """A metric that nothing has is a spelling mistake, not an empty answer."""
-    known = {name for side in sides for records in side.values() for record in records.values() for name in record.metrics}
+def check_metrics(metrics: Sequence[str], runs: Sequence[Run], kind: str, where: str = "") -> None:
+    """A metric that nothing has is a spelling mistake or a missing option of `run`, never an empty answer or a pass."""
+    known = {name for run in runs for record in run.records for name in record.metrics}
     for metric in metrics:
         if metric not in known and metric != "time":
-            raise unknown("metric", metric, known)
+            raise unknown(kind, metric, known, where=where)
 
 
 def mean_ratios(deltas: Sequence[Delta]) -> dict[str, Mean]:

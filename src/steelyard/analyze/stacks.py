@@ -138,15 +138,9 @@ def bare(column: str) -> str:
 
 def varying_words(tables: Iterable[Mapping[str, str]]) -> set[str]:
     """The words that are not the same in all tables; one that some tables lack is not."""
-    values: dict[str, set[str]] = {}
-    counts: Counter[str] = Counter()
-    total = 0
-    for table in tables:
-        total += 1
-        for name, text in table.items():
-            values.setdefault(name, set()).add(text)
-            counts[name] += 1
-    return {name for name, found in values.items() if len(found) > 1 or counts[name] < total}
+    known = list(tables)
+    names = {name for table in known for name in table}
+    return {name for name in names if len({table.get(name) for table in known}) > 1}
 
 
 def variant_of(column: str) -> str:

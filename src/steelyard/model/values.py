@@ -64,14 +64,10 @@ def _plain(value: Value) -> Value:
 
 
 def _scalar(value: Value) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, (int, float)):
         return str(value)
-    if isinstance(value, float):
-        return repr(value) if math.isfinite(value) else ("nan" if math.isnan(value) else "inf" if value > 0 else "-inf")
     if isinstance(value, str):
         plain = _BARE.fullmatch(value) and value not in _WORDS and not _NUMBER.fullmatch(value)
         return value if plain else json.dumps(value, ensure_ascii=True)

@@ -194,11 +194,9 @@ class Index:
 
     def _sizes(self) -> Iterator[tuple[str, tuple[int, int]]]:
         for folder in self.store.folders():
-            try:
+            with contextlib.suppress(OSError):
                 stat = (folder / "run.jsonl").stat()
-            except OSError:
-                continue
-            yield folder.name, (stat.st_size, stat.st_mtime_ns)
+                yield folder.name, (stat.st_size, stat.st_mtime_ns)
 
 
 def _connect(place: str) -> sqlite3.Connection:
