@@ -31,7 +31,6 @@ ROUNDS = 8
 SEED = 7
 _TIE = 1e-9
 
-
 Orders = np.ndarray[Any, np.dtype[np.intp]]
 
 

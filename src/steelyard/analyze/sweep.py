@@ -35,7 +35,10 @@ class StackLine:
 
 @dataclass(frozen=True)
 class Sweep:
-    """One workload over one of its parameters, all others held; `kind` says whether the axis is a scale or a list of names."""
+    """One workload over one of its parameters, all others held.
+
+    `kind` says whether the axis is a scale or a list of names; numbers that no scale reaches, such as huge integers, are names.
+    """
 
     workload: str
     axis: str
