@@ -175,10 +175,12 @@ class Index:
         gone = [folder for folder in known if folder not in found]
         if not changed and not gone:
             return
-        fresh = {folder: _read(self.store.folder / folder) for folder in changed}
-        runs = [(folder, *found[folder], run.header.machine_key if run else "") for folder, run in fresh.items()]
-        entries = [entry for folder, run in fresh.items() if run for entry in entries_of(run, folder)]
-        records = [(*vars(entry).values(), moment(entry.created)) for entry in entries]
+        runs: list[tuple[Any, ...]] = []
+        records: list[tuple[Any, ...]] = []
+        for folder in changed:
+            run = _read(self.store.folder / folder)
+            runs.append((folder, *found[folder], run.header.machine_key if run else ""))
+            records += [(*vars(entry).values(), moment(entry.created)) for entry in entries_of(run, folder)] if run else []
         base.execute("BEGIN IMMEDIATE")
         try:
             for table in ("runs", "records"):

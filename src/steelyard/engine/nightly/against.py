@@ -71,17 +71,20 @@ def hold(
     records = [record for id, cases in groups.items() for record in only(before.runs[id], cases).records]
     new = [id for id in dict.fromkeys(record.id for record in run.records) if id not in before.bases]
     notes = [*_elsewhere(before, groups), *(note for part in parts for note in part.notes)]
+    whole = replace(merged(parts), base=name, head=head, new=new, notes=list(dict.fromkeys(notes)))
+    whole = replace(whole, suite=gate.suite_under(policy, whole))
+    return RunsSide(name, (replace(main, records=tuple(records)),)), RunsSide(head, (run,)), whole
+
+
+def merged(parts: Sequence[Comparison]) -> Comparison:
+    """What several comparisons of other cases with one head say of the cases, as one; the largest speaks for all together."""
     deltas = [delta for part in parts for delta in part.deltas]
     figures: dict[str, dict[str, Both]] = {}
     for part in parts:
         for metric, found in part.figures.items():
             figures.setdefault(metric, {}).update(found)
-    whole = replace(
-        parts[0], suite=max(parts, key=lambda part: len(part.deltas)).suite, base=name, head=head, deltas=deltas, new=new,
-        means=mean_ratios(deltas), notes=list(dict.fromkeys(notes)), figures=figures,
-    )  # fmt: skip
-    whole = replace(whole, suite=gate.suite_under(policy, whole))
-    return RunsSide(name, (replace(main, records=tuple(records)),)), RunsSide(head, (run,)), whole
+    largest = max(parts, key=lambda part: len(part.deltas))
+    return replace(parts[0], suite=largest.suite, deltas=deltas, means=mean_ratios(deltas), figures=figures)
 
 
 def _elsewhere(before: Before, groups: Mapping[str, Sequence[str]]) -> list[str]:
