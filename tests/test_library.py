@@ -103,12 +103,13 @@ class TestKeywords:
         fn.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         own = {"budget", "items"}
         ours, theirs = given_ & own, given_ - own
+        options = {"budget": 7.0 if "budget" in ours else "quick", "items": 7.0 if "items" in ours else None}
         fine = not ours & takes and (others or theirs <= takes)
         if fine:
-            check_keywords("measure", [fn], theirs, ours, own)
+            check_keywords(measure, [fn], theirs, options)
         else:
             with pytest.raises(UsageError):
-                check_keywords("measure", [fn], theirs, ours, own)
+                check_keywords(measure, [fn], theirs, options)
 
 
 class TestShown:

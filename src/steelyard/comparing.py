@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -102,17 +103,20 @@ def compare(
     for fn in (base, head, *((setup,) if setup else ())):
         if not callable(fn):
             raise UsageError(f"compare takes functions, not {type(fn).__name__}")
-    given = {"setup": setup, "budget": budget, "margin": margin, "names": names, "verify": verify, "seed": seed}
-    changed = [name for name, value in given.items() if value != (compare.__kwdefaults__ or {})[name]]
     if setup is None:
-        check_keywords("compare", [base, head], kwargs, changed, given)
+        options = {"setup": setup, "budget": budget, "margin": margin, "names": names, "verify": verify, "seed": seed}
+        check_keywords(compare, [base, head], kwargs, options)
     be = backend_here(_plain(base, args, kwargs, setup))
     labels = names or (_label(base, "base"), _label(head, "head"))
     labels = labels if labels[0] != labels[1] else (f"{labels[0]} (first)", f"{labels[1]} (second)")
     share = parse_share(margin) if isinstance(margin, str) else margin
     settings = Settings(budget=parse_budget(budget, BUDGETS))
     rng = random.Random(seed)
-    builds = [_builder(fn, args, kwargs, setup, be, rng) for fn in (base, head, base)]
+
+    def build(fn: Callable[..., Any]) -> Task:
+        return be.relocate(_plain(fn, args, kwargs, setup), rng)
+
+    builds = [functools.partial(build, fn) for fn in (base, head, base)]
     differ = _difference(be, builds[0], builds[1]) if verify else ""
     timed: list[Task] = []
     timer = _timer(be, [build() for build in builds])
@@ -139,11 +143,9 @@ def compare(
 
 def backend_here(call: Callable[[], Any]) -> Backend:
     """What this process works with, without importing anything for it: torch where it is in use, on its GPU if the call is."""
+    name, options = "numpy", {}
     if (threads := torch_threads()) is not None:
-        device = "cpu" if cuda_in_use(call) is None else "cuda"
-        name, options = "torch", {"device": device, "threads": threads}
-    else:
-        name, options = "numpy", {}
+        name, options = "torch", {"device": "cpu" if cuda_in_use(call) is None else "cuda", "threads": threads}
     found: Backend = registry.load_backend(name)(**options)
     return found
 
@@ -170,22 +172,6 @@ def _plain(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, A
     if isinstance(made, Mapping):
         return Task(fn, kwargs=made)
     return Task(fn, made if isinstance(made, tuple) else (made,))
-
-
-def _builder(
-    fn: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    setup: Callable[[], Any] | None,
-    be: Backend,
-    rng: random.Random,
-) -> Callable[[], Task]:
-    """How one arm is had afresh."""
-
-    def build() -> Task:
-        return be.relocate(_plain(fn, args, kwargs, setup), rng)
-
-    return build
 
 
 def _difference(be: Backend, base: Callable[[], Task], head: Callable[[], Task], *, later: bool = False) -> str:

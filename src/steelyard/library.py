@@ -8,7 +8,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
@@ -92,22 +92,23 @@ def load_here(other_load: float | None) -> str:
 
 
 def check_keywords(
-    who: str, functions: Sequence[Callable[..., Any]], keywords: Iterable[str], options: Iterable[str], own: Iterable[str]
+    who: Callable[..., Any], functions: Sequence[Callable[..., Any]], keywords: Iterable[str], options: Mapping[str, Any]
 ) -> None:
     """Keywords go to the functions; one that could be meant for us as well, or that nobody takes, is refused.
 
-    `keywords` are those for the functions, `options` those of ours that were given, `own` all of ours.
+    `keywords` are those for the functions, `options` all of ours: one that has its default was not given.
     """
+    given = {name for name, value in options.items() if value != (who.__kwdefaults__ or {})[name]}
     for fn in functions:
         known, any_other = _parameters(fn)
         name = getattr(fn, "__name__", type(fn).__name__)
-        if both := sorted(set(options) & known):
+        if both := sorted(given & known):
             raise UsageError(
-                f"{both[0]} is an option of {who} and an argument of {name}", why="which of the two is meant cannot be told",
-                do=f"bind the function's own: {who}(functools.partial({name}, {both[0]}=…), …)",
+                f"{both[0]} is an option of {who.__name__} and an argument of {name}", why="which of the two is meant cannot be told",
+                do=f"bind the function's own: {who.__name__}(functools.partial({name}, {both[0]}=…), …)",
             )  # fmt: skip
         if not any_other and (strange := sorted(set(keywords) - known)):
-            raise unknown(f"argument of {name}, or option of {who}", strange[0], {*known, *own})
+            raise unknown(f"argument of {name}, or option of {who.__name__}", strange[0], {*known, *options})
 
 
 def _parameters(fn: Callable[..., Any]) -> tuple[set[str], bool]:
@@ -145,9 +146,8 @@ def measure(
 
     if sampling not in ("blocks", "calls"):
         raise UsageError(f"sampling is 'blocks' or 'calls', not {sampling!r}")
-    given = {"budget": budget, "precision": precision, "sampling": sampling, "flops": flops, "bytes": bytes, "items": items}
-    changed = [name for name, value in given.items() if value != (measure.__kwdefaults__ or {})[name]]
-    check_keywords("measure", [fn], kwargs, changed, given)
+    options = {"budget": budget, "precision": precision, "sampling": sampling, "flops": flops, "bytes": bytes, "items": items}
+    check_keywords(measure, [fn], kwargs, options)
     settings = Settings(budget=parse_budget(budget, BUDGETS), precision=precision, sampling="blocks" if sampling == "blocks" else "calls")
     task = Task(fn, args, kwargs, flops=flops, bytes=bytes, items=items)
     task()

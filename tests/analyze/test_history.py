@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from steelyard.analyze.change_points import Track, change_points
 from steelyard.analyze.history import Change, History, Point, find_changes, history, shift
-from steelyard.engine.nightly.since import is_material
+from steelyard.codec.policy import Policy
+from steelyard.engine.nightly.since import appeared
 from steelyard.errors import UsageError
 from steelyard.report.history import change_line, history_page
 from steelyard.report.web.over_time import slower_since
@@ -88,7 +89,7 @@ def test_growing_point_by_point_gives_what_a_search_from_scratch_gives(seed: int
     values = (np.repeat(np.cumsum(steps), 12) + rng.normal(0, 0.01, 12 * len(steps))).tolist()
     track, done = Track(), 0
     for piece in [*pieces, len(values)]:
-        track.extend(values[done : done + piece])
+        track.values += values[done : done + piece]
         done = min(len(values), done + piece)
         assert track.splits() == change_points(values[:done])
 
@@ -98,7 +99,8 @@ def test_a_new_point_leaves_finished_segments_alone() -> None:
     track = Track([*rng.normal(0, 0.01, 30), *rng.normal(1, 0.01, 30)])
     track.splits()
     known = set(track._known)
-    track.extend([1.0]).splits()
+    track.values.append(1.0)
+    track.splits()
     assert {stop for _, stop, _ in set(track._known) - known} == {61}
 
 
@@ -124,7 +126,9 @@ def test_a_shift_of_too_few_values_has_no_interval(before: int, after: int, seed
 def test_a_change_without_an_interval_is_told_by_its_size_and_is_not_material() -> None:
     few = Change(3, "r3", "2026-01-04T00:00:00Z", 1.0, 1.2, 1.2, None, None, 0.01)
     assert "20 % slower" in change_line(few) and "[" not in change_line(few)
-    assert not is_material(few, 0.02) and is_material(replace(few, low=1.1, high=1.3), 0.02)
+    points = [Point(f"r{number}", 1, "2026-01-04T00:00:00Z", 1.0) for number in range(4)]
+    told = [appeared({"x": History("x", "m", points, [item])}, "r3", Policy()) for item in (few, replace(few, low=1.1, high=1.3))]
+    assert [item.material for (item,) in told] == [False, True]
     assert slower_since({"x": History("x", "m", changes=[few])}) == []
 
 

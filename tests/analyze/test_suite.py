@@ -34,17 +34,17 @@ TEN = [1.10 + 0.01 * math.sin(3 * number) for number in range(20)]
 def test_ten_percent_in_all_of_twenty_is_said_plainly_and_without_earlier_runs_it_may_be_the_machine() -> None:
     found = told(TEN)
     assert found.delta.ratio == pytest.approx(1.1, abs=0.005) and 1.08 < found.low < 1.1 < found.high < 1.12
-    assert (found.cases, found.along, found.machine, found.settled, found.delta.verdict) == (20, 20, True, False, "unclear")
+    assert (found.cases, found.along, found.machine, found.delta.settled, found.delta.verdict) == (20, 20, True, False, "unclear")
     assert "cannot tell" in found.reason and "--confirm" in found.do and "in turns" in found.do
 
 
 def test_earlier_runs_or_runs_in_turns_settle_it() -> None:
     known = told(TEN, QUIET)
-    assert known.settled and known.delta.verdict == "slower" and known.machine and "usually" in known.reason and known.do
+    assert known.delta.settled and known.delta.verdict == "slower" and known.machine and "usually" in known.reason and known.do
     turns = told(TEN, QUIET, alternating=True)
-    assert turns.settled and not turns.machine and turns.do == ""
+    assert turns.delta.settled and not turns.machine and turns.do == ""
     calm = told([1 + 0.004 * math.sin(3 * number) for number in range(20)], Spread(0.003, 6.0))
-    assert calm.settled and calm.delta.verdict == "same" and calm.do == "" and "no further apart" in calm.reason
+    assert calm.delta.settled and calm.delta.verdict == "same" and calm.do == "" and "no further apart" in calm.reason
 
 
 def test_a_few_cases_that_changed_much_are_no_common_shift() -> None:
@@ -62,7 +62,7 @@ def test_a_comparison_of_runs_has_it_and_what_was_measured_again_takes_its_place
         return [pair(item.head, item.head, 1.1, 0.01) for item in deltas], {}
 
     settled = compare(*sides, confirm=again).suite
-    assert settled is not None and settled.delta.paired and settled.settled and not settled.machine and settled.cases == 20
+    assert settled is not None and settled.delta.paired and settled.delta.settled and not settled.machine and settled.cases == 20
     assert compare(side("b", base[:2]), side("h", head[:2], first=1)).suite is None
 
 
@@ -72,7 +72,7 @@ def test_twelve_nights_decide_what_two_runs_cannot() -> None:
     past = learned(nights)
     slow = RunsSide("h", side("h", [1.1 * value for value in head], first=1).runs, past)
     found = compare(side("b", base), slow).suite
-    assert found is not None and found.settled and found.delta.verdict == "slower" and found.machine
+    assert found is not None and found.delta.settled and found.delta.verdict == "slower" and found.machine
 
 
 @pytest.mark.parametrize("nights", [0, 12])
@@ -135,4 +135,4 @@ def test_any_ratios_give_an_interval_around_their_middle(logs: list[float], alte
     found = apart(dict(zip(map(str, range(len(logs))), logs, strict=True)), 0.02, common=common, alternating=alternating)
     assert found is not None and found.delta.ratio is not None and found.delta.low is not None and found.delta.high is not None
     assert found.delta.low <= found.low <= found.delta.ratio <= found.high <= found.delta.high
-    assert 0 <= found.along <= found.cases == len(logs) and found.settled is (found.delta.verdict == "same" or found.delta.material)
+    assert 0 <= found.along <= found.cases == len(logs) and found.delta.settled is (found.delta.verdict == "same" or found.delta.material)

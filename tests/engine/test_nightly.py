@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 
-from steelyard.analyze.history import Change, histories
+from steelyard.analyze.history import Change, History, Point, histories
 from steelyard.codec.policy import Excuse, Policy
 from steelyard.engine.nightly.against import Before
 from steelyard.engine.nightly.archive import FILE, Archive
 from steelyard.engine.nightly.assess import Terms, assess
 from steelyard.engine.nightly.lines import NO_BASE, UNFINISHED, Night, night_of
 from steelyard.engine.nightly.night import went_before
-from steelyard.engine.nightly.since import Since, appeared, is_material
+from steelyard.engine.nightly.since import Since, appeared
 from steelyard.errors import FAILED, INCONCLUSIVE, INTERRUPTED, NOTHING, PASS, REGRESSION, StoreError, UsageError
+from steelyard.model.effects import beyond
 from steelyard.store.runs import Header, Run
 from tests.analyze.saved import case, record
 from tests.report.nights import RESTLESS_CASE, STEP, STEPPED, Nights, simulate
@@ -215,6 +216,12 @@ def change(index: int = 20, low: float = 1.025, ratio: float = 1.03, high: float
 
 
 def test_only_what_lies_wholly_beyond_the_margin_is_material() -> None:
+    points = [Point(f"r{place}", 1, "2026-01-21T03:00:00Z", 1.0) for place in range(21)]
+
+    def is_material(item: Change, margin: float) -> bool:
+        (found,) = appeared({"c": History("c", KEY, points, [item])}, "r20", Policy(margins={"time": margin}))
+        return found.material
+
     assert is_material(change(), 0.02) and not is_material(change(), 0.03)
     assert not is_material(change(low=1.01), 0.02)
     assert is_material(change(low=0.95, ratio=0.96, high=0.97), 0.02)
@@ -223,7 +230,7 @@ def test_only_what_lies_wholly_beyond_the_margin_is_material() -> None:
 def found_in(made: Nights) -> list[Since]:
     """Every change of level that the history of any case shows."""
     series = histories(made.store)
-    return [Since(case, item, is_material(item, 0.02)) for case, found in series.items() for item in found.changes]
+    return [Since(case, item, beyond(item.low, item.high, 0.02)) for case, found in series.items() for item in found.changes]
 
 
 def test_the_planted_step_is_found_and_dated_to_its_commits_and_nothing_else_is(tmp_path: Path) -> None:
@@ -257,7 +264,7 @@ def test_a_step_is_named_in_the_night_that_makes_it_visible_and_only_then(tmp_pa
         found = [item for item in appeared(histories(made.store, until=until), day, Policy()) if item.material]
         named |= {night - made.step: found} if found else {}
     ((after, (since,)),) = named.items()
-    assert 2 <= after <= 4 and since.case == STEPPED.id and since.slower
+    assert 2 <= after <= 4 and since.case == STEPPED.id and since.change.ratio > 1
     assert (since.change.last, since.change.first) == (made.last, made.first)
     wide = Policy(cases={"model/bert*": {"time": 0.10}})
     until = made.store.open(f"n{made.step + after:03d}").header.created[:10]

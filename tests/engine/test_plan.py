@@ -330,7 +330,7 @@ class TestJobs:
         found = plan(Matrix(("op/one",), variant=("fused",), threads=(1, 2)), settings=Settings(vs="plain"))
         heads = [job for job in found.jobs if job.vs]
         assert len(found.jobs) == 8
-        assert all(job.vs == job.case.with_variant("plain") for job in heads)
+        assert all(job.vs == job.case.against("plain") for job in heads)
 
     def test_one_base_over_backends_runs_on_a_side_of_its_own(self) -> None:
         matrix = Matrix(("op/one",), {"n": (8,)}, backend=("torch", "numpy"), variant=("eager", "plain"))

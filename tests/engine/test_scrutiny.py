@@ -182,7 +182,7 @@ class TestFound:
 
         loaded, head = case_of(doubling, with_fn(late))
         with pytest.raises(SteelyardError, match="is wrong") as told:
-            weigh_heads(head.with_variant("eager"), [head], loaded, SETTINGS, lambda phase, fraction: None)
+            weigh_heads(head.against("eager"), [head], loaded, SETTINGS, lambda phase, fraction: None)
         assert "values differ" in told.value.why
 
     @pytest.mark.parametrize("plain", [doubling, lambda be: Task(lambda x: x * 2, (be.randn(4),))])
@@ -198,7 +198,7 @@ class TestFound:
 
         loaded, head = case_of(plain, with_fn(late))
         with pytest.raises(SteelyardError, match="is wrong") as told:
-            weigh_heads(head.with_variant("eager"), [head], loaded, replace(SETTINGS, budget=0.1), lambda phase, fraction: None)
+            weigh_heads(head.against("eager"), [head], loaded, replace(SETTINGS, budget=0.1), lambda phase, fraction: None)
         assert "with the inputs copied to another place" in told.value.why
 
     def test_nothing_is_looked_at_where_that_is_not_wanted(self) -> None:
@@ -392,7 +392,7 @@ class TestLegitimate:
 
     def test_a_pair_of_honest_arms_is_weighed(self) -> None:
         loaded, head = case_of(out_buffer, with_fn(lambda fn: lambda x, out: fn(x, out)))
-        [(pair, _)] = weigh_heads(head.with_variant("eager"), [head], loaded, SETTINGS, lambda phase, fraction: None)
+        [(pair, _)] = weigh_heads(head.against("eager"), [head], loaded, SETTINGS, lambda phase, fraction: None)
         assert pair.head.id == head.id
 
 

@@ -72,7 +72,7 @@ class Nights:
         before = bases(self.lines, self.statuses, here)
         base = before.get(CASE)
         kinds = {"failed", "missing", "regression"} & {answer} if base else set()
-        if base and base.regressed and answer not in ("same", "faster"):
+        if base and base.pending and base.pending.why == "regression" and answer not in ("same", "faster"):
             kinds.add("regression")
         records = {CASE: Record(CASE, {}, here[CASE])} if here else {}  # type: ignore[arg-type]
         tonight = Tonight(f"n{len(self.lines)}", [delta(answer)] if base else [], {CASE: kinds}, records)
@@ -154,7 +154,7 @@ def test_acceptance_of_some_cases_leaves_the_others_where_they_were() -> None:
     nights = [line(0), line(1, withheld=held, acceptances=[Acceptance("op/x1[*", "worth it")])]
     found = bases(nights, lambda night: {CASE: "ok", other: "ok"})
     assert found == {CASE: Base("n0", held[0]), other: Base("n1")}
-    assert found[CASE].regressed and not found[other].regressed
+    assert found[CASE].told_slower and not found[other].told_slower
     assert good_nights(other, nights) == nights[1:] and good_nights(CASE, nights) == nights[:1]
 
 
@@ -200,7 +200,7 @@ class Archived:
         run = spend(self.archive, self.day, dict(answers), machine={"git": {"commit": f"{self.day:040x}"}}, **header)
         before = went_before(self.archive, "bench", run.header.machine_key, run.header.created, [item.id for item in run.records])
         found = assess(run, before, terms or Terms(), self.archive.store, tell=lambda text: None)
-        base = found.base.id if found.base else ""
+        base = found.base.runs[0].id if found.base else ""
         self.archive.append(night_of(run, found.outcome, found.exit_code, base=base, withheld=found.withheld, faster=found.faster))
         return found
 

@@ -336,7 +336,7 @@ class TestSelfTimed:
 class TestPairs:
     def test_two_variants_are_weighed_together(self) -> None:
         base = Case.parse(PLAIN)
-        head = base.with_variant("quick[factor=0.8]")
+        head = base.against("quick[factor=0.8]")
         [(pair, arrays)] = weigh_heads(base, [head], LOADED, SETTINGS, lambda phase, fraction: None)
         assert (pair.ratio, pair.low, pair.high) == pytest.approx((0.8, 0.8, 0.8), rel=1e-4)
         assert (pair.base.id, pair.head.id, pair.confidence) == (base.id, head.id, 0.99)
@@ -350,7 +350,7 @@ class TestPairs:
 
     def test_several_heads_are_weighed_at_once_and_each_against_the_same_base(self) -> None:
         base = Case.parse(PLAIN)
-        heads = [base.with_variant(f"quick[factor={factor}]") for factor in (0.5, 0.8, 2.0)]
+        heads = [base.against(f"quick[factor={factor}]") for factor in (0.5, 0.8, 2.0)]
         found = weigh_heads(base, heads, LOADED, SETTINGS, lambda phase, fraction: None)
         assert [pair.head.id for pair, _ in found] == [head.id for head in heads]
         assert [pair.ratio for pair, _ in found] == pytest.approx([0.5, 0.8, 2.0])
@@ -358,29 +358,27 @@ class TestPairs:
 
     def test_a_repeated_comparison_is_another_draw(self) -> None:
         base = Case.parse(PLAIN)
-        drawn = [weigh_heads(base, [base.with_variant("quick")], LOADED, SETTINGS, lambda phase, fraction: None)[0] for _ in range(2)]
+        drawn = [weigh_heads(base, [base.against("quick")], LOADED, SETTINGS, lambda phase, fraction: None)[0] for _ in range(2)]
         assert len({pair.coin_seed for pair, _ in drawn}) == 2
         assert len({arrays["round_arm"][2] for _, arrays in drawn}) == 2
 
     def test_the_margin_asked_for_is_the_pairs_own(self) -> None:
         base = Case.parse(PLAIN)
-        found = weigh_heads(
-            base, [base.with_variant("quick[factor=0.95]")], LOADED, replace(SETTINGS, margin=0.1), lambda phase, fraction: None
-        )
+        found = weigh_heads(base, [base.against("quick[factor=0.95]")], LOADED, replace(SETTINGS, margin=0.1), lambda phase, fraction: None)
         assert judged(found[0][0]).verdict == "same"
         assert judged(found[0][0], 0.02).verdict == "faster"
 
     def test_every_rebuild_of_every_arm_works_on_objects_of_its_own(self) -> None:
         SEEN.clear()
         base = Case.parse("t/listed@fake/eager:eval")
-        [(pair, _)] = weigh_heads(base, [base.with_variant("renamed")], LOADED, SETTINGS, lambda phase, fraction: None)
+        [(pair, _)] = weigh_heads(base, [base.against("renamed")], LOADED, SETTINGS, lambda phase, fraction: None)
         assert len(SEEN) >= 3 * pair.rebuilds > 20
         parts = {id(part) for items in SEEN.values() for part in (items[0], items[1], items[1]["a key"])}
         assert len(parts) >= 3 * len(SEEN) - 4, "only the three arms as they were first built share the two numbers of their code"
 
     def test_what_can_neither_be_moved_nor_rebuilt_widens_the_interval_and_says_so(self) -> None:
         base = Case.parse("t/listed@fake/eager:eval")
-        [(pair, _)] = weigh_heads(base, [base.with_variant("restoring")], LOADED, SETTINGS, lambda phase, fraction: None)
+        [(pair, _)] = weigh_heads(base, [base.against("restoring")], LOADED, SETTINGS, lambda phase, fraction: None)
         assert pair.high / pair.low > 1.1
         assert "what restoring works on could not be moved" in pair.notes[-1]
 
@@ -396,9 +394,9 @@ class TestPairs:
         counted = Loaded({"t/scale": replace(scale, bodies={"fake": lambda **asked: built.append(1) or scale.bodies["fake"](**asked)})})
         CLEANED.clear()
         if pair:
-            weigh_heads(base, [base.with_variant("quick")], counted, SETTINGS, lambda phase, fraction: None)
+            weigh_heads(base, [base.against("quick")], counted, SETTINGS, lambda phase, fraction: None)
         else:
-            weigh_case(base.with_variant("quick"), counted, SETTINGS, lambda phase, fraction: None)
+            weigh_case(base.against("quick"), counted, SETTINGS, lambda phase, fraction: None)
         assert len(CLEANED) == len(built)
 
 
@@ -427,5 +425,5 @@ def test_a_training_step_that_forgets_to_update_is_wrong(monkeypatch: pytest.Mon
 def test_a_variant_that_changes_nothing_is_not_applied() -> None:
     idle = Variant("idle", lambda task: task)
     loaded = Loaded({"t/scale": scale}, {"idle": idle})
-    record = weigh_case(Case.parse(PLAIN).with_variant("idle"), loaded, SETTINGS, lambda phase, fraction: None)[0]
+    record = weigh_case(Case.parse(PLAIN).against("idle"), loaded, SETTINGS, lambda phase, fraction: None)[0]
     assert record.status == "not_applied"

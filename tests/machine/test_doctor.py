@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from steelyard.cli.doctor import command
 from steelyard.machine import cpu, doctor, facts, locks
-from steelyard.machine.doctor import gpu
+from steelyard.machine.doctor import gpu, processor
 from tests.machine.trees import CPUS, plant, xeon
 
 HEALTHY = {
@@ -134,9 +134,9 @@ def test_sick_settings(healthy: Path, path: str, text: str, name: str, status: s
 
 
 def test_steal_is_a_share_of_busy_time() -> None:
-    assert doctor.stolen("cpu  40 0 30 1000 500 0 0 30 0 0\ncpu0 1 2\n") == pytest.approx(0.3)
-    assert doctor.stolen("cpu  0 0 0 10 0 0 0 0 0 0") == 0
-    assert doctor.stolen("intr 1 2 3") is None
+    assert processor.stolen("cpu  40 0 30 1000 500 0 0 30 0 0\ncpu0 1 2\n") == pytest.approx(0.3)
+    assert processor.stolen("cpu  0 0 0 10 0 0 0 0 0 0") == 0
+    assert processor.stolen("intr 1 2 3") is None
 
 
 def test_gpus_are_judged_together(healthy: Path) -> None:

@@ -35,7 +35,7 @@ def test_what_is_saved_is_read_back_beside_the_peaks(cache: Path) -> None:
     assert noise.save(MADE, KEY, "cpu", 4) == cache / f"{KEY}-cpu-4.json"
     assert noise.load(KEY, "cpu", 4) == (MADE, "")
     assert noise.saved(KEY) == {"cpu-4": MADE}
-    assert peaks.saved(KEY) == {} and peaks.folder().parent == cache.parent
+    assert peaks.saved(KEY) == {} and peaks.SHELF.folder().parent == cache.parent
     assert json.loads((cache / f"{KEY}-cpu-4.json").read_text())["cases"]["b"] == {"sd": 0.06, "cost": 0.01, "floor": None, "rebuilds": 20}
 
 

@@ -78,10 +78,10 @@ class TestKeeping:
     def test_the_folder_follows_the_users_cache(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(kept.VARIABLE)
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-        assert peaks.folder() == tmp_path / "xdg" / "steelyard" / "peaks"
+        assert peaks.SHELF.folder() == tmp_path / "xdg" / "steelyard" / "peaks"
         monkeypatch.delenv("XDG_CACHE_HOME")
         monkeypatch.setenv("HOME", str(tmp_path))
-        assert peaks.folder() == tmp_path / ".cache" / "steelyard" / "peaks"
+        assert peaks.SHELF.folder() == tmp_path / ".cache" / "steelyard" / "peaks"
 
     @pytest.mark.parametrize("device", ["../cpu", "cpu/x", "", "..", "cpu-1"])
     def test_a_device_name_never_leads_out_of_the_folder(self, device: str) -> None:

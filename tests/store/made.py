@@ -30,7 +30,7 @@ def pair(number: int) -> Pair:
 
 
 def arrays(*values: float) -> dict[str, tuple[str, str, bytes]]:
-    return {"time": ("s", "float64", array("d", values).tobytes())}
+    return {"time": ("s", "<f8", array("d", values).tobytes())}
 
 
 def filled(store: Store, count: int = 3, seal: bool = True, **header: Any) -> Run:

@@ -29,6 +29,12 @@ def answers(store: Store) -> list[str]:
         return [f"{entry.run}/{entry.number}" for entry in index.series(case(2))] + index.find("op/")
 
 
+def in_memory(index: Index) -> bool:
+    """Whether the store could not be written, so that the work will be done again next time."""
+    assert index._base is not None
+    return not index._base.execute("PRAGMA database_list").fetchone()[2]
+
+
 EXPECTED = ["aaaa/2", "bbbb/2", case(1), case(2), case(3)]
 
 
@@ -37,12 +43,12 @@ def test_lookups_by_case(store: Store) -> None:
         assert index.refresh() == 2
         entry = index.latest(case(2))
         assert entry is not None
-        assert (entry.run, entry.number, entry.workload, entry.status) == ("bbbb", 2, "op/a", "ok")
+        assert (entry.run, entry.number, entry.status) == ("bbbb", 2, "ok")
         assert (entry.time, entry.low, entry.high) == (2e-3, 2 * 0.9e-3, 2 * 1.1e-3)
         assert index.latest("op/b@torch/eager:eval") is None
         assert index.find("op/a[n=3") == [case(3)]
         assert index.find("op/%") == []
-        assert not index.in_memory
+        assert not in_memory(index)
     assert answers(store) == EXPECTED
 
 
@@ -98,7 +104,7 @@ def test_a_damaged_or_foreign_index_is_rebuilt(store: Store, damage: str) -> Non
     assert answers(store) == EXPECTED
     with Index(store) as index:
         assert index.refresh() == 0
-        assert not index.in_memory
+        assert not in_memory(index)
 
 
 def test_damage_found_by_a_lookup_is_repaired(store: Store) -> None:
@@ -106,14 +112,14 @@ def test_damage_found_by_a_lookup_is_repaired(store: Store) -> None:
         index.refresh()
         (store.root / "index.sqlite").write_bytes(b"not a database" * 999)
         assert [entry.run for entry in index.series(case(3))] == ["aaaa"]
-        assert not index.in_memory
+        assert not in_memory(index)
 
 
 def test_where_no_file_can_be_written_the_index_is_in_memory(store: Store) -> None:
     (store.root / "index.sqlite").mkdir()
     with Index(store) as index:
         assert index.refresh() == 2
-        assert index.in_memory
+        assert in_memory(index)
         assert [entry.run for entry in index.series(case(2))] == ["aaaa", "bbbb"]
     with Index(Store(store.root / "none")) as index:
         index.refresh()
@@ -129,7 +135,7 @@ from steelyard.store.runs import Store
 for _ in range(20):
     with Index(Store(Path(sys.argv[1]))) as index:
         index.refresh()
-        assert not index.in_memory
+        assert index._base.execute('PRAGMA database_list').fetchone()[2]
         assert len(index.series(sys.argv[2])) >= 2
 print("done")
 """
@@ -155,7 +161,7 @@ BOMB = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT '
 @pytest.mark.parametrize(
     "planted",
     [
-        f"DROP TABLE records; CREATE VIEW records AS {BOMB}, '' workload, '' status, i time, i low, i high, '' created, i moment FROM n",
+        f"DROP TABLE records; CREATE VIEW records AS {BOMB}, '' status, i time, i low, i high, '' created, i moment FROM n",
         "DROP TABLE runs; CREATE VIEW runs AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i folder FROM n",
         "CREATE TRIGGER t AFTER DELETE ON records BEGIN INSERT INTO records (folder, number) VALUES (random(), 1); END",
         "CREATE TABLE more (x)",
@@ -176,7 +182,7 @@ def test_an_index_that_is_not_exactly_ours_is_made_anew(store: Store, planted: s
     with Index(store) as index:
         index.refresh()
         assert index.latest(case(1)) == before[case(1)][-1] and index.latest(case(1)).run == run.id  # type: ignore[union-attr]
-        assert index.every_series() == before and not index.in_memory
+        assert index.every_series() == before and not in_memory(index)
 
 
 def test_an_index_that_leads_elsewhere_is_replaced(store: Store, tmp_path: Path) -> None:

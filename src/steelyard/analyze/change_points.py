@@ -12,7 +12,7 @@ reach the end be searched again, and gives what a search from scratch would give
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -31,7 +31,6 @@ ROUNDS = 8
 SEED = 7
 _TIE = 1e-9
 
-Span = tuple[int, int]
 Orders = np.ndarray[Any, np.dtype[np.intp]]
 
 
@@ -54,15 +53,10 @@ class Stretch:
 
 @dataclass
 class Track:
-    """A series that grows; what was found in a segment is found once."""
+    """A series, which may grow at its end; what was found in a segment is found once."""
 
     values: list[float] = field(default_factory=list)
     _known: dict[tuple[int, int, bool], Stretch | None] = field(default_factory=dict, repr=False)
-
-    def extend(self, values: Iterable[float]) -> Track:
-        """Add points at the end."""
-        self.values += values
-        return self
 
     def splits(self) -> list[Split]:
         """Every change of level, in order."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import geometric_mean
 from typing import NamedTuple
 
 from steelyard.analyze.conditions import Conditions, of_sides
@@ -13,7 +13,7 @@ from steelyard.analyze.lost import lost_cases, lost_pairs
 from steelyard.analyze.noise import Past
 from steelyard.analyze.provenance import describe, weighed_commits
 from steelyard.analyze.suite import Suite, retold, together
-from steelyard.analyze.unpaired import CHANGED, Both, Held, Question, answer, held, not_ok, silent
+from steelyard.analyze.unpaired import CHANGED, Both, Question, answer, held, not_ok, silent
 from steelyard.errors import UsageError, unknown
 from steelyard.model.effects import change
 from steelyard.model.pair import ALPHA, MARGIN, Delta, Pair, told_from_chance, weigh
@@ -96,7 +96,7 @@ def compare(
     if both := {run.id for run in base.runs if run in head.runs}:
         raise UsageError(f"run {', '.join(sorted(both))} is on both sides", do="name different runs for base and head")
     sides, asked = (held(base.runs), held(head.runs)), list(dict.fromkeys(metrics))
-    _check_metrics(asked, sides)
+    check_metrics(asked, (*base.runs, *head.runs), "metric")
     questions = [Question(metric, margins.get(metric, MARGIN), alpha, floor, allow_edited) for metric in asked]
     answers = {question.metric: answer(question, (base.runs, head.runs), sides, head.past) for question in questions}
     deltas = [found.deltas[id] for id in sides[0] for found in answers.values() if id in found.deltas]
@@ -118,28 +118,26 @@ def compare(
 
 def own_pairs(side: RunsSide, *, margins: Mapping[str, float] = {}) -> Comparison:
     """What a run says about itself: the arms that were weighed together in it, with `--vs`."""
-    margin = margins.get("time")
+    margin = margins.get("time", MARGIN)
     deltas: dict[tuple[str, str], Delta] = {}
     figures: dict[str, Both] = {}
     for id, why in lost_cases(side.runs).items():
-        deltas["", id] = silent(id, "time", MARGIN if margin is None else margin, "missing", why, paired=True)
+        deltas["", id] = silent(id, "time", margin, "missing", why, paired=True)
     for run in side.runs:
         for id, why in lost_pairs(run).items():
-            deltas["", id] = silent(id, "time", MARGIN if margin is None else margin, "missing", why, paired=True)
+            deltas["", id] = silent(id, "time", margin, "missing", why, paired=True)
         records, bases = {record.id: record for record in run.records}, Counter(pair.head.id for pair in run.pairs)
         for pair in run.pairs:
-            deltas[pair.base.id, pair.head.id] = _own_delta(pair, records, margin)
+            deltas[pair.base.id, pair.head.id] = _own_delta(pair, records, margins.get("time"))
             figures[pair.head.id] = _own_times(pair, records) if bases[pair.head.id] == 1 else (None, None)
         for head, base in run.header.pairs:
             if (base, head) not in deltas:
-                left = silent(
-                    head, "time", MARGIN if margin is None else margin, "failed", "it was to be weighed, and was not", paired=True
-                )
+                left = silent(head, "time", margin, "failed", "it was to be weighed, and was not", paired=True)
                 deltas[base, head] = replace(left, base=base)
         for record in run.records:
             if "unweighed" in record.effective:
                 why = f"not weighed: {record.effective['unweighed']}"
-                deltas["", record.id] = silent(record.id, "time", MARGIN if margin is None else margin, "failed", why, paired=True)
+                deltas["", record.id] = silent(record.id, "time", margin, "failed", why, paired=True)
     weighed = {id for delta in deltas.values() for id in (delta.base, delta.head)}
     alone = len({record.id for run in side.runs for record in run.records if record.id not in weighed})
     notes = ["paired: both arms were measured interleaved in the same run"] if deltas else []
@@ -200,22 +198,19 @@ def replaced(deltas: Sequence[Delta], suspects: Sequence[Delta], confirm: Confir
     again = {place: item for place, item in enumerate(deltas) if item.metric == "time" and item.head in pairs}
     judged = told_from_chance([replace(weigh(pairs[item.head], item.margin), base=item.base) for item in again.values()])
     fresh = dict(zip(again, judged, strict=True))
-    notes = [f"{len(pairs)} of {len(chosen)} {name} were measured again, interleaved", *_left_as_they_were(chosen - set(pairs), reasons)]
+    left = sorted(chosen - set(pairs))
+    notes = [f"{len(pairs)} of {len(chosen)} {name} were measured again, interleaved"]
+    notes += [f"not confirmed, so judged as before: {id}: {reasons.get(id) or 'no reason is known'}" for id in left[:MOST_NAMED]]
+    notes += [f"and {len(left) - MOST_NAMED} more could not be confirmed"] if len(left) > MOST_NAMED else []
     return [fresh.get(place, item) for place, item in enumerate(deltas)], notes
 
 
-def _left_as_they_were(cases: set[str], reasons: Mapping[str, str]) -> list[str]:
-    told = [f"not confirmed, so judged as before: {id}: {reasons.get(id) or 'no reason is known'}" for id in sorted(cases)]
-    more = [f"and {len(told) - MOST_NAMED} more could not be confirmed"] if len(told) > MOST_NAMED else []
-    return [*told[:MOST_NAMED], *more]
-
-
-def _check_metrics(metrics: Sequence[str], sides: tuple[Held, Held]) -> None:
-    """A metric that nothing has is a spelling mistake, not an empty answer."""
-    known = {name for side in sides for records in side.values() for record in records.values() for name in record.metrics}
+def check_metrics(metrics: Sequence[str], runs: Sequence[Run], kind: str, where: str = "") -> None:
+    """A metric that nothing has is a spelling mistake or a missing option of `run`, never an empty answer or a pass."""
+    known = {name for run in runs for record in run.records for name in record.metrics}
     for metric in metrics:
         if metric not in known and metric != "time":
-            raise unknown("metric", metric, known)
+            raise unknown(kind, metric, known, where=where)
 
 
 def mean_ratios(deltas: Sequence[Delta]) -> dict[str, Mean]:
@@ -224,12 +219,12 @@ def mean_ratios(deltas: Sequence[Delta]) -> dict[str, Mean]:
     for delta in deltas:
         if delta.sound:
             known.setdefault(delta.metric, []).append(delta)
-    return {metric: _mean(found) for metric, found in known.items()}
-
-
-def _mean(deltas: Sequence[Delta]) -> Mean:
-    ratios = [delta.ratio for delta in deltas if delta.ratio]
-    return Mean(geometric_mean(ratios), len(ratios), *reach([(delta.low, delta.high) for delta in deltas]))
+    return {
+        metric: Mean(
+            geometric_mean(delta.ratio or 1.0 for delta in found), len(found), *reach([(delta.low, delta.high) for delta in found])
+        )
+        for metric, found in known.items()
+    }
 
 
 def reach(ends: Sequence[tuple[float | None, float | None]]) -> tuple[float | None, float | None]:
@@ -238,8 +233,3 @@ def reach(ends: Sequence[tuple[float | None, float | None]]) -> tuple[float | No
     if not ends or len(lows) + len(highs) < 2 * len(ends):
         return None, None
     return geometric_mean(lows), geometric_mean(highs)
-
-
-def geometric_mean(values: Sequence[float]) -> float:
-    """The mean that treats twice and half as fast alike; of one value at least."""
-    return math.exp(math.fsum(map(math.log, values)) / len(values))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from steelyard.model.record import Record
+from steelyard.model.units import is_amount
 from steelyard.store.runs import Run
 
 OTHER_LOAD = "other_load"
@@ -39,8 +39,7 @@ class Conditions:
 
 def seen(machines: Iterable[Mapping[str, Any]], records: Sequence[Record]) -> Conditions:
     """The conditions of runs on these machines, as far as these records tell them."""
-    starts = [load for machine in machines if (load := load_at_start(machine)) is not None]
-    others = [load for record in records if (load := other_load(record)) is not None]
+    starts, others = _loads(machines, records)
     threads = sorted({count for record in records if (count := threads_of(record)) is not None and 0 < count < _MOST_THREADS})
     grades = Counter(str(record.effective.get("noise")) for record in records)
     noise = {grade: grades[grade] for grade in GRADES if grades[grade]}
@@ -104,14 +103,23 @@ def other_load(record: Record) -> float | None:
 
 def load_words(machine: Mapping[str, Any], records: Iterable[Record]) -> list[str]:
     """`load 0.31 at start`, `other programs kept 0.1 to 1.8 CPUs busy while measuring`."""
-    start, others = load_at_start(machine), [load for record in records if (load := other_load(record)) is not None]
-    return _load_words([] if start is None else [start], others)
+    return _load_words(*_loads([machine], records))
+
+
+def _loads(machines: Iterable[Mapping[str, Any]], records: Iterable[Record]) -> tuple[list[float], list[float]]:
+    """The loads that are known, at the start of each run and of other work during each record."""
+    starts, others = map(load_at_start, machines), map(other_load, records)
+    return [load for load in starts if load is not None], [load for load in others if load is not None]
 
 
 def _load_words(starts: Sequence[float], others: Sequence[float]) -> list[str]:
     ends = list(dict.fromkeys(f"{load:.2f}" for load in _ends(starts)))
     words = [f"load {' to '.join(ends)} at start"] if ends else []
-    return words + ([f"other programs kept {_span(others)} busy while measuring"] if others else [])
+    if others:
+        low, high = f"{min(others):.1f}", f"{max(others):.1f}"
+        span = _cpus(max(others)) if low == high else f"{low} to {_cpus(max(others))}"
+        words.append(f"other programs kept {span} busy while measuring")
+    return words
 
 
 def conditions(machine: Mapping[str, Any], records: Sequence[Record]) -> list[str]:
@@ -136,10 +144,8 @@ def differing(base: Sequence[Run], head: Sequence[Run], shared: Iterable[str]) -
 
 def _protocols(base: Sequence[Run], head: Sequence[Run], cases: set[str]) -> list[str]:
     """A sentence where one side took a fixed number of calls and the other sampled until it was precise enough."""
-    ways = [sorted({_protocol(record) for record in _timed(runs, cases)}) for runs in (base, head)]
-    if not all(ways) or ways[0] == ways[1]:
-        return []
-    return [f"timed in different ways: base by {' and '.join(ways[0])}; head by {' and '.join(ways[1])}"]
+    ways = [" and ".join(sorted({_protocol(record) for record in _timed(runs, cases)})) for runs in (base, head)]
+    return [f"timed in different ways: base by {ways[0]}; head by {ways[1]}"] if all(ways) and ways[0] != ways[1] else []
 
 
 def _protocol(record: Record) -> str:
@@ -151,8 +157,7 @@ def _protocol(record: Record) -> str:
 
 def _side(runs: Sequence[Run], cases: set[str]) -> tuple[str, float | None, float | None]:
     records = _timed(runs, cases)
-    starts = [load for run in runs if (load := load_at_start(run.header.machine)) is not None]
-    others = [load for record in records if (load := other_load(record)) is not None]
+    starts, others = _loads((run.header.machine for run in runs), records)
     return threads_text(records), max(starts, default=None), max(others, default=None)
 
 
@@ -170,11 +175,6 @@ def _told(side: tuple[str, float | None, float | None], threads: bool) -> list[s
     return words + ([f"up to {_cpus(side[2])} busy with other programs"] if side[2] is not None else [])
 
 
-def _span(loads: Sequence[float]) -> str:
-    low, high = f"{min(loads):.1f}", f"{max(loads):.1f}"
-    return _cpus(max(loads)) if low == high else f"{low} to {_cpus(max(loads))}"
-
-
 def _cpus(load: float) -> str:
     text = f"{load:.1f}"
     return f"{text} CPU{'' if text == '1.0' else 's'}"
@@ -182,5 +182,4 @@ def _cpus(load: float) -> str:
 
 def _number(value: Any) -> float | None:
     """A file may hold anything here."""
-    fine = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and 0 <= value < 1e6
-    return float(value) if fine else None
+    return float(value) if isinstance(value, (int, float)) and is_amount(value) and value < 1e6 else None

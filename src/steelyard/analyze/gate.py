@@ -14,13 +14,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
-from steelyard.analyze.compare import Comparison, Confirm, Mean, RunsSide, compare, mean_ratios, replaced, suspicious
+from steelyard.analyze.compare import Comparison, Confirm, Mean, RunsSide, check_metrics, compare, mean_ratios, replaced, suspicious
 from steelyard.analyze.conditions import Conditions
 from steelyard.analyze.repeat import repeat_lines
 from steelyard.analyze.suite import Suite, narrowed, retold
 from steelyard.analyze.unpaired import STEADY_UNITS, held, status_words
 from steelyard.codec.policy import Excuse, Policy
-from steelyard.errors import FAILED, INCONCLUSIVE, NOTHING, PASS, REGRESSION, exit_code, unknown
+from steelyard.errors import FAILED, INCONCLUSIVE, NOTHING, PASS, REGRESSION, exit_code
 from steelyard.model import effects
 from steelyard.model.pair import Delta, Verdict
 from steelyard.model.record import BAD, Figure, Record
@@ -40,24 +40,17 @@ OUTCOMES: Mapping[int, Outcome] = {
     NOTHING: "nothing comparable",
     INCONCLUSIVE: "inconclusive",
 }
-CODES: Mapping[Kind, int] = {
-    "regression": REGRESSION,
-    "failed": FAILED,
-    "missing": FAILED,
-    "not confirmed": INCONCLUSIVE,
-    "slower": INCONCLUSIVE,
-    "unclear": INCONCLUSIVE,
-    "incomparable": INCONCLUSIVE,
+_COUNTED: Mapping[Kind, tuple[int, str]] = {
+    "regression": (REGRESSION, "slower beyond the margin"),
+    "failed": (FAILED, "failed"),
+    "missing": (FAILED, "missing"),
+    "not confirmed": (INCONCLUSIVE, "slower, not confirmed"),
+    "slower": (INCONCLUSIVE, "slower, size unclear"),
+    "unclear": (INCONCLUSIVE, "unclear"),
+    "incomparable": (INCONCLUSIVE, "not comparable"),
 }
-WORDS: Mapping[Kind, str] = {
-    "regression": "slower beyond the margin",
-    "failed": "failed",
-    "missing": "missing",
-    "not confirmed": "slower, not confirmed",
-    "slower": "slower, size unclear",
-    "unclear": "unclear",
-    "incomparable": "not comparable",
-}
+CODES: Mapping[Kind, int] = {kind: code for kind, (code, _) in _COUNTED.items()}
+WORDS: Mapping[Kind, str] = {kind: words for kind, (_, words) in _COUNTED.items()}
 OPEN: tuple[Kind, ...] = ("not confirmed", "slower", "unclear")
 """Compared, and neither a regression nor known to be none."""
 
@@ -153,19 +146,11 @@ def gate(
     base: RunsSide, head: RunsSide, policy: Policy, *, strict: bool = False, allow_edited: bool = False, confirm: Confirm | None = None
 ) -> Judgement:
     """Compare, confirm where asked, and judge; a run as both sides is judged by the pairs it holds."""
-    _check_metrics(policy, base, head)
+    check_metrics(policy.metrics, (*base.runs, *head.runs), "figure of these runs", f"{policy.where}  margins" if policy.where else "")
     comparison = compare_under(policy, base, head, allow_edited=allow_edited)
     if confirm:
         comparison = confirmed(comparison, policy, confirm)
     return judge(comparison, base, head, policy, strict=strict)
-
-
-def _check_metrics(policy: Policy, base: RunsSide, head: RunsSide) -> None:
-    """A margin for a figure that no case has is a spelling mistake or a missing option of `run`, never a pass."""
-    known = {name for side in (base, head) for run in side.runs for record in run.records for name in record.metrics}
-    for metric in policy.metrics:
-        if metric not in known and metric != "time":
-            raise unknown("figure of these runs", metric, known, where=f"{policy.where}  margins" if policy.where else "")
 
 
 def compare_under(policy: Policy, base: RunsSide, head: RunsSide, *, allow_edited: bool = False) -> Comparison:

@@ -7,22 +7,19 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from statistics import NormalDist
-from typing import Any
+from statistics import NormalDist, median
 
-import msgspec
 import numpy as np
 
 from steelyard.analyze.change_points import FEWEST, change_points
 from steelyard.analyze.conditions import Conditions, seen
+from steelyard.analyze.provenance import RunHead, commit_in, head_of
 from steelyard.analyze.steady import steady
 from steelyard.errors import StoreError, UsageError
-from steelyard.files import first_line
 from steelyard.measuring.stats import Floats, Interval
 from steelyard.model.record import Record
 from steelyard.model.units import LONGEST_TIME
-from steelyard.store.index import Entry, Index
+from steelyard.store.index import Entry, Index, entries_of
 from steelyard.store.runs import Run, Store, moment, read_run
 
 MOST_POINTS = 500
@@ -32,6 +29,7 @@ CONFIDENCE = 0.95
 """A new level of three points among ten, the fewest there are, cannot have an interval of 99 %, which other effects have."""
 DIGITS = 9
 DAY = 86400.0
+EVER = (-math.inf, math.inf)
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 
 
@@ -154,7 +152,7 @@ def histories_of(runs: Sequence[Run]) -> dict[str, History]:
     """The series in runs that are at hand, native or another tool's, as far as they were made at different times."""
     known = {case: sorted(found, key=lambda entry: moment(entry.created)) for case, found in _entries_of(runs).items()}
     apart = {case: found for case, found in known.items() if len({moment(entry.created) for entry in found}) > 1}
-    return _every(apart, _Source(None, runs), None, (-math.inf, math.inf), everywhere=False)
+    return _every(apart, _Source(None, runs), None, EVER, everywhere=False)
 
 
 def _every(
@@ -162,7 +160,7 @@ def _every(
 ) -> dict[str, History]:
     made: dict[str, History] = {}
     for case, entries in known.items():
-        found = [entry for entry in entries if _within(entry, window)]
+        found = entries if window == EVER else [entry for entry in entries if window[0] <= moment(entry.created) <= window[1]]
         if not found:
             continue
         made[case] = _series(case, found, source, machine_key)
@@ -175,12 +173,8 @@ def _entries_of(runs: Sequence[Run]) -> dict[str, list[Entry]]:
     """Runs at hand as the index would have them; their folder is a number, which no folder of a store is."""
     known: dict[str, list[Entry]] = {}
     for place, run in enumerate(runs):
-        for number, record in enumerate(run.records, 1):
-            figure = record.metrics.get("time")
-            time, low, high = (figure.value, figure.low, figure.high) if figure else (None, None, None)
-            created = record.started or run.header.created
-            entry = Entry(f"{place}/", number, run.id, record.id, "", record.status, time, low, high, created)
-            known.setdefault(record.id, []).append(entry)
+        for entry in entries_of(run, f"{place}/"):
+            known.setdefault(entry.case_id, []).append(entry)
     return known
 
 
@@ -189,12 +183,12 @@ class _Source:
 
     def __init__(self, store: Store | None, runs: Sequence[Run] = ()) -> None:
         self.store = store
-        self._heads = {f"{place}/": _Head(run.header.machine_key, run.header.machine) for place, run in enumerate(runs)}
+        self._heads = {f"{place}/": RunHead(run.header.machine_key, run.header.machine) for place, run in enumerate(runs)}
         self._records = {f"{place}/": run.records for place, run in enumerate(runs)}
 
-    def head(self, entry: Entry) -> _Head:
+    def head(self, entry: Entry) -> RunHead:
         if entry.folder not in self._heads:
-            self._heads[entry.folder] = _head(self.store.folder / entry.folder) if self.store else _Head()
+            self._heads[entry.folder] = head_of(self.store.folder / entry.folder) if self.store else RunHead()
         return self._heads[entry.folder]
 
     def record(self, entry: Entry) -> Record:
@@ -225,40 +219,15 @@ def _moments(since: str | None, until: str | None) -> tuple[float, float]:
     return ends[0], ends[1]
 
 
-def _within(entry: Entry, window: tuple[float, float]) -> bool:
-    return window == (-math.inf, math.inf) or window[0] <= moment(entry.created) <= window[1]
-
-
-class _Head(msgspec.Struct):
-    """The part of a run's header that places it: on which machine, at which commit."""
-
-    machine_key: str = ""
-    machine: dict[str, Any] = {}
-
-    @property
-    def commit(self) -> tuple[str, bool]:
-        """The commit, and whether files differed from it; empty when unknown or no commit's name."""
-        found = self.machine.get("git")
-        git = found if isinstance(found, dict) else {}
-        name = git.get("commit")
-        return (name, bool(git.get("dirty"))) if isinstance(name, str) and _COMMIT.fullmatch(name) else ("", False)
-
-
-def _head(folder: Path) -> _Head:
-    """Read from the first line alone; a run may hold hundreds of records."""
-    try:
-        return msgspec.json.decode(first_line(folder / "run.jsonl"), type=dict[str, _Head])["header"]
-    except (OSError, KeyError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return _Head()
-
-
 def _sound(entry: Entry) -> bool:
     return entry.status == "ok" and entry.time is not None and 0 < entry.time < LONGEST_TIME
 
 
-def _point(entry: Entry, head: _Head) -> Point:
+def _point(entry: Entry, head: RunHead) -> Point:
     assert entry.time is not None
-    return Point(entry.run, entry.number, entry.created, entry.time, entry.low, entry.high, *head.commit)
+    commit, dirty = commit_in(head.machine)
+    commit, dirty = (commit, dirty) if _COMMIT.fullmatch(commit) else ("", False)
+    return Point(entry.run, entry.number, entry.created, entry.time, entry.low, entry.high, commit, dirty)
 
 
 def _apart(entries: Sequence[Entry], source: _Source, key: str) -> list[Apart]:
@@ -279,21 +248,17 @@ def find_changes(points: Sequence[Point], skipped: int = 0) -> list[Change]:
         old, new = points[start : split.index], points[split.index : stop]
         moved = shift(logs[start : split.index], logs[split.index : stop])
         low, high = (math.exp(end) if math.isfinite(end) else None for end in (moved.low, moved.high))
-        levels = (_median(old), _median(new), math.exp(moved.centre))
-        change = Change(skipped + split.index, new[0].run, new[0].created, *levels, low, high, split.p)
-        found.append(_between_commits(change, old, new))
+        before, after = (median(point.time for point in side) for side in (old, new))
+        last = next((point for point in reversed(old) if point.commit), None)
+        first = next((point for point in new if point.commit), None)
+        found.append(
+            Change(
+                skipped + split.index, new[0].run, new[0].created, before, after, math.exp(moved.centre), low, high, split.p,
+                last=last.commit if last else "", first=first.commit if first else "",
+                dirty=any(point.dirty for point in (last, first) if point),
+            )
+        )  # fmt: skip
     return found
-
-
-def _between_commits(change: Change, old: Sequence[Point], new: Sequence[Point]) -> Change:
-    last = next((point for point in reversed(old) if point.commit), None)
-    first = next((point for point in new if point.commit), None)
-    dirty = any(point.dirty for point in (last, first) if point)
-    return replace(change, last=last.commit if last else "", first=first.commit if first else "", dirty=dirty)
-
-
-def _median(points: Sequence[Point]) -> float:
-    return float(np.median([point.time for point in points]))
 
 
 def shift(before: Floats, after: Floats, confidence: float = CONFIDENCE) -> Interval:
@@ -327,8 +292,4 @@ def differences(old: Record, new: Record) -> Iterable[str]:
     for name in dict.fromkeys((*old.environment, *new.environment)):
         was, now = old.environment.get(name), new.environment.get(name)
         if was != now and all(value is None or isinstance(value, (str, int, float)) for value in (was, now)):
-            yield f"{name} {_word(was)} → {_word(now)}"
-
-
-def _word(value: Any) -> str:
-    return "none" if value is None else str(value)
+            yield f"{name} {'none' if was is None else was} → {'none' if now is None else now}"

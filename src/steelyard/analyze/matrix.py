@@ -6,9 +6,10 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import geometric_mean
 
-from steelyard.analyze.compare import geometric_mean, reach
-from steelyard.analyze.stacks import Grid, PlacedRecord, Plain, Quad, Words, bare, grid, pick, quad, variant_of, words
+from steelyard.analyze.compare import reach
+from steelyard.analyze.stacks import Grid, PlacedRecord, Quad, Words, bare, grid, pick, quad, variant_of, words
 from steelyard.model.effects import bounded
 from steelyard.model.pair import Pair
 from steelyard.model.record import Figure
@@ -93,7 +94,7 @@ def matrix(
     """The table of the newest records; None where no row has two stacks, or where it would be too large for anyone to read."""
     records = {item.record.id: item for item in seen}
     laid = grid({id: item.record.case for id, item in records.items()}, told)
-    places = laid.by_place()
+    places = {place: id for id, place in laid.place.items()}
     size = len(laid.rows) * len(laid.columns)
     if size > MOST_CELLS:
         return None
@@ -104,12 +105,15 @@ def matrix(
     chosen = pick(laid.columns, fine, baseline or _versus(runs, laid))
     others = sorted((name for name in laid.columns if name != chosen and fine[name]), key=lambda name: -fine[name])
     weighed = _weighed(runs, records)
-    times = [[_time(records, cell) for cell in row] for row in cells]
+    times = [[records[cell.case].record.metrics["time"] if cell and _fine(cell) else None for cell in row] for row in cells]
     bases = {
         name: _against(laid.columns.index(name), cells, times, weighed)
         for name in [chosen, *others][: max(1, min(most, MOST_CELLS // size))]
     }
-    rows = [_row(laid, key, case) for key, case in laid.rows.items()]
+    rows = [
+        TableRow(laid.names[key], str(case.get("workload", "")), laid.params[key], str(case.get("mode", "")))
+        for key, case in laid.rows.items()
+    ]
     return StackTable(chosen, list(laid.columns), rows, cells, bases, [_passes(cells, place) for place in range(len(laid.columns))])
 
 
@@ -120,20 +124,12 @@ def _versus(runs: Sequence[Run], laid: Grid) -> str | None:
     return asked if isinstance(asked, str) and asked in known else None
 
 
-def _row(laid: Grid, key: str, case: Plain) -> TableRow:
-    return TableRow(laid.names[key], str(case.get("workload", "")), laid.params[key], str(case.get("mode", "")))
-
-
 def _cell(item: PlacedRecord | None) -> Cell | None:
     return None if item is None else Cell(item.record.id, item.record.status, quad(item.record.metrics.get("time")))
 
 
 def _fine(cell: Cell | None) -> bool:
     return cell is not None and cell.status == "ok" and cell.time is not None and 0 < cell.time[0] < math.inf
-
-
-def _time(records: Mapping[str, PlacedRecord], cell: Cell | None) -> Figure | None:
-    return records[cell.case].record.metrics.get("time") if cell is not None and _fine(cell) else None
 
 
 Weighed = dict[tuple[str, str], Pair]

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from steelyard.measuring.evidence import Spread
 from steelyard.measuring.stats import t_quantile
@@ -102,8 +103,8 @@ def between_runs(
     least = LEAST if floor is None else max(floor, TINY)
     earlier = _from_past(found, past, least) if past else None
     if max((logs.freedom for logs in found.values()), default=0) >= 2:
-        known = _from_replicates(found, least, alternating, alpha)
-        if alternating or (earlier is None and _tell_together(found)):
+        known, apart = _from_replicates(found, least, alternating, alpha)
+        if alternating or (earlier is None and apart):
             return known
         return _after_the_past(known, earlier) if earlier else _between_sessions(known, default if floor is None else least)
     if earlier:
@@ -167,8 +168,11 @@ def _from_cases(found: Mapping[str, Logs], least: float) -> Noise:
     return Noise(spreads, shift, f"{words}, assuming that most of them did not change")
 
 
-def _from_replicates(found: Mapping[str, Logs], least: float, alternating: bool, alpha: float) -> Noise:
-    """Variance between replicates in two parts: what a whole run shares, known by few runs, and what each case adds."""
+def _from_replicates(found: Mapping[str, Logs], least: float, alternating: bool, alpha: float) -> tuple[Noise, bool]:
+    """Variance between replicates in two parts: what a whole run shares, known by few runs, and what each case adds.
+
+    Also whether the two are known apart: whether every replicate has cases enough to show what its run did to all of them.
+    """
     rest = {id: _residuals(logs) for id, logs in found.items()}
     shared, runs_freedom = _shared_by_run(rest)
     own = {id: _own_variance(rest[id], shared, logs.freedom) for id, logs in found.items()}
@@ -188,12 +192,8 @@ def _from_replicates(found: Mapping[str, Logs], least: float, alternating: bool,
     if alternating:
         share = median([logs.share for logs in found.values()])
         common = Spread(math.sqrt(_variance(shared, runs_freedom) * share), float(runs_freedom)) if shared else _usual(spreads)
-    return Noise(spreads, shift, f"noise between runs: {percent(usual)}, from {runs[0]} base and {runs[1]} head runs", common)
-
-
-def _tell_together(found: Mapping[str, Logs]) -> bool:
-    """Whether every replicate has cases enough to show what its run did to all of them."""
-    return bool(_shared_by_run({id: _residuals(logs) for id, logs in found.items()})[0])
+    words = f"noise between runs: {percent(usual)}, from {runs[0]} base and {runs[1]} head runs"
+    return Noise(spreads, shift, words, common), bool(shared)
 
 
 def _between_sessions(known: Noise, sd: float) -> Noise:
@@ -235,8 +235,6 @@ def _own_variance(residuals: Residuals, shared: Mapping[tuple[int, int], float],
 
 def _inflated(shared: Mapping[tuple[int, int], float], runs_freedom: int, freedom: float, alpha: float) -> float:
     """The variance shared by a run, widened for being known from few runs, so that one t quantile serves both parts."""
-    if not shared:
-        return 0.0
     return _variance(shared, runs_freedom) * (t_quantile(1 - alpha / 2, float(runs_freedom)) / t_quantile(1 - alpha / 2, freedom)) ** 2
 
 
@@ -278,10 +276,9 @@ def robust_sd(away: Sequence[float]) -> float:
     return max(MAD * median(ordered), ordered[int(TAIL * (len(ordered) - 1))] / NORMAL_TAIL)
 
 
-def median(values: Sequence[float]) -> float:
-    """The middle value; numpy's own loads a third of numpy for it."""
-    ordered = sorted(values)
-    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+def exp(value: float) -> float:
+    """Out of logarithms again; what is beyond all numbers stays a number."""
+    return math.exp(min(max(value, -700.0), 700.0))
 
 
 def digamma(x: float) -> float:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
+from statistics import median
 
-from steelyard.analyze.noise import FEWEST_FREEDOM, MAD_EFFICIENCY, MANY, TINY, Past, median, robust_sd
+from steelyard.analyze.noise import FEWEST_FREEDOM, MAD_EFFICIENCY, MANY, TINY, Past, robust_sd
 from steelyard.measuring.evidence import Spread
 from steelyard.store.index import Entry, Index
 from steelyard.store.runs import Run, Store, moment

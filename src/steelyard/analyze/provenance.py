@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
+from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from steelyard.analyze.conditions import differing
+from steelyard.files import first_line
 from steelyard.model.pair import Pair
 from steelyard.store import sources
 from steelyard.store.runs import Run, moment
@@ -45,9 +49,29 @@ def alternating(base: Sequence[Run], head: Sequence[Run]) -> bool:
     return switches >= max(FEWEST_SWITCHES, fewest)
 
 
+class RunHead(msgspec.Struct):
+    """The part of a run's header that places it: on which machine, at which commit."""
+
+    machine_key: str = ""
+    machine: dict[str, Any] = {}
+
+
+def head_of(folder: Path) -> RunHead:
+    """Read from the first line alone, since a run may hold hundreds of records; empty where that cannot be read."""
+    try:
+        return msgspec.json.decode(first_line(folder / "run.jsonl"), type=dict[str, RunHead])["header"]
+    except (OSError, KeyError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return RunHead()
+
+
 def commit_of(run: Run) -> tuple[str, bool]:
     """The commit that a run's folder was at, and whether files differed from it; empty when unknown."""
-    git = run.header.machine.get("git")
+    return commit_in(run.header.machine)
+
+
+def commit_in(machine: Mapping[str, Any]) -> tuple[str, bool]:
+    """The same from the facts that a run has of its machine."""
+    git = machine.get("git")
     if not isinstance(git, dict) or not isinstance(git.get("commit"), str):
         return "", False
     return git["commit"], bool(git.get("dirty"))
@@ -60,17 +84,11 @@ def weighed_commits(pairs: Sequence[Pair]) -> list[str]:
 
 
 def _commits(base: Sequence[tuple[str, bool]], head: Sequence[tuple[str, bool]]) -> list[str]:
-    sides = [_named(side) for side in (base, head)]
-    if not any(sides):
-        return []
-    if sides[0] == sides[1]:
-        return [f"both sides are of commit {sides[0]}"]
-    return [f"base is of commit {sides[0] or 'unknown'}, head of {sides[1] or 'unknown'}"]
-
-
-def _named(side: Sequence[tuple[str, bool]]) -> str:
-    names = list(dict.fromkeys(f"{commit[:10]}{' with changes' if dirty else ''}" for commit, dirty in side if commit))
-    return _some(names)
+    sides = [[f"{commit[:10]}{' with changes' if dirty else ''}" for commit, dirty in side if commit] for side in (base, head)]
+    old, new = (_some(list(dict.fromkeys(names))) for names in sides)
+    if old == new:
+        return [f"both sides are of commit {old}"] if old else []
+    return [f"base is of commit {old or 'unknown'}, head of {new or 'unknown'}"]
 
 
 def _edited(base: Sequence[Run], head: Sequence[Run]) -> list[str]:
@@ -78,33 +96,32 @@ def _edited(base: Sequence[Run], head: Sequence[Run]) -> list[str]:
     told = [commit_of(run) for run in chain(base, head)]
     if all(commit and not dirty for commit, dirty in told) and len(set(told)) > 1:
         return []
-    sides: list[dict[str, set[str]]] = [{}, {}]
-    for found, runs in zip(sides, (base, head), strict=True):
-        for run in runs:
-            for name, digest in sources.told(run.header.sources, run.records).items():
-                found.setdefault(name, set()).add(digest)
-    names = [name for name in sides[0] if name in sides[1] and sides[0][name] != sides[1][name]]
+    names = _unlike(*([sources.told(run.header.sources, run.records) for run in runs] for runs in (base, head)))
     return [f"files were edited in between: {_some(sorted(names))}"] if names else []
 
 
 def _versions(base: Sequence[Run], head: Sequence[Run], shared: set[str]) -> list[str]:
     """Libraries whose versions differ between the cases that both sides have."""
-    sides = [_libraries(side, shared) for side in (base, head)]
-    differing = [name for name in sides[0] if name in sides[1] and sides[0][name] != sides[1][name]]
-    changes = [f"{name} {_some(sorted(sides[0][name]))} → {_some(sorted(sides[1][name]))}" for name in differing]
+    found = _unlike(*([table for run in side for table in _libraries(run, shared)] for side in (base, head)))
+    changes = [f"{name} {_some(sorted(old))} → {_some(sorted(new))}" for name, (old, new) in found.items()]
     return [f"versions differ: {_some(changes)}"] if changes else []
 
 
-def _libraries(side: Sequence[Run], shared: set[str]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
-    for run in side:
-        packages: Any = run.header.machine.get("packages")
-        tables = [packages if isinstance(packages, dict) else {}, *(item.environment for item in run.records if item.id in shared)]
+def _libraries(run: Run, shared: set[str]) -> Iterator[dict[str, str]]:
+    packages: Any = run.header.machine.get("packages")
+    for table in (packages if isinstance(packages, dict) else {}, *(item.environment for item in run.records if item.id in shared)):
+        yield {name: version for name, version in table.items() if isinstance(version, str) and version[:1].isdigit()}
+
+
+def _unlike(base: Iterable[Mapping[str, str]], head: Iterable[Mapping[str, str]]) -> dict[str, tuple[set[str], set[str]]]:
+    """The names in tables of both sides that do not have the same values there, with those values."""
+    sides: tuple[dict[str, set[str]], dict[str, set[str]]] = ({}, {})
+    for found, tables in zip(sides, (base, head), strict=True):
         for table in tables:
-            for name, version in table.items():
-                if isinstance(version, str) and version[:1].isdigit():
-                    found.setdefault(name, set()).add(version)
-    return found
+            for name, value in table.items():
+                found.setdefault(name, set()).add(value)
+    old, new = sides
+    return {name: (old[name], new[name]) for name in old if name in new and old[name] != new[name]}
 
 
 def _some(names: Sequence[str]) -> str:

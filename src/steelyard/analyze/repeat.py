@@ -6,40 +6,24 @@ the same settings is not printed at all.
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, Protocol
+from typing import Any
 
 from steelyard.errors import UsageError
 from steelyard.model.case import Case
 from steelyard.model.experiment import BUDGETS, Settings
 from steelyard.model.record import Record
-from steelyard.store.runs import Run
+from steelyard.model.units import is_amount
+from steelyard.store.runs import Header, Run
 
 COMMAND = "command"
 FOLDER = "path:"
 Render = Callable[[str, Any], list[str]]
 
 
-class Asked(Protocol):
-    """The part of a run's header that says how it was asked for."""
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """How every case was measured."""
-
-    @property
-    def files(self) -> Sequence[str]:
-        """The user's files that define workloads and variants."""
-
-    @property
-    def env(self) -> str:
-        """The environment that was named, if any."""
-
-
-def repeat_line(record: Record, header: Asked, base: Record | None = None) -> str:
+def repeat_line(record: Record, header: Header, base: Record | None = None) -> str:
     """The command for one record of a run, empty where there is none: another tool's case, or words that a shell line cannot carry.
 
     `base` is what a program was weighed against, since programs are compared by naming both.
@@ -57,7 +41,9 @@ def repeat_line(record: Record, header: Asked, base: Record | None = None) -> st
     programs = [_argv(item) for item in (base, record) if item]
     if not all(programs):
         return ""
-    own = [*(["--threads", str(case.threads)] if case.threads > 1 else []), *(f"--flag={key}={value}" for key, value in _flags(record))]
+    flags = record.case.get("flags")
+    own = ["--threads", str(case.threads)] if case.threads > 1 else []
+    own += [f"--flag={key}={value}" for key, value in (flags.items() if isinstance(flags, Mapping) else ())]
     return shlex.join(["steelyard", "run", *options, *own, *(word for argv in programs for word in ("--", *argv))])
 
 
@@ -79,13 +65,7 @@ def _argv(record: Record) -> list[str]:
     """A program's arguments; empty if one is `--`, which separates programs."""
     params = record.case.get("params")
     argv = params.get("argv") if isinstance(params, Mapping) else None
-    whole = isinstance(argv, list) and all(isinstance(word, str) and word != "--" for word in argv)
-    return argv if whole and isinstance(argv, list) else []
-
-
-def _flags(record: Record) -> list[tuple[str, Any]]:
-    flags = record.case.get("flags")
-    return list(flags.items()) if isinstance(flags, Mapping) else []
+    return argv if isinstance(argv, list) and all(isinstance(word, str) and word != "--" for word in argv) else []
 
 
 def _options(asked: Mapping[str, Any], case: Case) -> Iterator[str]:
@@ -101,8 +81,7 @@ def _options(asked: Mapping[str, Any], case: Case) -> Iterator[str]:
 
 def _number(unit: str = "") -> Render:
     def render(option: str, value: Any) -> list[str]:
-        real = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
-        return [option, f"{value!r}{unit}"] if real else []
+        return [option, f"{value!r}{unit}"] if isinstance(value, (int, float)) and is_amount(value) else []
 
     return render
 
@@ -113,7 +92,7 @@ def _budget(option: str, value: Any) -> list[str]:
 
 
 def _whole(option: str, value: Any) -> list[str]:
-    return [option, str(value)] if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else []
+    return [option, str(value)] if isinstance(value, int) and is_amount(value) else []
 
 
 def _joined(option: str, value: Any) -> list[str]:

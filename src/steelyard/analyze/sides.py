@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-
-import msgspec
 
 from steelyard.analyze.compare import RunsSide
+from steelyard.analyze.provenance import commit_in, head_of
 from steelyard.errors import StoreError, UsageError
-from steelyard.files import existing, first_line
+from steelyard.files import existing
 from steelyard.store.refs import locate
 from steelyard.store.runs import Run, Store, moment, read_run
 
@@ -79,31 +77,9 @@ def _between(store: Store, first: str, last: str) -> list[Run]:
 
 def _of_commit(store: Store, prefix: str) -> Iterator[Run]:
     """Runs made at one commit; a prefix of several is refused, since they are not the same code."""
-    folders = [(folder, commit) for folder in store.folders() if (commit := _commit(folder)).startswith(prefix)]
+    folders = [(folder, commit) for folder in store.folders() if (commit := commit_in(head_of(folder).machine)[0]).startswith(prefix)]
     commits = {commit for _, commit in folders}
     if len(commits) > 1:
         shown = ", ".join(sorted(commit[:12] for commit in commits)[:6])
         raise UsageError(f"commit {prefix!r} is ambiguous", why=f"runs were made at {shown}", do="type more of it")
     return (read_run(folder) for folder, _ in folders)
-
-
-def _commit(folder: Path) -> str:
-    """The commit in a run's first line, read without the rest; empty where there is none."""
-    try:
-        line = msgspec.json.decode(first_line(folder / "run.jsonl"), type=dict[str, _Header])
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return ""
-    header = line.get("header")
-    return header.machine.git.commit or "" if header and header.machine.git else ""
-
-
-class _Git(msgspec.Struct):
-    commit: str | None = None
-
-
-class _Machine(msgspec.Struct):
-    git: _Git | None = None
-
-
-class _Header(msgspec.Struct):
-    machine: _Machine = msgspec.field(default_factory=_Machine)

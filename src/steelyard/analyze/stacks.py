@@ -13,6 +13,7 @@ from steelyard.model.record import Figure, Record
 from steelyard.model.values import value_text
 from steelyard.store.runs import Run
 
+UNSAID = ("mode", "threads", "ranks")
 Plain = Mapping[str, Any]
 Words = Callable[[Plain], dict[str, str]]
 Quad = tuple[float, float | None, float | None, int | None]
@@ -84,10 +85,6 @@ class Grid:
     names: dict[str, str]
     params: dict[str, str]
 
-    def by_place(self) -> dict[tuple[str, str], str]:
-        """The case in each cell."""
-        return {place: id for id, place in self.place.items()}
-
 
 def grid(cases: Mapping[str, Plain], told: Words = words) -> Grid:
     """Lay cases out: a row is what is computed, a column is the stack that does it."""
@@ -102,8 +99,8 @@ def grid(cases: Mapping[str, Plain], told: Words = words) -> Grid:
         members.setdefault(key, id)
         place[id] = key, columns[id]
     own = {key: {name: text for name, text in said[id].items() if not _is_how(name)} for key, id in members.items()}
-    names, params = _names(rows, own), {key: _joined(table, ("mode", "threads", "ranks")) for key, table in own.items()}
-    return Grid(rows, tuple(dict.fromkeys(columns.values())), place, names, params)
+    params = {key: " ".join(text for name, text in table.items() if name not in UNSAID) for key, table in own.items()}
+    return Grid(rows, tuple(dict.fromkeys(columns.values())), place, _names(rows, own), params)
 
 
 def stacks(cases: Mapping[str, Plain], said: Mapping[str, Mapping[str, str]] | None = None) -> dict[str, str]:
@@ -141,15 +138,9 @@ def bare(column: str) -> str:
 
 def varying_words(tables: Iterable[Mapping[str, str]]) -> set[str]:
     """The words that are not the same in all tables; one that some tables lack is not."""
-    values: dict[str, set[str]] = {}
-    counts: Counter[str] = Counter()
-    total = 0
-    for table in tables:
-        total += 1
-        for name, text in table.items():
-            values.setdefault(name, set()).add(text)
-            counts[name] += 1
-    return {name for name, found in values.items() if len(found) > 1 or counts[name] < total}
+    known = list(tables)
+    names = {name for table in known for name in table}
+    return {name for name in names if len({table.get(name) for table in known}) > 1}
 
 
 def variant_of(column: str) -> str:
@@ -177,7 +168,3 @@ def _names(rows: Mapping[str, Plain], own: Mapping[str, Mapping[str, str]]) -> d
         seen[name] += 1
         names[key] = name if seen[name] == 1 else f"{name} #{seen[name]}"
     return {key: names[key] for key in rows}
-
-
-def _joined(table: Mapping[str, str], without: Sequence[str]) -> str:
-    return " ".join(text for name, text in table.items() if name not in without)

@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 
-from steelyard.analyze.noise import ASSUMED_FREEDOM, DEFAULT, LEAST, TINY, median, robust_sd
+from steelyard.analyze.noise import ASSUMED_FREEDOM, DEFAULT, LEAST, TINY, exp, robust_sd
 from steelyard.measuring.evidence import Spread
 from steelyard.measuring.stats import t_cdf, t_quantile
 from steelyard.model.pair import ALPHA, Delta, judge
@@ -46,11 +47,6 @@ class Suite:
     reason: str
     do: str = ""
     common: Spread | None = None
-
-    @property
-    def settled(self) -> bool:
-        """Whether the common ratio is within the margin or wholly beyond it."""
-        return self.delta.settled
 
     @property
     def words(self) -> str:
@@ -160,19 +156,15 @@ def _middle(ratios: Sequence[float], least: float = LEAST) -> Spread:
 def _told(ratios: Mapping[str, float], margins: Sequence[float], whole: Spread, cases: Spread, alpha: float, *, paired: bool) -> Delta:
     centre = median(list(ratios.values()))
     half = max(t_quantile(1 - alpha / 2, spread.freedom) * spread.sd for spread in (whole, cases))
-    low, high = _exp(centre - half), _exp(centre + half)
+    low, high = exp(centre - half), exp(centre + half)
     p = min(1.0, max(0.0, 2 * (1 - t_cdf(abs(centre) / whole.sd, whole.freedom))))
     verdict = judge(low, high, min(margins))
     margin = min(margins) if verdict == "same" else max(margins)
-    return Delta(NAME, NAME, "time", _exp(centre), low, high, margin, verdict, paired=paired, p=p)
+    return Delta(NAME, NAME, "time", exp(centre), low, high, margin, verdict, paired=paired, p=p)
 
 
 def _suite(delta: Delta, ratios: Mapping[str, float], cases: Spread, alpha: float, *, machine: bool, reason: str, do: str) -> Suite:
     centre, half = median(list(ratios.values())), t_quantile(1 - alpha / 2, cases.freedom) * cases.sd
     reach = math.log(1 + delta.margin)
     along = sum(value > reach if centre > 0 else value < -reach for value in ratios.values())
-    return Suite(delta, len(ratios), along, _exp(centre - half), _exp(centre + half), machine, reason, do)
-
-
-def _exp(value: float) -> float:
-    return math.exp(min(max(value, -700.0), 700.0))
+    return Suite(delta, len(ratios), along, exp(centre - half), exp(centre + half), machine, reason, do)

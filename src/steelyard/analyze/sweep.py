@@ -6,16 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from steelyard.analyze.stacks import PlacedRecord, Plain, Words, pick, stacks, words
+from steelyard.analyze.stacks import PlacedRecord, Words, pick, stacks, words
+from steelyard.codec.reading import is_number
 from steelyard.errors import UsageError
 from steelyard.model.case import ENV
 from steelyard.model.values import value_text
 
 FIELDS = ("threads", "ranks")
 FEWEST = 2
-
-LARGEST = 1e300
-"""A parameter beyond this is drawn as a name: no axis reaches that far, and an integer may be larger than any float."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,10 @@ class StackLine:
 
 @dataclass(frozen=True)
 class Sweep:
-    """One workload over one of its parameters, all others held; `kind` says whether the axis is a scale or a list of names."""
+    """One workload over one of its parameters, all others held.
+
+    `kind` says whether the axis is a scale or a list of names; numbers that no scale reaches, such as huge integers, are names.
+    """
 
     workload: str
     axis: str
@@ -65,7 +66,7 @@ def sweeps(seen: Sequence[PlacedRecord], *, baseline: str | None = None, most: i
     groups: dict[tuple[str, str], list[_Place]] = {}
     for item in seen:
         case = item.record.case
-        values = _values(case)
+        values = {str(key): value for key, value in (case.get("params") or {}).items()} | {key: case.get(key, 1) for key in FIELDS}
         place = _Place(item, values, {key: value_text(value) for key, value in values.items()}, names[item.record.id])
         groups.setdefault((str(case.get("workload", "")), str(case.get("mode", ""))), []).append(place)
     found = [made for (workload, mode), places in groups.items() for made in _of_group(workload, mode, places, said, baseline)]
@@ -78,29 +79,22 @@ def sweeps(seen: Sequence[PlacedRecord], *, baseline: str | None = None, most: i
     return kept
 
 
-def _values(case: Plain) -> dict[str, Any]:
-    return {str(key): value for key, value in (case.get("params") or {}).items()} | {key: case.get(key, 1) for key in FIELDS}
-
-
 def _of_group(
     workload: str, mode: str, places: Sequence[_Place], said: Mapping[str, Mapping[str, str]], baseline: str | None
 ) -> list[Sweep]:
-    axes = [key for key in dict.fromkeys(key for place in places for key in place.values) if _varies(key, places)]
+    texts: dict[str, set[str]] = {}
+    for place in places:
+        for key, text in place.texts.items():
+            texts.setdefault(key, set()).add(text)
     found = []
-    for axis in axes:
+    for axis in (key for key, seen in texts.items() if len(seen) >= FEWEST):
         held: dict[tuple[tuple[str, str], ...], list[_Place]] = {}
         for place in places:
             if axis in place.values:
                 rest = tuple(sorted((key, text) for key, text in place.texts.items() if key != axis))
                 held.setdefault(rest, []).append(place)
-        for members in held.values():
-            if made := _sweep(workload, mode, axis, members, said, baseline):
-                found.append(made)
-    return found
-
-
-def _varies(key: str, places: Sequence[_Place]) -> bool:
-    return len({place.texts[key] for place in places if key in place.texts}) >= FEWEST
+        found += [_sweep(workload, mode, axis, members, said, baseline) for members in held.values()]
+    return [made for made in found if made]
 
 
 def _sweep(
@@ -111,12 +105,15 @@ def _sweep(
         lines.setdefault(place.stack, []).append(place)
     if max(len({place.texts[axis] for place in line}) for line in lines.values()) < FEWEST:
         return None
-    numbers = all(_is_number(place.values[axis]) for place in members)
+    numbers = all(is_number(place.values[axis]) for place in members)
     order = _order(axis, members, numbers)
-    drawn = [
-        StackLine(name, [_spot(place, axis, numbers) for place in sorted(line, key=lambda place: order[place.texts[axis]])])
-        for name, line in lines.items()
-    ]
+    drawn = []
+    for name, line in lines.items():
+        spots = [
+            SweepPoint(place.values[axis] if numbers else place.texts[axis], place.seen.record.id, place.seen.record.status == "ok")
+            for place in sorted(line, key=lambda place: order[place.texts[axis]])
+        ]
+        drawn.append(StackLine(name, spots))
     metrics = list(dict.fromkeys(name for place in members for name in place.seen.record.metrics))
     counts = {line.name: sum(point.ok for point in line.points) for line in drawn}
     return Sweep(
@@ -142,10 +139,6 @@ def _order(axis: str, members: Sequence[_Place], numbers: bool) -> dict[str, flo
     return {text: float(index) for index, text in enumerate(dict.fromkeys(place.texts[axis] for place in members))}
 
 
-def _spot(place: _Place, axis: str, numbers: bool) -> SweepPoint:
-    return SweepPoint(place.values[axis] if numbers else place.texts[axis], place.seen.record.id, place.seen.record.status == "ok")
-
-
 def _fixed(said: Mapping[str, str], axis: str) -> str:
     """The other parameters as text; what is usual is not said."""
     usual = {"threads": "threads=1", "ranks": "ranks=1"}
@@ -153,7 +146,3 @@ def _fixed(said: Mapping[str, str], axis: str) -> str:
         text for key, text in said.items()
         if key != axis and key not in ("mode", "device", ENV) and not key.startswith("flag.") and usual.get(key) != text
     )  # fmt: skip
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < LARGEST

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import geometric_mean
 
 import numpy as np
 
-from steelyard.analyze.compare import geometric_mean
 from steelyard.analyze.history import History, Point
 from steelyard.analyze.matrix import over
 from steelyard.analyze.stacks import Grid, Plain, Words, grid, pick, words
@@ -111,23 +111,12 @@ def _of_run(run: str, created: str, columns: Sequence[str], reached: Mapping[tup
     found = {column: rows for column in columns if (rows := reached.get((run, column)))}
     common = set[str].intersection(*(set(rows) for rows in found.values())) if found else set()
     for column, rows in found.items():
-        shared = {row: point for row, point in rows.items() if row in common}
-        yield _trend(run, created, column, shared or rows, first)
+        speedups = [first[row].time / rows[row].time for row in rows if row in common or not common]
+        quantiles = (float(value) for value in np.quantile(speedups, QUANTILES))
+        yield Trend(run, created, column, geometric_mean(speedups), len(speedups), *quantiles)
 
 
-def _trend(run: str, created: str, column: str, rows: Rows, first: Rows) -> Trend:
-    speedups = [first[row].time / point.time for row, point in rows.items()]
-    mean = geometric_mean(speedups)
-    return Trend(run, created, column, mean, len(speedups), *(float(value) for value in np.quantile(speedups, QUANTILES)))
-
-
-def _latest(
-    columns: list[str],
-    points: list[Trend],
-    reached: Mapping[tuple[str, str], Rows],
-    first: Rows,
-    laid: Grid,
-) -> list[Standing]:
+def _latest(columns: list[str], points: list[Trend], reached: Mapping[tuple[str, str], Rows], first: Rows, laid: Grid) -> list[Standing]:
     """Each stack's own newest run, from the slowest row to the fastest."""
     found = []
     for column in columns:

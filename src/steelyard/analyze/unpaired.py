@@ -76,7 +76,11 @@ def answer(
     suite = None
     if logs:
         alternate = alternating(*runs)
-        known = _noise(question, logs, figures, alternate, past if metric == "time" else None)
+        unit = next(figure for id in logs for figure in figures[id] if figure).unit
+        known = noise.between_runs(
+            logs, default=noise.LEAST if unit in STEADY_UNITS else noise.DEFAULT, floor=question.floor,
+            alternating=alternate, alpha=question.alpha, past=past if metric == "time" else None,
+        )  # fmt: skip
         weighed, told = _weigh(question, logs, figures, known)
         deltas.update(weighed)
         if metric == "time":
@@ -129,14 +133,6 @@ def _logs(metric: str, base: Mapping[int, Record], head: Mapping[int, Record]) -
     return noise.Logs(sides[0], sides[1], within)
 
 
-def _noise(
-    question: Question, logs: Mapping[str, noise.Logs], figures: Mapping[str, Both], alternate: bool, past: noise.Past | None
-) -> noise.Noise:
-    some = next(figure for id in logs for figure in figures[id] if figure)
-    default = noise.LEAST if some.unit in STEADY_UNITS else noise.DEFAULT
-    return noise.between_runs(logs, default=default, floor=question.floor, alternating=alternate, alpha=question.alpha, past=past)
-
-
 def _weigh(
     question: Question, logs: Mapping[str, noise.Logs], figures: Mapping[str, Both], known: noise.Noise
 ) -> tuple[dict[str, Delta], list[str]]:
@@ -146,9 +142,9 @@ def _weigh(
     for id, item in logs.items():
         better = next((figure.better for figure in reversed(figures[id]) if figure), "lower")
         verdict, reason = _verdict(question, reach[id], better, kept[id])
-        low, high = _exp(reach[id].low), _exp(reach[id].high)
+        low, high = noise.exp(reach[id].low), noise.exp(reach[id].high)
         deltas[id] = Delta(
-            id, id, question.metric, _exp(item.ratio), low, high, question.margin, verdict, paired=False, reason=reason, p=reach[id].p
+            id, id, question.metric, noise.exp(item.ratio), low, high, question.margin, verdict, paired=False, reason=reason, p=reach[id].p
         )
     words = known.words if question.metric == "time" else f"{question.metric}: {known.words}"
     return deltas, [words, *_shift_words(question.metric, known.shift, len(logs))]
@@ -156,7 +152,7 @@ def _weigh(
 
 def _verdict(question: Question, reach: _Reach, better: str, kept: bool) -> tuple[Verdict, str]:
     """`slower` is the bad direction whatever the metric; one finding of many must stand among them."""
-    verdict = judge(_exp(reach.low), _exp(reach.high), question.margin)
+    verdict = judge(noise.exp(reach.low), noise.exp(reach.high), question.margin)
     if verdict not in CHANGED:
         together = verdict == "unclear" and not reach.bare_low <= 0 <= reach.bare_high
         return verdict, "all cases moved together, so it may be the machine" if together else ""
@@ -193,12 +189,8 @@ def _shift_words(metric: str, shift: float, count: int) -> list[str]:
     """What moved in all cases alike; of time the suite says it, with an interval."""
     if metric == "time" or abs(shift) <= NOTABLE_SHIFT:
         return []
-    by = change(_exp(shift), metric=metric)
+    by = change(noise.exp(shift), metric=metric)
     return [f"all {count} cases together: {by} {metric}; the machine or a change, which runs made apart cannot tell"]
-
-
-def _exp(value: float) -> float:
-    return math.exp(min(max(value, -700.0), 700.0))
 
 
 def _positive(record: Record, metric: str) -> float | None:
@@ -219,7 +211,7 @@ def figure_of(metric: str, records: Mapping[int, Record]) -> Figure | None:
     if len(known) < 2:
         return known[0] if known else next((record.metrics[metric] for record in records.values() if metric in record.metrics), None)
     found = mean_interval([math.log(figure.value) for figure in known], 0.95)
-    return replace(known[0], value=_exp(found.centre), low=_exp(found.low), high=_exp(found.high), n=len(known))
+    return replace(known[0], value=noise.exp(found.centre), low=noise.exp(found.low), high=noise.exp(found.high), n=len(known))
 
 
 def not_ok(base: Record | None, head: Record | None) -> tuple[Verdict, str] | None:

@@ -63,7 +63,7 @@ def parse_experiment(data: Mapping[str, Any], where: str, text: str | None = Non
         name=page.read(data, "", "name", text_value, Path(where).stem or "experiment"),
         description=page.read(data, "", "description", text_value, ""),
         files=page.read(data, "", "files", lambda value: tuple(_file(folder, item) for item in _listed(value)), ()),
-        settings=_settings(page, data.get("settings", {})),
+        settings=_settings(page, page.table(data.get("settings", {}), "settings")),
         matrix=tuple(_matrix(page, table, path) for path, table in page.tables(data, "matrix")),
         include=tuple(_include(page, data.get("include", []))),
         pairs=tuple(_pairs(page, data.get("pairs", []))),
@@ -76,10 +76,7 @@ def parse_experiment(data: Mapping[str, Any], where: str, text: str | None = Non
     return experiment
 
 
-def _settings(page: CheckedFile, table: Any) -> Settings:
-    if not isinstance(table, dict):
-        page.wrong("settings", f"expected a table, not {shown(table)}")
-        return Settings()
+def _settings(page: CheckedFile, table: Mapping[str, Any]) -> Settings:
     page.known(table, "settings", _SETTINGS)
     known = {key: page.read(table, "settings", key, _SETTINGS[key], None) for key in table if key in _SETTINGS}
     return Settings(**{key: value for key, value in known.items() if value is not None})
@@ -106,13 +103,13 @@ def _matrix(page: CheckedFile, table: Mapping[str, Any], path: str) -> Matrix:
 
 def _names(page: CheckedFile, table: Any, path: str) -> dict[str, Any]:
     """A table whose keys are the user's own names, which must be able to stand in a case id."""
-    if not isinstance(table, dict):
-        page.wrong(path, f"expected a table, not {shown(table)}")
-        return {}
-    for key in table:
-        if not isinstance(key, str) or not _KEY.fullmatch(key):
+    found = {}
+    for key, value in page.table(table, path).items():
+        if isinstance(key, str) and _KEY.fullmatch(key):
+            found[key] = value
+        else:
             page.wrong(f"{path}.{key}", "not a name: letters, digits, '_', '.' and '-', beginning with a letter")
-    return {key: value for key, value in table.items() if isinstance(key, str) and _KEY.fullmatch(key)}
+    return found
 
 
 def _axis(page: CheckedFile, value: Any, path: str, key: str) -> tuple[Any, ...]:

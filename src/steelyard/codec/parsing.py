@@ -57,18 +57,13 @@ def _too_deep(where: str) -> UsageError:
 def _long_numbers(data: Any, place: str = "") -> Iterator[str]:
     if isinstance(data, int) and data.bit_length() > 3.3 * LONGEST_NUMBER:
         yield place or "the whole"
-    for key, value in _inside(data):
+    inside: Any = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    for key, value in inside:
         if isinstance(key, int) and key.bit_length() > 3.3 * LONGEST_NUMBER:
             yield f"a key of {place or 'the whole'}"
         elif isinstance(value, (int, dict, list)):
             step = f"[{key}]" if isinstance(data, list) else str(key)[:LONGEST_KEY]
             yield from _long_numbers(value, f"{place}{step}" if step.startswith("[") else f"{place}.{step}".lstrip("."))
-
-
-def _inside(data: Any) -> Any:
-    if isinstance(data, Mapping):
-        return data.items()
-    return enumerate(data) if isinstance(data, list) else ()
 
 
 def parse_toml(text: str, where: str) -> Any:

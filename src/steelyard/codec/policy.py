@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from steelyard.codec.parsing import load
 from steelyard.codec.reading import CheckedFile, choice, expect, quantity, shown, text_value
@@ -14,8 +14,6 @@ from steelyard.errors import UsageError, did_you_mean
 from steelyard.model.pair import MARGIN
 from steelyard.model.record import BAD
 from steelyard.model.units import parse_share
-
-T = TypeVar("T")
 
 ALPHA = 0.01
 LEAST_ALPHA = 1e-9
@@ -89,16 +87,13 @@ def parse_policy(data: Mapping[str, Any], where: str, text: str = "") -> Policy:
     """Check a whole policy and build it."""
     page = CheckedFile(where, text)
     page.known(data, "", POLICY_KEYS)
-    missing: Literal["fail", "warn"] = page.read(data, "", "missing", _one_of("fail", "warn"), "fail")
-    unclear: Literal["pass", "fail"] = page.read(data, "", "unclear", _one_of("pass", "fail"), "pass")
-    unconfirmed: Literal["pass", "fail"] = page.read(data, "", "unconfirmed", _one_of("pass", "fail"), "pass")
     policy = Policy(
-        margins=_margins(page, _table(page, data, "margins"), "margins") or Policy().margins,
+        margins=_margins(page, page.table(data.get("margins", {}), "margins"), "margins") or Policy().margins,
         floor=page.read(data, "", "floor", _share, None),
         alpha=page.read(data, "", "alpha", _alpha, ALPHA),
-        missing=missing,
-        unclear=unclear,
-        unconfirmed=unconfirmed,
+        missing=page.read(data, "", "missing", choice(("fail", "warn")), "fail"),
+        unclear=page.read(data, "", "unclear", choice(("pass", "fail")), "pass"),
+        unconfirmed=page.read(data, "", "unconfirmed", choice(("pass", "fail")), "pass"),
         cases={pattern: _own_margins(page, pattern, value) for pattern, value in _patterns(page, data, "cases")},
         expected=tuple(_expected(page, pattern, value) for pattern, value in _patterns(page, data, "expected")),
         allowed=tuple(_allowed(page, pattern, value) for pattern, value in _patterns(page, data, "allowed")),
@@ -112,21 +107,9 @@ _share = quantity(parse_share, "a share such as 2% or 0.02", lambda share: 0 < s
 _alpha = quantity(parse_share, f"a share such as 0.01, from {LEAST_ALPHA:g} to 0.5", lambda share: LEAST_ALPHA <= share <= 0.5)
 
 
-def _one_of(*names: Any) -> Callable[[Any], Any]:
-    return choice(names)
-
-
-def _table(page: CheckedFile, data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = data.get(key, {})
-    if not isinstance(value, dict):
-        page.wrong(key, f"expected a table, not {shown(value)}")
-        return {}
-    return value
-
-
 def _patterns(page: CheckedFile, data: Mapping[str, Any], key: str) -> Iterator[tuple[str, Any]]:
     """The entries of a table whose keys are patterns of case ids."""
-    for pattern, value in _table(page, data, key).items():
+    for pattern, value in page.table(data.get(key, {}), key).items():
         if pattern.strip():
             yield pattern, value
         else:
@@ -147,13 +130,14 @@ def _own_margins(page: CheckedFile, pattern: str, value: Any) -> dict[str, float
 
 
 def _expected(page: CheckedFile, pattern: str, value: Any) -> Excuse:
-    table = {"outcome": value} if isinstance(value, str) else value
-    outcome, reason = _read(page, f'expected."{pattern}"', pattern, lambda: _outcome_and_reason(table), ("failed", ""))
+    table, key = {"outcome": value} if isinstance(value, str) else value, f'"{pattern}"'
+    outcome, reason = page.read({key: table}, "expected", key, _outcome_and_reason, ("failed", ""), near=key)
     return Excuse(pattern, outcome, reason)
 
 
 def _allowed(page: CheckedFile, pattern: str, value: Any) -> Excuse:
-    return Excuse(pattern, "", _read(page, f'allowed."{pattern}"', pattern, lambda: text_value(value), ""))
+    key = f'"{pattern}"'
+    return Excuse(pattern, "", page.read({key: value}, "allowed", key, text_value, "", near=key))
 
 
 def _outcome_and_reason(table: Any) -> tuple[str, str]:
@@ -163,12 +147,3 @@ def _outcome_and_reason(table: Any) -> tuple[str, str]:
             raise UsageError(f"unknown key {key!r} (allowed: outcome, reason)", do=did_you_mean(str(key), ("outcome", "reason")))
     expect("outcome" in table, f"an outcome: one of {', '.join(OUTCOMES)}", table)
     return choice(OUTCOMES)(table["outcome"]), text_value(table["reason"]) if "reason" in table else ""
-
-
-def _read(page: CheckedFile, path: str, pattern: str, reader: Callable[[], T], default: T) -> T:
-    """As `page.read`, for keys that hold dots and can be told in the text only as a whole."""
-    try:
-        return reader()
-    except UsageError as error:
-        page.wrong(path, error.what, error.do, near=f'"{pattern}"')
-    return default

@@ -50,15 +50,22 @@ class CheckedFile:
                 whole = f"{path}.{key}" if path else str(key)
                 self.wrong(whole, f"unknown key (allowed: {', '.join(names)})", did_you_mean(str(key), names))
 
-    def read(self, table: Mapping[str, Any], path: str, key: str, reader: Callable[[Any], T], default: T) -> T:
+    def read(self, table: Mapping[str, Any], path: str, key: str, reader: Callable[[Any], T], default: T, near: str | None = None) -> T:
         """A value, or the default where there is none or it is a mistake."""
         if key not in table:
             return default
         try:
             return reader(table[key])
         except UsageError as error:
-            self.wrong(f"{path}.{key}" if path else key, error.what, error.do)
+            self.wrong(f"{path}.{key}" if path else key, error.what, error.do, near)
         return default
+
+    def table(self, value: Any, path: str) -> Mapping[str, Any]:
+        """A table, or an empty one where something else stands, which is a mistake."""
+        if isinstance(value, dict):
+            return value
+        self.wrong(path, f"expected a table, not {shown(value)}")
+        return {}
 
     def tables(self, data: Mapping[str, Any], key: str) -> list[tuple[str, Mapping[str, Any]]]:
         """The tables of an array, each with its key path; a single table is an array of one."""
@@ -100,10 +107,10 @@ def text_value(value: Any) -> str:
     return str(value)
 
 
-def choice(names: Iterable[str]) -> Callable[[Any], str]:
+def choice(names: Iterable[str]) -> Callable[[Any], Any]:
     """A reader of one of some names."""
 
-    def read(value: Any) -> str:
+    def read(value: Any) -> Any:
         if value not in tuple(names):
             raise UsageError(f"expected one of {', '.join(names)}, not {shown(value)}", do=did_you_mean(str(value), names))
         return str(value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -65,16 +64,12 @@ def how(matrix: Matrix) -> dict[str, Any]:
 
 
 def _matrix(matrix: Matrix) -> str:
-    lines = ["[[matrix]]", f"workload = {_few(matrix.workload)}"]
-    lines += [f"{name} = {_few(found)}" for name, found in how(matrix).items()]
+    lines = ["[[matrix]]", f"workload = {_values(matrix.workload)}"]
+    lines += [f"{name} = {_values(found)}" for name, found in how(matrix).items()]
     if matrix.axes:
         lines.append("[matrix.axes]")
         lines += [f"{key_of(name)} = {_values(values)}" for name, values in matrix.axes.items()]
     return "\n".join(lines) + "\n"
-
-
-def _few(values: Sequence[Any]) -> str:
-    return value(values[0]) if len(values) == 1 else value(list(values))
 
 
 def _values(values: Sequence[Any]) -> str:
@@ -96,12 +91,8 @@ def value(item: Any) -> str:
     """A value in one line; TOML has no null."""
     if item is None:
         raise UsageError("TOML has no null", do="write the experiment as JSON: -o FILE.json")
-    if isinstance(item, bool):
-        return "true" if item else "false"
-    if isinstance(item, str):
+    if isinstance(item, (bool, str)):
         return json.dumps(item, ensure_ascii=False).replace("\x7f", "\\u007F")
-    if isinstance(item, float) and not math.isfinite(item):
-        return "nan" if math.isnan(item) else "inf" if item > 0 else "-inf"
     if isinstance(item, (int, float)):
         return repr(item)
     if isinstance(item, Mapping):

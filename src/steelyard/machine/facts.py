@@ -157,8 +157,7 @@ def load(root: Path = ROOT) -> list[float]:
 
 def compiler(name: str) -> str | None:
     """The first line a compiler says about its version, asked only if it is there."""
-    path = shutil.which(name)
-    said = _ask([path, "--version"]) if path else None
+    said = ask(name, "--version")
     return said.splitlines()[0].strip() if said else None
 
 
@@ -169,13 +168,8 @@ def packages() -> dict[str, str | None]:
 
 def git(cwd: Path) -> dict[str, Any] | None:
     """Which source was measured: one call, no lock taken, no hook or monitor of the repository started."""
-    tool = shutil.which("git")
     options = ["-c", "core.fsmonitor=false", "--no-optional-locks", "-C", str(cwd)]
-    said = (
-        _ask([tool, *options, "status", "--porcelain=v2", "--branch", "--untracked-files=no", "--ignore-submodules=dirty"])
-        if tool
-        else None
-    )
+    said = ask("git", *options, "status", "--porcelain=v2", "--branch", "--untracked-files=no", "--ignore-submodules=dirty")
     if said is None:
         return None
     lines = said.splitlines()
@@ -190,21 +184,17 @@ def git(cwd: Path) -> dict[str, Any] | None:
 
 def tracked(folder: Path) -> bool:
     """Whether git knows any file of a folder."""
-    tool = shutil.which("git")
-    return bool(tool and _ask([tool, "-C", str(folder), "ls-files", "--", "."]))
+    return bool(ask("git", "-C", str(folder), "ls-files", "--", "."))
 
 
-def _ask(command: list[str]) -> str | None:
-    environment = {**os.environ, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}
+def ask(name: str, *words: str, patience: float = PATIENCE_S) -> str | None:
+    """What a program prints; None where it is not there or fails."""
+    tool = shutil.which(name)
+    if tool is None:
+        return None
+    env = {**os.environ, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}
     done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=PATIENCE_S,
-        stdin=subprocess.DEVNULL,
-        env=environment,
-        check=False,
+        [tool, *words], capture_output=True, text=True, errors="replace", timeout=patience, stdin=subprocess.DEVNULL, env=env, check=False
     )
     return done.stdout if done.returncode == 0 else None
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import re
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from steelyard.errors import StoreError
+from steelyard.model.units import is_amount
 
 VARIABLE = "STEELYARD_CACHE"
 _FILE = re.compile(r"[0-9a-f]{12}-([a-z]+)-([1-9][0-9]{0,4})\.json")
@@ -28,7 +28,7 @@ def settled_threads(device: str, threads: int) -> int:
 
 def quantity(value: Any, *, zero: bool = False) -> float:
     """A figure as a file may hold it: a finite number above zero, or zero where that can be."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not (0 <= value < math.inf) or (value == 0 and not zero):
+    if not isinstance(value, (int, float)) or not is_amount(value) or (value == 0 and not zero):
         raise ValueError(f"not a figure: {value!r}")
     return float(value)
 
@@ -95,10 +95,10 @@ class Shelf(Generic[Figures]):
         except (OSError, RuntimeError) as error:
             raise self._unwritable(error) from error
 
-    def write(self, figures: Mapping[str, Any], key: str, device: str, threads: int) -> Path:
-        """Keep them whole or not at all."""
+    def save(self, figures: Any, key: str, device: str, threads: int) -> Path:
+        """Keep figures, which are a dataclass, until they are measured again: whole or not at all."""
         file = self.path(key, device, threads)
-        data = {"schema": self.schema, "key": key, "device": device, "threads": settled_threads(device, threads), **figures}
+        data = {"schema": self.schema, "key": key, "device": device, "threads": settled_threads(device, threads), **asdict(figures)}
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             fresh = file.with_suffix(f".{os.getpid()}.new")

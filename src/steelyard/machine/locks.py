@@ -52,20 +52,18 @@ def hold(names: Iterable[str], owner: str, waiting: Callable[[str], None]) -> It
     with ExitStack() as stack:
         for name in sorted(set(names)):
             descriptor = _take(name, tell)
-            stack.callback(_release, descriptor)
+            stack.callback(os.close, descriptor)
+            stack.callback(_sign, descriptor, "")
             _sign(descriptor, owner)
         yield
 
 
 def held() -> dict[str, str]:
     """Locks held right now by anyone, with their holders: what the doctor shows."""
-    found: dict[str, str] = {}
     with suppress(OSError):
-        for name in sorted(path.name for path in directory().iterdir() if _NAME.fullmatch(path.name)):
-            holder = _holder(name)
-            if holder is not None:
-                found[name] = holder
-    return found
+        names = sorted(path.name for path in directory().iterdir() if _NAME.fullmatch(path.name))
+        return {name: holder for name in names if (holder := _holder(name)) is not None}
+    return {}
 
 
 def _take(name: str, tell: Callable[[str], None]) -> int:
@@ -83,12 +81,6 @@ def _take(name: str, tell: Callable[[str], None]) -> int:
             os.close(descriptor)
             raise
         os.close(descriptor)
-
-
-def _release(descriptor: int) -> None:
-    with suppress(OSError):
-        os.ftruncate(descriptor, 0)
-    os.close(descriptor)
 
 
 def _sign(descriptor: int, owner: str) -> None:
@@ -160,17 +152,15 @@ def _prepare(folder: Path) -> None:
         if planted or not folder.is_dir():
             raise LockError(f"{folder} is not a folder", do=f"remove it, or choose another: export {VARIABLE}=DIR") from None
     except OSError as error:
-        raise LockError(
-            f"cannot make the lock folder {folder}", why=_reason(error), do=f"choose a writable one: export {VARIABLE}=DIR"
-        ) from error
+        why, do = error.strerror or str(error), f"choose a writable one: export {VARIABLE}=DIR"
+        raise LockError(f"cannot make the lock folder {folder}", why=why, do=do) from error
 
 
 def _why(path: Path, error: OSError) -> str:
-    try:
-        uid = path.lstat().st_uid
-    except OSError:
-        return _reason(error)
-    return f"{_reason(error)}; it belongs to user id {uid}, you are {os.getuid()}"
+    reason = error.strerror or str(error)
+    with suppress(OSError):
+        return f"{reason}; it belongs to user id {path.lstat().st_uid}, you are {os.getuid()}"
+    return reason
 
 
 def _remedy(path: Path) -> str:
@@ -178,7 +168,3 @@ def _remedy(path: Path) -> str:
         return f"remove the link: sudo rm {path}"
     target, mode = (path, "666") if path.exists() else (path.parent, "1777")
     return f"let every user measure: sudo chmod {mode} {target}   or use locks of your own: export {VARIABLE}=DIR"
-
-
-def _reason(error: OSError) -> str:
-    return error.strerror or str(error)

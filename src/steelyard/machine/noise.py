@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 from steelyard.machine.kept import Shelf, quantity
@@ -62,12 +61,7 @@ def _case(data: Mapping[str, Any]) -> CaseNoise:
 
 
 SHELF = Shelf("noise", SCHEMA, _decode)
-path, load, saved, check_writable = SHELF.path, SHELF.load, SHELF.saved, SHELF.check_writable
-
-
-def save(noise: DeviceNoise, key: str, device: str, threads: int) -> Path:
-    """Keep noise until it is measured again."""
-    return SHELF.write(asdict(noise), key, device, threads)
+path, load, saved, save, check_writable = SHELF.path, SHELF.load, SHELF.saved, SHELF.save, SHELF.check_writable
 
 
 def spread(key: str, device: str, threads: int) -> tuple[float, float] | None:

@@ -56,23 +56,18 @@ def _by_nvml(describe: Callable[[Any, int], dict[str, Any]]) -> Told:
 
 
 def _describe(nvml: Any, index: int) -> dict[str, Any]:
-    driver = _text(nvml.nvmlSystemGetDriverVersion())
     device = nvml.nvmlDeviceGetHandleByIndex(index)
     clock = attempt(nvml.nvmlDeviceGetClockInfo, device, nvml.NVML_CLOCK_SM)
     highest = attempt(nvml.nvmlDeviceGetMaxClockInfo, device, nvml.NVML_CLOCK_SM)
-    reasons = attempt(nvml.nvmlDeviceGetCurrentClocksThrottleReasons, device)
-    persistence = attempt(nvml.nvmlDeviceGetPersistenceMode, device)
-    return _gpu(
-        index,
-        _text(nvml.nvmlDeviceGetName(device)),
-        attempt(lambda: _text(nvml.nvmlDeviceGetUUID(device))),
-        attempt(lambda: int(nvml.nvmlDeviceGetMemoryInfo(device).total)),
-        driver,
-        None if persistence is None else bool(persistence),
-        clock,
-        highest,
-        reasons,
-    )
+    said = {
+        "index": index,
+        "name": _text(nvml.nvmlDeviceGetName(device)),
+        "uuid": attempt(lambda: _text(nvml.nvmlDeviceGetUUID(device))),
+        "memory": attempt(lambda: int(nvml.nvmlDeviceGetMemoryInfo(device).total)),
+        "driver": _text(nvml.nvmlSystemGetDriverVersion()),
+        "persistence": attempt(lambda: bool(nvml.nvmlDeviceGetPersistenceMode(device))),
+    }
+    return said | _clocks(clock, highest, attempt(nvml.nvmlDeviceGetCurrentClocksThrottleReasons, device))
 
 
 def _by_tool(tool: str, fields: Sequence[str], parse: Callable[[str], dict[str, Any] | None]) -> Told:
@@ -87,37 +82,19 @@ def parse_row(line: str) -> dict[str, Any] | None:
     if len(cells) != len(_FIELDS) or not cells[0].isdigit():
         return None
     index, name, uuid, memory, driver, persistence, clock, highest, reasons = cells
-    return _gpu(
-        int(index),
-        name,
-        uuid if uuid.startswith("GPU-") else None,
-        int(memory) * _MIB if memory.isdigit() else None,
-        driver,
-        {"Enabled": True, "Disabled": False}.get(persistence),
-        int(clock) if clock.isdigit() else None,
-        int(highest) if highest.isdigit() else None,
-        attempt(int, reasons, 16),
-    )
-
-
-def _gpu(
-    index: int,
-    name: str,
-    uuid: str | None,
-    memory: int | None,
-    driver: str,
-    persistence: bool | None,
-    clock: int | None,
-    highest: int | None,
-    reasons: int | None,
-) -> dict[str, Any]:
-    return {
-        "index": index,
+    said = {
+        "index": int(index),
         "name": name,
-        "uuid": uuid,
-        "memory": memory,
+        "uuid": uuid if uuid.startswith("GPU-") else None,
+        "memory": attempt(lambda: int(memory) * _MIB),
         "driver": driver,
-        "persistence": persistence,
+        "persistence": {"Enabled": True, "Disabled": False}.get(persistence),
+    }
+    return said | _clocks(attempt(int, clock), attempt(int, highest), attempt(int, reasons, 16))
+
+
+def _clocks(clock: int | None, highest: int | None, reasons: int | None) -> dict[str, Any]:
+    return {
         "clock_hz": None if clock is None else clock * _MHZ,
         "clock_max_hz": None if highest is None else highest * _MHZ,
         "clocks_set": None if reasons is None else bool(reasons & _APPLICATION_CLOCKS),

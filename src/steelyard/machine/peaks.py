@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from steelyard.machine.kept import Shelf, quantity
@@ -69,9 +68,4 @@ def _decode(data: Mapping[str, Any]) -> Peaks:
 
 
 SHELF = Shelf("peaks", SCHEMA, _decode)
-folder, path, load, saved, check_writable = SHELF.folder, SHELF.path, SHELF.load, SHELF.saved, SHELF.check_writable
-
-
-def save(peaks: Peaks, key: str, device: str, threads: int) -> Path:
-    """Keep peaks until they are measured again."""
-    return SHELF.write(asdict(peaks), key, device, threads)
+path, load, saved, save, check_writable = SHELF.path, SHELF.load, SHELF.saved, SHELF.save, SHELF.check_writable

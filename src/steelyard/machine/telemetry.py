@@ -59,7 +59,7 @@ class Meter:
         nvml, device = self.nvml, self.device
         return MeterReading(
             at=clocks.monotonic(),
-            sm_clock=1e6 * _ask(nvml.nvmlDeviceGetClockInfo, device, nvml.NVML_CLOCK_SM),
+            sm_clock=self.sm_clock(),
             memory_clock=1e6 * _ask(nvml.nvmlDeviceGetClockInfo, device, nvml.NVML_CLOCK_MEM),
             power=1e-3 * _ask(nvml.nvmlDeviceGetPowerUsage, device),
             temperature=_ask(nvml.nvmlDeviceGetTemperature, device, nvml.NVML_TEMPERATURE_GPU),
@@ -113,12 +113,9 @@ class Log:
         """Every reading for the record's sidecar, so that a slow stretch of blocks can be laid beside the clock of that moment."""
         if not self.rows:
             return {}
-        began, count = self.rows[0].at, len(self.rows)
-        times: Arrays = {"telemetry_time": ("s", "<f8", struct.pack(f"<{count}d", *(row.at - began for row in self.rows)))}
-        return times | {
-            series: (UNITS[name], "<f8", struct.pack(f"<{count}d", *(getattr(row, name) for row in self.rows)))
-            for series, name in SERIES.items()
-        }
+        found = {"telemetry_time": ("s", [row.at - self.rows[0].at for row in self.rows])}
+        found |= {series: (UNITS[name], [getattr(row, name) for row in self.rows]) for series, name in SERIES.items()}
+        return {series: (unit, "<f8", struct.pack(f"<{len(values)}d", *values)) for series, (unit, values) in found.items()}
 
 
 @contextmanager

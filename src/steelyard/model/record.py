@@ -4,25 +4,14 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 SCHEMA = 1
 FEWEST = 6
 """How many samples it takes for a 95 % interval of their median, whatever they are drawn from."""
 
 Status = Literal["ok", "wrong", "failed", "oom", "timeout", "crashed", "unsupported", "not_applied", "not_applicable", "skipped"]
-STATUSES: tuple[Status, ...] = (
-    "ok",
-    "wrong",
-    "failed",
-    "oom",
-    "timeout",
-    "crashed",
-    "unsupported",
-    "not_applied",
-    "not_applicable",
-    "skipped",
-)
+STATUSES: tuple[Status, ...] = get_args(Status)
 BAD: tuple[Status, ...] = ("wrong", "failed", "oom", "timeout", "crashed")
 
 FILE = "file:"

@@ -16,22 +16,9 @@ _TIME = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 _BINARY = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))
 _DECIMAL = (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0))
 _SMALL = (("m", 1e-3), ("µ", 1e-6), ("n", 1e-9))
-_BYTE_SIZES = {
-    "": 1,
-    "B": 1,
-    "K": 2**10,
-    "KIB": 2**10,
-    "KB": 10**3,
-    "M": 2**20,
-    "MIB": 2**20,
-    "MB": 10**6,
-    "G": 2**30,
-    "GIB": 2**30,
-    "GB": 10**9,
-    "T": 2**40,
-    "TIB": 2**40,
-    "TB": 10**12,
-}
+_BYTE_SIZES = {"": 1, "B": 1}
+for _place, _letter in enumerate("KMGT", 1):
+    _BYTE_SIZES |= {_letter: 2 ** (10 * _place), f"{_letter}IB": 2 ** (10 * _place), f"{_letter}B": 10 ** (3 * _place)}
 WIDE, LOPSIDED = 0.25, 3.0
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _QUANTITY = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-zµ%]*)\s*")
@@ -91,11 +78,10 @@ def measured(value: float, low: float | None, high: float | None, unit: str) -> 
     if unit == "s" and value <= 0 < high:
         number, _, name = plain(high, unit, 2).partition(" ")
         return f"< {number}", "", name
+    factor, name = scale(value, unit)
     if unit not in ("", "1") and _is_lopsided(value, low, high):
-        factor, name = scale(value, unit)
         decimals = min(digits_after_point(min(low or high, (high - low) / 5) / factor), 4)
         return f"{grouped(low / factor, decimals)} to {grouped(high / factor, decimals)}", "", name
-    factor, name = scale(value, unit)
     half = max(high - value, value - low, 0.0) / factor
     decimals = min(digits_after_point(half), 4) if half else 2
     return grouped(value / factor, decimals), grouped(half, decimals), name

@@ -48,15 +48,11 @@ def render(value: Value) -> str:
     """Write one value so that `parse` gives it back."""
     if isinstance(value, Digest):
         return str(value)
-    if isinstance(value, (list, tuple)):
-        if any(isinstance(item, (list, tuple, dict, Digest)) for item in value):
-            return str(digest(_plain(value)))
-        text = "[" + ",".join(_scalar(item) for item in value) + "]"
-        return text if len(text) <= LONGEST else str(digest(_plain(value)))
-    if isinstance(value, Mapping):
+    several = isinstance(value, (list, tuple))
+    if isinstance(value, Mapping) or (several and any(isinstance(item, (list, tuple, dict, Digest)) for item in value)):
         return str(digest(_plain(value)))
-    text = _scalar(value)
-    return text if len(text) <= LONGEST else str(digest(value))
+    text = f"[{','.join(map(_scalar, value))}]" if several else _scalar(value)
+    return text if len(text) <= LONGEST else str(digest(_plain(value)))
 
 
 def _plain(value: Value) -> Value:
@@ -68,14 +64,10 @@ def _plain(value: Value) -> Value:
 
 
 def _scalar(value: Value) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, (int, float)):
         return str(value)
-    if isinstance(value, float):
-        return repr(value) if math.isfinite(value) else ("nan" if math.isnan(value) else "inf" if value > 0 else "-inf")
     if isinstance(value, str):
         plain = _BARE.fullmatch(value) and value not in _WORDS and not _NUMBER.fullmatch(value)
         return value if plain else json.dumps(value, ensure_ascii=True)

@@ -12,12 +12,19 @@ from pathlib import Path
 from steelyard.errors import StoreError
 
 
-def trouble(doing: str, path: Path, error: OSError) -> StoreError:
-    """One wording for every disk that refuses."""
+def trouble(doing: str, path: Path, error: OSError, option: str = "--store") -> StoreError:
+    """One wording for every disk that refuses; `option` names another place."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    why = f"{error.strerror or error}: {path}"
-    do = "free space there, or name another place with --store DIR" if full else "check the folder, or name another place with --store DIR"
-    return StoreError(f"cannot {doing}", why=why, do=f"{do}; what was saved before is intact")
+    do = f"{'free space there' if full else 'check the folder'}, or name another place with {option} DIR; what was saved before is intact"
+    return StoreError(f"cannot {doing}", why=f"{error.strerror or error}: {path}", do=do)
+
+
+def open_to_write(path: Path, doing: str, create: int = os.O_CREAT, option: str = "--store") -> int:
+    """A descriptor of a plain file of ours; a link or a pipe in its place is refused."""
+    try:
+        return os.open(path, os.O_RDWR | create | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        raise trouble(doing, path, error, option) from error
 
 
 def write_whole(fd: int, data: bytes, at: int, path: Path, *, sync: bool = True) -> int:

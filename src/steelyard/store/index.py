@@ -18,21 +18,18 @@ from typing import Any, TypeVar
 from steelyard.errors import StoreError
 from steelyard.store.disk import locked
 from steelyard.store.moments import PATIENCE_S
-from steelyard.store.runs import Store, moment, read_run
+from steelyard.store.runs import Run, Store, moment, read_run
 
 R = TypeVar("R")
 
-VERSION = 1
+VERSION = 2
 _TIMEOUT = 30.0
 _FEW = 200
 _TABLES = f"""
 BEGIN IMMEDIATE;
-CREATE TABLE runs (
-    folder TEXT PRIMARY KEY, size INTEGER, mtime INTEGER, id TEXT, created TEXT, sealed INTEGER, experiment TEXT, machine_key TEXT
-) WITHOUT ROWID;
+CREATE TABLE runs (folder TEXT PRIMARY KEY, size INTEGER, mtime INTEGER, machine_key TEXT) WITHOUT ROWID;
 CREATE TABLE records (
-    folder TEXT, number INTEGER, run TEXT, case_id TEXT, workload TEXT, status TEXT,
-    time REAL, low REAL, high REAL, created TEXT, moment REAL,
+    folder TEXT, number INTEGER, run TEXT, case_id TEXT, status TEXT, time REAL, low REAL, high REAL, created TEXT, moment REAL,
     PRIMARY KEY (folder, number)
 ) WITHOUT ROWID;
 CREATE INDEX by_case ON records (case_id, moment);
@@ -41,19 +38,7 @@ COMMIT;
 """
 _SCHEMA = "SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master ORDER BY type, name"
 _LONGEST = 64 << 20
-_STRANGE = " UNION ALL ".join(
-    [
-        *(
-            f"SELECT 1 FROM records WHERE typeof({name}) != 'text'"
-            for name in ("folder", "run", "case_id", "workload", "status", "created")
-        ),
-        *(f"SELECT 1 FROM records WHERE typeof({name}) NOT IN ('real', 'integer', 'null')" for name in ("time", "low", "high")),
-        *(f"SELECT 1 FROM records WHERE typeof({name}) NOT IN ('real', 'integer')" for name in ("number", "moment")),
-        "SELECT 1 FROM records WHERE folder NOT IN (SELECT folder FROM runs)",
-    ]
-)
-"""Finds rows that we never write; a value of another type, or a folder that no run has."""
-_COLUMNS = "folder, number, run, case_id, workload, status, time, low, high, created"
+_COLUMNS = "folder, number, run, case_id, status, time, low, high, created"
 
 
 @dataclass(frozen=True)
@@ -64,7 +49,6 @@ class Entry:
     number: int
     run: str
     case_id: str
-    workload: str
     status: str
     time: float | None
     low: float | None
@@ -73,7 +57,7 @@ class Entry:
 
 
 def _entry(row: tuple[Any, ...]) -> Entry:
-    texts, number, times = (row[0], *row[2:6], row[9]), row[1], row[6:9]
+    texts, number, times = (row[0], *row[2:5], row[8]), row[1], row[5:8]
     plain = all(isinstance(text, str) for text in texts) and "/" not in row[0] and row[0] not in ("", ".", "..")
     if not plain or not isinstance(number, int) or not all(time is None or isinstance(time, (int, float)) for time in times):
         raise sqlite3.DatabaseError("a row Steelyard never writes")
@@ -99,11 +83,6 @@ class Index:
         if self._base is not None:
             self._base.close()
         self._base = None
-
-    @property
-    def in_memory(self) -> bool:
-        """True when the store could not be written, so that the work will be done again next time."""
-        return self._base is not None and not self._base.execute("PRAGMA database_list").fetchone()[2]
 
     def refresh(self) -> int:
         """Bring the index up to date with the files; gives how many runs were read anew."""
@@ -153,21 +132,21 @@ class Index:
         except sqlite3.DatabaseError:
             self.close()
             try:
-                self._base = self._open(check=True)
+                self._base = self._open(anew=True)
                 return work(self._base)
             except (sqlite3.Error, OSError):
                 self.close()
         self._base = self._filled(":memory:")
         return work(self._base)
 
-    def _open(self, check: bool = False) -> sqlite3.Connection:
-        """The file as it is if it is ours, else a new one; locked, so that two readers never replace each other's."""
+    def _open(self, anew: bool = False) -> sqlite3.Connection:
+        """The file if it is ours, and else or where asked a new one; locked, so that two readers never replace each other's."""
         with locked(self.store.root):
             if self.path.is_symlink() or self.path.is_fifo():
                 self.path.unlink()
             base = _connect(str(self.path))
             try:
-                if _ours(base) and not (check and _damaged(base)):
+                if not anew and _ours(base):
                     return base
             except sqlite3.OperationalError:
                 base.close()
@@ -196,15 +175,18 @@ class Index:
         gone = [folder for folder in known if folder not in found]
         if not changed and not gone:
             return
-        fresh = [_rows(self.store.folder / folder) for folder in changed]
-        runs = [(folder, *found[folder], *run) for folder, (run, _) in zip(changed, fresh, strict=True)]
-        records = [(folder, *record) for folder, (_, rows) in zip(changed, fresh, strict=True) for record in rows]
+        runs: list[tuple[Any, ...]] = []
+        records: list[tuple[Any, ...]] = []
+        for folder in changed:
+            run = _read(self.store.folder / folder)
+            runs.append((folder, *found[folder], run.header.machine_key if run else ""))
+            records += [(*vars(entry).values(), moment(entry.created)) for entry in entries_of(run, folder)] if run else []
         base.execute("BEGIN IMMEDIATE")
         try:
             for table in ("runs", "records"):
                 base.executemany(f"DELETE FROM {table} WHERE folder = ?", [(folder,) for folder in (*changed, *gone)])
-            base.executemany("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?)", runs)
-            base.executemany("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", records)
+            base.executemany("INSERT INTO runs VALUES (?, ?, ?, ?)", runs)
+            base.executemany("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", records)
             base.execute("COMMIT")
         except sqlite3.Error:
             if base.in_transaction:
@@ -214,11 +196,9 @@ class Index:
 
     def _sizes(self) -> Iterator[tuple[str, tuple[int, int]]]:
         for folder in self.store.folders():
-            try:
+            with contextlib.suppress(OSError):
                 stat = (folder / "run.jsonl").stat()
-            except OSError:
-                continue
-            yield folder.name, (stat.st_size, stat.st_mtime_ns)
+                yield folder.name, (stat.st_size, stat.st_mtime_ns)
 
 
 def _connect(place: str) -> sqlite3.Connection:
@@ -243,22 +223,16 @@ def _made() -> list[tuple[str, ...]]:
         return base.execute(_SCHEMA).fetchall()
 
 
-def _damaged(base: sqlite3.Connection) -> bool:
-    return bool(base.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok" or base.execute(_STRANGE).fetchone())
+def _read(folder: Path) -> Run | None:
+    """A run that cannot be read has no records here, and is not tried again until it changes."""
+    with contextlib.suppress(StoreError):
+        return read_run(folder)
+    return None
 
 
-def _rows(folder: Path) -> tuple[tuple[Any, ...], list[tuple[Any, ...]]]:
-    """The row of a run and the rows of its records; a run that cannot be read has none, and is not tried again until it changes."""
-    try:
-        run = read_run(folder)
-    except StoreError:
-        return ("", "", 0, "", ""), []
-    head = run.header
-    records = []
+def entries_of(run: Run, folder: str) -> Iterator[Entry]:
+    """The records of a run as the index has them."""
     for number, record in enumerate(run.records, 1):
-        time = record.metrics.get("time")
-        figures = (time.value, time.low, time.high) if time else (None, None, None)
-        created = record.started or head.created
-        workload = record.id.partition("@")[0].partition("[")[0]
-        records.append((number, head.id, record.id, workload, record.status, *figures, created, moment(created)))
-    return (head.id, head.created, int(run.seal is not None), head.experiment, head.machine_key), records
+        figure = record.metrics.get("time")
+        time, low, high = (figure.value, figure.low, figure.high) if figure else (None, None, None)
+        yield Entry(folder, number, run.id, record.id, record.status, time, low, high, record.started or run.header.created)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -33,7 +33,7 @@ from steelyard.files import LINE, RESULTS, TooLarge, check_values, expanded, lim
 from steelyard.model.pair import Pair
 from steelyard.model.record import SCHEMA, Arrays, Attachment, Record, Series
 from steelyard.store import proof, samples, seals, sources
-from steelyard.store.disk import locked, sync_folder, trouble, write_whole
+from steelyard.store.disk import locked, open_to_write, sync_folder, trouble, write_whole
 from steelyard.store.moments import FUTURE, ahead, stamped
 from steelyard.store.moments import moment as moment
 from steelyard.store.moments import now as now
@@ -43,6 +43,7 @@ from steelyard.store.seals import UNSEALED, Loss, Seal
 if TYPE_CHECKING:
     import numpy as np
 
+Kept = TypeVar("Kept", Record, Pair)
 FOLDER = ".steelyard"
 VARIABLE = "STEELYARD_STORE"
 SYNC_EVERY = 0.1
@@ -218,25 +219,26 @@ class RunWriter:
         sync_folder(self.path.parent)
 
     def append(self, record: Record, arrays: Arrays | None = None) -> Record:
-        """Keep one result; samples reach the disk first, so a line never points at what is not there."""
-        sync = self._sync_is_due()
-        kept, end = self._keep(arrays or {}, sync)
-        record = replace(record, samples=kept) if arrays else record
-        self._write("record", record, sync=sync)
-        self._samples_end = end
+        """Keep one result."""
+        record = self._add("record", record, arrays)
         self.done[record.id] = record
         self._counts[record.status] += 1
         return record
 
     def append_pair(self, pair: Pair, arrays: Arrays | None = None) -> Pair:
-        """Keep one comparison, in the same order."""
-        sync = self._sync_is_due()
-        kept, end = self._keep(arrays or {}, sync)
-        pair = replace(pair, samples=kept) if arrays else pair
-        self._write("pair", pair, sync=sync)
-        self._samples_end = end
+        """Keep one comparison."""
+        pair = self._add("pair", pair, arrays)
         self.pairs.append(pair)
         return pair
+
+    def _add(self, name: str, item: Kept, arrays: Arrays | None) -> Kept:
+        """Samples reach the disk first, so a line never points at what is not there."""
+        sync = self._sync_is_due()
+        kept, end = self._keep(arrays or {}, sync)
+        item = replace(item, samples=kept) if arrays else item
+        self._write(name, item, sync=sync)
+        self._samples_end = end
+        return item
 
     def attach(self, kind: str, name: str, data: bytes) -> Attachment:
         """Keep a file beside the results, under a name that cannot lead out of the folder."""
@@ -312,11 +314,7 @@ class RunWriter:
             return [], self._samples_end
         path = self.path / "samples.bin"
         if self._samples is None:
-            path = inside(self.path, "samples.bin", "the file of raw samples")
-            try:
-                self._samples = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
-            except OSError as error:
-                raise trouble("write samples", path, error) from error
+            self._samples = open_to_write(inside(self.path, "samples.bin", "the file of raw samples"), "write samples")
             self._samples_end = os.fstat(self._samples).st_size
         series, data = samples.pack(arrays, self._samples_end)
         return series, write_whole(self._samples, data, self._samples_end, path, sync=sync)
@@ -419,10 +417,7 @@ class Store:
 
 def _reopen(folder: Path, fingerprint: str | None) -> RunWriter:
     file = folder / "run.jsonl"
-    try:
-        fd = os.open(file, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError as error:
-        raise trouble("resume the run", file, error) from error
+    fd = open_to_write(file, "resume the run", create=0)
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -8,39 +8,33 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steelyard.errors import StoreError
 from steelyard.files import open_plain
-from steelyard.model.record import Series
+from steelyard.model.record import Arrays, Series
 from steelyard.store.disk import trouble
 from steelyard.store.paths import inside
 
 if TYPE_CHECKING:
     import numpy as np
 
-Arrays = Mapping[str, tuple[str, str, bytes]]
 
 SIZES: dict[str, int] = {"<f8": 8, "<f4": 4, "<i8": 8, "<i4": 4, "<i2": 2, "|i1": 1, "<u8": 8, "<u4": 4, "<u2": 2, "|u1": 1}
-_NAMES: dict[str, str] = {
-    "float64": "<f8", "float32": "<f4", "int64": "<i8", "int32": "<i4", "int16": "<i2", "int8": "|i1",
-    "uint64": "<u8", "uint32": "<u4", "uint16": "<u2", "uint8": "|u1", "d": "<f8", "f": "<f4", "q": "<i8", "Q": "<u8",
-}  # fmt: skip
 
 
 def pack(arrays: Arrays, at: int) -> tuple[list[Series], bytes]:
     """Lay arrays end to end from an offset: where each one goes, and the bytes."""
     found, parts = [], []
     for name, (unit, dtype, data) in arrays.items():
-        kind = _NAMES.get(dtype, dtype)
-        size = SIZES.get(kind)
+        size = SIZES.get(dtype)
         if size is None:
             raise StoreError(f"samples {name!r} cannot be kept as {dtype!r}", do=f"use one of {', '.join(SIZES)}")
         if len(data) % size:
-            raise StoreError(f"samples {name!r} have {len(data)} bytes, which is no whole number of {kind} values")
-        found.append(Series(name, unit, kind, len(data) // size, at))
+            raise StoreError(f"samples {name!r} have {len(data)} bytes, which is no whole number of {dtype} values")
+        found.append(Series(name, unit, dtype, len(data) // size, at))
         parts.append(data)
         at += len(data)
     return found, b"".join(parts)

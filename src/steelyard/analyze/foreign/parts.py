@@ -6,9 +6,11 @@ import contextlib
 import hashlib
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from steelyard.errors import StoreError
@@ -21,6 +23,7 @@ LONGEST_REASON = 500
 MOST_RESULTS = 100_000
 MOST_PROCESSES = 1000
 LONGEST_TIME = 1e7
+NORMAL_95 = 1.96
 NOTCH = 1.57
 
 
@@ -67,9 +70,7 @@ def as_runs(tool: str, path: Path, source: ForeignSource) -> tuple[Run, ...]:
 def _run(tool: str, path: Path, source: ForeignSource, named: Sequence[tuple[str, ForeignResult]], number: int, count: int) -> Run:
     records = []
     for id, result in named:
-        if result.status == "ok" and number >= len(result.processes):
-            continue
-        if result.status != "ok" and number:
+        if number >= (len(result.processes) if result.status == "ok" else 1):
             continue
         figures = dict(result.processes[number]) if number < len(result.processes) else {}
         case = result.case or {"workload": id, "params": {}, "backend": tool, "variant": "eager", "mode": "eval", "device": "cpu"}
@@ -87,10 +88,7 @@ def _run(tool: str, path: Path, source: ForeignSource, named: Sequence[tuple[str
         machine={**source.facts, **git, "packages": versions},
         machine_key=machine_key(source.machine),
     )
-    counts: dict[str, int] = {}
-    for record in records:
-        counts[record.status] = counts.get(record.status, 0) + 1
-    seal = Seal(source.created, len(records), counts, reason=f"read from {tool}")
+    seal = Seal(source.created, len(records), dict(Counter(record.status for record in records)), reason=f"read from {tool}")
     return Run(path, header, tuple(records), seal=seal, warnings=tuple(source.warnings) if number == 0 else ())
 
 
@@ -178,23 +176,15 @@ def word(value: Any, fallback: str = "") -> str:
 
 
 def time_of(values: Iterable[Any], unit: float = 1.0) -> Figure | None:
-    """The median of raw values with its interval."""
+    """The median of raw values with its interval; too few have none, and numpy need not be there for them."""
     known = [found for value in values if (found := seconds(value, unit)) is not None]
     if len(known) < FEWEST:
-        return _of_few(sorted(known))
+        return Figure(median(known), "s", "lower", n=len(known)) if known else None
     import numpy as np
 
     from steelyard.measuring.stats import median_interval, time_figure
 
     return time_figure(median_interval(np.array(known, float)))
-
-
-def _of_few(known: Sequence[float]) -> Figure | None:
-    """Too few for an interval, so numpy need not be there for them."""
-    if not known:
-        return None
-    centre = (known[(len(known) - 1) // 2] + known[len(known) // 2]) / 2
-    return Figure(centre, "s", "lower", n=len(known))
 
 
 def time_around(centre: float | None, half: float | None, n: int | None) -> Figure | None:

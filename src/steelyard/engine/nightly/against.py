@@ -46,17 +46,13 @@ class Before:
         return dict(sorted(found.items(), key=lambda item: (item[0] not in slower, -len(item[1]), -places.get(item[0], -1))))
 
 
-@dataclass(frozen=True)
-class Held:
-    """Tonight against its bases as if they were one run: what the gate and the reports take."""
+def hold(
+    run: Run, before: Before, policy: Policy, again: Again, *, allow_edited: bool = False, past: Past | None = None
+) -> tuple[RunsSide, RunsSide, Comparison] | None:
+    """Compare every case with its own base, and measure again what looks slower or is known to be; None where there is no base.
 
-    main: Run
-    sides: tuple[RunsSide, RunsSide]
-    comparison: Comparison
-
-
-def hold(run: Run, before: Before, policy: Policy, again: Again, *, allow_edited: bool = False, past: Past | None = None) -> Held | None:
-    """Compare every case with its own base, and measure again what looks slower or is known to be; None where there is no base."""
+    The bases are one side, as if they were one run: what the gate and the reports take.
+    """
     groups = before.grouped()
     if not groups:
         return None
@@ -73,31 +69,22 @@ def hold(run: Run, before: Before, policy: Policy, again: Again, *, allow_edited
     others = len(groups) - 1
     name = name_of(main) + (f" and {others} other night{'' if others == 1 else 's'}" if others else "")
     records = [record for id, cases in groups.items() for record in only(before.runs[id], cases).records]
-    sides = RunsSide(name, (replace(main, records=tuple(records)),)), RunsSide(head, (run,))
     new = [id for id in dict.fromkeys(record.id for record in run.records) if id not in before.bases]
     notes = [*_elsewhere(before, groups), *(note for part in parts for note in part.notes)]
-    whole = merged(parts, name, head, new, notes)
-    return Held(main, sides, replace(whole, suite=gate.suite_under(policy, whole)))
+    whole = replace(merged(parts), base=name, head=head, new=new, notes=list(dict.fromkeys(notes)))
+    whole = replace(whole, suite=gate.suite_under(policy, whole))
+    return RunsSide(name, (replace(main, records=tuple(records)),)), RunsSide(head, (run,)), whole
 
 
-def merged(parts: Sequence[Comparison], base: str, head: str, new: list[str], notes: Sequence[str]) -> Comparison:
-    """Several comparisons of other cases with one head as one."""
+def merged(parts: Sequence[Comparison]) -> Comparison:
+    """What several comparisons of other cases with one head say of the cases, as one; the largest speaks for all together."""
     deltas = [delta for part in parts for delta in part.deltas]
     figures: dict[str, dict[str, Both]] = {}
     for part in parts:
         for metric, found in part.figures.items():
             figures.setdefault(metric, {}).update(found)
-    return replace(
-        parts[0],
-        suite=max(parts, key=lambda part: len(part.deltas)).suite,
-        base=base,
-        head=head,
-        deltas=deltas,
-        new=new,
-        means=mean_ratios(deltas),
-        notes=list(dict.fromkeys(notes)),
-        figures=figures,
-    )
+    largest = max(parts, key=lambda part: len(part.deltas))
+    return replace(parts[0], suite=largest.suite, deltas=deltas, means=mean_ratios(deltas), figures=figures)
 
 
 def _elsewhere(before: Before, groups: Mapping[str, Sequence[str]]) -> list[str]:

@@ -13,21 +13,22 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain, count
 from pathlib import Path
 
 from steelyard import codec
 from steelyard.codec.policy import fits
 from steelyard.engine.nightly.lines import EVERY, UNFINISHED, Acceptance, Night, night_of
-from steelyard.engine.nightly.standing import Base, bases
+from steelyard.engine.nightly.standing import bases
 from steelyard.errors import INTERRUPTED, StoreError, UsageError, unknown
 from steelyard.files import RESULTS, expanded, read_whole
-from steelyard.store.disk import trouble, write_whole
+from steelyard.store.disk import open_to_write, trouble, write_whole
 from steelyard.store.runs import Run, RunInfo, Store, moment, now, read_run
 
 FILE, LOCK, REPORTS = "nights.jsonl", "nightly.lock", "reports"
-COMMAND = "nightly"
+COMMAND, OPTION = "nightly", "--keep"
 _FOLDER = re.compile(r"\d{4}-\d{2}-\d{2}(-\d{1,4})?")
 _STARTED = ".new"
 
@@ -54,7 +55,7 @@ class Archive:
             self.root.mkdir(parents=True, exist_ok=True)
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         except OSError as error:
-            raise _trouble("keep nights", self.root, error) from error
+            raise trouble("keep nights", self.root, error, OPTION) from error
         try:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -78,7 +79,7 @@ class Archive:
         except FileNotFoundError:
             pass
         except OSError as error:
-            raise _trouble("keep nights", self.root / FILE, error) from error
+            raise trouble("keep nights", self.root / FILE, error, OPTION) from error
 
     def nights(self) -> list[Night]:
         """Every night, oldest first; damaged lines are left out and told in `warnings`."""
@@ -87,7 +88,7 @@ class Archive:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise _trouble("read the nights", self.root / FILE, error) from error
+            raise trouble("read the nights", self.root / FILE, error, OPTION) from error
         found: dict[str, Night] = {}
         self.warnings, self._untold = [], set()
         for number, line in enumerate(lines, 1):
@@ -104,10 +105,7 @@ class Archive:
     def append(self, night: Night) -> None:
         """Put a night's line on the disk; one that a kill cut short before it does no harm."""
         path = self.root / FILE
-        try:
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-        except OSError as error:
-            raise _trouble("keep the night", path, error) from error
+        fd = open_to_write(path, "keep the night", option=OPTION)
         try:
             end = os.fstat(fd).st_size
             torn = end and os.pread(fd, 1, end - 1) != b"\n"
@@ -127,10 +125,6 @@ class Archive:
         if others and not earlier:
             self.warnings.append(f"night {others[-1].run}, which this one is compared with, is dated after it: is the clock right?")
         return earlier or others
-
-    def bases(self, nights: Sequence[Night], cases: Collection[str] = ()) -> dict[str, Base]:
-        """What every case is held against after these nights."""
-        return bases(nights, self.statuses, cases)
 
     def run_of(self, run: str) -> Run | None:
         """A night's run, read once; None where it is gone or cannot be read."""
@@ -196,10 +190,11 @@ class Archive:
             shutil.rmtree(started, ignore_errors=True)
             started.mkdir()
             write(started)
-            name = next(name for name in _names(date) if not (top / name).exists())
-            return started.rename(top / name)
+            day = date if _FOLDER.fullmatch(date) else "undated"
+            names = chain([day], (f"{day}-{number}" for number in count(2)))
+            return started.rename(next(top / name for name in names if not (top / name).exists()))
         except OSError as error:
-            raise _trouble("write the reports", top, error) from error
+            raise trouble("write the reports", top, error, OPTION) from error
 
     def prune(self, experiment: str, keep: int, spare: Sequence[str] = ()) -> list[str]:
         """Remove the runs and reports of all but the newest nights of an experiment, never those that a case is held against; lines stay.
@@ -209,8 +204,8 @@ class Archive:
         every = self.nights()
         nights = [night for night in every if night.experiment == experiment]
         machines = {night.machine_key for night in nights}
-        kept = {base.run for key in machines for base in self.bases([night for night in nights if night.machine_key == key]).values()}
-        kept |= set(spare)
+        alike = [[night for night in nights if night.machine_key == key] for key in machines]
+        kept = {base.run for found in alike for base in bases(found, self.statuses).values()} | set(spare)
         old = [night for night in nights[: max(0, len(nights) - keep)] if night.run not in kept]
         folders = {info.id: info.path for info in self.store.runs() if _made_here(info)}
         doomed = {night.run for night in old if night.run in folders}
@@ -234,18 +229,12 @@ class Archive:
         return path if ours and path.is_file() and not any(step.is_symlink() for step in above) else None
 
 
-def _trouble(doing: str, path: Path, error: OSError) -> StoreError:
-    """As every store tells it, with the option that names this one."""
-    found = trouble(doing, path, error)
-    return StoreError(found.what, why=found.why, do=found.do.replace("--store", "--keep"))
-
-
 def _named_in(line: bytes) -> set[str]:
     """The run of a line that is whole and not understood, such as one of a newer Steelyard: it has been judged."""
     with contextlib.suppress(ValueError, RecursionError):
         whole = json.loads(line)
-        found = whole.get("run") if isinstance(whole, dict) else None
-        return {found} if isinstance(found, str) else set()
+        if isinstance(whole, dict) and isinstance(whole.get("run"), str):
+            return {whole["run"]}
     return set()
 
 
@@ -262,12 +251,3 @@ def _remove(file: Path, top: Path) -> None:
             if folder == top:
                 break
             folder.rmdir()
-
-
-def _names(date: str) -> Iterator[str]:
-    day = date if _FOLDER.fullmatch(date) else "undated"
-    yield day
-    number = 2
-    while True:
-        yield f"{day}-{number}"
-        number += 1

@@ -42,14 +42,13 @@ class Terms:
 
 @dataclass(frozen=True)
 class Assessment:
-    """All that is known of a night once it is measured; without a good night before it there is no comparison."""
+    """All that is known of a night once it is measured; without a good night before it there is no `base`, and no comparison."""
 
     run: Run
     outcome: str
     exit_code: int
     headline: str
-    base: Run | None = None
-    sides: tuple[RunsSide, RunsSide] | None = None
+    base: RunsSide | None = None
     comparison: Comparison | None = None
     judgement: Judgement | None = None
     series: Mapping[str, History] = field(default_factory=dict)
@@ -72,7 +71,7 @@ class Assessment:
     @property
     def commits(self) -> str:
         """`a1b2c3d4e5..f6a7b8c9d0`: what lies between the base and this night, as `git log` takes it."""
-        ends = [commit_of(run)[0][:10] for run in (self.base, self.run) if run]
+        ends = [commit_of(run)[0][:10] for run in (*(self.base.runs if self.base else ()), self.run)]
         return "" if not all(ends) else ends[0] if len(set(ends)) == 1 else "..".join(ends)
 
 
@@ -103,11 +102,12 @@ def _against(
     held = hold(run, before, policy, again, allow_edited=terms.allow_edited, past=past)
     if held is None:
         return None
-    deltas = held.comparison.deltas
+    base, head, comparison = held
+    deltas = comparison.deltas
     suspects = find_drift(run, before, series, past, deltas, policy)
     drift, notes = drifted(suspects, lambda anchor: _again(anchor, run, consent, tell), terms.confirm)
-    comparison = replace(held.comparison, notes=[*held.comparison.notes, *notes])
-    judgement = carried(gate.judge(comparison, *held.sides, policy, strict=terms.strict), before, run, deltas, policy)
+    comparison = replace(comparison, notes=[*comparison.notes, *notes])
+    judgement = carried(gate.judge(comparison, base, head, policy, strict=terms.strict), before, run, deltas, policy)
     findings = findings_of(drift, policy, strict=terms.strict)
     judgement = with_findings(judgement, findings)
     code = exit_code([judgement.exit_code, *([FAILED] if mistaken else [])])
@@ -115,9 +115,7 @@ def _against(
     headline = judgement.headline if code == judgement.exit_code else f"{outcome}: the experiment has mistakes"
     held_back = withhold(before.bases, said_by(run, before, judgement, deltas, policy))
     withheld = withheld_by(drift, held_back, findings, run.id)
-    return Assessment(
-        run, outcome, code, headline, held.main, held.sides, comparison, judgement, withheld=withheld, drift=drift,
-    )  # fmt: skip
+    return Assessment(run, outcome, code, headline, base, comparison, judgement, withheld=withheld, drift=drift)
 
 
 def _again(base: Run, head: Run, consent: Consent, tell: Tell) -> Confirm:

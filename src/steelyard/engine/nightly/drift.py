@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 
 from steelyard.analyze import gate
 from steelyard.analyze.compare import Confirm, replaced
 from steelyard.analyze.gate import Judged
 from steelyard.analyze.history import History
-from steelyard.analyze.noise import Past, median
+from steelyard.analyze.noise import Past, exp
 from steelyard.codec.policy import Policy
 from steelyard.engine.nightly.against import Before
 from steelyard.engine.nightly.lines import Why, Withheld
@@ -78,7 +79,7 @@ def _of_case(record: Record, before: Before, history: History, past: Past, margi
     count = min(LEVEL, len(logs) // 2)
     ratio = median(logs[-count:]) - median(logs[:count])
     half = t_quantile(1 - ALPHA / 2, spread.freedom) * spread.sd * math.sqrt(2 / count) * (MEDIAN_LOSS if count == LEVEL else 1)
-    moved, low, high = (math.exp(min(max(end, -700.0), 700.0)) for end in (ratio, ratio - half, ratio + half))
+    moved, low, high = (exp(end) for end in (ratio, ratio - half, ratio + half))
     delta = Delta(record.id, record.id, "time", moved, low, high, margin, judge(low, high, margin), paired=False)
     return Drift(delta, anchor, len(logs))
 

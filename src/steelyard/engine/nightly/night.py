@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from steelyard.analyze.provenance import commit_of
 from steelyard.engine import conduct
 from steelyard.engine import run as supervision
 from steelyard.engine.nightly import reports
@@ -14,6 +15,7 @@ from steelyard.engine.nightly.against import Before
 from steelyard.engine.nightly.archive import Archive
 from steelyard.engine.nightly.assess import Assessment, Tell, Terms, assess
 from steelyard.engine.nightly.lines import Night, night_of
+from steelyard.engine.nightly.standing import bases
 from steelyard.engine.plan import Plan
 from steelyard.engine.retry import edited_since
 from steelyard.errors import SteelyardError, told
@@ -77,7 +79,7 @@ def foresee(ready: Plan, archive: Archive) -> Outlook:
 def went_before(archive: Archive, experiment: str, machine_key: str, created: str, cases: Collection[str]) -> Before:
     """The nights that one is held against, with their runs."""
     nights = archive.before(experiment, machine_key, created)
-    found = archive.bases(nights, cases)
+    found = bases(nights, archive.statuses, cases)
     runs = {id: run for id in {base.run for base in found.values()} if (run := archive.run_of(id))}
     return Before(nights, found, runs, archive.run_of)
 
@@ -150,7 +152,7 @@ def _orphans(archive: Archive, fingerprint: str) -> tuple[RunInfo | None, list[R
 
 def _line(found: Assessment, folder: Path, archive: Archive) -> Night:
     files = sorted(path.relative_to(archive.root).as_posix() for path in folder.rglob("*") if path.is_file())
-    base, commit = (found.base.id, night_of(found.base, "", 0).commit) if found.base else ("", "")
+    base, commit = (found.base.runs[0].id, commit_of(found.base.runs[0])[0]) if found.base else ("", "")
     return night_of(
         found.run, found.outcome, found.exit_code, base=base, base_commit=commit, headline=found.headline, confirmed=found.confirmed,
         since=found.since, reports=files, withheld=found.withheld, faster=found.faster,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +18,8 @@ from steelyard.engine.nightly.lines import night_of
 from steelyard.engine.nightly.since import Since
 from steelyard.engine.nightly.standing import WINDOW
 from steelyard.errors import FAILED, INCONCLUSIVE, NOTHING, PASS, REGRESSION, SteelyardError, told
+from steelyard.machine.cpu import attempt
+from steelyard.machine.facts import ask
 from steelyard.report import plots
 from steelyard.report.cells import clean
 from steelyard.report.export import cases_csv, markdown_report
@@ -75,9 +76,7 @@ def night_document(found: Assessment) -> Document:
     """The page's data: the night's run, the comparison as it was judged, and every series up to this night."""
     header = found.run.header
     title = f"Night of {header.created[:10]}: {header.experiment}{f', {found.commits}' if found.commits else ''}"
-    made = document(
-        [found.run], base=found.sides[0] if found.sides else None, series=found.series, comparison=found.comparison, title=title
-    )
+    made = document([found.run], base=found.base, series=found.series, comparison=found.comparison, title=title)
     tone = "none" if found.base is None and found.exit_code == PASS else TONES.get(found.exit_code, "mixed")
     words, besides = verdict_words(found), made["banner"]
     made["banner"] = {"tone": tone, "text": f"{words} {besides['text']}", "sentences": [words, *besides["sentences"]]}
@@ -87,9 +86,9 @@ def night_document(found: Assessment) -> Document:
 def verdict_words(found: Assessment) -> str:
     """The verdict and what it was held against, in sentences."""
     said = [f"{found.headline[0].upper()}{found.headline[1:]}."]
-    if found.sides:
+    if found.base:
         between_them = f"commits {found.commits}" if ".." in found.commits else "the same commit" if found.commits else "commits unknown"
-        said.append(f"Compared with the night of {found.sides[0].name}, {between_them}.")
+        said.append(f"Compared with the night of {found.base.name}, {between_them}.")
     if count := len(found.withheld):
         said.append(f"{'1 case stays' if count == 1 else f'{count} cases stay'} compared with an older night until mended or accepted.")
     if reasons := [item for night in found.before.nights[-WINDOW:] for item in night.acceptances]:
@@ -112,9 +111,9 @@ def summary(found: Assessment, page: Document, revisions: Revisions) -> str:
 def _measured_at(found: Assessment) -> str:
     commit, dirty = commit_of(found.run)
     at = f" at {code(commit[:10])}{' with uncommitted changes' if dirty else ''}" if commit else ""
-    if found.base is None or found.sides is None:
+    if found.base is None:
         return f"Run {code(found.run.id)}{at}. There is no good night before it to compare with."
-    return f"Run {code(found.run.id)}{at}, compared with {code(found.sides[0].name)}, commits {code(found.commits or 'unknown')}."
+    return f"Run {code(found.run.id)}{at}, compared with {code(found.base.name)}, commits {code(found.commits or 'unknown')}."
 
 
 def _waiting(found: Assessment) -> Iterator[str]:
@@ -181,17 +180,12 @@ def between(found: Assessment) -> Revisions:
     """The commits that a change can come from, as far as this checkout has them."""
     if found.base is None:
         return Revisions("")
-    ends = [commit_of(run)[0] for run in (found.base, found.run)]
+    ends = [commit_of(run)[0] for run in (*found.base.runs, found.run)]
     whole = Revisions(found.commits)
     if not all(COMMIT.fullmatch(end) for end in ends) or ends[0] == ends[1]:
         return whole
     options = ["-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false", "--no-optional-locks", "--no-pager"]
-    words = ["git", *options, "log", "--no-color", "--format=%h %s", "-n", str(MOST_COMMITS + 1), f"{ends[0]}..{ends[1]}"]
-    try:
-        done = subprocess.run(
-            words, capture_output=True, text=True, errors="replace", timeout=PATIENCE_S, check=True, stdin=subprocess.DEVNULL
-        )
-    except (OSError, subprocess.SubprocessError):
-        return whole
-    lines = [clean(line) for line in done.stdout.splitlines()]
+    words = ["log", "--no-color", "--format=%h %s", "-n", str(MOST_COMMITS + 1), f"{ends[0]}..{ends[1]}"]
+    said = attempt(ask, "git", *options, *words, patience=PATIENCE_S)
+    lines = [clean(line) for line in (said or "").splitlines()]
     return replace(whole, lines=tuple(lines[:MOST_COMMITS]), more=len(lines) > MOST_COMMITS)

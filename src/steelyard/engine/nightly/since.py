@@ -17,30 +17,21 @@ NEAR = 3
 
 @dataclass(frozen=True)
 class Since:
-    """A change of level in the history of a case; `material` where its whole interval lies beyond the margin."""
+    """A change of level in the history of a case; `material` where its whole interval lies beyond the margin, as in the gate."""
 
     case: str
     change: Change
     material: bool
 
-    @property
-    def slower(self) -> bool:
-        return self.change.ratio > 1
-
 
 def appeared(series: Mapping[str, History], run: str, policy: Policy) -> list[Since]:
     """The changes that can be seen with this run and could not without it: slower ones first, the largest first."""
     found = [
-        Since(history.case, change, is_material(change, policy.margins_of(history.case).get("time", MARGIN)))
+        Since(history.case, change, beyond(change.low, change.high, policy.margins_of(history.case).get("time", MARGIN)))
         for history in series.values()
         for change in _fresh(history, run)
     ]
-    return sorted(found, key=lambda item: (not item.material, not item.slower, -abs(math.log(item.change.ratio))))
-
-
-def is_material(change: Change, margin: float) -> bool:
-    """As in the gate: only what lies wholly beyond its margin matters; without an interval nothing does."""
-    return beyond(change.low, change.high, margin)
+    return sorted(found, key=lambda item: (not item.material, item.change.ratio <= 1, -abs(math.log(item.change.ratio))))
 
 
 def _fresh(history: History, run: str) -> Iterator[Change]:

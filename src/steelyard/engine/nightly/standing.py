@@ -40,11 +40,6 @@ class Base:
         """Whether a night before found the case slower, of whatever size."""
         return self.pending is not None and self.pending.why in TOLD_SLOWER
 
-    @property
-    def regressed(self) -> bool:
-        """Whether the case is known to be slower and nobody has mended or accepted it."""
-        return self.pending is not None and self.pending.why == "regression"
-
 
 def base_of(case: str, nights: Sequence[Night], statuses: Statuses) -> Base | None:
     """The base of a case after these nights of one experiment and machine, oldest first; None where there is none."""

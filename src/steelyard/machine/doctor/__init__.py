@@ -10,9 +10,8 @@ from typing import Any
 from steelyard.machine.cpu import ROOT
 from steelyard.machine.doctor import gpu, processor, settings, system
 from steelyard.machine.doctor.findings import Check, Observation, Scene, Status
-from steelyard.machine.doctor.processor import stolen
 
-__all__ = ["CHECKS", "Check", "Observation", "Scene", "Status", "examine", "stolen"]
+__all__ = ["CHECKS", "Check", "Observation", "Scene", "Status", "examine"]
 
 CHECKS: tuple[Check, ...] = (
     processor.load, processor.governor, processor.energy, processor.turbo, processor.smt, processor.idle, processor.isolated,

@@ -10,6 +10,7 @@ from steelyard.model.units import percent, plain
 
 STEADY_SHARE, CLOCK_STEP = 0.8, 15
 QUIET_SHARE, BUSY_SHARE = 0.05, 0.3
+Gpu = Mapping[str, Any]
 
 
 def gpu_driver(scene: Scene) -> Observation | None:
@@ -18,13 +19,8 @@ def gpu_driver(scene: Scene) -> Observation | None:
         names = ", ".join(f"{gpu['index']}: {gpu['name']}" for gpu in scene.gpus)
         return Observation("gpu", "ok", f"{names}; driver {scene.gpus[0]['driver']}")
     if (scene.root / "proc/driver/nvidia/version").exists() or (scene.root / "dev/nvidia0").exists():
-        return Observation(
-            "gpu",
-            "warn",
-            "a driver but no answer about the GPUs",
-            "python -m pip install 'steelyard[nvidia]'",
-            "runs would not say which GPU they measured",
-        )
+        change, matters = "python -m pip install 'steelyard[nvidia]'", "runs would not say which GPU they measured"
+        return Observation("gpu", "warn", "a driver but no answer about the GPUs", change, matters)
     return None
 
 
@@ -42,24 +38,14 @@ def gpu_clocks(scene: Scene) -> Observation | None:
     slowed = {cause for gpu in gpus for cause in gpu.get("slowed") or []}
     now = ", ".join(f"{plain(gpu['clock_hz'], 'Hz')} of {plain(gpu['clock_max_hz'] or gpu['clock_hz'], 'Hz')}" for gpu in gpus)
     if slowed:
-        return Observation(
-            "gpu clocks",
-            "bad",
-            f"{now}; slowed now by {', '.join(sorted(slowed))}",
-            "let it cool, or see: nvidia-smi -q -d PERFORMANCE",
-            "5-50 % slower than the GPU is",
-        )
+        saw, change = f"{now}; slowed now by {', '.join(sorted(slowed))}", "let it cool, or see: nvidia-smi -q -d PERFORMANCE"
+        return Observation("gpu clocks", "bad", saw, change, "5-50 % slower than the GPU is")
     if all(gpu.get("clocks_set") for gpu in gpus):
         return Observation("gpu clocks", "ok", f"{now}; held by a clock setting")
     steady = steady_mhz(min(gpu["clock_max_hz"] or gpu["clock_hz"] for gpu in gpus))
     change = f"sudo nvidia-smi -lgc {steady},{steady}   (afterwards: sudo nvidia-smi -rgc)"
-    return Observation(
-        "gpu clocks",
-        "note",
-        f"{now}; no clock setting in force (a lock may not show while idle)",
-        change,
-        "drift with heat and power: 1-10 % between runs; pairs cancel it",
-    )
+    saw = f"{now}; no clock setting in force (a lock may not show while idle)"
+    return Observation("gpu clocks", "note", saw, change, "drift with heat and power: 1-10 % between runs; pairs cancel it")
 
 
 def steady_mhz(highest: float) -> int:
@@ -70,21 +56,22 @@ def steady_mhz(highest: float) -> int:
 def gpu_applied(scene: Scene) -> Observation | None:
     """An application clock that somebody set holds for everybody until it is taken back."""
     known = [gpu for gpu in scene.settings if gpu.get("applied_hz") and gpu.get("applied_default_hz")]
+    moved = [gpu for gpu in known if gpu["applied_hz"] != gpu["applied_default_hz"]]
+    matters = "steady, and every number is that of a GPU at this clock: compare with runs at the same one"
+    return _delivered("gpu application clocks", known, moved, ("applied_hz", "applied_default_hz", "Hz"), "sudo nvidia-smi -rac", matters)
+
+
+def _delivered(
+    name: str, known: Sequence[Gpu], moved: Sequence[Gpu], figure: tuple[str, str, str], change: str, matters: str
+) -> Observation | None:
+    """A setting that is as delivered, or how those that were `moved` differ; `figure` names what is set, what was delivered, the unit."""
     if not known:
         return None
-    moved = [gpu for gpu in known if gpu["applied_hz"] != gpu["applied_default_hz"]]
+    key, usual, unit = figure
     if not moved:
-        return Observation("gpu application clocks", "ok", f"as delivered ({plain(known[0]['applied_hz'], 'Hz')})")
-    saw = ", ".join(
-        f"{gpu['index']}: {plain(gpu['applied_hz'], 'Hz')}, delivered {plain(gpu['applied_default_hz'], 'Hz')}" for gpu in moved
-    )
-    return Observation(
-        "gpu application clocks",
-        "note",
-        saw,
-        "sudo nvidia-smi -rac",
-        "steady, and every number is that of a GPU at this clock: compare with runs at the same one",
-    )
+        return Observation(name, "ok", f"as delivered ({plain(known[0][key], unit)})")
+    saw = ", ".join(f"{gpu['index']}: {plain(gpu[key], unit)}, delivered {plain(gpu[usual], unit)}" for gpu in moved)
+    return Observation(name, "note", saw, change, matters)
 
 
 def gpu_boost(scene: Scene) -> Observation | None:
@@ -94,9 +81,7 @@ def gpu_boost(scene: Scene) -> Observation | None:
     return _switch("gpu auto boost", scene.settings, "boost", right=False, wrong="note", change=change, matters=matters)
 
 
-def _switch(
-    name: str, gpus: Sequence[Mapping[str, Any]], key: str, *, right: bool, wrong: Status, change: str, matters: str
-) -> Observation | None:
+def _switch(name: str, gpus: Sequence[Gpu], key: str, *, right: bool, wrong: Status, change: str, matters: str) -> Observation | None:
     """A switch that stands right on every GPU, or on how many it does not; no finding where no GPU tells."""
     states = [gpu.get(key) for gpu in gpus]
     if all(state is None for state in states):
@@ -109,15 +94,10 @@ def _switch(
 def gpu_power(scene: Scene) -> Observation | None:
     """A lowered power limit slows long kernels and leaves short ones alone."""
     known = [gpu for gpu in scene.settings if gpu.get("power_limit") and gpu.get("power_default")]
-    if not known:
-        return None
     lowered = [gpu for gpu in known if gpu["power_limit"] < 0.99 * gpu["power_default"]]
-    if not lowered:
-        return Observation("gpu power limit", "ok", f"as delivered ({plain(known[0]['power_limit'], 'W')})")
-    saw = ", ".join(f"{gpu['index']}: {plain(gpu['power_limit'], 'W')}, delivered {plain(gpu['power_default'], 'W')}" for gpu in lowered)
-    first = lowered[0]
-    change = f"sudo nvidia-smi -i {first['index']} -pl {first['power_default']:.0f}"
-    return Observation("gpu power limit", "note", saw, change, "long, heavy kernels run at lower clocks: 5-40 %")
+    change = f"sudo nvidia-smi -i {lowered[0]['index']} -pl {lowered[0]['power_default']:.0f}" if lowered else ""
+    matters = "long, heavy kernels run at lower clocks: 5-40 %"
+    return _delivered("gpu power limit", known, lowered, ("power_limit", "power_default", "W"), change, matters)
 
 
 def gpu_load(scene: Scene) -> Observation | None:
@@ -128,17 +108,14 @@ def gpu_load(scene: Scene) -> Observation | None:
     shared = [gpu for gpu in known if (gpu.get("busy") or 0) > QUIET_SHARE or gpu.get("processes")]
     if not shared:
         return Observation("gpu load", "ok", "idle, and no other process on it")
+    status: Status = "bad" if any((gpu.get("busy") or 0) > BUSY_SHARE for gpu in shared) else "warn"
     saw = ", ".join(f"{gpu['index']}: {_crowd(gpu)}" for gpu in shared)
-    return Observation(
-        "gpu load",
-        "bad" if any((gpu.get("busy") or 0) > BUSY_SHARE for gpu in shared) else "warn",
-        saw,
-        "stop what uses it: nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv",
-        "two processes take turns on a GPU: 10-100 %; an idle one holds memory and keeps clocks up",
-    )
+    change = "stop what uses it: nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv"
+    matters = "two processes take turns on a GPU: 10-100 %; an idle one holds memory and keeps clocks up"
+    return Observation("gpu load", status, saw, change, matters)
 
 
-def _crowd(gpu: Mapping[str, Any]) -> str:
+def _crowd(gpu: Gpu) -> str:
     count, busy = gpu.get("processes"), gpu.get("busy")
     words = [f"{count} process{'es' if count > 1 else ''}"] if count else []
     return ", ".join([*words, *([f"{percent(busy)} busy"] if busy is not None else [])])

@@ -11,6 +11,7 @@ from steelyard.model.units import percent, plain
 
 DEEP_S = 1e-5
 """Seconds to wake from an idle state that nobody minds."""
+UNSEEN = "not visible here (usual in a guest)"
 
 
 def load(scene: Scene) -> Observation:
@@ -21,30 +22,19 @@ def load(scene: Scene) -> Observation:
     share = averages[0] / cpus
     status: Status = "ok" if share < 0.3 else "warn" if share < 1 else "bad"
     saw = f"{averages[0]:.2f} tasks on {cpus} CPUs over the last minute"
-    return Observation(
-        "load",
-        status,
-        saw,
-        "stop what is busy: ps -eo pcpu,pid,args --sort=-pcpu | head",
-        "a busy neighbour slows a CPU op by 10-85 %; pairs stay fair, single numbers do not",
-    )
+    change = "stop what is busy: ps -eo pcpu,pid,args --sort=-pcpu | head"
+    matters = "a busy neighbour slows a CPU op by 10-85 %; pairs stay fair, single numbers do not"
+    return Observation("load", status, saw, change, matters)
 
 
 def governor(scene: Scene) -> Observation:
     """Clocks that follow the load make the first milliseconds slow."""
     name = scene.part("cpu").get("governor")
     if not name:
-        return Observation(
-            "governor", "note", "not visible here (usual in a guest)", matters="the host decides the clock: unknown, often 0-10 %"
-        )
-    status: Status = "ok" if name == "performance" else "warn"
-    return Observation(
-        "governor",
-        status,
-        name,
-        f"echo performance | sudo tee /{CPUS}/cpu*/cpufreq/scaling_governor",
-        "clocks ramp up during a sample: 5-50 % on short ones",
-    )
+        return Observation("governor", "note", UNSEEN, matters="the host decides the clock: unknown, often 0-10 %")
+    change = f"echo performance | sudo tee /{CPUS}/cpu*/cpufreq/scaling_governor"
+    matters = "clocks ramp up during a sample: 5-50 % on short ones"
+    return Observation("governor", "ok" if name == "performance" else "warn", name, change, matters)
 
 
 def energy(scene: Scene) -> Observation | None:
@@ -55,27 +45,21 @@ def energy(scene: Scene) -> Observation | None:
         return None
     best = all(name in ("performance", "0") for name in named)
     saving = any(name in ("power", "balance_power") for name in named)
-    return Observation(
-        "energy preference",
-        "ok" if best else "warn" if saving else "note",
-        ", ".join(named),
-        f"echo performance | sudo tee /{CPUS}/cpu*/cpufreq/energy_performance_preference",
-        "the processor saves energy between samples: 1-20 % on short ones",
-    )
+    status: Status = "ok" if best else "warn" if saving else "note"
+    change = f"echo performance | sudo tee /{CPUS}/cpu*/cpufreq/energy_performance_preference"
+    matters = "the processor saves energy between samples: 1-20 % on short ones"
+    return Observation("energy preference", status, ", ".join(named), change, matters)
 
 
 def turbo(scene: Scene) -> Observation:
     """Turbo clocks depend on heat and on neighbours."""
     state = scene.part("cpu").get("turbo")
     if state is None:
-        return Observation(
-            "turbo", "note", "not visible here (usual in a guest)", matters="drift with heat: 0-30 % between runs; pairs cancel it"
-        )
+        return Observation("turbo", "note", UNSEEN, matters="drift with heat: 0-30 % between runs; pairs cancel it")
     intel = (scene.root / CPUS / "intel_pstate/no_turbo").exists()
     change = f"echo 1 | sudo tee /{CPUS}/intel_pstate/no_turbo" if intel else f"echo 0 | sudo tee /{CPUS}/cpufreq/boost"
-    return Observation(
-        "turbo", "ok" if state == "off" else "note", state, change, "drift with heat and neighbours: 5-30 % between runs; pairs cancel it"
-    )
+    matters = "drift with heat and neighbours: 5-30 % between runs; pairs cancel it"
+    return Observation("turbo", "ok" if state == "off" else "note", state, change, matters)
 
 
 def smt(scene: Scene) -> Observation:
@@ -83,9 +67,8 @@ def smt(scene: Scene) -> Observation:
     active, guest = scene.part("cpu").get("smt"), scene.part("cpu").get("virtual") != "none"
     matters = "a busy sibling thread slows a core by up to 85 %; none if idle"
     if active is None or (guest and not active):
-        return Observation(
-            "smt", "note", "not visible here; the CPUs of a guest may share cores" if guest else "not visible here", matters=matters
-        )
+        saw = "not visible here; the CPUs of a guest may share cores" if guest else "not visible here"
+        return Observation("smt", "note", saw, matters=matters)
     saw = "on: two logical CPUs share a core" if active else "off"
     return Observation("smt", "note" if active else "ok", saw, f"echo off | sudo tee /{CPUS}/smt/control", matters)
 
@@ -95,20 +78,13 @@ def steal(scene: Scene) -> Observation:
     kind = scene.part("cpu").get("virtual")
     if kind == "none":
         return Observation("virtual", "ok", "bare metal")
-    share = stolen(read(scene.root, "proc/stat") or "")
+    kind, share = kind or "unknown", stolen(read(scene.root, "proc/stat") or "")
     if share is None:
-        return Observation(
-            "virtual", "note", f"{kind or 'unknown'}; steal time not readable", matters="neighbours on the host: 0-50 %, unseen"
-        )
+        return Observation("virtual", "note", f"{kind}; steal time not readable", matters="neighbours on the host: 0-50 %, unseen")
     status: Status = "note" if share < 0.01 else "warn" if share < 0.1 else "bad"
-    saw = f"{kind or 'unknown'}; the host took {percent(share)} of busy time since boot"
-    return Observation(
-        "virtual",
-        status,
-        saw,
-        "compare in pairs (--vs), or measure on bare metal or a dedicated host",
-        "neighbours on the host: 1-50 % on single numbers, unseen",
-    )
+    saw = f"{kind}; the host took {percent(share)} of busy time since boot"
+    change = "compare in pairs (--vs), or measure on bare metal or a dedicated host"
+    return Observation("virtual", status, saw, change, "neighbours on the host: 1-50 % on single numbers, unseen")
 
 
 def stolen(stat: str) -> float | None:
@@ -129,9 +105,8 @@ def quota(scene: Scene) -> Observation:
         return Observation("cpu quota", "ok", "none")
     saw = f"{cores:g} cores" + (f"; throttled in {throttled} of {periods} periods" if periods else "")
     change = "pin CPUs instead of a quota: docker run --cpuset-cpus=0-3 in place of --cpus"
-    return Observation(
-        "cpu quota", "warn" if throttled else "note", saw, change, "a throttled sample waits up to 0.1 s: 2 to 100 times its length"
-    )
+    matters = "a throttled sample waits up to 0.1 s: 2 to 100 times its length"
+    return Observation("cpu quota", "warn" if throttled else "note", saw, change, matters)
 
 
 def idle(scene: Scene) -> Observation | None:
@@ -145,13 +120,9 @@ def idle(scene: Scene) -> Observation | None:
     _, name, latency = max(deep, key=lambda state: state[2])
     first = min(state[0] for state in deep)
     span = f"[{first}-9]" if first < 9 else str(first)
-    return Observation(
-        "idle states",
-        "note",
-        f"{name} takes {plain(latency, 's')} to leave",
-        f"echo 1 | sudo tee /{CPUS}/cpu*/cpuidle/state{span}/disable   (later: echo 0)",
-        "after each wait the first calls are late and cold: 1-10 % where a call waits for a device or a file",
-    )
+    change = f"echo 1 | sudo tee /{CPUS}/cpu*/cpuidle/state{span}/disable   (later: echo 0)"
+    matters = "after each wait the first calls are late and cold: 1-10 % where a call waits for a device or a file"
+    return Observation("idle states", "note", f"{name} takes {plain(latency, 's')} to leave", change, matters)
 
 
 def _idle_states(root: Path, cpu: int) -> list[tuple[int, str, float, bool]]:
@@ -172,10 +143,10 @@ def isolated(scene: Scene) -> Observation | None:
         return None
     if set(_in_use(scene)) <= apart:
         return Observation("isolated cpus", "ok", f"runs on them ({text})")
+    saw, change = f"{text} are set apart and not used here", f"taskset -c {text} steelyard run …"
     return Observation(
-        "isolated cpus", "note", f"{text} are set apart and not used here", f"taskset -c {text} steelyard run …",
-        "on them no other task, and few interrupts, come between: 1-10 % of noise less",
-    )  # fmt: skip
+        "isolated cpus", "note", saw, change, "on them no other task, and few interrupts, come between: 1-10 % of noise less"
+    )
 
 
 def balancing(scene: Scene) -> Observation | None:
@@ -184,13 +155,8 @@ def balancing(scene: Scene) -> Observation | None:
     nodes = len(list((scene.root / "sys/devices/system/node").glob("node[0-9]*")))
     if level is None or nodes < 2:
         return None
-    return Observation(
-        "numa balancing",
-        "note" if level else "ok",
-        f"{'on' if level else 'off'} over {nodes} nodes",
-        "sudo sysctl kernel.numa_balancing=0",
-        "pages move between nodes in mid-run: 1-10 % on memory-bound ops",
-    )
+    saw, matters = f"{'on' if level else 'off'} over {nodes} nodes", "pages move between nodes in mid-run: 1-10 % on memory-bound ops"
+    return Observation("numa balancing", "note" if level else "ok", saw, "sudo sysctl kernel.numa_balancing=0", matters)
 
 
 def _in_use(scene: Scene) -> Iterable[int]:

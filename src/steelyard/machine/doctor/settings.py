@@ -27,12 +27,10 @@ def ask() -> Told:
 def _settings(nvml: Any, index: int) -> dict[str, Any]:
     device = nvml.nvmlDeviceGetHandleByIndex(index)
     kind = nvml.NVML_CLOCK_GRAPHICS
-    applied = attempt(lambda: int(nvml.nvmlDeviceGetApplicationsClock(device, kind)))
-    delivered = attempt(lambda: int(nvml.nvmlDeviceGetDefaultApplicationsClock(device, kind)))
     return {
         "index": index,
-        "applied_hz": None if applied is None else applied * _MHZ,
-        "applied_default_hz": None if delivered is None else delivered * _MHZ,
+        "applied_hz": attempt(lambda: nvml.nvmlDeviceGetApplicationsClock(device, kind) * _MHZ),
+        "applied_default_hz": attempt(lambda: nvml.nvmlDeviceGetDefaultApplicationsClock(device, kind) * _MHZ),
         "boost": attempt(lambda: bool(nvml.nvmlDeviceGetAutoBoostedClocksEnabled(device)[0])),
         "power_limit": attempt(lambda: nvml.nvmlDeviceGetPowerManagementLimit(device) * 1e-3),
         "power_default": attempt(lambda: nvml.nvmlDeviceGetPowerManagementDefaultLimit(device) * 1e-3),

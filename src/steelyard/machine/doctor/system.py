@@ -47,13 +47,8 @@ def aslr(scene: Scene) -> Observation:
         return Observation("aslr", "note", "not readable")
     if level:
         return Observation("aslr", "ok", f"on ({level}); placement varies and is averaged over rebuilds")
-    return Observation(
-        "aslr",
-        "note",
-        "off: every process has one frozen layout",
-        "sudo sysctl kernel.randomize_va_space=2",
-        "repeatable but biased, up to 9 % on memory-bound ops",
-    )
+    change, matters = "sudo sysctl kernel.randomize_va_space=2", "repeatable but biased, up to 9 % on memory-bound ops"
+    return Observation("aslr", "note", "off: every process has one frozen layout", change, matters)
 
 
 def clock(scene: Scene) -> Observation:
@@ -62,11 +57,9 @@ def clock(scene: Scene) -> Observation:
     if not name:
         return Observation("clock source", "note", "not readable")
     fast = name in ("tsc", "arch_sys_counter", "kvm-clock", "timebase", "tod") or name.startswith("hyperv")
-    change = (
-        f"echo tsc | sudo tee /{_CLOCKS}/current_clocksource"
-        if "tsc" in offered.split()
-        else "ask for an invariant TSC in the BIOS or the hypervisor"
-    )
+    change = "ask for an invariant TSC in the BIOS or the hypervisor"
+    if "tsc" in offered.split():
+        change = f"echo tsc | sudo tee /{_CLOCKS}/current_clocksource"
     return Observation("clock source", "ok" if fast else "bad", name, change, "each reading takes 1-5 µs: over 1 % of samples below 0.1 ms")
 
 
@@ -89,12 +82,10 @@ def compiler(scene: Scene) -> Observation:
         return Observation("c++ compiler", "ok", str(version))
     described = release(scene.root)
     kin = [described.get("ID", ""), *described.get("ID_LIKE", "").split()]
-    change = next(
-        (command for name, command in _INSTALL.items() if any(name in word for word in kin)), "install g++ with your system's package tool"
-    )
-    return Observation(
-        "c++ compiler", "warn", "no g++ or clang on PATH", change, "torch.compile on CPU fails without one; eager is not affected"
-    )
+    ways = [command for name, command in _INSTALL.items() if any(name in word for word in kin)]
+    change = [*ways, "install g++ with your system's package tool"][0]
+    matters = "torch.compile on CPU fails without one; eager is not affected"
+    return Observation("c++ compiler", "warn", "no g++ or clang on PATH", change, matters)
 
 
 def torch(scene: Scene) -> Observation:
@@ -102,13 +93,8 @@ def torch(scene: Scene) -> Observation:
     version = scene.part("packages").get("torch")
     if version:
         return Observation("torch", "ok", str(version))
-    return Observation(
-        "torch",
-        "warn",
-        "not installed",
-        "python -m pip install 'steelyard[torch]'",
-        "workloads on torch are unsupported here; numpy and shell commands still run",
-    )
+    matters = "workloads on torch are unsupported here; numpy and shell commands still run"
+    return Observation("torch", "warn", "not installed", "python -m pip install 'steelyard[torch]'", matters)
 
 
 def disk(scene: Scene) -> Observation:
@@ -116,33 +102,23 @@ def disk(scene: Scene) -> Observation:
     place = next(path for path in (scene.store, *scene.store.absolute().parents) if path.exists())
     free = shutil.disk_usage(place).free
     status: Status = "ok" if free > 2**30 else "warn" if free > 2**26 else "bad"
-    return Observation(
-        "disk",
-        status,
-        f"{plain(free, 'B')} free for results",
-        "free some space on the disk that holds the results",
-        "no effect on timings; a full disk ends the run early",
-    )
+    change, matters = "free some space on the disk that holds the results", "no effect on timings; a full disk ends the run early"
+    return Observation("disk", status, f"{plain(free, 'B')} free for results", change, matters)
 
 
 def counters(scene: Scene) -> Observation:
     """Instruction counts need the kernel's leave and a counter the hypervisor passes on."""
     level = number(scene.root, "proc/sys/kernel/perf_event_paranoid")
+    matters = "no effect on timings; no instruction counts"
     if level is None:
-        return Observation("perf counters", "note", "this kernel has none", matters="no effect on timings; no instruction counts")
+        return Observation("perf counters", "note", "this kernel has none", matters=matters)
     if level > 2:
         change = "sudo sysctl kernel.perf_event_paranoid=2"
-        return Observation(
-            "perf counters", "note", f"forbidden (perf_event_paranoid={level})", change, "no effect on timings; no instruction counts"
-        )
+        return Observation("perf counters", "note", f"forbidden (perf_event_paranoid={level})", change, matters)
     devices = scene.root / "sys/bus/event_source/devices"
     if not any(path.name == "cpu" or path.name.startswith(("cpu_", "armv8")) for path in devices.glob("*")):
-        return Observation(
-            "perf counters",
-            "note",
-            "allowed, but no hardware counter is visible (usual in a guest)",
-            matters="no effect on timings; no instruction counts",
-        )
+        saw = "allowed, but no hardware counter is visible (usual in a guest)"
+        return Observation("perf counters", "note", saw, matters=matters)
     return Observation("perf counters", "ok", f"allowed (perf_event_paranoid={level})")
 
 
@@ -152,10 +128,8 @@ def hugepages(scene: Scene) -> Observation:
     if not text:
         return Observation("huge pages", "note", "not readable")
     mode = text.partition("[")[2].partition("]")[0] or text
-    change = f"echo madvise | sudo tee /{_HUGE}"
-    return Observation(
-        "huge pages", "note" if mode == "always" else "ok", mode, change, "large arrays jump between two speeds as pages merge: 1-10 %"
-    )
+    change, matters = f"echo madvise | sudo tee /{_HUGE}", "large arrays jump between two speeds as pages merge: 1-10 %"
+    return Observation("huge pages", "note" if mode == "always" else "ok", mode, change, matters)
 
 
 def others(scene: Scene) -> Observation:
@@ -164,10 +138,5 @@ def others(scene: Scene) -> Observation:
     if not held:
         return Observation("other runs", "ok", "none holds a lock")
     saw = f"{', '.join(held)} held by {'; '.join(sorted(set(held.values())))}"
-    return Observation(
-        "other runs",
-        "warn",
-        saw,
-        "wait for it to end; a new run waits by itself",
-        "two runs on one CPU: 100 % and more, which is why they queue",
-    )
+    change, matters = "wait for it to end; a new run waits by itself", "two runs on one CPU: 100 % and more, which is why they queue"
+    return Observation("other runs", "warn", saw, change, matters)
