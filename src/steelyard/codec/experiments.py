@@ -11,6 +11,7 @@ from steelyard.codec.parsing import parse
 from steelyard.codec.reading import CheckedFile, choice, expect, is_number, quantity, shown, text_value
 from steelyard.errors import UsageError
 from steelyard.files import read_text, real
+from steelyard.model import ranges
 from steelyard.model.case import MODES, Case, parse_variants
 from steelyard.model.dtypes import canonical
 from steelyard.model.experiment import (
@@ -63,7 +64,7 @@ def parse_experiment(data: Mapping[str, Any], where: str, text: str | None = Non
         description=page.read(data, "", "description", text_value, ""),
         files=page.read(data, "", "files", lambda value: tuple(_file(folder, item) for item in _listed(value)), ()),
         settings=_settings(page, data.get("settings", {})),
-        matrix=tuple(_matrix(page, table, path) for path, table in page.tables(data, "matrix")),
+        matrix=tuple(matrix for path, table in page.tables(data, "matrix") for matrix in _matrix(page, table, path).apart()),
         include=tuple(_include(page, data.get("include", []))),
         exclude=tuple(read_rule(page, table, path, _RULE) for path, table in page.tables(data, "exclude")),
         deny=tuple(_denial(page, table, path) for path, table in page.tables(data, "deny")),
@@ -89,7 +90,7 @@ def _matrix(page: CheckedFile, table: Mapping[str, Any], path: str) -> Matrix:
         page.wrong(path, "workload is missing: name one or more, or a pattern such as op/*")
     return Matrix(
         workload=page.read(table, path, "workload", _many(text_value), ()),
-        axes={key: _axis(page, value, path, key) for key, value in _names(page, table.get("axes", {}), f"{path}.axes").items()},
+        axes=_axes(page, table.get("axes", {}), f"{path}.axes"),
         backend=page.read(table, path, "backend", _many(text_value), ()),
         variant=page.read(table, path, "variant", _many(_variant), Matrix.variant),
         mode=page.read(table, path, "mode", _many(choice(MODES)), Matrix.mode),
@@ -102,22 +103,40 @@ def _matrix(page: CheckedFile, table: Mapping[str, Any], path: str) -> Matrix:
     )
 
 
-def _names(page: CheckedFile, table: Any, path: str) -> dict[str, Any]:
-    """A table whose keys are the user's own names, which must be able to stand in a case id."""
+def _names(page: CheckedFile, table: Any, path: str, *, linked: bool = False) -> dict[str, Any]:
+    """A table whose keys are the user's own names, which must be able to stand in a case id; `linked` ones have commas between them."""
     if not isinstance(table, dict):
         page.wrong(path, f"expected a table, not {shown(table)}")
         return {}
-    for key in table:
-        if not isinstance(key, str) or not _KEY.fullmatch(key):
+    found = {}
+    for key, value in table.items():
+        names = [name.strip() for name in key.split(",")] if linked and isinstance(key, str) else [key]
+        if all(isinstance(name, str) and _KEY.fullmatch(name) for name in names):
+            found[",".join(names)] = value
+        else:
             page.wrong(f"{path}.{key}", "not a name: letters, digits, '_', '.' and '-', beginning with a letter")
-    return {key: value for key, value in table.items() if isinstance(key, str) and _KEY.fullmatch(key)}
+    return found
+
+
+def _axes(page: CheckedFile, table: Any, path: str) -> dict[str, tuple[Any, ...]]:
+    """Values by axis; a key such as `m,n,k` gives each of its values to all of them at once."""
+    found, seen = _names(page, table, path, linked=True), set[str]()
+    for key in found:
+        for name in key.split(","):
+            if name in seen:
+                page.wrong(f"{path}.{key}", f"{name} is given twice")
+            seen.add(name)
+    return {key: _axis(page, value, path, key) for key, value in found.items()}
 
 
 def _axis(page: CheckedFile, value: Any, path: str, key: str) -> tuple[Any, ...]:
+    """One value, a list of them, or a range; in a list a table is a value like any other."""
     if value == []:
-        page.wrong(f"{path}.axes.{key}", "an empty list leaves no cases: give at least one value")
-    reader = _dtype if key == "dtype" else _value
-    return tuple(page.read({key: item}, f"{path}.axes", key, reader, None) for item in _listed(value))
+        page.wrong(f"{path}.{key}", "an empty list leaves no cases: give at least one value")
+    if ranges.is_table(value):
+        return page.read({key: value}, path, key, ranges.from_table, ())
+    reader = _dtype if "dtype" in key.split(",") else _value
+    return tuple(page.read({key: item}, path, key, reader, None) for item in _listed(value))
 
 
 def _flags(page: CheckedFile, table: Mapping[str, Any], path: str) -> tuple[dict[str, str], ...]:
