@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from steelyard.errors import UsageError, unknown
+from steelyard.model.units import is_amount
 
 Clock = Literal["discrete", "continuous", "events"]
 
@@ -21,7 +22,9 @@ class Fixed:
     By the clock `discrete` each call is timed from idle to idle; `continuous` times all calls without a pause and divides; `events`
     times each call by two marks on the device's own queue. `rehearse` calls come before the warm-ups and are kept nowhere; with none,
     the first call of all is the first repeat of the warm-up or, without that, of the measurement: it is cold. `flush` empties the
-    device's cache before each call. `ranges` is the first word of the labels that tools show, and traces where the run is `traced`.
+    device's cache before each call. With `warmup_time` or `repeat_time` there are as many calls in place of `warmup` or `repeats` as fill
+    these seconds, from what a few of them take. `ranges` is the first word of the labels that tools show, and traces where the run is
+    `traced`.
     """
 
     warmup: int = 0
@@ -32,6 +35,8 @@ class Fixed:
     flush: bool = False
     ranges: str = ""
     traced: bool = False
+    warmup_time: float | None = None
+    repeat_time: float | None = None
 
     def __post_init__(self) -> None:
         if self.clock not in get_args(Clock):
@@ -40,6 +45,9 @@ class Fixed:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise UsageError(f"{name} is {str(value)[:60]}", do="give a whole number of at least 0")
+        for name in ("warmup_time", "repeat_time"):
+            if (seconds := getattr(self, name)) is not None and not is_amount(seconds):
+                raise UsageError(f"{name} is {str(seconds)[:60]}", do="give a finite number of seconds")
 
     def plain(self) -> dict[str, Any]:
         """JSON-ready, without what is usual."""
