@@ -10,7 +10,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from steelyard import registry
-from steelyard.drop_in import Waited, clock_for, cuda_in_use
+from steelyard.drop_in import WaitedCall, clock_for, cuda_in_use
 from steelyard.errors import UsageError
 from steelyard.library import check_keywords, load_here, threads_here, torch_threads
 from steelyard.measuring.clock import WaitingTimer
@@ -113,7 +113,7 @@ def compare(
     builds = [_builder(fn, args, kwargs, setup, be, rng) for fn in (base, head, base)]
     differ = _difference(be, builds[0], builds[1]) if verify else ""
     timed: list[Task] = []
-    waits = any(isinstance(fn, Waited) for fn in (base, head))
+    waits = any(isinstance(fn, WaitedCall) for fn in (base, head))
     timer = WaitingTimer(torch_threads() or 1) if waits else _timer(be, [build() for build in builds])
     with watch_others() as others:
         doing = schedule.weigh_arms(

@@ -106,7 +106,7 @@ def summarise(times: Sequence[float], quantiles: Sequence[float] | None, return_
 
 
 @dataclass(frozen=True)
-class Waited:
+class WaitedCall:
     """A call that ends when a device has done its work, which threads of its runtime may do."""
 
     fn: Callable[[], Any]

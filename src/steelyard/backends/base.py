@@ -195,6 +195,10 @@ class Backend(ABC):
         """Trace some calls to a file, gzipped Chrome format; the answer is one row per kernel or operator."""
         raise Unsupported(f"backend {self.name} has no profiler")
 
+    def profile_stacks(self, call: Callable[[], Any], folder: Path) -> list[Path]:
+        """The stacks of some calls for a flame graph, a trace with stacks, and a table by operator and shape, as three files."""
+        raise Unsupported(f"backend {self.name} has no profiler")
+
     def graph_texts(self, call: Callable[[], Any]) -> list[str]:
         """The graphs that a call hands to the compiler, each once, in the form that the process was started for."""
         raise Unsupported(f"backend {self.name} writes no graphs", do="--dump-ir needs backend torch_xla")

@@ -274,9 +274,10 @@ def _file(folder: Path, value: Any) -> str:
     return str(real(path))
 
 
+_seconds = quantity(parse_seconds, "a time such as 200ms", lambda number: number >= 0)
 _FIXED: Mapping[str, Callable[[Any], Any]] = {
     "warmup": _whole(0), "repeats": _whole(1), "clock": choice(get_args(Clock)), "backward": _yes_or_no, "rehearse": _whole(0),
-    "flush": _yes_or_no,
+    "flush": _yes_or_no, "warmup_time": _seconds, "repeat_time": _seconds,
 }  # fmt: skip
 
 
@@ -297,7 +298,7 @@ _SETTINGS: Mapping[str, Callable[[Any], Any]] = {
     "margin": quantity(parse_share, "a share such as 2% or 0.02", lambda share: 0 < share < 1),
     "settle": _times,
     "sampling": choice(get_args(Sampling)),
-    "warmup": quantity(parse_seconds, "a time such as 200ms", lambda number: number >= 0),
+    "warmup": _seconds,
     "rtol": _tolerance,
     "atol": _tolerance,
     "verify": _yes_or_no,
@@ -311,7 +312,7 @@ _SETTINGS: Mapping[str, Callable[[Any], Any]] = {
     "telemetry": _yes_or_no,
     "peak_memory": _yes_or_no,
     "memory_snapshot": _yes_or_no,
-    "profile": _yes_or_no,
+    "profile": lambda value: value if value == "stacks" else _yes_or_no(value),
     "ncu": _yes_or_no,
     "compile_time": _whole(1),
     "dump_ir": choice(get_args(GraphForm)),

@@ -77,7 +77,7 @@ def memory(bench: Bench, scratch: Path) -> Found:
 
 
 def profile(bench: Bench, scratch: Path) -> Found:
-    """A trace of a few calls and a table of what ran in them."""
+    """A trace of a few calls and a table of what ran in them; with stacks where these are asked for."""
     be, task = bench.build()
     ready = bench.ready(be, task)
     trace, table, text = scratch / "trace.json.gz", scratch / "kernels.json", scratch / "kernels.txt"
@@ -85,6 +85,9 @@ def profile(bench: Bench, scratch: Path) -> Found:
         for _ in range(WARM_CALLS):
             call(ready)
         be.sync()
+        if bench.settings.profile == "stacks":
+            files = be.profile_stacks(lambda: call(ready), scratch)
+            return Found(files=tuple(zip(("flame", "trace", "kernels"), map(str, files), strict=True)))
         rows = be.profile(lambda: call(ready), trace)
     finally:
         clean_up(task)

@@ -99,7 +99,7 @@ class Supervision:
         self.sink.checked()
         yield from refused
         left = [job for job in todo if job.case.id not in wrong]
-        yield from self._in_batches(left) if self.plan.settings.fixed else self._one_by_one(left)
+        yield from self._in_batches(left) if self.plan.settings.fixed and not self.plan.comparisons else self._one_by_one(left)
 
     def _one_by_one(self, left: Sequence[Job]) -> Iterator[Record]:
         heads: list[Job] = []

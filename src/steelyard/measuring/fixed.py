@@ -326,13 +326,13 @@ def take(task: Task, fixed: Fixed, watch: Stopwatch, labels: Labels | None = Non
 
 def counted(fixed: Fixed, probe: Callable[[int], Any], now: Callable[[], float] = clocks.perf_counter) -> Fixed:
     """Seconds to spend as numbers of calls, from what a few of them take with all that surrounds them; at least one."""
-    spans = {"warmup": fixed.warmup_time, "repeats": fixed.repeat_time}
-    if not any(span is not None for span in spans.values()):
+    if fixed.warmup_time is None and fixed.repeat_time is None:
         return fixed
     start = now()
     probe(PROBES)
     each = max((now() - start) / PROBES, 1e-9)
-    return replace(fixed, **{name: max(1, int(span / each)) for name, span in spans.items() if span is not None})
+    warmup, repeats = (None if span is None else max(1, int(span / each)) for span in (fixed.warmup_time, fixed.repeat_time))
+    return replace(fixed, warmup=fixed.warmup if warmup is None else warmup, repeats=fixed.repeats if repeats is None else repeats)
 
 
 def _rehearse(task: Task, back: Backward | None) -> Backward | None:

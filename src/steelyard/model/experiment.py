@@ -45,7 +45,8 @@ class Settings:
     `reference` is what variants are held against: the plain task of their own backend, or what that one itself is held against,
     which is the same for all stacks.
 
-    The six before the last ask for passes beside the timing; `compile_time` is how many processes each of its figures comes from.
+    The six before the last ask for passes beside the timing; `compile_time` is how many processes each of its figures comes from, and
+    `profile` may be "stacks", with which a flame graph can be drawn.
     `fixed` is another system's protocol in place of a budget and a precision.
     """
 
@@ -68,7 +69,7 @@ class Settings:
     telemetry: bool = True
     peak_memory: bool = False
     memory_snapshot: bool = False
-    profile: bool = False
+    profile: bool | Literal["stacks"] = False
     ncu: bool = False
     compile_time: int | None = None
     dump_ir: GraphForm | None = None

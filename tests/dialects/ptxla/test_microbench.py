@@ -7,7 +7,7 @@ import json
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from steelyard.dialects.ptxla import matmul, microbench_shim
 from steelyard.dialects.ptxla.microbench import GREEN, RED, RESET, Result, Side, compare, do_bench, microbench
 from steelyard.errors import UsageError
 from steelyard.measuring.clock import HostTimer
@@ -193,107 +192,3 @@ class TestProfiles:
         side = Side(short, bench=fixed(1.0))
         compare(side, replace(side, bench=fixed(1.05)), "sums", weigh=False, show=False, save_profile_to_dir=tmp_path)
         assert list(tmp_path.iterdir()) == []
-
-
-class TestSweep:
-    def test_it_has_the_originals_names_in_the_originals_order(self) -> None:
-        products = matmul.sweep(matmul.sizes("256:8192:128"))
-        assert len(products) == 189
-        assert products[0].name == "matmul-torch.float32-lhs256x256-rhs256x256"
-        assert products[63].name == "matmul-torch.float16-lhs256x256-rhs256x256"
-        assert products[-1].name == "matmul-torch.bfloat16-lhs8192x8192-rhs8192x8192"
-
-    def test_a_part_of_it(self) -> None:
-        assert [(item.dtype, item.n) for item in matmul.sweep(matmul.sizes("512,256,512"), ["bf16"])] == [("bf16", 512), ("bf16", 256)]
-
-    @pytest.mark.parametrize("text", ["", "x", "1:2", "5:1:1", "0", "1:9:0", "-3", "1:99999999999:1", "9999999", "9:-99999999999:-1"])
-    def test_sizes_that_are_none(self, text: str) -> None:
-        with pytest.raises(UsageError, match="not sizes of matrices"):
-            matmul.sizes(text)
-
-    def test_names_that_are_none(self) -> None:
-        with pytest.raises(UsageError, match="number format"):
-            matmul.sweep([256], ["f8"])
-        with pytest.raises(UsageError, match="no backend named 'openxla'"):
-            matmul.open_stack("openxla", "cpu")
-
-    def test_answers_may_differ_by_rounding_alone(self) -> None:
-        product = matmul.Product("bf16", 256)
-        assert product.difference(10.0, 10.4) == ""
-        assert "11 instead of 10" in product.difference(10.0, 11.0)
-
-    @pytest.mark.torch
-    def test_both_sides_multiply_the_same_numbers(self) -> None:
-        stack = matmul.open_stack("eager", "cpu")
-        product = matmul.Product("f32", 5)
-        base, test = matmul.pair(product, stack, stack)
-        assert base.fn() == test.fn() != 0
-        assert product.difference(base.fn(), test.fn()) == ""
-
-    @pytest.mark.torch
-    def test_every_size_is_compiled_for_itself(self) -> None:
-        """torch.compile would take the second size for one that varies, and give the function up after eight."""
-        import torch
-
-        graphs: list[list[Any]] = []
-
-        def backend(module: Any, inputs: list[Any]) -> Any:
-            graphs.append([tuple(item.shape) for item in inputs])
-            return module.forward
-
-        compiled = matmul.ProductStack(torch.device("cpu"), lambda fn: torch.compile(fn, backend=backend))
-        for n in range(2, 12):
-            base, test = matmul.pair(matmul.Product("f32", n), matmul.open_stack("eager", "cpu"), compiled)
-            assert test.fn() == pytest.approx(base.fn(), abs=1e-4)
-        assert graphs == [[(n, n), (n, n)] for n in range(2, 12)]
-
-
-FUNCTIONS = """
-def fine(x=1, *more): return 3
-def needy(a, *, b): return a
-def broken(): raise RuntimeError("no")
-value = 3
-"""
-
-
-class TestShim:
-    @pytest.fixture
-    def file(self, tmp_path: Path) -> str:
-        path = tmp_path / "functions.py"
-        path.write_text(FUNCTIONS)
-        return str(path)
-
-    @pytest.mark.parametrize(
-        ("name", "match"),
-        [("fien", r"no function named 'fien'[\s\S]*fine"), ("needy", "needy needs a, b"), ("value", "no function but int")],
-    )
-    def test_what_cannot_be_called_with_nothing_is_told(self, file: str, name: str, match: str) -> None:
-        assert microbench_shim.function(f"{file}:fine")() == 3
-        with pytest.raises(UsageError, match=match):
-            microbench_shim.function(f"{file}:{name}")
-
-    @pytest.mark.parametrize(("test", "kind"), [("fine", "result"), ("broken", "failed")])
-    def test_a_job_says_what_begins_and_what_came_of_it(self, file: str, test: str, kind: str) -> None:
-        said: list[Mapping[str, Any]] = []
-        options = {"warmup": 0, "rep": 1, "return_mode": "min", "weigh": False, "verify": True, "save_profile_to_dir": None}
-        job = {"base": f"{file}:fine", "test": f"{file}:{test}", "name": "both", "options": options}
-        microbench_shim.perform(job, None, said.append, lambda: None)
-        assert [next(iter(message)) for message in said] == ["started", kind]
-        assert said[0]["started"] == "both"
-
-    @pytest.mark.torch
-    def test_a_product_that_cannot_be_made_stops_no_other(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        whole = matmul.pair
-
-        def pair(product: matmul.Product, *stacks: matmul.ProductStack) -> tuple[Side, Side]:
-            if product.n == 4:
-                raise RuntimeError("can't allocate memory")
-            return whole(product, *stacks)
-
-        monkeypatch.setattr(matmul, "pair", pair)
-        said: list[Mapping[str, Any]] = []
-        options = {"warmup": 0, "rep": 1, "return_mode": "min", "weigh": False, "verify": True, "save_profile_to_dir": None}
-        asked = {"baseline": "eager", "testing": "eager", "accelerator": "cpu", "products": [("f32", 4), ("f32", 5)]}
-        microbench_shim.perform({"matmul": asked, "options": options}, None, said.append, lambda: None)
-        assert [next(iter(message)) for message in said] == ["started", "failed", "started", "result"]
-        assert "can't allocate" in said[1]["failed"]["reason"]

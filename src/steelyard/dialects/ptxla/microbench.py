@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from steelyard.drop_in import Waited, call_times, check_words, summarise
+from steelyard.drop_in import WaitedCall, call_times, check_words, summarise
 from steelyard.errors import UsageError
 from steelyard.model.pair import MARGIN, Delta
 
@@ -148,7 +148,10 @@ def compare(
     `verify` may be a function of both outputs that says how they differ, or nothing where they do not. Below a speedup of
     0.95 both sides are profiled into `save_profile_to_dir`.
     """
-    _check(name, return_mode, save_profile_to_dir)
+    check_words(None, return_mode)
+    check_name(name, save_profile_to_dir)
+    if return_mode == "all":
+        raise UsageError("a micro-benchmark makes one figure of each side", do="return_mode: min, mean, median or max")
     sides = [side if isinstance(side, Side) else Side(side) for side in (base, test)]
     base_ms, test_ms = (max(_milliseconds(side, warmup, rep, return_mode), SHORTEST) for side in sides)
     result = Result(name, base_ms / test_ms, base_ms, test_ms)
@@ -167,11 +170,8 @@ def wants_colour(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and not in_ci
 
 
-def _check(name: str, return_mode: str, folder: str | os.PathLike[str] | None) -> None:
+def check_name(name: str, folder: str | os.PathLike[str] | None) -> None:
     """A name goes to the terminal, and becomes a folder where profiles are wanted."""
-    check_words(None, return_mode)
-    if return_mode == "all":
-        raise UsageError("a micro-benchmark makes one figure of each side", do="return_mode: min, mean, median or max")
     if not name or not name.isprintable():
         raise UsageError(f"not a name for a micro-benchmark: {name!r}", do="use printable characters")
     if folder and (name in (".", "..") or "/" in name or os.sep in name or len(os.fsencode(name)) > 255):
@@ -200,7 +200,7 @@ def _waited(side: Side) -> Call:
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     if wait is None or wait is getattr(cuda, "synchronize", None):
         return fn
-    return Waited(fn, wait)
+    return WaitedCall(fn, wait)
 
 
 def _profiled(result: Result, sides: Sequence[Side], root: Path) -> Result:
