@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steelyard import codec
-from steelyard.codec import toml
+from steelyard.codec import parsing, toml
 from steelyard.errors import StoreError, UsageError
 from steelyard.model.case import Case
 from steelyard.model.experiment import Experiment, Matrix, Rule, Settings
@@ -440,3 +440,42 @@ toml_values = st.recursive(
 @given(toml_values)
 def test_whatever_is_written_as_toml_is_read_back(value: Any) -> None:
     assert tomllib.loads(f"key = {toml.value(value)}")["key"] == value
+
+
+RANGES = """
+[[matrix]]
+workload = "op/matmul"
+[matrix.axes]
+n = {from = 256, to = 1024, step = "x2"}
+m = {from = 1, to = 3, step = 1}
+input = [{from = 0, to = 9, step = 1}]
+"""
+
+
+def test_an_axis_takes_a_range_and_in_a_list_a_table_is_a_value() -> None:
+    found = codec.parse_experiment(parsing.parse(RANGES, "exp.toml", "toml"), "exp.toml").matrix[0].axes
+    assert found == {"n": (256, 512, 1024), "m": (1, 2, 3), "input": ({"from": 0, "to": 9, "step": 1},)}
+
+
+def test_axes_named_together_have_the_same_value() -> None:
+    text = '[[matrix]]\nworkload = "op/matmul"\naxes = {"m, n,k" = {from = 8, to = 32, step = "x2"}, dtype = ["fp32", "float16"]}\n'
+    found = codec.parse_experiment(parsing.parse(text, "exp.toml", "toml"), "exp.toml").matrix
+    assert [matrix.axes for matrix in found] == [{"dtype": ("fp32", "fp16"), "m": (n,), "n": (n,), "k": (n,)} for n in (8, 16, 32)]
+
+
+@pytest.mark.parametrize(
+    ("axes", "told"),
+    [
+        ("{n = {from = 256, to = 8192, step = 0}}", "exp.toml:3  matrix[0].axes.n: a range must grow"),
+        ("{n = {from = 9, to = 8, step = 1}}", "exp.toml:3  matrix[0].axes.n: a range from 9 to 8 is empty"),
+        ("{n = {from = 1, to = 20000, step = 1}}", "exp.toml:3  matrix[0].axes.n: a range of more than 10000 values"),
+        ("{n = {from = 1, to = 2}}", "exp.toml:3  matrix[0].axes.n: a range needs step"),
+        ('{"m,n" = 1, n = 2}', "exp.toml:3  matrix[0].axes.n: n is given twice"),
+        ('{"m,,n" = 1}', "exp.toml:3  matrix[0].axes.m,,n: not a name"),
+    ],
+)
+def test_a_range_that_is_none_is_told_with_its_place(axes: str, told: str) -> None:
+    text = f'[[matrix]]\nworkload = "op/matmul"\naxes = {axes}\n'
+    with pytest.raises(UsageError) as caught:
+        codec.parse_experiment(parsing.parse(text, "exp.toml", "toml"), "exp.toml", text)
+    assert told in str(caught.value)

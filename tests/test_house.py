@@ -22,8 +22,11 @@ FRAMEWORKS = {"torch", "torchao", "torch_xla", "jax", "jaxlib", "tensorflow", "i
 LONGEST = 500
 BANNED_CALLS = {"eval", "exec", "os.system", "os.popen", "yaml.unsafe_load", "yaml.full_load", "tempfile.mktemp"}
 BANNED_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve"}
-TRANSLATORS = sorted((SOURCE / "dialects" / "param").rglob("*.py"))
-"""Dialects that are translators by now; PyTorch/XLA's still brings an engine of its own."""
+TRANSLATORS = [
+    *sorted((SOURCE / "dialects" / "param").rglob("*.py")),
+    *(SOURCE / "dialects" / "ptxla" / f"{name}.py" for name in ("matmul", "microbench", "weighing")),
+]
+"""Dialects that are translators by now; PyTorch/XLA's runner still brings an engine of its own."""
 ENGINES_OWN = FRAMEWORKS | {
     "subprocess", "select", "selectors", "time", "fcntl", "threading", "signal", "steelyard.clocks", "steelyard.machine.locks",
     "steelyard.engine.launch",

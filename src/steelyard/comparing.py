@@ -11,13 +11,14 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from steelyard import registry
-from steelyard.drop_in import clock_for, cuda_in_use
+from steelyard.drop_in import WaitedCall, clock_for, cuda_in_use
 from steelyard.errors import UsageError
 from steelyard.library import check_keywords, load_here, threads_here, torch_threads
+from steelyard.measuring.clock import WaitingTimer
 from steelyard.model.experiment import BUDGETS, Settings
 from steelyard.model.pair import MARGIN, Arm, Delta, Pair, weigh
 from steelyard.model.task import Task
-from steelyard.model.units import parse_budget, parse_share, percent, plain
+from steelyard.model.units import parse_budget, parse_share
 
 if TYPE_CHECKING:
     from steelyard.backends.base import Backend
@@ -43,10 +44,7 @@ class Weighed(Delta):
         pair = self.pair
         if pair is None:
             return super().__str__()
-        facts = [f"{pair.rebuilds} rebuilds", f"{pair.quads} rounds", plain(pair.measured_s, "s", 2)]
-        facts += [f"p {pair.p:.2g}"] if pair.p is not None else []
-        facts += [f"noise floor {percent(pair.floor)} a rebuild"] if pair.floor else []
-        facts += [text for text in (threads_here(self.threads), load_here(self.other_load)) if text]
+        facts = [*pair.facts, *(text for text in (threads_here(self.threads), load_here(self.other_load)) if text)]
         return "\n  ".join([super().__str__(), " · ".join(facts), *pair.notes])
 
     def _repr_html_(self) -> str:
@@ -119,7 +117,8 @@ def compare(
     builds = [functools.partial(build, fn) for fn in (base, head, base)]
     differ = _difference(be, builds[0], builds[1]) if verify else ""
     timed: list[Task] = []
-    timer = _timer(be, [build() for build in builds])
+    waits = any(isinstance(fn, WaitedCall) for fn in (base, head))
+    timer = WaitingTimer(torch_threads() or 1) if waits else _timer(be, [build() for build in builds])
     with watch_others() as others:
         doing = schedule.weigh_arms(
             builds[:2], timer, settings, rng.randrange(2**31), placebo=builds[2], margin=share, check=lambda tasks: timed.extend(tasks[:2])

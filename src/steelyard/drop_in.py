@@ -13,10 +13,11 @@ from typing import Any
 from steelyard import clocks
 from steelyard.errors import UsageError, unknown
 from steelyard.measuring.clock import HostTimer, Timer
+from steelyard.measuring.fixed import PROBES, counted
+from steelyard.model.protocol import Fixed
 from steelyard.model.task import Task
 
 MODES = ("mean", "median", "min", "max", "all")
-PROBES = 5
 LEAST_KERNEL = 5e-7
 LONG_CALL = 1e-2
 FLUSHED_BYTES = 256_000_000
@@ -52,7 +53,7 @@ def do_bench(
     `fast_flush` is known from older versions and changes nothing: the cache is never overwritten within the timed window.
     """
     check_words(quantiles, return_mode)
-    return summarise(call_times(fn, warmup, rep, grad_to_none, device, sync_fn), quantiles, return_mode)
+    return summarise(call_times(fn, warmup, rep, grad_to_none, device, sync_fn)[0], quantiles, return_mode)
 
 
 def check_words(quantiles: Sequence[float] | None, return_mode: str) -> None:
@@ -70,8 +71,10 @@ def call_times(
     grad_to_none: Any = None,
     device: Any = None,
     sync_fn: Callable[[], Any] | None = None,
-) -> list[float]:
-    """Milliseconds of each single call that `do_bench` makes of its figure."""
+    *,
+    answered: bool = False,
+) -> tuple[list[float], Any]:
+    """Milliseconds of each single call that `do_bench` makes of its figure; if it shall be `answered`, what one more like them returns."""
     from steelyard.measuring.sample import quiet_collector
 
     task = Task(fn, prepare=_clearing(grad_to_none))
@@ -81,16 +84,15 @@ def call_times(
             sync_fn()
         with quiet_collector():
             times = spend(_taker(task, device, sync_fn), warmup * 1e-3, rep * 1e-3)
-    return [1e3 * seconds for seconds in times]
+        output = task() if answered else None
+    return [1e3 * seconds for seconds in times], output
 
 
 def spend(take: Take, warmup: float, rep: float, now: Callable[[], float] = clocks.perf_counter) -> list[float]:
-    """As many calls as fill the asked seconds, from what a few of them take with all that surrounds them; at least one."""
-    start = now()
-    take(PROBES)
-    each = max((now() - start) / PROBES, 1e-9)
-    take(max(1, int(warmup / each)))
-    return take(max(1, int(rep / each)))
+    """As many calls as fill the asked seconds."""
+    counts = counted(Fixed(warmup_time=warmup, repeat_time=rep), take, now)
+    take(counts.warmup)
+    return take(counts.repeats)
 
 
 def summarise(times: Sequence[float], quantiles: Sequence[float] | None, return_mode: str) -> float | list[float]:
@@ -101,6 +103,19 @@ def summarise(times: Sequence[float], quantiles: Sequence[float] | None, return_
         found = [float(value) for value in np.quantile(times, list(quantiles))]
         return found[0] if len(found) == 1 else found
     return list(times) if return_mode == "all" else float(getattr(np, return_mode)(times))
+
+
+@dataclass(frozen=True)
+class WaitedCall:
+    """A call that ends when a device has done its work, which threads of its runtime may do."""
+
+    fn: Callable[[], Any]
+    wait: Callable[[], Any]
+
+    def __call__(self) -> Any:
+        output = self.fn()
+        self.wait()
+        return output
 
 
 def _clearing(tensors: Any) -> Callable[[], None] | None:

@@ -22,6 +22,11 @@ def die(): os._exit(3)
 QUICK = ["--warmup", "0", "--rep", "1", "--budget", "150ms"]
 
 
+@pytest.fixture(autouse=True)
+def inside(apart: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(apart)
+
+
 @pytest.fixture
 def file(apart: Path) -> str:
     path = apart / "functions.py"
@@ -95,3 +100,24 @@ def test_the_sweep_compares_two_stacks(capsys: pytest.CaptureFixture[str]) -> No
 def test_a_stack_that_is_not_here_is_nothing_measured(capsys: pytest.CaptureFixture[str]) -> None:
     assert microbench("--matmul", "--sizes", "8", *QUICK) == 5
     assert "steelyard env create torch-xla" in capsys.readouterr().err
+
+
+@pytest.mark.torch
+def test_a_slowdown_is_profiled_into_the_originals_folders(file: str, apart: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert microbench(f"{file}:short", f"{file}:long", "--save-profile-to-dir", "profiles", "--no-verdict", "--json", *QUICK) == 0
+    folders = [apart / "profiles" / "long" / role for role in ("baseline", "testing")]
+    assert json.loads(capsys.readouterr().out)["profiles"] == list(map(str, folders))
+    for folder in folders:
+        assert {path.name for path in folder.iterdir()} == {"flame.txt", "trace.json", "kernel.txt"}
+        assert "functions.py" in (folder / "flame.txt").read_text()
+        assert json.loads((folder / "trace.json").read_text())["traceEvents"]
+
+
+@pytest.mark.torch
+def test_a_sweep_is_a_run_in_the_store_with_a_verdict_for_each_product(apart: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--matmul", "--baseline", "eager", "--testing", "inductor", "--sizes", "8,16", "--dtype", "f32", "--json"]
+    assert microbench(*words, *QUICK) == 0
+    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [answer["verdict"] for answer in answers] == ["slower", "slower"]
+    assert main(["list", "runs", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 1

@@ -21,6 +21,8 @@ from steelyard.engine.messages import (
     Describe,
     Done,
     Drive,
+    Expand,
+    Expanded,
     Fault,
     Fit,
     Found,
@@ -34,8 +36,6 @@ from steelyard.engine.messages import (
     Ready,
     RecordAnswer,
     Retire,
-    Said,
-    Shim,
     Sources,
     Started,
     Turns,
@@ -59,12 +59,12 @@ EVERY = (
     Describe(SOURCES), Check(SOURCES, (CASE, CASE)), Ready({"torch": "2"}), Started(CASE.id), Retire("broken"),
     Measure(SOURCES, SETTINGS, (CASE,), ("softmax|0|0|0",), True, Traces("s", True, False, ("c",))),
     Weigh(SOURCES, SETTINGS, CASE, (CASE,), 3), Alternate(SOURCES, SETTINGS, CASE, 1, Turns("1 0", "/t", 0.5, 0, 3, {"calls": [1, 2]})),
-    Pass(SOURCES, SETTINGS, CASE, "profile", "/s"), Shim(SOURCES, "a.b", {"x": [1]}), Go(), Quit(), Phase("build", 0.5), Waiting(),
+    Pass(SOURCES, SETTINGS, CASE, "profile", "/s"), Expand(SOURCES, "a.b", {"x": [1]}), Go(), Quit(), Phase("build", 0.5), Waiting(),
     Fit(CASE.id, "no"), RecordAnswer(RECORD, ARRAYS, {"m": "d"}), PairAnswer(PAIR, {}), Unweighed("x"),
     ArmAnswer({"calls": [1, 2]}, ARRAYS), ArmFailed("wrong", "x"), PartnerLost("x"),
     Found({"peak_memory": Figure(1.0, "B", "lower", n=1)}, {"f": 1}, (("trace", "/s/t.gz"),)),
     Drive(SOURCES, SETTINGS, "a.shim", "/f.py", ("-x",), {CASE.id: {"status": "ok"}}), Started(CASE.id, CASE),
-    Said({"a": 1}), Fault("w", "y", "d", "h"), Done(), messages.Described({"workloads": {}}),
+    Expanded({"a": 1}), Fault("w", "y", "d", "h"), Done(), messages.Described({"workloads": {}}),
 )  # fmt: skip
 
 

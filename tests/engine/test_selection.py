@@ -74,6 +74,11 @@ class TestWords:
         assert ids(request) == [f"op/softmax[dtype=fp32,m=1,n={n}]@numpy/eager:eval:threads=3:flag.X=y" for n in (8, 9)]
         assert gather(request, Place())[0].settings == Settings(budget=0.1, seed=7)
 
+    def test_axes_named_together_go_over_those_of_a_workload_and_to_the_matrices_that_have_them(self) -> None:
+        found = ids(Request(("op/matmul", "op/softmax[n=8]"), axes={"m,k": (2, 4)}))
+        assert [id for id in found if "matmul" in id] == [f"op/matmul[dtype=fp32,k={n},m={n},n=256]@torch/eager:eval" for n in (2, 4)]
+        assert [id for id in found if "softmax" in id] == ["op/softmax[dtype=fp32,m=256,n=8]@torch/eager:eval"]
+
     def test_nothing_named_is_nothing_to_measure(self) -> None:
         with pytest.raises(NothingMeasured, match="empty"):
             ids(Request())

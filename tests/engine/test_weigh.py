@@ -427,3 +427,16 @@ def test_a_variant_that_changes_nothing_is_not_applied() -> None:
     loaded = Loaded({"t/scale": scale}, {"idle": idle})
     record = weigh_case(Case.parse(PLAIN).against("idle"), loaded, SETTINGS, lambda phase, fraction: None)[0]
     assert record.status == "not_applied"
+
+
+@pytest.mark.torch
+def test_a_timed_protocol_compiles_every_size_for_itself() -> None:
+    """torch.compile would take the second size for one that varies, and give the function up after eight."""
+    from steelyard import registry
+    from steelyard.model.protocol import Fixed
+
+    timed, loaded = Settings(fixed=Fixed(rehearse=1, warmup_time=0.0, repeat_time=0.0)), registry.built_ins()
+    for n in range(2, 12):
+        case = Case("op/matmul", (("m", n), ("n", n), ("k", n), ("dtype", "fp32")), variant="compile[backend=eager]")
+        record = weigh_case(case, loaded, timed, lambda phase, fraction: None)[0]
+        assert (record.status, record.reason, record.effective["graphs"]) == ("ok", "", 1)

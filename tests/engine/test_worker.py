@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from steelyard.engine import worker
-from steelyard.engine.messages import Fault, Shim, Sources
+from steelyard.engine.messages import Expand, Fault, Sources
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_a_framework_that_is_missing_is_told_with_how_to_get_it(
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(__import__("sys").modules, "a_shim", raising=False)
     said: list[Any] = []
-    worker.answer(Shim(Sources(), "a_shim", {}), {}, said.append, lambda: None)
+    worker.answer(Expand(Sources(), "a_shim", {}), {}, said.append, lambda: None)
     (found,) = said
     assert isinstance(found, Fault) and found.what == what and found.do.startswith(do)
     assert bool(found.why) == (not do)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from steelyard.measuring.fixed import NO_RANGE, NoLabels, Ranges, Sampled, Stopwatch, Taken, discrete, loop_of, take
+from steelyard.measuring.fixed import NO_RANGE, PROBES, NoLabels, Ranges, Sampled, Stopwatch, Taken, counted, discrete, loop_of, take
 from steelyard.model.protocol import Fixed
 from steelyard.model.task import Backward, Task
 
@@ -206,6 +206,18 @@ class TestHost:
         calls.clear()
         assert lengths(run(Task(lambda: calls.append(1)), warmup=0, repeats=1)) == [0, 0, 1, 1] and len(calls) == 1
 
+    def test_seconds_to_spend_are_as_many_calls_as_fill_them(self) -> None:
+        now, probes = [0.0], []
+
+        def probe(count: int) -> None:
+            probes.append(count)
+            now[0] += 0.5 * count
+
+        found = counted(Fixed(warmup=3, repeats=4, warmup_time=10.0, repeat_time=0.1), probe, lambda: now[0])
+        assert (found.warmup, found.repeats, probes) == (20, 1, [PROBES])
+        assert counted(Fixed(3, 4), probe) == Fixed(3, 4)
+        assert len(run(Task(lambda: None), warmup=0, repeat_time=0.0).phases["measure"].forward.time) == 1
+
     def test_other_devices_have_no_continuous_clock(self) -> None:
         from steelyard.backends._torch_fixed import DeviceStopwatch, MetaStopwatch
 
@@ -273,6 +285,17 @@ class TestDevice:
         assert found.forward.time == [pytest.approx((FORWARD + LAUNCH) / 1e6)] + [pytest.approx(FORWARD / 1e6)] * 3
         assert found.backward.time == [pytest.approx(BACKWARD / 1e6)] * 4 and found.forward.unit == found.backward.unit == "ms"
         assert chip.syncs == 4 and len(found.forward.memory) == len(found.backward.memory) == 1
+
+    def test_marks_come_after_a_flush_on_the_queue(self) -> None:
+        chip, flushes = Chip(), []
+
+        def flush() -> None:
+            flushes.append(chip.forwards)
+            chip.work(FLUSH)
+
+        found = loop("events", chip, 3, replace(chip.task(), back=None), watch=chip.stopwatch(flush, 0))
+        assert flushes == [0, 0, 1, 2]
+        assert found.forward.time == [pytest.approx(FORWARD / 1e6)] * 3
 
     @pytest.mark.parametrize("clock", ["discrete", "continuous", "events"])
     def test_no_backward_anywhere_where_there_is_none(self, clock: str) -> None:

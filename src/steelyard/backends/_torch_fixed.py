@@ -73,9 +73,12 @@ class DeviceStopwatch(TorchStopwatch):
     ) -> None:
         self.api, self.events, self.flush, self.own, self.clock = api, cuda, flush, own, clock
 
-    def before(self) -> None:
+    def cool(self) -> None:
         if self.flush:
             self.flush()
+
+    def before(self) -> None:
+        self.cool()
         if self.events:
             self.api.reset_peak_memory_stats()
         self.api.synchronize()

@@ -15,6 +15,9 @@ from torch.profiler import ProfilerActivity
 
 from steelyard.model.task import Task
 
+LEFT_OUT, WARM, KEPT = 2, 5, 3
+"""Calls that a profile with stacks leaves out, runs warm, and keeps."""
+SHAPE_ROWS = 100
 OWN_WORK = "Activity Buffer Request"
 LONGEST_HISTORY = 1_000_000
 COUNTED = ("fxgraph_cache_hit", "fxgraph_cache_miss", "fxgraph_cache_bypass")
@@ -57,6 +60,34 @@ def profile(call: Callable[[], Any], sync: Callable[[], None], device: str, trac
     seen.export_chrome_trace(str(trace))
     rows = [_row(item) for item in seen.key_averages() if item.key != OWN_WORK and not getattr(item, "is_user_annotation", False)]
     return sorted((row for row in rows if row["total"] > 0), key=lambda row: (row["where"] == "cpu", -row["total"]))
+
+
+def wait_for_cuda() -> None:
+    """Wait for what is on the device, where there is one."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def profile_stacks(call: Callable[[], Any], sync: Callable[[], Any], folder: Path) -> list[Path]:
+    """Stacks for a flame graph, a trace with stacks and shapes, and a table by operator and shape, of a few calls after warm ones."""
+    on_cuda = torch.cuda.is_available()
+    where = "cuda" if on_cuda else "cpu"
+    with torch.profiler.profile(
+        activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_cuda else [])],
+        record_shapes=True, with_flops=True, profile_memory=True, with_stack=True,
+        schedule=torch.profiler.schedule(wait=LEFT_OUT, warmup=WARM, active=KEPT),
+        experimental_config=torch._C._profiler._ExperimentalConfig(verbose=True),
+    ) as seen:  # fmt: skip
+        for _ in range(LEFT_OUT + WARM + KEPT):
+            call()
+            seen.step()
+        sync()
+    flame, trace, kernels = files = [folder / name for name in ("flame.txt", "trace.json", "kernel.txt")]
+    seen.export_stacks(str(flame), metric=f"self_{where}_time_total")
+    seen.export_chrome_trace(str(trace))
+    table = seen.key_averages(group_by_input_shape=True).table(sort_by=f"{where}_time_total", row_limit=SHAPE_ROWS)
+    kernels.write_text(table, encoding="utf-8")
+    return files
 
 
 def _row(item: Any) -> dict[str, Any]:

@@ -259,6 +259,10 @@ class Backend(ABC):
         """A profile by the framework's own runtime of all that is called inside, in files of its own form."""
         raise Unsupported(f"backend {self.name} has no profiler of its own runtime", do="that needs backend torch_xla")
 
+    def profile_stacks(self, call: Callable[[], Any], folder: Path) -> list[Path]:
+        """The stacks of some calls for a flame graph, a trace with stacks, and a table by operator and shape, as three files."""
+        raise Unsupported(f"backend {self.name} has no profiler")
+
     def graph_texts(self, call: Callable[[], Any]) -> list[str]:
         """The graphs that a call hands to the compiler, each once, in the form that the process was started for."""
         raise Unsupported(f"backend {self.name} writes no graphs", do="--dump-ir needs backend torch_xla")

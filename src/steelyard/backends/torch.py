@@ -194,6 +194,9 @@ class Torch(Backend):
     def profile(self, call: Callable[[], Any], trace: Path, calls: int) -> list[dict[str, Any]]:
         return _torch_passes.profile(call, self.sync, self.where.type, trace, calls)
 
+    def profile_stacks(self, call: Callable[[], Any], folder: Path) -> list[Path]:
+        return _torch_passes.profile_stacks(call, self.sync, folder)
+
     def captured(self) -> AbstractContextManager[None]:
         return _torch_passes.captured() if self.device == "cuda" else super().captured()
 

@@ -26,7 +26,7 @@ from steelyard import clocks
 from steelyard.backends._torch_fixed import TorchStopwatch
 from steelyard.backends.torch import TorchElsewhere
 from steelyard.errors import SteelyardError, Unsupported
-from steelyard.measuring.clock import HostTimer, Loop, Timer
+from steelyard.measuring.clock import Loop, Timer, WaitingTimer
 from steelyard.measuring.fixed import Range, Stopwatch
 from steelyard.measuring.sample import quiet_collector
 from steelyard.measuring.stats import median_interval, time_figure
@@ -109,14 +109,11 @@ def _group(counts: Counts, before: Mapping[str, int]) -> dict[str, Any]:
     return {**counts.plain(), "fallbacks": fell}
 
 
-class SettledTimer(HostTimer):
-    """The host's clock for work that the runtime's threads do.
-
-    They and ours push each other off the CPU by design, and their CPU time is not this thread's: neither says anything here.
-    """
+class SettledTimer(WaitingTimer):
+    """The host's clock for work that the runtime's threads do."""
 
     def __init__(self, threads: int = 1) -> None:
-        super().__init__(threads=max(2, threads))
+        super().__init__(threads)
         self.first: Counts | None = None
         self.last = Counts()
 

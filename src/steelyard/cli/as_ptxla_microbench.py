@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steelyard.cli.output import CONTEXT, emit_json, tell
-from steelyard.errors import FAILED, NOTHING, PASS, REGRESSION, NothingMeasured, UsageError, exit_code
+from steelyard.errors import FAILED, NOTHING, PASS, REGRESSION, UsageError, exit_code
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping
 
-    from steelyard.dialects.ptxla.matmul import Product
     from steelyard.dialects.ptxla.microbench import Result
-    from steelyard.engine.converse import Talk
+    from steelyard.dialects.ptxla.weighing import Manner, TwoSides
     from steelyard.engine.place import Place
 
-SHIM = "steelyard.dialects.ptxla.microbench_shim"
 SWEEP_BUDGET = "quick"
 LONGEST_MS = 3_600_000
 
@@ -58,50 +56,48 @@ def microbench(base: str | None, test: str | None, **given: Any) -> int:
     steelyard as ptxla microbench kernels.py:old kernels.py:new --save-profile-to-dir profiles
     steelyard as ptxla microbench --matmul --baseline eager --testing inductor --sizes 256,512
     """
-    from steelyard.engine import converse
-    from steelyard.model.units import parse_seconds
+    from steelyard.dialects.ptxla.weighing import Microbench
+    from steelyard.store.runs import Store
 
-    products = _products(given) if given["matmul"] else None
-    job = _job(base, test, given, products)
-    place = _place(given, products is not None)
-    devices = [] if given["accelerator"] == "cpu" else [f"{given['accelerator']}0"]
+    manner = _manner(given)
+    comparisons, place = _comparisons(base, test, given), _place(given)
     codes: list[int] = []
-    with converse.talking(devices, tell, parse_seconds(given["timeout"]), place) as talk:
-        for answer in _results(talk, job, products):
-            codes.append(_shown(answer, given["as_json"], given["strict_exit"]))
+    bench = Microbench(manner, place, Store.find(), click.get_current_context().find_root().obj or (), tell)
+    bench.run(comparisons, lambda answer: codes.append(_shown(answer, given["as_json"], given["strict_exit"])))
     return exit_code(codes) if codes else NOTHING
 
 
-def _products(given: Mapping[str, Any]) -> list[Product]:
-    from steelyard.dialects.ptxla import matmul
-
-    return matmul.sweep(matmul.sizes(given["sizes"]), given["dtypes"])
-
-
-def _job(base: str | None, test: str | None, given: Mapping[str, Any], products: Sequence[Product] | None) -> dict[str, Any]:
+def _manner(given: Mapping[str, Any]) -> Manner:
+    from steelyard.dialects.ptxla import weighing
     from steelyard.model.experiment import BUDGETS
-    from steelyard.model.units import parse_budget
+    from steelyard.model.units import parse_budget, parse_seconds
 
     for name in ("warmup", "rep"):
         if not given[name] <= LONGEST_MS:
             raise UsageError(f"--{name} is a number of milliseconds up to {LONGEST_MS}, not {given[name]}")
     if given["accelerator"] not in ("cpu", "cuda"):
         raise UsageError(f"no accelerator named {given['accelerator']!r}", do="cpu or cuda")
-    budget = given["budget"] or (SWEEP_BUDGET if products is not None else "normal")
-    options = {
-        "warmup": given["warmup"], "rep": given["rep"], "return_mode": given["return_mode"], "weigh": not given["no_verdict"],
-        "verify": not given["no_verify"], "budget": parse_budget(budget, BUDGETS),
-        "save_profile_to_dir": str(Path(given["folder"]).resolve()) if given["folder"] else None,
-    }  # fmt: skip
-    job = {"do": "shim", "shim": SHIM, "files": [], "entries": [], "paths": [], "options": options}
-    if products is not None:
+    budget = given["budget"] or (SWEEP_BUDGET if given["matmul"] else "normal")
+    return weighing.Manner(
+        given["warmup"] * 1e-3, given["rep"] * 1e-3, given["return_mode"], not given["no_verdict"], not given["no_verify"],
+        parse_budget(budget, BUDGETS), parse_seconds(given["timeout"]), Path(given["folder"]).resolve() if given["folder"] else None,
+    )  # fmt: skip
+
+
+def _comparisons(base: str | None, test: str | None, given: Mapping[str, Any]) -> list[TwoSides]:
+    from steelyard.dialects.ptxla import matmul, weighing
+    from steelyard.dialects.ptxla.microbench import check_name
+
+    where = {"device": given["accelerator"], "threads": given["threads"]}
+    if given["matmul"]:
         if base or test:
             raise UsageError("--matmul makes its own functions", do="leave out FILE.py:BASE and FILE.py:TEST")
-        stacks = {side: given[side] for side in ("baseline", "testing")}
-        return {**job, "matmul": {**stacks, "accelerator": given["accelerator"]}}
+        return matmul.sweep(matmul.sizes(given["sizes"]), given["dtypes"], given["baseline"], given["testing"], **where)
     if not base or not test:
         raise UsageError("two functions are needed: FILE.py:BASE and FILE.py:TEST", do="or --matmul for the sweep")
-    return {**job, "base": _spot(base), "test": _spot(test), "name": given["name"] or test.rpartition(":")[2]}
+    name = given["name"] or test.rpartition(":")[2]
+    check_name(name, given["folder"])
+    return [weighing.of_functions(name, _spot(base), _spot(test), _framework(given["env"]), **where)]
 
 
 def _spot(text: str) -> str:
@@ -114,47 +110,23 @@ def _spot(text: str) -> str:
     return f"{Path(path).resolve()}:{name}"
 
 
-def _place(given: Mapping[str, Any], sweeping: bool) -> Place:
-    """Where the worker starts: in the environment named, or for XLA in one that has it, if this one does not."""
-    from dataclasses import replace
+def _framework(env: str | None) -> str:
+    """What moves the arrays that functions hold: torch where it is installed, which numpy always is."""
+    from importlib.util import find_spec
 
+    from steelyard.engine import envs
+
+    return "torch" if (envs.find(env).version("torch") if env else find_spec("torch")) else "numpy"
+
+
+def _place(given: Mapping[str, Any]) -> Place:
+    """Where both sides run: in the environment named, or for XLA in one that has it, if this one does not."""
     from steelyard.engine import envs
     from steelyard.engine.place import Place as Start
 
     place = envs.place(given["env"]) if given["env"] else Start()
-    flags: dict[str, str] = {}
-    if sweeping and any(given[side].startswith("openxla") for side in ("baseline", "testing")):
-        place = envs.place_for("torch_xla", place)
-        flags = envs.variables("torch_xla", given["accelerator"], given["threads"])
-    return replace(place, threads=given["threads"], flags=tuple(flags.items()))
-
-
-def _results(talk: Talk, job: Mapping[str, Any], products: Sequence[Product] | None) -> Iterator[Result | str]:
-    """Every result, or what became of it instead; a sweep goes on behind a comparison that was lost with a new worker."""
-    from steelyard.dialects.ptxla.microbench import Result
-
-    left = list(products or ())
-    while True:
-        asked = {**job, "matmul": {**job["matmul"], "products": [(item.dtype, item.n) for item in left]}} if products is not None else job
-        started, lost = "", ""
-        for message in talk.ask(asked):
-            if "unsupported" in message:
-                raise NothingMeasured(**message["unsupported"])
-            if "started" in message:
-                started = str(message["started"])
-            elif "result" in message:
-                left, started = left[1:], ""
-                yield Result.from_plain(message["result"])
-            elif "failed" in message:
-                left, started = left[1:], ""
-                yield f"{message['failed']['name']}: {message['failed']['reason']}"
-            elif "lost" in message:
-                lost = f"{started or 'before the first comparison'}: {message['lost']['status']}: {message['lost']['reason']}"
-        if lost:
-            yield lost
-        if not lost or not started or products is None or not left[1:]:
-            return
-        left = left[1:]
+    xla = given["matmul"] and any(given[side].startswith("openxla") for side in ("baseline", "testing"))
+    return envs.place_for("torch_xla", place) if xla else place
 
 
 def _shown(answer: Result | str, as_json: bool, strict: bool) -> int:
@@ -162,10 +134,10 @@ def _shown(answer: Result | str, as_json: bool, strict: bool) -> int:
     import sys
 
     from steelyard.dialects.ptxla.microbench import wants_colour
-    from steelyard.report.cells import visible
+    from steelyard.report.cells import clean, visible
 
     if isinstance(answer, str):
-        tell(f"error: {answer}")
+        tell(f"error: {clean(answer)}")
         return FAILED
     if as_json:
         emit_json(answer.plain(), indent=None)

@@ -46,7 +46,14 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
     context_settings=CONTEXT,
 )  # fmt: skip
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[SELECTOR|FILE]… [-- PROGRAM ARG…]", shell_complete=_complete)
-@click.option("-a", "--axis", "axes", multiple=True, metavar="NAME=VALUES", help="Values of a workload parameter: n=1024 or n=[1024,8192].")
+@click.option(
+    "-a",
+    "--axis",
+    "axes",
+    multiple=True,
+    metavar="NAME=VALUES",
+    help="Values of a workload parameter: n=1024, n=[1024,8192], n=256..8192:x2.",
+)
 @click.option("-V", "--variant", "variants", multiple=True, metavar="LIST", help="Variants: eager,compile or compile[mode=max-autotune].")
 @click.option("-B", "--backend", "backends", multiple=True, metavar="LIST", help="Backends: torch,numpy.")
 @click.option("-d", "--device", "devices", multiple=True, metavar="LIST", help="Device kinds: cpu, cuda; cuda:1 picks one of several.")
@@ -214,22 +221,31 @@ def _axes(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
     found: dict[str, tuple[Any, ...]] = {}
     for name, values in map(_axis, texts):
         found[name] = (*found.get(name, ()), *values)
+    every = [part for name in found for part in name.split(",")]
+    if twice := next((part for part in every if every.count(part) > 1), ""):
+        raise UsageError(f"axis {twice} is given alone and with others", do="give it once")
     return found
 
 
 def _axis(text: str) -> tuple[str, tuple[Any, ...]]:
+    from steelyard.model import ranges
     from steelyard.model.values import parse_value
 
     name, sign, values = text.partition("=")
-    if not sign or not name or not values:
-        raise UsageError(f"not an axis: {text!r}", do="write it like -a n=1024 or -a n=[1024,8192]")
+    name = ",".join(part.strip() for part in name.split(","))
+    if not sign or not all(name.split(",")) or not values:
+        raise UsageError(f"not an axis: {text!r}", do="write it like -a n=1024, -a n=[1024,8192] or -a n=256..8192:x2")
     if values.startswith("["):
         whole = parse_value(values)
         if isinstance(whole, list):
             if not whole:
                 raise UsageError(f"axis {name} has no values", do=f"write it like -a {name}=[1,2]")
             return name, tuple(whole)
-    return name, tuple(parse_value(word) for word in _words([values]))
+    found: list[Any] = []
+    for word in _words([values]):
+        span = ranges.written(word)
+        found += [parse_value(word)] if span is None else span
+    return name, tuple(found)
 
 
 def _flag(text: str) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from steelyard.codec.parsing import parse
 from steelyard.codec.reading import CheckedFile, choice, expect, is_number, quantity, shown, text_value
 from steelyard.errors import UsageError
 from steelyard.files import read_text, real
+from steelyard.model import ranges
 from steelyard.model.case import MODES, Case, parse_base, parse_variants
 from steelyard.model.dtypes import canonical
 from steelyard.model.experiment import (
@@ -64,7 +65,7 @@ def parse_experiment(data: Mapping[str, Any], where: str, text: str | None = Non
         description=page.read(data, "", "description", text_value, ""),
         files=page.read(data, "", "files", lambda value: tuple(_file(folder, item) for item in _listed(value)), ()),
         settings=_settings(page, page.table(data.get("settings", {}), "settings")),
-        matrix=tuple(_matrix(page, table, path) for path, table in page.tables(data, "matrix")),
+        matrix=tuple(matrix for path, table in page.tables(data, "matrix") for matrix in _matrix(page, table, path).apart()),
         include=tuple(_include(page, data.get("include", []))),
         pairs=tuple(_pairs(page, data.get("pairs", []))),
         exclude=tuple(read_rule(page, table, path, _RULE) for path, table in page.tables(data, "exclude")),
@@ -88,7 +89,7 @@ def _matrix(page: CheckedFile, table: Mapping[str, Any], path: str) -> Matrix:
         page.wrong(path, "workload is missing: name one or more, or a pattern such as op/*")
     return Matrix(
         workload=page.read(table, path, "workload", _many(text_value), ()),
-        axes={key: _axis(page, value, path, key) for key, value in _names(page, table.get("axes", {}), f"{path}.axes").items()},
+        axes=_axes(page, table.get("axes", {}), f"{path}.axes"),
         backend=page.read(table, path, "backend", _many(text_value), ()),
         variant=page.read(table, path, "variant", _many(_variant), Matrix.variant),
         mode=page.read(table, path, "mode", _many(choice(MODES)), Matrix.mode),
@@ -101,22 +102,37 @@ def _matrix(page: CheckedFile, table: Mapping[str, Any], path: str) -> Matrix:
     )
 
 
-def _names(page: CheckedFile, table: Any, path: str) -> dict[str, Any]:
-    """A table whose keys are the user's own names, which must be able to stand in a case id."""
+def _names(page: CheckedFile, table: Any, path: str, *, linked: bool = False) -> dict[str, Any]:
+    """A table whose keys are the user's own names, which must be able to stand in a case id; `linked` ones have commas between them."""
     found = {}
     for key, value in page.table(table, path).items():
-        if isinstance(key, str) and _KEY.fullmatch(key):
-            found[key] = value
+        names = [name.strip() for name in key.split(",")] if linked and isinstance(key, str) else [key]
+        if all(isinstance(name, str) and _KEY.fullmatch(name) for name in names):
+            found[",".join(names)] = value
         else:
             page.wrong(f"{path}.{key}", "not a name: letters, digits, '_', '.' and '-', beginning with a letter")
     return found
 
 
+def _axes(page: CheckedFile, table: Any, path: str) -> dict[str, tuple[Any, ...]]:
+    """Values by axis; a key such as `m,n,k` gives each of its values to all of them at once."""
+    found, seen = _names(page, table, path, linked=True), set[str]()
+    for key in found:
+        for name in key.split(","):
+            if name in seen:
+                page.wrong(f"{path}.{key}", f"{name} is given twice")
+            seen.add(name)
+    return {key: _axis(page, value, path, key) for key, value in found.items()}
+
+
 def _axis(page: CheckedFile, value: Any, path: str, key: str) -> tuple[Any, ...]:
+    """One value, a list of them, or a range; in a list a table is a value like any other."""
     if value == []:
-        page.wrong(f"{path}.axes.{key}", "an empty list leaves no cases: give at least one value")
-    reader = _dtype if key == "dtype" else _value
-    return tuple(page.read({key: item}, f"{path}.axes", key, reader, None) for item in _listed(value))
+        page.wrong(f"{path}.{key}", "an empty list leaves no cases: give at least one value")
+    if ranges.is_table(value):
+        return page.read({key: value}, path, key, ranges.from_table, ())
+    reader = _dtype if "dtype" in key.split(",") else _value
+    return tuple(page.read({key: item}, path, key, reader, None) for item in _listed(value))
 
 
 def _flags(page: CheckedFile, table: Mapping[str, Any], path: str) -> tuple[dict[str, str], ...]:
@@ -276,10 +292,11 @@ def _file(folder: Path, value: Any) -> str:
     return str(real(path))
 
 
+_seconds = quantity(parse_seconds, "a time such as 200ms", lambda number: number >= 0)
 _FIXED: Mapping[str, Callable[[Any], Any]] = {
     "warmup": _whole(0), "repeats": _whole(1), "clock": choice(get_args(Clock)), "backward": _yes_or_no, "rehearse": _whole(0),
     "flush": _yes_or_no, "calls": _whole(1), "inputs": choice(get_args(Inputs)), "cold": _yes_or_no,
-    "counters": choice(get_args(Counters)),
+    "counters": choice(get_args(Counters)), "warmup_time": _seconds, "repeat_time": _seconds,
 }  # fmt: skip
 
 
@@ -300,7 +317,7 @@ _SETTINGS: Mapping[str, Callable[[Any], Any]] = {
     "margin": quantity(parse_share, "a share such as 2% or 0.02", lambda share: 0 < share < 1),
     "settle": _times,
     "sampling": choice(get_args(Sampling)),
-    "warmup": quantity(parse_seconds, "a time such as 200ms", lambda number: number >= 0),
+    "warmup": _seconds,
     "rtol": _tolerance,
     "atol": _tolerance,
     "verify": _yes_or_no,
@@ -314,7 +331,7 @@ _SETTINGS: Mapping[str, Callable[[Any], Any]] = {
     "telemetry": _yes_or_no,
     "peak_memory": _yes_or_no,
     "memory_snapshot": _yes_or_no,
-    "profile": _yes_or_no,
+    "profile": lambda value: value if value == "stacks" else _yes_or_no(value),
     "ncu": _yes_or_no,
     "compile_time": _whole(1),
     "dump_ir": choice(get_args(GraphForm)),

@@ -8,7 +8,7 @@ from typing import Any
 
 from steelyard.engine.conversation import Conversation, Lost
 from steelyard.engine.launch import start_fresh
-from steelyard.engine.messages import Said, Shim, Sources
+from steelyard.engine.messages import Expand, Expanded, Sources
 from steelyard.engine.place import Place
 from steelyard.engine.process import end_orphans
 from steelyard.errors import UsageError
@@ -21,9 +21,9 @@ def expand(place: Place, sources: Sources, module: str, words: Mapping[str, Any]
     mark = uuid.uuid4().hex
     talk, said = Conversation(start_fresh(place, mark)), dict[str, Any]()
     try:
-        talk.ask(Shim(sources, module, words), PATIENCE)
+        talk.ask(Expand(sources, module, words), PATIENCE)
         for answer in talk.answers():
-            if isinstance(answer, Said):
+            if isinstance(answer, Expanded):
                 said |= answer.words
             elif isinstance(answer, Lost):
                 if answer.fault:

@@ -140,8 +140,8 @@ class Drive:
 
 
 @dataclass(frozen=True)
-class Shim:
-    """Hand `words` to the function `perform` of a module, which answers in words of its own: Said."""
+class Expand:
+    """Read a config with users' code loaded: hand `words` to the function `perform` of a dialect's module, which answers Expanded."""
 
     sources: Sources
     module: str
@@ -266,8 +266,8 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Said:
-    """A shim's own words."""
+class Expanded:
+    """What a dialect's module made of a config, in words of its own."""
 
     words: Mapping[str, Any]
 
@@ -287,10 +287,10 @@ class Done:
     """The job has come to its end."""
 
 
-Order = Describe | Check | Measure | Weigh | Alternate | Pass | Drive | Shim | Go | Quit
+Order = Describe | Check | Measure | Weigh | Alternate | Pass | Drive | Expand | Go | Quit
 Answer = (
     Described | Ready | Started | Retire | Phase | Waiting | Fit | RecordAnswer | PairAnswer | Unweighed | ArmAnswer | ArmFailed
-    | PartnerLost | Found | Said | Fault | Done
+    | PartnerLost | Found | Expanded | Fault | Done
 )  # fmt: skip
 Message = Order | Answer
 Stored = Callable[[type, Any], Any]

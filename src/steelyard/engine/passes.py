@@ -77,7 +77,10 @@ def memory(bench: Bench, scratch: Path) -> Found:
 
 
 def profile(bench: Bench, scratch: Path) -> Found:
-    """A trace of a few calls and a table of what ran in them; one of each repeat where the protocol says how many calls that is."""
+    """A trace of a few calls and a table of what ran in them; one of each repeat where the protocol says how many calls that is.
+
+    With stacks, where these are asked for, in files of their own.
+    """
     be, task = bench.build()
     ready, fixed = bench.ready(be, task), bench.settings.fixed
     rounds, calls = (fixed.repeats, fixed.calls) if fixed else (1, PROFILED_CALLS)
@@ -87,6 +90,9 @@ def profile(bench: Bench, scratch: Path) -> Found:
         for _ in range(WARM_CALLS):
             call(ready)
         be.sync()
+        if bench.settings.profile == "stacks":
+            stacks = be.profile_stacks(lambda: call(ready), scratch)
+            return Found(files=tuple(zip(("flame", "trace", "kernels"), map(str, stacks), strict=True)))
         for number in range(rounds):
             mark = f"-{number}" if rounds > 1 else ""
             trace, table, text = scratch / f"trace{mark}.json.gz", scratch / f"kernels{mark}.json", scratch / f"kernels{mark}.txt"

@@ -131,7 +131,9 @@ class Plan:
     def _beside(self, job: Job) -> float:
         """Rough seconds of the passes of one job; each is a process, or costs the next case a new one."""
         asked, start = self.settings, 4.0 if job.fresh else 0.1
-        passes = bool(asked.peak_memory or asked.memory_snapshot) + 1.5 * asked.profile + 5.0 * (asked.ncu and job.case.device == "cuda")
+        passes = (
+            bool(asked.peak_memory or asked.memory_snapshot) + 1.5 * bool(asked.profile) + 5.0 * (asked.ncu and job.case.device == "cuda")
+        )
         return start * passes + (16.0 * (asked.compile_time or 0) if job.compiles else 0.0)
 
     def sources_of(self, job: Job) -> Sources:
@@ -173,7 +175,8 @@ def expand(
     if experiment.script:
         return _scripted(experiment, experiment.script, place or Place(), entries)
     names.refuse(experiment, catalogue)
-    if experiment.settings.fixed and (experiment.settings.vs or against or other):
+    fixed = experiment.settings.fixed
+    if fixed and fixed.repeat_time is None and (experiment.settings.vs or against or other):
         raise UsageError(
             "a comparison needs blocks in turn, not a fixed number of calls", do="leave --vs out and compare two runs, or leave fixed out"
         )

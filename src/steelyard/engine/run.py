@@ -125,7 +125,7 @@ class Supervision:
         self._weigh_due()
         yield from refused
         left = [job for job in todo if job.case.id not in wrong]
-        yield from self._in_batches(left) if self.plan.settings.fixed else self._one_by_one(left)
+        yield from self._in_batches(left) if self.plan.settings.fixed and not self.plan.comparisons else self._one_by_one(left)
 
     def _drive(self) -> Iterator[Record]:
         """The cases that a user's script asks for, as they come; it is told at once what the run holds already."""

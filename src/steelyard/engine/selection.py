@@ -78,7 +78,9 @@ def gather(request: Request, place: Place) -> tuple[Experiment, Catalogue, Entri
     experiment = Experiment(
         name=" ".join(source.name for source in sources) or "command line",
         description=sources[0].description if len(sources) == 1 else "",
-        matrix=tuple(_override(matrix, request, foreign) for matrix, foreign in zip(matrices, strangers, strict=True)),
+        matrix=tuple(
+            part for matrix, foreign in zip(matrices, strangers, strict=True) for part in _override(matrix, request, foreign).apart()
+        ),
         include=(*included, *(command_case(argv, request) for argv in request.commands)),
         pairs=tuple(pair for source in sources for pair in source.pairs),
         rows=tuple(row for source in sources for row in source.rows),
@@ -220,7 +222,7 @@ def _foreign(matrices: Sequence[Matrix], axes: Iterable[str], catalogue: Catalog
     """For each matrix the axes asked for that its workloads do not have and those of another do; what nobody has is a mistake."""
     have = [_axes_of(matrix, catalogue) for matrix in matrices]
     known = set().union(*have)
-    return [set(axes) & known - own for own in have]
+    return [{key for key in axes if set(key.split(",")) & known - own} for own in have]
 
 
 def _axes_of(matrix: Matrix, catalogue: Catalogue) -> set[str]:

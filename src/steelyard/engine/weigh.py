@@ -114,6 +114,8 @@ def _measure(
         "variant": fingerprint(*(v.apply for v, _ in bench.chain)),
     }
     if settings.fixed is not None:
+        if any(variant.fresh for variant, _ in bench.chain):
+            bench.backend.reset()
         return time_fixed(bench, tell, gate, notes, notes.effective.get("label") or case.id, taker)
     tell("build", None)
     bench.backend.reset()

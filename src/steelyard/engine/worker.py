@@ -23,6 +23,8 @@ from steelyard.engine.messages import (
     Described,
     Done,
     Drive,
+    Expand,
+    Expanded,
     Fault,
     Measure,
     Order,
@@ -31,8 +33,6 @@ from steelyard.engine.messages import (
     Phase,
     Quit,
     RecordAnswer,
-    Said,
-    Shim,
     Sources,
     Started,
     Unweighed,
@@ -124,8 +124,8 @@ def perform(job: Any, cache: Cache, send: Send, gate: Gate) -> None:
         send(importlib.import_module("steelyard.engine.passes").perform(job, loaded, send))
     elif isinstance(job, Drive):
         importlib.import_module("steelyard.engine.driving").drive(job, loaded, send, gate)
-    elif isinstance(job, Shim):
-        importlib.import_module(job.module).perform(job.words, loaded, lambda words: send(Said(words)), gate)
+    elif isinstance(job, Expand):
+        importlib.import_module(job.module).perform(job.words, loaded, lambda words: send(Expanded(words)), gate)
 
 
 def explained(error: Exception) -> Fault:

@@ -121,6 +121,19 @@ class HostTimer:
         return loop
 
 
+class WaitingTimer(HostTimer):
+    """The host's clock for calls that wait for work of other threads.
+
+    They and ours push each other off the CPU by design, and their CPU time is not this thread's: neither says anything here.
+    """
+
+    def __init__(self, threads: int = 1) -> None:
+        super().__init__(threads=max(2, threads))
+
+    def disturbances(self) -> int:
+        return 0
+
+
 def _own_code(loop: Loop) -> Loop:
     """A loop with bytecode of its own: the interpreter tunes a call site to what it calls first, and a second task would pay for that."""
     return (

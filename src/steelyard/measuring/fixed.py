@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Any, Literal, Protocol
 
@@ -20,6 +20,8 @@ from steelyard.model.task import Backward, Step, Task
 Range = AbstractContextManager[Any]
 Phase = Literal["warmup", "measure"]
 NO_RANGE: Range = nullcontext()
+PROBES = 5
+"""Calls that say how many fill a given time."""
 SPARE = 0.5
 """Of the memory that is free, how much outputs that wait for their backward pass may take."""
 NO_GRADIENT = "the output has no gradient, or no derivative is written for the operator"
@@ -38,6 +40,9 @@ class Stopwatch:
 
     def before(self) -> None:
         """Get ready for one call: the cache as it shall be found, the memory mark reset, nothing pending."""
+
+    def cool(self) -> None:
+        """Put work on the device's queue that leaves its cache as it shall be found."""
 
     def timed(self, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> tuple[int, Any]:
         """Nanoseconds of one call until its work is done, and what it returned."""
@@ -277,6 +282,7 @@ def events(task: Task, back: Backward | None, watch: Stopwatch, count: int, rang
     watch.before()
     with ranges.forward:
         for start, end in pairs:
+            watch.cool()
             start.record()
             out = forward(*args, **kwargs)
             end.record()
@@ -387,12 +393,13 @@ def take(task: Task, fixed: Fixed, watch: Stopwatch, labels: Labels | None = Non
     """Rehearse, warm up and measure one task; `name` is what its labels call it, and `renew` makes inputs for one call."""
     labels = labels or NoLabels()
     if fixed.grouped:
-        counted = {"warmup": fixed.warmup, "measure": fixed.repeats}
-        return Sampled({phase: repeats(task, fixed, watch, count, renew) for phase, count in counted.items()})
+        phased = {"warmup": fixed.warmup, "measure": fixed.repeats}
+        return Sampled({phase: repeats(task, fixed, watch, count, renew) for phase, count in phased.items()})
     back = task.back if fixed.backward else None
     for _ in range(fixed.rehearse):
         back = _rehearse(task, back)
     loop, phases = loop_of(fixed.clock, watch), dict[str, Taken]()
+    fixed = counted(fixed, lambda count: loop(task, None, watch, count, Ranges()))
     counts: tuple[tuple[Phase, int], ...] = (("warmup", fixed.warmup), ("measure", fixed.repeats))
     with labels.range(f"[{fixed.ranges}|{name}]"):
         for phase, count in counts:
@@ -400,6 +407,17 @@ def take(task: Task, fixed: Fixed, watch: Stopwatch, labels: Labels | None = Non
                 phases[phase] = loop(task, back, watch, count, _ranges(labels, fixed, name, phase)) if count else Taken()
             back = None if phases[phase].no_gradient else back
     return Sampled(phases, back is not None)
+
+
+def counted(fixed: Fixed, probe: Callable[[int], Any], now: Callable[[], float] = clocks.perf_counter) -> Fixed:
+    """Seconds to spend as numbers of calls, from what a few of them take with all that surrounds them; at least one."""
+    if fixed.warmup_time is None and fixed.repeat_time is None:
+        return fixed
+    start = now()
+    probe(PROBES)
+    each = max((now() - start) / PROBES, 1e-9)
+    warmup, repeats = (None if span is None else max(1, int(span / each)) for span in (fixed.warmup_time, fixed.repeat_time))
+    return replace(fixed, warmup=fixed.warmup if warmup is None else warmup, repeats=fixed.repeats if repeats is None else repeats)
 
 
 def _rehearse(task: Task, back: Backward | None) -> Backward | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import fnmatch
 import functools
+import itertools
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from steelyard.errors import UsageError, unknown
@@ -47,8 +48,8 @@ class Settings:
     which is the same for all stacks.
 
     From `peak_memory` to `save_output` they ask for passes beside the timing; `compile_time` is how many processes each of its
-    figures comes from. `fixed` is another system's protocol in place of a budget and a precision, and `rule` the name of a
-    verification rule in place of our own.
+    figures comes from, and `profile` may be "stacks", with which a flame graph can be drawn. `fixed` is another system's protocol in
+    place of a budget and a precision, and `rule` the name of a verification rule in place of our own.
     """
 
     budget: float = BUDGETS["normal"]
@@ -70,7 +71,7 @@ class Settings:
     telemetry: bool = True
     peak_memory: bool = False
     memory_snapshot: bool = False
-    profile: bool = False
+    profile: bool | Literal["stacks"] = False
     ncu: bool = False
     compile_time: int | None = None
     dump_ir: GraphForm | None = None
@@ -119,7 +120,7 @@ def _plain(settings: Settings) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class Matrix:
-    """A product of axes; `axes` are workload parameters, everything else is how and where.
+    """A product of axes; `axes` are workload parameters, everything else is how and where. A key `m,n,k` gives all three one value.
 
     `env` are the environments that its cases run in, `here` for the one that the run is made in, or that a backend lives in;
     `origin` is its place in a file, and `label` what its cases are called there; `rule` is the verification rule of its cases, where
@@ -139,6 +140,18 @@ class Matrix:
     origin: str = field(default="", compare=False)
     label: str = field(default="", compare=False)
     rule: str = field(default="", compare=False)
+
+    def apart(self) -> list[Matrix]:
+        """A matrix for each value of axes that are named together, as `m,n,k` are for square products; itself if none are."""
+        linked = [key for key in self.axes if "," in key]
+        if not linked:
+            return [self]
+        free = {key: values for key, values in self.axes.items() if key not in linked}
+        found = []
+        for chosen in itertools.product(*(self.axes[key] for key in linked)):
+            fixed = {name: (value,) for key, value in zip(linked, chosen, strict=True) for name in key.split(",")}
+            found.append(replace(self, axes={**free, **fixed}))
+        return found
 
 
 @dataclass(frozen=True)

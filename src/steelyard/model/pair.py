@@ -8,6 +8,7 @@ from typing import Literal
 
 from steelyard.model import effects
 from steelyard.model.record import SCHEMA, Figure, Series
+from steelyard.model.units import percent, plain
 
 Verdict = Literal["slower", "faster", "same", "unclear", "missing", "failed", "incomparable"]
 MARGIN = 0.02
@@ -70,6 +71,13 @@ class Pair:
     notes: list[str] = field(default_factory=list)
     samples: list[Series] = field(default_factory=list)
     schema: int = SCHEMA
+
+    @property
+    def facts(self) -> list[str]:
+        """How much was measured, and how clear it is, in a few words each."""
+        found = [f"{self.rebuilds} rebuilds", f"{self.quads} rounds", plain(self.measured_s, "s", 2)]
+        found += [f"p {self.p:.2g}"] if self.p is not None else []
+        return found + ([f"noise floor {percent(self.floor)} a rebuild"] if self.floor else [])
 
 
 @dataclass(frozen=True)

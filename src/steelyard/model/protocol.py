@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from steelyard.errors import UsageError, unknown
+from steelyard.model.units import is_amount
 
 Clock = Literal["discrete", "continuous", "events", "fastest"]
 Inputs = Literal["same", "fresh", "random"]
@@ -22,8 +23,9 @@ class Fixed:
 
     By the clock `discrete` each call is timed from idle to idle; `continuous` times all calls without a pause and divides; `events`
     times each call by two marks on the device's own queue; `fastest` takes the shortest of many calls for each. `rehearse` calls come
-    before the warm-ups and are kept nowhere. `flush` empties the device's cache before each call. `ranges` is the first word of the
-    labels that tools show, and traces where the run is `traced`.
+    before the warm-ups and are kept nowhere. With `warmup_time` or `repeat_time` there are as many calls in place of `warmup` or
+    `repeats` as fill these seconds, from what a few of them take. `flush` empties the device's cache before each call. `ranges` is the
+    first word of the labels that tools show, and traces where the run is `traced`.
 
     A repeat is `calls` calls, one handed over after the other and waited for at the end. `inputs` says whether all calls get the same
     ones, copies made before the repeat is timed, or copies with other random numbers. `cold` says that nothing is called before the
@@ -43,6 +45,8 @@ class Fixed:
     inputs: Inputs = "same"
     cold: bool = False
     counters: Counters = "none"
+    warmup_time: float | None = None
+    repeat_time: float | None = None
 
     def __post_init__(self) -> None:
         for name, choices in (("clock", Clock), ("inputs", Inputs), ("counters", Counters)):
@@ -52,6 +56,9 @@ class Fixed:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise UsageError(f"{name} is {str(value)[:60]}", do=f"give a whole number of at least {least}")
+        for name in ("warmup_time", "repeat_time"):
+            if (seconds := getattr(self, name)) is not None and not is_amount(seconds):
+                raise UsageError(f"{name} is {str(seconds)[:60]}", do="give a finite number of seconds")
         if self.cold and (self.warmup or self.rehearse):
             raise UsageError("a cold first repeat has no calls before it", do="leave out warmup and rehearse, or cold")
         if self.grouped and (self.backward or self.flush or self.clock not in ("discrete", "fastest")):

@@ -12,19 +12,16 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from steelyard.drop_in import call_times, check_words, summarise
+from steelyard.drop_in import WaitedCall, call_times, check_words, summarise
 from steelyard.errors import UsageError
 from steelyard.model.pair import MARGIN, Delta
 
 SLOWER, FASTER = 0.95, 1.05
-WAIT, WARMUP, ACTIVE = 2, 5, 3
-"""Calls that a profile leaves out, runs warm, and keeps."""
-KERNEL_ROWS = 100
 RED, GREEN, RESET = "\x1b[31m", "\x1b[32m", "\x1b[0m"
 SHORTEST = 1e-6
 """A nanosecond, in milliseconds: what a call takes at least, however its clock was corrected."""
@@ -84,17 +81,11 @@ class Result:
         return self.text()
 
     def plain(self) -> dict[str, Any]:
-        """As it goes through a pipe and into JSON."""
+        """As it goes into JSON."""
         found = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "delta"}
         if self.delta is not None:
             found["paired"] = {name: getattr(self.delta, name) for name in ("ratio", "low", "high", "margin", "p", "reason")}
         return found
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Result:
-        """A result that came through a pipe; the pair itself stayed where it was weighed."""
-        kept = {name: plain[name] for name in cls.__dataclass_fields__ if name in plain}
-        return cls(**{**kept, "profiles": tuple(plain.get("profiles", ()))})
 
 
 def do_bench(
@@ -110,12 +101,12 @@ def do_bench(
 ) -> Any:
     """Milliseconds and an output, or quantiles alone, with the arguments of the original's `bench.do_bench` in their order.
 
-    The time is that of `steelyard.do_bench`; the output is that of one more call.
+    The time is that of `steelyard.do_bench`; the output is that of one more call, made like the others.
     """
     check_words(quantiles, return_mode)
-    times = call_times(fn, warmup, rep, grad_to_none, device, sync_fn)
+    times, output = call_times(fn, warmup, rep, grad_to_none, device, sync_fn, answered=quantiles is None)
     found = summarise(times, quantiles, return_mode)
-    return found if quantiles is not None else (found, fn())
+    return found if quantiles is not None else (found, output)
 
 
 def microbench(
@@ -157,7 +148,10 @@ def compare(
     `verify` may be a function of both outputs that says how they differ, or nothing where they do not. Below a speedup of
     0.95 both sides are profiled into `save_profile_to_dir`.
     """
-    _check(name, return_mode, save_profile_to_dir)
+    check_words(None, return_mode)
+    check_name(name, save_profile_to_dir)
+    if return_mode == "all":
+        raise UsageError("a micro-benchmark makes one figure of each side", do="return_mode: min, mean, median or max")
     sides = [side if isinstance(side, Side) else Side(side) for side in (base, test)]
     base_ms, test_ms = (max(_milliseconds(side, warmup, rep, return_mode), SHORTEST) for side in sides)
     result = Result(name, base_ms / test_ms, base_ms, test_ms)
@@ -176,11 +170,8 @@ def wants_colour(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and not in_ci
 
 
-def _check(name: str, return_mode: str, folder: str | os.PathLike[str] | None) -> None:
+def check_name(name: str, folder: str | os.PathLike[str] | None) -> None:
     """A name goes to the terminal, and becomes a folder where profiles are wanted."""
-    check_words(None, return_mode)
-    if return_mode == "all":
-        raise UsageError("a micro-benchmark makes one figure of each side", do="return_mode: min, mean, median or max")
     if not name or not name.isprintable():
         raise UsageError(f"not a name for a micro-benchmark: {name!r}", do="use printable characters")
     if folder and (name in (".", "..") or "/" in name or os.sep in name or len(os.fsencode(name)) > 255):
@@ -200,19 +191,7 @@ def _weighed(result: Result, sides: Sequence[Side], verify: bool | Difference, b
     delta = weigh(*calls, budget=budget, margin=margin, names=ARMS, verify=verify is True)
     if callable(verify) and (differs := verify(calls[0](), calls[1]())):
         delta = replace(delta, verdict="failed", reason=f"the answers differ: {differs}")
-    if any(call is not side.fn for call, side in zip(calls, sides, strict=True)):
-        delta = on_other_threads(delta)
     return replace(result, verdict=delta.verdict, said=str(delta), delta=delta)
-
-
-def on_other_threads(delta: Any) -> Any:
-    """No verdict where the work is waited for, but a busy machine left only the CPU time of the thread that waits."""
-    from steelyard.measuring.paired import CPU
-
-    if delta.verdict == "failed" or getattr(delta.pair, "clock", "") != CPU:
-        return delta
-    reason = "the machine was too busy, and the work is not on the thread whose CPU time is known"
-    return replace(delta, ratio=None, low=None, high=None, verdict="unclear", reason=reason)
 
 
 def _waited(side: Side) -> Call:
@@ -221,51 +200,21 @@ def _waited(side: Side) -> Call:
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     if wait is None or wait is getattr(cuda, "synchronize", None):
         return fn
-
-    def call() -> Any:
-        output = fn()
-        wait()
-        return output
-
-    return call
+    return WaitedCall(fn, wait)
 
 
 def _profiled(result: Result, sides: Sequence[Side], root: Path) -> Result:
     """Profiles of both sides in the original's folders; functions that never touched torch have none."""
     if sys.modules.get("torch") is None:
         return replace(result, note="no profile: these functions do not use torch")
+    passes = importlib.import_module("steelyard.backends._torch_passes")
     folders = []
     for side, role in zip(sides, ROLES, strict=True):
         folder = root / result.test_name / role
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            profile(side, folder)
+            passes.profile_stacks(side.fn, side.sync_fn or passes.wait_for_cuda, folder)
         except OSError as error:
             raise UsageError(f"cannot save a profile in {folder}", why=error.strerror or str(error)) from error
         folders.append(str(folder))
     return replace(result, profiles=tuple(folders))
-
-
-def profile(side: Side, folder: Path) -> None:
-    """Stacks for a flame graph (`flame.txt`), a trace (`trace.json`) and a table by operator and shape (`kernel.txt`)."""
-    torch = importlib.import_module("torch")
-    tools = importlib.import_module("torch.profiler")
-    on_cuda = torch.cuda.is_available()
-    where = "cuda" if on_cuda else "cpu"
-    with tools.profile(
-        activities=[tools.ProfilerActivity.CPU, *([tools.ProfilerActivity.CUDA] if on_cuda else [])],
-        record_shapes=True, with_flops=True, profile_memory=True, with_stack=True,
-        schedule=tools.schedule(wait=WAIT, warmup=WARMUP, active=ACTIVE),
-        experimental_config=torch._C._profiler._ExperimentalConfig(verbose=True),
-    ) as seen:  # fmt: skip
-        for _ in range(WAIT + WARMUP + ACTIVE):
-            side.fn()
-            seen.step()
-        if side.sync_fn is not None:
-            side.sync_fn()
-        elif on_cuda:
-            torch.cuda.synchronize()
-    seen.export_stacks(str(folder / "flame.txt"), metric=f"self_{where}_time_total")
-    seen.export_chrome_trace(str(folder / "trace.json"))
-    table = seen.key_averages(group_by_input_shape=True).table(sort_by=f"{where}_time_total", row_limit=KERNEL_ROWS)
-    (folder / "kernel.txt").write_text(table, encoding="utf-8")

@@ -1,0 +1,74 @@
+"""A function of a user's file, called with nothing, and another one of them in its place."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from steelyard import registry
+from steelyard.drop_in import cuda_in_use
+from steelyard.errors import UsageError, unknown
+from steelyard.model.define import workload
+from steelyard.model.task import Task
+
+if TYPE_CHECKING:
+    from steelyard.backends.base import Backend
+
+OTHER = "other"
+
+
+@workload("call/function", axes={"fn": ["sys:getrecursionlimit"], "other": [""]}, tags=["function"])
+def function(fn: str, other: str, be: Backend) -> Task:
+    """A function of a file, FILE.py:NAME, or of a module, MODULE:NAME, called with nothing."""
+    return Task(_checked(fn, be), effective={OTHER: other} if other else {})
+
+
+@function.on("numpy")
+def _(fn: str, other: str, be: Backend) -> Task:
+    return Task(_checked(fn, be), effective={OTHER: other} if other else {})
+
+
+@function.variant(OTHER, fresh=True)
+def _(task: Task, be: Backend) -> Task:
+    """The function that the axis `other` names, in place of the first; it must answer the same."""
+    if OTHER not in task.effective:
+        raise UsageError("no other function is named", do="-a other=FILE.py:NAME")
+    return replace(task, fn=_checked(task.effective[OTHER], be))
+
+
+def _checked(spot: str, be: Backend) -> Callable[[], Any]:
+    found = find(spot)
+    if be.device == "cpu" and cuda_in_use(found) is not None:
+        raise UsageError(f"{spot.rpartition(':')[2]} uses a CUDA device", why="its work would not be waited for", do="choose device cuda")
+    return found
+
+
+def find(spot: str) -> Callable[[], Any]:
+    """What FILE.py:NAME or MODULE:NAME names: something that can be called with nothing."""
+    path, _, name = spot.rpartition(":")
+    module = registry.load_file(path) if path.endswith(".py") else importlib.import_module(path)
+    found = getattr(module, name, None)
+    if found is None:
+        names = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        raise unknown("function", name, names, where=path)
+    if not callable(found):
+        raise UsageError(f"{name} is no function but {type(found).__name__}", where=path)
+    if needed := _needed(found):
+        raise UsageError(
+            f"{name} needs {', '.join(needed)}", why="a side is called with nothing", do="make its inputs outside of it", where=path
+        )
+    called: Callable[[], Any] = found
+    return called
+
+
+def _needed(fn: Callable[..., Any]) -> list[str]:
+    """Arguments without which it cannot be called, as far as it says."""
+    try:
+        given = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    starred = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [item.name for item in given if item.default is item.empty and item.kind not in starred]
