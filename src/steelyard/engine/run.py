@@ -187,11 +187,16 @@ class Supervision:
             yield record
 
     def _in_batches(self, left: Sequence[Job]) -> Iterator[Record]:
-        """Many small cases in one job, each kept as it comes; a job ends where a comparison is due."""
+        """Many small cases in one job, each kept as it comes; a job ends where a comparison is due.
+
+        A pass needs a worker that is at nothing else, so where passes follow a job is one case and is heard to its end first.
+        """
+        alone = any(after.wanted(self.plan))
         for jobs in self._batches(left):
-            most = len(jobs) if self.sink.whole else MOST_AT_ONCE
+            most = 1 if alone else len(jobs) if self.sink.whole else MOST_AT_ONCE
             for begin in range(0, len(jobs), most):
-                for job, answer in self.crew.measure(jobs[begin : begin + most], self.plan, self.sink):
+                answers = self.crew.measure(jobs[begin : begin + most], self.plan, self.sink)
+                for job, answer in list(answers) if alone else answers:
                     record = self._keep(job, answer)
                     self.watch.finished(record)
                     yield record
