@@ -149,9 +149,9 @@ def _nothing(items: list[Item], pattern: str, kind: str) -> UsageError:
 
 
 def _workload(name: str, info: Mapping[str, Any]) -> Item:
-    from steelyard.report.cells import axis_text
+    from steelyard.model.values import value_text
 
-    axes = " ".join(axis_text(key, values) for key, values in info.get("axes", {}).items())
+    axes = " ".join(f"{key}={','.join(map(value_text, values))}" for key, values in info.get("axes", {}).items())
     variants = f"variants: {', '.join(['eager', *info['variants']])}" if info.get("variants") else ""
     return Item(name, _clause(info.get("doc", "")), " · ".join(filter(None, (axes, variants))) or _foreign(info), info)
 

@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from rich.cells import cell_len
+
 from steelyard.errors import UsageError
 from steelyard.model.case import Case
 from steelyard.model.pair import ALPHA, Delta, Pair, told_from_chance, weigh
 from steelyard.model.record import Figure, Record
 from steelyard.model.units import measured, percent, scale
 from steelyard.model.units import plain as quantity
-from steelyard.report.cells import Parts, aligned, cells, check_mark, clean, delta_text, parts_of
+from steelyard.report.cells import Parts, aligned, check_mark, clean, delta_text, parts_of
 
 RATES = {"bus_bandwidth": "B/s", "bandwidth": "B/s", "compute": "FLOP/s", "item_rate": "item/s"}
 OWN = {
@@ -47,7 +49,7 @@ class Column:
     @cached_property
     def width(self) -> int:
         """Columns needed for the head and the widest cell; asked for with every row."""
-        return max(map(cells, (self.head, *self.cells)))
+        return max(map(cell_len, (self.head, *self.cells)))
 
     @cached_property
     def empty(self) -> bool:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from steelyard.analyze.compare import Mean
@@ -17,7 +18,7 @@ from steelyard.model.effects import NOT_CONFIRMED
 from steelyard.model.pair import ALPHA, Delta, Verdict
 from steelyard.model.record import Figure, Record
 from steelyard.model.units import percent
-from steelyard.report.cells import VERDICT_GLYPHS, aligned, cells, clean, cut, delta_text, pad, parts_of
+from steelyard.report.cells import VERDICT_GLYPHS, aligned, clean, cut, delta_text, pad, parts_of
 from steelyard.report.columns import Column, versus_head
 from steelyard.report.page import wrap_spaced
 from steelyard.report.tree import group, lines
@@ -124,10 +125,10 @@ def _body(rows: Sequence[Delta], figures: Mapping[str, tuple[Figure | None, Figu
     ]
     widths = {column.head: column.width for column in table}
     groups = group([_row_record(delta) for delta in rows])
-    least = min(LEAST_LABEL, max(cells(line.label) for line in lines(groups, width) if line.index is not None))
+    least = min(LEAST_LABEL, max(cell_len(line.label) for line in lines(groups, width) if line.index is not None))
     kept = next((shown for shown in _fewer(table) if width - _taken(shown, widths) >= least), [])
     tree = lines(groups, max(least, width - _taken(kept, widths)))
-    label = max((cells(line.label) for line in tree if line.index is not None), default=0)
+    label = max((cell_len(line.label) for line in tree if line.index is not None), default=0)
     head = pad("", label) + "".join(GAP + pad(column.head, widths[column.head], column.align) for column in kept)
     drawn = [Text(head.rstrip(), "dim")] if kept else []
     for line in tree:

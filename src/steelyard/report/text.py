@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from steelyard.model.pair import Delta, Pair
@@ -18,7 +19,6 @@ from steelyard.report.cells import (
     IDENTICAL,
     UNVERIFIED,
     case_line,
-    cells,
     clean,
     cut,
     identical_to,
@@ -61,8 +61,8 @@ def _top(header: RunHeaderLike, records: Sequence[Record], width: int) -> list[T
     left = heading(header, records)
     right = f"{len(records)} case{'' if len(records) == 1 else 's'} · run {header.id}"
     load = [_line((part, "dim")) for part in wrap_words(load_line(header, records), width) if part]
-    if cells(left) + 2 + len(right) <= width:
-        return [_line((f"{left}{pad(right, width - cells(left), '>')}", "bold")), *load]
+    if cell_len(left) + 2 + len(right) <= width:
+        return [_line((f"{left}{pad(right, width - cell_len(left), '>')}", "bold")), *load]
     return [*(_line((part, "bold")) for part in wrap_words(left, width)), _line((pad(right, width, ">"), "bold")), *load]
 
 
@@ -70,7 +70,7 @@ def _body(records: Sequence[Record], deltas: Mapping[str, Delta], found: list[Co
     """The table proper, and which records have more to say than their row could hold."""
     tree, kept, gap = _fit(group(records), found, width)
     room = width - _taken(kept, gap)
-    label = max(0, min(room, max((cells(line.label) for line in tree if line.index is not None), default=0)))
+    label = max(0, min(room, max((cell_len(line.label) for line in tree if line.index is not None), default=0)))
     heads = [pad(column.head, column.width, column.align) for column in kept]
     body = [] if kept[0].empty else [_line((pad("", label) + "".join(gap + head for head in heads), "dim"))]
     missed: list[int] = []
@@ -114,7 +114,7 @@ def _spread(line: TreeLine, width: int) -> list[Text]:
     """A title over the whole width, continued on further lines when it is longer."""
     style = "bold" if not line.indent else ""
     indent = line.indent or "  "
-    if cells(line.label) <= width:
+    if cell_len(line.label) <= width:
         return [_line((line.label, style))]
     first, *rest = wrap_text(line.label, width - len(indent))
     return [_line((first, style)), *(_line((indent + part, style)) for part in rest)]
@@ -137,14 +137,14 @@ def _broken_row(name: str, record: Record, time: Column, gap: str, index: int, w
     """A status in place of figures; timings of a wrong answer stand beside it, since they were measured."""
     words, why = status_words(record), lines_of(shortened(reason(record), MOST_READ))
     made = Text(name)
-    if time.cells[index] and cells(name) + time.width + len(gap) + cells(words) <= width:
+    if time.cells[index] and cell_len(name) + time.width + len(gap) + cell_len(words) <= width:
         made.append(pad(time.cells[index], time.width, time.align) + gap)
-    made.append(cut(words, width - cells(made.plain)), STYLES.get(record.status, "yellow"))
-    room = width - cells(made.plain) - 2
+    made.append(cut(words, width - cell_len(made.plain)), STYLES.get(record.status, "yellow"))
+    room = width - cell_len(made.plain) - 2
     said = clean(why[0]) if why else ""
     if said and room >= LEAST_LABEL:
         made.append(f"  {cut(said, room)}")
-    return made, len(why) <= 1 and cells(said) <= max(room, 0)
+    return made, len(why) <= 1 and cell_len(said) <= max(room, 0)
 
 
 def _caveats(records: Sequence[Record], width: int) -> list[Text]:
@@ -195,12 +195,12 @@ def _bottom(run: str, records: Sequence[Record], deltas: Mapping[str, Delta], wi
     ]
     made = [Text()]
     for word, style in (*(words or [("nothing measured", "yellow")]), (f"saved {run}", "")):
-        if made[-1].plain and cells(made[-1].plain) + 3 + len(word) > width:
+        if made[-1].plain and cell_len(made[-1].plain) + 3 + len(word) > width:
             made.append(Text())
         made[-1].append(" · " if made[-1].plain else "").append(word, style)
     if records:
         hint = f"next: steelyard show {run}/{_worth_showing(records, deltas) + 1}"
-        if cells(made[-1].plain) + 4 + len(hint) > width:
+        if cell_len(made[-1].plain) + 4 + len(hint) > width:
             return [*made, Text(hint, "dim")]
         made[-1].append("    ").append(hint, "dim")
     return made

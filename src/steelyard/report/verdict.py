@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from steelyard import codec
@@ -16,7 +17,7 @@ from steelyard.analyze.unpaired import UNCONFIRMED
 from steelyard.model.effects import margin_text
 from steelyard.model.pair import Delta
 from steelyard.model.units import measured
-from steelyard.report.cells import cells, clean, pad
+from steelyard.report.cells import clean, pad
 from steelyard.report.page import wrap_spaced
 from steelyard.report.wrap import wrap_facts, wrap_text
 
@@ -121,7 +122,7 @@ def _table(found: Sequence[Judged], width: int) -> Iterator[Text]:
     shown = found[: LONGEST if found[0].counts else LONGEST_ASIDE]
     several = {finding.metric for finding in found} != {"time"}
     rows = [(clean(finding.case), _change(finding, several), figures_text(finding)) for finding in shown]
-    name, change, figures = (max(cells(row[place]) for row in rows) for place in range(3))
+    name, change, figures = (max(cell_len(row[place]) for row in rows) for place in range(3))
     wide = 2 + name + 2 + change + 2 + figures <= width
     for finding, row in zip(shown, rows, strict=True):
         glyph = (f"{_glyph(finding)} ", _row_style(finding))
