@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from rich.text import Text
 
 from steelyard.analyze.conditions import OTHER_LOAD, conditions
-from steelyard.analyze.repeat import Asked, repeat_line
+from steelyard.analyze.repeat import repeat_line
 from steelyard.model.pair import Delta, Pair, told_from_chance, weigh
 from steelyard.model.record import BAD, Figure, Record, Verification
 from steelyard.model.units import percent
 from steelyard.model.units import plain as quantity
 from steelyard.report.cells import aligned, clean, delta_text, figure_text, parts_of, reason, status_words
 from steelyard.report.page import Page, Rows
+from steelyard.store.runs import Run
 
 PHASES = {"build_time": "build", "first_call_time": "first call"}
 PASSES = {"peak_memory", "memory_snapshot", "profile", "ncu", "compile_time", "dump_ir"}
@@ -33,35 +34,7 @@ NAMES = {
 }
 
 
-class HeaderLike(Asked, Protocol):
-    """The part of a run's header that a record's page names."""
-
-    @property
-    def id(self) -> str:
-        """The short name of the run."""
-
-    @property
-    def machine(self) -> Mapping[str, Any]:
-        """Facts about the machine when the run began."""
-
-
-class RunLike(Protocol):
-    """A run as the page of one of its records needs it."""
-
-    @property
-    def header(self) -> HeaderLike:
-        """Whose record this is."""
-
-    @property
-    def records(self) -> Sequence[Record]:
-        """All records, so that this one has a number."""
-
-    @property
-    def pairs(self) -> Sequence[Pair]:
-        """Comparisons that this record may be an arm of."""
-
-
-def record_detail(record: Record, run: RunLike, *, width: int = 100) -> Text:
+def record_detail(record: Record, run: Run, *, width: int = 100) -> Text:
     """Everything known about one record, in sections that are left out when empty."""
     number = next((index for index, other in enumerate(run.records, 1) if other.id == record.id and other.started == record.started), None)
     page = Page(width)
@@ -142,7 +115,7 @@ def _blocks(count: Any) -> str:
     return f"{quantity(count, '', 1)} block{'' if count == 1 else 's'}" if isinstance(count, int) else ""
 
 
-def _weighed(record: Record, run: RunLike) -> Rows:
+def _weighed(record: Record, run: Run) -> Rows:
     rows = []
     for pair, delta in judged(run):
         if record.id in (pair.base.id, pair.head.id):
@@ -163,7 +136,7 @@ def _own_blocks(pair: Pair) -> str:
     return clean(" · ".join(filter(None, told)))
 
 
-def judged(run: RunLike) -> list[tuple[Pair, Delta]]:
+def judged(run: Run) -> list[tuple[Pair, Delta]]:
     """Every pair of a run with its verdict among all of them, as the run's table has it; an arm that is not ok has none."""
     broken = {record.id for record in run.records if record.status != "ok"}
     sound = [pair for pair in run.pairs if not {pair.base.id, pair.head.id} & broken]

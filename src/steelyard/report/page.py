@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -43,17 +43,28 @@ class Page:
         """Free text, wrapped."""
         if text:
             self._head(head)
-            self.lines += [Text(f"  {piece}") for line in lines_of(text) for piece in wrap_text(line, self.width - 2)]
+            self.lines += [piece for line in lines_of(text) for piece in wrapped(line, self.width, indent="  ")]
 
     def drawn(self) -> Text:
         """The whole page."""
-        for line in self.lines:
-            line.rstrip()
-        return Text("\n", no_wrap=True, overflow="crop").join(self.lines)
+        return joined(self.lines)
 
     def _head(self, head: str) -> None:
         if head:
             self.lines += [Text(""), Text(head, "bold")]
+
+
+def joined(lines: Iterable[Text]) -> Text:
+    """Lines that fit already as one text, without spaces at their ends."""
+    whole = list(lines)
+    for line in whole:
+        line.rstrip()
+    return Text("\n", no_wrap=True, overflow="crop").join(whole)
+
+
+def wrapped(text: str, width: int, style: str = "", indent: str = "") -> list[Text]:
+    """A text in lines of one style, all of them behind the indent."""
+    return [Text(f"{indent}{line}", style) for line in wrap_text(text, width - len(indent))]
 
 
 def wrap_spaced(line: str, width: int) -> list[str]:

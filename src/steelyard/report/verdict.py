@@ -18,7 +18,7 @@ from steelyard.model.effects import margin_text
 from steelyard.model.pair import Delta
 from steelyard.model.units import measured
 from steelyard.report.cells import clean, pad
-from steelyard.report.page import wrap_spaced
+from steelyard.report.page import joined, wrap_spaced, wrapped
 from steelyard.report.wrap import wrap_facts, wrap_text
 
 GLYPHS: dict[str, str] = {
@@ -92,21 +92,18 @@ def summary(judgement: Judgement) -> Iterator[str]:
 
 def verdict_page(judgement: Judgement, *, width: int = 100) -> Text:
     """Banner, tables, notes; every line fits the width."""
-    lines = [Text(line, _style(judgement)) for line in wrap_text(f"{GLYPHS[judgement.outcome]} {judgement.headline}", width)]
+    lines = wrapped(f"{GLYPHS[judgement.outcome]} {judgement.headline}", width, _style(judgement))
     sides = f"base {judgement.base} · head {judgement.head}" if judgement.base != judgement.head else f"run {judgement.head}, its pairs"
-    lines += [Text(line, "dim") for line in wrap_text(clean(sides), width)]
+    lines += wrapped(clean(sides), width, "dim")
     lines += [Text(line, "dim") for side in side_lines(judgement.conditions) for line in wrap_facts(side, width)]
     if suite := judgement.suite:
-        lines += [Text(line) for line in wrap_text(f"{suite.case}: {suite.effect}; {clean(suite.reason)}", width)]
+        lines += wrapped(f"{suite.case}: {suite.effect}; {clean(suite.reason)}", width)
     for kind, head in HEADS.items():
         if found := judgement.of(kind):
             lines += [Text(""), Text(f"{head} ({len(found)})", "bold"), *_table(found, width)]
     told = [*summary(judgement), *judgement.notes]
     lines += [Text("")] if told else []
-    lines += [Text(line, "dim") for note in told for line in wrap_text(clean(note), width)]
-    for line in lines:
-        line.rstrip()
-    return Text("\n", no_wrap=True, overflow="crop").join(lines)
+    return joined([*lines, *(line for note in told for line in wrapped(clean(note), width, "dim"))])
 
 
 def _style(judgement: Judgement) -> str:
@@ -133,9 +130,9 @@ def _table(found: Sequence[Judged], width: int) -> Iterator[Text]:
             first, *rest = wrap_text(row[0], width - 2)
             yield Text.assemble(glyph, first)
             yield from (Text(f"  {line}") for line in rest)
-            yield from (Text(f"    {line}") for line in wrap_spaced(values, width - 4) if line.strip())
+            yield from (Text(f"    {line}") for line in wrap_spaced(values, width - 4) if line)
         more = [explanation(finding), f"repeat: {clean(finding.repeat)}" if finding.counts and finding.repeat else ""]
-        yield from (Text(f"    {line}", "dim") for words in more for line in wrap_text(words, width - 4) if line.strip())
+        yield from (line for words in more if words for line in wrapped(words, width, "dim", "    "))
     if len(found) > len(shown):
         yield Text(f"  … and {len(found) - len(shown)} more: --json has them all", "dim")
 
