@@ -7,24 +7,8 @@ from collections import Counter
 from typing import Any
 
 from steelyard.model.units import with_error
-from steelyard.report.charts import Chart
-from steelyard.report.charts.pieces import (
-    BLUE,
-    GREY,
-    LEGEND,
-    TIMES,
-    VERMILION,
-    Rows,
-    Spec,
-    caption_above,
-    caption_below,
-    first,
-    framed,
-    layer,
-    log_axis,
-    told,
-    with_prefix,
-)
+from steelyard.report.charts import Chart, vega
+from steelyard.report.charts.vega import BLUE, GREY, LEGEND, TIMES, VERMILION, Rows, Spec
 
 FOREST = ("case", "label", "ratio", "low", "high", "margin_low", "margin_high", "verdict", "text", "before", "after")
 """`ratio` is head over base with its interval; between the margins a change is too small to matter; `text` is the change as people
@@ -74,19 +58,19 @@ def _forest() -> Chart:
     }
     down: Spec = {"field": "label", "type": "nominal", "sort": None, "scale": {"paddingInner": 0, "paddingOuter": 0}, "axis": names}
     looks = _looks(None)
-    tooltip = told(("label", "case"), ("text", "change"), ("verdict", "verdict"), ("before", "base"), ("after", "head"))
+    tooltip = vega.told(("label", "case"), ("text", "change"), ("verdict", "verdict"), ("before", "base"), ("after", "head"))
     band: Spec = {"y": down, "x": {**across, "field": "margin_low"}, "x2": {"field": "margin_high"}}
     ends: Spec = {"y": down, "x": {**across, "field": "low"}, "x2": {"field": "high"}, "color": looks["color"]}
     even = {"data": {"values": [{}]}, "mark": {"type": "rule", "tooltip": None}, "encoding": {"x": {"datum": 1, "type": "quantitative"}}}
     aside: Spec = {"x": {"expr": "width"}, "dx": 8, "align": "left", "fontSize": {"expr": f"{NARROW} ? 0 : 11"}}
     layers = [
-        layer("bar", band, color=GREY, opacity=0.16, height={"band": 1}),
+        vega.layer("bar", band, color=GREY, opacity=0.16, height={"band": 1}),
         even,
-        layer("rule", ends, "isValid(datum.low) && isValid(datum.high)", strokeWidth=3, opacity=0.5),
-        layer("point", {"y": down, "x": across, **looks, "tooltip": tooltip}, filled=True, opacity=1, size=54, cursor="pointer"),
-        layer("text", {"y": down, "text": {"field": "text", "type": "nominal"}}, **aside),
+        vega.layer("rule", ends, "isValid(datum.low) && isValid(datum.high)", strokeWidth=3, opacity=0.5),
+        vega.layer("point", {"y": down, "x": across, **looks, "tooltip": tooltip}, filled=True, opacity=1, size=54, cursor="pointer"),
+        vega.layer("text", {"y": down, "text": {"field": "text", "type": "nominal"}}, **aside),
     ]
-    spec = framed(layers, {"step": 19}, padding=2)
+    spec = vega.framed(layers, {"step": 19}, padding=2)
     reading = (
         "Each row is a case: the mark is head ÷ base and the bar its interval; a bar wholly beside the grey band is a change that matters "
         "(▼ slower, ▲ faster), one wholly inside it is the same (●), anything else is unclear (◆)."
@@ -95,9 +79,9 @@ def _forest() -> Chart:
 
 
 def _scatter() -> Chart:
-    text = with_prefix("datum.value", first("unit"))
-    across: Spec = {"field": "before", "type": "quantitative", "scale": LOG, "axis": log_axis("x", text, grid=False)}
-    up: Spec = {"field": "after", "type": "quantitative", "scale": LOG, "axis": log_axis("y", text, grid=False)}
+    text = vega.with_prefix("datum.value", vega.first("unit"))
+    across: Spec = {"field": "before", "type": "quantitative", "scale": LOG, "axis": vega.log_axis("x", text, grid=False)}
+    up: Spec = {"field": "after", "type": "quantitative", "scale": LOG, "axis": vega.log_axis("y", text, grid=False)}
     ends = [{"op": op, "field": side, "as": f"{op}_{side}"} for op in ("min", "max") for side in ("before", "after")]
     corners = [
         {"aggregate": ends},
@@ -106,15 +90,15 @@ def _scatter() -> Chart:
     ]
     line: Spec = {"x": {**across, "field": "least"}, "y": {**up, "field": "least"}, "x2": {"field": "most"}, "y2": {"field": "most"}}
     looks = _looks(LEGEND)
-    tooltip = told(("label", "case"), ("before_text", "base"), ("after_text", "head"), ("text", "change"), ("verdict", "verdict"))
+    tooltip = vega.told(("label", "case"), ("before_text", "base"), ("after_text", "head"), ("text", "change"), ("verdict", "verdict"))
     layers = [
         {"transform": corners, "mark": {"type": "rule", "strokeDash": [4, 3], "tooltip": None}, "encoding": line},
-        layer("point", {"x": across, "y": up, **looks, "tooltip": tooltip}, filled=True, opacity=0.85, size=46, cursor="pointer"),
-        caption_above("'head, log scale'"),
-        caption_below("'base, log scale'"),
+        vega.layer("point", {"x": across, "y": up, **looks, "tooltip": tooltip}, filled=True, opacity=0.85, size=46, cursor="pointer"),
+        vega.caption_above("'head, log scale'"),
+        vega.caption_below("'base, log scale'"),
     ]
     reading = "Each mark is a case; on the dashed line nothing changed, above it head takes more than base, below it less."
-    return Chart("compare-scatter", "Before and after", reading, framed(layers, 420), SCATTER)
+    return Chart("compare-scatter", "Before and after", reading, vega.framed(layers, 420), SCATTER)
 
 
 FOREST_PLOT, BEFORE_AFTER = _forest(), _scatter()

@@ -10,27 +10,8 @@ from typing import Any
 from steelyard.model import effects
 from steelyard.model.effects import speedup
 from steelyard.model.units import with_error
-from steelyard.report.charts import Chart
-from steelyard.report.charts.pieces import (
-    BLUE,
-    GREY,
-    VERMILION,
-    Rows,
-    Spec,
-    by_name,
-    caption_above,
-    caption_below,
-    dates,
-    ends_of,
-    even,
-    first,
-    framed,
-    layer,
-    moment,
-    speedups,
-    told,
-    with_prefix,
-)
+from steelyard.report.charts import Chart, vega
+from steelyard.report.charts.vega import BLUE, GREY, VERMILION, Rows, Spec
 
 SERIES = ("kind", "created", "until", "time", "low", "high", "verdict", "run", "commit", "label", "text", "case")
 """`kind` is point (one run), level (the median between two changes, from `created` until `until`), change (a new level from `created` on,
@@ -57,14 +38,14 @@ NOISE of its time; FEWEST of them, no more than APART runs from one to the next,
 
 
 def _series() -> Chart:
-    ticks: Spec = {"title": None, "labelExpr": with_prefix("datum.value", "'s'"), "tickCount": 6}
+    ticks: Spec = {"title": None, "labelExpr": vega.with_prefix("datum.value", "'s'"), "tickCount": 6}
     up: Spec = {"field": "time", "type": "quantitative", "scale": {"zero": False, "nice": True, "padding": 6}, "axis": ticks}
-    across = dates("when")
+    across = vega.dates("when")
     verdicts = {"domain": ["slower", "faster"], "range": [VERMILION, BLUE]}
     colour: Spec = {"color": {"field": "verdict", "type": "nominal", "legend": None, "scale": verdicts}}
     words: Spec = {"text": {"field": "label", "type": "nominal"}}
     ends: Spec = {"x": across, "y": {**up, "field": "low"}, "y2": {"field": "high"}}
-    tooltip = told(("text", "time per call"), ("run", "run"), ("commit", "commit"), ("label", "when"))
+    tooltip = vega.told(("text", "time per call"), ("run", "run"), ("commit", "commit"), ("label", "when"))
     here, end, level = ({"expr": f"scale('{scale}', datum.{name})"} for scale, name in (("x", "when"), ("x", "end"), ("y", "time")))
     around = [{"expr": f"{place['expr']} {aside}"} for place, aside in ((here, "- 5"), (end, "+ 5"))]
     stretch: Spec = {"x": {"value": here}, "x2": {"value": end}, "y": {"value": level}}
@@ -79,17 +60,19 @@ def _series() -> Chart:
     size = {"expr": f"width < {ROOM} ? split(datum.label, ', ')[0] : datum.label"}
     below: Spec = {"x": here, "align": "left", "dx": 4, "y": {"expr": "height - 3"}, "baseline": "bottom"}
     layers = [
-        layer("rect", {}, "datum.kind === 'noise'", color=GREY, opacity=0.16, x=around[0], x2=around[1], y=0, y2="height"),
-        layer("text", words, "datum.kind === 'noise'", fontSize=11, **below),
-        layer("area", ends, "datum.kind === 'point' && isValid(datum.low) && isValid(datum.high)", color=BLUE, opacity=0.2, line=False),
-        layer("line", {"x": across, "y": up}, "datum.kind === 'point'", color=BLUE, strokeWidth=1, opacity=0.65),
-        layer("rule", stretch, "datum.kind === 'level'", color=GREY, strokeWidth=2.5),
-        layer("rule", {**colour, "x": {"value": here}}, "datum.kind === 'change'", strokeWidth=1.5, strokeDash=[4, 3]),
-        layer("point", {"x": across, "y": up, "tooltip": tooltip}, "datum.kind === 'point'", color=BLUE, size=26, **DOT),
-        layer("text", colour, "datum.kind === 'change'", fontSize=11, fontWeight=600, text=size, **aside),
-        caption_above("'time per call'"),
+        vega.layer("rect", {}, "datum.kind === 'noise'", color=GREY, opacity=0.16, x=around[0], x2=around[1], y=0, y2="height"),
+        vega.layer("text", words, "datum.kind === 'noise'", fontSize=11, **below),
+        vega.layer(
+            "area", ends, "datum.kind === 'point' && isValid(datum.low) && isValid(datum.high)", color=BLUE, opacity=0.2, line=False
+        ),
+        vega.layer("line", {"x": across, "y": up}, "datum.kind === 'point'", color=BLUE, strokeWidth=1, opacity=0.65),
+        vega.layer("rule", stretch, "datum.kind === 'level'", color=GREY, strokeWidth=2.5),
+        vega.layer("rule", {**colour, "x": {"value": here}}, "datum.kind === 'change'", strokeWidth=1.5, strokeDash=[4, 3]),
+        vega.layer("point", {"x": across, "y": up, "tooltip": tooltip}, "datum.kind === 'point'", color=BLUE, size=26, **DOT),
+        vega.layer("text", colour, "datum.kind === 'change'", fontSize=11, fontWeight=600, text=size, **aside),
+        vega.caption_above("'time per call'"),
     ]
-    spec = framed(layers, 300, transform=[moment("created", "when"), moment("until", "end")])
+    spec = vega.framed(layers, 300, transform=[vega.moment("created", "when"), vega.moment("until", "end")])
     reading = (
         "Each dot is one run's median with its 95 % interval as the band; a dashed line is a change of level with its size and the commits "
         "between which it came, thick lines are the levels, and a grey ground marks nights that scatter more than usual."
@@ -102,22 +85,22 @@ DOT: Spec = {"filled": True, "opacity": 1, "cursor": "pointer"}
 
 
 def _over(what: str) -> Spec:
-    return caption_above(f"'{what} over the oldest ' + {first('over')}")
+    return vega.caption_above(f"'{what} over the oldest ' + {vega.first('over')}")
 
 
 def _quantiles() -> Chart:
-    across, middle = dates("when"), speedups("q50")
-    tooltip = told(("column", "stack"), ("text", "speedups"), ("n", "models"), ("run", "run"))
+    across, middle = vega.dates("when"), vega.speedups("q50")
+    tooltip = vega.told(("column", "stack"), ("text", "speedups"), ("n", "models"), ("run", "run"))
     layers = [
-        layer("rule", {"y": speedups("least"), "y2": {"field": "most"}}, opacity=0),
-        even(),
-        layer("area", {"x": across, "y": speedups("q10"), "y2": {"field": "q90"}}, color=BLUE, opacity=0.16, line=False),
-        layer("area", {"x": across, "y": speedups("q25"), "y2": {"field": "q75"}}, color=BLUE, opacity=0.28, line=False),
-        layer("line", {"x": across, "y": middle}, color=BLUE, strokeWidth=2),
-        layer("point", {"x": across, "y": middle, "tooltip": tooltip}, color=BLUE, size=24, **DOT),
+        vega.layer("rule", {"y": vega.speedups("least"), "y2": {"field": "most"}}, opacity=0),
+        vega.even(),
+        vega.layer("area", {"x": across, "y": vega.speedups("q10"), "y2": {"field": "q90"}}, color=BLUE, opacity=0.16, line=False),
+        vega.layer("area", {"x": across, "y": vega.speedups("q25"), "y2": {"field": "q75"}}, color=BLUE, opacity=0.28, line=False),
+        vega.layer("line", {"x": across, "y": middle}, color=BLUE, strokeWidth=2),
+        vega.layer("point", {"x": across, "y": middle, "tooltip": tooltip}, color=BLUE, size=24, **DOT),
         _over("speedup"),
     ]
-    spec = framed(layers, 200, transform=[moment("created", "when")])
+    spec = vega.framed(layers, 200, transform=[vega.moment("created", "when")])
     reading = (
         "The line is the middle model's speedup in each run over the baseline's oldest time; half of the models lie in the dark band and "
         "eight of ten within the light one."
@@ -126,19 +109,19 @@ def _quantiles() -> Chart:
 
 
 def _means() -> Chart:
-    across, up, name = dates("when"), speedups("mean"), by_name("column")
-    steady: Spec = {"x": across, "y": speedups("steady"), "stroke": name}
+    across, up, name = vega.dates("when"), vega.speedups("mean"), vega.by_name("column")
+    steady: Spec = {"x": across, "y": vega.speedups("steady"), "stroke": name}
     fading: Spec = {"fillOpacity": {"expr": "datum.partial ? 0.35 : 1"}}
-    tooltip = told(("column", "stack"), ("text", "geometric mean"), ("n", "models"), ("run", "run"))
+    tooltip = vega.told(("column", "stack"), ("text", "geometric mean"), ("n", "models"), ("run", "run"))
     layers = [
-        layer("rule", {"y": speedups("least"), "y2": {"field": "most"}}, opacity=0),
-        even(),
-        layer("line", steady, strokeWidth=1.75, **GAPS),
-        layer("point", {"x": across, "y": up, "color": name, "shape": name, "tooltip": tooltip}, size=30, **fading, **DOT),
+        vega.layer("rule", {"y": vega.speedups("least"), "y2": {"field": "most"}}, opacity=0),
+        vega.even(),
+        vega.layer("line", steady, strokeWidth=1.75, **GAPS),
+        vega.layer("point", {"x": across, "y": up, "color": name, "shape": name, "tooltip": tooltip}, size=30, **fading, **DOT),
         _over("geometric mean of speedups"),
     ]
     whole = {"calculate": "datum.partial ? null : datum.mean", "as": "steady"}
-    spec = framed(layers, 240, transform=[moment("created", "when"), whole])
+    spec = vega.framed(layers, 240, transform=[vega.moment("created", "when"), whole])
     reading = (
         "Each line is a stack's geometric mean speedup over the models that all stacks have in that run; above 1× it is faster than the "
         "baseline was in its oldest run, and a pale point off the line is a run that lacks many models."
@@ -151,23 +134,27 @@ def _latest() -> Chart:
     axis: Spec = {"title": None, "labelExpr": whole, "ticks": False, "labelPadding": 8, "grid": False}
     scale: Spec = {"nice": False, "zero": False, "padding": 12}
     across: Spec = {"field": "rank", "type": "quantitative", "scale": scale, "axis": axis}
-    up, name = speedups("speedup"), by_name("column")
-    tooltip = told(("row", "model"), ("column", "stack"), ("text", "speedup"))
+    up, name = vega.speedups("speedup"), vega.by_name("column")
+    tooltip = vega.told(("row", "model"), ("column", "stack"), ("text", "speedup"))
     ends: Spec = {"x": across, "y": {**up, "field": "from"}, "y2": {"field": "to"}, "fill": name}
     layers = [
-        even(),
-        layer("line", {"x": across, "y": up, "stroke": name}, strokeWidth=1, opacity=0.6),
-        layer("bar", ends, width=1.5),
-        layer("point", {"x": across, "y": up, "color": name, "shape": name, "tooltip": tooltip}, size=40, **DOT),
+        vega.even(),
+        vega.layer("line", {"x": across, "y": up, "stroke": name}, strokeWidth=1, opacity=0.6),
+        vega.layer("bar", ends, width=1.5),
+        vega.layer("point", {"x": across, "y": up, "color": name, "shape": name, "tooltip": tooltip}, size=40, **DOT),
         _over("speedup"),
-        caption_below("'models, sorted within each stack'"),
+        vega.caption_below("'models, sorted within each stack'"),
     ]
     reading = (
         "Each point is one model of the newest run with its 95 % interval, slowest to the left; where a line crosses 1× its stack stops "
         "losing to the baseline's oldest time."
     )
     return Chart(
-        "history-latest", "Latest: all speedups of the newest run", reading, framed(layers, 240, transform=ends_of("speedup")), LATEST
+        "history-latest",
+        "Latest: all speedups of the newest run",
+        reading,
+        vega.framed(layers, 240, transform=vega.ends_of("speedup")),
+        LATEST,
     )
 
 
