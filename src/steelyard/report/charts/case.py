@@ -9,8 +9,8 @@ from statistics import quantiles
 from typing import Any
 
 from steelyard.model.units import plain
-from steelyard.report.charts import Chart, vega
-from steelyard.report.charts.vega import BLUE, LEGEND, ORANGE, VERMILION, Rows, Spec
+from steelyard.report.charts import Chart, Rows, vega
+from steelyard.report.charts.vega import BLUE, LEGEND, ORANGE, VERMILION, Spec
 
 SAMPLES = ("case", "order", "time", "drawn", "state", "text", "clock", "clock_unit", "clock_text")
 """`order` counts from 0; `time` is one sample in seconds and `drawn` where it stands: at the edge when it lies beyond the scale;
@@ -71,7 +71,7 @@ def _samples() -> Chart:
         "Each dot is one sample in the order it was taken: a level cloud is steady, a slope is drift, a step is a change of the machine; "
         "orange diamonds were disturbed and do not count, the dashed line is the median."
     )
-    return Chart("case-samples", "Samples in order", reading, vega.framed(layers, 260), SAMPLES)
+    return Chart("case-samples", "Samples in order", reading, vega.framed(layers, 260), SAMPLES, case_samples_rows)
 
 
 def _clocks() -> Chart:
@@ -92,7 +92,7 @@ def _clocks() -> Chart:
         "Each dot is one sample in the order it was taken, and above it the clock at that time: times that rise where the clock falls "
         "are throttling, not the code; orange diamonds were disturbed and do not count, the dashed line is the median."
     )
-    return Chart("case-clocks", "Samples in order, with the clock over them", reading, spec, SAMPLES)
+    return Chart("case-clocks", "Samples in order, with the clock over them", reading, spec, SAMPLES, case_clocks_rows)
 
 
 def _distribution() -> Chart:
@@ -107,7 +107,7 @@ def _distribution() -> Chart:
         "How often each time occurred: one narrow hill is steady, two hills are two ways of running, a long right end is disturbance; "
         "samples far beyond the others are counted at the edge."
     )
-    return Chart("case-distribution", "Distribution", reading, vega.framed(layers, 220), BINS)
+    return Chart("case-distribution", "Distribution", reading, vega.framed(layers, 220), BINS, case_distribution_rows)
 
 
 def _cumulative() -> Chart:
@@ -124,7 +124,7 @@ def _cumulative() -> Chart:
         "Up to which time a share of the samples lies: read across from 50 % for the median, from 99 % for the slow tail; samples far "
         "beyond the others stand at the edge."
     )
-    return Chart("case-cumulative", "Cumulative distribution", reading, vega.framed(layers, 220), TIMES)
+    return Chart("case-cumulative", "Cumulative distribution", reading, vega.framed(layers, 220), TIMES, case_cumulative_rows)
 
 
 def _phases() -> Chart:
@@ -139,11 +139,7 @@ def _phases() -> Chart:
     ]
     spec = vega.framed(layers, {"step": 28}, padding=2)
     reading = "How long each phase took, first to last; the steady call is what the other figures are about, the rest is paid once."
-    return Chart("case-phases", "Phases", reading, spec, PHASES)
-
-
-IN_ORDER, WITH_CLOCK, HISTOGRAM, CUMULATIVE, SPENT = _samples(), _clocks(), _distribution(), _cumulative(), _phases()
-CHARTS = (IN_ORDER, WITH_CLOCK, HISTOGRAM, CUMULATIVE, SPENT)
+    return Chart("case-phases", "Phases", reading, spec, PHASES, case_phases_rows)
 
 
 def case_samples_rows(document: dict[str, Any], case: str | None = None) -> Rows:
@@ -250,3 +246,6 @@ def _chosen(document: dict[str, Any], case: str | None) -> dict[str, Any] | None
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+CHARTS = (_samples(), _clocks(), _distribution(), _cumulative(), _phases())

@@ -7,8 +7,8 @@ from collections import Counter
 from typing import Any
 
 from steelyard.model.units import with_error
-from steelyard.report.charts import Chart, vega
-from steelyard.report.charts.vega import BLUE, GREY, LEGEND, TIMES, VERMILION, Rows, Spec
+from steelyard.report.charts import Chart, Rows, vega
+from steelyard.report.charts.vega import BLUE, GREY, LEGEND, TIMES, VERMILION, Spec
 
 FOREST = ("case", "label", "ratio", "low", "high", "margin_low", "margin_high", "verdict", "text", "before", "after")
 """`ratio` is head over base with its interval; between the margins a change is too small to matter; `text` is the change as people
@@ -75,7 +75,7 @@ def _forest() -> Chart:
         "Each row is a case: the mark is head ÷ base and the bar its interval; a bar wholly beside the grey band is a change that matters "
         "(▼ slower, ▲ faster), one wholly inside it is the same (●), anything else is unclear (◆)."
     )
-    return Chart("compare-forest", "Change of each case, largest first", reading, spec, FOREST)
+    return Chart("compare-forest", "Change of each case, largest first", reading, spec, FOREST, compare_forest_rows)
 
 
 def _scatter() -> Chart:
@@ -98,11 +98,7 @@ def _scatter() -> Chart:
         vega.caption_below("'base, log scale'"),
     ]
     reading = "Each mark is a case; on the dashed line nothing changed, above it head takes more than base, below it less."
-    return Chart("compare-scatter", "Before and after", reading, vega.framed(layers, 420), SCATTER)
-
-
-FOREST_PLOT, BEFORE_AFTER = _forest(), _scatter()
-CHARTS = (FOREST_PLOT, BEFORE_AFTER)
+    return Chart("compare-scatter", "Before and after", reading, vega.framed(layers, 420), SCATTER, compare_scatter_rows)
 
 
 def compare_forest_rows(document: dict[str, Any], metric: str = "time", most: int = MOST_DRAWN) -> Rows:
@@ -164,3 +160,7 @@ def _side(document: dict[str, Any], delta: dict[str, Any], side: str) -> str:
     figure = delta[side]
     unit = document["metrics"].get(delta["metric"], {}).get("unit", "s")
     return with_error(figure[0], figure[1], figure[2], unit) if figure and figure[0] is not None else "–"
+
+
+FOREST_PLOT, BEFORE_AFTER = _forest(), _scatter()
+CHARTS = (FOREST_PLOT, BEFORE_AFTER)

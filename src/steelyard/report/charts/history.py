@@ -10,8 +10,8 @@ from typing import Any
 from steelyard.model import effects
 from steelyard.model.effects import speedup
 from steelyard.model.units import with_error
-from steelyard.report.charts import Chart, vega
-from steelyard.report.charts.vega import BLUE, GREY, VERMILION, Rows, Spec
+from steelyard.report.charts import Chart, Rows, vega
+from steelyard.report.charts.vega import BLUE, GREY, VERMILION, Spec
 
 SERIES = ("kind", "created", "until", "time", "low", "high", "verdict", "run", "commit", "label", "text", "case")
 """`kind` is point (one run), level (the median between two changes, from `created` until `until`), change (a new level from `created` on,
@@ -59,16 +59,15 @@ def _series() -> Chart:
     }
     size = {"expr": f"width < {ROOM} ? split(datum.label, ', ')[0] : datum.label"}
     below: Spec = {"x": here, "align": "left", "dx": 4, "y": {"expr": "height - 3"}, "baseline": "bottom"}
+    point = "datum.kind === 'point'"
     layers = [
         vega.layer("rect", {}, "datum.kind === 'noise'", color=GREY, opacity=0.16, x=around[0], x2=around[1], y=0, y2="height"),
         vega.layer("text", words, "datum.kind === 'noise'", fontSize=11, **below),
-        vega.layer(
-            "area", ends, "datum.kind === 'point' && isValid(datum.low) && isValid(datum.high)", color=BLUE, opacity=0.2, line=False
-        ),
-        vega.layer("line", {"x": across, "y": up}, "datum.kind === 'point'", color=BLUE, strokeWidth=1, opacity=0.65),
+        vega.layer("area", ends, f"{point} && isValid(datum.low) && isValid(datum.high)", color=BLUE, opacity=0.2, line=False),
+        vega.layer("line", {"x": across, "y": up}, point, color=BLUE, strokeWidth=1, opacity=0.65),
         vega.layer("rule", stretch, "datum.kind === 'level'", color=GREY, strokeWidth=2.5),
         vega.layer("rule", {**colour, "x": {"value": here}}, "datum.kind === 'change'", strokeWidth=1.5, strokeDash=[4, 3]),
-        vega.layer("point", {"x": across, "y": up, "tooltip": tooltip}, "datum.kind === 'point'", color=BLUE, size=26, **DOT),
+        vega.layer("point", {"x": across, "y": up, "tooltip": tooltip}, point, color=BLUE, size=26, **DOT),
         vega.layer("text", colour, "datum.kind === 'change'", fontSize=11, fontWeight=600, text=size, **aside),
         vega.caption_above("'time per call'"),
     ]
@@ -77,7 +76,7 @@ def _series() -> Chart:
         "Each dot is one run's median with its 95 % interval as the band; a dashed line is a change of level with its size and the commits "
         "between which it came, thick lines are the levels, and a grey ground marks nights that scatter more than usual."
     )
-    return Chart("history-series", "Time of one case over all runs", reading, spec, SERIES)
+    return Chart("history-series", "Time of one case over all runs", reading, spec, SERIES, history_series_rows)
 
 
 GAPS: Spec = {"invalid": "break-paths-show-path-domains"}
@@ -105,7 +104,7 @@ def _quantiles() -> Chart:
         "The line is the middle model's speedup in each run over the baseline's oldest time; half of the models lie in the dark band and "
         "eight of ten within the light one."
     )
-    return Chart("history-quantiles", "Histogram: spread of speedups over time", reading, spec, QUANTILES)
+    return Chart("history-quantiles", "Histogram: spread of speedups over time", reading, spec, QUANTILES, history_quantiles_rows)
 
 
 def _means() -> Chart:
@@ -126,7 +125,7 @@ def _means() -> Chart:
         "Each line is a stack's geometric mean speedup over the models that all stacks have in that run; above 1× it is faster than the "
         "baseline was in its oldest run, and a pale point off the line is a run that lacks many models."
     )
-    return Chart("history-speedup", "Speedup: geometric mean over time", reading, spec, MEANS)
+    return Chart("history-speedup", "Speedup: geometric mean over time", reading, spec, MEANS, history_speedup_rows)
 
 
 def _latest() -> Chart:
@@ -149,17 +148,8 @@ def _latest() -> Chart:
         "Each point is one model of the newest run with its 95 % interval, slowest to the left; where a line crosses 1× its stack stops "
         "losing to the baseline's oldest time."
     )
-    return Chart(
-        "history-latest",
-        "Latest: all speedups of the newest run",
-        reading,
-        vega.framed(layers, 240, transform=vega.ends_of("speedup")),
-        LATEST,
-    )
-
-
-ONE_SERIES, SPREAD, MEAN, NEWEST = _series(), _quantiles(), _means(), _latest()
-CHARTS = (ONE_SERIES, SPREAD, MEAN, NEWEST)
+    spec = vega.framed(layers, 240, transform=vega.ends_of("speedup"))
+    return Chart("history-latest", "Latest: all speedups of the newest run", reading, spec, LATEST, history_latest_rows)
 
 
 def history_series_rows(document: dict[str, Any], case: str | None = None) -> Rows:
@@ -286,3 +276,6 @@ def history_latest_rows(document: dict[str, Any]) -> Rows:
 
 def _only(columns: tuple[str, ...], item: dict[str, Any]) -> dict[str, Any]:
     return {name: item.get(name) for name in columns}
+
+
+CHARTS = (_series(), _quantiles(), _means(), _latest())

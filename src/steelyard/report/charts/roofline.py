@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from steelyard.model.units import percent, plain
-from steelyard.report.charts import Chart, vega
-from steelyard.report.charts.vega import GREY, Rows, Spec
+from steelyard.report.charts import Chart, Rows, vega
+from steelyard.report.charts.vega import GREY, Spec
 
 COLUMNS = ("kind", "intensity", "achieved", "low", "high", "roof", "source", "line", "bound", "share", "label", "text", "case")
 """`kind` is point (a case), roof (a corner of a roof line), peak or slope (where the roof's name stands); `intensity` FLOP per byte,
@@ -62,11 +62,7 @@ def _roofline() -> Chart:
         "roofs dashed), so the closer to its roof the less is left to win: under the slope memory is the limit, under the flat part it is "
         "arithmetic."
     )
-    return Chart("roofline", "Roofline", reading, vega.framed(layers, 430, transform=vega.ends_of("achieved")), COLUMNS)
-
-
-ROOFLINE = _roofline()
-CHARTS = (ROOFLINE,)
+    return Chart("roofline", "Roofline", reading, vega.framed(layers, 430, transform=vega.ends_of("achieved")), COLUMNS, roofline_rows)
 
 
 def roofline_rows(document: dict[str, Any]) -> Rows:
@@ -144,3 +140,6 @@ def _on_slope(bandwidth: float, left: float, right: float, source: str) -> dict[
 
 def _empty() -> dict[str, Any]:
     return dict.fromkeys(COLUMNS)
+
+
+CHARTS = (_roofline(),)

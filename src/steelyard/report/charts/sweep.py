@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from steelyard.model.units import with_error
-from steelyard.report.charts import ROWS, Chart, vega
+from steelyard.report.charts import ROWS, Chart, Rows, vega
 from steelyard.report.charts.matrix import ITSELF, Speedup, heat, heat_row
-from steelyard.report.charts.vega import VERMILION, Rows, Spec
+from steelyard.report.charts.vega import VERMILION, Spec
 
 COLUMNS = ("x", "order", "line", "value", "low", "high", "unit", "metric", "axis", "status", "text", "case")
 """`x` is the parameter's value (a number, or a name with its place in `order`), `line` the variant, `value` the metric in SI units with its
@@ -31,8 +30,11 @@ def lines(x: str, y: str) -> Chart:
     ends: Spec = {**place, "y": {**up, "field": "from"}, "y2": {"field": "to"}}
     tooltip = vega.told(("line", "variant"), ("axis", "axis"), ("x", "at"), ("metric", "metric"), ("text", "value"), ("status", "status"))
     crossed = vega.layer("point", {**place, "tooltip": tooltip}, "datum.status !== 'ok' && isValid(datum.value)", **CROSS)
+    bars = [vega.layer("rule", {**ends, "stroke": name}, strokeWidth=2)]
+    band = vega.layer("area", {**ends, "fill": name}, opacity=0.18, line=False)
+    ribbon = [band, vega.layer("line", {**place, "stroke": name}, strokeWidth=1.75)]
     layers = [
-        *([vega.layer("rule", {**ends, "stroke": name}, strokeWidth=2)] if x == "names" else _ribbon(place, ends, name)),
+        *(bars if x == "names" else ribbon),
         vega.layer("point", {**place, "color": name, "shape": name, "tooltip": tooltip}, **DOT),
         {"data": {"name": ROWS}, **crossed},
         vega.caption_above(vega.first("metric")),
@@ -40,14 +42,7 @@ def lines(x: str, y: str) -> Chart:
     ]
     sound: list[Spec] = [{"filter": "datum.status === 'ok' && isValid(datum.value)"}, *vega.ends_of("value")]
     spec = vega.framed(layers, 320, params=[{"name": "ticks", "value": None}], transform=sound)
-    return Chart(f"sweep-{x}-{y}", "Metric over a parameter", _reading(x, y), spec, COLUMNS)
-
-
-def _ribbon(place: Spec, ends: Spec, name: Spec) -> list[Spec]:
-    return [
-        vega.layer("area", {**ends, "fill": name}, opacity=0.18, line=False),
-        vega.layer("line", {**place, "stroke": name}, strokeWidth=1.75),
-    ]
+    return Chart(f"sweep-{x}-{y}", "Metric over a parameter", _reading(x, y), spec, COLUMNS, partial(_first_if, x, y))
 
 
 DOT: Spec = {"filled": True, "size": 46, "opacity": 1, "cursor": "pointer"}
@@ -78,16 +73,6 @@ def _reading(x: str, y: str) -> str:
     words = f"One colour and shape per variant; {shown} are 95 % intervals, and crosses are points without a right answer"
     growing = {("log", "log"): "both axes grow", ("log", "linear"): "the horizontal axis grows"}.get((x, y), "the vertical axis grows")
     return f"{words}; {growing} by factors." if "log" in (x, y) else f"{words}."
-
-
-SPEEDUPS = heat(
-    "sweep-heat",
-    "Speedup over the baseline at every point",
-    "Each cell is how many times better than the baseline this variant is at this value: blue is better and orange worse, stronger the "
-    "further from 1×; a dashed frame is a point without a right answer.",
-)
-LINES = tuple(lines(x, y) for x in ("log", "linear", "names") for y in ("log", "linear"))
-CHARTS = (*LINES, SPEEDUPS)
 
 
 def sweep_rows(document: dict[str, Any], sweep: dict[str, Any], metric: str) -> Rows:
@@ -154,15 +139,6 @@ def left_out(document: dict[str, Any], rows: Rows) -> str:
     return f"{len(missing)} of {len(points)} measured points belong to other sweeps and are not in this picture" if missing else ""
 
 
-Draw = Callable[[dict[str, Any]], Rows]
-sweep_log_log_rows: Draw = partial(_first_if, "log", "log")
-sweep_log_linear_rows: Draw = partial(_first_if, "log", "linear")
-sweep_linear_log_rows: Draw = partial(_first_if, "linear", "log")
-sweep_linear_linear_rows: Draw = partial(_first_if, "linear", "linear")
-sweep_names_log_rows: Draw = partial(_first_if, "names", "log")
-sweep_names_linear_rows: Draw = partial(_first_if, "names", "linear")
-
-
 def sweep_heat_rows(document: dict[str, Any]) -> Rows:
     """Baseline time over own time at every point of the first sweep that has a baseline, and of its kin."""
     kin, found = together([sweep for sweep in document["sweep"] or [] if sweep["baseline"]]), list[dict[str, Any]]()
@@ -217,3 +193,14 @@ def _quotient(base: dict[str, Any] | None, case: dict[str, Any]) -> Speedup | No
         return ITSELF
     bounds = [before[1] / after[2], before[2] / after[1]] if all((*before[1:3], *after[1:3])) else [None, None]
     return [before[0] / after[0], *bounds, 0]
+
+
+SPEEDUPS = heat(
+    "sweep-heat",
+    "Speedup over the baseline at every point",
+    "Each cell is how many times better than the baseline this variant is at this value: blue is better and orange worse, stronger the "
+    "further from 1×; a dashed frame is a point without a right answer.",
+    sweep_heat_rows,
+)
+LINES = tuple(lines(x, y) for x in ("log", "linear", "names") for y in ("log", "linear"))
+CHARTS = (*LINES, SPEEDUPS)

@@ -11,7 +11,6 @@ from steelyard.model.record import BAD
 from steelyard.report.charts import ROWS
 
 Spec = dict[str, Any]
-Rows = list[dict[str, Any]]
 
 BLUE, ORANGE, VERMILION, GREY = "#0072B2", "#E69F00", "#D55E00", "#767676"
 TIMES = "\u00d7"
