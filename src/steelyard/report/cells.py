@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.cells import cell_len, set_cell_size
@@ -171,6 +171,15 @@ def facets(case: Mapping[str, Any]) -> dict[str, str]:
     found[ENV] = clean(f"env={case.get('env') or HERE}")
     found.update({f"flag.{key}": clean(f"{key}={value}") for key, value in (case.get("flags") or {}).items()})
     return found
+
+
+def flattened(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """What a table and the tables in it hold, each value under its whole name; what is empty is left out."""
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from flattened(value, f"{prefix}{name}.")
+        elif value not in (None, "", []):
+            yield f"{prefix}{name}", value
 
 
 USUAL = {"mode": "eval", "device": "cpu", "threads": "threads=1", "ranks": "ranks=1", ENV: f"env={HERE}"}

@@ -72,9 +72,9 @@ def history_page(history: History, *, width: int = 100) -> Text:
     lines += [Text(line, "dim") for line in wrap_facts(_conditions(history), width) if line]
     times = [point.time for point in history.points]
     if times:
-        room = width - 2
+        room, last = width - 2, history.points[-1]
         lines += [Text(""), Text(f"  {sparkline(times, room)}"), Text(f"  {marks(history, room)}", "dim")]
-        lines.append(Text(f"  {level(min(times))} to {level(max(times))}, newest {_newest(history)}", "dim"))
+        lines.append(Text(f"  {level(min(times))} to {level(max(times))}, newest {with_error(last.time, last.low, last.high, 's')}", "dim"))
     lines += [Text(""), Text(_found(history), "bold")]
     for change in history.changes:
         style = "red" if change.ratio > 1 else "green"
@@ -94,11 +94,6 @@ def _scope(history: History) -> str:
 def _conditions(history: History) -> str:
     newest = f"newest {MOST_READ} " if len(history.points) > MOST_READ else ""
     return f"{newest}with {history.conditions.text}" if history.conditions else ""
-
-
-def _newest(history: History) -> str:
-    last = history.points[-1]
-    return with_error(last.time, last.low, last.high, "s")
 
 
 def _found(history: History) -> str:

@@ -19,6 +19,7 @@ from steelyard.errors import UsageError, unknown
 from steelyard.report.cells import clean, cut, visible
 from steelyard.report.charts import ROWS, Chart
 from steelyard.report.charts.sweep import left_out
+from steelyard.report.charts.theme import theme as page_theme
 from steelyard.report.wrap import wrap_text
 
 Document = Mapping[str, Any]
@@ -124,8 +125,6 @@ def title(chart: Chart, rows: Sequence[Mapping[str, Any]], note: str = "") -> di
 
 def theme(dark: bool) -> dict[str, Any]:
     """The colours and fonts of the page; what is prose there is the subtitle here."""
-    from steelyard.report.charts.theme import theme as page_theme
-
     found = page_theme(dark)
     subtitle = {"subtitleColor": found["axis"]["labelColor"], "subtitleFontSize": found["axis"]["labelFontSize"], "subtitlePadding": 6}
     return {**found, "font": f"{FONT}, {found['font']}", "title": {**found["title"], **subtitle}, "padding": 12}

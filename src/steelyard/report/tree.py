@@ -112,21 +112,12 @@ def lines(groups: Sequence[Group], room: int) -> list[TreeLine]:
             drawn.append(TreeLine(folded, only[0].index))
             continue
         drawn.append(TreeLine(title))
-        drawn += _flat(only, room) if only else _points(item.points, room)
+        if only:
+            drawn += _stacked([TreePoint(leaf.label, (TreeLeaf(leaf.index, ""),)) for leaf in only], room)
+            continue
+        inline = _inline(item.points)
+        drawn += inline if all(cell_len(line.label) <= room for line in inline) else _stacked(item.points, room)
     return drawn
-
-
-def _flat(leaves: Sequence[TreeLeaf], room: int) -> list[TreeLine]:
-    drawn: list[TreeLine] = []
-    for leaf in leaves:
-        last = leaf is leaves[-1]
-        drawn += _row(LAST if last else BRANCH, BLANK if last else TRUNK, leaf, room)
-    return drawn
-
-
-def _points(points: Sequence[TreePoint], room: int) -> list[TreeLine]:
-    inline = _inline(points)
-    return inline if all(cell_len(line.label) <= room for line in inline) else _stacked(points, room)
 
 
 def _inline(points: Sequence[TreePoint]) -> list[TreeLine]:

@@ -10,7 +10,6 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from steelyard import codec
-from steelyard.analyze.compare import Mean
 from steelyard.analyze.conditions import side_lines
 from steelyard.analyze.gate import OPEN, WORDS, Judged, Judgement, Kind
 from steelyard.analyze.unpaired import UNCONFIRMED
@@ -46,14 +45,13 @@ def verdict_document(judgement: Judgement) -> dict[str, Any]:
     found["findings"] = [
         {**_named(plain), "effect": finding.effect} for plain, finding in zip(found["findings"], judgement.findings, strict=True)
     ]
-    means = {metric: _mean_document(metric, mean) for metric, mean in judgement.means.items()}
+    means = {
+        metric: _named({"metric": metric, "ratio": mean.ratio, "low": mean.low, "high": mean.high, "cases": mean.n})
+        for metric, mean in judgement.means.items()
+    }
     if judgement.suite:
         found["suite"] = {**_named(found["suite"]), "effect": judgement.suite.effect}
     return {"schema": found.pop("schema"), "headline": judgement.headline, **found, "means": means}
-
-
-def _mean_document(metric: str, mean: Mean) -> dict[str, Any]:
-    return _named({"metric": metric, "ratio": mean.ratio, "low": mean.low, "high": mean.high, "cases": mean.n})
 
 
 def delta_document(delta: Delta) -> dict[str, Any]:

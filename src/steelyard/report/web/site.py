@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -234,7 +235,7 @@ class _Build:
                 if item and item.path not in copied:
                     copied[item.path] = self.place.copy(run, item, f"{PAGES}/{leaf.name}", copied.values(), self.warnings)
                 if name := copied.get(link["path"]):
-                    link["href"] = self.place.link(f"{leaf.name}/{name}")
+                    link["href"] = quote(f"{leaf.name}/{name}")
         return [f"{PAGES}/{leaf.name}/{name}" for name in copied.values() if name]
 
     def _front(self, leaves: Sequence[SiteRun]) -> None:
