@@ -130,8 +130,7 @@ def _cumulative() -> Chart:
 def _phases() -> Chart:
     axis = {"title": None, "labelExpr": SECONDS, "tickCount": 5, "labelOverlap": True}
     across: Spec = {"field": "seconds", "type": "quantitative", "axis": axis}
-    names = {"title": None, "domain": False, "ticks": False, "labelPadding": 8}
-    down: Spec = {"field": "phase", "type": "nominal", "sort": None, "axis": names}
+    down: Spec = {"field": "phase", "type": "nominal", "sort": None, "axis": vega.names()}
     tooltip = vega.told(("phase", "phase"), ("text", "took"))
     layers = [
         vega.layer("bar", {"y": down, "x": across, "tooltip": tooltip}, color=BLUE, opacity=0.8, height={"band": 0.62}),
@@ -178,14 +177,10 @@ def case_distribution_rows(document: dict[str, Any], case: str | None = None) ->
             "most": high,
             "number": numbers[at],
             "share": numbers[at] / len(times),
-            "text": _span(low, high),
+            "text": f"{plain(low, 's', 4)} to {plain(high, 's', 4)}",
         }
         for at, (low, high) in enumerate(pairwise(edges))
     ]
-
-
-def _span(low: float, high: float) -> str:
-    return f"{plain(low, 's', 4)} to {plain(high, 's', 4)}"
 
 
 def case_phases_rows(document: dict[str, Any], case: str | None = None) -> Rows:

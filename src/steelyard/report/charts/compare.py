@@ -33,11 +33,6 @@ def _looks(legend: Spec | None) -> Spec:
     return {"color": {**verdict, "scale": colours}, "shape": {**verdict, "scale": shapes}}
 
 
-def _from_its_end(label: str) -> str:
-    """On a narrow screen cases are told apart by how they end, not by how they begin."""
-    return f"{NARROW} && length({label}) > {SHORT} ? '…' + slice({label}, -{SHORT - 1}) : {label}"
-
-
 def _ratio_axis() -> Spec:
     """Round ratios to both sides of one; those that would crowd it on a wide axis have no label."""
     far = f"abs(log(datum.value)) > ({NARROW} ? {4 * CROWD} : {CROWD}) * log(domain('x')[1] / domain('x')[0])"
@@ -47,15 +42,10 @@ def _ratio_axis() -> Spec:
 
 
 def _forest() -> Chart:
+    """Every ratio on an axis of its own row; on a narrow screen cases are told apart by how they end, not by how they begin."""
+    label = "datum.label"
     across: Spec = {"field": "ratio", "type": "quantitative", "scale": LOG, "axis": _ratio_axis()}
-    names: Spec = {
-        "title": None,
-        "domain": False,
-        "ticks": False,
-        "labelPadding": 8,
-        "labelLimit": 330,
-        "labelExpr": _from_its_end("datum.label"),
-    }
+    names = vega.names(labelLimit=330, labelExpr=f"{NARROW} && length({label}) > {SHORT} ? '…' + slice({label}, -{SHORT - 1}) : {label}")
     down: Spec = {"field": "label", "type": "nominal", "sort": None, "scale": {"paddingInner": 0, "paddingOuter": 0}, "axis": names}
     looks = _looks(None)
     tooltip = vega.told(("label", "case"), ("text", "change"), ("verdict", "verdict"), ("before", "base"), ("after", "head"))

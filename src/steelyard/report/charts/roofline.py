@@ -12,6 +12,7 @@ COLUMNS = ("kind", "intensity", "achieved", "low", "high", "roof", "source", "li
 """`kind` is point (a case), roof (a corner of a roof line), peak or slope (where the roof's name stands); `intensity` FLOP per byte,
 `achieved` FLOP/s with its interval; `roof` names the roof, `source` measured or datasheet; `line` the variant, `bound` compute, memory or
 launch, `share` the part of the roof reached as text; `label` names the case or the roof, `text` is `achieved` as people read it."""
+EMPTY: dict[str, Any] = dict.fromkeys(COLUMNS)
 
 MARGIN = 4.0
 """How far the roofs reach beyond the outermost points, as a factor."""
@@ -81,7 +82,7 @@ def _point(case: dict[str, Any]) -> dict[str, Any]:
     roof = case["roof"]
     value, low, high = (case["metrics"].get("time") or [None, None, None])[:3]
     bounds = {"low": roof["achieved"] * value / high, "high": roof["achieved"] * value / low} if value and low and high else {}
-    row = {**_empty(), "kind": "point", "intensity": roof["intensity"], "achieved": roof["achieved"], "bound": roof["bound"], **bounds}
+    row = {**EMPTY, "kind": "point", "intensity": roof["intensity"], "achieved": roof["achieved"], "bound": roof["bound"], **bounds}
     text = {"share": percent(roof["share"]) if roof["share"] is not None else "", "text": plain(roof["achieved"], "FLOP/s")}
     return {
         **row,
@@ -121,7 +122,7 @@ def _roof(roof: dict[str, Any], left: float, right: float, name: str) -> Rows:
     corners = [(left, min(bandwidth * left, compute or float("inf")) if bandwidth else compute), (right, min(reach))]
     if ridge and left < ridge < right:
         corners.insert(1, (ridge, compute))
-    common = {**_empty(), "roof": name, "source": roof["source"]}
+    common = {**EMPTY, "roof": name, "source": roof["source"]}
     rows = [{**common, "kind": "roof", "intensity": x, "achieved": y, "label": name} for x, y in corners]
     if compute:
         words = " ".join(part for part in (roof["dtype"], plain(compute, "FLOP/s"), roof["source"]) if part)
@@ -136,10 +137,6 @@ def _on_slope(bandwidth: float, left: float, right: float, source: str) -> dict[
     """Where the name of a slope stands: that of a datasheet above it in the middle, that of a measured one below it near the lower end."""
     at = left * (max(right, left) / left) ** (0.6 if source == "datasheet" else 0.1)
     return {"intensity": at, "achieved": bandwidth * at}
-
-
-def _empty() -> dict[str, Any]:
-    return dict.fromkeys(COLUMNS)
 
 
 CHARTS = (_roofline(),)

@@ -116,6 +116,11 @@ def by_name(field: str, **more: Any) -> Spec:
     return {"field": field, "type": "nominal", "sort": None, "legend": legend, **more}
 
 
+def names(**more: Any) -> Spec:
+    """An axis of names beside what they stand for, without a line."""
+    return {"title": None, "domain": False, "ticks": False, "labelPadding": 8, **more}
+
+
 def told(*pairs: tuple[str, str]) -> list[Spec]:
     """A tooltip of named texts, already written with unit and uncertainty in the rows."""
     return [{"field": field, "type": "nominal", "title": title} for field, title in pairs]
