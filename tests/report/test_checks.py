@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from steelyard.model.record import STATUSES, Record, Verification
 from steelyard.report.cells import check_mark, check_words
+from steelyard.report.detail import record_detail
 from steelyard.report.export import cases_csv, markdown_report
-from steelyard.report.text import record_detail, run_table
+from steelyard.report.text import run_table
 from steelyard.report.web.document import document
 from tests.analyze import made as analysed
 from tests.report.made import HEADER, figures, record, run_of

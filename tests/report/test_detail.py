@@ -10,7 +10,8 @@ from rich.cells import cell_len
 
 from steelyard.model.record import Attachment, Figure, Series, Verification
 from steelyard.report.describe import workload_detail
-from steelyard.report.text import record_detail, run_table
+from steelyard.report.detail import record_detail
+from steelyard.report.text import run_table
 from steelyard.store.runs import Run
 from tests.report.made import HEADER, figures, mixed, pair, record, run_of
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steelyard.cli.output import CONTEXT, emit_json, json_option, store_option
+from steelyard.cli.output import CONTEXT, emit_json, find_store, json_option, store_option
 from steelyard.errors import PASS, USAGE
 
 if TYPE_CHECKING:
@@ -35,9 +35,8 @@ def command(words: tuple[str, ...], files: tuple[str, ...], shapes: bool, store:
     """
     from steelyard.engine.check import check_file
     from steelyard.report.cells import clean
-    from steelyard.store.runs import Store
 
-    kept = Store.find(None, str(store) if store else None)
+    kept = find_store(store)
     found = [check_file(word, kept, files, shapes=shapes) for word in words]
     wrong = [item for item in found if item.mistakes]
     if as_json:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steelyard.cli.output import emit_json, json_option, plain, put, store_option, trust_option, width
+from steelyard.cli.output import emit_json, find_store, json_option, plain, put, store_option, trust_option, width
 from steelyard.codec.policy import LEAST_ALPHA
 from steelyard.errors import NOTHING, PASS, NothingMeasured, UsageError, unknown
 
@@ -54,9 +54,8 @@ def command(
     from steelyard.analyze.compare import compare
     from steelyard.model.pair import ALPHA
     from steelyard.model.units import parse_share
-    from steelyard.store.runs import Store
 
-    place = Store.find(explicit=str(store) if store else None)
+    place = find_store(store)
     asked = metrics or ("time",)
     allowed = parse_margins(margins, asked)
     before = sides.find(place, head or base if base == OWN else base)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+    from steelyard.store.runs import Store
+
 WIDEST, NARROWEST = 100, 40
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": WIDEST}
 """Settings of a command: how its help is asked for, and how wide it gets."""
@@ -87,6 +89,13 @@ def umask() -> int:
     return held
 
 
+def find_store(folder: Path | None) -> Store:
+    """The runs in the folder that --store names, else in the nearest one."""
+    from steelyard.store.runs import Store
+
+    return Store.find(explicit=str(folder) if folder else None)
+
+
 def tell(text: str) -> None:
     """To stderr, where nothing that a file, a model or an operator said can steer the terminal; columns stay as they are."""
     from steelyard.report.cells import visible
@@ -94,11 +103,16 @@ def tell(text: str) -> None:
     click.echo(visible(text), err=True)
 
 
-def warn(text: object) -> None:
-    """`warning: …` to stderr, as one line whatever is in it."""
+def say(text: object, *, aside: bool = False) -> None:
+    """One line, whatever is in it; `aside` to stderr, where it is no data."""
     from steelyard.report.cells import clean
 
-    click.echo(f"warning: {clean(text)}", err=True)
+    click.echo(clean(text), err=aside)
+
+
+def warn(text: object) -> None:
+    """`warning: …` to stderr."""
+    say(f"warning: {text}", aside=True)
 
 
 def width() -> int:
@@ -114,12 +128,12 @@ def put(page: Text) -> None:
     out.print(Segments(page.render(out, end="\n")), crop=False, end="")
 
 
-def console(stderr: bool = False) -> Console:
-    """A rich console for one stream; rich itself reads NO_COLOR, and CI counts as no terminal."""
+def console() -> Console:
+    """A rich console on stdout; rich itself reads NO_COLOR, and CI counts as no terminal."""
     from rich.console import Console
 
     in_ci = os.environ.get("CI", "").lower() not in ("", "0", "false")
     return Console(
-        file=sys.stderr if stderr else sys.stdout, width=width(), highlight=False, markup=False, emoji=False, soft_wrap=False,
+        file=sys.stdout, width=width(), highlight=False, markup=False, emoji=False, soft_wrap=False,
         force_terminal=False if in_ci else None,
     )  # fmt: skip

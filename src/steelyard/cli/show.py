@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steelyard.cli import output
-from steelyard.cli.output import emit_json, json_option, put, store_option, width
+from steelyard.cli.output import emit_json, find_store, json_option, put, store_option, width
 from steelyard.errors import UsageError, unknown
 
 if TYPE_CHECKING:
@@ -63,9 +63,8 @@ def resolve(ref: str, folder: Path | None) -> Ref | dict[str, Any]:
     if other := of_another_tool(ref):
         return other
     from steelyard.store import refs
-    from steelyard.store.runs import Store
 
-    store = Store.find(explicit=str(folder) if folder else None)
+    store = find_store(folder)
     try:
         return refs.resolve(store, ref)
     except UsageError as error:
@@ -161,7 +160,7 @@ def show_record(ref: Ref, as_json: bool) -> None:
         pairs = [pair for pair in ref.run.pairs if record.id in (pair.base.id, pair.head.id)]
         emit_json({"run": ref.run.id, "number": ref.number, "record": record, "pairs": pairs})
         return
-    from steelyard.report.text import record_detail
+    from steelyard.report.detail import record_detail
 
     put(record_detail(record, ref.run, width=width()))
 
@@ -171,9 +170,8 @@ def show_history(found: Ref | dict[str, Any], folder: Path | None, as_json: bool
     if isinstance(found, dict) or found.record is None:
         raise UsageError("--history is of one case", do="name a case id, or a record such as latest/1")
     from steelyard.analyze.history import history
-    from steelyard.store.runs import Store
 
-    series = history(Store.find(explicit=str(folder) if folder else None), found.record.id, found.run.header.machine_key)
+    series = history(find_store(folder), found.record.id, found.run.header.machine_key)
     if as_json:
         emit_json(series)
         return

@@ -17,7 +17,6 @@ from steelyard.model.record import BAD, STATUSES, Record
 from steelyard.report.cells import (
     IDENTICAL,
     UNVERIFIED,
-    case_line,
     clean,
     cut,
     identical_to,
@@ -29,14 +28,11 @@ from steelyard.report.cells import (
     unverified,
 )
 from steelyard.report.columns import Column, columns, own_bases, pairs_by_head, taken
-from steelyard.report.detail import record_detail
 from steelyard.report.heading import heading, load_line
 from steelyard.report.page import joined
 from steelyard.report.tree import Group, TreeLine, group, lines
 from steelyard.report.wrap import wrap_text, wrap_words
 from steelyard.store.runs import Header
-
-__all__ = ["case_line", "record_detail", "run_table"]
 
 GAPS = ("   ", "  ")
 LONGEST_NOTE = 12

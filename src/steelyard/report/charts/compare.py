@@ -91,23 +91,21 @@ def _scatter() -> Chart:
     return Chart("compare-scatter", "Before and after", reading, vega.framed(layers, 420), SCATTER, compare_scatter_rows)
 
 
-def compare_forest_rows(document: dict[str, Any], metric: str = "time", most: int = MOST_DRAWN) -> Rows:
+def compare_forest_rows(document: dict[str, Any], most: int = MOST_DRAWN) -> Rows:
     """The largest effects first; a delta without a ratio has no place on the axis and is listed elsewhere."""
     return [
         {
             **_common(delta, label), "low": delta["low"], "high": delta["high"], "margin_low": 1 / (1 + delta["margin"]),
             "margin_high": 1 + delta["margin"], "before": _side(document, delta, "before"), "after": _side(document, delta, "after"),
         }
-        for delta, label in _labelled(document, _largest(document, metric)[:most])
+        for delta, label in _labelled(document, _largest(document)[:most])
     ]  # fmt: skip
 
 
-def compare_scatter_rows(document: dict[str, Any], metric: str = "time", most: int = MOST_DOTS) -> Rows:
+def compare_scatter_rows(document: dict[str, Any], most: int = MOST_DOTS) -> Rows:
     """Every case that has a value above zero on both sides, unless those of its cases timed alone belie the change of their pairs."""
-    both = [
-        delta for delta in _largest(document, metric) if _positive(delta["before"]) and _positive(delta["after"]) and not _belied(delta)
-    ]
-    unit = document["metrics"].get(metric, {}).get("unit", "s")
+    both = [delta for delta in _largest(document) if _positive(delta["before"]) and _positive(delta["after"]) and not _belied(delta)]
+    unit = document["metrics"].get("time", {}).get("unit", "s")
     return [
         {
             **_common(delta, label), "before": delta["before"][0], "after": delta["after"][0], "unit": unit,
@@ -121,9 +119,9 @@ def _common(delta: dict[str, Any], label: str) -> dict[str, Any]:
     return {"case": delta["case"], "label": label, "ratio": delta["ratio"], "verdict": delta["verdict"], "text": delta["effect"]}
 
 
-def _largest(document: dict[str, Any], metric: str) -> list[dict[str, Any]]:
+def _largest(document: dict[str, Any]) -> list[dict[str, Any]]:
     found = (document["comparison"] or {"deltas": []})["deltas"]
-    known = [delta for delta in found if delta["metric"] == metric and delta["ratio"]]
+    known = [delta for delta in found if delta["metric"] == "time" and delta["ratio"]]
     return sorted(known, key=lambda delta: -abs(math.log(delta["ratio"])))
 
 

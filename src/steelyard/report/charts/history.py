@@ -229,11 +229,14 @@ def _spread(point: dict[str, Any]) -> str:
 
 
 def history_speedup_rows(document: dict[str, Any]) -> Rows:
-    """Every stack's geometric mean in every run."""
+    """Every stack's geometric mean in every run, where there is one beside the baseline.
+
+    The baseline's own line then shows how far it has moved from its oldest time.
+    """
     trends = (document["history"] or {}).get("trends")
     if not trends:
         return []
-    kept = [point for point in trends["points"] if point["mean"]] if _several(trends) else []
+    kept = [point for point in trends["points"] if point["mean"]] if len(trends["columns"]) > 1 else []
     means = [point["mean"] for point in kept]
     common = {**_axis(means, means), "over": trends["baseline"]}
     lacking = partial_runs(trends)
@@ -241,11 +244,6 @@ def history_speedup_rows(document: dict[str, Any]) -> Rows:
         {**_only(MEANS, point), **common, "partial": (point["column"], point["run"]) in lacking, "text": speedup(point["mean"])}
         for point in kept
     ]
-
-
-def _several(trends: dict[str, Any]) -> bool:
-    """A stack beside the baseline; the baseline's own line then shows how far it has moved from its oldest time."""
-    return len(trends["columns"]) > 1
 
 
 def partial_runs(trends: dict[str, Any]) -> set[tuple[str, str]]:
@@ -266,7 +264,7 @@ def history_latest_rows(document: dict[str, Any]) -> Rows:
     found: Rows = []
     if not trends:
         return found
-    for column in trends["columns"] if _several(trends) else ():
+    for column in trends["columns"] if len(trends["columns"]) > 1 else ():
         mine = [item for item in trends["latest"] if item["column"] == column and item["speedup"]]
         for rank, item in enumerate(sorted(mine, key=lambda item: float(item["speedup"])), 1):
             text = speedup(item["speedup"], item["low"], item["high"])
