@@ -103,11 +103,11 @@ def tell(text: str) -> None:
     click.echo(visible(text), err=True)
 
 
-def say(text: object, *, aside: bool = False) -> None:
+def say(text: object, *, aside: bool = False, indent: str = "") -> None:
     """One line, whatever is in it; `aside` to stderr, where it is no data."""
     from steelyard.report.cells import clean
 
-    click.echo(clean(text), err=aside)
+    click.echo(f"{indent}{clean(text)}", err=aside)
 
 
 def warn(text: object) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from steelyard.analyze.conditions import load_words, threads_text
+from steelyard.analyze.conditions import threads_text
 from steelyard.machine import facts
 from steelyard.model.record import Record
 from steelyard.report.cells import clean
@@ -19,11 +19,6 @@ def heading(header: Header, records: Sequence[Record]) -> str:
     place = gpu_words(machine) if on_gpu else [facts.summary(machine)] if machine else []
     first, *rest = place or [""]
     return " · ".join(clean(word) for word in (first, *framework_words(records), *rest, threads_text(records)) if word)
-
-
-def load_line(header: Header, records: Sequence[Record]) -> str:
-    """`load 0.31 at start · other programs kept 0.1 to 1.8 CPUs busy while measuring`."""
-    return " · ".join(load_words(header.machine, records))
 
 
 def gpu_words(machine: Mapping[str, Any]) -> list[str]:

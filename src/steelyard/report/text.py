@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from rich.cells import cell_len
 from rich.text import Text
 
+from steelyard.analyze.conditions import load_words
 from steelyard.model.pair import Delta, Pair
 from steelyard.model.record import BAD, STATUSES, Record
 from steelyard.report.cells import (
@@ -28,7 +29,7 @@ from steelyard.report.cells import (
     unverified,
 )
 from steelyard.report.columns import Column, columns, own_bases, pairs_by_head, taken
-from steelyard.report.heading import heading, load_line
+from steelyard.report.heading import heading
 from steelyard.report.page import joined
 from steelyard.report.tree import Group, TreeLine, group, lines
 from steelyard.report.wrap import wrap_text, wrap_words
@@ -55,7 +56,7 @@ def run_table(header: Header, records: Sequence[Record], pairs: Sequence[Pair], 
 def _top(header: Header, records: Sequence[Record], width: int) -> list[Text]:
     left = heading(header, records)
     right = f"{len(records)} case{'' if len(records) == 1 else 's'} · run {header.id}"
-    load = [Text(part, "dim") for part in wrap_words(load_line(header, records), width) if part]
+    load = [Text(part, "dim") for part in wrap_words(" · ".join(load_words(header.machine, records)), width) if part]
     if cell_len(left) + 2 + len(right) <= width:
         return [Text(f"{left}{pad(right, width - cell_len(left), '>')}", "bold"), *load]
     return [*(Text(part, "bold") for part in wrap_words(left, width)), Text(pad(right, width, ">"), "bold"), *load]

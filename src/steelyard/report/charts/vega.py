@@ -79,10 +79,10 @@ def log_axis(scale: str, text: str, leads: tuple[int, ...] = (1, 2, 5), wide: fl
     return {"title": None, "labelOverlap": "greedy", "labelSeparation": 6, "tickCount": 6, "labelExpr": shown, **more}
 
 
-def speedups(field: str, **more: Any) -> Spec:
+def speedups(field: str) -> Spec:
     """Speedups on a logarithmic axis, where 2x and 0.5x lie equally far from 1x."""
     axis = log_axis("y", f"format(datum.value, '~r') + '{TIMES}'", (1, 2, 3, 5, 7), 2.5, tickCount=5)
-    return {"field": field, "type": "quantitative", "scale": {"type": "log", "nice": False, "padding": 6}, "axis": axis, **more}
+    return {"field": field, "type": "quantitative", "scale": {"type": "log", "nice": False, "padding": 6}, "axis": axis}
 
 
 def even() -> Spec:
@@ -97,15 +97,15 @@ def moment(source: str, name: str) -> Spec:
     return {"calculate": f"toDate(datum.{source})", "as": name}
 
 
-def dates(field: str, **more: Any) -> Spec:
+def dates(field: str) -> Spec:
     """Nights are told apart in UTC, as they are stored, and named in one form, whether or not a month begins there."""
     day = "%b %-d"
     forms = {"year": "%b %-d, %Y", "quarter": day, "month": day, "week": day, "date": day, "hours": "%H:%M", "minutes": "%H:%M"}
     axis = {"title": None, "labelOverlap": True, "grid": False, "tickCount": 8, "format": forms}
-    return {"field": field, "type": "temporal", "scale": {"type": "utc"}, "axis": axis, **more}
+    return {"field": field, "type": "temporal", "scale": {"type": "utc"}, "axis": axis}
 
 
-def by_name(field: str, **more: Any) -> Spec:
+def by_name(field: str) -> Spec:
     """One colour per name from the theme's palette, with the legend above in as many columns as fit.
 
     Points take it as `color` and `shape`, lines beside them as `stroke`, areas as `fill`: a channel that several layers share
@@ -113,7 +113,7 @@ def by_name(field: str, **more: Any) -> Spec:
     """
     columns = {"expr": "max(1, floor((isFinite(containerSize()[0]) ? containerSize()[0] : width) / 200))"}
     legend = {"title": None, "orient": "top", "columns": columns, "labelLimit": 240, "symbolOpacity": 1, "offset": 24}
-    return {"field": field, "type": "nominal", "sort": None, "legend": legend, **more}
+    return {"field": field, "type": "nominal", "sort": None, "legend": legend}
 
 
 def names(**more: Any) -> Spec:

@@ -205,15 +205,11 @@ class _Build:
         entries = self._by_folder()
         found: dict[str, History] = {}
         for case in dict.fromkeys(record.id for record in run.records):
-            near = [(entries.get(other.folder, {}).get(case), self._row(other)) for other in (*leaf.before, leaf)]
-            points = [_point(entry, row) for entry, row in near if entry and entry.status == "ok" and entry.time]
+            near = [(entries.get(other.folder, {}).get(case), self.now.runs.get(other.folder)) for other in (*leaf.before, leaf)]
+            points = [_point(entry, page.row if page else {}) for entry, page in near if entry and entry.status == "ok" and entry.time]
             if len(points) > 1:
                 found[case] = History(case, leaf.info.machine_key, points)
         return found
-
-    def _row(self, leaf: SiteRun) -> Mapping[str, Any]:
-        found = self.now.runs.get(leaf.folder)
-        return found.row if found else {}
 
     def _by_folder(self) -> dict[str, dict[str, Entry]]:
         if self._entries is None:
