@@ -75,8 +75,7 @@ def command(
         allow_edited=allow_edited,
         confirm=again(before, after, place, trust) if confirm else None,
     )
-    show(found, as_json)
-    return PASS if found.comparable else NOTHING
+    return show(found, as_json)
 
 
 def refuse_unpaired_options(given: Mapping[str, object]) -> None:
@@ -103,8 +102,7 @@ def own(side: RunsSide, metrics: Sequence[str], margins: dict[str, float], as_js
     found = own_pairs(side, margins=margins)
     if not found.deltas:
         raise NothingMeasured(f"{side.name} holds no comparison", do="name two sides, or measure with --vs: steelyard run … --vs eager")
-    show(found, as_json)
-    return PASS if found.comparable else NOTHING
+    return show(found, as_json)
 
 
 def check_trust(trusted: Sequence[str], confirm: bool) -> None:
@@ -156,13 +154,14 @@ def warn_of(*sides: RunsSide) -> None:
             warn(run)
 
 
-def show(found: Comparison, as_json: bool) -> None:
-    """Print it as data or as a table."""
+def show(found: Comparison, as_json: bool) -> int:
+    """Print it as data or as a table; gives the exit code."""
     if as_json:
         from steelyard.report.verdict import delta_document
 
         emit_json({**plain(found), "deltas": [delta_document(delta) for delta in found.deltas]})
-        return
-    from steelyard.report.comparison import comparison_table
+    else:
+        from steelyard.report.comparison import comparison_table
 
-    put(comparison_table(found, width=width()))
+        put(comparison_table(found, width=width()))
+    return PASS if found.comparable else NOTHING

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -66,7 +66,9 @@ def command(refs: tuple[str, ...], outputs: tuple[Path, ...], site: Path | None,
     choices = {name: options[name] for name in ("base", "title", "baseline", "history", "since", "until")}
     made = gather(place, ReportRequest(refs, **choices))
     contents = {path: render(path, made, options) for path in chosen}
-    tell([write(path, content) for path, content in contents.items()], made, as_json)
+    for path, content in contents.items():
+        save(path, content)
+    tell(contents, made, as_json)
     return PASS if made["cases"] else NOTHING
 
 
@@ -131,22 +133,16 @@ def render(path: Path, made: dict[str, Any], options: dict[str, Any]) -> bytes:
     return forms[suffix](made).encode()
 
 
-def write(path: Path, content: bytes) -> tuple[Path, int]:
-    """Put a file in its place, and say how large it is."""
-    save(path, content)
-    return path, len(content)
-
-
-def tell(written: Sequence[tuple[Path, int]], made: dict[str, Any], as_json: bool) -> None:
+def tell(written: Mapping[Path, bytes], made: dict[str, Any], as_json: bool) -> None:
     """What was written, and what it says in one line; what is wrong with the data goes to stderr."""
     if as_json:
-        files = [{"path": str(path), "kind": KINDS[path.suffix.lower()], "bytes": size} for path, size in written]
+        files = [{"path": str(path), "kind": KINDS[path.suffix.lower()], "bytes": len(content)} for path, content in written.items()]
         emit_json({"written": files, "banner": made["banner"], "warnings": made["warnings"]})
         return
     for warning in made["warnings"]:
         warn(warning)
     say(made["banner"]["text"])
-    for path, _ in written:
+    for path in written:
         say(f"written: {path}")
 
 

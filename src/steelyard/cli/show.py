@@ -13,7 +13,6 @@ from steelyard.cli.output import emit_json, find_store, json_option, put, store_
 from steelyard.errors import UsageError, unknown
 
 if TYPE_CHECKING:
-    from steelyard.model.record import Series
     from steelyard.store.refs import Ref
     from steelyard.store.runs import Run
 
@@ -185,10 +184,7 @@ def show_samples(ref: Ref, as_json: bool) -> None:
     from steelyard.report.cells import clean
 
     warn(ref.run)
-    wanted: list[tuple[str, list[Series]]] = []
-    for number, record in enumerate(ref.run.records, 1):
-        if ref.number in (None, number):
-            wanted.append((record.id, record.samples))
+    wanted = [(record.id, record.samples) for number, record in enumerate(ref.run.records, 1) if ref.number in (None, number)]
     if ref.number is None:
         wanted += [(f"{pair.head.id} vs {pair.base.id}", pair.samples) for pair in ref.run.pairs]
     arrays = [(owner, series, ref.run.array(series).tolist()) for owner, held in wanted for series in held]

@@ -20,7 +20,7 @@ from steelyard.model import effects
 from steelyard.model.case import Case
 from steelyard.model.units import with_error
 from steelyard.report.cells import clean, cut, glyph
-from steelyard.report.markdown import LONGEST_REASON, MOST_BYTES, code, fenced, table_lines
+from steelyard.report.markdown import LONGEST_COMMAND, LONGEST_REASON, MOST_BYTES, code, fenced, table_lines
 
 Document = Mapping[str, Any]
 Row = tuple[str, ...]
@@ -31,7 +31,6 @@ VERDICTS = {
     "incomparable": "– Not comparable",
 }  # fmt: skip
 MOST_CHANGED, MOST_CASES, MOST_MODELS, MOST_STACKS, MOST_WARNINGS, MOST_COMMANDS = 20, 300, 60, 8, 20, 3
-LONGEST_COMMAND = 1200
 UNPAIRED_MARK = "†"
 UNPAIRED = "Unpaired: ratios of measurements made at different times, which drift can move."
 ROOM = 600

@@ -66,7 +66,7 @@ def _order() -> Spec:
 
 
 def _samples() -> Chart:
-    layers = [*_dots(_order()), vega.caption_above("'time per call'"), vega.caption_below("'order of measuring'")]
+    layers = [*_dots(_order()), *vega.captions("'time per call'", "'order of measuring'")]
     reading = (
         "Each dot is one sample in the order it was taken: a level cloud is steady, a slope is drift, a step is a change of the machine; "
         "orange diamonds were disturbed and do not count, the dashed line is the median."
@@ -83,10 +83,10 @@ def _clocks() -> Chart:
     tooltip = vega.told(("clock_text", "clock"), ("order", "position"))
     clock: Spec = {"x": across, "y": speed, "tooltip": tooltip}
     line = vega.layer("line", clock, "isValid(datum.clock)", color=PURPLE, strokeWidth=1.75, interpolate="step-after")
-    notes = [vega.caption_above("'time per call'"), vega.caption_below("'order of measuring'")]
     right: Spec = {"x": "width", "y": -9, "align": "right", "baseline": "bottom", "text": "clock", "tooltip": None}
     label: Spec = {"data": {"values": [{}]}, "mark": {"type": "text", **right}}
-    spec = vega.framed([{"layer": [*_dots(across, top=BAND + 0.06), *notes]}, {"layer": [line, label]}], 330)
+    samples = [*_dots(across, top=BAND + 0.06), *vega.captions("'time per call'", "'order of measuring'")]
+    spec = vega.framed([{"layer": samples}, {"layer": [line, label]}], 330)
     spec["resolve"] = {"scale": {"y": "independent"}}
     reading = (
         "Each dot is one sample in the order it was taken, and above it the clock at that time: times that rise where the clock falls "
@@ -100,8 +100,7 @@ def _distribution() -> Chart:
     tooltip = [*vega.told(("text", "time per call"), ("number", "samples")), {**SHARE, "format": ".1%"}]
     layers = [
         vega.layer("bar", {"x": across, "x2": {"field": "most"}, "y": SHARES, "tooltip": tooltip}, color=BLUE, opacity=0.8, binSpacing=1),
-        vega.caption_above("'share of samples'"),
-        vega.caption_below("'time per call'"),
+        *vega.captions("'share of samples'", "'time per call'"),
     ]
     reading = (
         "How often each time occurred: one narrow hill is steady, two hills are two ways of running, a long right end is disturbance; "
@@ -117,8 +116,7 @@ def _cumulative() -> Chart:
     layers = [
         {"transform": ranked, **vega.layer("line", {"x": across, "y": SHARES}, color=BLUE, interpolate="step-after", strokeWidth=1.75)},
         {"transform": ranked, **vega.layer("point", {"x": across, "y": SHARES, "tooltip": tooltip}, opacity=0, size=60)},
-        vega.caption_above("'share of samples at most that long'"),
-        vega.caption_below("'time per call'"),
+        *vega.captions("'share of samples at most that long'", "'time per call'"),
     ]
     reading = (
         "Up to which time a share of the samples lies: read across from 50 % for the median, from 99 % for the slow tail; samples far "

@@ -84,8 +84,7 @@ def _scatter() -> Chart:
     layers = [
         {"transform": corners, "mark": {"type": "rule", "strokeDash": [4, 3], "tooltip": None}, "encoding": line},
         vega.layer("point", {"x": across, "y": up, **looks, "tooltip": tooltip}, filled=True, opacity=0.85, size=46, cursor="pointer"),
-        vega.caption_above("'head, log scale'"),
-        vega.caption_below("'base, log scale'"),
+        *vega.captions("'head, log scale'", "'base, log scale'"),
     ]
     reading = "Each mark is a case; on the dashed line nothing changed, above it head takes more than base, below it less."
     return Chart("compare-scatter", "Before and after", reading, vega.framed(layers, 420), SCATTER, compare_scatter_rows)

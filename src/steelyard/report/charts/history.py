@@ -69,7 +69,7 @@ def _series() -> Chart:
         vega.layer("rule", {**colour, "x": {"value": here}}, "datum.kind === 'change'", strokeWidth=1.5, strokeDash=[4, 3]),
         vega.layer("point", {"x": across, "y": up, "tooltip": tooltip}, point, color=BLUE, size=26, **DOT),
         vega.layer("text", colour, "datum.kind === 'change'", fontSize=11, fontWeight=600, text=size, **aside),
-        vega.caption_above("'time per call'"),
+        *vega.captions("'time per call'"),
     ]
     spec = vega.framed(layers, 300, transform=[vega.moment("created", "when"), vega.moment("until", "end")])
     reading = (
@@ -83,8 +83,8 @@ GAPS: Spec = {"invalid": "break-paths-show-path-domains"}
 DOT: Spec = {"filled": True, "opacity": 1, "cursor": "pointer"}
 
 
-def _over(what: str) -> Spec:
-    return vega.caption_above(f"'{what} over the oldest ' + {vega.first('over')}")
+def _over(what: str, across: str = "") -> list[Spec]:
+    return vega.captions(f"'{what} over the oldest ' + {vega.first('over')}", across)
 
 
 def _quantiles() -> Chart:
@@ -97,7 +97,7 @@ def _quantiles() -> Chart:
         vega.layer("area", {"x": across, "y": vega.speedups("q25"), "y2": {"field": "q75"}}, color=BLUE, opacity=0.28, line=False),
         vega.layer("line", {"x": across, "y": middle}, color=BLUE, strokeWidth=2),
         vega.layer("point", {"x": across, "y": middle, "tooltip": tooltip}, color=BLUE, size=24, **DOT),
-        _over("speedup"),
+        *_over("speedup"),
     ]
     spec = vega.framed(layers, 200, transform=[vega.moment("created", "when")])
     reading = (
@@ -117,7 +117,7 @@ def _means() -> Chart:
         vega.even(),
         vega.layer("line", steady, strokeWidth=1.75, **GAPS),
         vega.layer("point", {"x": across, "y": up, "color": name, "shape": name, "tooltip": tooltip}, size=30, **fading, **DOT),
-        _over("geometric mean of speedups"),
+        *_over("geometric mean of speedups"),
     ]
     whole = {"calculate": "datum.partial ? null : datum.mean", "as": "steady"}
     spec = vega.framed(layers, 240, transform=[vega.moment("created", "when"), whole])
@@ -141,8 +141,7 @@ def _latest() -> Chart:
         vega.layer("line", {"x": across, "y": up, "stroke": name}, strokeWidth=1, opacity=0.6),
         vega.layer("bar", ends, width=1.5),
         vega.layer("point", {"x": across, "y": up, "color": name, "shape": name, "tooltip": tooltip}, size=40, **DOT),
-        _over("speedup"),
-        vega.caption_below("'models, sorted within each stack'"),
+        *_over("speedup", "'models, sorted within each stack'"),
     ]
     reading = (
         "Each point is one model of the newest run with its 95 % interval, slowest to the left; where a line crosses 1× its stack stops "

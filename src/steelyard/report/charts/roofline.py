@@ -55,8 +55,7 @@ def _roofline() -> Chart:
         vega.layer("text", place, f"datum.kind === 'slope' && {under}", align="left", baseline="top", dx=5, dy=3, **name),
         vega.layer("rule", ends, "datum.kind === 'point'"),
         vega.layer("point", point, "datum.kind === 'point'", filled=True, size=62, opacity=0.9, cursor="pointer"),
-        vega.caption_above("'achieved FLOP/s'"),
-        vega.caption_below("'intensity, FLOP per byte moved'"),
+        *vega.captions("'achieved FLOP/s'", "'intensity, FLOP per byte moved'"),
     ]
     reading = (
         "Each point is a case; the line above it is the most this machine could do at that intensity (measured roofs solid, datasheet "

@@ -37,8 +37,7 @@ def lines(x: str, y: str) -> Chart:
         *(bars if x == "names" else ribbon),
         vega.layer("point", {**place, "color": name, "shape": name, "tooltip": tooltip}, **DOT),
         {"data": {"name": ROWS}, **crossed},
-        vega.caption_above(vega.first("metric")),
-        vega.caption_below(vega.first("axis")),
+        *vega.captions(vega.first("metric"), vega.first("axis")),
     ]
     sound: list[Spec] = [{"filter": "datum.status === 'ok' && isValid(datum.value)"}, *vega.ends_of("value")]
     spec = vega.framed(layers, 320, params=[{"name": "ticks", "value": None}], transform=sound)

@@ -49,14 +49,10 @@ def first(field: str) -> str:
     return f"(length(data('{ROWS}')) ? data('{ROWS}')[0].{field} : '')"
 
 
-def caption_above(text: str) -> Spec:
-    """What the vertical axis shows, written level above it, where nobody has to turn the head."""
-    return _note(text, x=0, y=-9, align="left", baseline="bottom")
-
-
-def caption_below(text: str) -> Spec:
-    """What the horizontal axis shows, at its right end."""
-    return _note(text, x="width", y={"expr": "height + 26"}, align="right", baseline="top")
+def captions(up: str, across: str = "") -> list[Spec]:
+    """What the axes show: the vertical one level above it, where nobody has to turn the head, the horizontal one at its right end."""
+    above = _note(up, x=0, y=-9, align="left", baseline="bottom")
+    return [above, _note(across, x="width", y={"expr": "height + 26"}, align="right", baseline="top")] if across else [above]
 
 
 def _note(text: str, **place: Any) -> Spec:
