@@ -86,11 +86,16 @@ def tell(text: str) -> None:
     click.echo(visible(text), err=True)
 
 
-def warn(text: object) -> None:
-    """`warning: …` to stderr, as one line whatever is in it."""
+def say(text: object, *, aside: bool = False, indent: str = "") -> None:
+    """One line, whatever is in it; `aside` to stderr, where it is no data."""
     from steelyard.report.cells import clean
 
-    click.echo(f"warning: {clean(text)}", err=True)
+    click.echo(f"{indent}{clean(text)}", err=aside)
+
+
+def warn(text: object) -> None:
+    """`warning: …` to stderr."""
+    say(f"warning: {text}", aside=True)
 
 
 def width() -> int:

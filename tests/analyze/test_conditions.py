@@ -20,9 +20,10 @@ from steelyard.codec.policy import Policy
 from steelyard.model.case import Case
 from steelyard.model.record import Record
 from steelyard.report.comparison import comparison_table
+from steelyard.report.detail import record_detail
 from steelyard.report.export import cases_csv, document_json, figures_csv, markdown_report
 from steelyard.report.markdown import markdown
-from steelyard.report.text import record_detail, run_table
+from steelyard.report.text import run_table
 from steelyard.report.verdict import verdict_document, verdict_page
 from steelyard.report.web.document import document
 from steelyard.store.runs import Run

@@ -102,7 +102,8 @@ def _none() -> Any:
 
 def _read_run(path: Path) -> None:
     from steelyard.analyze.history import histories
-    from steelyard.report.text import record_detail, run_table
+    from steelyard.report.detail import record_detail
+    from steelyard.report.text import run_table
     from steelyard.store.runs import Store, read_run
 
     store = Store(path.parents[2])

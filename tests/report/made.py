@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from steelyard.model.case import Case
 from steelyard.model.pair import Arm, Pair
 from steelyard.model.record import Figure, Record, Verification
+from steelyard.store.runs import Header, Run
+
+HEADER = Header("k3f9", machine={"gpus": [{"name": "NVIDIA H200", "driver": "580.159", "clocks_set": False}]})
 
 
-@dataclass(frozen=True)
-class Header:
-    id: str = "k3f9"
-    machine: dict[str, Any] = field(default_factory=lambda: {"gpus": [{"name": "NVIDIA H200", "driver": "580.159", "clocks_set": False}]})
-    settings: dict[str, Any] = field(default_factory=dict)
-    files: list[str] = field(default_factory=list)
-    env: str = ""
-
-
-@dataclass(frozen=True)
-class Run:
-    records: list[Record]
-    pairs: list[Pair] = field(default_factory=list)
-    header: Header = field(default_factory=Header)
+def run_of(records: Sequence[Record], pairs: Sequence[Pair] = (), header: Header = HEADER) -> Run:
+    """A run that was never saved."""
+    return Run(Path("nowhere"), header, tuple(records), tuple(pairs))
 
 
 def figures(
@@ -72,7 +66,7 @@ def softmax() -> Run:
         record("op/softmax[m=4096,n=8192,dtype=bf16]@torch/eager:eval", figures(61.3e-6, 0.2e-6, n=160, bytes=134.2e6)),
         record("op/softmax[m=4096,n=8192,dtype=bf16]@torch/compile:eval", figures(61.1e-6, 0.3e-6, n=160, bytes=134.2e6)),
     ]
-    return Run(rows, [pair(rows[0], rows[1], 0.862, 0.007), pair(rows[2], rows[3], 0.997, 0.004)])
+    return run_of(rows, [pair(rows[0], rows[1], 0.862, 0.007), pair(rows[2], rows[3], 0.997, 0.004)])
 
 
 def mixed() -> Run:
@@ -106,4 +100,4 @@ def mixed() -> Run:
         record("layer/attention[heads=32,seq=8192,dtype=fp16]@torch/eager:train", None, "oom", "asked for 17.2 GB, 11.0 GB free"),
         record('command[argv=[sleep,"0.1"]]@command/eager:eval', figures(0.1013, 0.0004, n=20, bytes=None)),
     ]
-    return Run(rows, [*softmax().pairs, pair(rows[4], rows[5], 1.872, 0.02)])
+    return run_of(rows, [*softmax().pairs, pair(rows[4], rows[5], 1.872, 0.02)])

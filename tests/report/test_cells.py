@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from steelyard.model.case import Case
 from steelyard.model.pair import weigh
-from steelyard.report.cells import _ONE_CELL, _cells_of, aligned, brief, case_line, cells, cut, delta_text, facets
+from steelyard.model.record import STATUSES
+from steelyard.report.cells import IDENTICAL, UNVERIFIED, VERDICT_GLYPHS, aligned, brief, case_line, cut, delta_text, facets, glyph
+from steelyard.report.history import BARS
+from steelyard.report.tree import BRANCH, LAST, TRUNK
 from steelyard.report.wrap import wrap_text
 from tests.report.made import figures, pair, record
 
@@ -48,14 +52,14 @@ def test_one_plain_line_per_case() -> None:
 
 @given(st.text(), st.integers(1, 60))
 def test_cutting_never_passes_the_width(text: str, width: int) -> None:
-    assert cells(cut(text, width)) <= width
+    assert cell_len(cut(text, width)) <= width
 
 
 @given(st.text(alphabet=st.characters(categories=["L", "N", "P", "Zs"])), st.integers(4, 60))
 def test_wrapping_loses_nothing(text: str, width: int) -> None:
     pieces = wrap_text(text, width)
     assert "".join("".join(pieces).split()) == "".join(text.split())
-    assert all(cells(piece) <= width for piece in pieces)
+    assert all(cell_len(piece) <= width for piece in pieces)
 
 
 def test_a_reason_without_end_is_cut_and_cannot_steer() -> None:
@@ -64,6 +68,6 @@ def test_a_reason_without_end_is_cut_and_cannot_steer() -> None:
     assert shown.endswith("x…") and len(shown) < 600 and "\x1b" not in shown
 
 
-def test_what_is_counted_at_once_takes_one_column_each() -> None:
-    known = [char for char in map(chr, range(0x20, 0x3000)) if _ONE_CELL.fullmatch(char)]
-    assert len(known) > 1000 and all(_cells_of(char) == 1 for char in known)
+def test_every_sign_of_a_table_takes_one_column() -> None:
+    signs = [*VERDICT_GLYPHS.values(), *map(glyph, STATUSES), UNVERIFIED, IDENTICAL, *BRANCH, *LAST, *TRUNK, *BARS, *"…±×µΩ·→≈\u202f"]
+    assert all(cell_len(sign) == 1 for sign in signs)

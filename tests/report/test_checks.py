@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from steelyard.model.record import STATUSES, Record, Verification
 from steelyard.report.cells import check_mark, check_words
+from steelyard.report.detail import record_detail
 from steelyard.report.export import cases_csv, markdown_report
-from steelyard.report.text import record_detail, run_table
+from steelyard.report.text import run_table
 from steelyard.report.web.document import document
 from tests.analyze import made as analysed
-from tests.report.made import Header, Run, figures, record
+from tests.report.made import HEADER, figures, record, run_of
 
 NONE = Verification("none", "", "no reference: the workload has none", checks=["inputs unchanged"])
 PASSED = Verification("passed", "torch fp64", "", 0.0, 0.0, 1e-4, 1e-5, checks=["first answer", "answer after timing"])
@@ -32,7 +33,7 @@ ROWS = [made(), made("compile", SAME), made("plain", NONE), made("other", NONE),
 
 
 def test_a_table_marks_them_and_says_what_the_marks_mean() -> None:
-    lines = run_table(Header(), ROWS, []).plain.splitlines()
+    lines = run_table(HEADER, ROWS, []).plain.splitlines()
     assert [next((mark for mark in "○=" if f" {mark} " in line), "") for line in lines[3:8]] == ["", "=", "○", "○", "○"]
     assert "○ 2 not verified: no reference: the workload has none" in lines
     assert "○ 1 not verified: verification was switched off" in lines
@@ -41,18 +42,18 @@ def test_a_table_marks_them_and_says_what_the_marks_mean() -> None:
 
 
 def test_where_all_is_verified_there_is_no_mark() -> None:
-    text = run_table(Header(), ROWS[:1], []).plain
+    text = run_table(HEADER, ROWS[:1], []).plain
     assert not set("○=") & set(text.replace("n=8", ""))
 
 
 def test_many_reasons_are_counted() -> None:
     rows = [made(f"v{number}", replace(NONE, message=f"reason {number}")) for number in range(9)]
-    assert "○ 6 not verified for other reasons" in run_table(Header(), rows, []).plain
+    assert "○ 6 not verified for other reasons" in run_table(HEADER, rows, []).plain
 
 
 def test_the_page_of_a_record_says_what_was_checked() -> None:
     def page(item: Record) -> str:
-        return " ".join(record_detail(item, Run(ROWS)).plain.split())
+        return " ".join(record_detail(item, run_of(ROWS)).plain.split())
 
     assert "checked first answer; answer after timing" in page(ROWS[0])
     assert "bit-identical: nothing was lost, or both are the same code" in page(ROWS[1])

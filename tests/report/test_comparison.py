@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from rich.cells import cell_len
 
 from steelyard.analyze.compare import Comparison, RunsSide, compare, own_pairs
 from steelyard.model.pair import Arm, Delta, Pair
 from steelyard.model.record import Figure
-from steelyard.report.cells import cells
 from steelyard.report.comparison import comparison_table, counted
 from tests.analyze.made import case, record, run, side
 from tests.report.test_text import colours
@@ -52,7 +52,7 @@ def test_every_line_fits(width: int) -> None:
     )
     for found in (sample(), long):
         lines = comparison_table(found, width=width).plain.splitlines()
-        assert all(cells(line) <= width for line in lines), max(lines, key=cells)
+        assert all(cell_len(line) <= width for line in lines), max(lines, key=cell_len)
         assert any("unclear" in line for line in lines)
 
 

@@ -10,8 +10,10 @@ from rich.cells import cell_len
 
 from steelyard.model.record import Attachment, Figure, Series, Verification
 from steelyard.report.describe import workload_detail
-from steelyard.report.text import record_detail, run_table
-from tests.report.made import Header, Run, figures, mixed, pair, record
+from steelyard.report.detail import record_detail
+from steelyard.report.text import run_table
+from steelyard.store.runs import Run
+from tests.report.made import HEADER, figures, mixed, pair, record, run_of
 
 
 def full() -> Run:
@@ -25,7 +27,7 @@ def full() -> Run:
     head.effective.update(
         calls_per_block=16, blocks=480, stopped_by="precision", warmup="flat", warmup_blocks=40, warmup_time=0.0046, threads=2
     )
-    return Run([base, head], [pair(base, head, 0.862, 0.007)])
+    return run_of([base, head], [pair(base, head, 0.862, 0.007)])
 
 
 def test_everything_of_a_record_is_on_its_page() -> None:
@@ -43,20 +45,20 @@ def test_everything_of_a_record_is_on_its_page() -> None:
 def test_a_pair_is_judged_as_in_the_table_of_its_run() -> None:
     records = [record(f"op/a[n={n}]@torch/{variant}:eval", figures(1e-5, 1e-8)) for n in range(4) for variant in ("eager", "compile")]
     pairs = [replace(pair(*records[2 * n : 2 * n + 2], 1.03, 0.005), p=0.006 if n == 0 else 0.5) for n in range(4)]
-    page = record_detail(records[1], Run(records, pairs)).plain
+    page = record_detail(records[1], run_of(records, pairs)).plain
     assert "? unclear" in page and "can be chance" in " ".join(page.split()) and "▼" not in page
-    assert "? unclear" in run_table(Header(), records, pairs).plain.splitlines()[4]
-    assert "▼" in record_detail(records[1], Run(records, pairs[:1])).plain
+    assert "? unclear" in run_table(HEADER, records, pairs).plain.splitlines()[4]
+    assert "▼" in record_detail(records[1], run_of(records, pairs[:1])).plain
 
 
 def test_an_unbounded_interval_is_called_so_and_a_broken_arm_has_no_speedup() -> None:
     run = full()
     wide = replace(run.pairs[0], low=math.exp(-50), high=math.exp(50))
-    shown = record_detail(run.records[1], Run(run.records, [wide])).plain
+    shown = record_detail(run.records[1], run_of(run.records, [wide])).plain
     assert "? unclear" in shown and "its interval is unbounded" in shown and "8 rebuilds" in shown and "e+21" not in shown
-    assert "its interval is unbounded" in record_detail(run.records[1], Run(run.records, [replace(wide, low=0.0, high=math.inf)])).plain
+    assert "its interval is unbounded" in record_detail(run.records[1], run_of(run.records, [replace(wide, low=0.0, high=math.inf)])).plain
     wrong = [replace(run.records[0], status="wrong"), run.records[1]]
-    assert "✗ failed" in record_detail(wrong[1], Run(wrong, run.pairs)).plain
+    assert "✗ failed" in record_detail(wrong[1], run_of(wrong, run.pairs)).plain
 
 
 @pytest.mark.parametrize("width", [40, 60, 100])
@@ -69,7 +71,7 @@ def test_pages_fit_their_width(width: int) -> None:
 def test_a_failure_shows_its_reason_and_traceback_with_indents() -> None:
     item = record("op/a@torch/eager:eval", None, "failed", "ValueError: no")
     item.effective["traceback"] = "Traceback:\n  File x\n    boom()"
-    shown = record_detail(item, Run([item])).plain
+    shown = record_detail(item, run_of([item])).plain
     assert "reason\n  ValueError: no" in shown and "  Traceback:\n    File x\n      boom()" in shown and "not verified" in shown
 
 

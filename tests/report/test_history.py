@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from rich.cells import cell_len
 
 from steelyard.analyze.history import Apart, Change, History, Point
-from steelyard.report.cells import cells
 from steelyard.report.history import commits_text, history_page, marks, sparkline
 
 CHANGE = Change(12, "r12", "2026-01-13T03:00:00Z", 1e-5, 1.03e-5, 1.03, 1.026, 1.034, 0.002, "a" * 40, "b" * 40)
@@ -46,7 +46,7 @@ def test_every_line_fits_and_steers_nothing(width: int) -> None:
     change = replace(CHANGE, others=["torch \x1b[2J2.12 → " + "9" * 200])
     history = History("op/\x1b[31m" + "x" * 300, "m\u202e" * 60, POINTS * 20, [change], [Apart("k" * 200, 2, "\x07" * 20)])
     shown = history_page(history, width=width).plain
-    assert max(cells(line) for line in shown.splitlines()) <= width
+    assert max(cell_len(line) for line in shown.splitlines()) <= width
     assert not {"\x1b", "\x07", "\u202e"} & set(shown)
 
 

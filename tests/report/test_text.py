@@ -16,7 +16,8 @@ from rich.text import Text
 from steelyard.model.case import Case
 from steelyard.model.record import STATUSES, Figure, Record
 from steelyard.report.text import run_table
-from tests.report.made import Header, Run, figures, mixed, pair, record, softmax
+from steelyard.store.runs import Run
+from tests.report.made import HEADER, figures, mixed, pair, record, run_of, softmax
 
 SOFTMAX = """\
 H200 · torch 2.13.0 · driver 580.159 · clocks not locked · 1 thread               4 cases · run k3f9
@@ -51,7 +52,7 @@ def test_a_narrow_table_gives_up_the_least_important_columns_first() -> None:
 
 @pytest.mark.parametrize("width", [40, 60, 72, 80, 100, 120])
 def test_no_line_is_longer_than_the_width(width: int) -> None:
-    for run in (softmax(), mixed(), Run([])):
+    for run in (softmax(), mixed(), run_of([])):
         assert max(map(cell_len, table(run, width).split("\n"))) <= width
 
 
@@ -68,10 +69,10 @@ def test_the_column_names_the_base_and_several_backends_say_which_each_row_has()
         for variant in ("eager", "quick")
     ]
     eager, quick, other, other_quick = rows
-    own = table(Run(rows, [pair(eager, quick, 0.8, 0.01), pair(other, other_quick, 0.8, 0.01)]))
+    own = table(run_of(rows, [pair(eager, quick, 0.8, 0.01), pair(other, other_quick, 0.8, 0.01)]))
     assert "vs own eager" in own
     assert "each backend against its own: torch/eager, torch_xla/eager · one base for all: --vs torch/eager" in own
-    one = table(Run(rows, [pair(eager, head, 7.0, 0.1) for head in (quick, other, other_quick)]))
+    one = table(run_of(rows, [pair(eager, head, 7.0, 0.1) for head in (quick, other, other_quick)]))
     assert "vs torch/eager" in one and "own" not in one and one.count("  base") == 1
 
 
@@ -79,7 +80,7 @@ def test_every_verdict_has_a_sign_and_only_confirmed_ones_a_colour() -> None:
     base = record("op/a@torch/eager:eval", figures(1e-3, 1e-5))
     heads = [record(f"op/a@torch/{name}:eval", figures(1e-3, 1e-5)) for name in ("quick", "slow", "twin", "murky")]
     ratios = [(0.8, 0.01), (1.25, 0.01), (1.0, 0.005), (1.01, 0.05)]
-    run = Run([base, *heads], [pair(base, head, *ratio) for head, ratio in zip(heads, ratios, strict=True)])
+    run = run_of([base, *heads], [pair(base, head, *ratio) for head, ratio in zip(heads, ratios, strict=True)])
     drawn = run_table(run.header, run.records, run.pairs)
     assert colours(drawn, "▲ 20.0 % faster") == {"green"}
     assert colours(drawn, "▼ 25.0 % slower") == {"red"}
@@ -88,19 +89,19 @@ def test_every_verdict_has_a_sign_and_only_confirmed_ones_a_colour() -> None:
 
 def test_only_records_that_are_ok_enter_a_speedup() -> None:
     base, head = record("op/a@torch/eager:eval", figures(1e-3, 1e-5)), record("op/a@torch/x:eval", figures(5e-4, 1e-5), "wrong", "off by 3")
-    shown = table(Run([base, head], [pair(base, head, 0.5, 0.01)]))
+    shown = table(run_of([base, head], [pair(base, head, 0.5, 0.01)]))
     assert "vs" not in shown and "µs   ✗ wrong  off by 3" in shown and "faster" not in shown
 
 
 def test_a_reason_that_does_not_fit_is_told_in_full_and_once() -> None:
     words = " ".join(f"word{number}" for number in range(40))
-    shown = table(Run([record(f"op/a[n={n}]@torch/eager:eval", None, "failed", words) for n in (1, 2, 3)]))
+    shown = table(run_of([record(f"op/a[n={n}]@torch/eager:eval", None, "failed", words) for n in (1, 2, 3)]))
     notes = shown.partition("✗ failed  k3f9/1 k3f9/2 k3f9/3\n")[2]
     assert re.findall(r"word\d+", notes) == words.split()
 
 
 def test_what_a_framework_prints_cannot_steer_the_terminal() -> None:
-    shown = table(Run([record("op/a@torch/eager:eval", None, "crashed", "\x1b[2J\x1b[31mboom\x07 and\x00gone")]))
+    shown = table(run_of([record("op/a@torch/eager:eval", None, "crashed", "\x1b[2J\x1b[31mboom\x07 and\x00gone")]))
     assert "✗ crashed  boom and gone" in shown and not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", shown)
 
 
@@ -109,13 +110,13 @@ def test_commands_are_shown_as_typed() -> None:
         record(f'command[argv=[sleep,"{seconds}"]]@command/eager:eval', figures(float(seconds), 1e-4, bytes=None))
         for seconds in ("0.1", "0.2")
     ]
-    shown = table(Run(rows))
+    shown = table(run_of(rows))
     assert "├─ sleep 0.1   " in shown and "└─ sleep 0.2   " in shown and "eager" not in shown and "argv" not in shown
 
 
 def test_backends_are_named_where_there_are_several() -> None:
     rows = [record(f"op/a[n=8]@{backend}/eager:eval", figures(1e-3, 1e-5)) for backend in ("torch", "numpy")]
-    shown = table(Run(rows))
+    shown = table(run_of(rows))
     assert "├─ torch" in shown and "└─ numpy" in shown and "eager" not in shown
 
 
@@ -125,7 +126,7 @@ def test_the_rate_is_arithmetic_where_arithmetic_limits() -> None:
     rows = [
         record(f"op/{name}@torch/eager:eval", figures(1e-3, 1e-5, bytes=None, **rates)) for name, rates in (("dense", both), ("thin", thin))
     ]
-    shown = table(Run(rows))
+    shown = table(run_of(rows))
     assert "50.0 TFLOP/s" in shown and re.search(r"200 +GB/s", shown)
 
 
@@ -135,12 +136,12 @@ def test_discarded_blocks_and_own_metrics_have_their_columns() -> None:
             "op/a@torch/eager:eval", figures(1e-3, 1e-5, discarded=0.042, rows=Figure(3.2e6, "row/s", "higher", 3.1e6, 3.3e6)), noise="C"
         )
     ]
-    shown = table(Run(rows))
+    shown = table(run_of(rows))
     assert "C 4.2 %" in shown and "3.20 ± 0.10 Mrow/s" in shown
 
 
 def test_nothing_measured_is_said() -> None:
-    assert table(Run([])).endswith("nothing measured · saved k3f9")
+    assert table(run_of([])).endswith("nothing measured · saved k3f9")
 
 
 def test_no_colour_leaves_the_same_words(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +192,7 @@ def test_any_run_can_be_drawn_within_its_width(records: list[Record], width: int
     if len(records) >= 2:
         ratio = data.draw(st.floats(1e-3, 1e3))
         pairs = [pair(records[0], records[1], ratio, data.draw(st.floats(0, 0.9)) * ratio)]
-    shown = run_table(Header(), records, pairs, width=width).plain
+    shown = run_table(HEADER, records, pairs, width=width).plain
     assert max(map(cell_len, shown.split("\n"))) <= width
     assert shown.replace("\n", "").replace("\u202f", "").isprintable()
     for item in records:

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from rich.cells import cell_len
 
 from steelyard.analyze.compare import Mean
 from steelyard.analyze.gate import KINDS, OUTCOMES, Judged, Judgement
 from steelyard.model.record import Figure
-from steelyard.report.cells import cells
 from steelyard.report.markdown import MOST_BYTES, markdown
 from steelyard.report.verdict import verdict_page
 
@@ -43,7 +43,7 @@ def test_every_line_fits_whatever_the_names(width: int) -> None:
     names = [*HOSTILE, "op/" + "x" * 300, "短い名前" * 30]
     found = [finding(name, kind=kind, reason=name) for name in names for kind in KINDS]
     shown = verdict_page(judgement(*found), width=width).plain
-    assert max(cells(line) for line in shown.splitlines()) <= width
+    assert max(cell_len(line) for line in shown.splitlines()) <= width
     assert "\x1b" not in shown and "\u202e" not in shown
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steelyard.cli.output import CONTEXT, emit_json, json_option, store_option
+from steelyard.cli.output import CONTEXT, emit_json, find_store, json_option, say, store_option
 from steelyard.errors import PASS, USAGE
 
 if TYPE_CHECKING:
@@ -34,25 +34,24 @@ def command(words: tuple[str, ...], files: tuple[str, ...], shapes: bool, store:
     steelyard check gemm.json --file my_operators.py
     """
     from steelyard.engine.check import check_file
-    from steelyard.report.cells import clean
-    from steelyard.store.runs import Store
 
-    kept = Store.find(None, str(store) if store else None)
+    kept = find_store(store)
     found = [check_file(word, kept, files, shapes=shapes) for word in words]
     wrong = [item for item in found if item.mistakes]
     if as_json:
         emit_json({"files": found, "exit_code": USAGE if wrong else PASS})
     else:
         for item in found:
-            for line in _lines(item):
-                click.echo(clean(line) if not line.startswith(" ") else f"    {clean(line.strip())}")
+            say(_summary(item))
+            for line in [*item.mistakes, *shape_words(item.shapes)]:
+                say(line, indent="    ")
         count = f"{len(found)} file{'' if len(found) == 1 else 's'}"
         click.echo(f"{count} checked · {len(wrong) or 'none'} with mistakes · nothing measured", err=True)
     return USAGE if wrong else PASS
 
 
-def _lines(item: Checked) -> Iterator[str]:
-    """What a file is and would do, then what is wrong with it."""
+def _summary(item: Checked) -> str:
+    """What a file is and would do, and how much is wrong with it."""
     facts = [item.kind] if item.kind else []
     if item.cases is not None:
         facts.append(f"{item.cases} case{'' if item.cases == 1 else 's'} would run")
@@ -60,9 +59,7 @@ def _lines(item: Checked) -> Iterator[str]:
     facts += item.notes
     count = len(item.mistakes)
     facts += [f"{count} mistake{'' if count == 1 else 's'}"] if count else []
-    yield f"{'✗' if count else '✓'} {item.file}  {' · '.join(facts)}"
-    yield from (f"    {line}" for line in item.mistakes)
-    yield from (f"    {line}" for line in shape_words(item.shapes))
+    return f"{'✗' if count else '✓'} {item.file}  {' · '.join(facts)}"
 
 
 def shape_words(shapes: ShapeCheck | None) -> Iterator[str]:

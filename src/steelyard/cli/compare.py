@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steelyard.cli.output import emit_json, json_option, plain, put, store_option, trust_option, width
+from steelyard.cli.output import emit_json, find_store, json_option, plain, put, store_option, trust_option, width
 from steelyard.codec.policy import LEAST_ALPHA
 from steelyard.errors import NOTHING, PASS, NothingMeasured, UsageError, unknown
 
@@ -54,9 +54,8 @@ def command(
     from steelyard.analyze.compare import compare
     from steelyard.model.pair import ALPHA
     from steelyard.model.units import parse_share
-    from steelyard.store.runs import Store
 
-    place = Store.find(explicit=str(store) if store else None)
+    place = find_store(store)
     asked = metrics or ("time",)
     allowed = parse_margins(margins, asked)
     before = sides.find(place, head or base if base == OWN else base)
@@ -76,8 +75,7 @@ def command(
         allow_edited=allow_edited,
         confirm=again(before, after, place, trust) if confirm else None,
     )
-    show(found, as_json)
-    return PASS if found.comparable else NOTHING
+    return show(found, as_json)
 
 
 def refuse_unpaired_options(given: Mapping[str, object]) -> None:
@@ -104,8 +102,7 @@ def own(side: RunsSide, metrics: Sequence[str], margins: dict[str, float], as_js
     found = own_pairs(side, margins=margins)
     if not found.deltas:
         raise NothingMeasured(f"{side.name} holds no comparison", do="name two sides, or measure with --vs: steelyard run … --vs eager")
-    show(found, as_json)
-    return PASS if found.comparable else NOTHING
+    return show(found, as_json)
 
 
 def check_trust(trusted: Sequence[str], confirm: bool) -> None:
@@ -157,13 +154,14 @@ def warn_of(*sides: RunsSide) -> None:
             warn(run)
 
 
-def show(found: Comparison, as_json: bool) -> None:
-    """Print it as data or as a table."""
+def show(found: Comparison, as_json: bool) -> int:
+    """Print it as data or as a table; gives the exit code."""
     if as_json:
         from steelyard.report.verdict import delta_document
 
         emit_json({**plain(found), "deltas": [delta_document(delta) for delta in found.deltas]})
-        return
-    from steelyard.report.comparison import comparison_table
+    else:
+        from steelyard.report.comparison import comparison_table
 
-    put(comparison_table(found, width=width()))
+        put(comparison_table(found, width=width()))
+    return PASS if found.comparable else NOTHING

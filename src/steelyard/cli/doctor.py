@@ -107,23 +107,29 @@ def _wrapped(text: str, columns: int) -> list[str]:
 
 def measure_peaks(device: str, threads: int, budget: str | None, *, as_json: bool, scale: float = 1.0) -> None:
     """Measure, keep and show the peaks of one device; `scale` shrinks every size, for a trial."""
+    from steelyard.engine import conduct
     from steelyard.engine import peaks as work
     from steelyard.engine.selection import read_devices
     from steelyard.machine import facts, peaks
+    from steelyard.model.units import number_of
 
     seconds = _seconds(budget, work.BUDGET)
     read_devices([device])
     peaks.check_writable()
     machine = facts.collect()
     key = facts.key(machine)
-    found = work.measure(_records, machine, device, threads, budget=seconds, scale=scale)
+
+    def records(experiment: Experiment) -> list[Record]:
+        return list(_executed(conduct.from_experiment(experiment), "--peaks").records)
+
+    found = work.measure(records, machine, device, threads, budget=seconds, scale=scale)
     file = peaks.save(found, key, device, threads)
     sheet = peaks.datasheet(found.name)
     if as_json:
         emit_json({"key": key, "device": device, "threads": threads, "peaks": found, "datasheet": sheet, "path": file})
         return
     console().print(f"{facts.summary(machine)} · key {key}", style="bold")
-    for line in _peak_lines(f"{device} · {found.name or _threads(threads)}", found, sheet):
+    for line in _peak_lines(f"{device} · {found.name or number_of(threads, 'thread')}", found, sheet):
         click.echo(line)
     if sheet:
         click.echo(f"datasheet: vendor datasheet of {sheet.name}, dense (no sparsity)")
@@ -135,7 +141,7 @@ def measure_noise(device: str, threads: int, budget: str | None, *, as_json: boo
     from steelyard.engine import noise as work
     from steelyard.engine.selection import read_devices
     from steelyard.machine import facts, noise
-    from steelyard.model.units import duration
+    from steelyard.model.units import duration, number_of
 
     seconds = _seconds(budget, work.BUDGET)
     read_devices([device])
@@ -152,7 +158,7 @@ def measure_noise(device: str, threads: int, budget: str | None, *, as_json: boo
         sees = {id: {f"{length:g}": work.smallest_change(case, length) for length in work.LENGTHS} for id, case in found.cases.items()}
         emit_json({"key": key, "device": device, "threads": threads, "noise": found, "sees": sees, "path": file})
         return
-    console().print(f"{facts.summary(machine)} · key {key} · {device if device != 'cpu' else _threads(threads)}", style="bold")
+    console().print(f"{facts.summary(machine)} · key {key} · {device if device != 'cpu' else number_of(threads, 'thread')}", style="bold")
     for line in _noise_lines(found, done.records):
         click.echo(line)
     click.echo(f"saved {file}")
@@ -163,10 +169,6 @@ def _seconds(text: str | None, usual: float) -> float:
     from steelyard.model.units import parse_budget
 
     return usual if text is None else parse_budget(text, BUDGETS)
-
-
-def _threads(threads: int) -> str:
-    return f"{threads} thread" if threads == 1 else f"{threads} threads"
 
 
 def _executed(ready: Plan, option: str) -> Run:
@@ -184,12 +186,6 @@ def _executed(ready: Plan, option: str) -> Run:
             return conduct.execute(ready, Store(Path(place)), ["steelyard", "doctor", option], lambda writer: progress).run
     finally:
         progress.close()
-
-
-def _records(experiment: Experiment) -> list[Record]:
-    from steelyard.engine import conduct
-
-    return list(_executed(conduct.from_experiment(experiment), "--peaks").records)
 
 
 def _noise_lines(found: DeviceNoise, records: Sequence[Record]) -> list[str]:

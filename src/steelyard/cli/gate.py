@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steelyard.cli.output import emit_json, json_option, put, save, store_option, trust_option, warn, width
+from steelyard.cli.output import emit_json, find_store, json_option, put, save, store_option, trust_option, warn, width
 from steelyard.errors import UsageError
 
 if TYPE_CHECKING:
@@ -48,10 +48,9 @@ def command(base: str, head: str | None, **options: Any) -> int:
     from steelyard.cli.compare import again, check_trust, warn_of
     from steelyard.codec.policy import Policy, load_policy
     from steelyard.report.verdict import verdict_document, verdict_page
-    from steelyard.store.runs import Store
 
     policy = load_policy(options["policy"]) if options["policy"] else Policy()
-    store = Store.find(explicit=str(options["store"]) if options["store"] else None)
+    store = find_store(options["store"])
     before = sides.find(store, base)
     after = sides.find(store, head) if head else before
     check_trust(options["trust"], options["confirm"])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steelyard.cli.output import console, emit_json, json_option, store_option, width
+from steelyard.cli.output import console, emit_json, find_store, json_option, store_option, width
 from steelyard.errors import UsageError, did_you_mean, unknown
 from steelyard.model.define import FAMILY
 
@@ -152,9 +152,9 @@ def _nothing(items: list[Item], pattern: str, kind: str) -> UsageError:
 
 
 def _workload(name: str, info: Mapping[str, Any]) -> Item:
-    from steelyard.report.cells import axis_text
+    from steelyard.model.values import value_text
 
-    axes = " ".join(axis_text(key, values) for key, values in info.get("axes", {}).items())
+    axes = " ".join(f"{key}={','.join(map(value_text, values))}" for key, values in info.get("axes", {}).items())
     variants = f"variants: {', '.join(['eager', *info['variants']])}" if info.get("variants") else ""
     return Item(name, _clause(info.get("doc", "")), " · ".join(filter(None, (axes, variants))) or _foreign(info), info)
 
@@ -196,10 +196,8 @@ def _suite(name: str, path: Path) -> Item:
 
 
 def _runs(store: Path | None) -> list[Item]:
-    from steelyard.store.runs import Store
-
     found = []
-    for info in Store.find(explicit=str(store) if store else None).runs():
+    for info in find_store(store).runs():
         counts = " · ".join(f"{count} {status.replace('_', ' ')}" for status, count in info.counts.items())
         doc = " · ".join(filter(None, (f"{info.created[:16].replace('T', ' ')} UTC", counts or "no records", info.experiment)))
         data = {

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from steelyard.cli.streams import ReaderGone, complain, guarded
+from steelyard.dialects.commands import Names
 from steelyard.errors import BUG, INTERRUPTED, PASS, USAGE, SteelyardError, unknown
 from steelyard.version import __version__
 
@@ -38,7 +39,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
-class Commands(click.Group):
+class Commands(Names):
     """Commands by name and one line of help; a command's module is imported when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -49,11 +50,6 @@ class Commands(click.Group):
             return None
         command: click.Command = importlib.import_module(COMMANDS[cmd_name][0]).command
         return command
-
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
-            raise unknown("command", args[0], COMMANDS)
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

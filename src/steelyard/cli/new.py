@@ -21,35 +21,23 @@ WORKLOAD = '''"""The workload {name}. Run it with: {run}"""
 from steelyard import Task, workload
 
 
-@workload("{name}", axes={{"n": [4096, 65536], "dtype": ["fp32"]}})
+@workload("{name}", {default}axes={{"n": [4096, 65536], "dtype": ["fp32"]}})
 def {ident}(n, dtype, be):
     """What is computed, and what limits it."""
-    import torch
+    import {library}
 
     x = be.randn(n, dtype=dtype)
-    return Task(torch.exp, (x,), bytes=2 * x.nbytes)  # also flops= and items=, for rates
+    return Task({short}.exp, (x,), bytes=2 * x.nbytes)  # also flops= and items=, for rates
+'''
 
+REFERENCE = """
 
 @{ident}.on("numpy")  # the same in numpy is the reference that results are checked against
 def _(n, dtype, be):
     import numpy as np
 
     return Task(np.exp, (be.randn(n, dtype=dtype),))
-'''
-
-WORKLOAD_NUMPY = '''"""The workload {name}. Run it with: {run}"""
-
-from steelyard import Task, workload
-
-
-@workload("{name}", backend="numpy", axes={{"n": [4096, 65536], "dtype": ["fp32"]}})
-def {ident}(n, dtype, be):
-    """What is computed, and what limits it."""
-    import numpy as np
-
-    x = be.randn(n, dtype=dtype)
-    return Task(np.exp, (x,), bytes=2 * x.nbytes)  # also flops= and items=, for rates
-'''
+"""
 
 VARIANT = '''"""The variant {name}. Run it with: {run}"""
 
@@ -144,10 +132,11 @@ def command(kind: str, name: str, output: Path | None) -> None:
 
 def content(kind: str, name: str, run: str) -> str:
     """The file's text, for torch where it is installed and for numpy where it is not."""
-    backend = "torch" if find_spec("torch") else "numpy"
-    workload = WORKLOAD if backend == "torch" else WORKLOAD_NUMPY
+    has_torch = find_spec("torch") is not None
+    backend, library, short = ("torch", "torch", "torch") if has_torch else ("numpy", "numpy as np", "np")
+    workload, default = (WORKLOAD + REFERENCE, "") if has_torch else (WORKLOAD, 'backend="numpy", ')
     template = {"workload": workload, "variant": VARIANT, "metric": METRIC, "experiment": EXPERIMENT}[kind]
-    return template.format(name=name, ident=identifier(name), run=run, backend=backend)
+    return template.format(name=name, ident=identifier(name), run=run, backend=backend, library=library, short=short, default=default)
 
 
 def identifier(name: str) -> str:

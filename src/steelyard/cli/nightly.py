@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from steelyard.cli.output import CONTEXT, emit_json, json_option, put, warn, width
+from steelyard.cli.output import CONTEXT, emit_json, json_option, put, say, warn, width
+from steelyard.cli.run import comma_list, read_settings
 from steelyard.cli.run import command as run_command
 from steelyard.cli.streams import complain
-from steelyard.cli.watch import case_count, show_progress
-from steelyard.errors import INTERRUPTED, StoreError, UsageError
-from steelyard.terminal import heed_signals
+from steelyard.cli.watch import Watched, typed
+from steelyard.errors import INTERRUPTED, UsageError
+from steelyard.model.units import number_of
 
 if TYPE_CHECKING:
     from steelyard.engine.nightly.archive import Archive
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from steelyard.engine.nightly.since import Since
     from steelyard.engine.plan import Plan
     from steelyard.engine.selection import Request
-    from steelyard.report.progress import Progress
-    from steelyard.store.runs import RunWriter
 
 SHARED = ("devices", "budget", "precision", "isolate", "timeout", "memory", "env", "filters", "excludes", "trust")
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -95,36 +94,23 @@ def _accept(archive: Archive, experiment: str | None, options: dict[str, Any]) -
     if options["as_json"]:
         emit_json(night)
     else:
-        from steelyard.report.cells import clean
-
         what = f"{', '.join(options['cases'])} of run {night.run}" if options["cases"] else f"run {night.run}"
-        click.echo(clean(f"{what} ({night.date}) is taken as it is; the next night is compared with it"))
+        say(f"{what} ({night.date}) is taken as it is; the next night is compared with it")
     return 0
 
 
 def _request(experiment: str, options: dict[str, Any]) -> Request:
     from steelyard.engine.filters import Filters
     from steelyard.engine.selection import Request, read_devices
-    from steelyard.model.experiment import BUDGETS
-    from steelyard.model.units import parse_budget, parse_bytes, parse_seconds, parse_share
 
-    readers: dict[str, Callable[[str], Any]] = {
-        "budget": lambda text: parse_budget(text, BUDGETS), "precision": parse_share, "timeout": parse_seconds, "memory": parse_bytes,
-        "isolate": str,
-    }  # fmt: skip
-    settings = {name: read(options[name]) for name, read in readers.items() if options[name] is not None}
-    for name in ("budget", "timeout", "memory"):
-        if name in settings and not settings[name] > 0:
-            raise UsageError(f"--{name} must be more than 0, not {options[name]!r}")
-    devices, index = read_devices([word.strip() for text in options["devices"] for word in text.split(",") if word.strip()])
-    filters = Filters(tuple(options["filters"]), tuple(options["excludes"]))
+    devices, index = read_devices(comma_list(options["devices"]))
     return Request(
         selectors=(experiment,),
         device=devices,
-        settings=settings,
+        settings=read_settings(options),
         env=options["env"],
         device_index=index,
-        filters=filters,
+        filters=Filters(tuple(options["filters"]), tuple(options["excludes"])),
         trust=options["trust"],
     )
 
@@ -133,7 +119,6 @@ def _preview(ready: Plan, archive: Archive, *, as_json: bool) -> int:
     from steelyard.engine.nightly.night import foresee
     from steelyard.errors import FAILED
     from steelyard.model.units import duration
-    from steelyard.report.cells import clean
 
     outlook, cases = foresee(ready, archive), [job.case.id for job in ready.jobs]
     base, goes_on = outlook.base, outlook.goes_on
@@ -141,13 +126,12 @@ def _preview(ready: Plan, archive: Archive, *, as_json: bool) -> int:
         emit_json({"cases": cases, "estimate_s": ready.estimate, "base": base, "goes_on": goes_on and goes_on.id})
     else:
         for case in cases:
-            click.echo(clean(case))
+            say(case)
         against = f"compared with the night of {base.date}, run {base.run}" if base else "no good night to compare with yet"
         commit = f", commit {base.commit[:10]}" if base and base.commit else ""
         resumed = f" · goes on with run {goes_on.id}" if goes_on else ""
-        click.echo(
-            clean(f"{case_count(len(cases))} · about {duration(ready.estimate)} · {against}{commit}{resumed} · nothing measured"), err=True
-        )
+        count = number_of(len(cases), "case")
+        say(f"{count} · about {duration(ready.estimate)} · {against}{commit}{resumed} · nothing measured", aside=True)
     return FAILED if ready.experiment.mistakes else 0
 
 
@@ -155,51 +139,30 @@ def _spend(ready: Plan, archive: Archive, options: dict[str, Any]) -> int:
     from steelyard.codec.policy import Policy, load_policy
     from steelyard.engine.nightly.assess import Terms
     from steelyard.engine.nightly.night import Extras, spend
-    from steelyard.report.cells import clean
 
     policy = load_policy(options["policy"]) if options["policy"] else Policy()
     terms = Terms(
         policy, strict=options["strict"], allow_edited=options["allow_edited"], confirm=options["confirm"], trusted=options["trust"]
     )
     extras = Extras(options["output"], options["report_site"], options["keep_nights"])
-    shown: list[Progress] = []
-    opened: list[RunWriter] = []
-    heed_signals()
+    watch = Watched(ready, lambda left: number_of(left, "case"))
 
     def tell(text: str) -> None:
-        _close(shown)
-        click.echo(clean(text), err=True)
+        watch.close()
+        say(text, aside=True)
 
-    def watching(writer: RunWriter) -> Progress:
-        opened.append(writer)
-        shown.append(show_progress(ready, writer, case_count))
-        return shown[-1]
+    def kept(word: str) -> str:
+        saved = f"{number_of(len(watch.writer.done), 'case')} saved in run {watch.writer.id}" if watch.writer and word == "stopped" else ""
+        return f"{word}: {saved or f'what was measured is kept in {archive.root}'}\n  continue: the same command, within half a day"
 
-    try:
-        typed: tuple[str, ...] = click.get_current_context().find_object(tuple) or ()
-        spent = spend(ready, archive, ["steelyard", *typed], watching, terms, extras=extras, tell=tell)
-    except KeyboardInterrupt:
-        _close(shown)
-        click.echo(f"interrupted: what was measured is kept in {archive.root}\n  continue: the same command, within half a day", err=True)
+    command = ["steelyard", *typed()]
+    spent = watch.through(lambda: spend(ready, archive, command, watch, terms, extras=extras, tell=tell), kept)
+    if spent is None:
         return INTERRUPTED
-    except StoreError as error:
-        if not opened or not opened[0].done:
-            raise
-        complain(str(error))
-        saved = f"stopped: {case_count(len(opened[0].done))} saved in run {opened[0].id}"
-        click.echo(f"{saved}\n  continue: the same command, within half a day", err=True)
-        return INTERRUPTED
-    finally:
-        _close(shown)
     for warning in dict.fromkeys([*archive.warnings, *spent.notes]):
         warn(warning)
     _show(spent, options)
     return spent.night.exit_code
-
-
-def _close(shown: Sequence[Progress]) -> None:
-    for progress in shown:
-        progress.close()
 
 
 def _show(spent: Spent, options: dict[str, Any]) -> None:
@@ -217,22 +180,21 @@ def _show(spent: Spent, options: dict[str, Any]) -> None:
 
 
 def _print(spent: Spent) -> None:
-    from steelyard.report.cells import clean
     from steelyard.report.verdict import verdict_page
 
     night = spent.night
     if spent.found.judgement:
         put(verdict_page(spent.found.judgement, width=width()))
     else:
-        click.echo(clean(night.headline))
+        say(night.headline)
     for line in _since_lines(spent.found.since):
         click.echo(line)
     commits = f" · commits {spent.found.commits}" if ".." in spent.found.commits else ""
     click.echo("")
-    click.echo(clean(f"night of {night.date} · run {night.run}{commits}"))
-    click.echo(clean(spent.folder / "report.html"))
+    say(f"night of {night.date} · run {night.run}{commits}")
+    say(spent.folder / "report.html")
     for line in _advice(spent):
-        click.echo(clean(line), err=True)
+        say(line, aside=True)
 
 
 def _advice(spent: Spent) -> list[str]:

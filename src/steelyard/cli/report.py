@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from steelyard.cli.output import emit_json, json_option, save, store_option, warn
+from steelyard.cli.output import emit_json, find_store, json_option, save, say, store_option, warn
 from steelyard.errors import NOTHING, PASS, UsageError
 
 if TYPE_CHECKING:
@@ -55,9 +55,7 @@ def command(refs: tuple[str, ...], outputs: tuple[Path, ...], site: Path | None,
     steelyard report latest~59..latest -o history.png --plot history-series
     steelyard report --site public
     """
-    from steelyard.store.runs import Store
-
-    place = Store.find(explicit=str(store) if store else None)
+    place = find_store(store)
     if site is not None:
         refuse_beside_site(refs, outputs, options)
         return write_site(place, site, options["title"], as_json)
@@ -68,7 +66,9 @@ def command(refs: tuple[str, ...], outputs: tuple[Path, ...], site: Path | None,
     choices = {name: options[name] for name in ("base", "title", "baseline", "history", "since", "until")}
     made = gather(place, ReportRequest(refs, **choices))
     contents = {path: render(path, made, options) for path in chosen}
-    tell([write(path, content) for path, content in contents.items()], made, as_json)
+    for path, content in contents.items():
+        save(path, content)
+    tell(contents, made, as_json)
     return PASS if made["cases"] else NOTHING
 
 
@@ -80,15 +80,10 @@ def check(outputs: Sequence[Path], options: dict[str, Any]) -> None:
             raise UsageError("the kind of report is not clear", why=why, do=f"use one of {' '.join(KINDS)}")
         check_place(path)
     kinds = {KINDS[path.suffix.lower()] for path in outputs}
-    drawn = ".png or .svg"
-    for option, kind, form in (
-        ("plot", "picture", drawn),
-        ("case", "picture", drawn),
-        ("dark", "picture", drawn),
-        ("long", "table", ".csv"),
-    ):
+    for option, kind in {"plot": "picture", "case": "picture", "dark": "picture", "long": "table"}.items():
         if options[option] and kind not in kinds:
-            raise UsageError(f"--{option} needs a {kind}", do=f"name one: -o FILE with {form}")
+            forms = " or ".join(suffix for suffix, made in KINDS.items() if made == kind)
+            raise UsageError(f"--{option} needs a {kind}", do=f"name one: -o FILE with {forms}")
     if "picture" in kinds:
         from steelyard.report import plots
 
@@ -138,25 +133,17 @@ def render(path: Path, made: dict[str, Any], options: dict[str, Any]) -> bytes:
     return forms[suffix](made).encode()
 
 
-def write(path: Path, content: bytes) -> tuple[Path, int]:
-    """Put a file in its place, and say how large it is."""
-    save(path, content)
-    return path, len(content)
-
-
-def tell(written: Sequence[tuple[Path, int]], made: dict[str, Any], as_json: bool) -> None:
+def tell(written: Mapping[Path, bytes], made: dict[str, Any], as_json: bool) -> None:
     """What was written, and what it says in one line; what is wrong with the data goes to stderr."""
     if as_json:
-        files = [{"path": str(path), "kind": KINDS[path.suffix.lower()], "bytes": size} for path, size in written]
+        files = [{"path": str(path), "kind": KINDS[path.suffix.lower()], "bytes": len(content)} for path, content in written.items()]
         emit_json({"written": files, "banner": made["banner"], "warnings": made["warnings"]})
         return
-    from steelyard.report.cells import clean
-
     for warning in made["warnings"]:
         warn(warning)
-    click.echo(clean(made["banner"]["text"]))
-    for path, _ in written:
-        click.echo(f"written: {clean(path)}")
+    say(made["banner"]["text"])
+    for path in written:
+        say(f"written: {path}")
 
 
 def refuse_beside_site(refs: Sequence[str], outputs: Sequence[Path], options: dict[str, Any]) -> None:
@@ -170,7 +157,6 @@ def refuse_beside_site(refs: Sequence[str], outputs: Sequence[Path], options: di
 
 def write_site(store: Store, folder: Path, title: str, as_json: bool) -> int:
     """Bring a site up to date with its store."""
-    from steelyard.report.cells import clean
     from steelyard.report.web.site import build_site
 
     built: Built = build_site(store, folder, title=title)
@@ -181,5 +167,5 @@ def write_site(store: Store, folder: Path, title: str, as_json: bool) -> int:
         warn(warning)
     pages = f"{built.runs} run{'' if built.runs == 1 else 's'}"
     click.echo(f"{pages}: {len(built.written)} files written, {built.kept} pages kept, {len(built.removed)} files removed")
-    click.echo(f"written: {clean(built.folder / 'index.html')}")
+    say(f"written: {built.folder / 'index.html'}")
     return PASS

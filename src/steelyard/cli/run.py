@@ -7,21 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steelyard.cli.output import CONTEXT, emit_json, json_option, put, store_option, trust_option, warn, width
+from steelyard.cli.output import CONTEXT, emit_json, find_store, json_option, put, say, store_option, trust_option, warn, width
 from steelyard.cli.streams import complain
-from steelyard.cli.watch import case_count, how_long, show_progress
-from steelyard.errors import INTERRUPTED, StoreError, UsageError
+from steelyard.cli.watch import Watched, how_long, typed
+from steelyard.errors import INTERRUPTED, UsageError
 from steelyard.model.experiment import MOST_SETTLING
-from steelyard.model.units import MOST_COUNT, parse_count
-from steelyard.terminal import heed_signals
+from steelyard.model.units import MOST_COUNT, number_of, parse_count
 
 if TYPE_CHECKING:
     from steelyard.analyze.foreseen import Foreseen
     from steelyard.codec.expectations import Expectation
+    from steelyard.engine.conduct import RunOutcome
     from steelyard.engine.plan import Plan
     from steelyard.engine.selection import Request
     from steelyard.model.record import Status
-    from steelyard.report.progress import Progress
     from steelyard.store.runs import RunWriter, Store
 
 
@@ -124,11 +123,10 @@ def command(**options: Any) -> int:
     """
     from steelyard.engine import conduct
     from steelyard.engine.retry import parse_retry
-    from steelyard.store.runs import Store
 
     request = _request(options)
-    again, expectations = parse_retry(_words(options["retry"])), _expectations(options["expect"])
-    store = Store.find(None, str(options["store"]) if options["store"] else None)
+    again, expectations = parse_retry(comma_list(options["retry"])), _expectations(options["expect"])
+    store = find_store(options["store"])
     ready = conduct.prepare(request, store)
     _tell_mistakes(ready, stop=not options["keep_going"])
     if options["dry_run"]:
@@ -158,29 +156,23 @@ def _request(options: dict[str, Any]) -> Request:
     from steelyard.engine.names import check_modes
     from steelyard.engine.selection import Request, read_devices
 
-    selectors, commands = split_commands(options["words"], _typed())
+    selectors, commands = split_commands(options["words"], typed())
     if not selectors and not commands:
         raise UsageError("nothing named to run", do="try 'steelyard run quickstart', or 'steelyard list' to see what there is")
     for name in ("partition", "env"):
         if options[name] is not None and not options[name].strip():
             raise UsageError(f"--{name} is empty", why="an unset variable of the shell leaves it so", do="name one, or leave it out")
-    modes = _words(options["modes"])
-    devices, index = read_devices(_words(options["devices"]))
+    modes = comma_list(options["modes"])
+    devices, index = read_devices(comma_list(options["devices"]))
     check_modes(modes)
     return Request(
-        selectors=selectors, commands=commands, axes=_axes(options["axes"]), backend=_words(options["backends"]),
-        variant=_words(options["variants"]), mode=modes, device=devices, threads=_whole("threads", options["threads"]),
+        selectors=selectors, commands=commands, axes=_axes(options["axes"]), backend=comma_list(options["backends"]),
+        variant=comma_list(options["variants"]), mode=modes, device=devices, threads=_whole("threads", options["threads"]),
         ranks=_whole("ranks", options["ranks"]),
-        flags=dict(_flag(text) for text in options["flags"]), settings=_settings(options), env=options["env"], device_index=index,
+        flags=dict(_flag(text) for text in options["flags"]), settings=read_settings(options), env=options["env"], device_index=index,
         filters=Filters(tuple(options["filters"]), tuple(options["excludes"])), part=options["partition"] or "",
         trust=options["trust"],
     )  # fmt: skip
-
-
-def _typed() -> tuple[str, ...]:
-    """The command line as it was typed, which click has taken apart."""
-    found: tuple[str, ...] = click.get_current_context().find_object(tuple) or ()
-    return found
 
 
 def split_commands(words: Sequence[str], argv: Sequence[str]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
@@ -200,7 +192,7 @@ def split_commands(words: Sequence[str], argv: Sequence[str]) -> tuple[tuple[str
     return selectors, tuple(tuple(part) for part in commands)
 
 
-def _words(texts: Sequence[str]) -> tuple[str, ...]:
+def comma_list(texts: Sequence[str]) -> tuple[str, ...]:
     """Comma lists, where commas inside brackets belong to the word."""
     found: list[str] = []
     for text in texts:
@@ -242,7 +234,7 @@ def _axis(text: str) -> tuple[str, tuple[Any, ...]]:
                 raise UsageError(f"axis {name} has no values", do=f"write it like -a {name}=[1,2]")
             return name, tuple(whole)
     found: list[Any] = []
-    for word in _words([values]):
+    for word in comma_list([values]):
         span = ranges.written(word)
         found += [parse_value(word)] if span is None else span
     return name, tuple(found)
@@ -257,14 +249,15 @@ def _flag(text: str) -> tuple[str, str]:
 
 def _whole(option: str, texts: Sequence[str]) -> tuple[int, ...]:
     found = []
-    for word in _words(texts):
+    for word in comma_list(texts):
         if (number := parse_count(word)) is None:
             raise UsageError(f"--{option} takes whole numbers from 1, not {word[:40]!r}")
         found.append(number)
     return tuple(found)
 
 
-def _settings(options: dict[str, Any]) -> dict[str, Any]:
+def read_settings(options: dict[str, Any]) -> dict[str, Any]:
+    """What was given of how cases are measured; a command may have only some of these options."""
     from steelyard.model.experiment import BUDGETS
     from steelyard.model.protocol import parse_fixed
     from steelyard.model.units import parse_budget, parse_bytes, parse_seconds, parse_share
@@ -275,15 +268,15 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
         "precision": parse_share, "margin": parse_share, "warmup": parse_seconds, "timeout": parse_seconds, "memory": parse_bytes,
     }  # fmt: skip
     found = {}
-    if options["vs_path"] is not None:
+    if options.get("vs_path") is not None:
         if options["vs"] is not None:
             raise UsageError("--vs and --vs-path both name a base", do="give one of them")
         options = {**options, "vs": f"path:{options['vs_path']}"}
     asked = ("settle", "sampling", "runs", "rtol", "atol", "verify", "reference", "rule", "seed", "isolate", "vs")
     passes = ("peak_memory", "memory_snapshot", "profile", "ncu", "compile_time", "dump_ir", "runtime_profile", "save_output")
     for name in (*asked, "telemetry", *passes, *readers):
-        if options[name] is not None:
-            found[name] = readers[name](options[name]) if name in readers else options[name]
+        if (given := options.get(name)) is not None:
+            found[name] = readers[name](given) if name in readers else given
     for name in ("budget", "timeout", "memory"):
         if name in found and not found[name] > 0:
             raise UsageError(f"--{name} must be more than 0, not {options[name]!r}")
@@ -294,7 +287,6 @@ def _preview(ready: Plan, *, as_json: bool) -> int:
     from steelyard.cli.check import shape_words
     from steelyard.engine import check
     from steelyard.errors import FAILED
-    from steelyard.report.cells import clean
 
     shapes = check.try_shapes(ready)
     wrong = [check.told(fit, ready) for fit in shapes.wrong]
@@ -315,9 +307,9 @@ def _preview(ready: Plan, *, as_json: bool) -> int:
         return code
     widest = max(map(len, labels.values()), default=0)
     for case in cases:
-        click.echo(clean(f"{labels.get(case, ''):<{widest}}  {case}" if labels else case))
+        say(f"{labels.get(case, ''):<{widest}}  {case}" if labels else case)
     for line in [*_left_out(dropped), *(f"fits no case: rule {rule}" for rule in ready.idle), *shape_words(shapes)]:
-        click.echo(clean(line), err=True)
+        say(line, aside=True)
     for line in wrong:
         complain(line)
     told = _words_for(ready, len(cases) - len(wrong)) + (f" would run, {len(wrong)} cannot" if wrong else "")
@@ -335,7 +327,7 @@ def _left_out(dropped: Sequence[Mapping[str, str]]) -> Iterator[str]:
         else:
             word = "skipped" if item["kind"] == "deny" else "dropped"
             yield f"{word}  {item['case']}  by {item['rule']}" + (f": {item['reason']}" if item["reason"] else "")
-    yield from (f"{case_count(count)} {how}" for how, count in counted.items())
+    yield from (f"{number_of(count, 'case')} {how}" for how, count in counted.items())
 
 
 def _words_for(ready: Plan, count: int) -> str:
@@ -343,41 +335,27 @@ def _words_for(ready: Plan, count: int) -> str:
     skipped = [f"{len(ready.denied)} skipped by rule"] if ready.denied else []
     named = sum(len(job.label.split()) for job in ready.jobs)
     alike = [f"of {named} configs, as some are alike"] if named > len(ready.jobs) else []
-    return " · ".join([" ".join([case_count(count), *alike]), *skipped, *([f"part {ready.part}"] if ready.part else [])])
+    return " · ".join([" ".join([number_of(count, "case"), *alike]), *skipped, *([f"part {ready.part}"] if ready.part else [])])
 
 
 def _execute(ready: Plan, store: Store, options: dict[str, Any], again: Collection[Status], expectations: Sequence[Expectation]) -> int:
     from steelyard.engine import conduct
-    from steelyard.report.cells import clean
     from steelyard.report.text import run_table
 
-    opened: list[RunWriter] = []
-    shown: list[Progress] = []
+    watch = Watched(ready, lambda left: _words_for(ready, left))
+    command, stop = ["steelyard", *typed()], not options["keep_going"]
 
-    def watching(writer: RunWriter) -> Progress:
-        opened.append(writer)
-        shown.append(show_progress(ready, writer, lambda left: _words_for(ready, left)))
-        return shown[-1]
-
-    heed_signals()
-    try:
-        typed, stop = ["steelyard", *_typed()], not options["keep_going"]
-        outcome = conduct.execute(
-            ready, store, typed, watching, resume=options["resume"], retry_of=again, expectations=expectations, fail_fast=stop
+    def work() -> RunOutcome:
+        return conduct.execute(
+            ready, store, command, watch, resume=options["resume"], retry_of=again, expectations=expectations, fail_fast=stop
         )
-    except KeyboardInterrupt:
-        return _interrupted(opened, shown, ready)
-    except StoreError as error:
-        if not opened or not opened[0].done:
-            raise
-        complain(str(error))
-        return _interrupted(opened, shown, ready, "stopped")
-    finally:
-        for progress in shown:
-            progress.close()
+
+    outcome = watch.through(work, lambda word: _kept(word, watch.writer, ready))
+    if outcome is None:
+        return INTERRUPTED
     found = outcome.run
     for line in found.warnings:
-        if not opened or line not in opened[0].warnings:
+        if not watch.writer or line not in watch.writer.warnings:
             warn(line)
     if options["as_json"]:
         told = {"run": found.id, "path": str(found.path), "exit_code": outcome.code, "records": found.records, "pairs": found.pairs}
@@ -386,7 +364,7 @@ def _execute(ready: Plan, store: Store, options: dict[str, Any], again: Collecti
     else:
         put(run_table(found.header, found.records, found.pairs, width=width()))
         for line in _news(outcome.foreseen) if expectations else ():
-            click.echo(clean(line))
+            say(line)
     return outcome.code
 
 
@@ -398,13 +376,8 @@ def _news(foreseen: Foreseen) -> Iterator[str]:
     yield from (f"fits no case: {entry}" for entry in foreseen.unused)
 
 
-def _interrupted(opened: Sequence[RunWriter], shown: Sequence[Any], ready: Plan, word: str = "interrupted") -> int:
-    for progress in shown:
-        progress.close()
-    if opened:
-        saved = sum(job.case.id in opened[0].done for job in ready.jobs)
-        click.echo(
-            f"{word}: {saved} of {len(ready.jobs)} cases are saved in run {opened[0].id}\n  continue: the same command with --resume",
-            err=True,
-        )
-    return INTERRUPTED
+def _kept(word: str, writer: RunWriter | None, ready: Plan) -> str:
+    if writer is None:
+        return ""
+    saved = sum(job.case.id in writer.done for job in ready.jobs)
+    return f"{word}: {saved} of {len(ready.jobs)} cases are saved in run {writer.id}\n  continue: the same command with --resume"

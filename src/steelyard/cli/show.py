@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steelyard.cli import output
-from steelyard.cli.output import emit_json, json_option, put, store_option, width
+from steelyard.cli.output import emit_json, find_store, json_option, put, store_option, width
 from steelyard.errors import UsageError, unknown
 
 if TYPE_CHECKING:
-    from steelyard.model.record import Series
     from steelyard.store.refs import Ref
     from steelyard.store.runs import Run
 
@@ -63,9 +62,8 @@ def resolve(ref: str, folder: Path | None) -> Ref | dict[str, Any]:
     if other := of_another_tool(ref):
         return other
     from steelyard.store import refs
-    from steelyard.store.runs import Store
 
-    store = Store.find(explicit=str(folder) if folder else None)
+    store = find_store(folder)
     try:
         return refs.resolve(store, ref)
     except UsageError as error:
@@ -161,7 +159,7 @@ def show_record(ref: Ref, as_json: bool) -> None:
         pairs = [pair for pair in ref.run.pairs if record.id in (pair.base.id, pair.head.id)]
         emit_json({"run": ref.run.id, "number": ref.number, "record": record, "pairs": pairs})
         return
-    from steelyard.report.text import record_detail
+    from steelyard.report.detail import record_detail
 
     put(record_detail(record, ref.run, width=width()))
 
@@ -171,9 +169,8 @@ def show_history(found: Ref | dict[str, Any], folder: Path | None, as_json: bool
     if isinstance(found, dict) or found.record is None:
         raise UsageError("--history is of one case", do="name a case id, or a record such as latest/1")
     from steelyard.analyze.history import history
-    from steelyard.store.runs import Store
 
-    series = history(Store.find(explicit=str(folder) if folder else None), found.record.id, found.run.header.machine_key)
+    series = history(find_store(folder), found.record.id, found.run.header.machine_key)
     if as_json:
         emit_json(series)
         return
@@ -187,10 +184,7 @@ def show_samples(ref: Ref, as_json: bool) -> None:
     from steelyard.report.cells import clean
 
     warn(ref.run)
-    wanted: list[tuple[str, list[Series]]] = []
-    for number, record in enumerate(ref.run.records, 1):
-        if ref.number in (None, number):
-            wanted.append((record.id, record.samples))
+    wanted = [(record.id, record.samples) for number, record in enumerate(ref.run.records, 1) if ref.number in (None, number)]
     if ref.number is None:
         wanted += [(f"{pair.head.id} vs {pair.base.id}", pair.samples) for pair in ref.run.pairs]
     arrays = [(owner, series, ref.run.array(series).tolist()) for owner, held in wanted for series in held]

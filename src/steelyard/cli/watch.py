@@ -4,27 +4,71 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from steelyard.cli.output import warn
+from steelyard.cli.streams import complain
+from steelyard.errors import StoreError
+from steelyard.terminal import heed_signals
 
 if TYPE_CHECKING:
     from steelyard.engine.plan import Plan
     from steelyard.report.progress import Progress
     from steelyard.store.runs import RunWriter
 
+Done = TypeVar("Done")
 
-def show_progress(ready: Plan, writer: RunWriter, words: Callable[[int], str]) -> Progress:
-    """Say what is about to be measured, its number of cases in the words of the command, and start the line that counts them."""
-    from steelyard.report.progress import Progress
 
-    left = sum(job.case.id not in writer.done for job in ready.jobs)
-    for warning in [*writer.warnings, *(f"rule {rule} fits no case" for rule in ready.idle)]:
-        warn(warning)
-    click.echo(f"{words(left)} · about {how_long(ready, left / max(1, len(ready.jobs)))} · run {writer.id}", err=True)
-    return Progress(left, sys.stderr)
+class Watched:
+    """A run while it is measured: the line that counts its cases, and what is said where it ends early."""
+
+    def __init__(self, ready: Plan, words: Callable[[int], str]) -> None:
+        self.ready, self.words = ready, words
+        self.writer: RunWriter | None = None
+        self.progress: Progress | None = None
+
+    def __call__(self, writer: RunWriter) -> Progress:
+        """Say what is about to be measured, its number of cases in the words of the command, and start the line that counts them."""
+        from steelyard.report.progress import Progress
+
+        left = sum(job.case.id not in writer.done for job in self.ready.jobs)
+        for warning in [*writer.warnings, *(f"rule {rule} fits no case" for rule in self.ready.idle)]:
+            warn(warning)
+        about = how_long(self.ready, left / max(1, len(self.ready.jobs)))
+        click.echo(f"{self.words(left)} · about {about} · run {writer.id}", err=True)
+        self.writer, self.progress = writer, Progress(left, sys.stderr)
+        return self.progress
+
+    def close(self) -> None:
+        """Leave the terminal to others."""
+        if self.progress:
+            self.progress.close()
+
+    def through(self, work: Callable[[], Done], kept: Callable[[str], str]) -> Done | None:
+        """What the work gives, or nothing where it was interrupted, or stopped by a disk that refuses; then it is told what was kept."""
+        heed_signals()
+        try:
+            return work()
+        except KeyboardInterrupt:
+            word = "interrupted"
+        except StoreError as error:
+            if not self.writer or not self.writer.done:
+                raise
+            complain(str(error))
+            word = "stopped"
+        finally:
+            self.close()
+        if told := kept(word):
+            click.echo(told, err=True)
+        return None
+
+
+def typed() -> tuple[str, ...]:
+    """The command line as it was typed, which click has taken apart."""
+    found: tuple[str, ...] = click.get_current_context().find_object(tuple) or ()
+    return found
 
 
 def how_long(ready: Plan, part: float = 1.0) -> str:
@@ -33,8 +77,3 @@ def how_long(ready: Plan, part: float = 1.0) -> str:
 
     about, most = duration(part * ready.estimate), duration(part * ready.longest)
     return about if about == most else f"{about}, up to {most} where a margin is hard to settle"
-
-
-def case_count(count: int) -> str:
-    """`1 case`, `2 cases`."""
-    return f"{count} case" if count == 1 else f"{count} cases"

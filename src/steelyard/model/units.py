@@ -107,6 +107,11 @@ def percent(share: float) -> str:
     return f"{points:.0f} %" if points >= 9.95 or points == 0 else f"{points:.1f} %" if points >= 0.095 else "<0.1 %"
 
 
+def number_of(count: int, noun: str) -> str:
+    """`1 case`, `2 cases`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def duration(seconds: float) -> str:
     """A rough length of time: `12 s`, `3 min`, `2 h 5 min`."""
     if seconds < 100:

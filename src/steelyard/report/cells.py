@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
-import unicodedata
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+from rich.cells import cell_len, set_cell_size
 
 from steelyard.errors import UsageError
 from steelyard.model.case import ENV, HERE, IDENTITY, Case
@@ -31,8 +31,6 @@ UNVERIFIED, IDENTICAL = "○", "="
 LONGEST_REASON = 500
 THIN = "\u202f"
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
-_ONE_CELL = re.compile(r"[ -~\u00a0-\u00ac\u00ae-\u02ff\u2010-\u2027\u202f-\u205e\u2190-\u21ff\u2500-\u25fc\u2713-\u2717]*")
-"""What tables are made of; each of these takes one column, which a test holds against Unicode's own tables."""
 Parts = tuple[str, str, str]
 
 
@@ -54,34 +52,16 @@ def visible(text: str) -> str:
     return "".join(char if char.isprintable() or char == THIN else " " for char in _ESCAPES.sub("", text))
 
 
-def cells(text: str) -> int:
-    """Columns that a text takes on a terminal."""
-    return len(text) if text.isascii() or _ONE_CELL.fullmatch(text) else sum(_cells_of(char) for char in text)
-
-
-@lru_cache(4096)
-def _cells_of(char: str) -> int:
-    if unicodedata.combining(char) or unicodedata.category(char) in ("Cf", "Mn", "Me"):
-        return 0
-    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
-
-
 def cut(text: str, width: int) -> str:
     """The beginning of a text, with an ellipsis where something is missing."""
-    if cells(text) <= width:
+    if cell_len(text) <= width:
         return text
-    kept, used = [], 0
-    for char in text:
-        used += _cells_of(char)
-        if used > width - 1:
-            break
-        kept.append(char)
-    return ("".join(kept).rstrip() + "…") if width > 0 else ""
+    return f"{set_cell_size(text, width - 1).rstrip()}…" if width > 0 else ""
 
 
 def pad(text: str, width: int, align: str = "<") -> str:
     """Fill with spaces to a number of columns."""
-    space = " " * max(0, width - cells(text))
+    space = " " * max(0, width - cell_len(text))
     return space + text if align == ">" else text + space
 
 
@@ -151,7 +131,7 @@ def aligned(column: Sequence[Parts | None]) -> list[str]:
         return ["" for _ in column]
     numbers = _at_point([parts[0] for parts in known])
     halves = _at_point([parts[1] for parts in known])
-    unit = max(cells(parts[2]) for parts in known)
+    unit = max(cell_len(parts[2]) for parts in known)
     joined = []
     for number, half, (_, spread, name) in zip(numbers, halves, known, strict=True):
         between = (f" ± {half}" if spread else " " * (3 + len(half))) if half else ""
@@ -193,17 +173,21 @@ def facets(case: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
+def flattened(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """What a table and the tables in it hold, each value under its whole name; what is empty is left out."""
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from flattened(value, f"{prefix}{name}.")
+        elif value not in (None, "", []):
+            yield f"{prefix}{name}", value
+
+
 USUAL = {"mode": "eval", "device": "cpu", "threads": "threads=1", "ranks": "ranks=1", ENV: f"env={HERE}"}
 
 
 def command_line(argv: Any) -> str:
     """A command as it would be typed."""
     return clean(shlex.join(str(item) for item in argv) if isinstance(argv, (list, tuple)) else argv)
-
-
-def axis_text(name: str, values: Sequence[Any]) -> str:
-    """`n=256,1024`."""
-    return f"{name}={','.join(value_text(value) for value in values)}"
 
 
 def brief(id: str) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+
+from rich.cells import cell_len
 
 from steelyard.errors import UsageError
 from steelyard.model.case import Case
@@ -13,9 +15,9 @@ from steelyard.model.pair import ALPHA, Delta, Pair, told_from_chance, weigh
 from steelyard.model.record import Figure, Record
 from steelyard.model.units import measured, percent, scale
 from steelyard.model.units import plain as quantity
-from steelyard.report.cells import Parts, aligned, cells, check_mark, clean, delta_text, parts_of
+from steelyard.report.cells import aligned, check_mark, clean, delta_text, pad, parts_of
 
-RATES = {"bus_bandwidth": "B/s", "bandwidth": "B/s", "compute": "FLOP/s", "item_rate": "item/s"}
+RATES = ("bus_bandwidth", "bandwidth", "compute", "item_rate")
 OWN = {
     "time",
     "time_q10",
@@ -40,36 +42,52 @@ class Column:
     """One column: its head, a cell per record, and how soon it is given up (0: never)."""
 
     head: str
-    cells: tuple[str, ...]
+    cells: Sequence[str]
     align: str = ">"
     rank: int = 0
 
     @cached_property
     def width(self) -> int:
         """Columns needed for the head and the widest cell; asked for with every row."""
-        return max(map(cells, (self.head, *self.cells)))
+        return max(map(cell_len, (self.head, *self.cells)))
 
     @cached_property
     def empty(self) -> bool:
         """True when no record has anything to say here."""
         return not any(self.cells)
 
+    def padded(self, index: int | None = None) -> str:
+        """The cell of a record, or the head, as wide as the column."""
+        return pad(self.head if index is None else self.cells[index], self.width, self.align)
+
+
+def taken(columns: Sequence[Column], gap: str) -> int:
+    """How much of a line these columns need, each with the gap before it."""
+    return sum(len(gap) + column.width for column in columns)
+
 
 def columns(records: Sequence[Record], deltas: Mapping[str, Delta], bases: Mapping[str, str]) -> list[Column]:
     """Every column that has something to show, in reading order; the time always, whatever the width."""
-    time = Column("median ± 95 %", tuple(aligned([parts_of(record.metrics.get("time")) for record in records])))
-    versus = Column(f"{versus_head(deltas)}, {percent(1 - ALPHA)}", tuple(_versus(records, deltas, bases)), "<")
+
+    def told(name: str, words: Callable[[Figure], str]) -> list[str]:
+        return [words(record.metrics[name]) if name in record.metrics else "" for record in records]
+
+    def measurements(name: str) -> list[str]:
+        return aligned([parts_of(record.metrics.get(name)) for record in records])
+
+    extras = dict.fromkeys(name for record in records for name in record.metrics if name not in OWN)
     rest = [
+        Column("", [check_mark(record) for record in records], "<"),
+        Column(f"{versus_head(deltas)}, {percent(1 - ALPHA)}", _versus(records, deltas, bases), "<"),
         _rate(records),
-        _column("peak", [_share(record.metrics.get("roof")) for record in records], rank=4),
-        _column("memory", [_amount(record.metrics.get("peak_memory")) for record in records], rank=4),
-        _column("p99", [_amount(record.metrics.get("time_p99")) for record in records], rank=5),
-        *(_column(clean(name), aligned([parts_of(record.metrics.get(name)) for record in records]), rank=6) for name in _extras(records)),
-        _column("n", [_count(record) for record in records], rank=3),
-        Column("noise", tuple(noise(record) for record in records), "<", 2),
+        Column("peak", told("roof", lambda share: percent(share.value)), rank=4),
+        Column("memory", told("peak_memory", lambda size: quantity(size.value, size.unit)), rank=4),
+        Column("p99", told("time_p99", lambda time: quantity(time.value, time.unit)), rank=5),
+        *(Column(clean(name), measurements(name), rank=6) for name in extras),
+        Column("n", told("time", lambda time: quantity(time.n, "", 1) if time.n else ""), rank=3),
+        Column("noise", [noise(record) for record in records], "<", 2),
     ]
-    checks = Column("", tuple(check_mark(record) for record in records), "<")
-    return [time, *(column for column in (checks, versus, *rest) if not column.empty)]
+    return [Column("median ± 95 %", measurements("time")), *(column for column in rest if not column.empty)]
 
 
 def pairs_by_head(pairs: Sequence[Pair], records: Sequence[Record]) -> tuple[dict[str, Delta], dict[str, str]]:
@@ -120,27 +138,6 @@ def _versus(records: Sequence[Record], deltas: Mapping[str, Delta], bases: Mappi
     ]
 
 
-def _column(head: str, texts: Sequence[str], rank: int) -> Column:
-    return Column(head, tuple(texts), ">", rank)
-
-
-def _extras(records: Sequence[Record]) -> list[str]:
-    return list(dict.fromkeys(name for record in records for name in record.metrics if name not in OWN))
-
-
-def _share(figure: Figure | None) -> str:
-    return "" if figure is None else percent(figure.value)
-
-
-def _amount(figure: Figure | None) -> str:
-    return "" if figure is None else quantity(figure.value, figure.unit)
-
-
-def _count(record: Record) -> str:
-    time = record.metrics.get("time")
-    return quantity(time.n, "", 1) if time and time.n else ""
-
-
 def noise(record: Record) -> str:
     """`A`, or `C 4.2 %` where part of the blocks had to be discarded."""
     dropped = record.metrics.get("discarded")
@@ -156,8 +153,9 @@ def _rate(records: Sequence[Record]) -> Column:
     sizes = [abs(figure.value) for figure in figures if figure.value and math.isfinite(figure.value)]
     if len(units) == 1 and sizes and max(sizes) / min(sizes) <= WIDEST_SPAN:
         factor, name = scale(sorted(sizes)[len(sizes) // 2], units.pop())
-        return Column(name, tuple(aligned([_scaled(figure, factor) if figure else None for figure in found])), ">", 1)
-    return Column("rate", tuple(aligned([_without_half(parts_of(figure)) for figure in found])), "<", 1)
+        return Column(name, aligned([(_scaled(figure, factor), "", "") if figure else None for figure in found]), rank=1)
+    told = [parts_of(figure) for figure in found]
+    return Column("rate", aligned([parts and (parts[0], "", parts[2]) for parts in told]), "<", 1)
 
 
 def _own_rate(record: Record) -> Figure | None:
@@ -168,10 +166,6 @@ def _own_rate(record: Record) -> Figure | None:
     return next((record.metrics[name] for name in RATES if name in record.metrics), None)
 
 
-def _scaled(figure: Figure, factor: float) -> Parts:
+def _scaled(figure: Figure, factor: float) -> str:
     low, high = (None if end is None else end / factor for end in (figure.low, figure.high))
-    return measured(figure.value / factor, low, high, "")[0], "", ""
-
-
-def _without_half(parts: Parts | None) -> Parts | None:
-    return parts and (parts[0], "", parts[2])
+    return measured(figure.value / factor, low, high, "")[0]

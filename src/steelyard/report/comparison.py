@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
 
+from rich.cells import cell_len
 from rich.text import Text
 
-from steelyard.analyze.compare import Mean
-from steelyard.analyze.conditions import Conditions, side_lines
-from steelyard.analyze.suite import Suite
+from steelyard.analyze.compare import Comparison
+from steelyard.analyze.conditions import side_lines
 from steelyard.errors import UsageError
 from steelyard.model.case import Case
 from steelyard.model.effects import NOT_CONFIRMED
 from steelyard.model.pair import ALPHA, Delta, Verdict
 from steelyard.model.record import Figure, Record
 from steelyard.model.units import percent
-from steelyard.report.cells import VERDICT_GLYPHS, aligned, cells, clean, cut, delta_text, pad, parts_of
-from steelyard.report.columns import Column, versus_head
-from steelyard.report.page import wrap_spaced
+from steelyard.report.cells import VERDICT_GLYPHS, aligned, clean, cut, delta_text, pad, parts_of
+from steelyard.report.columns import Column, taken, versus_head
+from steelyard.report.page import joined, wrap_spaced, wrapped
 from steelyard.report.tree import group, lines
 from steelyard.report.wrap import wrap_facts, wrap_text, wrap_words
 
@@ -32,47 +31,7 @@ SILENT: tuple[Verdict, ...] = ("failed", "missing", "incomparable")
 LEGEND = f"{NOT_CONFIRMED}: it looks slower (▼) or faster (▲) between runs made apart; --confirm measures both interleaved"
 
 
-class ComparisonLike(Protocol):
-    """What the table needs of a comparison."""
-
-    @property
-    def base(self) -> str:
-        """The name of the one side."""
-
-    @property
-    def head(self) -> str:
-        """The name of the other."""
-
-    @property
-    def deltas(self) -> Sequence[Delta]:
-        """One per case and metric."""
-
-    @property
-    def new(self) -> Sequence[str]:
-        """Cases that only head has."""
-
-    @property
-    def means(self) -> Mapping[str, Mean]:
-        """Geometric mean of head over base by metric."""
-
-    @property
-    def notes(self) -> Sequence[str]:
-        """What a reader must know."""
-
-    @property
-    def suite(self) -> Suite | None:
-        """What all cases say together."""
-
-    @property
-    def figures(self) -> Mapping[str, Mapping[str, tuple[Figure | None, Figure | None]]]:
-        """Both sides' figures by metric and case."""
-
-    @property
-    def conditions(self) -> Mapping[str, Conditions]:
-        """What the times of each side were taken under."""
-
-
-def comparison_table(found: ComparisonLike, *, width: int = 100) -> Text:
+def comparison_table(found: Comparison, *, width: int = 100) -> Text:
     """Draw a comparison within a width."""
     drawn = [*_top(found, width)]
     metrics = list(dict.fromkeys(delta.metric for delta in found.deltas))
@@ -82,7 +41,7 @@ def comparison_table(found: ComparisonLike, *, width: int = 100) -> Text:
             drawn.append(Text(clean(metric), "bold"))
         drawn += _body(rows, found.figures.get(metric, {}), width) if rows else []
     drawn += [*_not_compared(found, width), *_bottom(found, metrics, width), *_notes(found, width)]
-    return Text("\n", no_wrap=True, overflow="crop").join(drawn)
+    return joined(drawn)
 
 
 def counted(deltas: Sequence[Delta]) -> list[str]:
@@ -106,7 +65,7 @@ def _style(delta: Delta) -> str:
     return "yellow" if _suspect(delta) else STYLES.get(delta.verdict, "")
 
 
-def _top(found: ComparisonLike, width: int) -> list[Text]:
+def _top(found: Comparison, width: int) -> list[Text]:
     names = clean(found.head) if found.base == found.head else f"base {clean(found.base)} · head {clean(found.head)}"
     count = len({(delta.base, delta.head) for delta in found.deltas})
     under = [part for line in side_lines(found.conditions) for part in wrap_facts(line, width)]
@@ -118,41 +77,28 @@ def _body(rows: Sequence[Delta], figures: Mapping[str, tuple[Figure | None, Figu
     both = [figures.get(delta.head, (None, None)) for delta in rows]
     versus = versus_head({delta.head: delta for delta in rows}) if any(delta.base != delta.head for delta in rows) else ""
     table = [
-        Column("base ± 95 %", tuple(aligned([parts_of(base) for base, _ in both])), rank=2),
-        Column("head ± 95 %", tuple(aligned([parts_of(head) for _, head in both])), rank=1),
-        Column(f"{versus or 'vs base'}, {percent(1 - ALPHA)}", tuple(delta_text(delta) for delta in rows), "<"),
+        Column("base ± 95 %", aligned([parts_of(base) for base, _ in both]), rank=2),
+        Column("head ± 95 %", aligned([parts_of(head) for _, head in both]), rank=1),
+        Column(f"{versus or 'vs base'}, {percent(1 - ALPHA)}", [delta_text(delta) for delta in rows], "<"),
     ]
-    widths = {column.head: column.width for column in table}
     groups = group([_row_record(delta) for delta in rows])
-    least = min(LEAST_LABEL, max(cells(line.label) for line in lines(groups, width) if line.index is not None))
-    kept = next((shown for shown in _fewer(table) if width - _taken(shown, widths) >= least), [])
-    tree = lines(groups, max(least, width - _taken(kept, widths)))
-    label = max((cells(line.label) for line in tree if line.index is not None), default=0)
-    head = pad("", label) + "".join(GAP + pad(column.head, widths[column.head], column.align) for column in kept)
-    drawn = [Text(head.rstrip(), "dim")] if kept else []
+    least = min(LEAST_LABEL, max(cell_len(line.label) for line in lines(groups, width) if line.index is not None))
+    fewer = ([column for column in table if column.rank <= most and not (column.empty and column.rank)] for most in (2, 1, 0))
+    kept = next((shown for shown in fewer if width - taken(shown, GAP) >= least), [])
+    tree = lines(groups, max(least, width - taken(kept, GAP)))
+    label = max((cell_len(line.label) for line in tree if line.index is not None), default=0)
+    drawn = [Text(pad("", label) + "".join(GAP + column.padded() for column in kept), "dim")] if kept else []
     for line in tree:
         if line.index is None:
             drawn += [Text(part, "" if line.indent else "bold") for part in wrap_spaced(line.label, width)]
             continue
-        made = Text(pad(cut(line.label, label), label))
+        made, style = Text(pad(cut(line.label, label), label)), _style(rows[line.index])
         for column in kept:
-            style = _style(rows[line.index]) if column is table[-1] else ""
-            made.append(GAP).append(pad(column.cells[line.index], widths[column.head], column.align), style)
-        made.rstrip()
+            made.append(GAP).append(column.padded(line.index), style if column is table[-1] else "")
         drawn.append(made)
         if not kept:
-            drawn += [Text(f"    {part}", _style(rows[line.index])) for part in wrap_text(delta_text(rows[line.index]), width - 4)]
+            drawn += wrapped(delta_text(rows[line.index]), width, style, "    ")
     return drawn
-
-
-def _fewer(table: Sequence[Column]) -> Iterable[list[Column]]:
-    """The columns, given up one by one from the least telling."""
-    for most in (2, 1, 0):
-        yield [column for column in table if column.rank <= most and not (column.empty and column.rank)]
-
-
-def _taken(kept: Sequence[Column], widths: Mapping[str, int]) -> int:
-    return sum(len(GAP) + widths[column.head] for column in kept)
 
 
 def _row_record(delta: Delta) -> Record:
@@ -163,7 +109,7 @@ def _row_record(delta: Delta) -> Record:
         return Record(delta.head, {"workload": delta.head}, "ok")
 
 
-def _not_compared(found: ComparisonLike, width: int) -> list[Text]:
+def _not_compared(found: Comparison, width: int) -> list[Text]:
     """Every case that has no ratio, by reason, so that none is dropped in silence."""
     groups: dict[tuple[str, str], list[str]] = {}
     for delta in found.deltas:
@@ -175,26 +121,23 @@ def _not_compared(found: ComparisonLike, width: int) -> list[Text]:
     drawn: list[Text] = []
     for (words, reason), ids in groups.items():
         named = list(dict.fromkeys(ids))
-        drawn += [Text(part) for part in wrap_text(f"{words}: {len(named)}" + (f", {reason}" if reason else ""), width)]
-        drawn += [Text(f"    {part}", "dim") for id in named[:MOST_NAMED] for part in wrap_text(id, width - 4)]
+        drawn += wrapped(f"{words}: {len(named)}" + (f", {reason}" if reason else ""), width)
+        drawn += [line for id in named[:MOST_NAMED] for line in wrapped(id, width, "dim", "    ")]
         if len(named) > MOST_NAMED:
             drawn.append(Text(f"    and {len(named) - MOST_NAMED} more, all in --json", "dim"))
     return drawn
 
 
-def _bottom(found: ComparisonLike, metrics: Sequence[str], width: int) -> list[Text]:
+def _bottom(found: Comparison, metrics: Sequence[str], width: int) -> list[Text]:
     shown = [delta for delta in found.deltas if not metrics or delta.metric == metrics[0]]
-    words = [*counted(shown), *([f"{len(found.new)} new"] if found.new else [])]
-    means = [f"geometric mean{_of(metric)} {mean.words(metric)}" for metric, mean in found.means.items() if mean.n > 1]
-    parts = [*(words or ["nothing compared"]), *means]
-    return [Text(part) for part in wrap_words(" · ".join(parts), width)]
+    words = [*counted(shown), *([f"{len(found.new)} new"] if found.new else [])] or ["nothing compared"]
+    for metric, mean in found.means.items():
+        of = "" if metric == "time" else f" of {clean(metric)}"
+        words += [f"geometric mean{of} {mean.words(metric)}"] if mean.n > 1 else []
+    return [Text(part) for part in wrap_words(" · ".join(words), width)]
 
 
-def _of(metric: str) -> str:
-    return "" if metric == "time" else f" of {clean(metric)}"
-
-
-def _notes(found: ComparisonLike, width: int) -> list[Text]:
+def _notes(found: Comparison, width: int) -> list[Text]:
     told = [clean(note) for note in (*([found.suite.words] if found.suite else []), *found.notes)]
     if any(_suspect(delta) for delta in found.deltas):
         told.append(LEGEND)

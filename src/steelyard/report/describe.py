@@ -9,7 +9,7 @@ from typing import Any
 from rich.text import Text
 
 from steelyard.model.values import value_text
-from steelyard.report.cells import COMMAND, axis_text
+from steelyard.report.cells import COMMAND
 from steelyard.report.page import Page
 
 
@@ -20,10 +20,8 @@ def workload_detail(info: Mapping[str, Any], variants: Iterable[str] = (), *, fi
     page.title(name, file or str(info.get("origin", "")))
     page.text("", str(info.get("doc", "")))
     page.rows("axes", [(key, " ".join(value_text(value) for value in values)) for key, values in axes.items()])
-    page.rows(
-        "sizes",
-        [(size, " ".join(axis_text(key, [value]) for key, value in values.items())) for size, values in info.get("sizes", {}).items()],
-    )
+    sizes = info.get("sizes", {}).items()
+    page.rows("sizes", [(size, " ".join(f"{key}={value_text(value)}" for key, value in values.items())) for size, values in sizes])
     own = list(info.get("variants", {}))
     known = ["eager", *own, *(other for other in variants if other not in own)]
     listed = {"backends": info.get("backends", ()), "modes": info.get("modes", ()), "variants": known, "tags": info.get("tags", ())}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from steelyard.model.pair import Delta, Pair, told_from_chance, weigh
 from steelyard.model.record import BAD, Figure, Record, Verification
 from steelyard.model.units import percent
 from steelyard.model.units import plain as quantity
-from steelyard.report.cells import aligned, clean, delta_text, figure_text, parts_of, reason, status_words
+from steelyard.report.cells import aligned, clean, cut, delta_text, figure_text, flattened, parts_of, reason, status_words
 from steelyard.report.page import Page, Rows
 from steelyard.store.runs import Run
 
@@ -57,7 +57,7 @@ def record_detail(record: Record, run: Run, *, width: int = 100) -> Text:
     page.rows("verification", _verification(record.verification))
     page.rows("requested and effective", _settings(record))
     page.rows("source", [(name, digest) for name, digest in record.source.items()])
-    page.rows("environment", list(_flattened(record.environment)))
+    page.rows("environment", [(name, _value(value)) for name, value in flattened(record.environment)])
     page.rows("attachments", [(item.kind, f"{item.path}  sha256 {item.sha256[:12]}") for item in record.attachments])
     page.rows(
         "samples",
@@ -94,21 +94,19 @@ def _phases(record: Record) -> Rows:
 
 
 def _kernels(rows: Any) -> Rows:
-    """The few that took longest in the profile; all are in its attachment."""
+    """The few that took longest in the profile; all are in its attachment.
+
+    Kernel names carry whole template lists; their beginning is what tells them apart.
+    """
     known = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
     return [
         (
             str(row.get("where", "")),
-            f"{quantity(row['total'], 's'):>9}  {row['calls']} × {quantity(row['mean'], 's')}  {_short(clean(row['name']))}",
+            f"{quantity(row['total'], 's'):>9}  {row['calls']} × {quantity(row['mean'], 's')}  {cut(clean(row['name']), LONGEST_NAME)}",
         )
         for row in known
         if isinstance(row.get("total"), float) and isinstance(row.get("mean"), float) and {"calls", "name"} <= set(row)
     ]
-
-
-def _short(name: str) -> str:
-    """Kernel names carry whole template lists; their beginning is what tells them apart."""
-    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
 
 
 def _blocks(count: Any) -> str:
@@ -122,9 +120,10 @@ def _weighed(record: Record, run: Run) -> Rows:
             as_head = record.id == pair.head.id
             other = pair.base.id if as_head else pair.head.id
             label = clean(f"{other}  {pair.base.environment}" if as_head and pair.base.environment else other)
-            about = f"{delta_text(delta)} · {_interval(pair)}"
-            lines = [label, about, _own_blocks(pair), " · ".join(_evidence(pair)), clean(delta.reason), *map(clean, pair.notes)]
-            rows.append(("base" if as_head else "head", "\n".join(line for line in lines if line)))
+            interval = f"interval of {percent(pair.confidence)} over {pair.rebuilds} rebuilds, {pair.quads} rounds"
+            lines = [label, f"{delta_text(delta)} · {interval}", _own_blocks(pair), " · ".join(_evidence(pair))]
+            lines += [clean(text) for text in (delta.reason, *pair.notes)]
+            rows.append(("base" if as_head else "head", "\n".join(filter(None, lines))))
     return rows
 
 
@@ -143,11 +142,6 @@ def judged(run: Run) -> list[tuple[Pair, Delta]]:
     found = dict(zip(map(id, sound), told_from_chance([weigh(pair) for pair in sound]), strict=True))
     failed = {id(pair): replace(weigh(pair), verdict="failed", reason="one of the two is not ok") for pair in run.pairs}
     return [(pair, found.get(id(pair), failed[id(pair)])) for pair in run.pairs]
-
-
-def _interval(pair: Pair) -> str:
-    count = f"{pair.rebuilds} rebuilds, {pair.quads} rounds"
-    return f"interval of {percent(pair.confidence)} over {count}"
 
 
 def _evidence(pair: Pair) -> list[str]:
@@ -186,15 +180,6 @@ def _settings(record: Record) -> Rows:
         text = done if not both and key in record.effective else asked if asked == done or not both else f"{asked} → {done}"
         rows.append((key, text if text else "–"))
     return rows
-
-
-def _flattened(table: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
-    for key, value in table.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, Mapping):
-            yield from _flattened(value, f"{name}.")
-        elif value not in (None, "", []):
-            yield name, _value(value)
 
 
 def _value(value: Any) -> str:

@@ -40,11 +40,14 @@ def cases_csv(document: Document) -> str:
     heads += ["max absolute error", "max relative error", "check", "measure again"]
     rows = []
     for case in cases:
-        row = [*_place(case, document), *(case[name] for name in WORDS)]
+        run = document["runs"][case["run"]]
+        commit = f"{run['commit']}{' with uncommitted changes' if run['dirty'] else ''}" if run["commit"] else ""
+        row = [run["id"], case["number"], run["created"], commit, document["machines"][run["machine"]]["name"], case["id"]]
+        row += [case[name] for name in WORDS]
         row += [case["params"].get(name) for name in params] + [case["flags"].get(name) for name in flags]
-        row += [_part(case["metrics"].get(name), part) for name, parts in shown.items() for part in parts]
+        row += [case["metrics"][name][part] if name in case["metrics"] else None for name, parts in shown.items() for part in parts]
         check = case["verification"] or {}
-        row += [case["noise"], _run(case, document)["load"], case["other_load"], check.get("status"), check.get("message")]
+        row += [case["noise"], run["load"], case["other_load"], check.get("status"), check.get("message")]
         row += [check.get("max_abs"), check.get("max_rel"), case["check"], case["repeat"]]
         rows.append(row)
     return table(heads, rows)
@@ -54,7 +57,7 @@ def figures_csv(document: Document) -> str:
     """One row per figure, in SI units: the form that plotting and statistics programs like."""
     rows = []
     for case in document["cases"]:
-        place = (_run(case, document)["id"], case["number"], case["id"], case["status"])
+        place = (document["runs"][case["run"]]["id"], case["number"], case["id"], case["status"])
         for name, figure in case["metrics"].items():
             kind = document["metrics"].get(name, {})
             under = (case["threads"], case["noise"], case["other_load"])
@@ -87,17 +90,6 @@ def _cell(value: Any) -> Any:
     return f"'{text}" if text.startswith(RUNNABLE) else text
 
 
-def _place(case: Mapping[str, Any], document: Document) -> list[Any]:
-    run = _run(case, document)
-    commit = f"{run['commit']}{' with uncommitted changes' if run['dirty'] else ''}" if run["commit"] else ""
-    return [run["id"], case["number"], run["created"], commit, document["machines"][run["machine"]]["name"], case["id"]]
-
-
-def _run(case: Mapping[str, Any], document: Document) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = document["runs"][case["run"]]
-    return found
-
-
 def _names(tables: Iterable[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(name for table in tables for name in table))
 
@@ -111,7 +103,3 @@ def _filled_parts(name: str, cases: Sequence[Mapping[str, Any]]) -> list[int]:
 def _head(name: str, part: int, metrics: Mapping[str, Any]) -> str:
     unit = metrics.get(name, {}).get("unit", "")
     return f"{name}{PARTS[part]}" + (f" ({unit})" if unit not in ("", "1") and PARTS[part] != " n" else "")
-
-
-def _part(figure: Sequence[Any] | None, part: int) -> Any:
-    return None if figure is None else figure[part]

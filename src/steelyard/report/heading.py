@@ -3,38 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
-from steelyard.analyze.conditions import load_words, threads_text
+from steelyard.analyze.conditions import threads_text
 from steelyard.machine import facts
 from steelyard.model.record import Record
 from steelyard.report.cells import clean
+from steelyard.store.runs import Header
 
 
-class RunHeaderLike(Protocol):
-    """What a table needs to know of a run."""
-
-    @property
-    def id(self) -> str:
-        """The short name under which the run was saved."""
-
-    @property
-    def machine(self) -> Mapping[str, Any]:
-        """Facts about the machine, as `machine.facts.collect` gives them."""
-
-
-def heading(header: RunHeaderLike, records: Sequence[Record]) -> str:
+def heading(header: Header, records: Sequence[Record]) -> str:
     """`H200 · torch 2.13.0 · driver 580.159 · clocks not locked · 1 thread`."""
     machine = dict(header.machine)
     on_gpu = bool(records) and all(record.case.get("device", "cpu") != "cpu" for record in records) and bool(machine.get("gpus"))
     place = gpu_words(machine) if on_gpu else [facts.summary(machine)] if machine else []
     first, *rest = place or [""]
     return " · ".join(clean(word) for word in (first, *framework_words(records), *rest, threads_text(records)) if word)
-
-
-def load_line(header: RunHeaderLike, records: Sequence[Record]) -> str:
-    """`load 0.31 at start · other programs kept 0.1 to 1.8 CPUs busy while measuring`."""
-    return " · ".join(load_words(header.machine, records))
 
 
 def gpu_words(machine: Mapping[str, Any]) -> list[str]:

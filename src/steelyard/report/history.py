@@ -10,10 +10,10 @@ from rich.text import Text
 from steelyard.analyze.change_points import FEWEST
 from steelyard.analyze.history import MOST_READ, Change, History
 from steelyard.model import effects
-from steelyard.model.units import measured, plain
+from steelyard.model.units import plain, with_error
 from steelyard.report.cells import clean
-from steelyard.report.page import wrap_spaced
-from steelyard.report.wrap import wrap_facts, wrap_text
+from steelyard.report.page import joined, wrap_spaced, wrapped
+from steelyard.report.wrap import wrap_facts
 
 BARS = "▁▂▃▄▅▆▇█"
 COMMIT = 10
@@ -68,26 +68,21 @@ def level(seconds: float) -> str:
 
 def history_page(history: History, *, width: int = 100) -> Text:
     """The series, its changes, and what was left out of it; every line fits the width."""
-    lines = [Text(line, "bold") for line in wrap_text(clean(history.case), width)]
-    lines += [Text(line, "dim") for line in wrap_text(_scope(history), width)]
+    lines = [*wrapped(clean(history.case), width, "bold"), *wrapped(_scope(history), width, "dim")]
     lines += [Text(line, "dim") for line in wrap_facts(_conditions(history), width) if line]
     times = [point.time for point in history.points]
     if times:
-        room = width - 2
+        room, last = width - 2, history.points[-1]
         lines += [Text(""), Text(f"  {sparkline(times, room)}"), Text(f"  {marks(history, room)}", "dim")]
-        lines.append(Text(f"  {level(min(times))} to {level(max(times))}, newest {_newest(history)}", "dim"))
+        lines.append(Text(f"  {level(min(times))} to {level(max(times))}, newest {with_error(last.time, last.low, last.high, 's')}", "dim"))
     lines += [Text(""), Text(_found(history), "bold")]
     for change in history.changes:
         style = "red" if change.ratio > 1 else "green"
         first, *rest = wrap_spaced(change_line(change), width - 4)
         lines += [Text(f"  {first}", style), *(Text(f"    {line}", style) for line in rest)]
-        others = f"not the same either: {', '.join(clean(word) for word in change.others)}" if change.others else ""
-        lines += [Text(f"    {line}", "dim") for line in wrap_text(others, width - 4) if line.strip()]
-    for note in _notes(history):
-        lines += [Text(line, "dim") for line in wrap_text(note, width)]
-    for line in lines:
-        line.rstrip()
-    return Text("\n", no_wrap=True, overflow="crop").join(lines)
+        if change.others:
+            lines += wrapped(f"not the same either: {', '.join(clean(word) for word in change.others)}", width, "dim", "    ")
+    return joined([*lines, *(line for note in _notes(history) for line in wrapped(note, width, "dim"))])
 
 
 def _scope(history: History) -> str:
@@ -99,12 +94,6 @@ def _scope(history: History) -> str:
 def _conditions(history: History) -> str:
     newest = f"newest {MOST_READ} " if len(history.points) > MOST_READ else ""
     return f"{newest}with {history.conditions.text}" if history.conditions else ""
-
-
-def _newest(history: History) -> str:
-    last = history.points[-1]
-    number, half, unit = measured(last.time, last.low, last.high, "s")
-    return f"{number} ± {half} {unit}" if half else f"{number} {unit}"
 
 
 def _found(history: History) -> str:

@@ -74,7 +74,6 @@ def _blocks(judgement: Judgement) -> Iterator[str]:
 
 
 def _table(found: Sequence[Judged]) -> str:
-    """Only columns that say something."""
     rows = [
         (
             code(finding.case),
@@ -86,7 +85,11 @@ def _table(found: Sequence[Judged]) -> str:
         )
         for finding in found
     ]
-    heads = ("case", "figure", "change", "margin", "from → to", "why")
+    return "\n".join(table_lines(("case", "figure", "change", "margin", "from → to", "why"), rows))
+
+
+def table_lines(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table, only with the columns that say something."""
     kept = [place for place in range(len(heads)) if any(row[place] for row in rows)]
     lines = [[heads[place] for place in kept], ["---"] * len(kept), *([row[place] for place in kept] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return [f"| {' | '.join(line)} |" for line in lines]

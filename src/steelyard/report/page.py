@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from rich.cells import cell_len
 from rich.text import Text
 
-from steelyard.report.cells import cells, clean, cut, lines_of, pad
+from steelyard.report.cells import clean, cut, lines_of, pad
 from steelyard.report.wrap import wrap_text
 
 Rows = Sequence[tuple[str, str]]
@@ -21,8 +22,8 @@ class Page:
 
     def title(self, name: str, aside: str = "", style: str = "dim") -> None:
         """What the page is about, with a word or two at the right."""
-        first, *rest = wrap_text(clean(name), self.width - cells(aside) - 2)
-        self.lines.append(Text.assemble((pad(first, self.width - cells(aside)), "bold"), (aside, style)))
+        first, *rest = wrap_text(clean(name), self.width - cell_len(aside) - 2)
+        self.lines.append(Text.assemble((pad(first, self.width - cell_len(aside)), "bold"), (aside, style)))
         self.lines += [Text(part, "bold") for part in rest]
 
     def rows(self, head: str, rows: Rows) -> None:
@@ -31,7 +32,7 @@ class Page:
         if not shown:
             return
         self._head(head)
-        column = min(max(cells(name) for name, _ in shown), self.width // 3)
+        column = min(max(cell_len(name) for name, _ in shown), self.width // 3)
         for name, value in shown:
             parts = [piece for line in lines_of(value) for piece in wrap_spaced(line, self.width - column - 4)]
             for index, part in enumerate(parts or [""]):
@@ -42,19 +43,30 @@ class Page:
         """Free text, wrapped."""
         if text:
             self._head(head)
-            self.lines += [Text(f"  {piece}") for line in lines_of(text) for piece in wrap_text(line, self.width - 2)]
+            self.lines += [piece for line in lines_of(text) for piece in wrapped(line, self.width, indent="  ")]
 
     def drawn(self) -> Text:
         """The whole page."""
-        for line in self.lines:
-            line.rstrip()
-        return Text("\n", no_wrap=True, overflow="crop").join(self.lines)
+        return joined(self.lines)
 
     def _head(self, head: str) -> None:
         if head:
             self.lines += [Text(""), Text(head, "bold")]
 
 
+def joined(lines: Iterable[Text]) -> Text:
+    """Lines that fit already as one text, without spaces at their ends."""
+    whole = list(lines)
+    for line in whole:
+        line.rstrip()
+    return Text("\n", no_wrap=True, overflow="crop").join(whole)
+
+
+def wrapped(text: str, width: int, style: str = "", indent: str = "") -> list[Text]:
+    """A text in lines of one style, all of them behind the indent."""
+    return [Text(f"{indent}{line}", style) for line in wrap_text(text, width - len(indent))]
+
+
 def wrap_spaced(line: str, width: int) -> list[str]:
     """Lines that fit stay as they were set, with their alignment; others are wrapped."""
-    return [line] if cells(line) <= width else wrap_text(line, width)
+    return [line] if cell_len(line) <= width else wrap_text(line, width)

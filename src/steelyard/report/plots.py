@@ -8,7 +8,8 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from inspect import signature
 from pathlib import Path
@@ -18,11 +19,11 @@ from steelyard.errors import UsageError, unknown
 from steelyard.report.cells import clean, cut, visible
 from steelyard.report.charts import ROWS, Chart
 from steelyard.report.charts.sweep import left_out
+from steelyard.report.charts.theme import theme as page_theme
 from steelyard.report.wrap import wrap_text
 
 Document = Mapping[str, Any]
 Form = Literal["png", "svg"]
-Rows = list[dict[str, Any]]
 
 PAGES = ("compare", "matrix", "sweep", "history", "roofline", "case")
 """In this order a chart is chosen where none is named."""
@@ -34,15 +35,10 @@ FONT = "DejaVu Sans"
 """It has every sign that we use. A font that lacks one, as vl-convert's own does, gives up the whole line to another."""
 
 
-def charts() -> dict[str, tuple[Chart, Callable[..., Rows]]]:
-    """Every chart that can be drawn from a document, with the function that takes its rows from there."""
-    found = {}
-    for page in PAGES:
-        module = importlib.import_module(f"steelyard.report.charts.{page}")
-        for chart in module.CHARTS:
-            if rows := getattr(module, f"{chart.name.replace('-', '_')}_rows", None):
-                found[chart.name] = (chart, rows)
-    return found
+def charts() -> dict[str, Chart]:
+    """Every chart that can be drawn from a document."""
+    modules = [importlib.import_module(f"steelyard.report.charts.{page}") for page in PAGES]
+    return {chart.name: chart for module in modules for chart in module.CHARTS}
 
 
 def picture(document: Document, form: Form, name: str | None = None, *, case: str | None = None, dark: bool = False) -> tuple[str, bytes]:
@@ -52,13 +48,15 @@ def picture(document: Document, form: Form, name: str | None = None, *, case: st
         check_name(name)
     if case is not None:
         _check_case(document, case)
-        known = {key: (chart, partial(rows, case=case)) for key, (chart, rows) in known.items() if "case" in signature(rows).parameters}
+        of_one = (chart for chart in known.values() if "case" in signature(chart.rows).parameters)
+        known = {chart.name: replace(chart, rows=partial(chart.rows, case=case)) for chart in of_one}
         if name is not None and name not in known:
             raise UsageError(f"the plot {name} shows all cases", do=f"plots of one case: {', '.join(known)}")
-    for chart, rows in [known[name]] if name is not None else known.values():
-        if found := rows(document):
-            return chart.name, draw(chart, found, form, dark=dark, note=_left_out(document, chart, found))
-    filled = [name for name, (_, rows) in known.items() if rows(document)]
+    for chart in [known[name]] if name is not None else known.values():
+        if rows := chart.rows(document):
+            note = left_out(dict(document), rows) if chart.name.startswith("sweep-") else ""
+            return chart.name, draw(chart, rows, form, dark=dark, note=note)
+    filled = [chart.name for chart in known.values() if chart.rows(document)]
     what = f"the plot {name} has nothing to show" if name else "there is nothing to plot"
     raise UsageError(what, why="these runs hold no figures for it", do=f"plots of these runs: {', '.join(filled)}" if filled else "")
 
@@ -75,19 +73,6 @@ def check_name(name: str) -> None:
     known = charts()
     if name not in known:
         raise unknown("plot", name, known, listing=", ".join(known))
-
-
-def pictures(document: Document, form: Form, *, dark: bool = False) -> dict[str, bytes]:
-    """Every chart that has something to show, by name."""
-    found = {chart.name: (chart, rows(document)) for chart, rows in charts().values()}
-    return {
-        name: draw(chart, rows, form, dark=dark, note=_left_out(document, chart, rows)) for name, (chart, rows) in found.items() if rows
-    }
-
-
-def _left_out(document: Document, chart: Chart, rows: Rows) -> str:
-    """What a picture says of the figures that it has no room for: none is dropped in silence."""
-    return left_out(dict(document), rows) if chart.name.startswith("sweep-") else ""
 
 
 def draw(chart: Chart, rows: Sequence[Mapping[str, Any]], form: Form, *, dark: bool = False, note: str = "") -> bytes:
@@ -140,8 +125,6 @@ def title(chart: Chart, rows: Sequence[Mapping[str, Any]], note: str = "") -> di
 
 def theme(dark: bool) -> dict[str, Any]:
     """The colours and fonts of the page; what is prose there is the subtitle here."""
-    from steelyard.report.charts.theme import theme as page_theme
-
     found = page_theme(dark)
     subtitle = {"subtitleColor": found["axis"]["labelColor"], "subtitleFontSize": found["axis"]["labelFontSize"], "subtitlePadding": 6}
     return {**found, "font": f"{FONT}, {found['font']}", "title": {**found["title"], **subtitle}, "padding": 12}

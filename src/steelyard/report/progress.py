@@ -11,9 +11,11 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
+from rich.cells import cell_len
+
 from steelyard.model.record import Record
 from steelyard.model.units import duration, percent
-from steelyard.report.cells import brief, case_line, cells, clean, cut
+from steelyard.report.cells import brief, case_line, clean, cut
 
 ERASE = "\r\x1b[K"
 REDRAW_GAP = 0.1
@@ -91,7 +93,7 @@ class Progress:
         left = self.left
         head = f"[{min(self.done + 1, self.total)}/{self.total}] "
         tail = "".join(f" · {part}" for part in (self._doing, "" if left is None else f"about {duration(left)} left") if part)
-        case = cut(self._case, max(12, width - cells(head) - cells(tail)))
+        case = cut(self._case, max(12, width - cell_len(head) - cell_len(tail)))
         return cut(head + (case + tail if case else tail.removeprefix(" · ")), width)
 
     def _draw(self) -> None:

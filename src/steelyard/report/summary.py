@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 from steelyard.analyze.compare import Mean
@@ -19,7 +20,7 @@ from steelyard.model import effects
 from steelyard.model.case import Case
 from steelyard.model.units import with_error
 from steelyard.report.cells import clean, cut, glyph
-from steelyard.report.markdown import LONGEST_REASON, MOST_BYTES, code, fenced
+from steelyard.report.markdown import LONGEST_COMMAND, LONGEST_REASON, MOST_BYTES, code, fenced, table_lines
 
 Document = Mapping[str, Any]
 Row = tuple[str, ...]
@@ -30,7 +31,6 @@ VERDICTS = {
     "incomparable": "– Not comparable",
 }  # fmt: skip
 MOST_CHANGED, MOST_CASES, MOST_MODELS, MOST_STACKS, MOST_WARNINGS, MOST_COMMANDS = 20, 300, 60, 8, 20, 3
-LONGEST_COMMAND = 1200
 UNPAIRED_MARK = "†"
 UNPAIRED = "Unpaired: ratios of measurements made at different times, which drift can move."
 ROOM = 600
@@ -51,18 +51,11 @@ class Table:
 
     def text(self, room: int) -> str:
         """The table, only with columns that say something; empty where not even one row fits."""
-        kept = [place for place in range(len(self.heads)) if any(row[place] for row in self.rows)]
-        lines = [_line([self.heads[place] for place in kept]), _line(["---"] * len(kept))]
-        left = room - sum(len(line.encode()) + 1 for line in lines)
-        for row in self.rows[: self.most]:
-            line = _line([row[place] for place in kept])
-            left -= len(line.encode()) + 1
-            if left < 0:
-                break
-            lines.append(line)
-        shown = len(lines) - 2
+        lines = table_lines(self.heads, self.rows)
+        ends = accumulate(len(line.encode()) + 1 for line in lines)
+        shown = min(self.most, sum(end <= room for end in ends) - 2)
         more = f"\n\n… and {len(self.rows) - shown} more." if shown < len(self.rows) else ""
-        return "\n".join(lines) + more if shown else ""
+        return "\n".join(lines[: 2 + shown]) + more if shown > 0 else ""
 
 
 def markdown_report(document: Document, most: int = MOST_BYTES) -> str:
@@ -185,7 +178,8 @@ def _matrix(document: Document) -> Iterator[str | Table]:
     if not found or len(found["columns"]) < 2:
         return
     base = found["columns"].index(found["baseline"])
-    shown = _shown(found["columns"], base)
+    others = [place for place in range(len(found["columns"])) if place != base]
+    shown = sorted([base, *others][:MOST_STACKS])
     against = found["by_baseline"][found["baseline"]]
     yield f"### Against {code(found['baseline'])}"
     ratios = [row[place] for row in against["speedups"] for place in shown if place != base and row[place]]
@@ -207,12 +201,6 @@ def _matrix(document: Document) -> Iterator[str | Table]:
     yield Table(("", *(code(found["columns"][place]) for place in shown)), totals, len(totals))
     if len(shown) < len(found["columns"]):
         yield f"… and {len(found['columns']) - len(shown)} more stacks."
-
-
-def _shown(columns: Sequence[str], baseline: int) -> list[int]:
-    """As many columns as a reader can take in, the baseline among them."""
-    first = [baseline, *(place for place in range(len(columns)) if place != baseline)][:MOST_STACKS]
-    return sorted(first)
 
 
 def _cell(cell: Mapping[str, Any] | None, speedup: Sequence[Any] | None, mark: str) -> str:
@@ -265,7 +253,3 @@ def _status(status: str) -> str:
 
 def _measured(figure: Sequence[Any] | None, unit: str) -> str:
     return "" if not figure or figure[0] is None else with_error(figure[0], figure[1], figure[2], unit)
-
-
-def _line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"

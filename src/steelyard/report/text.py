@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from rich.cells import cell_len
 from rich.text import Text
 
+from steelyard.analyze.conditions import load_words
 from steelyard.model.pair import Delta, Pair
 from steelyard.model.record import BAD, STATUSES, Record
 from steelyard.report.cells import (
     IDENTICAL,
     UNVERIFIED,
-    case_line,
-    cells,
     clean,
     cut,
     identical_to,
@@ -29,13 +28,12 @@ from steelyard.report.cells import (
     status_words,
     unverified,
 )
-from steelyard.report.columns import Column, columns, own_bases, pairs_by_head
-from steelyard.report.detail import record_detail
-from steelyard.report.heading import RunHeaderLike, heading, load_line
+from steelyard.report.columns import Column, columns, own_bases, pairs_by_head, taken
+from steelyard.report.heading import heading
+from steelyard.report.page import joined
 from steelyard.report.tree import Group, TreeLine, group, lines
 from steelyard.report.wrap import wrap_text, wrap_words
-
-__all__ = ["RunHeaderLike", "case_line", "record_detail", "run_table"]
+from steelyard.store.runs import Header
 
 GAPS = ("   ", "  ")
 LONGEST_NOTE = 12
@@ -45,34 +43,31 @@ MOST_REASONS = 3
 STYLES: dict[str, str] = {"faster": "green", "slower": "red", **dict.fromkeys(BAD, "red")}
 
 
-def run_table(header: RunHeaderLike, records: Sequence[Record], pairs: Sequence[Pair], *, width: int = 100) -> Text:
+def run_table(header: Header, records: Sequence[Record], pairs: Sequence[Pair], *, width: int = 100) -> Text:
     """Draw a run: machine, figures by workload, reasons, and what to look at next."""
     deltas, bases = pairs_by_head(pairs, records)
-    drawn = [*_top(header, records, width), *(_line((part, "")) for part in wrap_words(own_bases(pairs), width) if part)]
-    notes: list[Text] = []
+    drawn = [*_top(header, records, width), *(Text(part) for part in wrap_words(own_bases(pairs), width) if part)]
     if records:
         body, missed = _body(records, deltas, columns(records, deltas, bases), width)
-        drawn, notes = [*drawn, *body, *_caveats(records, width)], _notes(header.id, records, missed, width)
-    drawn += [*notes, *_legend(records, width), *_bottom(header.id, records, deltas, width)]
-    return Text("\n", no_wrap=True, overflow="crop").join(drawn)
+        drawn += [*body, *_caveats(records, width), *_notes(header.id, records, missed, width)]
+    return joined([*drawn, *_legend(records, width), *_bottom(header.id, records, deltas, width)])
 
 
-def _top(header: RunHeaderLike, records: Sequence[Record], width: int) -> list[Text]:
+def _top(header: Header, records: Sequence[Record], width: int) -> list[Text]:
     left = heading(header, records)
     right = f"{len(records)} case{'' if len(records) == 1 else 's'} · run {header.id}"
-    load = [_line((part, "dim")) for part in wrap_words(load_line(header, records), width) if part]
-    if cells(left) + 2 + len(right) <= width:
-        return [_line((f"{left}{pad(right, width - cells(left), '>')}", "bold")), *load]
-    return [*(_line((part, "bold")) for part in wrap_words(left, width)), _line((pad(right, width, ">"), "bold")), *load]
+    load = [Text(part, "dim") for part in wrap_words(" · ".join(load_words(header.machine, records)), width) if part]
+    if cell_len(left) + 2 + len(right) <= width:
+        return [Text(f"{left}{pad(right, width - cell_len(left), '>')}", "bold"), *load]
+    return [*(Text(part, "bold") for part in wrap_words(left, width)), Text(pad(right, width, ">"), "bold"), *load]
 
 
 def _body(records: Sequence[Record], deltas: Mapping[str, Delta], found: list[Column], width: int) -> tuple[list[Text], list[int]]:
     """The table proper, and which records have more to say than their row could hold."""
     tree, kept, gap = _fit(group(records), found, width)
-    room = width - _taken(kept, gap)
-    label = max(0, min(room, max((cells(line.label) for line in tree if line.index is not None), default=0)))
-    heads = [pad(column.head, column.width, column.align) for column in kept]
-    body = [] if kept[0].empty else [_line((pad("", label) + "".join(gap + head for head in heads), "dim"))]
+    room = width - taken(kept, gap)
+    label = max(0, min(room, max((cell_len(line.label) for line in tree if line.index is not None), default=0)))
+    body = [] if kept[0].empty else [Text(pad("", label) + "".join(gap + column.padded() for column in kept), "dim")]
     missed: list[int] = []
     for line in tree:
         if line.index is None:
@@ -80,7 +75,7 @@ def _body(records: Sequence[Record], deltas: Mapping[str, Delta], found: list[Co
             continue
         record, name = records[line.index], pad(cut(line.label, label), label) + gap
         if record.status == "ok":
-            body.append(_row(name, record, deltas, kept, gap, line.index))
+            body.append(_row(name, deltas.get(record.id), kept, gap, line.index))
             continue
         row, whole = _broken_row(name, record, kept[0], gap, line.index, width)
         body.append(row)
@@ -98,38 +93,31 @@ def _fit(groups: Sequence[Group], found: list[Column], width: int) -> tuple[list
     for moved, least_rank in ((0, 2), (max(1, rows // 4), 1), (rows // 2, 0), (2 * rows, 0)):
         for step, rank in zip(steps, ranks, strict=True):
             for gap in GAPS:
-                room = width - _taken(step, gap)
+                room = width - taken(step, gap)
                 if rank < min(least_rank, ranks[0]) or room < LEAST_LABEL:
                     continue
                 if len(tree := lines(groups, room)) - fewest <= moved:
                     return tree, step, gap
-    return lines(groups, width - _taken(found[:1], GAPS[-1])), found[:1], GAPS[-1]
-
-
-def _taken(kept: Sequence[Column], gap: str) -> int:
-    return sum(len(gap) + column.width for column in kept)
+    return lines(groups, width - taken(found[:1], GAPS[-1])), found[:1], GAPS[-1]
 
 
 def _spread(line: TreeLine, width: int) -> list[Text]:
     """A title over the whole width, continued on further lines when it is longer."""
     style = "bold" if not line.indent else ""
     indent = line.indent or "  "
-    if cells(line.label) <= width:
-        return [_line((line.label, style))]
+    if cell_len(line.label) <= width:
+        return [Text(line.label, style)]
     first, *rest = wrap_text(line.label, width - len(indent))
-    return [_line((first, style)), *(_line((indent + part, style)) for part in rest)]
+    return [Text(first, style), *(Text(indent + part, style) for part in rest)]
 
 
-def _row(name: str, record: Record, deltas: Mapping[str, Delta], kept: Sequence[Column], gap: str, index: int) -> Text:
-    texts = [pad(column.cells[index], column.width, column.align) for column in kept]
-    delta = deltas.get(record.id)
+def _row(name: str, delta: Delta | None, kept: Sequence[Column], gap: str, index: int) -> Text:
     style = STYLES.get(delta.verdict, "") if delta else ""
     if not style:
-        return Text((name + gap.join(texts)).rstrip())
+        return Text(name + gap.join(column.padded(index) for column in kept))
     made = Text(name)
-    for column, text in zip(kept, texts, strict=True):
-        made.append(text, style if column.head.startswith("vs ") else "").append(gap)
-    made.rstrip()
+    for column in kept:
+        made.append(column.padded(index), style if column.head.startswith("vs ") else "").append(gap)
     return made
 
 
@@ -137,20 +125,20 @@ def _broken_row(name: str, record: Record, time: Column, gap: str, index: int, w
     """A status in place of figures; timings of a wrong answer stand beside it, since they were measured."""
     words, why = status_words(record), lines_of(shortened(reason(record), MOST_READ))
     made = Text(name)
-    if time.cells[index] and cells(name) + time.width + len(gap) + cells(words) <= width:
-        made.append(pad(time.cells[index], time.width, time.align) + gap)
-    made.append(cut(words, width - cells(made.plain)), STYLES.get(record.status, "yellow"))
-    room = width - cells(made.plain) - 2
+    if time.cells[index] and cell_len(name) + time.width + len(gap) + cell_len(words) <= width:
+        made.append(time.padded(index) + gap)
+    made.append(cut(words, width - cell_len(made.plain)), STYLES.get(record.status, "yellow"))
+    room = width - cell_len(made.plain) - 2
     said = clean(why[0]) if why else ""
     if said and room >= LEAST_LABEL:
         made.append(f"  {cut(said, room)}")
-    return made, len(why) <= 1 and cells(said) <= max(room, 0)
+    return made, len(why) <= 1 and cell_len(said) <= max(room, 0)
 
 
 def _caveats(records: Sequence[Record], width: int) -> list[Text]:
     """Why times above stand without ±, each reason once."""
     known = [figure.caveat for record in records if record.status == "ok" and (figure := record.metrics.get("time"))]
-    return [_line((part, "dim")) for words in dict.fromkeys(filter(None, known)) for part in wrap_words(f"no ±: {words}", width)]
+    return [Text(part, "dim") for words in dict.fromkeys(filter(None, known)) for part in wrap_words(f"no ±: {words}", width)]
 
 
 def _notes(run: str, records: Sequence[Record], missed: Sequence[int], width: int) -> list[Text]:
@@ -161,18 +149,14 @@ def _notes(run: str, records: Sequence[Record], missed: Sequence[int], width: in
     made: list[Text] = []
     for (status, why), members in shared.items():
         names = " ".join(f"{run}/{index + 1}" for index in members[:8]) + (f" and {len(members) - 8} more" if len(members) > 8 else "")
-        made += [
-            _line(("", "")),
-            _line(
-                (cut(status_words(records[members[0]]), width), STYLES.get(status, "yellow")), (cut(f"  {names}", max(0, width - 16)), "")
-            ),
-        ]
+        words, style = cut(status_words(records[members[0]]), width), STYLES.get(status, "yellow")
+        made += [Text(""), Text.assemble((words, style), cut(f"  {names}", max(0, width - 16)))]
         told = [part for line in lines_of(shortened(why, MOST_READ)) for part in wrap_text(line, width - 2)]
-        made += [_line((f"  {line}", "")) for line in told[:LONGEST_NOTE]]
+        made += [Text(f"  {line}") for line in told[:LONGEST_NOTE]]
         if len(told) > LONGEST_NOTE:
             more = "many" if len(why) > MOST_READ else len(told) - LONGEST_NOTE
-            made.append(_line((cut(f"  … {more} more lines: steelyard show {run}/{members[0] + 1}", width), "dim")))
-    return [*made, _line(("", ""))] if made else []
+            made.append(Text(cut(f"  … {more} more lines: steelyard show {run}/{members[0] + 1}", width), "dim"))
+    return [*made, Text("")] if made else []
 
 
 def _legend(records: Sequence[Record], width: int) -> list[Text]:
@@ -183,7 +167,7 @@ def _legend(records: Sequence[Record], width: int) -> list[Text]:
     if (left := sum(reasons.values()) - sum(count for _, count in reasons.most_common(MOST_REASONS))) > 0:
         told.append(f"{UNVERIFIED} {left} not verified for other reasons")
     told += [f"{IDENTICAL} {count} bit-identical to {what}, which may mean that it is the same code" for what, count in same.items()]
-    return [_line((cut(shortened(line), width), "dim")) for line in told]
+    return [Text(cut(shortened(line), width), "dim") for line in told]
 
 
 def _bottom(run: str, records: Sequence[Record], deltas: Mapping[str, Delta], width: int) -> list[Text]:
@@ -195,12 +179,12 @@ def _bottom(run: str, records: Sequence[Record], deltas: Mapping[str, Delta], wi
     ]
     made = [Text()]
     for word, style in (*(words or [("nothing measured", "yellow")]), (f"saved {run}", "")):
-        if made[-1].plain and cells(made[-1].plain) + 3 + len(word) > width:
+        if made[-1].plain and cell_len(made[-1].plain) + 3 + len(word) > width:
             made.append(Text())
         made[-1].append(" · " if made[-1].plain else "").append(word, style)
     if records:
         hint = f"next: steelyard show {run}/{_worth_showing(records, deltas) + 1}"
-        if cells(made[-1].plain) + 4 + len(hint) > width:
+        if cell_len(made[-1].plain) + 4 + len(hint) > width:
             return [*made, Text(hint, "dim")]
         made[-1].append("    ").append(hint, "dim")
     return made
@@ -212,9 +196,3 @@ def _worth_showing(records: Sequence[Record], deltas: Mapping[str, Delta]) -> in
     changed = [index for index, record in enumerate(records) if record.id in deltas and deltas[record.id].verdict in ("faster", "slower")]
     furthest = max(changed, key=lambda index: abs((deltas[records[index].id].ratio or 1) - 1), default=0)
     return bad[0] if bad else furthest
-
-
-def _line(*parts: tuple[str, Any]) -> Text:
-    made = Text.assemble(*parts)
-    made.rstrip()
-    return made

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rich.cells import cell_len
+
 from steelyard.model.record import Record
-from steelyard.report.cells import COMMAND, USUAL, cells, clean, facets, pad
+from steelyard.report.cells import COMMAND, USUAL, clean, facets, pad
 
 BRANCH, LAST, TRUNK, BLANK = "├─ ", "└─ ", "│  ", "   "
 FOLD = 44
@@ -71,7 +73,7 @@ def _group(workload: str, records: Sequence[Record], members: list[int], one_dev
     first = by_member[members[0]]
     said = [first[key] for key in keys if key in shared and USUAL.get(key) != first[key] and not (key == "device" and one_device)]
     differing = [key for key in keys if key not in shared]
-    widths = {key: max(cells(found.get(key, "")) for found in by_member.values()) for key in differing}
+    widths = {key: max(cell_len(found.get(key, "")) for found in by_member.values()) for key in differing}
     points: dict[str, list[int]] = {}
     for index in members:
         label = " ".join(pad(by_member[index].get(key, ""), widths[key]) for key in differing).rstrip()
@@ -91,7 +93,7 @@ def _leaf_labels(records: Sequence[Record], members: list[int], silent: bool) ->
         return variants
     if set(variants.values()) == {"eager"}:
         return backends
-    widest = max(map(cells, backends.values()))
+    widest = max(map(cell_len, backends.values()))
     return {index: f"{pad(backends[index], widest)} {variants[index]}" for index in members}
 
 
@@ -106,29 +108,20 @@ def lines(groups: Sequence[Group], room: int) -> list[TreeLine]:
         title = item.shared if item.workload == COMMAND and item.shared else "  ".join(filter(None, (item.workload, item.shared)))
         only = item.points[0].leaves if len(item.points) == 1 else ()
         folded = "  ".join(filter(None, (title, only[0].label if only and only[0].label != "eager" else "")))
-        if len(only) == 1 and cells(folded) <= min(room, FOLD):
+        if len(only) == 1 and cell_len(folded) <= min(room, FOLD):
             drawn.append(TreeLine(folded, only[0].index))
             continue
         drawn.append(TreeLine(title))
-        drawn += _flat(only, room) if only else _points(item.points, room)
+        if only:
+            drawn += _stacked([TreePoint(leaf.label, (TreeLeaf(leaf.index, ""),)) for leaf in only], room)
+            continue
+        inline = _inline(item.points)
+        drawn += inline if all(cell_len(line.label) <= room for line in inline) else _stacked(item.points, room)
     return drawn
-
-
-def _flat(leaves: Sequence[TreeLeaf], room: int) -> list[TreeLine]:
-    drawn: list[TreeLine] = []
-    for leaf in leaves:
-        last = leaf is leaves[-1]
-        drawn += _row(LAST if last else BRANCH, BLANK if last else TRUNK, leaf, room)
-    return drawn
-
-
-def _points(points: Sequence[TreePoint], room: int) -> list[TreeLine]:
-    inline = _inline(points)
-    return inline if all(cells(line.label) <= room for line in inline) else _stacked(points, room)
 
 
 def _inline(points: Sequence[TreePoint]) -> list[TreeLine]:
-    widest = max(cells(point.label) for point in points)
+    widest = max(cell_len(point.label) for point in points)
     drawn = []
     for point in points:
         last = point is points[-1]
@@ -155,6 +148,6 @@ def _stacked(points: Sequence[TreePoint], room: int) -> list[TreeLine]:
 
 def _row(stem: str, trunk: str, leaf: TreeLeaf, room: int) -> list[TreeLine]:
     label = stem + (leaf.label or "eager")
-    if cells(label) <= room:
+    if cell_len(label) <= room:
         return [TreeLine(label, leaf.index)]
     return [TreeLine(label, None, trunk), TreeLine(trunk.rstrip(), leaf.index)]

@@ -6,18 +6,18 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from steelyard import codec
-from steelyard.analyze.compare import Mean
 from steelyard.analyze.conditions import side_lines
 from steelyard.analyze.gate import OPEN, WORDS, Judged, Judgement, Kind
 from steelyard.analyze.unpaired import UNCONFIRMED
 from steelyard.model.effects import margin_text
 from steelyard.model.pair import Delta
 from steelyard.model.units import measured
-from steelyard.report.cells import cells, clean, pad
-from steelyard.report.page import wrap_spaced
+from steelyard.report.cells import clean, pad
+from steelyard.report.page import joined, wrap_spaced, wrapped
 from steelyard.report.wrap import wrap_facts, wrap_text
 
 GLYPHS: dict[str, str] = {
@@ -45,14 +45,13 @@ def verdict_document(judgement: Judgement) -> dict[str, Any]:
     found["findings"] = [
         {**_named(plain), "effect": finding.effect} for plain, finding in zip(found["findings"], judgement.findings, strict=True)
     ]
-    means = {metric: _mean_document(metric, mean) for metric, mean in judgement.means.items()}
+    means = {
+        metric: _named({"metric": metric, "ratio": mean.ratio, "low": mean.low, "high": mean.high, "cases": mean.n})
+        for metric, mean in judgement.means.items()
+    }
     if judgement.suite:
         found["suite"] = {**_named(found["suite"]), "effect": judgement.suite.effect}
     return {"schema": found.pop("schema"), "headline": judgement.headline, **found, "means": means}
-
-
-def _mean_document(metric: str, mean: Mean) -> dict[str, Any]:
-    return _named({"metric": metric, "ratio": mean.ratio, "low": mean.low, "high": mean.high, "cases": mean.n})
 
 
 def delta_document(delta: Delta) -> dict[str, Any]:
@@ -91,21 +90,18 @@ def summary(judgement: Judgement) -> Iterator[str]:
 
 def verdict_page(judgement: Judgement, *, width: int = 100) -> Text:
     """Banner, tables, notes; every line fits the width."""
-    lines = [Text(line, _style(judgement)) for line in wrap_text(f"{GLYPHS[judgement.outcome]} {judgement.headline}", width)]
+    lines = wrapped(f"{GLYPHS[judgement.outcome]} {judgement.headline}", width, _style(judgement))
     sides = f"base {judgement.base} · head {judgement.head}" if judgement.base != judgement.head else f"run {judgement.head}, its pairs"
-    lines += [Text(line, "dim") for line in wrap_text(clean(sides), width)]
+    lines += wrapped(clean(sides), width, "dim")
     lines += [Text(line, "dim") for side in side_lines(judgement.conditions) for line in wrap_facts(side, width)]
     if suite := judgement.suite:
-        lines += [Text(line) for line in wrap_text(f"{suite.case}: {suite.effect}; {clean(suite.reason)}", width)]
+        lines += wrapped(f"{suite.case}: {suite.effect}; {clean(suite.reason)}", width)
     for kind, head in HEADS.items():
         if found := judgement.of(kind):
             lines += [Text(""), Text(f"{head} ({len(found)})", "bold"), *_table(found, width)]
     told = [*summary(judgement), *judgement.notes]
     lines += [Text("")] if told else []
-    lines += [Text(line, "dim") for note in told for line in wrap_text(clean(note), width)]
-    for line in lines:
-        line.rstrip()
-    return Text("\n", no_wrap=True, overflow="crop").join(lines)
+    return joined([*lines, *(line for note in told for line in wrapped(clean(note), width, "dim"))])
 
 
 def _style(judgement: Judgement) -> str:
@@ -121,7 +117,7 @@ def _table(found: Sequence[Judged], width: int) -> Iterator[Text]:
     shown = found[: LONGEST if found[0].counts else LONGEST_ASIDE]
     several = {finding.metric for finding in found} != {"time"}
     rows = [(clean(finding.case), _change(finding, several), figures_text(finding)) for finding in shown]
-    name, change, figures = (max(cells(row[place]) for row in rows) for place in range(3))
+    name, change, figures = (max(cell_len(row[place]) for row in rows) for place in range(3))
     wide = 2 + name + 2 + change + 2 + figures <= width
     for finding, row in zip(shown, rows, strict=True):
         glyph = (f"{_glyph(finding)} ", _row_style(finding))
@@ -132,9 +128,9 @@ def _table(found: Sequence[Judged], width: int) -> Iterator[Text]:
             first, *rest = wrap_text(row[0], width - 2)
             yield Text.assemble(glyph, first)
             yield from (Text(f"  {line}") for line in rest)
-            yield from (Text(f"    {line}") for line in wrap_spaced(values, width - 4) if line.strip())
+            yield from (Text(f"    {line}") for line in wrap_spaced(values, width - 4) if line)
         more = [explanation(finding), f"repeat: {clean(finding.repeat)}" if finding.counts and finding.repeat else ""]
-        yield from (Text(f"    {line}", "dim") for words in more for line in wrap_text(words, width - 4) if line.strip())
+        yield from (line for words in more if words for line in wrapped(words, width, "dim", "    "))
     if len(found) > len(shown):
         yield Text(f"  … and {len(found) - len(shown)} more: --json has them all", "dim")
 

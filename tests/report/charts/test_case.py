@@ -23,7 +23,7 @@ def case(**changes: Any) -> dict[str, Any]:
 
 
 def rows_of(chart: Chart, document: dict[str, Any]) -> list[dict[str, Any]]:
-    return list(getattr(charts, f"{chart.name.replace('-', '_')}_rows")(document))
+    return list(chart.rows(document))
 
 
 def test_a_sample_far_off_is_drawn_at_the_edge_and_keeps_its_value() -> None:

@@ -56,7 +56,7 @@ def test_a_report_without_comparison_has_no_rows() -> None:
 @pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.name)
 def test_a_chart_draws_its_rows_and_keeps_their_names_as_text(chart: Any) -> None:
     made = document(delta(EVIL, 1.2), delta("op/x[n=2]@torch/eager:eval", 0.9, verdict="faster"), delta("same", 1.0, verdict="same"))
-    rows = compare_forest_rows(made) if chart is FOREST_PLOT else compare_scatter_rows(made)
+    rows = chart.rows(made)
     assert all(tuple(sorted(row)) == tuple(sorted(chart.columns)) for row in rows)
     before = copy.deepcopy(chart.spec)
     picture = drawn(chart, rows)

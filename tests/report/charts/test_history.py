@@ -39,7 +39,7 @@ def document(*found: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("chart", charts.CHARTS, ids=lambda chart: str(chart.name))
 def test_rows_have_the_columns_of_their_chart_and_none_without_history(chart: charts.Chart) -> None:
-    rows_of = getattr(charts, f"{chart.name.replace('-', '_')}_rows")
+    rows_of = chart.rows
     rows = rows_of(document(series()))
     assert rows and all(tuple(row) == chart.columns for row in rows)
     assert rows_of({"history": None}) == []
@@ -52,7 +52,7 @@ def test_a_change_names_its_size_and_its_commits_and_parts_the_levels() -> None:
     assert change["label"] == f"3.00 % slower [2.80, 3.20], {'a' * 9}..{'b' * 9}" and change["verdict"] == "slower"
     levels = [row["time"] for row in rows if row["kind"] == "level"]
     assert levels == [pytest.approx(1e-3, rel=0.002), pytest.approx(1.03e-3, rel=0.002)]
-    picture = drawn(charts.ONE_SERIES, rows)
+    picture = drawn(charts.CHARTS[0], rows)
     assert f"3.00 % slower [2.80, 3.20], {'a' * 9}..{'b' * 9}" in picture and "time per call" in picture
 
 
@@ -77,7 +77,7 @@ def test_a_run_that_lacks_many_models_is_no_trend() -> None:
     rows = charts.history_speedup_rows(made)
     assert {row["run"] for row in rows if row["partial"]} == {"n2"} and len(rows) == 9
     assert {row["run"] for row in charts.history_quantiles_rows(made)} == {"n1", "n3"}
-    assert "</svg>" in drawn(charts.MEAN, rows)
+    assert "</svg>" in drawn(charts.CHARTS[2], rows)
 
 
 def test_the_three_plots_show_the_baseline_beside_the_others_and_share_one_scale() -> None:
@@ -88,7 +88,7 @@ def test_the_three_plots_show_the_baseline_beside_the_others_and_share_one_scale
     assert 0.8 < least < 0.9 and 2.0 < most < 2.2
     assert {row["column"] for row in charts.history_speedup_rows(made)} == {"eager", "jit", "xla"}
     assert [(row["rank"], row["row"]) for row in charts.history_latest_rows(made)] == [(1, "a"), (2, "b")]
-    picture = drawn(charts.MEAN, charts.history_speedup_rows(made))
+    picture = drawn(charts.CHARTS[2], charts.history_speedup_rows(made))
     assert picture.count(">jit<") == 1 and "geometric mean of speedups over the oldest eager" in picture
     alone = {**made["history"]["trends"], "columns": ["eager"]}
     assert not charts.history_speedup_rows({"history": {"series": [], "trends": alone}})

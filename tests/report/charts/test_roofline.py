@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from steelyard.report.charts.roofline import COLUMNS, ROOFLINE, roof_rows, roofline_rows
+from steelyard.report.charts.roofline import CHARTS, COLUMNS, roof_rows, roofline_rows
 from tests.report.charts.drawn import drawn
 
 MEASURED = {"machine": 0, "device": "cuda", "dtype": "bf16", "compute": 9e14, "bandwidth": 4e12, "source": "measured"}
@@ -66,6 +66,6 @@ def test_two_roofs_of_one_name_are_two_lines() -> None:
 
 
 def test_the_picture_tells_measured_roofs_from_datasheets() -> None:
-    picture = drawn(ROOFLINE, roofline_rows(document(MEASURED, DATASHEET)))
+    picture = drawn(CHARTS[0], roofline_rows(document(MEASURED, DATASHEET)))
     for text in ("bf16 900 TFLOP/s measured", "bf16 989 TFLOP/s datasheet", "stroke-dasharray", "torch/eager", "bound by", "FLOP per byte"):
         assert text in picture, text

@@ -55,8 +55,8 @@ def everything(store: Store, *refs: str) -> dict[str, Any]:
     assert len(single_page(made)) > 1000
     for form in (export.cases_csv, export.figures_csv, export.document_json, export.markdown_report):
         assert form(made)
-    for _, rows in plots.charts().values():
-        rows(made)
+    for chart in plots.charts().values():
+        chart.rows(made)
     build_site(store, store.root.parent / "site")
     return made
 

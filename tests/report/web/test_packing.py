@@ -15,10 +15,11 @@ from steelyard.analyze.compare import RunsSide
 from steelyard.model.case import Case
 from steelyard.report.web.document import document
 from steelyard.report.web.fit import MANY, STEPS, fit, weight
-from steelyard.report.web.packing import _rows, _unrows, pack, unpack
+from steelyard.report.web.packing import pack, packed_rows
 from steelyard.store.runs import Header, Run
 from tests.analyze.saved import pair, record
 from tests.report.web.shape import check
+from tests.report.web.unpacking import unpack, unpacked_rows
 
 values = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(-3, 3), st.text(max_size=3)),
@@ -29,7 +30,7 @@ values = st.recursive(
 
 @given(st.lists(st.dictionaries(st.sampled_from(["id", "x", "y", "z"]), values, max_size=4), max_size=12))
 def test_any_rows_come_back_as_they_were(rows: list[dict[str, Any]]) -> None:
-    assert json.loads(json.dumps(_unrows(json.loads(json.dumps(_rows(rows, {}))), []))) == rows
+    assert json.loads(json.dumps(unpacked_rows(json.loads(json.dumps(packed_rows(rows)))))) == rows
 
 
 @pytest.fixture(scope="module")

@@ -64,9 +64,9 @@ def _draw(page: Document, folder: Path) -> Iterator[str]:
         yield f"no figures: {told(error)}"
         return
     folder.mkdir()
-    for name, (chart, rows_of) in plots.charts().items():
+    for name, chart in plots.charts().items():
         try:
-            if rows := rows_of(page):
+            if rows := chart.rows(page):
                 (folder / f"{name}.svg").write_bytes(plots.draw(chart, rows, "svg"))
         except SteelyardError as error:
             yield told(error)

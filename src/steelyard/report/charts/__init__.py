@@ -6,18 +6,22 @@ name from a result file is ever part of a spec.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 ROWS = "rows"
+Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Chart:
-    """One way of drawing: what it shows, one sentence on how to read it, the spec, and the columns its rows have."""
+    """One way of drawing: what it shows, one sentence on how to read it, the spec, the columns its rows have, and how a document
+    gives them."""
 
     name: str
     title: str
     reading: str
     spec: dict[str, Any]
-    columns: tuple[str, ...] = field(default=())
+    columns: tuple[str, ...]
+    rows: Callable[..., Rows]

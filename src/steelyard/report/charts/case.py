@@ -9,22 +9,8 @@ from statistics import quantiles
 from typing import Any
 
 from steelyard.model.units import plain
-from steelyard.report.charts import Chart
-from steelyard.report.charts.pieces import (
-    BLUE,
-    LEGEND,
-    ORANGE,
-    VERMILION,
-    Rows,
-    Spec,
-    caption_above,
-    caption_below,
-    first,
-    framed,
-    layer,
-    told,
-    with_prefix,
-)
+from steelyard.report.charts import Chart, Rows, vega
+from steelyard.report.charts.vega import BLUE, LEGEND, ORANGE, VERMILION, Spec
 
 SAMPLES = ("case", "order", "time", "drawn", "state", "text", "clock", "clock_unit", "clock_text")
 """`order` counts from 0; `time` is one sample in seconds and `drawn` where it stands: at the edge when it lies beyond the scale;
@@ -43,7 +29,7 @@ BAND = 0.2
 SHARE: Spec = {"field": "share", "type": "quantitative"}
 SHARES: Spec = {**SHARE, "axis": {"title": None, "format": "~%", "tickCount": 4}}
 """A share of the samples, and the axis of such shares."""
-SECONDS = with_prefix("datum.value", "'s'")
+SECONDS = vega.with_prefix("datum.value", "'s'")
 PHASE_METRICS = {
     "build_time": "build", "compile_time": "compile", "first_call_time": "first call", "warmup_time": "warm-up", "time": "steady, one call",
 }  # fmt: skip
@@ -64,12 +50,12 @@ def _dots(across: Spec, top: float = 0.0) -> list[Spec]:
         {"filter": "datum.state !== 'discarded' && isValid(datum.time)"},
         {"aggregate": [{"op": "median", "field": "time", "as": "median"}]},
     ]
-    tooltip = told(("text", "sample"), ("order", "position"), ("state", "state"))
+    tooltip = vega.told(("text", "sample"), ("order", "position"), ("state", "state"))
     scale: Spec = {"zero": False, "nice": True, "range": [{"expr": "height"}, {"expr": f"height * {top}"}]}
     dots: Spec = {"x": across, "y": _times("drawn", scale=scale), **looks, "tooltip": tooltip}
     line: Spec = {"type": "rule", "strokeWidth": 1.25, "strokeDash": [5, 3], "tooltip": None}
     return [
-        layer("point", dots, "isValid(datum.time)", filled=True, size=22, opacity=0.7),
+        vega.layer("point", dots, "isValid(datum.time)", filled=True, size=22, opacity=0.7),
         {"transform": middle, "mark": line, "encoding": {"y": _times("median", scale=scale)}},
     ]
 
@@ -80,84 +66,77 @@ def _order() -> Spec:
 
 
 def _samples() -> Chart:
-    layers = [*_dots(_order()), caption_above("'time per call'"), caption_below("'order of measuring'")]
+    layers = [*_dots(_order()), *vega.captions("'time per call'", "'order of measuring'")]
     reading = (
         "Each dot is one sample in the order it was taken: a level cloud is steady, a slope is drift, a step is a change of the machine; "
         "orange diamonds were disturbed and do not count, the dashed line is the median."
     )
-    return Chart("case-samples", "Samples in order", reading, framed(layers, 260), SAMPLES)
+    return Chart("case-samples", "Samples in order", reading, vega.framed(layers, 260), SAMPLES, case_samples_rows)
 
 
 def _clocks() -> Chart:
-    words = with_prefix("datum.value", first("clock_unit"))
+    words = vega.with_prefix("datum.value", vega.first("clock_unit"))
     axis = {"title": None, "orient": "right", "grid": False, "tickCount": 2, "labelExpr": words}
     scale = {"zero": False, "nice": True, "range": [{"expr": f"height * {BAND}"}, 0]}
     speed: Spec = {"field": "clock", "type": "quantitative", "scale": scale, "axis": axis}
     across = _order()
-    tooltip = told(("clock_text", "clock"), ("order", "position"))
+    tooltip = vega.told(("clock_text", "clock"), ("order", "position"))
     clock: Spec = {"x": across, "y": speed, "tooltip": tooltip}
-    line = layer("line", clock, "isValid(datum.clock)", color=PURPLE, strokeWidth=1.75, interpolate="step-after")
-    notes = [caption_above("'time per call'"), caption_below("'order of measuring'")]
+    line = vega.layer("line", clock, "isValid(datum.clock)", color=PURPLE, strokeWidth=1.75, interpolate="step-after")
     right: Spec = {"x": "width", "y": -9, "align": "right", "baseline": "bottom", "text": "clock", "tooltip": None}
     label: Spec = {"data": {"values": [{}]}, "mark": {"type": "text", **right}}
-    spec = framed([{"layer": [*_dots(across, top=BAND + 0.06), *notes]}, {"layer": [line, label]}], 330)
+    samples = [*_dots(across, top=BAND + 0.06), *vega.captions("'time per call'", "'order of measuring'")]
+    spec = vega.framed([{"layer": samples}, {"layer": [line, label]}], 330)
     spec["resolve"] = {"scale": {"y": "independent"}}
     reading = (
         "Each dot is one sample in the order it was taken, and above it the clock at that time: times that rise where the clock falls "
         "are throttling, not the code; orange diamonds were disturbed and do not count, the dashed line is the median."
     )
-    return Chart("case-clocks", "Samples in order, with the clock over them", reading, spec, SAMPLES)
+    return Chart("case-clocks", "Samples in order, with the clock over them", reading, spec, SAMPLES, case_clocks_rows)
 
 
 def _distribution() -> Chart:
     across: Spec = {**_times("least"), "bin": {"binned": True}}
-    tooltip = [*told(("text", "time per call"), ("number", "samples")), {**SHARE, "format": ".1%"}]
+    tooltip = [*vega.told(("text", "time per call"), ("number", "samples")), {**SHARE, "format": ".1%"}]
     layers = [
-        layer("bar", {"x": across, "x2": {"field": "most"}, "y": SHARES, "tooltip": tooltip}, color=BLUE, opacity=0.8, binSpacing=1),
-        caption_above("'share of samples'"),
-        caption_below("'time per call'"),
+        vega.layer("bar", {"x": across, "x2": {"field": "most"}, "y": SHARES, "tooltip": tooltip}, color=BLUE, opacity=0.8, binSpacing=1),
+        *vega.captions("'share of samples'", "'time per call'"),
     ]
     reading = (
         "How often each time occurred: one narrow hill is steady, two hills are two ways of running, a long right end is disturbance; "
         "samples far beyond the others are counted at the edge."
     )
-    return Chart("case-distribution", "Distribution", reading, framed(layers, 220), BINS)
+    return Chart("case-distribution", "Distribution", reading, vega.framed(layers, 220), BINS, case_distribution_rows)
 
 
 def _cumulative() -> Chart:
     ranked = [{"window": [{"op": "cume_dist", "as": "share"}], "sort": [{"field": "drawn"}]}]
-    tooltip = [*told(("text", "time per call")), {**SHARE, "title": "at most that", "format": ".1%"}]
+    tooltip = [*vega.told(("text", "time per call")), {**SHARE, "title": "at most that", "format": ".1%"}]
     across = _times("drawn")
     layers = [
-        {"transform": ranked, **layer("line", {"x": across, "y": SHARES}, color=BLUE, interpolate="step-after", strokeWidth=1.75)},
-        {"transform": ranked, **layer("point", {"x": across, "y": SHARES, "tooltip": tooltip}, opacity=0, size=60)},
-        caption_above("'share of samples at most that long'"),
-        caption_below("'time per call'"),
+        {"transform": ranked, **vega.layer("line", {"x": across, "y": SHARES}, color=BLUE, interpolate="step-after", strokeWidth=1.75)},
+        {"transform": ranked, **vega.layer("point", {"x": across, "y": SHARES, "tooltip": tooltip}, opacity=0, size=60)},
+        *vega.captions("'share of samples at most that long'", "'time per call'"),
     ]
     reading = (
         "Up to which time a share of the samples lies: read across from 50 % for the median, from 99 % for the slow tail; samples far "
         "beyond the others stand at the edge."
     )
-    return Chart("case-cumulative", "Cumulative distribution", reading, framed(layers, 220), TIMES)
+    return Chart("case-cumulative", "Cumulative distribution", reading, vega.framed(layers, 220), TIMES, case_cumulative_rows)
 
 
 def _phases() -> Chart:
     axis = {"title": None, "labelExpr": SECONDS, "tickCount": 5, "labelOverlap": True}
     across: Spec = {"field": "seconds", "type": "quantitative", "axis": axis}
-    names = {"title": None, "domain": False, "ticks": False, "labelPadding": 8}
-    down: Spec = {"field": "phase", "type": "nominal", "sort": None, "axis": names}
-    tooltip = told(("phase", "phase"), ("text", "took"))
+    down: Spec = {"field": "phase", "type": "nominal", "sort": None, "axis": vega.names()}
+    tooltip = vega.told(("phase", "phase"), ("text", "took"))
     layers = [
-        layer("bar", {"y": down, "x": across, "tooltip": tooltip}, color=BLUE, opacity=0.8, height={"band": 0.62}),
-        layer("text", {"y": down, "text": {"field": "text", "type": "nominal"}}, x={"expr": "width"}, align="left", dx=8),
+        vega.layer("bar", {"y": down, "x": across, "tooltip": tooltip}, color=BLUE, opacity=0.8, height={"band": 0.62}),
+        vega.layer("text", {"y": down, "text": {"field": "text", "type": "nominal"}}, x={"expr": "width"}, align="left", dx=8),
     ]
-    spec = framed(layers, {"step": 28}, padding=2)
+    spec = vega.framed(layers, {"step": 28}, padding=2)
     reading = "How long each phase took, first to last; the steady call is what the other figures are about, the rest is paid once."
-    return Chart("case-phases", "Phases", reading, spec, PHASES)
-
-
-IN_ORDER, WITH_CLOCK, HISTOGRAM, CUMULATIVE, SPENT = _samples(), _clocks(), _distribution(), _cumulative(), _phases()
-CHARTS = (IN_ORDER, WITH_CLOCK, HISTOGRAM, CUMULATIVE, SPENT)
+    return Chart("case-phases", "Phases", reading, spec, PHASES, case_phases_rows)
 
 
 def case_samples_rows(document: dict[str, Any], case: str | None = None) -> Rows:
@@ -196,14 +175,10 @@ def case_distribution_rows(document: dict[str, Any], case: str | None = None) ->
             "most": high,
             "number": numbers[at],
             "share": numbers[at] / len(times),
-            "text": _span(low, high),
+            "text": f"{plain(low, 's', 4)} to {plain(high, 's', 4)}",
         }
         for at, (low, high) in enumerate(pairwise(edges))
     ]
-
-
-def _span(low: float, high: float) -> str:
-    return f"{plain(low, 's', 4)} to {plain(high, 's', 4)}"
 
 
 def case_phases_rows(document: dict[str, Any], case: str | None = None) -> Rows:
@@ -264,3 +239,6 @@ def _chosen(document: dict[str, Any], case: str | None) -> dict[str, Any] | None
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+CHARTS = (_samples(), _clocks(), _distribution(), _cumulative(), _phases())

@@ -7,24 +7,8 @@ from collections import Counter
 from typing import Any
 
 from steelyard.model.units import with_error
-from steelyard.report.charts import Chart
-from steelyard.report.charts.pieces import (
-    BLUE,
-    GREY,
-    LEGEND,
-    TIMES,
-    VERMILION,
-    Rows,
-    Spec,
-    caption_above,
-    caption_below,
-    first,
-    framed,
-    layer,
-    log_axis,
-    told,
-    with_prefix,
-)
+from steelyard.report.charts import Chart, Rows, vega
+from steelyard.report.charts.vega import BLUE, GREY, LEGEND, TIMES, VERMILION, Spec
 
 FOREST = ("case", "label", "ratio", "low", "high", "margin_low", "margin_high", "verdict", "text", "before", "after")
 """`ratio` is head over base with its interval; between the margins a change is too small to matter; `text` is the change as people
@@ -49,11 +33,6 @@ def _looks(legend: Spec | None) -> Spec:
     return {"color": {**verdict, "scale": colours}, "shape": {**verdict, "scale": shapes}}
 
 
-def _from_its_end(label: str) -> str:
-    """On a narrow screen cases are told apart by how they end, not by how they begin."""
-    return f"{NARROW} && length({label}) > {SHORT} ? '…' + slice({label}, -{SHORT - 1}) : {label}"
-
-
 def _ratio_axis() -> Spec:
     """Round ratios to both sides of one; those that would crowd it on a wide axis have no label."""
     far = f"abs(log(datum.value)) > ({NARROW} ? {4 * CROWD} : {CROWD}) * log(domain('x')[1] / domain('x')[0])"
@@ -63,41 +42,36 @@ def _ratio_axis() -> Spec:
 
 
 def _forest() -> Chart:
+    """Every ratio on an axis of its own row; on a narrow screen cases are told apart by how they end, not by how they begin."""
+    label = "datum.label"
     across: Spec = {"field": "ratio", "type": "quantitative", "scale": LOG, "axis": _ratio_axis()}
-    names: Spec = {
-        "title": None,
-        "domain": False,
-        "ticks": False,
-        "labelPadding": 8,
-        "labelLimit": 330,
-        "labelExpr": _from_its_end("datum.label"),
-    }
+    names = vega.names(labelLimit=330, labelExpr=f"{NARROW} && length({label}) > {SHORT} ? '…' + slice({label}, -{SHORT - 1}) : {label}")
     down: Spec = {"field": "label", "type": "nominal", "sort": None, "scale": {"paddingInner": 0, "paddingOuter": 0}, "axis": names}
     looks = _looks(None)
-    tooltip = told(("label", "case"), ("text", "change"), ("verdict", "verdict"), ("before", "base"), ("after", "head"))
+    tooltip = vega.told(("label", "case"), ("text", "change"), ("verdict", "verdict"), ("before", "base"), ("after", "head"))
     band: Spec = {"y": down, "x": {**across, "field": "margin_low"}, "x2": {"field": "margin_high"}}
     ends: Spec = {"y": down, "x": {**across, "field": "low"}, "x2": {"field": "high"}, "color": looks["color"]}
     even = {"data": {"values": [{}]}, "mark": {"type": "rule", "tooltip": None}, "encoding": {"x": {"datum": 1, "type": "quantitative"}}}
     aside: Spec = {"x": {"expr": "width"}, "dx": 8, "align": "left", "fontSize": {"expr": f"{NARROW} ? 0 : 11"}}
     layers = [
-        layer("bar", band, color=GREY, opacity=0.16, height={"band": 1}),
+        vega.layer("bar", band, color=GREY, opacity=0.16, height={"band": 1}),
         even,
-        layer("rule", ends, "isValid(datum.low) && isValid(datum.high)", strokeWidth=3, opacity=0.5),
-        layer("point", {"y": down, "x": across, **looks, "tooltip": tooltip}, filled=True, opacity=1, size=54, cursor="pointer"),
-        layer("text", {"y": down, "text": {"field": "text", "type": "nominal"}}, **aside),
+        vega.layer("rule", ends, "isValid(datum.low) && isValid(datum.high)", strokeWidth=3, opacity=0.5),
+        vega.layer("point", {"y": down, "x": across, **looks, "tooltip": tooltip}, filled=True, opacity=1, size=54, cursor="pointer"),
+        vega.layer("text", {"y": down, "text": {"field": "text", "type": "nominal"}}, **aside),
     ]
-    spec = framed(layers, {"step": 19}, padding=2)
+    spec = vega.framed(layers, {"step": 19}, padding=2)
     reading = (
         "Each row is a case: the mark is head ÷ base and the bar its interval; a bar wholly beside the grey band is a change that matters "
         "(▼ slower, ▲ faster), one wholly inside it is the same (●), anything else is unclear (◆)."
     )
-    return Chart("compare-forest", "Change of each case, largest first", reading, spec, FOREST)
+    return Chart("compare-forest", "Change of each case, largest first", reading, spec, FOREST, compare_forest_rows)
 
 
 def _scatter() -> Chart:
-    text = with_prefix("datum.value", first("unit"))
-    across: Spec = {"field": "before", "type": "quantitative", "scale": LOG, "axis": log_axis("x", text, grid=False)}
-    up: Spec = {"field": "after", "type": "quantitative", "scale": LOG, "axis": log_axis("y", text, grid=False)}
+    text = vega.with_prefix("datum.value", vega.first("unit"))
+    across: Spec = {"field": "before", "type": "quantitative", "scale": LOG, "axis": vega.log_axis("x", text, grid=False)}
+    up: Spec = {"field": "after", "type": "quantitative", "scale": LOG, "axis": vega.log_axis("y", text, grid=False)}
     ends = [{"op": op, "field": side, "as": f"{op}_{side}"} for op in ("min", "max") for side in ("before", "after")]
     corners = [
         {"aggregate": ends},
@@ -106,38 +80,31 @@ def _scatter() -> Chart:
     ]
     line: Spec = {"x": {**across, "field": "least"}, "y": {**up, "field": "least"}, "x2": {"field": "most"}, "y2": {"field": "most"}}
     looks = _looks(LEGEND)
-    tooltip = told(("label", "case"), ("before_text", "base"), ("after_text", "head"), ("text", "change"), ("verdict", "verdict"))
+    tooltip = vega.told(("label", "case"), ("before_text", "base"), ("after_text", "head"), ("text", "change"), ("verdict", "verdict"))
     layers = [
         {"transform": corners, "mark": {"type": "rule", "strokeDash": [4, 3], "tooltip": None}, "encoding": line},
-        layer("point", {"x": across, "y": up, **looks, "tooltip": tooltip}, filled=True, opacity=0.85, size=46, cursor="pointer"),
-        caption_above("'head, log scale'"),
-        caption_below("'base, log scale'"),
+        vega.layer("point", {"x": across, "y": up, **looks, "tooltip": tooltip}, filled=True, opacity=0.85, size=46, cursor="pointer"),
+        *vega.captions("'head, log scale'", "'base, log scale'"),
     ]
     reading = "Each mark is a case; on the dashed line nothing changed, above it head takes more than base, below it less."
-    return Chart("compare-scatter", "Before and after", reading, framed(layers, 420), SCATTER)
+    return Chart("compare-scatter", "Before and after", reading, vega.framed(layers, 420), SCATTER, compare_scatter_rows)
 
 
-FOREST_PLOT, BEFORE_AFTER = _forest(), _scatter()
-CHARTS = (FOREST_PLOT, BEFORE_AFTER)
-
-
-def compare_forest_rows(document: dict[str, Any], metric: str = "time", most: int = MOST_DRAWN) -> Rows:
+def compare_forest_rows(document: dict[str, Any], most: int = MOST_DRAWN) -> Rows:
     """The largest effects first; a delta without a ratio has no place on the axis and is listed elsewhere."""
     return [
         {
             **_common(delta, label), "low": delta["low"], "high": delta["high"], "margin_low": 1 / (1 + delta["margin"]),
             "margin_high": 1 + delta["margin"], "before": _side(document, delta, "before"), "after": _side(document, delta, "after"),
         }
-        for delta, label in _labelled(document, _largest(document, metric)[:most])
+        for delta, label in _labelled(document, _largest(document)[:most])
     ]  # fmt: skip
 
 
-def compare_scatter_rows(document: dict[str, Any], metric: str = "time", most: int = MOST_DOTS) -> Rows:
+def compare_scatter_rows(document: dict[str, Any], most: int = MOST_DOTS) -> Rows:
     """Every case that has a value above zero on both sides, unless those of its cases timed alone belie the change of their pairs."""
-    both = [
-        delta for delta in _largest(document, metric) if _positive(delta["before"]) and _positive(delta["after"]) and not _belied(delta)
-    ]
-    unit = document["metrics"].get(metric, {}).get("unit", "s")
+    both = [delta for delta in _largest(document) if _positive(delta["before"]) and _positive(delta["after"]) and not _belied(delta)]
+    unit = document["metrics"].get("time", {}).get("unit", "s")
     return [
         {
             **_common(delta, label), "before": delta["before"][0], "after": delta["after"][0], "unit": unit,
@@ -151,9 +118,9 @@ def _common(delta: dict[str, Any], label: str) -> dict[str, Any]:
     return {"case": delta["case"], "label": label, "ratio": delta["ratio"], "verdict": delta["verdict"], "text": delta["effect"]}
 
 
-def _largest(document: dict[str, Any], metric: str) -> list[dict[str, Any]]:
+def _largest(document: dict[str, Any]) -> list[dict[str, Any]]:
     found = (document["comparison"] or {"deltas": []})["deltas"]
-    known = [delta for delta in found if delta["metric"] == metric and delta["ratio"]]
+    known = [delta for delta in found if delta["metric"] == "time" and delta["ratio"]]
     return sorted(known, key=lambda delta: -abs(math.log(delta["ratio"])))
 
 
@@ -180,3 +147,7 @@ def _side(document: dict[str, Any], delta: dict[str, Any], side: str) -> str:
     figure = delta[side]
     unit = document["metrics"].get(delta["metric"], {}).get("unit", "s")
     return with_error(figure[0], figure[1], figure[2], unit) if figure and figure[0] is not None else "–"
+
+
+FOREST_PLOT, BEFORE_AFTER = _forest(), _scatter()
+CHARTS = (FOREST_PLOT, BEFORE_AFTER)

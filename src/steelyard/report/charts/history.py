@@ -10,27 +10,8 @@ from typing import Any
 from steelyard.model import effects
 from steelyard.model.effects import speedup
 from steelyard.model.units import with_error
-from steelyard.report.charts import Chart
-from steelyard.report.charts.pieces import (
-    BLUE,
-    GREY,
-    VERMILION,
-    Rows,
-    Spec,
-    by_name,
-    caption_above,
-    caption_below,
-    dates,
-    ends_of,
-    even,
-    first,
-    framed,
-    layer,
-    moment,
-    speedups,
-    told,
-    with_prefix,
-)
+from steelyard.report.charts import Chart, Rows, vega
+from steelyard.report.charts.vega import BLUE, GREY, VERMILION, Spec
 
 SERIES = ("kind", "created", "until", "time", "low", "high", "verdict", "run", "commit", "label", "text", "case")
 """`kind` is point (one run), level (the median between two changes, from `created` until `until`), change (a new level from `created` on,
@@ -57,14 +38,14 @@ NOISE of its time; FEWEST of them, no more than APART runs from one to the next,
 
 
 def _series() -> Chart:
-    ticks: Spec = {"title": None, "labelExpr": with_prefix("datum.value", "'s'"), "tickCount": 6}
+    ticks: Spec = {"title": None, "labelExpr": vega.with_prefix("datum.value", "'s'"), "tickCount": 6}
     up: Spec = {"field": "time", "type": "quantitative", "scale": {"zero": False, "nice": True, "padding": 6}, "axis": ticks}
-    across = dates("when")
+    across = vega.dates("when")
     verdicts = {"domain": ["slower", "faster"], "range": [VERMILION, BLUE]}
     colour: Spec = {"color": {"field": "verdict", "type": "nominal", "legend": None, "scale": verdicts}}
     words: Spec = {"text": {"field": "label", "type": "nominal"}}
     ends: Spec = {"x": across, "y": {**up, "field": "low"}, "y2": {"field": "high"}}
-    tooltip = told(("text", "time per call"), ("run", "run"), ("commit", "commit"), ("label", "when"))
+    tooltip = vega.told(("text", "time per call"), ("run", "run"), ("commit", "commit"), ("label", "when"))
     here, end, level = ({"expr": f"scale('{scale}', datum.{name})"} for scale, name in (("x", "when"), ("x", "end"), ("y", "time")))
     around = [{"expr": f"{place['expr']} {aside}"} for place, aside in ((here, "- 5"), (end, "+ 5"))]
     stretch: Spec = {"x": {"value": here}, "x2": {"value": end}, "y": {"value": level}}
@@ -78,72 +59,73 @@ def _series() -> Chart:
     }
     size = {"expr": f"width < {ROOM} ? split(datum.label, ', ')[0] : datum.label"}
     below: Spec = {"x": here, "align": "left", "dx": 4, "y": {"expr": "height - 3"}, "baseline": "bottom"}
+    point = "datum.kind === 'point'"
     layers = [
-        layer("rect", {}, "datum.kind === 'noise'", color=GREY, opacity=0.16, x=around[0], x2=around[1], y=0, y2="height"),
-        layer("text", words, "datum.kind === 'noise'", fontSize=11, **below),
-        layer("area", ends, "datum.kind === 'point' && isValid(datum.low) && isValid(datum.high)", color=BLUE, opacity=0.2, line=False),
-        layer("line", {"x": across, "y": up}, "datum.kind === 'point'", color=BLUE, strokeWidth=1, opacity=0.65),
-        layer("rule", stretch, "datum.kind === 'level'", color=GREY, strokeWidth=2.5),
-        layer("rule", {**colour, "x": {"value": here}}, "datum.kind === 'change'", strokeWidth=1.5, strokeDash=[4, 3]),
-        layer("point", {"x": across, "y": up, "tooltip": tooltip}, "datum.kind === 'point'", color=BLUE, size=26, **DOT),
-        layer("text", colour, "datum.kind === 'change'", fontSize=11, fontWeight=600, text=size, **aside),
-        caption_above("'time per call'"),
+        vega.layer("rect", {}, "datum.kind === 'noise'", color=GREY, opacity=0.16, x=around[0], x2=around[1], y=0, y2="height"),
+        vega.layer("text", words, "datum.kind === 'noise'", fontSize=11, **below),
+        vega.layer("area", ends, f"{point} && isValid(datum.low) && isValid(datum.high)", color=BLUE, opacity=0.2, line=False),
+        vega.layer("line", {"x": across, "y": up}, point, color=BLUE, strokeWidth=1, opacity=0.65),
+        vega.layer("rule", stretch, "datum.kind === 'level'", color=GREY, strokeWidth=2.5),
+        vega.layer("rule", {**colour, "x": {"value": here}}, "datum.kind === 'change'", strokeWidth=1.5, strokeDash=[4, 3]),
+        vega.layer("point", {"x": across, "y": up, "tooltip": tooltip}, point, color=BLUE, size=26, **DOT),
+        vega.layer("text", colour, "datum.kind === 'change'", fontSize=11, fontWeight=600, text=size, **aside),
+        *vega.captions("'time per call'"),
     ]
-    spec = framed(layers, 300, transform=[moment("created", "when"), moment("until", "end")])
+    spec = vega.framed(layers, 300, transform=[vega.moment("created", "when"), vega.moment("until", "end")])
     reading = (
         "Each dot is one run's median with its 95 % interval as the band; a dashed line is a change of level with its size and the commits "
         "between which it came, thick lines are the levels, and a grey ground marks nights that scatter more than usual."
     )
-    return Chart("history-series", "Time of one case over all runs", reading, spec, SERIES)
+    return Chart("history-series", "Time of one case over all runs", reading, spec, SERIES, history_series_rows)
 
 
 GAPS: Spec = {"invalid": "break-paths-show-path-domains"}
 DOT: Spec = {"filled": True, "opacity": 1, "cursor": "pointer"}
 
 
-def _over(what: str) -> Spec:
-    return caption_above(f"'{what} over the oldest ' + {first('over')}")
+def _over(what: str, across: str = "") -> list[Spec]:
+    return vega.captions(f"'{what} over the oldest ' + {vega.first('over')}", across)
 
 
 def _quantiles() -> Chart:
-    across, middle = dates("when"), speedups("q50")
-    tooltip = told(("column", "stack"), ("text", "speedups"), ("n", "models"), ("run", "run"))
+    across, middle = vega.dates("when"), vega.speedups("q50")
+    tooltip = vega.told(("column", "stack"), ("text", "speedups"), ("n", "models"), ("run", "run"))
     layers = [
-        layer("rule", {"y": speedups("least"), "y2": {"field": "most"}}, opacity=0),
-        even(),
-        layer("area", {"x": across, "y": speedups("q10"), "y2": {"field": "q90"}}, color=BLUE, opacity=0.16, line=False),
-        layer("area", {"x": across, "y": speedups("q25"), "y2": {"field": "q75"}}, color=BLUE, opacity=0.28, line=False),
-        layer("line", {"x": across, "y": middle}, color=BLUE, strokeWidth=2),
-        layer("point", {"x": across, "y": middle, "tooltip": tooltip}, color=BLUE, size=24, **DOT),
-        _over("speedup"),
+        vega.layer("rule", {"y": vega.speedups("least"), "y2": {"field": "most"}}, opacity=0),
+        vega.even(),
+        vega.layer("area", {"x": across, "y": vega.speedups("q10"), "y2": {"field": "q90"}}, color=BLUE, opacity=0.16, line=False),
+        vega.layer("area", {"x": across, "y": vega.speedups("q25"), "y2": {"field": "q75"}}, color=BLUE, opacity=0.28, line=False),
+        vega.layer("line", {"x": across, "y": middle}, color=BLUE, strokeWidth=2),
+        vega.layer("point", {"x": across, "y": middle, "tooltip": tooltip}, color=BLUE, size=24, **DOT),
+        *_over("speedup"),
     ]
-    spec = framed(layers, 200, transform=[moment("created", "when")])
+    spec = vega.framed(layers, 200, transform=[vega.moment("created", "when")])
     reading = (
         "The line is the middle model's speedup in each run over the baseline's oldest time; half of the models lie in the dark band and "
         "eight of ten within the light one."
     )
-    return Chart("history-quantiles", "Histogram: spread of speedups over time", reading, spec, QUANTILES)
+    return Chart("history-quantiles", "Histogram: spread of speedups over time", reading, spec, QUANTILES, history_quantiles_rows)
 
 
 def _means() -> Chart:
-    across, up, name = dates("when"), speedups("mean"), by_name("column")
-    steady: Spec = {"x": across, "y": speedups("steady"), "stroke": name}
+    across, up, name = vega.dates("when"), vega.speedups("mean"), vega.by_name("column")
+    steady: Spec = {"x": across, "y": vega.speedups("steady"), "stroke": name}
     fading: Spec = {"fillOpacity": {"expr": "datum.partial ? 0.35 : 1"}}
-    tooltip = told(("column", "stack"), ("text", "geometric mean"), ("n", "models"), ("run", "run"))
+    tooltip = vega.told(("column", "stack"), ("text", "geometric mean"), ("n", "models"), ("run", "run"))
     layers = [
-        layer("rule", {"y": speedups("least"), "y2": {"field": "most"}}, opacity=0),
-        even(),
-        layer("line", steady, strokeWidth=1.75, **GAPS),
-        layer("point", {"x": across, "y": up, "color": name, "shape": name, "tooltip": tooltip}, size=30, **fading, **DOT),
-        _over("geometric mean of speedups"),
+        vega.layer("rule", {"y": vega.speedups("least"), "y2": {"field": "most"}}, opacity=0),
+        vega.even(),
+        vega.layer("line", steady, strokeWidth=1.75, **GAPS),
+        vega.layer("point", {"x": across, "y": up, "color": name, "shape": name, "tooltip": tooltip}, size=30, **fading, **DOT),
+        *_over("geometric mean of speedups"),
     ]
     whole = {"calculate": "datum.partial ? null : datum.mean", "as": "steady"}
-    spec = framed(layers, 240, transform=[moment("created", "when"), whole])
+    spec = vega.framed(layers, 240, transform=[vega.moment("created", "when"), whole])
     reading = (
         "Each line is a stack's geometric mean speedup over the models that all stacks have in that run; above 1× it is faster than the "
         "baseline was in its oldest run, and a pale point off the line is a run that lacks many models."
     )
-    return Chart("history-speedup", "Speedup: geometric mean over time", reading, spec, MEANS)
+    return Chart("history-speedup", "Speedup: geometric mean over time", reading, spec, MEANS, history_speedup_rows)
 
 
 def _latest() -> Chart:
@@ -151,28 +133,22 @@ def _latest() -> Chart:
     axis: Spec = {"title": None, "labelExpr": whole, "ticks": False, "labelPadding": 8, "grid": False}
     scale: Spec = {"nice": False, "zero": False, "padding": 12}
     across: Spec = {"field": "rank", "type": "quantitative", "scale": scale, "axis": axis}
-    up, name = speedups("speedup"), by_name("column")
-    tooltip = told(("row", "model"), ("column", "stack"), ("text", "speedup"))
+    up, name = vega.speedups("speedup"), vega.by_name("column")
+    tooltip = vega.told(("row", "model"), ("column", "stack"), ("text", "speedup"))
     ends: Spec = {"x": across, "y": {**up, "field": "from"}, "y2": {"field": "to"}, "fill": name}
     layers = [
-        even(),
-        layer("line", {"x": across, "y": up, "stroke": name}, strokeWidth=1, opacity=0.6),
-        layer("bar", ends, width=1.5),
-        layer("point", {"x": across, "y": up, "color": name, "shape": name, "tooltip": tooltip}, size=40, **DOT),
-        _over("speedup"),
-        caption_below("'models, sorted within each stack'"),
+        vega.even(),
+        vega.layer("line", {"x": across, "y": up, "stroke": name}, strokeWidth=1, opacity=0.6),
+        vega.layer("bar", ends, width=1.5),
+        vega.layer("point", {"x": across, "y": up, "color": name, "shape": name, "tooltip": tooltip}, size=40, **DOT),
+        *_over("speedup", "'models, sorted within each stack'"),
     ]
     reading = (
         "Each point is one model of the newest run with its 95 % interval, slowest to the left; where a line crosses 1× its stack stops "
         "losing to the baseline's oldest time."
     )
-    return Chart(
-        "history-latest", "Latest: all speedups of the newest run", reading, framed(layers, 240, transform=ends_of("speedup")), LATEST
-    )
-
-
-ONE_SERIES, SPREAD, MEAN, NEWEST = _series(), _quantiles(), _means(), _latest()
-CHARTS = (ONE_SERIES, SPREAD, MEAN, NEWEST)
+    spec = vega.framed(layers, 240, transform=vega.ends_of("speedup"))
+    return Chart("history-latest", "Latest: all speedups of the newest run", reading, spec, LATEST, history_latest_rows)
 
 
 def history_series_rows(document: dict[str, Any], case: str | None = None) -> Rows:
@@ -252,11 +228,14 @@ def _spread(point: dict[str, Any]) -> str:
 
 
 def history_speedup_rows(document: dict[str, Any]) -> Rows:
-    """Every stack's geometric mean in every run."""
+    """Every stack's geometric mean in every run, where there is one beside the baseline.
+
+    The baseline's own line then shows how far it has moved from its oldest time.
+    """
     trends = (document["history"] or {}).get("trends")
     if not trends:
         return []
-    kept = [point for point in trends["points"] if point["mean"]] if _several(trends) else []
+    kept = [point for point in trends["points"] if point["mean"]] if len(trends["columns"]) > 1 else []
     means = [point["mean"] for point in kept]
     common = {**_axis(means, means), "over": trends["baseline"]}
     lacking = partial_runs(trends)
@@ -264,11 +243,6 @@ def history_speedup_rows(document: dict[str, Any]) -> Rows:
         {**_only(MEANS, point), **common, "partial": (point["column"], point["run"]) in lacking, "text": speedup(point["mean"])}
         for point in kept
     ]
-
-
-def _several(trends: dict[str, Any]) -> bool:
-    """A stack beside the baseline; the baseline's own line then shows how far it has moved from its oldest time."""
-    return len(trends["columns"]) > 1
 
 
 def partial_runs(trends: dict[str, Any]) -> set[tuple[str, str]]:
@@ -289,7 +263,7 @@ def history_latest_rows(document: dict[str, Any]) -> Rows:
     found: Rows = []
     if not trends:
         return found
-    for column in trends["columns"] if _several(trends) else ():
+    for column in trends["columns"] if len(trends["columns"]) > 1 else ():
         mine = [item for item in trends["latest"] if item["column"] == column and item["speedup"]]
         for rank, item in enumerate(sorted(mine, key=lambda item: float(item["speedup"])), 1):
             text = speedup(item["speedup"], item["low"], item["high"])
@@ -299,3 +273,6 @@ def history_latest_rows(document: dict[str, Any]) -> Rows:
 
 def _only(columns: tuple[str, ...], item: dict[str, Any]) -> dict[str, Any]:
     return {name: item.get(name) for name in columns}
+
+
+CHARTS = (_series(), _quantiles(), _means(), _latest())

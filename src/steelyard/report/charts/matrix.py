@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from steelyard.model import effects
 from steelyard.model.record import BAD
 from steelyard.model.units import with_error
-from steelyard.report.charts import Chart
-from steelyard.report.charts.pieces import BLUE, GREY, ORANGE, VERMILION, Rows, Spec, framed, layer, status_text, told
+from steelyard.report.charts import Chart, Rows, vega
+from steelyard.report.charts.vega import BLUE, GREY, ORANGE, VERMILION, Spec
 
 COLUMNS = ("row", "column", "row_order", "column_order", "speedup", "low", "high", "measured", "text", "status", "time", "case")
 """Row and column names with their place from 0; speedup over the baseline (above 1 is faster) with its interval, None where there is
@@ -32,7 +32,7 @@ STEP, ROOM, NARROW = 32, 150, 700
 """How high a row is, how wide a cell must be to say all on one line, and the window to name both colours on one."""
 
 
-def heat(name: str, title: str, reading: str) -> Chart:
+def heat(name: str, title: str, reading: str, rows: Callable[..., Rows]) -> Chart:
     """A table of speedups in blue (faster) and orange (slower), stronger the further from 1x; a cell that is not ok has no colour.
 
     The colours are laid over the page with an opacity, so the middle of the scale is the page itself, light or dark.
@@ -59,7 +59,7 @@ def heat(name: str, title: str, reading: str) -> Chart:
             "scale": {"paddingInner": 0.1},
             "axis": {**bare, "labelLimit": 220},
         },
-        "tooltip": told(*((name, TOLD.get(name, name)) for name in ("row", "column", "text", "measured", "time", "status"))),
+        "tooltip": vega.told(*((name, TOLD.get(name, name)) for name in ("row", "column", "text", "measured", "time", "status"))),
     }
     columns = {"expr": f"windowSize()[0] < {NARROW} ? 1 : 2"}
     square: Spec = {"symbolType": "square", "symbolOpacity": 0.6, "symbolStrokeWidth": 0}
@@ -72,12 +72,12 @@ def heat(name: str, title: str, reading: str) -> Chart:
     frame: Spec = {"filled": False, "strokeWidth": 1, "strokeDash": [3, 3], "opacity": 0.8}
     places_and_colours: Spec = {**places, **colours}
     layers = [
-        {**layer("rect", places_and_colours, cornerRadius=2), "transform": coloured},
-        layer("rect", places, f"indexof({list(BAD)}, datum.status) >= 0", color=VERMILION, **frame),
-        layer("rect", places, f"indexof({['ok', *BAD]}, datum.status) < 0", color=GREY, **frame),
+        {**vega.layer("rect", places_and_colours, cornerRadius=2), "transform": coloured},
+        vega.layer("rect", places, f"indexof({list(BAD)}, datum.status) >= 0", color=VERMILION, **frame),
+        vega.layer("rect", places, f"indexof({['ok', *BAD]}, datum.status) < 0", color=GREY, **frame),
         *_words(places),
     ]
-    return Chart(name, title, reading, framed(layers, {"step": STEP}), COLUMNS)
+    return Chart(name, title, reading, vega.framed(layers, {"step": STEP}), COLUMNS, rows)
 
 
 def _words(places: Spec) -> list[Spec]:
@@ -86,18 +86,9 @@ def _words(places: Spec) -> list[Spec]:
     two = f"bandwidth('x') < {ROOM} && length({parts}) > 1"
     upper, lower = {"expr": f"{two} ? {parts}[0] : datum.text"}, {"expr": f"{two} ? '[' + {parts}[1] : ''"}
     return [
-        layer("text", places, fontSize=11, text=upper, dy={"expr": f"{two} ? -6 : 0"}),
-        layer("text", places, fontSize=9.5, text=lower, dy=7),
+        vega.layer("text", places, fontSize=11, text=upper, dy={"expr": f"{two} ? -6 : 0"}),
+        vega.layer("text", places, fontSize=9.5, text=lower, dy=7),
     ]
-
-
-HEAT = heat(
-    "matrix-heat",
-    "Every stack against the baseline, model by model",
-    "Each cell compares this stack's time with the baseline's: blue is faster than the baseline and orange slower, stronger the larger "
-    "the effect; a dashed frame is a cell without a right answer, which has no colour.",
-)
-CHARTS = (HEAT,)
 
 
 def matrix_heat_rows(document: dict[str, Any], most: int = MOST_ROWS) -> Rows:
@@ -120,7 +111,17 @@ def heat_row(row: str, column: str, row_order: int, column_order: int, cell: dic
     ratio, low, high, paired = speedup if speedup and cell["status"] == "ok" else (None, None, None, None)
     time = with_error(cell["time"][0], cell["time"][1], cell["time"][2], "s") if cell["time"] else ""
     against = "baseline" if paired is None else effects.speedup(ratio, low, high) if ratio else ""
-    text = status_text(cell["status"]) if cell["status"] != "ok" else against if ratio else time
+    text = vega.status_text(cell["status"]) if cell["status"] != "ok" else against if ratio else time
     names = {"row": row, "column": column, "row_order": row_order, "column_order": column_order}
     ends = {"speedup": ratio, "low": low, "high": high, "measured": MEASURED[paired]}
     return {**names, **ends, "text": text, "status": cell["status"], "time": time, "case": cell["case"]}
+
+
+HEAT = heat(
+    "matrix-heat",
+    "Every stack against the baseline, model by model",
+    "Each cell compares this stack's time with the baseline's: blue is faster than the baseline and orange slower, stronger the larger "
+    "the effect; a dashed frame is a cell without a right answer, which has no colour.",
+    matrix_heat_rows,
+)
+CHARTS = (HEAT,)

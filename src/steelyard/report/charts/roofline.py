@@ -5,26 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from steelyard.model.units import percent, plain
-from steelyard.report.charts import Chart
-from steelyard.report.charts.pieces import (
-    GREY,
-    Rows,
-    Spec,
-    by_name,
-    caption_above,
-    caption_below,
-    ends_of,
-    framed,
-    layer,
-    log_axis,
-    told,
-    with_prefix,
-)
+from steelyard.report.charts import Chart, Rows, vega
+from steelyard.report.charts.vega import GREY, Spec
 
 COLUMNS = ("kind", "intensity", "achieved", "low", "high", "roof", "source", "line", "bound", "share", "label", "text", "case")
 """`kind` is point (a case), roof (a corner of a roof line), peak or slope (where the roof's name stands); `intensity` FLOP per byte,
 `achieved` FLOP/s with its interval; `roof` names the roof, `source` measured or datasheet; `line` the variant, `bound` compute, memory or
 launch, `share` the part of the roof reached as text; `label` names the case or the roof, `text` is `achieved` as people read it."""
+EMPTY: dict[str, Any] = dict.fromkeys(COLUMNS)
 
 MARGIN = 4.0
 """How far the roofs reach beyond the outermost points, as a factor."""
@@ -36,9 +24,9 @@ _SHAPES = {"compute": "square", "memory": "circle", "launch": "triangle-up"}
 
 
 def _roofline() -> Chart:
-    ticks = log_axis("x", "format(datum.value, '~r')", grid=False)
+    ticks = vega.log_axis("x", "format(datum.value, '~r')", grid=False)
     across: Spec = {"field": "intensity", "type": "quantitative", "scale": {"type": "log", "nice": False}, "axis": ticks}
-    rates = log_axis("y", with_prefix("datum.value", "'FLOP/s'"))
+    rates = vega.log_axis("y", vega.with_prefix("datum.value", "'FLOP/s'"))
     up: Spec = {"field": "achieved", "type": "quantitative", "scale": {"type": "log", "nice": True}, "axis": rates}
     dash: Spec = {
         "field": "source",
@@ -52,34 +40,29 @@ def _roofline() -> Chart:
         "scale": {"domain": list(_SHAPES), "range": list(_SHAPES.values())},
         "legend": {"title": "bound by", "orient": "bottom", "symbolFillColor": GREY, "symbolStrokeColor": GREY},
     }
-    tooltip = told(("label", "case"), ("line", "variant"), ("text", "achieved"), ("share", "of the roof"), ("bound", "bound by"))
+    tooltip = vega.told(("label", "case"), ("line", "variant"), ("text", "achieved"), ("share", "of the roof"), ("bound", "bound by"))
     name: Spec = {"fontSize": 10.5, "color": GREY, "text": {"expr": f"width < {ROOM} ? '' : datum.label"}}
     place: Spec = {"x": across, "y": up}
     line: Spec = {**place, "detail": {"field": "roof", "type": "nominal"}, "strokeDash": dash, "order": {"field": "intensity"}}
-    ends: Spec = {"x": across, "y": {**up, "field": "from"}, "y2": {"field": "to"}, "color": by_name("line")}
-    point: Spec = {**place, "color": by_name("line"), "shape": shape, "tooltip": tooltip}
+    ends: Spec = {"x": across, "y": {**up, "field": "from"}, "y2": {"field": "to"}, "color": vega.by_name("line")}
+    point: Spec = {**place, "color": vega.by_name("line"), "shape": shape, "tooltip": tooltip}
     over, under = "datum.source === 'datasheet'", "datum.source !== 'datasheet'"
     layers = [
-        layer("line", line, "datum.kind === 'roof'", color=GREY, strokeWidth=1.5),
-        layer("text", place, f"datum.kind === 'peak' && {over}", align="right", baseline="bottom", dy=-4, **name),
-        layer("text", place, f"datum.kind === 'peak' && {under}", align="right", baseline="top", dy=5, **name),
-        layer("text", place, f"datum.kind === 'slope' && {over}", align="right", baseline="bottom", dx=-5, dy=-3, **name),
-        layer("text", place, f"datum.kind === 'slope' && {under}", align="left", baseline="top", dx=5, dy=3, **name),
-        layer("rule", ends, "datum.kind === 'point'"),
-        layer("point", point, "datum.kind === 'point'", filled=True, size=62, opacity=0.9, cursor="pointer"),
-        caption_above("'achieved FLOP/s'"),
-        caption_below("'intensity, FLOP per byte moved'"),
+        vega.layer("line", line, "datum.kind === 'roof'", color=GREY, strokeWidth=1.5),
+        vega.layer("text", place, f"datum.kind === 'peak' && {over}", align="right", baseline="bottom", dy=-4, **name),
+        vega.layer("text", place, f"datum.kind === 'peak' && {under}", align="right", baseline="top", dy=5, **name),
+        vega.layer("text", place, f"datum.kind === 'slope' && {over}", align="right", baseline="bottom", dx=-5, dy=-3, **name),
+        vega.layer("text", place, f"datum.kind === 'slope' && {under}", align="left", baseline="top", dx=5, dy=3, **name),
+        vega.layer("rule", ends, "datum.kind === 'point'"),
+        vega.layer("point", point, "datum.kind === 'point'", filled=True, size=62, opacity=0.9, cursor="pointer"),
+        *vega.captions("'achieved FLOP/s'", "'intensity, FLOP per byte moved'"),
     ]
     reading = (
         "Each point is a case; the line above it is the most this machine could do at that intensity (measured roofs solid, datasheet "
         "roofs dashed), so the closer to its roof the less is left to win: under the slope memory is the limit, under the flat part it is "
         "arithmetic."
     )
-    return Chart("roofline", "Roofline", reading, framed(layers, 430, transform=ends_of("achieved")), COLUMNS)
-
-
-ROOFLINE = _roofline()
-CHARTS = (ROOFLINE,)
+    return Chart("roofline", "Roofline", reading, vega.framed(layers, 430, transform=vega.ends_of("achieved")), COLUMNS, roofline_rows)
 
 
 def roofline_rows(document: dict[str, Any]) -> Rows:
@@ -98,7 +81,7 @@ def _point(case: dict[str, Any]) -> dict[str, Any]:
     roof = case["roof"]
     value, low, high = (case["metrics"].get("time") or [None, None, None])[:3]
     bounds = {"low": roof["achieved"] * value / high, "high": roof["achieved"] * value / low} if value and low and high else {}
-    row = {**_empty(), "kind": "point", "intensity": roof["intensity"], "achieved": roof["achieved"], "bound": roof["bound"], **bounds}
+    row = {**EMPTY, "kind": "point", "intensity": roof["intensity"], "achieved": roof["achieved"], "bound": roof["bound"], **bounds}
     text = {"share": percent(roof["share"]) if roof["share"] is not None else "", "text": plain(roof["achieved"], "FLOP/s")}
     return {
         **row,
@@ -138,7 +121,7 @@ def _roof(roof: dict[str, Any], left: float, right: float, name: str) -> Rows:
     corners = [(left, min(bandwidth * left, compute or float("inf")) if bandwidth else compute), (right, min(reach))]
     if ridge and left < ridge < right:
         corners.insert(1, (ridge, compute))
-    common = {**_empty(), "roof": name, "source": roof["source"]}
+    common = {**EMPTY, "roof": name, "source": roof["source"]}
     rows = [{**common, "kind": "roof", "intensity": x, "achieved": y, "label": name} for x, y in corners]
     if compute:
         words = " ".join(part for part in (roof["dtype"], plain(compute, "FLOP/s"), roof["source"]) if part)
@@ -155,5 +138,4 @@ def _on_slope(bandwidth: float, left: float, right: float, source: str) -> dict[
     return {"intensity": at, "achieved": bandwidth * at}
 
 
-def _empty() -> dict[str, Any]:
-    return dict.fromkeys(COLUMNS)
+CHARTS = (_roofline(),)

@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from steelyard.model.units import with_error
-from steelyard.report.charts import ROWS, Chart
+from steelyard.report.charts import ROWS, Chart, Rows, vega
 from steelyard.report.charts.matrix import ITSELF, Speedup, heat, heat_row
-from steelyard.report.charts.pieces import (
-    VERMILION,
-    Rows,
-    Spec,
-    by_name,
-    caption_above,
-    caption_below,
-    ends_of,
-    first,
-    framed,
-    layer,
-    log_axis,
-    told,
-    with_prefix,
-)
+from steelyard.report.charts.vega import VERMILION, Spec
 
 COLUMNS = ("x", "order", "line", "value", "low", "high", "unit", "metric", "axis", "status", "text", "case")
 """`x` is the parameter's value (a number, or a name with its place in `order`), `line` the variant, `value` the metric in SI units with its
@@ -40,25 +25,23 @@ def lines(x: str, y: str) -> Chart:
     """One line per variant; `x` is log, linear or names, `y` log or linear."""
     across, up = _across(x), _up(y)
     aside: Spec = {"xOffset": {"field": "line", "sort": None}} if x == "names" else {}
-    name = by_name("line")
+    name = vega.by_name("line")
     place: Spec = {"x": across, "y": up, **aside}
     ends: Spec = {**place, "y": {**up, "field": "from"}, "y2": {"field": "to"}}
-    tooltip = told(("line", "variant"), ("axis", "axis"), ("x", "at"), ("metric", "metric"), ("text", "value"), ("status", "status"))
-    crossed = layer("point", {**place, "tooltip": tooltip}, "datum.status !== 'ok' && isValid(datum.value)", **CROSS)
+    tooltip = vega.told(("line", "variant"), ("axis", "axis"), ("x", "at"), ("metric", "metric"), ("text", "value"), ("status", "status"))
+    crossed = vega.layer("point", {**place, "tooltip": tooltip}, "datum.status !== 'ok' && isValid(datum.value)", **CROSS)
+    bars = [vega.layer("rule", {**ends, "stroke": name}, strokeWidth=2)]
+    band = vega.layer("area", {**ends, "fill": name}, opacity=0.18, line=False)
+    ribbon = [band, vega.layer("line", {**place, "stroke": name}, strokeWidth=1.75)]
     layers = [
-        *([layer("rule", {**ends, "stroke": name}, strokeWidth=2)] if x == "names" else _ribbon(place, ends, name)),
-        layer("point", {**place, "color": name, "shape": name, "tooltip": tooltip}, **DOT),
+        *(bars if x == "names" else ribbon),
+        vega.layer("point", {**place, "color": name, "shape": name, "tooltip": tooltip}, **DOT),
         {"data": {"name": ROWS}, **crossed},
-        caption_above(first("metric")),
-        caption_below(first("axis")),
+        *vega.captions(vega.first("metric"), vega.first("axis")),
     ]
-    sound: list[Spec] = [{"filter": "datum.status === 'ok' && isValid(datum.value)"}, *ends_of("value")]
-    spec = framed(layers, 320, params=[{"name": "ticks", "value": None}], transform=sound)
-    return Chart(f"sweep-{x}-{y}", "Metric over a parameter", _reading(x, y), spec, COLUMNS)
-
-
-def _ribbon(place: Spec, ends: Spec, name: Spec) -> list[Spec]:
-    return [layer("area", {**ends, "fill": name}, opacity=0.18, line=False), layer("line", {**place, "stroke": name}, strokeWidth=1.75)]
+    sound: list[Spec] = [{"filter": "datum.status === 'ok' && isValid(datum.value)"}, *vega.ends_of("value")]
+    spec = vega.framed(layers, 320, params=[{"name": "ticks", "value": None}], transform=sound)
+    return Chart(f"sweep-{x}-{y}", "Metric over a parameter", _reading(x, y), spec, COLUMNS, partial(_first_if, x, y))
 
 
 DOT: Spec = {"filled": True, "size": 46, "opacity": 1, "cursor": "pointer"}
@@ -70,7 +53,7 @@ def _across(x: str) -> Spec:
         axis: Spec = {"title": None, "labelAngle": 0, "labelLimit": 120}
         return {"field": "x", "type": "nominal", "sort": {"field": "order", "op": "min"}, "scale": {"paddingInner": 0.5}, "axis": axis}
     text = "abs(datum.value) >= 1e6 ? format(datum.value, '~s') : format(datum.value, ',~r')"
-    axis = log_axis("x", text) if x == "log" else {"title": None, "labelExpr": text, "labelOverlap": "greedy", "tickCount": 6}
+    axis = vega.log_axis("x", text) if x == "log" else {"title": None, "labelExpr": text, "labelOverlap": "greedy", "tickCount": 6}
     given = f"isValid(ticks) ? {text} : {axis['labelExpr']}"
     chosen = {"values": {"expr": "ticks"}, "tickCount": {"expr": f"isValid(ticks) ? {MOST_TICKS} : 6"}, "labelExpr": given, "grid": False}
     scale = {"type": x, "nice": False, "padding": 14, **({} if x == "log" else {"zero": False})}
@@ -78,8 +61,8 @@ def _across(x: str) -> Spec:
 
 
 def _up(y: str) -> Spec:
-    text = with_prefix("datum.value", first("unit"))
-    axis: Spec = log_axis("y", text) if y == "log" else {"title": None, "labelExpr": text, "tickCount": 6}
+    text = vega.with_prefix("datum.value", vega.first("unit"))
+    axis: Spec = vega.log_axis("y", text) if y == "log" else {"title": None, "labelExpr": text, "tickCount": 6}
     scale: Spec = {"type": y, "nice": False} if y == "log" else {"type": y, "nice": True, "zero": False}
     return {"field": "value", "type": "quantitative", "scale": scale, "axis": axis}
 
@@ -89,16 +72,6 @@ def _reading(x: str, y: str) -> str:
     words = f"One colour and shape per variant; {shown} are 95 % intervals, and crosses are points without a right answer"
     growing = {("log", "log"): "both axes grow", ("log", "linear"): "the horizontal axis grows"}.get((x, y), "the vertical axis grows")
     return f"{words}; {growing} by factors." if "log" in (x, y) else f"{words}."
-
-
-SPEEDUPS = heat(
-    "sweep-heat",
-    "Speedup over the baseline at every point",
-    "Each cell is how many times better than the baseline this variant is at this value: blue is better and orange worse, stronger the "
-    "further from 1×; a dashed frame is a point without a right answer.",
-)
-LINES = tuple(lines(x, y) for x in ("log", "linear", "names") for y in ("log", "linear"))
-CHARTS = (*LINES, SPEEDUPS)
 
 
 def sweep_rows(document: dict[str, Any], sweep: dict[str, Any], metric: str) -> Rows:
@@ -148,13 +121,13 @@ def together(sweeps: list[dict[str, Any]]) -> list[dict[str, Any]]:
     words = [sweep["fixed"].split() for sweep in kin]
     own = [" ".join(word for word in held if not all(word in other for other in words)) for held in words]
     return [
-        {**sweep, "lines": [{**line, "name": f"{line['name']} {told}".strip()} for line in sweep["lines"]], "baseline": _named(sweep, told)}
-        for sweep, told in zip(kin, own, strict=True)
+        {**sweep, "lines": [{**line, "name": f"{line['name']} {held}".strip()} for line in sweep["lines"]], "baseline": _named(sweep, held)}
+        for sweep, held in zip(kin, own, strict=True)
     ]
 
 
-def _named(sweep: dict[str, Any], told: str) -> str | None:
-    return f"{sweep['baseline']} {told}".strip() if sweep["baseline"] else None
+def _named(sweep: dict[str, Any], held: str) -> str | None:
+    return f"{sweep['baseline']} {held}".strip() if sweep["baseline"] else None
 
 
 def left_out(document: dict[str, Any], rows: Rows) -> str:
@@ -163,15 +136,6 @@ def left_out(document: dict[str, Any], rows: Rows) -> str:
     points = {point["case"] for sweep in document["sweep"] or [] for line in sweep["lines"] for point in line["points"]} & timed
     missing = points - {row["case"] for row in rows}
     return f"{len(missing)} of {len(points)} measured points belong to other sweeps and are not in this picture" if missing else ""
-
-
-Draw = Callable[[dict[str, Any]], Rows]
-sweep_log_log_rows: Draw = partial(_first_if, "log", "log")
-sweep_log_linear_rows: Draw = partial(_first_if, "log", "linear")
-sweep_linear_log_rows: Draw = partial(_first_if, "linear", "log")
-sweep_linear_linear_rows: Draw = partial(_first_if, "linear", "linear")
-sweep_names_log_rows: Draw = partial(_first_if, "names", "log")
-sweep_names_linear_rows: Draw = partial(_first_if, "names", "linear")
 
 
 def sweep_heat_rows(document: dict[str, Any]) -> Rows:
@@ -228,3 +192,14 @@ def _quotient(base: dict[str, Any] | None, case: dict[str, Any]) -> Speedup | No
         return ITSELF
     bounds = [before[1] / after[2], before[2] / after[1]] if all((*before[1:3], *after[1:3])) else [None, None]
     return [before[0] / after[0], *bounds, 0]
+
+
+SPEEDUPS = heat(
+    "sweep-heat",
+    "Speedup over the baseline at every point",
+    "Each cell is how many times better than the baseline this variant is at this value: blue is better and orange worse, stronger the "
+    "further from 1×; a dashed frame is a point without a right answer.",
+    sweep_heat_rows,
+)
+LINES = tuple(lines(x, y) for x in ("log", "linear", "names") for y in ("log", "linear"))
+CHARTS = (*LINES, SPEEDUPS)

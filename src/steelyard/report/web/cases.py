@@ -16,7 +16,7 @@ from steelyard.model.case import ENV, IDENTITY
 from steelyard.model.record import Figure, Record
 from steelyard.model.units import plain as quantity
 from steelyard.model.values import value_text
-from steelyard.report.cells import COMMAND, USUAL, check_words, clean, facets, lines_of, shortened
+from steelyard.report.cells import COMMAND, USUAL, check_words, clean, facets, flattened, lines_of, shortened
 from steelyard.report.cells import reason as reason_of
 from steelyard.report.web.plain import short
 from steelyard.report.web.runs import records_by_id
@@ -120,20 +120,12 @@ class Environments:
 
     def place(self, environment: Mapping[str, Any]) -> int:
         """Where this one stands in the list."""
-        return self.found.setdefault(tuple(_flat(environment)), len(self.found))
+        shown = ((name, short(value, LONGEST_VALUE)) for name, value in flattened(environment))
+        return self.found.setdefault(tuple((name, "(long)" if value is None else str(value)) for name, value in shown), len(self.found))
 
     def listed(self) -> list[dict[str, str]]:
         """All of them as tables of text."""
         return [dict(items) for items in self.found]
-
-
-def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
-    for name, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
-        elif value not in (None, "", []):
-            shown = short(value, LONGEST_VALUE)
-            yield f"{prefix}{name}", "(long)" if shown is None else str(shown)
 
 
 def case_entry(item: PlacedRecord, label: str, environment: int, differs: Sequence[str] | None, command: Run) -> dict[str, Any]:

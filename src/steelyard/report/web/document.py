@@ -65,7 +65,11 @@ def document(
     cards, machines = machine_cards(shown, series.values())
     table = matrix(seen, shown, baseline=baseline, told=told)
     named, environments = labels(seen, told), Environments()
-    entries = _cases(seen, shown, series, named, environments)
+    before = EarlierRecords(shown, series)
+    entries = [
+        case_entry(item, named[item.record.id], environments.place(item.record.environment), before.differs(item), shown[item.run])
+        for item in seen
+    ]
     listed = [run_entry(run, machines[run.header.machine_key]) for run in shown]
     most = max(LEAST_POINTS, MOST_POINTS - POINTS_LESS * len(seen))
     history = history_part(series, machines, {item.record.id: item.record.case for item in seen}, baseline, most)
@@ -112,16 +116,6 @@ def _left_out(series: Mapping[str, History], points: int) -> list[str]:
     if points >= sum(len(item.points) for item in series.values() if len(item.points) >= FEWEST):
         return []
     return ["the history is too long for one page: series without a change show their newest points only, or are left out"]
-
-
-def _cases(
-    seen: Sequence[PlacedRecord], runs: Sequence[Run], series: Mapping[str, History], named: Mapping[str, str], environments: Environments
-) -> list[dict[str, Any]]:
-    before = EarlierRecords(runs, series)
-    return [
-        case_entry(item, named[item.record.id], environments.place(item.record.environment), before.differs(item), runs[item.run])
-        for item in seen
-    ]
 
 
 def _lay_samples(seen: Sequence[PlacedRecord], entries: Sequence[dict[str, Any]], runs: Sequence[Run], total: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from steelyard.analyze import sides
 from steelyard.analyze.compare import Comparison, RunsSide, compare
 from steelyard.analyze.history import History, histories
-from steelyard.errors import StoreError, UsageError, told
+from steelyard.errors import StoreError, UsageError, told, unknown
 from steelyard.report.web.document import document
 from steelyard.store.refs import locate
 from steelyard.store.runs import Run, Store, moment
@@ -41,17 +41,19 @@ def gather(store: Store, asked: ReportRequest) -> Document:
         base = sides.find(store, asked.base)
     elif len(found) > 1:
         base, found = found[0], found[1:]
-    runs = _runs(found)
+    distinct = {(run.path, run.id): run for side in found for run in side.runs}
+    runs = sorted(distinct.values(), key=lambda run: moment(run.header.created))
     head = found[-1] if found else None
     against: Comparison | None = compare(base, head) if base and head and base.runs != head.runs else None
-    series = _history(store, runs, asked, several=len(runs) > 1) if asked.history and runs else {}
+    series = _history(store, runs, asked) if asked.history and runs else {}
     made = document(
         runs, base=base, series=series, comparison=against, title=asked.title, baseline=asked.baseline, warnings=unread
     )  # fmt: skip
     if not asked.history:
         made["history"] = None
-    if asked.baseline is not None and (problem := _no_column(made, asked.baseline)):
-        raise problem
+    columns = (made["matrix"] or {}).get("columns", [])
+    if asked.baseline is not None and asked.baseline not in columns:
+        raise unknown("column", asked.baseline, columns)
     return made
 
 
@@ -75,19 +77,17 @@ def _is_run(store: Store, ref: str) -> bool:
         return False
 
 
-def _runs(found: Sequence[RunsSide]) -> list[Run]:
-    runs = {(run.path, run.id): run for side in found for run in side.runs}
-    return sorted(runs.values(), key=lambda run: moment(run.header.created))
+def _history(store: Store, runs: Sequence[Run], asked: ReportRequest) -> Mapping[str, History]:
+    """The series of all cases on the newest run's machine; several runs are a window of time unless another is given.
 
-
-def _history(store: Store, runs: Sequence[Run], asked: ReportRequest, *, several: bool) -> Mapping[str, History]:
-    """The series of all cases on the newest run's machine; several runs are a window of time unless another is given."""
+    Of another tool's file one run counts for each moment: its processes measured the same thing at the same time.
+    """
     cases = dict.fromkeys(record.id for run in runs for record in run.records)
     since, until = asked.since, asked.until
-    if several and since is None and until is None:
+    if len(runs) > 1 and since is None and until is None:
         since, until = _first_moment(runs), _last_moment(runs)
-    imported = [run for run in runs if run.path.parent != store.folder]
-    found = histories(store, cases, runs[-1].header.machine_key, since, until, imported=_occasions(imported))
+    imported = {(str(run.path), run.header.created): run for run in runs if run.path.parent != store.folder}
+    found = histories(store, cases, runs[-1].header.machine_key, since, until, imported=list(imported.values()))
     return {name: series for name, series in found.items() if len(series.points) >= SHORTEST_SERIES}
 
 
@@ -100,15 +100,3 @@ def _last_moment(runs: Sequence[Run]) -> str | None:
     """When the last record began; a run's own time is that of its beginning."""
     times = [record.started or run.header.created for run in runs for record in run.records] + [run.header.created for run in runs]
     return max((time for time in times if moment(time)), key=moment, default=None)
-
-
-def _occasions(runs: Sequence[Run]) -> list[Run]:
-    """One run for each moment: the processes of another tool's file measured the same thing at the same time."""
-    return list({(str(run.path), run.header.created): run for run in runs}.values())
-
-
-def _no_column(made: Document, baseline: str) -> UsageError | None:
-    from steelyard.errors import unknown
-
-    columns = (made["matrix"] or {}).get("columns", [])
-    return None if baseline in columns else unknown("column", baseline, columns)

@@ -89,12 +89,8 @@ def _point(point: Point) -> list[Any]:
     return [point.run, point.number, when, point.time, point.low, point.high, point.commit[:COMMIT], point.dirty, None]
 
 
-def in_force(series: Mapping[str, History]) -> list[tuple[str, Change]]:
-    """The last change of each series that ever changed, the largest slowdown first."""
-    found = [(item.case, item.changes[-1]) for item in series.values() if item.changes]
-    return sorted(found, key=lambda pair: -pair[1].ratio)
-
-
 def slower_since(series: Mapping[str, History]) -> Sequence[tuple[str, Change]]:
-    """Series whose newest level is slower by more than what counts as the same; smaller changes are no news."""
-    return [(case, change) for case, change in in_force(series) if change.low is not None and change.low > 1 + MARGIN]
+    """Series whose newest level is slower by more than what counts as the same, the slowest first; smaller changes are no news."""
+    last = [(item.case, item.changes[-1]) for item in series.values() if item.changes]
+    found = [(case, change) for case, change in last if change.low is not None and change.low > 1 + MARGIN]
+    return sorted(found, key=lambda pair: -pair[1].ratio)

@@ -32,9 +32,9 @@ def pack(document: Document) -> Document:
     if len(cases) < LARGE:
         return document
     places = {case["id"]: place for place, case in enumerate(cases)}
-    made = {**document, "packed": 1, "cases": _rows(cases, {})}
+    made = {**document, "packed": 1, "cases": packed_rows(cases)}
     if made["comparison"]:
-        made["comparison"] = {**made["comparison"], "deltas": _rows(made["comparison"]["deltas"], places)}
+        made["comparison"] = {**made["comparison"], "deltas": packed_rows(made["comparison"]["deltas"], places)}
     if made["matrix"]:
         made["matrix"] = {
             **made["matrix"],
@@ -47,48 +47,14 @@ def pack(document: Document) -> Document:
     return made
 
 
-def unpack(document: Document) -> Document:
-    """The whole document again, as the page reads it."""
-    if not document.get("packed"):
-        return document
-    made = {name: value for name, value in document.items() if name != "packed"}
-    cases = made["cases"] = _unrows(document["cases"], [])
-    if made["comparison"]:
-        made["comparison"] = {**made["comparison"], "deltas": _unrows(made["comparison"]["deltas"], cases)}
-    if made["matrix"]:
-        cells = [[None if place is None else _cell(cases[place]) for place in row] for row in made["matrix"]["cells"]]
-        made["matrix"] = {**made["matrix"], "cells": cells}
-    if made["sweep"]:
-        made["sweep"] = [_unsweep(item, cases) for item in made["sweep"]]
-    if made["roofline"]:
-        made["roofline"] = {**made["roofline"], "points": [cases[place]["id"] for place in made["roofline"]["points"]]}
-    return made
-
-
-def _cell(case: Table) -> Table:
-    return {"case": case["id"], "status": case["status"], "time": case["metrics"].get("time")}
-
-
 def _sweep(item: Table, places: Mapping[str, int]) -> Table:
     """Points as pairs of value and place; whether one is ok its case says."""
     lines = [{**line, "points": [[point["x"], places[point["case"]]] for point in line["points"]]} for line in item["lines"]]
     return {**item, "lines": lines}
 
 
-def _unsweep(item: Table, cases: Sequence[Table]) -> Table:
-    lines = [
-        {**line, "points": [{"x": x, "case": cases[place]["id"], "ok": cases[place]["status"] == "ok"} for x, place in line["points"]]}
-        for line in item["lines"]
-    ]
-    return {**item, "lines": lines}
-
-
-def packed_rows(rows: Sequence[Table]) -> Table:
-    """A list of tables as columns."""
-    return _rows(rows, {})
-
-
-def _rows(rows: Sequence[Table], places: Mapping[str, int]) -> Table:
+def packed_rows(rows: Sequence[Table], places: Mapping[str, int] = {}) -> Table:
+    """A list of tables as columns; ids among `places` are told by those."""
     keys = dict.fromkeys(key for row in rows for key in row)
     return {"n": len(rows), "c": {key: _column(key, rows, places) for key in keys}}
 
@@ -102,7 +68,7 @@ def _column(key: str, rows: Sequence[Table], places: Mapping[str, int]) -> Table
     if all(value is None or isinstance(value, dict) for value in values) and any(values):
         empty = [place for place, value in enumerate(values) if value is None]
         partly |= {"o": empty} if empty else {}
-        return {**_rows([value for value in values if value is not None], places), **partly}
+        return {**packed_rows([value for value in values if value is not None], places), **partly}
     if places and all(isinstance(value, str) and value in places for value in values):
         return {"k": [places[value] for value in values], **partly}
     if len({json.dumps(value) for value in values[:: max(1, len(values) // PROBE)]}) > PROBE // 2:
@@ -122,30 +88,3 @@ def _around_id(values: Sequence[Any], ids: Sequence[Any]) -> list[str] | None:
         return None
     before, found, after = values[0].partition(ids[0])
     return [before, after] if found and all(value == f"{before}{id}{after}" for value, id in zip(values, ids, strict=True)) else None
-
-
-def _unrows(packed: Table, cases: Sequence[Table]) -> list[Table]:
-    rows: list[Table] = [{} for _ in range(packed["n"])]
-    for key, column in packed["c"].items():
-        places = column.get("p", range(len(rows)))
-        ids = [rows[place].get("id") for place in places] if "w" in column else []
-        for place, value in zip(places, _values(column, len(places), cases, ids), strict=True):
-            rows[place][key] = value
-    return rows
-
-
-def _values(column: Table, count: int, cases: Sequence[Table], ids: Sequence[Any]) -> list[Any]:
-    if "v" in column:
-        return [column["v"]] * count
-    if "t" in column:
-        return [column["t"][place] for place in column["i"]]
-    if "k" in column:
-        return [cases[place]["id"] for place in column["k"]]
-    if "w" in column:
-        return [f"{column['w'][0]}{id}{column['w'][1]}" for id in ids]
-    if "c" not in column:
-        return list(column["a"])
-    made: list[Any] = list(_unrows(column, cases))
-    for place in column.get("o", ()):
-        made.insert(place, None)
-    return made

@@ -12,7 +12,6 @@ from collections.abc import Collection
 from itertools import chain, count
 from pathlib import Path, PurePosixPath
 from typing import Any
-from urllib.parse import quote
 
 from steelyard.errors import StoreError, UsageError
 from steelyard.files import open_plain
@@ -151,11 +150,6 @@ class SiteFolder:
         plain = _UNSAFE.sub("_", name).lstrip("._-")[-80:].lstrip("._-") or "file"
         suffixes = plain.lower().split(".")[1:]
         return f"{plain}.txt" if not suffixes or not ACTIVE.isdisjoint(suffixes) else plain
-
-    @staticmethod
-    def link(path: str) -> str:
-        """A path as a relative URL."""
-        return quote(path)
 
     def _trouble(self, error: OSError) -> UsageError:
         why = f"{error.strerror or error}: {error.filename or self.folder}"

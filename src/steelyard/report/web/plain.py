@@ -18,7 +18,7 @@ def plain(value: Any) -> Any:
     """Plain JSON: six significant digits, null for what is no number, text without control characters."""
     kind = type(value)
     if kind is str:
-        return value if value.isprintable() else visible(value)
+        return visible(value)
     if kind is float:
         return rounded(value)
     if value is None or kind is int or kind is bool:
@@ -26,10 +26,10 @@ def plain(value: Any) -> Any:
     if kind is list or kind is tuple:
         return [plain(item) for item in value]
     if kind is dict or isinstance(value, Mapping):
-        return {text(str(key)): plain(item) for key, item in value.items()}
+        return {visible(str(key)): plain(item) for key, item in value.items()}
     if is_dataclass(value):
         return {item.name: plain(getattr(value, item.name)) for item in fields(value)}
-    return rounded(float(value)) if isinstance(value, float) else text(str(value))
+    return rounded(float(value)) if isinstance(value, float) else visible(str(value))
 
 
 def rounded(value: float) -> float | int | None:
@@ -38,11 +38,6 @@ def rounded(value: float) -> float | int | None:
         return None
     short = float(f"{value:.{DIGITS}g}")
     return int(short) if short.is_integer() and abs(short) < _LARGEST_WHOLE else short
-
-
-def text(value: str) -> str:
-    """A text as it may be shown; nearly all are fine as they are."""
-    return value if value.isprintable() else visible(value)
 
 
 def short(value: Any, longest: int) -> str | int | float | bool | None:

@@ -7,28 +7,20 @@ machine or the vendor's figures for its GPU do.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict
 from typing import Any
 
 from steelyard.analyze.stacks import PlacedRecord
 from steelyard.machine import peaks
 from steelyard.measuring import roofline
+from steelyard.measuring.roofline import Roof
 from steelyard.model.record import Record
 from steelyard.store.runs import Run
 
 VIRTUAL = ("fake",)
 NEAR = 0.01
-
-
-@dataclass(frozen=True)
-class CaseRoof:
-    """A case's roof: both peaks, from where they come, the share that was reached, and the bound."""
-
-    compute: float | None
-    bandwidth: float | None
-    source: str
-    share: float
-    bound: str
+RoofPeaks = dict[str, Any]
+"""Of a roof: `compute` and `bandwidth`, each of which may be unknown, and their `source`."""
 
 
 class Roofs:
@@ -45,36 +37,32 @@ class Roofs:
         found = self._held(item)
         if record.status != "ok" or found is None or not (computed or moved):
             return None
+        held, share, bound = found
         device, dtype = str(record.case.get("device", "cpu")), roofline.compute_format(record) or ""
         roof = {
             "intensity": computed.value / moved.value if computed and moved and moved.value > 0 else None,
             "achieved": computed.value if computed else None,
             "bandwidth": moved.value if moved else None,
-            "bound": found.bound,
-            "share": found.share,
-            "peak_compute": found.compute,
-            "peak_bandwidth": found.bandwidth,
+            "bound": bound,
+            "share": share,
+            "peak_compute": held["compute"],
+            "peak_bandwidth": held["bandwidth"],
             "dtype": dtype,
         }
-        return roof, {"device": device, "dtype": dtype, "compute": found.compute, "bandwidth": found.bandwidth, "source": found.source}
+        return roof, {"device": device, "dtype": dtype, **held}
 
-    def _held(self, item: PlacedRecord) -> CaseRoof | None:
+    def _held(self, item: PlacedRecord) -> tuple[RoofPeaks, float, str] | None:
+        """The peaks of a case's roof, the share of it that was reached, and what bounds the case."""
         record = item.record
         kept = self._peaks(item)
-        roof = roofline.Roof(kept.compute.get(roofline.compute_format(record) or ""), kept.bandwidth, kept.source) if kept else None
-        stored = record.metrics.get(roofline.METRIC)
+        roof = Roof(kept.compute.get(roofline.compute_format(record) or ""), kept.bandwidth, kept.source) if kept else None
+        share, stored = roofline.share_of(record.metrics, roof) if roof else None, record.metrics.get(roofline.METRIC)
         if stored is None or not stored.value > 0:
-            share = roofline.share_of(record.metrics, roof) if roof else None
-            if roof is None or share is None:
-                return None
-            return CaseRoof(
-                roof.compute, roof.bandwidth, roof.source, share.value, roofline.bound_of(record, roof, share.value) or "memory"
-            )
+            return (asdict(roof), share.value, roofline.bound_of(record, roof, share.value) or "memory") if roof and share else None
         source, bound = str(record.effective.get("roof_source") or "measured"), str(record.effective.get("bound") or "memory")
-        again = roofline.share_of(record.metrics, roof) if roof else None
-        if roof and again and abs(again.value / stored.value - 1) < NEAR:
-            return CaseRoof(roof.compute, roof.bandwidth, source, stored.value, bound)
-        return _derived(record, stored.value, bound, source, roof)
+        if roof and share and abs(share.value / stored.value - 1) < NEAR:
+            return {**asdict(roof), "source": source}, stored.value, bound
+        return _derived(record, stored.value, bound, source, roof), stored.value, bound
 
     def _peaks(self, item: PlacedRecord) -> peaks.Peaks | None:
         case, key = item.record.case, self.runs[item.run].header.machine_key
@@ -88,12 +76,12 @@ class Roofs:
         return peaks.choose(self._known[place], name if isinstance(name, str) else None)
 
 
-def _derived(record: Record, share: float, bound: str, source: str, roof: roofline.Roof | None) -> CaseRoof:
+def _derived(record: Record, share: float, bound: str, source: str, roof: Roof | None) -> RoofPeaks:
     """The peak that a stored share implies; the other one is only known where it is kept."""
     computed, moved = record.metrics.get("compute"), record.metrics.get("bandwidth")
     compute = computed.value / share if bound == "compute" and computed else roof.compute if roof else None
     bandwidth = moved.value / share if bound == "memory" and moved else roof.bandwidth if roof else None
-    return CaseRoof(compute, bandwidth, source, share, bound)
+    return {"compute": compute, "bandwidth": bandwidth, "source": source}
 
 
 def lay(

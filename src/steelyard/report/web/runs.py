@@ -16,6 +16,7 @@ from steelyard.analyze.provenance import commit_of
 from steelyard.analyze.unpaired import figure_of, held
 from steelyard.machine import facts
 from steelyard.model.record import Record
+from steelyard.model.units import number_of
 from steelyard.model.units import plain as quantity
 from steelyard.report.cells import clean
 from steelyard.report.web.samples import Sidecar
@@ -165,15 +166,11 @@ def troubles(run: Run) -> Iterable[str]:
         yield clean(plain.replace(str(run.path), run.id))[:LONGEST_WARNING]
     lacking = len(missing(run))
     if run.seal is None:
-        left = f": {_cases(lacking)} of {len(run.header.cases)} {'is' if lacking == 1 else 'are'} missing" if lacking else ""
+        left = f": {number_of(lacking, 'case')} of {len(run.header.cases)} {'is' if lacking == 1 else 'are'} missing" if lacking else ""
         yield f"the run is unfinished{left}; it was interrupted or is still being measured"
     elif lacking and not run.loss.records and run.seal.reason not in ("", "complete"):
-        yield f"{_cases(lacking)} planned and not measured ({clean(run.seal.reason)})"
+        yield f"{number_of(lacking, 'case')} planned and not measured ({clean(run.seal.reason)})"
     yield from Sidecar.of(run).troubles()
-
-
-def _cases(count: int) -> str:
-    return f"{count} case{'' if count == 1 else 's'}"
 
 
 def page_warnings(runs: Sequence[Run], base: Sequence[Run]) -> list[str]:
@@ -208,7 +205,7 @@ def _noisy(runs: Sequence[Run]) -> Iterable[str]:
     wide = [half for half in wide if math.isfinite(half)]
     hold = f"; times hold to ± {_spread(min(wide), max(wide))} %, small differences do not" if wide else ""
     are = "is" if len(newest) == 1 else "are"
-    yield f"{len(bad)} of {_cases(len(newest))} {are} noisy (grade {grades}): the machine was not quiet{hold}"
+    yield f"{len(bad)} of {number_of(len(newest), 'case')} {are} noisy (grade {grades}): the machine was not quiet{hold}"
 
 
 def _spread(low: float, high: float) -> str:

@@ -111,10 +111,11 @@ def sample_entry(record: Record, sidecar: Sidecar, most: int) -> dict[str, Any] 
     places = places[np.isfinite(blocks[places])]
     if not len(places):
         return None
-    times = (blocks / _calls(record) - _overhead(record))[places]
+    calls, overhead = record.effective.get("calls_per_block"), record.metrics.get("overhead")
+    per_block = float(calls) if isinstance(calls, int) and 0 < calls < MOST_CALLS else 1.0
+    times = (blocks / per_block - (overhead.value if overhead and math.isfinite(overhead.value) else 0.0))[places]
     flags = sidecar.array(record, "preempted")
     hit = [int(flag != 0) for flag in flags[places]] if flags is not None and len(flags) == len(blocks) and flags.any() else None
-    throttled = hit if hit and record.case.get("device", "cpu") != "cpu" else None
     return {
         "unit": "s",
         "count": len(blocks),
@@ -123,22 +124,12 @@ def sample_entry(record: Record, sidecar: Sidecar, most: int) -> dict[str, Any] 
         "discarded": hit,
         "kept": bool(record.effective.get("kept_preempted")),
         "clock": _clock(record, sidecar, blocks, max(FEWEST, most // 2)),
-        "throttled": throttled,
+        "throttled": hit if record.case.get("device", "cpu") != "cpu" else None,
     }
 
 
 def _short(value: float) -> float | None:
     return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
-
-
-def _calls(record: Record) -> float:
-    calls = record.effective.get("calls_per_block")
-    return float(calls) if isinstance(calls, int) and 0 < calls < MOST_CALLS else 1.0
-
-
-def _overhead(record: Record) -> float:
-    figure = record.metrics.get("overhead")
-    return figure.value if figure and math.isfinite(figure.value) else 0.0
 
 
 def _clock(record: Record, sidecar: Sidecar, blocks: Floats, most: int) -> dict[str, Any] | None:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -204,15 +205,11 @@ class _Build:
         entries = self._by_folder()
         found: dict[str, History] = {}
         for case in dict.fromkeys(record.id for record in run.records):
-            near = [(entries.get(other.folder, {}).get(case), self._row(other)) for other in (*leaf.before, leaf)]
-            points = [_point(entry, row) for entry, row in near if entry and entry.status == "ok" and entry.time]
+            near = [(entries.get(other.folder, {}).get(case), self.now.runs.get(other.folder)) for other in (*leaf.before, leaf)]
+            points = [_point(entry, page.row if page else {}) for entry, page in near if entry and entry.status == "ok" and entry.time]
             if len(points) > 1:
                 found[case] = History(case, leaf.info.machine_key, points)
         return found
-
-    def _row(self, leaf: SiteRun) -> Mapping[str, Any]:
-        found = self.now.runs.get(leaf.folder)
-        return found.row if found else {}
 
     def _by_folder(self) -> dict[str, dict[str, Entry]]:
         if self._entries is None:
@@ -234,7 +231,7 @@ class _Build:
                 if item and item.path not in copied:
                     copied[item.path] = self.place.copy(run, item, f"{PAGES}/{leaf.name}", copied.values(), self.warnings)
                 if name := copied.get(link["path"]):
-                    link["href"] = self.place.link(f"{leaf.name}/{name}")
+                    link["href"] = quote(f"{leaf.name}/{name}")
         return [f"{PAGES}/{leaf.name}/{name}" for name in copied.values() if name]
 
     def _front(self, leaves: Sequence[SiteRun]) -> None:

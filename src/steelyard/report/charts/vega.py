@@ -11,7 +11,6 @@ from steelyard.model.record import BAD
 from steelyard.report.charts import ROWS
 
 Spec = dict[str, Any]
-Rows = list[dict[str, Any]]
 
 BLUE, ORANGE, VERMILION, GREY = "#0072B2", "#E69F00", "#D55E00", "#767676"
 TIMES = "\u00d7"
@@ -50,14 +49,10 @@ def first(field: str) -> str:
     return f"(length(data('{ROWS}')) ? data('{ROWS}')[0].{field} : '')"
 
 
-def caption_above(text: str) -> Spec:
-    """What the vertical axis shows, written level above it, where nobody has to turn the head."""
-    return _note(text, x=0, y=-9, align="left", baseline="bottom")
-
-
-def caption_below(text: str) -> Spec:
-    """What the horizontal axis shows, at its right end."""
-    return _note(text, x="width", y={"expr": "height + 26"}, align="right", baseline="top")
+def captions(up: str, across: str = "") -> list[Spec]:
+    """What the axes show: the vertical one level above it, where nobody has to turn the head, the horizontal one at its right end."""
+    above = _note(up, x=0, y=-9, align="left", baseline="bottom")
+    return [above, _note(across, x="width", y={"expr": "height + 26"}, align="right", baseline="top")] if across else [above]
 
 
 def _note(text: str, **place: Any) -> Spec:
@@ -80,10 +75,10 @@ def log_axis(scale: str, text: str, leads: tuple[int, ...] = (1, 2, 5), wide: fl
     return {"title": None, "labelOverlap": "greedy", "labelSeparation": 6, "tickCount": 6, "labelExpr": shown, **more}
 
 
-def speedups(field: str, **more: Any) -> Spec:
+def speedups(field: str) -> Spec:
     """Speedups on a logarithmic axis, where 2x and 0.5x lie equally far from 1x."""
     axis = log_axis("y", f"format(datum.value, '~r') + '{TIMES}'", (1, 2, 3, 5, 7), 2.5, tickCount=5)
-    return {"field": field, "type": "quantitative", "scale": {"type": "log", "nice": False, "padding": 6}, "axis": axis, **more}
+    return {"field": field, "type": "quantitative", "scale": {"type": "log", "nice": False, "padding": 6}, "axis": axis}
 
 
 def even() -> Spec:
@@ -98,15 +93,15 @@ def moment(source: str, name: str) -> Spec:
     return {"calculate": f"toDate(datum.{source})", "as": name}
 
 
-def dates(field: str, **more: Any) -> Spec:
+def dates(field: str) -> Spec:
     """Nights are told apart in UTC, as they are stored, and named in one form, whether or not a month begins there."""
     day = "%b %-d"
     forms = {"year": "%b %-d, %Y", "quarter": day, "month": day, "week": day, "date": day, "hours": "%H:%M", "minutes": "%H:%M"}
     axis = {"title": None, "labelOverlap": True, "grid": False, "tickCount": 8, "format": forms}
-    return {"field": field, "type": "temporal", "scale": {"type": "utc"}, "axis": axis, **more}
+    return {"field": field, "type": "temporal", "scale": {"type": "utc"}, "axis": axis}
 
 
-def by_name(field: str, **more: Any) -> Spec:
+def by_name(field: str) -> Spec:
     """One colour per name from the theme's palette, with the legend above in as many columns as fit.
 
     Points take it as `color` and `shape`, lines beside them as `stroke`, areas as `fill`: a channel that several layers share
@@ -114,7 +109,12 @@ def by_name(field: str, **more: Any) -> Spec:
     """
     columns = {"expr": "max(1, floor((isFinite(containerSize()[0]) ? containerSize()[0] : width) / 200))"}
     legend = {"title": None, "orient": "top", "columns": columns, "labelLimit": 240, "symbolOpacity": 1, "offset": 24}
-    return {"field": field, "type": "nominal", "sort": None, "legend": legend, **more}
+    return {"field": field, "type": "nominal", "sort": None, "legend": legend}
+
+
+def names(**more: Any) -> Spec:
+    """An axis of names beside what they stand for, without a line."""
+    return {"title": None, "domain": False, "ticks": False, "labelPadding": 8, **more}
 
 
 def told(*pairs: tuple[str, str]) -> list[Spec]:
