@@ -198,11 +198,11 @@ def workload(
     *,
     axes: Mapping[str, Sequence[Any]] | None = None,
     tags: Sequence[str] = (),
-    backend: str = "torch",
+    backend: str | Sequence[str] = "torch",
     modes: Sequence[str] = ("eval",),
     sizes: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Callable[[Body], Workload]:
-    """Define what is computed; the function's arguments are the axes, and `be` is the backend."""
+    """Define what is computed; the function's arguments are the axes, and `be` is the backend, one of those it is written for."""
     if not isinstance(name, str):
         raise UsageError(f"a workload's name is text, not {name!r}", do='write @workload("my/name", axes={…})')
     values = {key: tuple(value) if isinstance(value, (list, tuple)) else (value,) for key, value in _table(name, "axes", axes).items()}
@@ -221,7 +221,8 @@ def workload(
 
     def define(body: Body) -> Workload:
         made = Workload(name, values, tuple(tags), summary_of(body), tuple(modes), sizes or {})
-        made.on(backend)(body)
+        for each in [backend] if isinstance(backend, str) else backend:
+            made.on(each)(body)
         return made
 
     return define

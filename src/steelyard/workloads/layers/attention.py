@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from steelyard.model.define import workload
@@ -10,6 +9,7 @@ from steelyard.model.task import Task
 from steelyard.workloads.layers.rounding import layer_tolerance
 from steelyard.workloads.ops.attention import attend, pairs
 from steelyard.workloads.ops.cost import Array, divides, size
+from steelyard.workloads.ops.forms import BOTH, form
 
 if TYPE_CHECKING:
     from steelyard.backends.base import Backend
@@ -53,19 +53,9 @@ def attention_size(hidden: int, heads: int, kv_heads: int) -> int:
     return 2 * hidden * hidden + 2 * hidden * (hidden // heads * kv_heads)
 
 
-def _attention(
-    fn: Callable[..., Array], batch: int, seq: int, hidden: int, heads: int, kv_heads: int, causal: bool, dtype: str, be: Backend
-) -> Task:
-    x = be.randn(batch, seq, hidden, dtype=dtype)
-    weights = attention_weights(hidden, heads, kv_heads, dtype, be)
-    moved = size(dtype, 2 * batch * seq * hidden, attention_size(hidden, heads, kv_heads))
-    flops = attention_flops(batch, seq, hidden, heads, kv_heads, causal)
-    args = (x, *weights, heads, kv_heads, causal)
-    return Task(fn, args, flops=flops, bytes=moved, items=batch * seq, parameters=weights, tolerance=layer_tolerance(dtype))
-
-
 @workload(
     "layer/attention",
+    backend=BOTH,
     axes={"batch": [1], "seq": [64], "hidden": [256], "heads": [4], "kv_heads": [4], "causal": [True], "dtype": ["fp32"]},
     tags=["layer", "compute", "smoke"],
     modes=["eval", "fwd", "bwd", "train"],
@@ -76,9 +66,10 @@ def _attention(
 )
 def attention(batch: int, seq: int, hidden: int, heads: int, kv_heads: int, causal: bool, dtype: str, be: Backend) -> Task:
     """Self-attention with its four projections; compute bound, the more so by attention itself the longer the sequence."""
-    return _attention(mix, batch, seq, hidden, heads, kv_heads, causal, dtype, be)
-
-
-@attention.on("numpy")
-def _(batch: int, seq: int, hidden: int, heads: int, kv_heads: int, causal: bool, dtype: str, be: Backend) -> Task:
-    return _attention(mix_numpy, batch, seq, hidden, heads, kv_heads, causal, dtype, be)
+    fn = form(be, lambda torch: mix, lambda np: mix_numpy)
+    x = be.randn(batch, seq, hidden, dtype=dtype)
+    weights = attention_weights(hidden, heads, kv_heads, dtype, be)
+    moved = size(dtype, 2 * batch * seq * hidden, attention_size(hidden, heads, kv_heads))
+    flops = attention_flops(batch, seq, hidden, heads, kv_heads, causal)
+    args = (x, *weights, heads, kv_heads, causal)
+    return Task(fn, args, flops=flops, bytes=moved, items=batch * seq, parameters=weights, tolerance=layer_tolerance(dtype))

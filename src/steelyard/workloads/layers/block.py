@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from steelyard.model.define import workload
@@ -11,6 +10,7 @@ from steelyard.workloads.layers.attention import attention_flops, attention_size
 from steelyard.workloads.layers.mlp import feed, feed_numpy, mlp_weights
 from steelyard.workloads.layers.rounding import layer_tolerance
 from steelyard.workloads.ops.cost import Array, size
+from steelyard.workloads.ops.forms import BOTH, form
 from steelyard.workloads.ops.norm import EPS, rescale
 
 if TYPE_CHECKING:
@@ -39,31 +39,9 @@ def block_numpy(
     return x + feed_numpy(rescale(x, width, gain_2, EPS), w_up, w_down, w_gate)
 
 
-def _transformer_block(
-    fn: Callable[..., Array], batch: int, seq: int, hidden: int, ffn: int, heads: int, kv_heads: int, causal: bool, dtype: str, be: Backend
-) -> Task:
-    tokens, fed = batch * seq, 3 * hidden * ffn
-    x = be.randn(batch, seq, hidden, dtype=dtype)
-    gain_1 = be.uniform(hidden, low=0.5, high=1.5, dtype=dtype)
-    mixing = attention_weights(hidden, heads, kv_heads, dtype, be)
-    gain_2 = be.uniform(hidden, low=0.5, high=1.5, dtype=dtype)
-    feeding = mlp_weights(hidden, ffn, True, dtype, be)
-    flops = attention_flops(batch, seq, hidden, heads, kv_heads, causal) + 2.0 * tokens * fed
-    moved = size(dtype, 2 * tokens * hidden, 2 * hidden, attention_size(hidden, heads, kv_heads), fed)
-    weights = (gain_1, *mixing, gain_2, *feeding)
-    return Task(
-        fn,
-        (x, *weights, heads, kv_heads, causal),
-        flops=flops,
-        bytes=moved,
-        items=tokens,
-        parameters=weights,
-        tolerance=layer_tolerance(dtype),
-    )
-
-
 @workload(
     "layer/transformer_block",
+    backend=BOTH,
     axes={
         "batch": [1], "seq": [64], "hidden": [256], "ffn": [768], "heads": [4], "kv_heads": [4], "causal": [True], "dtype": ["fp32"],
     },
@@ -78,9 +56,19 @@ def transformer_block(
     batch: int, seq: int, hidden: int, ffn: int, heads: int, kv_heads: int, causal: bool, dtype: str, be: Backend
 ) -> Task:
     """Pre-norm transformer block: RMS norm, attention, RMS norm, SwiGLU; compute bound, with memory-bound seams to fuse."""
-    return _transformer_block(block, batch, seq, hidden, ffn, heads, kv_heads, causal, dtype, be)
-
-
-@transformer_block.on("numpy")
-def _(batch: int, seq: int, hidden: int, ffn: int, heads: int, kv_heads: int, causal: bool, dtype: str, be: Backend) -> Task:
-    return _transformer_block(block_numpy, batch, seq, hidden, ffn, heads, kv_heads, causal, dtype, be)
+    tokens, fed = batch * seq, 3 * hidden * ffn
+    x = be.randn(batch, seq, hidden, dtype=dtype)
+    gain_1 = be.uniform(hidden, low=0.5, high=1.5, dtype=dtype)
+    mixing = attention_weights(hidden, heads, kv_heads, dtype, be)
+    gain_2 = be.uniform(hidden, low=0.5, high=1.5, dtype=dtype)
+    feeding = mlp_weights(hidden, ffn, True, dtype, be)
+    weights = (gain_1, *mixing, gain_2, *feeding)
+    return Task(
+        form(be, lambda torch: block, lambda np: block_numpy),
+        (x, *weights, heads, kv_heads, causal),
+        flops=attention_flops(batch, seq, hidden, heads, kv_heads, causal) + 2.0 * tokens * fed,
+        bytes=size(dtype, 2 * tokens * hidden, 2 * hidden, attention_size(hidden, heads, kv_heads), fed),
+        items=tokens,
+        parameters=weights,
+        tolerance=layer_tolerance(dtype),
+    )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from steelyard.model.define import workload
 from steelyard.model.task import Task
 from steelyard.workloads.ops.cost import Array, size
+from steelyard.workloads.ops.forms import BOTH, form
 
 if TYPE_CHECKING:
     from steelyard.backends.base import Backend
@@ -18,18 +18,9 @@ def project(x: Array, weight: Array, bias: Array) -> Array:
     return x @ weight.T + bias
 
 
-def _linear(fn: Callable[..., Array], batch: int, seq: int, hidden: int, out: int, dtype: str, be: Backend) -> Task:
-    tokens = batch * seq
-    x = be.randn(batch, seq, hidden, dtype=dtype)
-    weight = be.randn(out, hidden, dtype=dtype, scale=hidden**-0.5)
-    bias = be.randn(out, dtype=dtype)
-    moved = size(dtype, tokens * hidden, out * hidden, out, tokens * out)
-    flops = 2.0 * tokens * hidden * out
-    return Task(fn, (x, weight, bias), flops=flops, bytes=moved, items=tokens, parameters=(weight, bias))
-
-
 @workload(
     "layer/linear",
+    backend=BOTH,
     axes={"batch": [1], "seq": [64], "hidden": [512], "out": [512], "dtype": ["fp32"]},
     tags=["layer", "compute", "smoke"],
     modes=["eval", "fwd", "bwd", "train"],
@@ -40,11 +31,11 @@ def _linear(fn: Callable[..., Array], batch: int, seq: int, hidden: int, out: in
 )
 def linear(batch: int, seq: int, hidden: int, out: int, dtype: str, be: Backend) -> Task:
     """Linear layer with bias over a batch of sequences; compute bound, or bound by reading the weight for few tokens."""
-    import torch.nn.functional as F
-
-    return _linear(F.linear, batch, seq, hidden, out, dtype, be)
-
-
-@linear.on("numpy")
-def _(batch: int, seq: int, hidden: int, out: int, dtype: str, be: Backend) -> Task:
-    return _linear(project, batch, seq, hidden, out, dtype, be)
+    fn = form(be, lambda torch: torch.nn.functional.linear, lambda np: project)
+    tokens = batch * seq
+    x = be.randn(batch, seq, hidden, dtype=dtype)
+    weight = be.randn(out, hidden, dtype=dtype, scale=hidden**-0.5)
+    bias = be.randn(out, dtype=dtype)
+    moved = size(dtype, tokens * hidden, out * hidden, out, tokens * out)
+    flops = 2.0 * tokens * hidden * out
+    return Task(fn, (x, weight, bias), flops=flops, bytes=moved, items=tokens, parameters=(weight, bias))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from steelyard.model.define import workload
 from steelyard.model.task import Task
 from steelyard.workloads.layers.rounding import layer_tolerance
 from steelyard.workloads.ops.cost import Array, size
+from steelyard.workloads.ops.forms import BOTH, form
 from steelyard.workloads.ops.pointwise import gelu_of, silu_of
 
 if TYPE_CHECKING:
@@ -38,18 +38,9 @@ def mlp_weights(hidden: int, ffn: int, gated: bool, dtype: str, be: Backend) -> 
     return (w_up, w_down, be.randn(ffn, hidden, dtype=dtype, scale=hidden**-0.5)) if gated else (w_up, w_down)
 
 
-def _mlp(fn: Callable[..., Array], batch: int, seq: int, hidden: int, ffn: int, gated: bool, dtype: str, be: Backend) -> Task:
-    tokens, weights = batch * seq, (3 if gated else 2) * hidden * ffn
-    x = be.randn(batch, seq, hidden, dtype=dtype)
-    feeding = mlp_weights(hidden, ffn, gated, dtype, be)
-    moved = size(dtype, 2 * tokens * hidden, weights)
-    return Task(
-        fn, (x, *feeding), flops=2.0 * tokens * weights, bytes=moved, items=tokens, parameters=feeding, tolerance=layer_tolerance(dtype)
-    )
-
-
 @workload(
     "layer/mlp",
+    backend=BOTH,
     axes={"batch": [1], "seq": [64], "hidden": [256], "ffn": [768], "gated": [True], "dtype": ["fp32"]},
     tags=["layer", "compute", "smoke"],
     modes=["eval", "fwd", "bwd", "train"],
@@ -60,9 +51,11 @@ def _mlp(fn: Callable[..., Array], batch: int, seq: int, hidden: int, ffn: int, 
 )
 def mlp(batch: int, seq: int, hidden: int, ffn: int, gated: bool, dtype: str, be: Backend) -> Task:
     """Feed-forward layer, SwiGLU if gated and GELU if not; compute bound, its activation memory bound unless fused."""
-    return _mlp(feed, batch, seq, hidden, ffn, gated, dtype, be)
-
-
-@mlp.on("numpy")
-def _(batch: int, seq: int, hidden: int, ffn: int, gated: bool, dtype: str, be: Backend) -> Task:
-    return _mlp(feed_numpy, batch, seq, hidden, ffn, gated, dtype, be)
+    fn = form(be, lambda torch: feed, lambda np: feed_numpy)
+    tokens, weights = batch * seq, (3 if gated else 2) * hidden * ffn
+    x = be.randn(batch, seq, hidden, dtype=dtype)
+    feeding = mlp_weights(hidden, ffn, gated, dtype, be)
+    moved = size(dtype, 2 * tokens * hidden, weights)
+    return Task(
+        fn, (x, *feeding), flops=2.0 * tokens * weights, bytes=moved, items=tokens, parameters=feeding, tolerance=layer_tolerance(dtype)
+    )

@@ -5,7 +5,6 @@ Declared flops are those of the experts that a token is sent to, whatever an imp
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from steelyard.model.define import workload
 from steelyard.model.task import Task
 from steelyard.workloads.layers.rounding import layer_tolerance
 from steelyard.workloads.ops.cost import Array, size
+from steelyard.workloads.ops.forms import BOTH, form
 from steelyard.workloads.ops.norm import soften
 from steelyard.workloads.ops.pointwise import silu_of
 
@@ -78,23 +78,9 @@ def consult_numpy(x: Array, w_router: Array, w_up: Array, w_gate: Array, w_down:
     return out.reshape(x.shape)
 
 
-def _moe(fn: Callable[..., Array], batch: int, seq: int, hidden: int, ffn: int, experts: int, top_k: int, dtype: str, be: Backend) -> Task:
-    if not 1 <= top_k <= experts:
-        raise NotApplicable(f"of experts={experts} a token cannot choose top_k={top_k}")
-    tokens, one = batch * seq, 3 * hidden * ffn
-    x = be.randn(batch, seq, hidden, dtype=dtype)
-    w_router = be.randn(experts, hidden, dtype=dtype, scale=hidden**-0.5)
-    w_up = be.randn(experts, ffn, hidden, dtype=dtype, scale=hidden**-0.5)
-    w_gate = be.randn(experts, ffn, hidden, dtype=dtype, scale=hidden**-0.5)
-    w_down = be.randn(experts, ffn, hidden, dtype=dtype, scale=ffn**-0.5)
-    weights = (w_router, w_up, w_gate, w_down)
-    flops = 2.0 * tokens * (experts * hidden + top_k * one)
-    moved = size(dtype, 2 * tokens * hidden, experts * (hidden + one))
-    return Task(fn, (x, *weights, top_k), flops=flops, bytes=moved, items=tokens, parameters=weights, tolerance=layer_tolerance(dtype))
-
-
 @workload(
     "layer/moe",
+    backend=BOTH,
     axes={"batch": [1], "seq": [32], "hidden": [128], "ffn": [256], "experts": [8], "top_k": [2], "dtype": ["fp32"]},
     tags=["layer", "compute"],
     modes=["eval", "fwd", "bwd", "train"],
@@ -105,12 +91,19 @@ def _moe(fn: Callable[..., Array], batch: int, seq: int, hidden: int, ffn: int, 
 )
 def moe(batch: int, seq: int, hidden: int, ffn: int, experts: int, top_k: int, dtype: str, be: Backend) -> Task:
     """Mixture of SwiGLU experts, all computed and all but the chosen ones masked; compute bound, mostly by work thrown away."""
-    return _moe(consult_all, batch, seq, hidden, ffn, experts, top_k, dtype, be)
-
-
-@moe.on("numpy")
-def _(batch: int, seq: int, hidden: int, ffn: int, experts: int, top_k: int, dtype: str, be: Backend) -> Task:
-    return _moe(consult_numpy, batch, seq, hidden, ffn, experts, top_k, dtype, be)
+    if not 1 <= top_k <= experts:
+        raise NotApplicable(f"of experts={experts} a token cannot choose top_k={top_k}")
+    fn = form(be, lambda torch: consult_all, lambda np: consult_numpy)
+    tokens, one = batch * seq, 3 * hidden * ffn
+    x = be.randn(batch, seq, hidden, dtype=dtype)
+    w_router = be.randn(experts, hidden, dtype=dtype, scale=hidden**-0.5)
+    w_up = be.randn(experts, ffn, hidden, dtype=dtype, scale=hidden**-0.5)
+    w_gate = be.randn(experts, ffn, hidden, dtype=dtype, scale=hidden**-0.5)
+    w_down = be.randn(experts, ffn, hidden, dtype=dtype, scale=ffn**-0.5)
+    weights = (w_router, w_up, w_gate, w_down)
+    flops = 2.0 * tokens * (experts * hidden + top_k * one)
+    moved = size(dtype, 2 * tokens * hidden, experts * (hidden + one))
+    return Task(fn, (x, *weights, top_k), flops=flops, bytes=moved, items=tokens, parameters=weights, tolerance=layer_tolerance(dtype))
 
 
 @moe.variant("grouped", backends=["torch"])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from steelyard.model.define import workload
 from steelyard.model.task import Task
 from steelyard.workloads.ops.cost import Array, size
+from steelyard.workloads.ops.forms import BOTH, form
 from steelyard.workloads.ops.norm import EPS, centre
 
 if TYPE_CHECKING:
@@ -26,20 +26,9 @@ def centre_project_numpy(x: Array, gain: Array, shift: Array, weight: Array, bia
     return centre(x, x.shape[-1:], gain, shift, EPS) @ weight.T + bias
 
 
-def _ln_linear(fn: Callable[..., Array], batch: int, seq: int, hidden: int, out: int, dtype: str, be: Backend) -> Task:
-    tokens = batch * seq
-    x = be.randn(batch, seq, hidden, dtype=dtype)
-    gain = be.uniform(hidden, low=0.5, high=1.5, dtype=dtype)
-    shift = be.randn(hidden, dtype=dtype)
-    weight = be.randn(out, hidden, dtype=dtype, scale=hidden**-0.5)
-    bias = be.randn(out, dtype=dtype)
-    weights = (gain, shift, weight, bias)
-    moved = size(dtype, tokens * hidden, 2 * hidden, out * hidden, out, tokens * out)
-    return Task(fn, (x, *weights), flops=2.0 * tokens * hidden * out, bytes=moved, items=tokens, parameters=weights)
-
-
 @workload(
     "layer/ln_linear",
+    backend=BOTH,
     axes={"batch": [1], "seq": [64], "hidden": [512], "out": [512], "dtype": ["fp32"]},
     tags=["layer", "compute"],
     modes=["eval", "fwd", "bwd", "train"],
@@ -50,9 +39,13 @@ def _ln_linear(fn: Callable[..., Array], batch: int, seq: int, hidden: int, out:
 )
 def ln_linear(batch: int, seq: int, hidden: int, out: int, dtype: str, be: Backend) -> Task:
     """Layer norm, then a linear layer; compute bound, with a memory-bound seam to fuse."""
-    return _ln_linear(centre_project, batch, seq, hidden, out, dtype, be)
-
-
-@ln_linear.on("numpy")
-def _(batch: int, seq: int, hidden: int, out: int, dtype: str, be: Backend) -> Task:
-    return _ln_linear(centre_project_numpy, batch, seq, hidden, out, dtype, be)
+    fn = form(be, lambda torch: centre_project, lambda np: centre_project_numpy)
+    tokens = batch * seq
+    x = be.randn(batch, seq, hidden, dtype=dtype)
+    gain = be.uniform(hidden, low=0.5, high=1.5, dtype=dtype)
+    shift = be.randn(hidden, dtype=dtype)
+    weight = be.randn(out, hidden, dtype=dtype, scale=hidden**-0.5)
+    bias = be.randn(out, dtype=dtype)
+    weights = (gain, shift, weight, bias)
+    moved = size(dtype, tokens * hidden, 2 * hidden, out * hidden, out, tokens * out)
+    return Task(fn, (x, *weights), flops=2.0 * tokens * hidden * out, bytes=moved, items=tokens, parameters=weights)

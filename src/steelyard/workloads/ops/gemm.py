@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from steelyard.model.define import workload
 from steelyard.model.task import Task
-from steelyard.workloads.ops.cost import Array, size
+from steelyard.workloads.ops.cost import size
+from steelyard.workloads.ops.forms import BOTH, form
 from steelyard.workloads.ops.triton_kernels import by_triton
 
 if TYPE_CHECKING:
     from steelyard.backends.base import Backend
 
 
-def _matmul(fn: Callable[..., Array], m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
-    a = be.randn(m, k, dtype=dtype)
-    b = be.randn(k, n, dtype=dtype, scale=k**-0.5)
-    return Task(fn, (a, b), flops=2.0 * m * n * k, bytes=size(dtype, m * k, k * n, m * n), items=m)
-
-
 @workload(
     "op/matmul",
+    backend=BOTH,
     axes={"m": [256], "n": [256], "k": [256], "dtype": ["fp32"]},
     tags=["op", "compute", "smoke"],
     modes=["eval", "fwd", "bwd"],
@@ -29,26 +24,15 @@ def _matmul(fn: Callable[..., Array], m: int, n: int, k: int, dtype: str, be: Ba
 )
 def matmul(m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
     """Matrix product (m,k)x(k,n); compute bound unless one side is thin."""
-    import torch
-
-    return _matmul(torch.matmul, m, n, k, dtype, be)
-
-
-@matmul.on("numpy")
-def _(m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
-    import numpy as np
-
-    return _matmul(np.matmul, m, n, k, dtype, be)
-
-
-def _bmm(fn: Callable[..., Array], batch: int, m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
-    a = be.randn(batch, m, k, dtype=dtype)
-    b = be.randn(batch, k, n, dtype=dtype, scale=k**-0.5)
-    return Task(fn, (a, b), flops=2.0 * batch * m * n * k, bytes=size(dtype, batch * (m * k + k * n + m * n)), items=batch)
+    fn = form(be, lambda torch: torch.matmul, lambda np: np.matmul)
+    a = be.randn(m, k, dtype=dtype)
+    b = be.randn(k, n, dtype=dtype, scale=k**-0.5)
+    return Task(fn, (a, b), flops=2.0 * m * n * k, bytes=size(dtype, m * k, k * n, m * n), items=m)
 
 
 @workload(
     "op/bmm",
+    backend=BOTH,
     axes={"batch": [16], "m": [64], "n": [64], "k": [64], "dtype": ["fp32"]},
     tags=["op", "compute"],
     modes=["eval", "fwd", "bwd"],
@@ -56,27 +40,15 @@ def _bmm(fn: Callable[..., Array], batch: int, m: int, n: int, k: int, dtype: st
 )
 def bmm(batch: int, m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
     """Batch of matrix products; compute bound for square matrices, memory bound for small ones."""
-    import torch
-
-    return _bmm(torch.bmm, batch, m, n, k, dtype, be)
-
-
-@bmm.on("numpy")
-def _(batch: int, m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
-    import numpy as np
-
-    return _bmm(np.matmul, batch, m, n, k, dtype, be)
-
-
-def _addmm(fn: Callable[..., Array], m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
-    c = be.randn(m, n, dtype=dtype)
-    a = be.randn(m, k, dtype=dtype)
-    b = be.randn(k, n, dtype=dtype, scale=k**-0.5)
-    return Task(fn, (c, a, b), flops=2.0 * m * n * k, bytes=size(dtype, m * n, m * k, k * n, m * n), items=m, parameters=(b,))
+    fn = form(be, lambda torch: torch.bmm, lambda np: np.matmul)
+    a = be.randn(batch, m, k, dtype=dtype)
+    b = be.randn(batch, k, n, dtype=dtype, scale=k**-0.5)
+    return Task(fn, (a, b), flops=2.0 * batch * m * n * k, bytes=size(dtype, batch * (m * k + k * n + m * n)), items=batch)
 
 
 @workload(
     "op/addmm",
+    backend=BOTH,
     axes={"m": [256], "n": [256], "k": [256], "dtype": ["fp32"]},
     tags=["op", "compute"],
     modes=["eval", "fwd", "bwd", "train"],
@@ -84,26 +56,16 @@ def _addmm(fn: Callable[..., Array], m: int, n: int, k: int, dtype: str, be: Bac
 )
 def addmm(m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
     """Matrix product added to a full matrix; compute bound, and one more matrix to read than matmul."""
-    import torch
-
-    return _addmm(torch.addmm, m, n, k, dtype, be)
-
-
-@addmm.on("numpy")
-def _(m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
-    return _addmm(lambda c, a, b: c + a @ b, m, n, k, dtype, be)
-
-
-def _linear(fn: Callable[..., Array], tokens: int, features: int, out: int, dtype: str, be: Backend) -> Task:
-    x = be.randn(tokens, features, dtype=dtype)
-    weight = be.randn(out, features, dtype=dtype, scale=features**-0.5)
-    bias = be.randn(out, dtype=dtype)
-    moved = size(dtype, tokens * features, out * features, out, tokens * out)
-    return Task(fn, (x, weight, bias), flops=2.0 * tokens * features * out, bytes=moved, items=tokens, parameters=(weight, bias))
+    fn = form(be, lambda torch: torch.addmm, lambda np: lambda c, a, b: c + a @ b)
+    c = be.randn(m, n, dtype=dtype)
+    a = be.randn(m, k, dtype=dtype)
+    b = be.randn(k, n, dtype=dtype, scale=k**-0.5)
+    return Task(fn, (c, a, b), flops=2.0 * m * n * k, bytes=size(dtype, m * n, m * k, k * n, m * n), items=m, parameters=(b,))
 
 
 @workload(
     "op/linear",
+    backend=BOTH,
     axes={"tokens": [32], "features": [512], "out": [512], "dtype": ["fp32"]},
     tags=["op", "compute", "smoke"],
     modes=["eval", "fwd", "bwd", "train"],
@@ -114,14 +76,12 @@ def _linear(fn: Callable[..., Array], tokens: int, features: int, out: int, dtyp
 )
 def linear(tokens: int, features: int, out: int, dtype: str, be: Backend) -> Task:
     """Affine map of tokens by a transposed weight; compute bound for many tokens, bound by reading the weight for few."""
-    import torch.nn.functional as F
-
-    return _linear(F.linear, tokens, features, out, dtype, be)
-
-
-@linear.on("numpy")
-def _(tokens: int, features: int, out: int, dtype: str, be: Backend) -> Task:
-    return _linear(lambda x, weight, bias: x @ weight.T + bias, tokens, features, out, dtype, be)
+    fn = form(be, lambda torch: torch.nn.functional.linear, lambda np: lambda x, weight, bias: x @ weight.T + bias)
+    x = be.randn(tokens, features, dtype=dtype)
+    weight = be.randn(out, features, dtype=dtype, scale=features**-0.5)
+    bias = be.randn(out, dtype=dtype)
+    moved = size(dtype, tokens * features, out * features, out, tokens * out)
+    return Task(fn, (x, weight, bias), flops=2.0 * tokens * features * out, bytes=moved, items=tokens, parameters=(weight, bias))
 
 
 @matmul.variant("triton", backends=["torch"], fresh=True)

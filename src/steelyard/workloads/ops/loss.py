@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from steelyard.model.define import workload
 from steelyard.model.task import Task
 from steelyard.workloads.ops.cost import INDEX, Array, size
+from steelyard.workloads.ops.forms import BOTH, form
 
 if TYPE_CHECKING:
     from steelyard.backends.base import Backend
@@ -22,15 +22,9 @@ def surprise(logits: Array, target: Array) -> Array:
     return (total - logits[np.arange(len(logits)), target]).mean()
 
 
-def _cross_entropy(fn: Callable[..., Array], tokens: int, vocab: int, dtype: str, be: Backend) -> Task:
-    logits = be.randn(tokens, vocab, dtype=dtype)
-    target = be.integers(0, vocab, tokens)
-    moved = size(dtype, tokens * vocab, 1) + size(INDEX, tokens)
-    return Task(fn, (logits, target), flops=float(4 * tokens * vocab), bytes=moved, items=tokens)
-
-
 @workload(
     "op/cross_entropy",
+    backend=BOTH,
     axes={"tokens": [64], "vocab": [4096], "dtype": ["fp32"]},
     tags=["op", "memory", "smoke"],
     modes=["eval", "fwd", "bwd"],
@@ -38,11 +32,8 @@ def _cross_entropy(fn: Callable[..., Array], tokens: int, vocab: int, dtype: str
 )
 def cross_entropy(tokens: int, vocab: int, dtype: str, be: Backend) -> Task:
     """Mean cross-entropy of logits against classes; memory bound, and it stores the log-probabilities unless fused."""
-    import torch.nn.functional as F
-
-    return _cross_entropy(F.cross_entropy, tokens, vocab, dtype, be)
-
-
-@cross_entropy.on("numpy")
-def _(tokens: int, vocab: int, dtype: str, be: Backend) -> Task:
-    return _cross_entropy(surprise, tokens, vocab, dtype, be)
+    fn = form(be, lambda torch: torch.nn.functional.cross_entropy, lambda np: surprise)
+    logits = be.randn(tokens, vocab, dtype=dtype)
+    target = be.integers(0, vocab, tokens)
+    moved = size(dtype, tokens * vocab, 1) + size(INDEX, tokens)
+    return Task(fn, (logits, target), flops=float(4 * tokens * vocab), bytes=moved, items=tokens)
