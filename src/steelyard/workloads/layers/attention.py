@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from steelyard.model.define import workload
 from steelyard.model.task import Task
 from steelyard.workloads.layers.rounding import layer_tolerance
 from steelyard.workloads.ops.attention import attend, pairs
 from steelyard.workloads.ops.cost import Array, divides, size
-from steelyard.workloads.ops.forms import BOTH, form
-
-if TYPE_CHECKING:
-    from steelyard.backends.base import Backend
+from steelyard.workloads.ops.forms import Backend, form, trainable
 
 
 def mix(x: Array, w_q: Array, w_k: Array, w_v: Array, w_out: Array, heads: int, kv_heads: int, causal: bool) -> Array:
@@ -53,12 +47,10 @@ def attention_size(hidden: int, heads: int, kv_heads: int) -> int:
     return 2 * hidden * hidden + 2 * hidden * (hidden // heads * kv_heads)
 
 
-@workload(
+@trainable(
     "layer/attention",
-    backend=BOTH,
     axes={"batch": [1], "seq": [64], "hidden": [256], "heads": [4], "kv_heads": [4], "causal": [True], "dtype": ["fp32"]},
     tags=["layer", "compute", "smoke"],
-    modes=["eval", "fwd", "bwd", "train"],
     sizes={
         "small": {"seq": 16, "hidden": 64, "heads": 2, "kv_heads": 2},
         "h200": {"batch": 4, "seq": 4096, "hidden": 4096, "heads": 32, "kv_heads": 8, "dtype": "bf16"},

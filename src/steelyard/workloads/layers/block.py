@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from steelyard.model.define import workload
 from steelyard.model.task import Task
 from steelyard.workloads.layers.attention import attention_flops, attention_size, attention_weights, mix, mix_numpy
 from steelyard.workloads.layers.mlp import feed, feed_numpy, mlp_weights
 from steelyard.workloads.layers.rounding import layer_tolerance
 from steelyard.workloads.ops.cost import Array, size
-from steelyard.workloads.ops.forms import BOTH, form
+from steelyard.workloads.ops.forms import Backend, form, trainable
 from steelyard.workloads.ops.norm import EPS, rescale
-
-if TYPE_CHECKING:
-    from steelyard.backends.base import Backend
 
 
 def block(
@@ -39,14 +33,12 @@ def block_numpy(
     return x + feed_numpy(rescale(x, width, gain_2, EPS), w_up, w_down, w_gate)
 
 
-@workload(
+@trainable(
     "layer/transformer_block",
-    backend=BOTH,
     axes={
         "batch": [1], "seq": [64], "hidden": [256], "ffn": [768], "heads": [4], "kv_heads": [4], "causal": [True], "dtype": ["fp32"],
     },
     tags=["layer", "compute"],
-    modes=["eval", "fwd", "bwd", "train"],
     sizes={
         "small": {"seq": 16, "hidden": 64, "ffn": 128, "heads": 2, "kv_heads": 2},
         "h200": {"batch": 4, "seq": 4096, "hidden": 4096, "ffn": 14336, "heads": 32, "kv_heads": 8, "dtype": "bf16"},

@@ -5,20 +5,14 @@ Norms use statistics that are known in mode eval, and in all others those of the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from steelyard.errors import NotApplicable
-from steelyard.model.define import workload
 from steelyard.model.dtypes import canonical
 from steelyard.model.task import Task
 from steelyard.workloads.layers.rounding import layer_tolerance
 from steelyard.workloads.ops.conv import correlate
 from steelyard.workloads.ops.cost import Array, size
-from steelyard.workloads.ops.forms import BOTH, form
+from steelyard.workloads.ops.forms import Backend, form, trainable
 from steelyard.workloads.ops.norm import EPS
-
-if TYPE_CHECKING:
-    from steelyard.backends.base import Backend
 
 KERNEL = 3
 GRADIENTS = {"fp64": 1e-6, "fp32": 2e-2, "fp16": 8e-2, "bf16": 2e-1}
@@ -64,12 +58,10 @@ def convolve_twice_numpy(
     return np.maximum(x + step(inner, weight_2, gain_2, shift_2, mean_2, var_2), 0)
 
 
-@workload(
+@trainable(
     "layer/conv_block",
-    backend=BOTH,
     axes={"batch": [1], "channels": [32], "side": [28], "dtype": ["fp32"]},
     tags=["layer", "compute"],
-    modes=["eval", "fwd", "bwd", "train"],
     sizes={"small": {"channels": 8, "side": 14}, "h200": {"batch": 256, "channels": 256, "side": 56, "dtype": "bf16"}},
 )
 def conv_block(batch: int, channels: int, side: int, dtype: str, be: Backend, mode: str = "eval") -> Task:

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from steelyard.model.define import workload
 from steelyard.model.task import Task
 from steelyard.workloads.ops.cost import Array, size
-from steelyard.workloads.ops.forms import BOTH, form
-
-if TYPE_CHECKING:
-    from steelyard.backends.base import Backend
+from steelyard.workloads.ops.forms import Backend, form, trainable
 
 
 def project(x: Array, weight: Array, bias: Array) -> Array:
@@ -18,12 +12,10 @@ def project(x: Array, weight: Array, bias: Array) -> Array:
     return x @ weight.T + bias
 
 
-@workload(
+@trainable(
     "layer/linear",
-    backend=BOTH,
     axes={"batch": [1], "seq": [64], "hidden": [512], "out": [512], "dtype": ["fp32"]},
     tags=["layer", "compute", "smoke"],
-    modes=["eval", "fwd", "bwd", "train"],
     sizes={
         "small": {"seq": 16, "hidden": 64, "out": 64},
         "h200": {"batch": 8, "seq": 2048, "hidden": 4096, "out": 14336, "dtype": "bf16"},

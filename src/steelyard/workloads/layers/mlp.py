@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from steelyard.model.define import workload
 from steelyard.model.task import Task
 from steelyard.workloads.layers.rounding import layer_tolerance
 from steelyard.workloads.ops.cost import Array, size
-from steelyard.workloads.ops.forms import BOTH, form
+from steelyard.workloads.ops.forms import Backend, form, trainable
 from steelyard.workloads.ops.pointwise import gelu_of, silu_of
-
-if TYPE_CHECKING:
-    from steelyard.backends.base import Backend
 
 
 def feed(x: Array, w_up: Array, w_down: Array, w_gate: Array | None = None) -> Array:
@@ -38,12 +32,10 @@ def mlp_weights(hidden: int, ffn: int, gated: bool, dtype: str, be: Backend) -> 
     return (w_up, w_down, be.randn(ffn, hidden, dtype=dtype, scale=hidden**-0.5)) if gated else (w_up, w_down)
 
 
-@workload(
+@trainable(
     "layer/mlp",
-    backend=BOTH,
     axes={"batch": [1], "seq": [64], "hidden": [256], "ffn": [768], "gated": [True], "dtype": ["fp32"]},
     tags=["layer", "compute", "smoke"],
-    modes=["eval", "fwd", "bwd", "train"],
     sizes={
         "small": {"seq": 16, "hidden": 64, "ffn": 128},
         "h200": {"batch": 4, "seq": 4096, "hidden": 4096, "ffn": 14336, "dtype": "bf16"},

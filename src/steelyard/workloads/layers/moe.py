@@ -6,19 +6,14 @@ Declared flops are those of the experts that a token is sent to, whatever an imp
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from steelyard.errors import NotApplicable, Unsupported
-from steelyard.model.define import workload
 from steelyard.model.task import Task
 from steelyard.workloads.layers.rounding import layer_tolerance
 from steelyard.workloads.ops.cost import Array, size
-from steelyard.workloads.ops.forms import BOTH, form
+from steelyard.workloads.ops.forms import Backend, form, trainable
 from steelyard.workloads.ops.norm import soften
 from steelyard.workloads.ops.pointwise import silu_of
-
-if TYPE_CHECKING:
-    from steelyard.backends.base import Backend
 
 
 def route(x: Array, w_router: Array, top_k: int) -> tuple[Array, Array]:
@@ -78,12 +73,10 @@ def consult_numpy(x: Array, w_router: Array, w_up: Array, w_gate: Array, w_down:
     return out.reshape(x.shape)
 
 
-@workload(
+@trainable(
     "layer/moe",
-    backend=BOTH,
     axes={"batch": [1], "seq": [32], "hidden": [128], "ffn": [256], "experts": [8], "top_k": [2], "dtype": ["fp32"]},
     tags=["layer", "compute"],
-    modes=["eval", "fwd", "bwd", "train"],
     sizes={
         "small": {"seq": 8, "hidden": 32, "ffn": 64, "experts": 4},
         "h200": {"batch": 2, "seq": 4096, "hidden": 4096, "ffn": 14336, "dtype": "bf16"},

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from steelyard.model.define import workload
 from steelyard.model.task import Task
 from steelyard.workloads.ops.cost import Array, size
-from steelyard.workloads.ops.forms import BOTH, form
+from steelyard.workloads.ops.forms import Backend, form, trainable
 from steelyard.workloads.ops.norm import EPS, centre
-
-if TYPE_CHECKING:
-    from steelyard.backends.base import Backend
 
 
 def centre_project(x: Array, gain: Array, shift: Array, weight: Array, bias: Array) -> Array:
@@ -26,12 +20,10 @@ def centre_project_numpy(x: Array, gain: Array, shift: Array, weight: Array, bia
     return centre(x, x.shape[-1:], gain, shift, EPS) @ weight.T + bias
 
 
-@workload(
+@trainable(
     "layer/ln_linear",
-    backend=BOTH,
     axes={"batch": [1], "seq": [64], "hidden": [512], "out": [512], "dtype": ["fp32"]},
     tags=["layer", "compute"],
-    modes=["eval", "fwd", "bwd", "train"],
     sizes={
         "small": {"seq": 16, "hidden": 64, "out": 64},
         "h200": {"batch": 8, "seq": 2048, "hidden": 4096, "out": 14336, "dtype": "bf16"},

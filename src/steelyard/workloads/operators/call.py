@@ -189,10 +189,15 @@ def _is_module(value: Any) -> bool:
     return isinstance(value, torch.nn.Module)
 
 
+def _examine(params: Spec, loaded: Any) -> tuple[str, str]:
+    return DescribedCall(params["op"], params["build"], params["input"], loaded.operators, loaded.generators).examine()
+
+
 @workload(
     "call/torch",
     axes={"op": ["torch.add"], "build": [None], "input": [SMALL], "seed": [0]},
     tags=["call"],
+    examine=_examine,
     modes=["eval", "fwd", "bwd", "train", "call"],
 )
 def call(op: str, build: Any, input: Spec, seed: int, be: Any, mode: str = "eval", loaded: Any = None) -> Task:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from steelyard.model.define import workload
 from steelyard.model.task import Task
 from steelyard.workloads.ops.cost import Array, divides, size
-from steelyard.workloads.ops.forms import BOTH, form
+from steelyard.workloads.ops.forms import Backend, form, operator
 from steelyard.workloads.ops.norm import soften
-
-if TYPE_CHECKING:
-    from steelyard.backends.base import Backend
 
 
 def attend(q: Array, k: Array, v: Array, causal: bool) -> Array:
@@ -39,12 +35,10 @@ def fused(torch: Any, grouped: bool) -> Callable[..., Array]:
     return lambda q, k, v, causal: F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=grouped)
 
 
-@workload(
+@operator(
     "op/sdpa",
-    backend=BOTH,
     axes={"batch": [1], "heads": [4], "kv_heads": [4], "seq": [128], "head_dim": [64], "causal": [True], "dtype": ["fp32"]},
     tags=["op", "compute", "smoke"],
-    modes=["eval", "fwd", "bwd"],
     sizes={
         "small": {"heads": 2, "kv_heads": 2, "seq": 32, "head_dim": 32},
         "h200": {"batch": 4, "heads": 32, "kv_heads": 8, "seq": 8192, "head_dim": 128, "dtype": "bf16"},

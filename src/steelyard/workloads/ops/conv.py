@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from steelyard.model.define import workload
 from steelyard.model.task import Task
 from steelyard.workloads.ops.cost import Array, divides, size
-from steelyard.workloads.ops.forms import BOTH, form
-
-if TYPE_CHECKING:
-    from steelyard.backends.base import Backend
+from steelyard.workloads.ops.forms import Backend, form, trainable
 
 
 def correlate(x: Array, weight: Array, bias: Array, stride: int, padding: int, dilation: int, groups: int) -> Array:
@@ -29,14 +23,12 @@ def correlate(x: Array, weight: Array, bias: Array, stride: int, padding: int, d
     return out.reshape(batch, filters, *out.shape[3:]) + bias[:, None, None]
 
 
-@workload(
+@trainable(
     "op/conv2d",
-    backend=BOTH,
     axes={
         "batch": [1], "channels": [32], "filters": [32], "side": [28], "kernel": [3], "stride": [1], "groups": [1], "dtype": ["fp32"],
     },
     tags=["op", "compute", "smoke"],
-    modes=["eval", "fwd", "bwd", "train"],
     sizes={
         "small": {"channels": 8, "filters": 8, "side": 14},
         "h200": {"batch": 256, "channels": 256, "filters": 256, "side": 56, "dtype": "bf16"},

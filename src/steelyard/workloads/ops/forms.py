@@ -1,18 +1,27 @@
-"""An operator or layer is written once for torch and numpy: only the function that is timed belongs to a framework."""
+"""Operators and layers are written once for torch and numpy: only the function that is timed belongs to a framework."""
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from steelyard.backends.base import Backend
+from steelyard.model.define import workload
 
-BOTH = ("torch", "numpy")
+if TYPE_CHECKING:
+    from steelyard.backends.base import Backend as Backend
+else:
+    Backend = Any
+    """For annotations; the class itself would import numpy, and a listing imports no framework."""
+
+operator = functools.partial(workload, backend=("torch", "numpy"), modes=("eval", "fwd", "bwd"))
+"""A workload for both frameworks that has gradients."""
+trainable = functools.partial(operator, modes=("eval", "fwd", "bwd", "train"))
+"""The same with weights, which can be trained."""
 
 Form = Callable[[Any], Callable[..., Any]]
-"""Gives the function that is timed; its argument is the framework, which a listing of workloads never imports."""
+"""Gives the function that is timed; its argument is the framework, imported no earlier than that."""
 
 
 def form(be: Backend, torch: Form, numpy: Form) -> Callable[..., Any]:

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from steelyard.model.define import workload
 from steelyard.model.task import Task
 from steelyard.workloads.ops.cost import size
-from steelyard.workloads.ops.forms import BOTH, form
+from steelyard.workloads.ops.forms import Backend, form, operator, trainable
 from steelyard.workloads.ops.triton_kernels import by_triton
 
-if TYPE_CHECKING:
-    from steelyard.backends.base import Backend
 
-
-@workload(
+@operator(
     "op/matmul",
-    backend=BOTH,
     axes={"m": [256], "n": [256], "k": [256], "dtype": ["fp32"]},
     tags=["op", "compute", "smoke"],
-    modes=["eval", "fwd", "bwd"],
     sizes={"small": {"m": 64, "n": 64, "k": 64}, "h200": {"m": 8192, "n": 8192, "k": 8192, "dtype": "bf16"}},
 )
 def matmul(m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
@@ -30,12 +22,10 @@ def matmul(m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
     return Task(fn, (a, b), flops=2.0 * m * n * k, bytes=size(dtype, m * k, k * n, m * n), items=m)
 
 
-@workload(
+@operator(
     "op/bmm",
-    backend=BOTH,
     axes={"batch": [16], "m": [64], "n": [64], "k": [64], "dtype": ["fp32"]},
     tags=["op", "compute"],
-    modes=["eval", "fwd", "bwd"],
     sizes={"small": {"batch": 4, "m": 32, "n": 32, "k": 32}, "h200": {"batch": 512, "m": 1024, "n": 1024, "k": 128, "dtype": "bf16"}},
 )
 def bmm(batch: int, m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
@@ -46,12 +36,10 @@ def bmm(batch: int, m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
     return Task(fn, (a, b), flops=2.0 * batch * m * n * k, bytes=size(dtype, batch * (m * k + k * n + m * n)), items=batch)
 
 
-@workload(
+@trainable(
     "op/addmm",
-    backend=BOTH,
     axes={"m": [256], "n": [256], "k": [256], "dtype": ["fp32"]},
     tags=["op", "compute"],
-    modes=["eval", "fwd", "bwd", "train"],
     sizes={"small": {"m": 64, "n": 64, "k": 64}, "h200": {"m": 8192, "n": 8192, "k": 8192, "dtype": "bf16"}},
 )
 def addmm(m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
@@ -63,12 +51,10 @@ def addmm(m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
     return Task(fn, (c, a, b), flops=2.0 * m * n * k, bytes=size(dtype, m * n, m * k, k * n, m * n), items=m, parameters=(b,))
 
 
-@workload(
+@trainable(
     "op/linear",
-    backend=BOTH,
     axes={"tokens": [32], "features": [512], "out": [512], "dtype": ["fp32"]},
     tags=["op", "compute", "smoke"],
-    modes=["eval", "fwd", "bwd", "train"],
     sizes={
         "small": {"tokens": 8, "features": 64, "out": 64},
         "h200": {"tokens": 8192, "features": 8192, "out": 8192, "dtype": "bf16"},

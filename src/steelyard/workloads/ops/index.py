@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from steelyard.model.define import workload
 from steelyard.model.task import Task
 from steelyard.workloads.ops.cost import INDEX, Array, size
-from steelyard.workloads.ops.forms import BOTH, form
-
-if TYPE_CHECKING:
-    from steelyard.backends.base import Backend
+from steelyard.workloads.ops.forms import Backend, form, operator, trainable
 
 MET = {"bf16": (3e-2, 3e-2), "fp16": (1e-2, 5e-3)}
 """Where several values meet in one place, short formats round after each: sums that nearly cancel keep the error of their parts."""
 
 
-@workload(
+@operator(
     "op/gather",
-    backend=BOTH,
     axes={"m": [512], "n": [1024], "k": [128], "dtype": ["fp32"]},
     tags=["op", "memory", "smoke"],
-    modes=["eval", "fwd", "bwd"],
     sizes={"small": {"m": 16, "n": 64, "k": 16}, "h200": {"m": 8192, "n": 32768, "k": 8192, "dtype": "bf16"}},
 )
 def gather(m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
@@ -48,12 +42,10 @@ def add_at(np: Any) -> Callable[..., Array]:
     return add_at
 
 
-@workload(
+@operator(
     "op/scatter_add",
-    backend=BOTH,
     axes={"m": [256], "n": [512], "k": [128], "dtype": ["fp32"]},
     tags=["op", "memory"],
-    modes=["eval", "fwd", "bwd"],
     sizes={"small": {"m": 16, "n": 64, "k": 16}, "h200": {"m": 8192, "n": 32768, "k": 8192, "dtype": "bf16"}},
 )
 def scatter_add(m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
@@ -66,12 +58,10 @@ def scatter_add(m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
     return Task(fn, (base, index, source), flops=float(m * k), bytes=moved, items=m, tolerance=MET.get(dtype))
 
 
-@workload(
+@trainable(
     "op/embedding",
-    backend=BOTH,
     axes={"rows": [16384], "width": [128], "tokens": [1024], "dtype": ["fp32"]},
     tags=["op", "memory", "smoke"],
-    modes=["eval", "fwd", "bwd", "train"],
     sizes={
         "small": {"rows": 256, "width": 32, "tokens": 64},
         "h200": {"rows": 131072, "width": 2048, "tokens": 131072, "dtype": "bf16"},
@@ -92,12 +82,10 @@ def pool(torch: Any) -> Callable[..., Array]:
     return lambda index, table: F.embedding_bag(index, table, mode="sum")
 
 
-@workload(
+@trainable(
     "op/embedding_bag",
-    backend=BOTH,
     axes={"rows": [16384], "width": [128], "bags": [128], "length": [16], "dtype": ["fp32"]},
     tags=["op", "memory"],
-    modes=["eval", "fwd", "bwd", "train"],
     sizes={
         "small": {"rows": 256, "width": 32, "bags": 16, "length": 4},
         "h200": {"rows": 2**21, "width": 128, "bags": 65536, "length": 64, "dtype": "bf16"},

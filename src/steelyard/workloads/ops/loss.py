@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from steelyard.model.define import workload
 from steelyard.model.task import Task
 from steelyard.workloads.ops.cost import INDEX, Array, size
-from steelyard.workloads.ops.forms import BOTH, form
-
-if TYPE_CHECKING:
-    from steelyard.backends.base import Backend
+from steelyard.workloads.ops.forms import Backend, form, operator
 
 
 def surprise(logits: Array, target: Array) -> Array:
@@ -22,12 +16,10 @@ def surprise(logits: Array, target: Array) -> Array:
     return (total - logits[np.arange(len(logits)), target]).mean()
 
 
-@workload(
+@operator(
     "op/cross_entropy",
-    backend=BOTH,
     axes={"tokens": [64], "vocab": [4096], "dtype": ["fp32"]},
     tags=["op", "memory", "smoke"],
-    modes=["eval", "fwd", "bwd"],
     sizes={"small": {"tokens": 8, "vocab": 256}, "h200": {"tokens": 2048, "vocab": 131072, "dtype": "bf16"}},
 )
 def cross_entropy(tokens: int, vocab: int, dtype: str, be: Backend) -> Task:

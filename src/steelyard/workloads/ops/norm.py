@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from steelyard.model.define import workload
 from steelyard.model.task import Task
 from steelyard.workloads.ops.cost import Array, size
-from steelyard.workloads.ops.forms import BOTH, form
+from steelyard.workloads.ops.forms import Backend, form, operator, trainable
 from steelyard.workloads.ops.triton_kernels import by_triton
-
-if TYPE_CHECKING:
-    from steelyard.backends.base import Backend
 
 EPS = 1e-5
 
@@ -39,12 +33,10 @@ def rescale(x: Array, shape: tuple[int, ...], gain: Array, eps: float) -> Array:
     return x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + eps) * gain
 
 
-@workload(
+@operator(
     "op/softmax",
-    backend=BOTH,
     axes={"m": [256], "n": [256, 1024], "dtype": ["fp32"]},
     tags=["op", "memory", "smoke"],
-    modes=["eval", "fwd", "bwd"],
     sizes={"small": {"m": 32, "n": 128}, "h200": {"m": 32768, "n": 8192, "dtype": "bf16"}},
 )
 def softmax(m: int, n: int, dtype: str, be: Backend) -> Task:
@@ -54,12 +46,10 @@ def softmax(m: int, n: int, dtype: str, be: Backend) -> Task:
     return Task(fn, (x, -1), flops=5.0 * m * n, bytes=size(dtype, m * n, m * n), items=m)
 
 
-@workload(
+@trainable(
     "op/layer_norm",
-    backend=BOTH,
     axes={"m": [256], "n": [512], "dtype": ["fp32"]},
     tags=["op", "memory", "smoke"],
-    modes=["eval", "fwd", "bwd", "train"],
     sizes={"small": {"m": 32, "n": 128}, "h200": {"m": 32768, "n": 8192, "dtype": "bf16"}},
 )
 def layer_norm(m: int, n: int, dtype: str, be: Backend) -> Task:
@@ -72,12 +62,10 @@ def layer_norm(m: int, n: int, dtype: str, be: Backend) -> Task:
     return Task(fn, (x, (n,), gain, bias, EPS), flops=7.0 * m * n, bytes=moved, items=m, parameters=(gain, bias))
 
 
-@workload(
+@trainable(
     "op/rms_norm",
-    backend=BOTH,
     axes={"m": [256], "n": [512], "dtype": ["fp32"]},
     tags=["op", "memory"],
-    modes=["eval", "fwd", "bwd", "train"],
     sizes={"small": {"m": 32, "n": 128}, "h200": {"m": 32768, "n": 8192, "dtype": "bf16"}},
 )
 def rms_norm(m: int, n: int, dtype: str, be: Backend) -> Task:

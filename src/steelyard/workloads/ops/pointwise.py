@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from steelyard.errors import unknown
-from steelyard.model.define import workload
 from steelyard.model.task import Task
 from steelyard.workloads.ops.cost import Array, size
-from steelyard.workloads.ops.forms import BOTH, form
-
-if TYPE_CHECKING:
-    from steelyard.backends.base import Backend
+from steelyard.workloads.ops.forms import Backend, form, operator
 
 GELU_FLOPS = {"none": 5.0, "tanh": 8.0}
 SCALE = 3.0
@@ -37,12 +33,10 @@ def silu_of(x: Array) -> Array:
     return x / (1 + np.exp(-x))
 
 
-@workload(
+@operator(
     "op/gelu",
-    backend=BOTH,
     axes={"n": [131072], "approximate": ["none"], "dtype": ["fp32"]},
     tags=["op", "memory", "smoke"],
-    modes=["eval", "fwd", "bwd"],
     sizes={"small": {"n": 4096}, "h200": {"n": 2**28, "dtype": "bf16"}},
 )
 def gelu(n: int, approximate: str, dtype: str, be: Backend) -> Task:
@@ -60,12 +54,10 @@ def gated(torch: Any) -> Callable[..., Array]:
     return lambda gate, up: F.silu(gate) * up
 
 
-@workload(
+@operator(
     "op/silu_mul",
-    backend=BOTH,
     axes={"m": [128], "n": [1024], "dtype": ["fp32"]},
     tags=["op", "memory"],
-    modes=["eval", "fwd", "bwd"],
     sizes={"small": {"m": 16, "n": 128}, "h200": {"m": 8192, "n": 28672, "dtype": "bf16"}},
 )
 def silu_mul(m: int, n: int, dtype: str, be: Backend) -> Task:
@@ -82,9 +74,9 @@ def fill(target: Array, source: Array) -> Array:
     return target
 
 
-@workload(
+@operator(
     "op/copy",
-    backend=BOTH,
+    modes=["eval"],
     axes={"n": [262144], "dtype": ["fp32"]},
     tags=["op", "memory", "smoke"],
     sizes={"small": {"n": 4096}, "h200": {"n": 2**28, "dtype": "bf16"}},
@@ -107,9 +99,9 @@ def stream(np: Any) -> Callable[..., Array]:
     return stream
 
 
-@workload(
+@operator(
     "op/triad",
-    backend=BOTH,
+    modes=["eval"],
     axes={"n": [262144], "dtype": ["fp32"]},
     tags=["op", "memory"],
     sizes={"small": {"n": 4096}, "h200": {"n": 2**28, "dtype": "bf16"}},

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from steelyard.errors import NotApplicable
-from steelyard.model.define import workload
 from steelyard.model.task import Task
 from steelyard.workloads.ops.cost import INDEX, Array, size
-from steelyard.workloads.ops.forms import BOTH, form
-
-if TYPE_CHECKING:
-    from steelyard.backends.base import Backend
+from steelyard.workloads.ops.forms import Backend, form, operator
 
 
-@workload(
+@operator(
     "op/sum",
-    backend=BOTH,
     axes={"m": [512], "n": [1024], "dtype": ["fp32"]},
     tags=["op", "memory", "smoke"],
-    modes=["eval", "fwd", "bwd"],
     sizes={"small": {"m": 32, "n": 128}, "h200": {"m": 32768, "n": 8192, "dtype": "bf16"}},
 )
 def sum(m: int, n: int, dtype: str, be: Backend) -> Task:
@@ -30,12 +24,10 @@ def sum(m: int, n: int, dtype: str, be: Backend) -> Task:
     return Task(fn, (x, -1), flops=float(m * (n - 1)), bytes=size(dtype, m * n, m), items=m)
 
 
-@workload(
+@operator(
     "op/cumsum",
-    backend=BOTH,
     axes={"m": [128], "n": [1024], "dtype": ["fp32"]},
     tags=["op", "memory"],
-    modes=["eval", "fwd", "bwd"],
     sizes={"small": {"m": 32, "n": 128}, "h200": {"m": 32768, "n": 8192}},
 )
 def cumsum(m: int, n: int, dtype: str, be: Backend) -> Task:
@@ -50,12 +42,10 @@ def largest(np: Any) -> Callable[..., Array]:
     return lambda x, k: np.sort(np.partition(x, x.shape[-1] - k, axis=-1)[..., x.shape[-1] - k :], axis=-1)[..., ::-1]
 
 
-@workload(
+@operator(
     "op/topk",
-    backend=BOTH,
     axes={"m": [64], "n": [1024], "k": [8], "dtype": ["fp32"]},
     tags=["op", "latency"],
-    modes=["eval", "fwd", "bwd"],
     sizes={"small": {"m": 8, "n": 128}, "h200": {"m": 4096, "n": 131072, "k": 64, "dtype": "bf16"}},
 )
 def topk(m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
@@ -87,9 +77,9 @@ def ordered_numpy(np: Any) -> Callable[..., tuple[Array, Array]]:
     return ordered
 
 
-@workload(
+@operator(
     "op/sort",
-    backend=BOTH,
+    modes=["eval"],
     axes={"m": [8], "n": [512], "dtype": ["fp32"]},
     tags=["op", "latency"],
     sizes={"small": {"m": 4, "n": 64}, "h200": {"m": 4096, "n": 16384, "dtype": "bf16"}},
