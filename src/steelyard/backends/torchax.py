@@ -20,12 +20,11 @@ import torch
 import torchax
 from torchax.tensor import OperatorNotFound
 
-from steelyard.backends import _torch_modes
 from steelyard.backends.torch import TorchElsewhere
 from steelyard.errors import Unsupported, told
 from steelyard.measuring.clock import HostTimer, Timer
 from steelyard.model.dtypes import canonical
-from steelyard.model.task import Task
+from steelyard.model.task import Task, nested
 
 ABOUT = {
     "package": "torchax", "stack": "torchax", "requires": ["numpy", "torch", "jax", "torchax"], "pins": "torchax.txt",
@@ -140,7 +139,7 @@ class Torchax(TorchElsewhere):
         RUNTIME.switch(False)
         if made.fn is None:
             return made
-        return replace(made, fn=Waited(made.fn), scope=_torch_modes.both(made.scope, RUNTIME.inside))
+        return replace(made, fn=Waited(made.fn), scope=nested(made.scope, RUNTIME.inside))
 
     def leaf(self, value: Any) -> tuple[str, np.ndarray[Any, Any]] | None:
         return super().leaf(value.torch() if hasattr(value, "jax") else value)

@@ -398,7 +398,8 @@ class Scrutiny:
             if np.array_equal(leaf[1], self.be.leaf(inputs(self.built)[path])[1], equal_nan=True):
                 yield
                 return
-            if verify.compare([Leaf(path, *leaf)], [was], "", own=_looser(leaf[0], was.dtype), same_dtype=False).status != "passed":
+            coarser = max(verify.tolerance(leaf[0]), verify.tolerance(was.dtype))
+            if verify.compare([Leaf(path, *leaf)], [was], "", own=coarser, same_dtype=False).status != "passed":
                 raise Unlike
             with altered(other, theirs, change) as done:
                 if not done:
@@ -456,11 +457,6 @@ def _gradient(answer: Sequence[Leaf]) -> float:
 def _broken(leaf: Leaf) -> int:
     """How many values are not finite."""
     return int((~np.isfinite(leaf.data)).sum()) if leaf.data.dtype.kind in "fc" else 0
-
-
-def _looser(one: str, other: str) -> tuple[float, float]:
-    """The tolerance of the coarser of two formats."""
-    return max(verify.tolerance(one), verify.tolerance(other))
 
 
 def _carry(other: Any, ours: Sequence[Any], theirs: Sequence[Any]) -> None:

@@ -77,7 +77,8 @@ class Move:
         """The copies of several things, which may share parts; the things themselves where copying them fails half-way."""
         given = list(values)
         self._alive.append(given)
-        self._home = next((fn.__globals__ for item in given for fn in [getattr(item, "__func__", item)] if _is_function(fn)), {})
+        functions = (getattr(item, "__func__", item) for item in given)
+        self._home = next((fn.__globals__ for fn in functions if isinstance(fn, types.FunctionType)), {})
         try:
             return [self._root(value) for value in given]
         except RecursionError:
@@ -194,7 +195,7 @@ class Move:
         Attributes are set one by one, as `__init__` does it: an instance that is given a whole dict is slower to read.
         """
         kind = type(value)
-        slots = [name for name in _slot_names(kind) if hasattr(value, name)]
+        slots = [name for name in copyreg._slotnames(kind) if hasattr(value, name)]  # type: ignore[attr-defined]
         state = {**getattr(value, "__dict__", {}), **{name: getattr(value, name) for name in slots}}
         if not state:
             return self._keep(value)
@@ -220,16 +221,15 @@ class Move:
             made[self.one(key)] = self.one(item)
         return made
 
-    def _tuple(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _tuple(self, value: Any) -> Any:
         self._parts(value)
-        parts = [self.one(item) for item in value]
-        found: tuple[Any, ...] | None = self._made.get(id(value))
-        return found if found is not None else self._set(value, tuple(parts))
+        return self._frozen(value)
 
-    def _frozenset(self, value: frozenset[Any]) -> frozenset[Any]:
+    def _frozen(self, value: Any) -> Any:
+        """What is made of its parts at once; they may have led back to it and made it."""
         parts = [self.one(item) for item in value]
-        found: frozenset[Any] | None = self._made.get(id(value))
-        return found if found is not None else self._set(value, frozenset(parts))
+        found = self._made.get(id(value))
+        return found if found is not None else self._set(value, type(value)(parts))
 
     def _set_of(self, value: set[Any]) -> set[Any]:
         made: set[Any] = self._set(value, set())
@@ -312,7 +312,7 @@ SCALARS: dict[type, Callable[[Any], Any]] = {
 }
 """Copies of what holds nothing else. Not-a-number stays: whether a list has it is asked by identity."""
 CONTAINERS: dict[type, Callable[[Move, Any], Any]] = {
-    list: Move._list, dict: Move._dict, tuple: Move._tuple, set: Move._set_of, frozenset: Move._frozenset, collections.deque: Move._deque,
+    list: Move._list, dict: Move._dict, tuple: Move._tuple, set: Move._set_of, frozenset: Move._frozen, collections.deque: Move._deque,
     types.MappingProxyType: Move._proxy, types.CellType: Move._cell, types.FunctionType: Move._function, types.MethodType: Move._method,
     types.BuiltinMethodType: Move._builtin, types.MethodWrapperType: Move._builtin, functools.partial: Move._partial,
 }  # fmt: skip
@@ -336,16 +336,8 @@ def _is_plain(kind: type) -> bool:
     return usual and python and not hasattr(kind, "__getnewargs__") and not hasattr(kind, "__getnewargs_ex__")
 
 
-def _slot_names(kind: type) -> list[str]:
-    return list(copyreg._slotnames(kind))  # type: ignore[attr-defined]
-
-
 def _class_attribute(kind: type, name: str) -> Any:
     return next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
-
-
-def _is_function(value: Any) -> bool:
-    return isinstance(value, types.FunctionType)
 
 
 def _inert(value: Any) -> bool:
@@ -377,14 +369,12 @@ def copy_array(value: np.ndarray[Any, Any], buffers: dict[Any, Any]) -> np.ndarr
     else:
         if id(owner) not in buffers:
             buffers[id(owner)] = owner.copy(order="K")
-        memory = buffers[id(owner)]
-        made = memory if owner is value else _view(memory, value, value.ctypes.data - owner.ctypes.data)
+        made = memory = buffers[id(owner)]
+        if owner is not value:
+            offset = value.ctypes.data - owner.ctypes.data
+            made = np.ndarray(value.shape, value.dtype, memory.reshape(-1, order="A").view(np.uint8), offset, value.strides)
     made.flags.writeable = value.flags.writeable
     return made
-
-
-def _view(memory: np.ndarray[Any, Any], like: np.ndarray[Any, Any], offset: int) -> np.ndarray[Any, Any]:
-    return np.ndarray(like.shape, like.dtype, memory.reshape(-1, order="A").view(np.uint8), offset, like.strides)
 
 
 def held_arrays(value: Any, depth: int = DEPTH) -> Iterator[Any]:

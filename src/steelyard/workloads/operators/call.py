@@ -69,6 +69,8 @@ class DescribedCall:
 
     def prepare(self, device: str, *, grad: bool = True) -> Call:
         """Find the operator, build it if it is built, and make its arguments, none of which requires a gradient without `grad`."""
+        import torch
+
         from steelyard.workloads.operators import _aten, _builtin, _names
 
         found = _names.find(self.op, self.registered)
@@ -85,7 +87,7 @@ class DescribedCall:
         elif isinstance(instance, _aten.Aten):
             forward, args, kwargs = instance.choose(args, kwargs)
             in_place = in_place or _aten.writes(forward._schema)
-        elif _is_module(instance):
+        elif isinstance(instance, torch.nn.Module):
             forward = instance
         return Call(forward, args, kwargs, instance, found.kind, in_place, {**drawn, **more})
 
@@ -183,12 +185,6 @@ def _asks_in_place(instance: Any, input: Spec) -> bool:
     return bool(isinstance(told, Mapping) and told.get("value")) or bool(getattr(getattr(instance, "module", None), "inplace", False))
 
 
-def _is_module(value: Any) -> bool:
-    import torch
-
-    return isinstance(value, torch.nn.Module)
-
-
 def _examine(params: Spec, loaded: Any) -> tuple[str, str]:
     return DescribedCall(params["op"], params["build"], params["input"], loaded.operators, loaded.generators).examine()
 
@@ -258,17 +254,18 @@ def _no_backward(made: Call, without_data: Call | None, mode: str) -> str:
     """Why a mode with gradients means nothing for a call, or nothing; what only data can tell is found at the first call."""
     import torch
 
-    from steelyard.workloads.operators import _cost, _task
+    from steelyard.backends._torch_modes import tensors
+    from steelyard.workloads.operators import _task
 
     if made.in_place:
         return "it overwrites its argument"
-    if mode == "train" and any(item.is_complex() for item in _cost.tensors([made.args, made.kwargs])):
+    if mode == "train" and any(item.is_complex() for item in tensors([made.args, made.kwargs])):
         return "training is of real numbers"
     if mode == "fwd" or without_data is None:
         return ""
     with torch.enable_grad():
         output = without_data.forward(*without_data.args, **without_data.kwargs)
     why = _task.without_derivative(output)
-    if not why and mode == "train" and not any(item.is_floating_point() for item in _cost.tensors([output])):
+    if not why and mode == "train" and not any(item.is_floating_point() for item in tensors([output])):
         return "training is of real numbers"
     return why
