@@ -148,17 +148,14 @@ def check_surroundings(header: Header) -> None:
         raise UsageError(
             what, why="it was made in another environment (--env)", do="weigh two checkouts in it: steelyard run --env … --vs-path …"
         )
-    changed = [f"{name} {before} (now {now or 'none'})" for name, before, now in _differing(header)]
-    if changed:
-        raise UsageError(what, why=f"it was made with {', '.join(changed)}", do="measure again both sides here, or install what it had")
-
-
-def _differing(header: Header) -> Iterator[tuple[str, str, str | None]]:
     packages, python = header.machine.get("packages"), header.machine.get("python")
     before = {"python": python.get("version")} if isinstance(python, dict) else {}
     before |= packages if isinstance(packages, dict) else {}
     now = {**facts.packages(), "python": sys.version.split()[0]}
-    yield from ((str(name), old, now.get(name)) for name, old in before.items() if isinstance(old, str) and now.get(name) != old)
+    differing = {name: old for name, old in before.items() if isinstance(old, str) and now.get(name) != old}
+    changed = [f"{name} {old} (now {now.get(name) or 'none'})" for name, old in differing.items()]
+    if changed:
+        raise UsageError(what, why=f"it was made with {', '.join(changed)}", do="measure again both sides here, or install what it had")
 
 
 def asked_settings(header: Header) -> Settings:

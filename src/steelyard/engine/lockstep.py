@@ -198,9 +198,13 @@ def _take_bouts(pool: Pool, match: Match, tell: Tell) -> None:
 def _turns(match: Match, folder: Path) -> Turns:
     """What both arms of the next pair are told; the first finds out what fits the budget, and the others do as it did."""
     number, rng = len(match.bouts), match.rng
+    pipes = folder / str(number)
+    pipes.mkdir()
+    for arm in (0, 1):
+        os.mkfifo(pipes / str(arm), 0o600)
     first, cpu = rng.randrange(2), rng.choice(sorted(os.sched_getaffinity(0))) if pinned(match.job) else None
     agreed = _agreed(match.bouts[0], match.share) if match.bouts else {}
-    return Turns(f"{match.seed} {number}", _pipes(folder / str(number)), match.share, first, cpu, agreed)
+    return Turns(f"{match.seed} {number}", str(pipes), match.share, first, cpu, agreed)
 
 
 def _agreed(first: Bout, share: float) -> dict[str, Any]:
@@ -214,13 +218,6 @@ def _agreed(first: Bout, share: float) -> dict[str, Any]:
 def pinned(job: Job) -> bool:
     """Both arms share one CPU where they need no more."""
     return one_thread(job) and hasattr(os, "sched_setaffinity")
-
-
-def _pipes(folder: Path) -> str:
-    folder.mkdir()
-    for arm in (0, 1):
-        os.mkfifo(folder / str(arm), 0o600)
-    return str(folder)
 
 
 def _part(match: Match, arm: int, turns: Turns) -> Alternate:
