@@ -27,6 +27,8 @@ SMALLEST, SMALL = -5, 256
 HEAP_TYPE = 1 << 9
 IMMORTAL = 1 << 30
 DEPTH = 4
+HOLLOW = (str, bytes, type, types.ModuleType, int, float, complex, types.NoneType)
+"""What holds no arrays."""
 MANY, FAR = 1000, 1 << 18
 
 SHARED: tuple[type, ...] = (
@@ -377,22 +379,19 @@ def copy_array(value: np.ndarray[Any, Any], buffers: dict[Any, Any]) -> np.ndarr
     return made
 
 
-def held_arrays(value: Any, depth: int = DEPTH) -> Iterator[Any]:
+def held_arrays(value: Any, within: tuple[type, ...] = (object,), depth: int = DEPTH) -> Iterator[Any]:
     """Arrays that a callable keeps for itself: in its closure, its bound object, its defaults; as deep as anyone writes."""
     if hasattr(value, "nbytes") and hasattr(value, "shape"):
         yield value
-    elif depth and not isinstance(value, (str, bytes, type, types.ModuleType, int, float, complex, types.NoneType)):
+    elif depth and isinstance(value, within) and not isinstance(value, HOLLOW):
         for item in _inside(value):
-            yield from held_arrays(item, depth - 1)
+            yield from held_arrays(item, within, depth - 1)
 
 
-def loose_arrays(value: Any, known: Container[int], depth: int = DEPTH) -> Iterator[Any]:
+def loose_arrays(value: Any, known: Container[int]) -> Iterator[Any]:
     """Arrays that a function keeps in its closure, its defaults or containers there; a module moves its own, and `known` are moved too."""
-    if hasattr(value, "nbytes") and hasattr(value, "shape"):
-        yield from [value] if id(value) not in known else []
-    elif depth and isinstance(value, (types.FunctionType, types.MethodType, functools.partial, Mapping, list, tuple)):
-        for item in _inside(value):
-            yield from loose_arrays(item, known, depth - 1)
+    within = (types.FunctionType, types.MethodType, functools.partial, Mapping, list, tuple)
+    return (item for item in held_arrays(value, within) if id(item) not in known)
 
 
 def _inside(value: Any) -> Iterator[Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from steelyard.model.task import Task
 from steelyard.workloads.ops.cost import size
 from steelyard.workloads.ops.forms import Backend, form, operator, trainable
@@ -51,6 +53,17 @@ def addmm(m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
     return Task(fn, (c, a, b), flops=2.0 * m * n * k, bytes=size(dtype, m * n, m * k, k * n, m * n), items=m, parameters=(b,))
 
 
+def affine(be: Backend, dtype: str, rows: tuple[int, ...], features: int, out: int) -> Task:
+    """An affine map of the last axis by a transposed weight, for the operator and for the layer."""
+    fn = form(be, lambda torch: torch.nn.functional.linear, lambda np: lambda x, weight, bias: x @ weight.T + bias)
+    tokens = math.prod(rows)
+    x = be.randn(*rows, features, dtype=dtype)
+    weight = be.randn(out, features, dtype=dtype, scale=features**-0.5)
+    bias = be.randn(out, dtype=dtype)
+    moved = size(dtype, tokens * features, out * features, out, tokens * out)
+    return Task(fn, (x, weight, bias), flops=2.0 * tokens * features * out, bytes=moved, items=tokens, parameters=(weight, bias))
+
+
 @trainable(
     "op/linear",
     axes={"tokens": [32], "features": [512], "out": [512], "dtype": ["fp32"]},
@@ -62,12 +75,7 @@ def addmm(m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
 )
 def linear(tokens: int, features: int, out: int, dtype: str, be: Backend) -> Task:
     """Affine map of tokens by a transposed weight; compute bound for many tokens, bound by reading the weight for few."""
-    fn = form(be, lambda torch: torch.nn.functional.linear, lambda np: lambda x, weight, bias: x @ weight.T + bias)
-    x = be.randn(tokens, features, dtype=dtype)
-    weight = be.randn(out, features, dtype=dtype, scale=features**-0.5)
-    bias = be.randn(out, dtype=dtype)
-    moved = size(dtype, tokens * features, out * features, out, tokens * out)
-    return Task(fn, (x, weight, bias), flops=2.0 * tokens * features * out, bytes=moved, items=tokens, parameters=(weight, bias))
+    return affine(be, dtype, (tokens,), features, out)
 
 
 @matmul.variant("triton", backends=["torch"], fresh=True)
