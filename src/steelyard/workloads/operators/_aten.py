@@ -111,11 +111,6 @@ class Aten:
             raise UsageError(f"no overload of {PREFIX}{self.base} takes these arguments", why=f"there are {shown}")
         return known[min(fitting, key=lambda each: (each.guesses(args, kwargs), len(each.types), len(each.overload))).overload]
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """One call, whose overload is looked for each time; whoever calls often chooses first."""
-        function, places, named = self.choose(args, kwargs)
-        return function(*places, **named)
-
 
 @functools.cache
 def signatures(base: str) -> tuple[Signature, ...]:

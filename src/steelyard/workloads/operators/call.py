@@ -81,14 +81,13 @@ class DescribedCall:
         in_place = found.in_place or _asks_in_place(instance, self.input)
         grad = grad and not in_place and "out" not in self.input.get("kwargs", {})
         args, kwargs, more = self._generate(self.input, device, self.names[1], grad)
-        forward = instance.forward
         if isinstance(instance, _builtin.Layer):
             forward = instance.filled(args, kwargs)
         elif isinstance(instance, _aten.Aten):
             forward, args, kwargs = instance.choose(args, kwargs)
             in_place = in_place or _aten.writes(forward._schema)
-        elif isinstance(instance, torch.nn.Module):
-            forward = instance
+        else:
+            forward = instance if isinstance(instance, torch.nn.Module) else instance.forward
         return Call(forward, args, kwargs, instance, found.kind, in_place, {**drawn, **more})
 
     def _build(self, found: Operator, instance: Any, device: str) -> dict[str, Any]:
