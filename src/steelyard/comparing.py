@@ -108,7 +108,7 @@ def compare(
     labels = names or (_label(base, "base"), _label(head, "head"))
     labels = labels if labels[0] != labels[1] else (f"{labels[0]} (first)", f"{labels[1]} (second)")
     share = parse_share(margin) if isinstance(margin, str) else margin
-    settings = Settings(budget=parse_budget(budget, BUDGETS))
+    settings = Settings(budget=parse_budget(budget, BUDGETS), margin=share)
     rng = random.Random(seed)
 
     def build(fn: Callable[..., Any]) -> Task:
@@ -121,7 +121,7 @@ def compare(
     timer = WaitingTimer(torch_threads() or 1) if waits else _timer(be, [build() for build in builds])
     with watch_others() as others:
         doing = schedule.weigh_arms(
-            builds[:2], timer, settings, rng.randrange(2**31), placebo=builds[2], margin=share, check=lambda tasks: timed.extend(tasks[:2])
+            builds[:2], timer, settings, rng.randrange(2**31), placebo=builds[2], check=lambda tasks: timed.extend(tasks[:2])
         )
     if verify:
         differ = differ or _difference(be, builds[0], builds[1], later=True) or (_turned(be, builds[0], *timed) if timed else "")

@@ -255,9 +255,10 @@ def _untold(phase: str, fraction: float | None) -> None:
 
 
 def _mistakes(source: str, configs: Iterable[expand.Config], loaded: Any) -> list[Mistake]:
-    from steelyard.workloads.operators.call import check
+    from steelyard.workloads.operators.call import DescribedCall
 
-    reasons = ((item, check(item.op, item.build, item.input, loaded.operators, loaded.generators, item.generators)) for item in configs)
+    known = (loaded.operators, loaded.generators)
+    reasons = ((item, DescribedCall(item.op, item.build, item.input, *known, item.generators).examine()[0]) for item in configs)
     return [Mistake(source, item.path, item.op, item.id, reason) for item, reason in reasons if reason]
 
 

@@ -146,6 +146,6 @@ def test_who_leads_no_session_gets_no_guard() -> None:
 
 def test_a_kill_for_memory_is_told_from_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = iter([3, 4])
-    monkeypatch.setattr(command, "_memory_kills", lambda: next(counts))
+    monkeypatch.setattr(command, "oom_kills", lambda: next(counts))
     with pytest.raises(OutOfMemory, match="too much memory"):
         run_once(python("import os; os.kill(os.getpid(), 9)"))

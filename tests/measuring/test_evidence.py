@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,6 @@ from steelyard.measuring.evidence import (
     Spread,
     Wager,
     pooled_spread,
-    rows_of,
     shifted,
     strongest,
     sure_interval,
@@ -41,6 +41,11 @@ NULLS: dict[str, Draw] = {
 def rows(levels: np.ndarray) -> np.ndarray:
     """Each arm against the mean of the two others."""
     return (3 * levels - levels.sum(axis=1, keepdims=True)) / 2
+
+
+def rows_of(ratios: Any) -> np.ndarray:
+    """Two arms against each other."""
+    return np.stack([np.asarray(ratios, float), -np.asarray(ratios, float)], axis=1)
 
 
 class TestStudent:

@@ -29,7 +29,8 @@ def quads(
     times = np.array(rows, float)
     hits = np.array(hit if hit else np.zeros_like(times), bool)
     numbers = np.array(group if group else [0] * len(rows), np.int32)
-    return Rounds.from_quads(times, np.array(cpu if cpu else np.zeros_like(times), float), hits, np.array(coin), numbers, calls, 0.0, 0)
+    arm = np.where(np.array(coin)[:, None], [0, 1, 1, 0], [1, 0, 0, 1]).astype(np.int32)
+    return Rounds(times, np.array(cpu if cpu else np.zeros_like(times), float), hits, arm, numbers, calls)
 
 
 def three(levels: np.ndarray, noise: float = 0.0, rounds: int = 6, seed: int = 0) -> Rounds:

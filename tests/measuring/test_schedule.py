@@ -36,6 +36,11 @@ def found(doing: Weighing) -> Finding:
     return find(doing.rounds(), peeked=doing.stop == "evidence")
 
 
+def groups(doing: Weighing) -> list[int]:
+    """The rebuild of each round."""
+    return [each.group for each in doing.taken]
+
+
 class TestRatios:
     @hypothesis_settings(max_examples=30, deadline=None)
     @given(st.integers(100, 2_000_000), st.integers(100, 2_000_000), st.integers(0, 2**31))
@@ -109,7 +114,7 @@ class TestSchedule:
         def drawn(seed: int) -> tuple[list[int], list[tuple[int, ...]]]:
             machine = Machine()
             built, tasks = noted(machine)
-            return built, weigh_arms(tasks, machine.timer, SHORT, seed).orders
+            return built, [each.order for each in weigh_arms(tasks, machine.timer, SHORT, seed).taken]
 
         assert drawn(4) == drawn(4)
         assert drawn(4) != drawn(5)
@@ -118,7 +123,7 @@ class TestSchedule:
         machine, firsts, builds = Machine(), [], []
         for seed in range(20):
             built, tasks = noted(machine)
-            firsts += [order[0] for order in weigh_arms(tasks, machine.timer, SHORT, seed).orders]
+            firsts += [each.order[0] for each in weigh_arms(tasks, machine.timer, SHORT, seed).taken]
             builds += built[::2]
         assert 0.4 < np.mean(firsts) < 0.6
         assert 0.35 < np.mean(builds) < 0.65
@@ -135,7 +140,7 @@ class TestSchedule:
             return Task(machine.task(100_000).fn, cleanup=lambda: alive.remove(mark))
 
         doing = weigh_arms([build, build], machine.timer, SHORT, 0, placebo=build)
-        assert len(most) == 3 * len(set(doing.groups))
+        assert len(most) == 3 * len(set(groups(doing)))
         assert (max(most), alive) == (3, set())
 
     def test_code_is_built_anew_too(self) -> None:
@@ -149,7 +154,7 @@ class TestSchedule:
         bind = timer.bind
         timer.bind = lambda task: (seen.append(task.fn.__code__), bind(task))[1]
         doing = weigh_arms([lambda: Task(fn)] * 2, timer, SHORT, 0)
-        assert len({id(code) for code in seen if code.co_name == "fn"}) == 2 * len(set(doing.groups))
+        assert len({id(code) for code in seen if code.co_name == "fn"}) == 2 * len(set(groups(doing)))
 
     @pytest.mark.parametrize("budget", [0.05, 0.3])
     def test_the_budget_is_kept_when_nothing_is_certain(self, budget: float) -> None:
@@ -174,20 +179,20 @@ class TestSchedule:
 
     def test_slow_arms_are_seen_a_few_times(self) -> None:
         doing = weigh(Machine(), 2e9, 3e9, Settings(budget=1.0))
-        assert len(doing.groups) == len(set(doing.groups)) == 4
+        assert len(groups(doing)) == len(set(groups(doing))) == 4
         assert found(doing).ratio.centre == pytest.approx(1.5)
 
     def test_every_round_of_tasks_that_time_themselves_is_a_rebuild(self) -> None:
         builds = [lambda: Task(measure=lambda: Reading(0.01)), lambda: Task(measure=lambda: Reading(0.02))]
         doing = weigh_arms(builds, Machine().timer, Settings(budget=1.0), 0)
-        assert doing.groups == list(range(len(doing.groups)))
+        assert groups(doing) == list(range(len(groups(doing))))
         assert found(doing).ratio.centre == pytest.approx(2)
 
 
 class TestStopping:
     def test_a_clear_difference_ends_the_measurement_early(self) -> None:
         doing = weigh(Machine(), 100_000, 105_000, Settings(budget=5.0))
-        assert (doing.stop, len(set(doing.groups))) == ("evidence", pytest.approx(10, abs=3))
+        assert (doing.stop, len(set(groups(doing)))) == ("evidence", pytest.approx(10, abs=3))
         assert doing.spent < 0.15
         assert found(doing).interval.low > 0
 
@@ -205,7 +210,7 @@ class TestStopping:
         for suite in (1, 1000):
             machine = Machine()
             builds = [lambda: machine.task(100_000), lambda: machine.task(110_000)]  # noqa: B023
-            spent.append(len(set(weigh_arms(builds, machine.timer, Settings(budget=5.0), 0, suite=suite).groups)))
+            spent.append(len(set(groups(weigh_arms(builds, machine.timer, Settings(budget=5.0), 0, suite=suite)))))
         assert spent[0] < spent[1] < 3 * spent[0]
 
     def test_where_a_rebuild_is_dear_it_gets_more_rounds(self) -> None:
@@ -217,8 +222,8 @@ class TestStopping:
                 placed = 100_000 * math.exp(rng.gauss(0, 0.005))
                 return machine.task(lambda _: placed * math.exp(rng.gauss(0, 0.02)))
 
-            doing = weigh_arms([build, build], machine.timer, Settings(budget=1.0), 0, margin=1e-6)
-            return len(doing.groups) / len(set(doing.groups))
+            doing = weigh_arms([build, build], machine.timer, Settings(budget=1.0, margin=1e-6), 0)
+            return len(groups(doing)) / len(set(groups(doing)))
 
         assert rounds(5e6) > 1.2 * rounds(1e4)
         assert FEWEST_REBUILDS == 8

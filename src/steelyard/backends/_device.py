@@ -20,7 +20,7 @@ import torch
 from steelyard import clocks
 from steelyard.errors import Unsupported
 from steelyard.machine.telemetry import HARMFUL, Meter
-from steelyard.measuring.clock import HostTimer, Loop, empty
+from steelyard.measuring.clock import HostTimer, Loop, empty, scoped
 from steelyard.measuring.sample import sample
 from steelyard.measuring.stats import median_interval, time_figure
 from steelyard.model.experiment import Settings
@@ -86,7 +86,7 @@ class EventTimer:
 
     def _loop(self, task: Task, tally: HostTally, calls: int = 1) -> Loop:
         """The loop of a task, of which one call stands for so many; blocks that count go to the tally."""
-        fn, args, kwargs, prepare, scope = task.fn, task.args, task.kwargs, task.prepare, task.scope
+        fn, args, kwargs, prepare = task.fn, task.args, task.kwargs, task.prepare
         if fn is None:
             raise TypeError("a task needs fn or measure")
         start, end = _event(self.api), _event(self.api)
@@ -120,15 +120,7 @@ class EventTimer:
                 total += queue(1)
             return total
 
-        loop = queue if prepare is None else prepared
-        if scope is None:
-            return loop
-
-        def inside(n: int) -> int:
-            with scope():
-                return loop(n)
-
-        return inside
+        return scoped(queue if prepare is None else prepared, task)
 
     def disturbances(self) -> int:
         """Throttling is the device's preemption: a block taken while clocks were forced down is discarded by that cause.

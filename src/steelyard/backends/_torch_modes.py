@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch
 
 from steelyard.errors import NotApplicable
 from steelyard.measuring.verify import TOLERANCES
-from steelyard.model.task import Task
+from steelyard.model.task import Task, nested
 
 RATE = 1e-4
 SEEN_MOVE = 0.1
@@ -33,7 +33,7 @@ def in_mode(task: Task, mode: str) -> Task:
     if mode == "call":
         return task
     if mode == "eval":
-        return replace(task, scope=both(task.scope, torch.no_grad)) if task.parameters else task
+        return replace(task, scope=nested(task.scope, torch.no_grad)) if task.parameters else task
     made = {"fwd": forward, "bwd": backward, "train": train}[mode](task)
     return replace(made, flops=task.flops * COST[mode] if task.flops else None, bytes=None if mode != "fwd" else task.bytes)
 
@@ -261,20 +261,20 @@ def _phases(forward_and_loss: Callable[[], Any], optimizer: Any, clear: Callable
 
 def mean_square(output: Any) -> Any:
     """A loss for outputs that have none of their own."""
-    parts = [item for item in _tensors(output) if item.is_floating_point()]
+    parts = [item for item in tensors(output) if item.is_floating_point()]
     return sum((item.float().square().mean() for item in parts), start=torch.zeros((), device=parts[0].device))
 
 
 def recording(task: Task, *, inputs: bool = True) -> Task:
     """Mark what gradients flow to: parameters, and unless a whole network is trained floating arguments; keywords are constants."""
-    for item in [*task.parameters, *(_tensors(list(task.args)) if inputs else [])]:
+    for item in [*task.parameters, *(tensors(list(task.args)) if inputs else [])]:
         if isinstance(item, torch.Tensor) and item.is_floating_point() and item.is_leaf:
             item.requires_grad_(True)
-    return replace(task, scope=both(task.scope, torch.enable_grad))
+    return replace(task, scope=nested(task.scope, torch.enable_grad))
 
 
 def _differentiable(output: Any) -> list[Any]:
-    found = [item for item in _tensors(output) if item.requires_grad]
+    found = [item for item in tensors(output) if item.requires_grad]
     if not found:
         raise NotApplicable("no output of this workload has a gradient")
     return found
@@ -287,32 +287,17 @@ def _checked(output: Any) -> Any:
 
 
 def _leaves(task: Task) -> list[Any]:
-    found = [*task.parameters, *_tensors([*task.args, *task.kwargs.values()])]
+    found = [*task.parameters, *tensors([*task.args, *task.kwargs.values()])]
     unique = {id(item): item for item in found if isinstance(item, torch.Tensor) and item.requires_grad and item.is_leaf}
     return list(unique.values())
 
 
-def _tensors(value: Any) -> list[Any]:
+def tensors(value: Any) -> list[Any]:
+    """Every tensor in nested arguments or answers."""
     if isinstance(value, torch.Tensor):
         return [value]
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
-        return [item for part in value for item in _tensors(part)]
+        return [item for part in value for item in tensors(part)]
     return []
-
-
-def both(
-    outer: Callable[[], AbstractContextManager[Any]] | None, inner: Callable[[], AbstractContextManager[Any]]
-) -> Callable[[], AbstractContextManager[Any]]:
-    """One scope inside another."""
-    if outer is None:
-        return inner
-
-    def enter() -> AbstractContextManager[Any]:
-        stack = ExitStack()
-        stack.enter_context(outer())
-        stack.enter_context(inner())
-        return stack
-
-    return enter

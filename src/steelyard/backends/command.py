@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import platform
@@ -12,7 +11,6 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +18,7 @@ import numpy as np
 from steelyard import clocks
 from steelyard.backends.base import Backend
 from steelyard.errors import SteelyardError, Unsupported
+from steelyard.machine.load import oom_kills
 from steelyard.model.task import Reading, Task
 
 ABOUT = {"forks": True}
@@ -82,7 +81,7 @@ def watch(pid: int) -> Guard:
 
 def run_once(argv: Sequence[str]) -> Reading:
     """Start, wait, read the kernel's accounts; a failing program is an error, not a fast run."""
-    killed = _memory_kills()
+    killed = oom_kills()
     with tempfile.TemporaryFile() as errors:
         start = clocks.perf_counter_ns()
         child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors)
@@ -92,21 +91,13 @@ def run_once(argv: Sequence[str]) -> Reading:
         if child.returncode:
             errors.seek(0)
             said = errors.read()[-2000:].decode(errors="replace").strip()
-            if child.returncode == -signal.SIGKILL and _memory_kills() > killed:
+            if child.returncode == -signal.SIGKILL and oom_kills() > killed:
                 raise OutOfMemory("the kernel ended the command because it used too much memory", why=said)
             raise SteelyardError(_ending(child.returncode), why=said)
     extras = {"user_time": usage.ru_utime, "system_time": usage.ru_stime}
     if usage.ru_maxrss > FLOOR * _own_peak():
         extras["peak_memory"] = usage.ru_maxrss * 1024.0
     return Reading(seconds, extras)
-
-
-def _memory_kills() -> int:
-    """How often the kernel has ended a process for memory since it started; where it does not say, never."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        words = Path("/proc/vmstat").read_text().split()
-        return int(words[words.index("oom_kill") + 1])
-    return 0
 
 
 def _own_peak() -> int:

@@ -10,7 +10,7 @@ import numpy as np
 from steelyard.backends.numpy import Numpy
 from steelyard.measuring.clock import HostTimer, Timer
 
-ABOUT = {"forks": True}
+ABOUT = {"forks": True, "virtual": True}
 
 
 class World:

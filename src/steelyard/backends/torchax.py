@@ -21,14 +21,13 @@ import torchax
 from torchax.tensor import OperatorNotFound
 
 from steelyard import clocks
-from steelyard.backends import _torch_modes
 from steelyard.backends._torch_fixed import TorchStopwatch
 from steelyard.backends.torch import TorchElsewhere
 from steelyard.errors import NotApplicable, Unsupported, told
 from steelyard.measuring.clock import HostTimer, Timer
 from steelyard.measuring.fixed import Range, Stopwatch
 from steelyard.model.dtypes import canonical
-from steelyard.model.task import Task
+from steelyard.model.task import Task, nested
 
 ABOUT = {
     "package": "torchax", "stack": "torchax", "requires": ["numpy", "torch", "jax", "torchax"], "pins": "torchax.txt",
@@ -185,7 +184,7 @@ class Torchax(TorchElsewhere):
         RUNTIME.switch(False)
         if made.fn is None:
             return made
-        return replace(made, fn=Waited(made.fn), scope=_torch_modes.both(made.scope, RUNTIME.inside))
+        return replace(made, fn=Waited(made.fn), scope=nested(made.scope, RUNTIME.inside))
 
     def leaf(self, value: Any) -> tuple[str, np.ndarray[Any, Any]] | None:
         return super().leaf(value.torch() if hasattr(value, "jax") else value)

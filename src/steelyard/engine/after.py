@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from steelyard.engine import envs, ncu
 from steelyard.engine.launch import forkable
@@ -17,6 +17,9 @@ from steelyard.engine.plan import Job, Plan
 from steelyard.errors import SteelyardError
 from steelyard.model.record import Figure, Record
 from steelyard.store.runs import RunWriter
+
+if TYPE_CHECKING:
+    from steelyard.engine.crew import Crew
 
 LARGEST_FILE = 512 << 20
 SAVED = "graphs"
@@ -31,22 +34,10 @@ class Reply:
     trouble: str = ""
 
 
-class Passing(Protocol):
-    """Who can have a pass done by a worker."""
-
-    mark: str
-
-    def ask(self, job: Job, plan: Plan, name: str, scratch: Path, *, alone: bool) -> Reply: ...
-
-    def dismiss(self) -> None: ...
-
-    def see_off(self) -> None: ...
+Work = Callable[["Crew", Job, Plan, Path], Reply]
 
 
-Work = Callable[[Passing, Job, Plan, Path], Reply]
-
-
-def complete(record: Record, job: Job, plan: Plan, crew: Passing, writer: RunWriter) -> Record:
+def complete(record: Record, job: Job, plan: Plan, crew: Crew, writer: RunWriter) -> Record:
     """Run the passes that were asked for, one after another, and lay what they found over the record."""
     if record.status not in ("ok", "wrong"):
         return record
@@ -76,28 +67,28 @@ def wanted(plan: Plan) -> Iterator[tuple[str, Work]]:
         yield "compile_time", compile_time
 
 
-def profile(crew: Passing, job: Job, plan: Plan, scratch: Path) -> Reply:
+def profile(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
     """In the worker that timed the case, which times nothing afterwards: a tracer leaves its hooks behind."""
     return crew.ask(job, plan, "profile", scratch, alone=False)
 
 
-def runtime_profile(crew: Passing, job: Job, plan: Plan, scratch: Path) -> Reply:
+def runtime_profile(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
     """In a process of its own: two profilers do not share one."""
     return crew.ask(replace(job, fresh=True), plan, "runtime", scratch, alone=True)
 
 
-def outputs(crew: Passing, job: Job, plan: Plan, scratch: Path) -> Reply:
+def outputs(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
     """In any worker that can build the case."""
     return crew.ask(job, plan, "outputs", scratch, alone=False)
 
 
-def memory(crew: Passing, job: Job, plan: Plan, scratch: Path) -> Reply:
+def memory(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
     """In a process that has run nothing else."""
     fresh = job.compiles or job.case.device != "cpu" or not forkable(job.case.backend)
     return crew.ask(replace(job, fresh=fresh), plan, "memory", scratch, alone=True)
 
 
-def graphs(crew: Passing, job: Job, plan: Plan, scratch: Path) -> Reply:
+def graphs(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
     """In a process of its own, told before it starts to write down what it traces."""
     assert plan.settings.dump_ir is not None
     saving = envs.saving_graphs(job.case.backend, plan.settings.dump_ir, scratch / SAVED)
@@ -105,7 +96,7 @@ def graphs(crew: Passing, job: Job, plan: Plan, scratch: Path) -> Reply:
     return crew.ask(replace(job, place=place, fresh=True), plan, "graphs", scratch, alone=True)
 
 
-def under_ncu(crew: Passing, job: Job, plan: Plan, scratch: Path) -> Reply:
+def under_ncu(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
     """In a process that ncu starts, with the device to itself."""
     if job.case.device != "cuda":
         return Reply(Found(facts={"ncu": "unsupported: ncu looks at NVIDIA GPUs only"}))
@@ -121,7 +112,7 @@ def under_ncu(crew: Passing, job: Job, plan: Plan, scratch: Path) -> Reply:
     return Reply(Found(ncu.figures(kernels), {"ncu": {"kernels": len(kernels)}}, tuple(("ncu", str(path)) for path in files)))
 
 
-def compile_time(crew: Passing, job: Job, plan: Plan, scratch: Path) -> Reply:
+def compile_time(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
     """First calls in fresh interpreters: each with an empty cache of its own, then each with the cache that left."""
     if not job.compiles:
         return Reply()

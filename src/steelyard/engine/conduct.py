@@ -180,7 +180,7 @@ def under_roof(record: Record, roofs: Roofs) -> Record:
     """A record with its share of the roof and its bound; time on a virtual clock has no roof."""
     case = record.case
     found = peaks.choose(roofs.get((case["device"], case["threads"])), record.environment.get("device"))
-    if found is None or case["backend"] in run.VIRTUAL:
+    if found is None or registry.about_backend(case["backend"]).virtual:
         return record
     compute = found.compute.get(roofline.compute_format(record) or "")
     return roofline.with_roof(record, roofline.Roof(compute, found.bandwidth, found.source))

@@ -28,7 +28,6 @@ from steelyard.store.runs import Header, Run, Store
 
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 LONGEST = 3600.0
-PATIENCE_S = 300.0
 KEPT: Mapping[str, Any] = {
     "rtol": (int, float), "atol": (int, float), "verify": bool, "reference": str, "seed": int, "timeout": (int, float),
     "memory": int, "sampling": str, "settle": (int, float),
@@ -107,14 +106,11 @@ def _other_versions(record: Record, runs: tuple[Run, Run]) -> str:
     for run in runs:
         before = next((old.environment for old in reversed(run.records) if old.id == record.id), {})
         now = record.environment
-        changed = [f"{name} {old} (now {now.get(name)})" for name, old in before.items() if _version(old) and now.get(name) != old]
+        versions = {name: old for name, old in before.items() if isinstance(old, str) and old[:1].isdigit()}
+        changed = [f"{name} {old} (now {now.get(name)})" for name, old in versions.items() if now.get(name) != old]
         if changed:
             return f"run {run.id} had {', '.join(changed)}"
     return ""
-
-
-def _version(value: Any) -> bool:
-    return isinstance(value, str) and value[:1].isdigit()
 
 
 def clean_commit(header: Header) -> str:
@@ -152,17 +148,14 @@ def check_surroundings(header: Header) -> None:
         raise UsageError(
             what, why="it was made in another environment (--env)", do="weigh two checkouts in it: steelyard run --env … --vs-path …"
         )
-    changed = [f"{name} {before} (now {now or 'none'})" for name, before, now in _differing(header)]
-    if changed:
-        raise UsageError(what, why=f"it was made with {', '.join(changed)}", do="measure again both sides here, or install what it had")
-
-
-def _differing(header: Header) -> Iterator[tuple[str, str, str | None]]:
     packages, python = header.machine.get("packages"), header.machine.get("python")
     before = {"python": python.get("version")} if isinstance(python, dict) else {}
     before |= packages if isinstance(packages, dict) else {}
     now = {**facts.packages(), "python": sys.version.split()[0]}
-    yield from ((str(name), old, now.get(name)) for name, old in before.items() if isinstance(old, str) and now.get(name) != old)
+    differing = {name: old for name, old in before.items() if isinstance(old, str) and now.get(name) != old}
+    changed = [f"{name} {old} (now {now.get(name) or 'none'})" for name, old in differing.items()]
+    if changed:
+        raise UsageError(what, why=f"it was made with {', '.join(changed)}", do="measure again both sides here, or install what it had")
 
 
 def asked_settings(header: Header) -> Settings:

@@ -87,16 +87,10 @@ def _executed(runs: Sequence[Run], cases: Sequence[Case], files: Sequence[str]) 
         at = str(commit.get("commit"))[:10] if isinstance(commit, dict) else ""
         yield from (f"the file {file} of commit {at}" if at else f"the file {file}" for file in files)
     plain = [case for case in cases if case.workload != PROGRAM]
-    yield from (f"{case.workload} with {name}={_text(value)}" for case in plain for name, value in case.params if _by_digest(value))
+    for case in plain:
+        by_digest = [item for item in case.params if not isinstance(item[1], Digest) and render(item[1]).startswith("#")]
+        yield from (f"{case.workload} with {name}={codec.encode(value).decode()}" for name, value in by_digest)
     yield from (f"the case {case.id}" for case in plain)
-
-
-def _by_digest(value: object) -> bool:
-    return not isinstance(value, Digest) and render(value).startswith("#")
-
-
-def _text(value: object) -> str:
-    return codec.encode(value).decode()
 
 
 def all_own(writer: RunWriter, header: Header) -> bool:

@@ -14,8 +14,8 @@ from steelyard import codec
 from steelyard.engine.launch import Worker
 from steelyard.engine.limits import WATCH_EVERY, MemoryLimit
 from steelyard.engine.messages import Answer, Done, Expanded, Fault, Fit, Go, Order, Phase, Started, Waiting, decode, encode
-from steelyard.engine.process import kernel_oom_kills
 from steelyard.errors import UsageError
+from steelyard.machine.load import oom_kills
 from steelyard.model.record import Status
 from steelyard.model.units import plain as quantity
 
@@ -63,7 +63,7 @@ class Conversation:
         """
         self.phase, self.over, self._patience = "start", False, patience
         self.deadline = None if patience is None else time.monotonic() + max(first, patience)
-        self._kills, self._oom_kills = self.limit.kills() if self.limit else 0, kernel_oom_kills()
+        self._kills, self._oom_kills = self.limit.kills() if self.limit else 0, oom_kills()
         self.worker.send(encode(job))
 
     def go(self) -> None:
@@ -134,7 +134,7 @@ class Conversation:
         ending = self.worker.stop()
         if self.limit and (self.limit.struck() or (ending.code == KILLED and self.limit.group)):
             return Lost("oom", self._too_much(), ending.stderr)
-        if ending.code == KILLED and kernel_oom_kills() > self._oom_kills:
+        if ending.code == KILLED and oom_kills() > self._oom_kills:
             return Lost("oom", f"the system ran out of memory and ended {self.subject} during {self.phase}", ending.stderr)
         last = next((line.strip() for line in reversed(ending.stderr.splitlines()) if line.strip()), "")
         words = f"; last words: {last[:LONGEST_WORDS]}" if last else ""

@@ -21,7 +21,7 @@ from typing import IO, Any
 from steelyard import registry
 from steelyard.engine.messages import Quit, encode
 from steelyard.engine.place import Place
-from steelyard.engine.process import end, end_tree
+from steelyard.engine.process import children, end, end_tree
 from steelyard.errors import SteelyardError, UsageError
 
 COMMON = ("numpy.random", "numpy.ma", "steelyard.engine.weigh", "steelyard.engine.arm", "steelyard.backends.numpy")
@@ -365,8 +365,6 @@ class Nursery:
 
     def sweep(self, keep: Collection[int] = ()) -> None:
         """End what dead workers left behind; the nursery adopts their orphans."""
-        from steelyard.engine.process import children
-
         for pid in children(self.process.pid):
             if pid not in keep:
                 end_tree(pid, itself=True)

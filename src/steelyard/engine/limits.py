@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from steelyard.engine.process import resident, tree
+from steelyard.machine.load import oom_kills
 
 WATCH_EVERY = 0.05
 ROOT = Path("/sys/fs/cgroup")
@@ -63,11 +64,7 @@ class MemoryLimit:
         """How many processes the kernel has ended for this limit, by the group's own count: a program may hide that a child of it died."""
         if not self.group:
             return 0
-        name = "memory.events" if self.version == 2 else "memory.oom_control"
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            words = (self.group / name).read_text().split()
-            return int(words[words.index("oom_kill") + 1])
-        return 0
+        return oom_kills(self.group / ("memory.events" if self.version == 2 else "memory.oom_control"))
 
     def release(self) -> None:
         """Remove the group; it must be empty, which takes the kernel a moment after a kill."""

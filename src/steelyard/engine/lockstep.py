@@ -118,9 +118,7 @@ class Match:
     @property
     def progress(self) -> tuple[str, float]:
         """What to say of it, and how far it is at most."""
-        if self.look == 0:
-            return "weighing", len(self.bouts) / self.until
-        return "weighing on, not settled yet", (len(self.bouts) / self.first - 1) / (self.looks.at[-1] - 1)
+        return self.looks.progress(self.look, len(self.bouts) / (self.first if self.look else self.until))
 
 
 @dataclass(frozen=True)
@@ -200,9 +198,13 @@ def _take_bouts(pool: Pool, match: Match, tell: Tell) -> None:
 def _turns(match: Match, folder: Path) -> Turns:
     """What both arms of the next pair are told; the first finds out what fits the budget, and the others do as it did."""
     number, rng = len(match.bouts), match.rng
+    pipes = folder / str(number)
+    pipes.mkdir()
+    for arm in (0, 1):
+        os.mkfifo(pipes / str(arm), 0o600)
     first, cpu = rng.randrange(2), rng.choice(sorted(os.sched_getaffinity(0))) if pinned(match.job) else None
     agreed = _agreed(match.bouts[0], match.share) if match.bouts else {}
-    return Turns(f"{match.seed} {number}", _pipes(folder / str(number)), match.share, first, cpu, agreed)
+    return Turns(f"{match.seed} {number}", str(pipes), match.share, first, cpu, agreed)
 
 
 def _agreed(first: Bout, share: float) -> dict[str, Any]:
@@ -216,13 +218,6 @@ def _agreed(first: Bout, share: float) -> dict[str, Any]:
 def pinned(job: Job) -> bool:
     """Both arms share one CPU where they need no more."""
     return one_thread(job) and hasattr(os, "sched_setaffinity")
-
-
-def _pipes(folder: Path) -> str:
-    folder.mkdir()
-    for arm in (0, 1):
-        os.mkfifo(folder / str(arm), 0o600)
-    return str(folder)
 
 
 def _part(match: Match, arm: int, turns: Turns) -> Alternate:
@@ -277,14 +272,20 @@ def hold(corners: Sequence[Corner], patience: float, deadline: float) -> None:
 
 
 def pair_of(match: Match, seen: Look, layout: str, notes: Sequence[str]) -> tuple[Pair, Arrays]:
-    """The result over all pairs of processes, and how it was measured."""
+    """The result over all pairs of processes, and how it was measured.
+
+    A base that is another case says so by its id, and one that is the same by its side's name.
+    """
     from steelyard.engine import pairs
 
     job, side, rounds = match.job, match.side, seen.rounds
     base, head = match.bouts[0].figures
     single = base["single"] or head["single"]
     schedule = QUADS if pinned(job) and not single else CALLS if rounds.calls == (1, 1) else BLOCKS
-    arms = _arms(job, side, base["source"], head["source"])
+    assert job.vs is not None
+    theirs, ours = side.origins
+    named = side.label if job.vs == job.case else ""
+    arms = Arm(job.vs.id, named, base["source"], *theirs), Arm(job.case.id, side.facing, head["source"], *ours)
     pair = pairs.pair_from(
         seen.found, rounds, 1, arms, stopped_by=seen.stop, looks=seen.number + 1, measured_s=float(rounds.seconds.sum()),
         schedule=schedule, layout=layout, processes=2 * len(rounds.groups), margin=match.plan.settings.margin,
@@ -292,33 +293,25 @@ def pair_of(match: Match, seen: Look, layout: str, notes: Sequence[str]) -> tupl
     return replace(pair, notes=[*pair.notes, *notes]), pairs.arrays_of(rounds)
 
 
-def _arms(job: Job, side: BaseSide, base: str, head: str) -> tuple[Arm, Arm]:
-    """Both arms; a base that is another case says so by its id, and one that is the same by its side's name."""
-    assert job.vs is not None
-    theirs, ours = side.origins
-    return Arm(job.vs.id, side.label if job.vs == job.case else "", base, *theirs), Arm(job.case.id, side.facing, head, *ours)
-
-
 def rounds_of(bouts: Sequence[Bout], seed: int) -> Rounds:
     """The blocks of both arms put together in order of time; the number of the pair of processes is their group."""
     import numpy as np
 
-    from steelyard.engine.arm import coins
+    from steelyard.engine.arm import coins, turns
     from steelyard.measuring.paired import Rounds
 
-    parts: dict[str, list[Any]] = {name: [] for name in ("took", "busy", "hit", "coin", "group")}
     figures = bouts[0].figures[0]
-    for number, bout in enumerate(bouts):
-        coin = np.asarray(coins(bout.seed, figures["quads"]))
-        for name, dtype in (("took", "<i8"), ("busy", "<i8"), ("hit", "|u1")):
-            base, head = (np.frombuffer(arrays[name], dtype).reshape(len(coin), 2) for arrays in bout.arrays)
-            first, second = np.where(coin[:, None], base, head), np.where(coin[:, None], head, base)
-            parts[name].append(np.stack([first[:, 0], second[:, 0], second[:, 1], first[:, 1]], axis=1))
-        parts["coin"].append(coin)
-        parts["group"].append(np.full(len(coin), number, np.int32))
-    whole = {name: np.concatenate(items) for name, items in parts.items()}
-    calls = (int(figures["calls"][0]), int(figures["calls"][1]))
-    return Rounds.from_quads(
-        whole["took"] * 1e-9, whole["busy"] * 1e-9, whole["hit"].astype(bool), whole["coin"], whole["group"], calls,
-        float(figures["overhead"]), seed, float(figures["doubt"]),
-    )  # fmt: skip
+    quads = figures["quads"]
+    order = np.asarray([turns(coins(bout.seed, quads)) for bout in bouts], np.int32).reshape(-1, 4)
+
+    def in_order(name: str, dtype: str) -> Any:
+        whole = np.empty(order.shape, dtype)
+        for arm in (0, 1):
+            blocks = [np.frombuffer(bout.arrays[arm][name], dtype).reshape(quads, 2) for bout in bouts]
+            whole[order == arm] = np.concatenate(blocks).ravel()
+        return whole
+
+    group = np.repeat(np.arange(len(bouts), dtype=np.int32), quads)
+    calls, known = (int(figures["calls"][0]), int(figures["calls"][1])), (float(figures["overhead"]), seed, float(figures["doubt"]))
+    took, busy, hit = in_order("took", "<i8") * 1e-9, in_order("busy", "<i8") * 1e-9, in_order("hit", "|u1").astype(bool)
+    return Rounds(took, busy, hit, order, group, calls, None, *known)

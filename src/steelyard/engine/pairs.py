@@ -72,15 +72,11 @@ def weigh_heads(
         if rooted := sorted(done.rooted & {0, number}):
             finding = paired.unmoved(finding, [f"what {benches[arm].case.variant} works on" for arm in rooted])
         how = {"stopped_by": doing.stop, "looks": doing.looks, "measured_s": doing.spent, "schedule": done.schedule}
-        pair = pair_from(finding, done.rounds, number, arms_of(benches[0], bench), margin=settings.margin, **how)
+        arms = Arm(base.id, source=benches[0].sources), Arm(bench.case.id, source=bench.sources)
+        pair = pair_from(finding, done.rounds, number, arms, margin=settings.margin, **how)
         pair = replace(pair, clock=done.method or pair.clock, notes=[*pair.notes, *done.notes])
         found.append((pair, {**arrays_of(done.rounds.only(number)), **done.telemetry}))
     return found
-
-
-def arms_of(base: Bench, head: Bench) -> tuple[Arm, Arm]:
-    """Both sides of a comparison made here."""
-    return Arm(base.case.id, source=base.sources), Arm(head.case.id, source=head.sources)
 
 
 def _weigh(
@@ -113,7 +109,7 @@ def _weigh(
         with lead.observe() if settings.telemetry else watch(None) as log:
             doing = schedule.weigh_arms(
                 builds[: len(benches)], timer, settings, rng.randrange(2**31), tell,
-                placebo=builds[-1] if alone else None, suite=suite, margin=settings.margin, patience=patience, check=check,
+                placebo=builds[-1] if alone else None, suite=suite, patience=patience, check=check,
             )  # fmt: skip
         if lead.graphs() != before:
             raise SteelyardError("something was compiled while the arms were weighed", why="the comparison is void")

@@ -14,6 +14,8 @@ from steelyard.model.experiment import BUDGETS, Experiment, Matrix, Settings
 from steelyard.model.record import Record
 
 BUDGET = BUDGETS["quick"]
+TF32 = {"tf32": (("fp32",), "tf32")}
+"""The rate that is no format: how it is measured, by format and variant."""
 
 Run = Callable[[Experiment], Sequence[Record]]
 
@@ -42,10 +44,10 @@ def measure(run: Run, machine: Mapping[str, Any], device: str, threads: int, *, 
     memory = Matrix(("op/copy", "op/triad"), {"n": (elements,), "dtype": ("fp32",)}, **how)
     formats = ("fp32", "fp64") if backend == "numpy" else ("fp32", "fp64", "bf16", "fp16")
     products = [_products(probe, formats, "eager", how)]
-    products += [_products(probe, ("fp32",), "tf32", how)] if device == "cuda" else []
+    products += [_products(probe, *TF32["tf32"], how)] if device == "cuda" else []
     records = list(run(Experiment("peaks", matrix=(*products, memory), settings=settings)))
     sizes = {name: _larger(rate, effort, scale) for name, (rate, _) in best(records, "compute").items()}
-    again = [_products(n, (_dtype(name),), _variant(name), how) for name, found in sizes.items() for n in found]
+    again = [_products(n, *TF32.get(name, ((name,), "eager")), how) for name, found in sizes.items() for n in found]
     if again:
         records += run(Experiment("peaks, larger", matrix=tuple(again), settings=settings))
     return _settle(records)
@@ -63,14 +65,6 @@ def _effort(machine: Mapping[str, Any], device: str, threads: int) -> Saturation
 
 def _products(n: int, formats: tuple[str, ...], variant: str, how: Mapping[str, Any]) -> Matrix:
     return Matrix(("op/matmul",), {"m": (n,), "n": (n,), "k": (n,), "dtype": formats}, variant=(variant,), **how)
-
-
-def _dtype(name: str) -> str:
-    return "fp32" if name == "tf32" else name
-
-
-def _variant(name: str) -> str:
-    return "tf32" if name == "tf32" else "eager"
 
 
 def _larger(rate: float, effort: Saturation, scale: float) -> list[int]:

@@ -129,11 +129,3 @@ def resident(pids: Iterable[int]) -> int:
         with contextlib.suppress(OSError, ValueError, IndexError):
             total += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * page
     return total
-
-
-def kernel_oom_kills() -> int:
-    """The kernel's count of out-of-memory kills; only when it grows is SIGKILL read as one."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        words = Path("/proc/vmstat").read_text().split()
-        return int(words[words.index("oom_kill") + 1])
-    return 0

@@ -259,13 +259,13 @@ def assemble(cases: Sequence[Case], settings: Settings, sources: Sources, leave:
     if size == 1:
         yield Ranks()
         return
-    _check_room(size)
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if size > CROWD * processors:
+        raise Unsupported(f"{size} ranks are more than {CROWD} for each of {processors} CPUs", do="ask for fewer ranks")
     folder = tempfile.mkdtemp(prefix="steelyard-ranks-")
     seat = Seat(0, size, str(Path(folder) / "meeting"), settings.timeout)
     crew = Ranks(seat)
-    job = {
-        "cases": [case.plain() for case in cases], "settings": asdict(settings), "sources": asdict(sources),
-    }  # fmt: skip
+    job = {"cases": [case.plain() for case in cases], "settings": asdict(settings), "sources": asdict(sources)}
     try:
         with _environment(variables(seat)):
             for rank in range(1, size):
@@ -285,12 +285,6 @@ def assemble(cases: Sequence[Case], settings: Settings, sources: Sources, leave:
         for peer in crew.peers:
             peer.dismiss()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _check_room(size: int) -> None:
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if size > CROWD * processors:
-        raise Unsupported(f"{size} ranks are more than {CROWD} for each of {processors} CPUs", do="ask for fewer ranks")
 
 
 @contextlib.contextmanager

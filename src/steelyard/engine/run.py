@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Protocol
 
+from steelyard import registry
 from steelyard.engine import after, lockstep, modules
 from steelyard.engine.conversation import Lost
 from steelyard.engine.crew import Crew
@@ -17,7 +18,6 @@ from steelyard.engine.driving import result_of
 from steelyard.engine.messages import PairAnswer, RecordAnswer
 from steelyard.engine.plan import Job, Plan
 from steelyard.engine.pool import NoComparison
-from steelyard.engine.shapes import CALL
 from steelyard.engine.sinks import Sink
 from steelyard.machine import locks
 from steelyard.model.experiment import Settings
@@ -28,7 +28,6 @@ from steelyard.store.samples import read_all
 
 MOST_AT_ONCE = 2000
 """Cases in one job: their worker is made calm once for all of them."""
-VIRTUAL = frozenset({"fake"})
 LETTERS = string.ascii_lowercase + "_"
 
 
@@ -118,7 +117,8 @@ class Supervision:
         todo = [job for job in todo if not self.sink.held(job)]
         pairs = [job for job in self.plan.pairs if not _compared(job, self.writer) and not self.sink.held_pair(job)]
         self.waiting = [list(group) for _, group in itertools.groupby(pairs, lambda job: (job.scale, job.label))]
-        calls = [job for job in todo if job.case.workload == CALL and job.case.id not in self.writer.done]
+        first = {name for name, item in registry.built_ins().workloads.items() if item.examine}
+        calls = [job for job in todo if job.case.workload in first and job.case.id not in self.writer.done]
         wrong = self.crew.check(self.plan, calls)
         refused = [self._refuse(job, wrong[job.case.id]) for job in todo if job.case.id in wrong]
         self.sink.checked()
@@ -273,7 +273,7 @@ class Supervision:
 def _places(jobs: Iterable[Job]) -> list[str]:
     """What these jobs need for themselves: every CPU we may use where one of them is timed on the host; else the accelerator, and as
     many CPUs as drive it, which are others for another accelerator. A virtual clock needs nothing."""
-    real = [job for job in jobs if job.case.backend not in VIRTUAL]
+    real = [job for job in jobs if not registry.about_backend(job.case.backend).virtual]
     devices = {f"{job.case.device}{job.place.device_index or 0}" for job in real if job.case.device != "cpu"}
     names, threads = locks.cpu_names() if real else [], max((job.case.threads * job.case.ranks for job in real), default=0)
     if not devices or any(job.case.device == "cpu" for job in real) or len(devices) * threads >= len(names):

@@ -183,10 +183,9 @@ class Scrutiny:
         """What holds after timing of a copy with this answer; its inputs have the values of the task's own."""
         if answer is None or not self._open():
             return self.verification
-        assert self.task is not None
         found = self._wanted_answer()
         if found[0] is not None:
-            self._take(judge(self.bench, self.be, self.task, answer, found), COPY)
+            self._take(judge(self.bench, self.be, self._timed, answer, found), COPY)
         elif self.before is not None and not self.varies:
             self._take(self._compared(answer, self.before), COPY)
         return self.verification
@@ -213,9 +212,14 @@ class Scrutiny:
         """Whether a later call is meant to give the answer of the first."""
         return not self.built.in_place and (self.built.repeatable or self.built.prepare is not None)
 
-    def _call(self) -> Any:
+    @property
+    def _timed(self) -> Task:
+        """The task as its mode runs it."""
         assert self.task is not None
-        output = observed(self.task)
+        return self.task
+
+    def _call(self) -> Any:
+        output = observed(self._timed)
         self.be.sync()
         return output
 
@@ -294,9 +298,8 @@ class Scrutiny:
 
     def _others(self) -> bool:
         """The answer to other values in the same buffers; whether there were any that the reference could be computed for."""
-        if self.built.prepare or not self._lasting() or self.bench.case.mode == "bwd" or self.before is None:
-            return False
-        if self.found is not None and self.found[0] is None:
+        unknown = self.before is None or (self.found is not None and self.found[0] is None)
+        if unknown or self.built.prepare or not self._lasting() or self.bench.case.mode == "bwd":
             return False
         stale, trials = "", 0
         for path, array in inputs(self.built).items():
@@ -324,7 +327,6 @@ class Scrutiny:
 
     def _answer_to(self, path: str, array: Any, change: Callable[[Any], Any]) -> tuple[Verification, bool] | None:
         """How the answer to a changed input compares, and whether it differs from before; None where unknown."""
-        assert self.task is not None
         leaf = self.be.leaf(array)
         if not isinstance(array, list) and (leaf is None or leaf[1].dtype.kind not in "fc"):
             return None
@@ -333,7 +335,7 @@ class Scrutiny:
             if not done:
                 return None
             try:
-                found = reference(self.bench, self.be, self.task, self._alike(path, was, change))
+                found = reference(self.bench, self.be, self._timed, self._alike(path, was, change))
             except Exception:
                 return None
             if found[0] is None or not self._moved(found[0]):
@@ -348,15 +350,13 @@ class Scrutiny:
     def _moved(self, answer: Sequence[Leaf]) -> bool:
         """Whether an answer is another than the one before, and no worse to compare: values that are not finite hide what is wrong."""
         assert self.before is not None
-        assert self.task is not None
         if len(answer) != len(self.before) or any(_broken(new) > _broken(old) for new, old in zip(answer, self.before, strict=True)):
             return False
         return self._compared(answer, self.before).status == "failed"
 
     def _compared(self, one: Sequence[Leaf], other: Sequence[Leaf]) -> Verification:
         """Two answers of this task, or of it and its reference, within what the task itself allows."""
-        assert self.task is not None
-        own, norm = self.task.tolerance, self.task.norm_tolerance
+        own, norm = self._timed.tolerance, self._timed.norm_tolerance
         return verify.compare(one, other, "its first answer", own=own, norm=norm, same_dtype=False)
 
     def _judged(self, got: list[Leaf], found: Found) -> Verification:
@@ -365,14 +365,13 @@ class Scrutiny:
         Gradients of a model that timing has trained are what is left of larger terms, and rounding is a share of those: they
         are held to the size that they had at first.
         """
-        assert self.task is not None
-        seen = judge(self.bench, self.be, self.task, got, found)
-        allowed = self.task.norm_tolerance
+        seen = judge(self.bench, self.be, self._timed, got, found)
+        allowed = self._timed.norm_tolerance
         if seen.status != "failed" or self.bench.case.mode != "train" or allowed is None or not self.before:
             return seen
         first, now = map(_gradient, (self.before, found[0]))
         wider = min(LEAST_GRADIENT, allowed * max(1.0, first / now)) if now > 0 else LEAST_GRADIENT
-        return judge(self.bench, self.be, replace(self.task, norm_tolerance=wider), got, found)
+        return judge(self.bench, self.be, replace(self._timed, norm_tolerance=wider), got, found)
 
     def _alike(self, path: str | None = None, was: Leaf | list[Any] | None = None, change: Callable[[Any], Any] = halved) -> Alike:
         """A fresh task of the reference with the weights that training has moved by now, and with the changed input."""
@@ -381,40 +380,40 @@ class Scrutiny:
         def enter(other: Any, plain: Task) -> Iterator[None]:
             if self.bench.case.mode == "train":
                 _carry(other, self.built.parameters, plain.parameters)
-            if path is None or was is None:
+            theirs = inputs(plain).get(path) if path is not None else None
+            if path is None or was is None or self._follows(other, theirs, path, was):
                 yield
                 return
-            theirs = inputs(plain).get(path)
-            leaf = other.leaf(theirs)
-            if isinstance(was, list) and theirs == inputs(self.built)[path]:
-                yield
-                return
-            if leaf is None or isinstance(was, list):
-                if theirs != was:
-                    raise Unlike
-                with altered(other, theirs, change):
-                    yield
-                return
-            if np.array_equal(leaf[1], self.be.leaf(inputs(self.built)[path])[1], equal_nan=True):
-                yield
-                return
-            if verify.compare([Leaf(path, *leaf)], [was], "", own=_looser(leaf[0], was.dtype), same_dtype=False).status != "passed":
-                raise Unlike
             with altered(other, theirs, change) as done:
-                if not done:
+                if not done and not isinstance(was, list):
                     raise Unlike
                 yield
 
         return enter
 
+    def _follows(self, other: Any, theirs: Any, path: str, was: Leaf | list[Any]) -> bool:
+        """Whether an input of a fresh task is changed already, as where both share it; one that was another before is no such input."""
+        leaf, ours = other.leaf(theirs), inputs(self.built)[path]
+        if leaf is None or isinstance(was, list):
+            if isinstance(was, list) and theirs == ours:
+                return True
+            same = theirs == was
+        elif np.array_equal(leaf[1], self.be.leaf(ours)[1], equal_nan=True):
+            return True
+        else:
+            coarser = max(verify.tolerance(leaf[0]), verify.tolerance(was.dtype))
+            same = verify.compare([Leaf(path, *leaf)], [was], "", own=coarser, same_dtype=False).status == "passed"
+        if not same:
+            raise Unlike
+        return False
+
     def _same(self) -> bool:
         """Check the answer to the current values against the reference, or without one against the first answer."""
-        assert self.task is not None
         if not self._lasting():
             return False
         if self.bench.case.mode == "train":
             try:
-                found = reference(self.bench, self.be, self.task, self._alike())
+                found = reference(self.bench, self.be, self._timed, self._alike())
             except Unlike:
                 return False
         else:
@@ -427,13 +426,12 @@ class Scrutiny:
 
     def _wanted_answer(self) -> Found:
         """What is right for the values there are, found once."""
-        assert self.task is not None
-        self.found = self.found or reference(self.bench, self.be, self.task, as_built)
+        self.found = self.found or reference(self.bench, self.be, self._timed, as_built)
         return self.found
 
     def _first_again(self) -> None:
         """Without a reference, a later answer that differs and stays so is wrong; one that keeps changing is random."""
-        if self.before is None or self.task is None:
+        if self.before is None:
             return
         answer = kept(self.be.outputs(self._call()))
         known = self.verification or Verification("none", "", self.found[1] if self.found else "")
@@ -456,11 +454,6 @@ def _gradient(answer: Sequence[Leaf]) -> float:
 def _broken(leaf: Leaf) -> int:
     """How many values are not finite."""
     return int((~np.isfinite(leaf.data)).sum()) if leaf.data.dtype.kind in "fc" else 0
-
-
-def _looser(one: str, other: str) -> tuple[float, float]:
-    """The tolerance of the coarser of two formats."""
-    return max(verify.tolerance(one), verify.tolerance(other))
 
 
 def _carry(other: Any, ours: Sequence[Any], theirs: Sequence[Any]) -> None:

@@ -61,7 +61,8 @@ def gather(request: Request, place: Place) -> tuple[Experiment, Catalogue, Entri
     for file in files:
         _check_readable(Path(file))
     files += tuple(file for source in sources for file in source.files)
-    catalogue, entries, own = _describe(words, request, sources, files, here(vs or _base_of(sources), place, files))
+    base = vs or next((source.settings.vs for source in sources if source.settings.vs), None)
+    catalogue, entries, own = _describe(words, request, sources, files, here(base, place, files))
     entries += tuple(entry for word in request.selectors if _is_experiment(word) for entry in configs.packages(Path(word)))
     typed = _matrices(words, own if not (words or sources) else [])
     if not request.variant and request.settings.get("vs") and not is_side(request.settings["vs"]):
@@ -91,11 +92,6 @@ def gather(request: Request, place: Place) -> tuple[Experiment, Catalogue, Entri
         mistakes=tuple(line for source in sources for line in source.mistakes),
     )
     return experiment, catalogue, entries
-
-
-def _base_of(sources: Sequence[Experiment]) -> str | None:
-    """The base that the files name, if they name one."""
-    return next((source.settings.vs for source in sources if source.settings.vs), None)
 
 
 def _refuse_overrides(request: Request, elsewhere: bool) -> None:
@@ -254,12 +250,12 @@ def command_case(argv: tuple[str, ...], request: Request) -> Case:
     return Case("command", (("argv", list(argv)),), backend="command", threads=threads, flags=tuple((asked | {**request.flags}).items()))
 
 
-def read_devices(words: Sequence[str], known: Sequence[str] = DEVICES) -> tuple[tuple[str, ...], str]:
+def read_devices(words: Sequence[str]) -> tuple[tuple[str, ...], str]:
     """Device kinds, which are part of a case, and the one index asked for, which is not: `cuda:1` is a place, not an identity."""
     kinds, indices = [], set()
     for word in words:
         kind, sign, index = word.partition(":")
-        kinds.append(device_kind(kind, known))
+        kinds.append(device_kind(kind, DEVICES))
         if sign and kind == "cpu":
             why = "a cpu has no index: all of its cores are one device"
             raise UsageError(f"there is no device {word!r}", why=why, do="write -d cpu; --threads says how many cores")

@@ -18,7 +18,6 @@ from steelyard.model.task import clean_up
 if TYPE_CHECKING:
     from steelyard.engine.bench import Bench
 
-CALL = "call/torch"
 TORCH, WITHOUT_DATA = "torch", "steelyard.backends._shapes"
 
 
@@ -26,8 +25,8 @@ def perform(cases: Sequence[Case], loaded: registry.Loaded) -> Iterator[Fit]:
     """An answer for each case in turn; variants of the framework's own change no shapes, so one answer serves them all."""
     known: dict[str, tuple[str, str]] = {}
     for case in cases:
-        if case.workload == CALL:
-            yield Fit(case.id, *_call(case, loaded))
+        if loaded.workloads[case.workload].examine is not None:
+            yield Fit(case.id, *_examined(case, loaded))
             continue
         bench = _bench(case, loaded)
         key = json.dumps([case.workload, dict(case.params), bench.case.backend, case.mode, case.ranks, bench.case.variant], default=str)
@@ -87,15 +86,15 @@ def _called(bench: Bench, without_data: Any) -> tuple[str, str]:
     return "", ""
 
 
-def _call(case: Case, loaded: registry.Loaded) -> tuple[str, str]:
+def _examined(case: Case, loaded: registry.Loaded) -> tuple[str, str]:
+    """By the workload's own word."""
+    examine = loaded.workloads[case.workload].examine
+    assert examine is not None
     try:
         importlib.import_module(WITHOUT_DATA)
     except ImportError as error:
         return "", _uninstalled(error)
-    examine = importlib.import_module("steelyard.workloads.operators.call").examine
-    params = dict(case.params)
-    found: tuple[str, str] = examine(params["op"], params["build"], params["input"], loaded.operators, loaded.generators)
-    return found
+    return examine(dict(case.params), loaded)
 
 
 def _uninstalled(error: ImportError) -> str:

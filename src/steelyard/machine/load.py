@@ -6,7 +6,7 @@ import os
 import resource
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,3 +49,14 @@ def own_seconds() -> float:
     """CPU seconds of this process and of what it started and waited for."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in used)
+
+
+def oom_kills(file: Path = Path("/proc/vmstat")) -> int:
+    """How often the kernel has ended a process for memory, since it started or in a control group; where it does not say, never.
+
+    Only where this grows is SIGKILL read as such an end.
+    """
+    with suppress(OSError, ValueError, IndexError):
+        words = file.read_text().split()
+        return int(words[words.index("oom_kill") + 1])
+    return 0

@@ -76,7 +76,7 @@ class HostTimer:
     def bind(self, task: Task) -> Loop:
         """A loop with nothing in it but the call; its own cost is measured with an empty call and subtracted."""
         loop = self._self_timed(task) if task.measure else _own_code(self._timed(task))
-        return loop if task.scope is None else _scoped(loop, task)
+        return scoped(loop, task)
 
     def _timed(self, task: Task) -> Loop:
         fn, args, kwargs, now, prepare = task.fn, task.args, task.kwargs, self.now, task.prepare
@@ -159,9 +159,11 @@ def _prepared(task: Task, prepare: Callable[[], None], now: Callable[[], int]) -
     return loop
 
 
-def _scoped(loop: Loop, task: Task) -> Loop:
+def scoped(loop: Loop, task: Task) -> Loop:
+    """The loop inside the task's scope, which is entered once around a block."""
     scope = task.scope
-    assert scope is not None
+    if scope is None:
+        return loop
 
     def inside(n: int) -> int:
         with scope():

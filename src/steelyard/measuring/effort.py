@@ -30,12 +30,13 @@ class Effort:
     when the budget is spent, and then as often as it is worth going on.
     """
 
-    def __init__(self, settings: Settings, suite: int, margin: float, usual: int, heads: int) -> None:
-        self.settings, self.margin, self.usual = settings, margin, usual
+    def __init__(self, settings: Settings, suite: int, usual: int, heads: int) -> None:
+        self.settings, self.margin, self.usual = settings, settings.margin, usual
         self.least = suite / (ALPHA / 2)
         self.looks, self.look, self.first, self._doubted = Looks(settings.settle), 0, settings.budget, 0
         self.rounds, self.warm, self.one, self.fresh = usual, round(WARM_SHARE * usual), 0.0, False
-        self.wagers = [Wager((0.0, math.log1p(margin), -math.log1p(margin))) for _ in range(heads)]
+        edge = math.log1p(settings.margin)
+        self.wagers = [Wager((0.0, edge, -edge)) for _ in range(heads)]
         self.seen: list[list[float]] = [[] for _ in range(heads)]
         self.disturbed: list[float] = []
         self.costs: list[tuple[float, float]] = []
@@ -115,9 +116,7 @@ class Effort:
 
     def progress(self, spent: float) -> tuple[str, float]:
         """What to say of it, and how far it is at most."""
-        if self.look == 0:
-            return "weighing", min(1.0, spent / self.first)
-        return "weighing on, not settled yet", min(1.0, (spent / self.first - 1) / (self.looks.at[-1] - 1))
+        return self.looks.progress(self.look, spent / self.first)
 
     def _decided(self, wager: Wager, seen: list[float], spent: float) -> bool:
         """A difference beyond the margin is certain and its size known well enough, or one within it is certain.

@@ -35,12 +35,6 @@ class Spread:
     freedom: float
 
 
-def rows_of(values: Sequence[float] | Floats) -> Floats:
-    """Rows of two arms from their log-ratios."""
-    ratios = np.asarray(values, float)
-    return np.stack([ratios, -ratios], axis=1)
-
-
 def shifted(rows: Floats, shift: Any) -> Floats:
     """The rows as they would be had the head been faster by so much."""
     arms = rows.shape[-1]
@@ -91,12 +85,8 @@ def _draws(n: int, arms: int) -> np.ndarray[Any, np.dtype[np.intp]]:
 
 def swap_p_value(rows: Floats) -> float:
     """Two-sided chance of a mean this far from zero when the head of each rebuild is drawn among its arms."""
-    return _swap_p(_draws(*rows.shape), rows)
-
-
-def _swap_p(draws: np.ndarray[Any, np.dtype[np.intp]], rows: Floats) -> float:
     seen = abs(float(rows[:, 0].sum()))
-    sums = rows[np.arange(len(rows)), draws].sum(axis=1)
+    sums = rows[np.arange(len(rows)), _draws(*rows.shape)].sum(axis=1)
     return float(np.mean(np.abs(sums) >= seen * (1 - 1e-9)))
 
 

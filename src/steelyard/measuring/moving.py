@@ -27,6 +27,8 @@ SMALLEST, SMALL = -5, 256
 HEAP_TYPE = 1 << 9
 IMMORTAL = 1 << 30
 DEPTH = 4
+HOLLOW = (str, bytes, type, types.ModuleType, int, float, complex, types.NoneType)
+"""What holds no arrays."""
 MANY, FAR = 1000, 1 << 18
 
 SHARED: tuple[type, ...] = (
@@ -77,7 +79,8 @@ class Move:
         """The copies of several things, which may share parts; the things themselves where copying them fails half-way."""
         given = list(values)
         self._alive.append(given)
-        self._home = next((fn.__globals__ for item in given for fn in [getattr(item, "__func__", item)] if _is_function(fn)), {})
+        functions = (getattr(item, "__func__", item) for item in given)
+        self._home = next((fn.__globals__ for fn in functions if isinstance(fn, types.FunctionType)), {})
         try:
             return [self._root(value) for value in given]
         except RecursionError:
@@ -194,7 +197,7 @@ class Move:
         Attributes are set one by one, as `__init__` does it: an instance that is given a whole dict is slower to read.
         """
         kind = type(value)
-        slots = [name for name in _slot_names(kind) if hasattr(value, name)]
+        slots = [name for name in copyreg._slotnames(kind) if hasattr(value, name)]  # type: ignore[attr-defined]
         state = {**getattr(value, "__dict__", {}), **{name: getattr(value, name) for name in slots}}
         if not state:
             return self._keep(value)
@@ -220,16 +223,15 @@ class Move:
             made[self.one(key)] = self.one(item)
         return made
 
-    def _tuple(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _tuple(self, value: Any) -> Any:
         self._parts(value)
-        parts = [self.one(item) for item in value]
-        found: tuple[Any, ...] | None = self._made.get(id(value))
-        return found if found is not None else self._set(value, tuple(parts))
+        return self._frozen(value)
 
-    def _frozenset(self, value: frozenset[Any]) -> frozenset[Any]:
+    def _frozen(self, value: Any) -> Any:
+        """What is made of its parts at once; they may have led back to it and made it."""
         parts = [self.one(item) for item in value]
-        found: frozenset[Any] | None = self._made.get(id(value))
-        return found if found is not None else self._set(value, frozenset(parts))
+        found = self._made.get(id(value))
+        return found if found is not None else self._set(value, type(value)(parts))
 
     def _set_of(self, value: set[Any]) -> set[Any]:
         made: set[Any] = self._set(value, set())
@@ -312,7 +314,7 @@ SCALARS: dict[type, Callable[[Any], Any]] = {
 }
 """Copies of what holds nothing else. Not-a-number stays: whether a list has it is asked by identity."""
 CONTAINERS: dict[type, Callable[[Move, Any], Any]] = {
-    list: Move._list, dict: Move._dict, tuple: Move._tuple, set: Move._set_of, frozenset: Move._frozenset, collections.deque: Move._deque,
+    list: Move._list, dict: Move._dict, tuple: Move._tuple, set: Move._set_of, frozenset: Move._frozen, collections.deque: Move._deque,
     types.MappingProxyType: Move._proxy, types.CellType: Move._cell, types.FunctionType: Move._function, types.MethodType: Move._method,
     types.BuiltinMethodType: Move._builtin, types.MethodWrapperType: Move._builtin, functools.partial: Move._partial,
 }  # fmt: skip
@@ -336,16 +338,8 @@ def _is_plain(kind: type) -> bool:
     return usual and python and not hasattr(kind, "__getnewargs__") and not hasattr(kind, "__getnewargs_ex__")
 
 
-def _slot_names(kind: type) -> list[str]:
-    return list(copyreg._slotnames(kind))  # type: ignore[attr-defined]
-
-
 def _class_attribute(kind: type, name: str) -> Any:
     return next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
-
-
-def _is_function(value: Any) -> bool:
-    return isinstance(value, types.FunctionType)
 
 
 def _inert(value: Any) -> bool:
@@ -377,32 +371,27 @@ def copy_array(value: np.ndarray[Any, Any], buffers: dict[Any, Any]) -> np.ndarr
     else:
         if id(owner) not in buffers:
             buffers[id(owner)] = owner.copy(order="K")
-        memory = buffers[id(owner)]
-        made = memory if owner is value else _view(memory, value, value.ctypes.data - owner.ctypes.data)
+        made = memory = buffers[id(owner)]
+        if owner is not value:
+            offset = value.ctypes.data - owner.ctypes.data
+            made = np.ndarray(value.shape, value.dtype, memory.reshape(-1, order="A").view(np.uint8), offset, value.strides)
     made.flags.writeable = value.flags.writeable
     return made
 
 
-def _view(memory: np.ndarray[Any, Any], like: np.ndarray[Any, Any], offset: int) -> np.ndarray[Any, Any]:
-    return np.ndarray(like.shape, like.dtype, memory.reshape(-1, order="A").view(np.uint8), offset, like.strides)
-
-
-def held_arrays(value: Any, depth: int = DEPTH) -> Iterator[Any]:
+def held_arrays(value: Any, within: tuple[type, ...] = (object,), depth: int = DEPTH) -> Iterator[Any]:
     """Arrays that a callable keeps for itself: in its closure, its bound object, its defaults; as deep as anyone writes."""
     if hasattr(value, "nbytes") and hasattr(value, "shape"):
         yield value
-    elif depth and not isinstance(value, (str, bytes, type, types.ModuleType, int, float, complex, types.NoneType)):
+    elif depth and isinstance(value, within) and not isinstance(value, HOLLOW):
         for item in _inside(value):
-            yield from held_arrays(item, depth - 1)
+            yield from held_arrays(item, within, depth - 1)
 
 
-def loose_arrays(value: Any, known: Container[int], depth: int = DEPTH) -> Iterator[Any]:
+def loose_arrays(value: Any, known: Container[int]) -> Iterator[Any]:
     """Arrays that a function keeps in its closure, its defaults or containers there; a module moves its own, and `known` are moved too."""
-    if hasattr(value, "nbytes") and hasattr(value, "shape"):
-        yield from [value] if id(value) not in known else []
-    elif depth and isinstance(value, (types.FunctionType, types.MethodType, functools.partial, Mapping, list, tuple)):
-        for item in _inside(value):
-            yield from loose_arrays(item, known, depth - 1)
+    within = (types.FunctionType, types.MethodType, functools.partial, Mapping, list, tuple)
+    return (item for item in held_arrays(value, within) if id(item) not in known)
 
 
 def _inside(value: Any) -> Iterator[Any]:

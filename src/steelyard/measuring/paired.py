@@ -48,23 +48,6 @@ class Rounds:
     seed: int = 0
     doubt: float = 0.0
 
-    @classmethod
-    def from_quads(
-        cls,
-        seconds: Floats,
-        cpu: Floats,
-        disturbed: Bools,
-        coin: Bools,
-        group: Ints,
-        calls: tuple[int, int],
-        overhead: float,
-        seed: int,
-        doubt: float = 0.0,
-    ) -> Rounds:
-        """Rounds of two arms where a coin said which came first."""
-        arm = np.where(coin[:, None], [0, 1, 1, 0], [1, 0, 0, 1]).astype(np.int32)
-        return cls(seconds, cpu, disturbed, arm, group, calls, None, overhead, seed, doubt)
-
     @property
     def groups(self) -> list[int]:
         return [int(number) for number in np.unique(self.group)]
@@ -188,9 +171,7 @@ class Finding:
         return Interval(math.exp(self.interval.centre), low, high, self.interval.n)
 
 
-def find(
-    rounds: Rounds, head: int = 1, *, prior: Spread | None = None, alpha: float = ALPHA, peeked: bool = False, share: float = 1.0
-) -> Finding:
+def find(rounds: Rounds, head: int = 1, *, peeked: bool = False, share: float = 1.0) -> Finding:
     """Weigh one head against the base; `peeked` when the evidence decided when to stop, which the interval must survive.
 
     `share` is the part of the fixed interval's error that this look may spend where there are several.
@@ -203,8 +184,7 @@ def find(
         notes.append("too few undisturbed blocks: all of them were used")
     floor = float(between.std(ddof=1)) if len(between) > 2 else None
     others = [] if floor is None else [Spread(PLACEBO_FACTOR * floor, len(between) - 1.0)]
-    others += [prior] if prior else []
-    interval, p, strength = bounds(rows, others, alpha, peeked=peeked, share=share)
+    interval, p, strength = bounds(rows, others, peeked=peeked, share=share)
     interval = rounds.doubted(interval, head)
     lost = rounds.discarded((0, head))
     if clock == CPU:
@@ -213,15 +193,13 @@ def find(
     return Finding(interval, rows[:, 0], p, strength, clock, (lost[0], lost[1]), floor, tuple(notes))
 
 
-def bounds(
-    rows: Floats, others: Sequence[Spread] = (), alpha: float = ALPHA, *, peeked: bool = False, share: float = 1.0
-) -> tuple[Interval, float, float]:
+def bounds(rows: Floats, others: Sequence[Spread] = (), *, peeked: bool = False, share: float = 1.0) -> tuple[Interval, float, float]:
     """The interval over rebuilds, its p-value and the evidence: half of the error for the e-process, half for all fixed looks together."""
     strength = float(strongest(rows)[0])
-    sure = sure_interval(rows, alpha / 2)
+    sure = sure_interval(rows, ALPHA / 2)
     if peeked:
         return sure, min(1.0, 1 / strength), strength
-    fixed, chance = fixed_interval(rows, others, share * alpha / 2)
+    fixed, chance = fixed_interval(rows, others, share * ALPHA / 2)
     return _both(fixed, sure), min(1.0, 2 * min(1 / strength, chance / share)), strength
 
 

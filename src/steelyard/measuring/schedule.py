@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,6 @@ from steelyard.measuring.paired import Finding, Rounds, find
 from steelyard.measuring.sample import Tell, calibrate, empty_cost, quiet_collector, single, throttled
 from steelyard.measuring.settling import BUDGET
 from steelyard.model.experiment import Settings
-from steelyard.model.pair import MARGIN
 from steelyard.model.task import Task, clean_up
 
 PROBES = 3
@@ -35,15 +34,21 @@ Build = Callable[[], Task]
 Check = Callable[[Sequence[Task]], None]
 
 
+class RawRound(NamedTuple):
+    """One round, a value for each block in order of time: nanoseconds, CPU nanoseconds, whether something cut in, and the arm."""
+
+    took: tuple[int, ...]
+    cpu: tuple[int, ...]
+    hits: tuple[bool, ...]
+    order: tuple[int, ...]
+    group: int
+
+
 @dataclass
 class Weighing:
     """A comparison in progress: its raw rounds so far, and how it goes on."""
 
-    blocks: list[tuple[int, ...]] = field(default_factory=list)
-    cpu: list[tuple[int, ...]] = field(default_factory=list)
-    hits: list[tuple[bool, ...]] = field(default_factory=list)
-    orders: list[tuple[int, ...]] = field(default_factory=list)
-    groups: list[int] = field(default_factory=list)
+    taken: list[RawRound] = field(default_factory=list)
     calls: tuple[int, ...] = ()
     overhead: float = 0.0
     doubt: float = 0.0
@@ -56,21 +61,21 @@ class Weighing:
     looks: int = 1
     share: float = 1.0
     seen: tuple[int, int, float, float] | None = None
-    """The rows of blocks at the last look, its number, its share of the error, and the seconds spent by then."""
+    """The rounds at the last look, its number, its share of the error, and the seconds spent by then."""
     broken: str = ""
     """What ended it after that look."""
 
     @property
     def timed(self) -> float:
         """Seconds in blocks so far."""
-        return 1e-9 * sum(map(sum, self.blocks))
+        return 1e-9 * sum(sum(each.took) for each in self.taken)
 
     def rounds(self) -> Rounds:
         """What was measured, as arrays."""
+        took, cpu, hits, order, group = zip(*self.taken, strict=True)
         return Rounds(
-            np.asarray(self.blocks, float) * 1e-9, np.asarray(self.cpu, float) * 1e-9, np.asarray(self.hits, bool),
-            np.asarray(self.orders, np.int32), np.asarray(self.groups, np.int32), self.calls, self.placebo, self.overhead, self.seed,
-            self.doubt,
+            np.asarray(took, float) * 1e-9, np.asarray(cpu, float) * 1e-9, np.asarray(hits, bool), np.asarray(order, np.int32),
+            np.asarray(group, np.int32), self.calls, self.placebo, self.overhead, self.seed, self.doubt,
         )  # fmt: skip
 
     def finding(self, head: int = 1) -> Finding:
@@ -80,16 +85,14 @@ class Weighing:
     def fall_back(self, error: Exception) -> None:
         """To what the last look saw: going on may not cost what was found before."""
         assert self.seen is not None
-        rows, self.looks, self.share, self.spent = self.seen
-        for name in ("blocks", "cpu", "hits", "orders", "groups"):
-            del getattr(self, name)[rows:]
+        rounds, self.looks, self.share, self.spent = self.seen
+        del self.taken[rounds:]
         self.stop, self.broken = BUDGET, f"{type(error).__name__}: {error}"
 
     def of_group(self, number: int) -> Rounds:
         """The rounds of the last rebuild alone."""
-        first = next(index for index, group in enumerate(self.groups) if group == number)
-        return replace(self, blocks=self.blocks[first:], cpu=self.cpu[first:], hits=self.hits[first:], orders=self.orders[first:],
-                       groups=self.groups[first:]).rounds()  # fmt: skip
+        first = next(index for index, each in enumerate(self.taken) if each.group == number)
+        return replace(self, taken=self.taken[first:]).rounds()
 
 
 def weigh_arms(
@@ -101,7 +104,6 @@ def weigh_arms(
     *,
     placebo: Build | None = None,
     suite: int = 1,
-    margin: float = MARGIN,
     patience: float = math.inf,
     check: Check = lambda tasks: None,
 ) -> Weighing:
@@ -114,7 +116,7 @@ def weigh_arms(
     rng, tell = random.Random(seed), throttled(tell)
     doing = Weighing(seed=seed, placebo=len(builds) if placebo else None)
     makers = [*builds, *([placebo] if placebo else [])]
-    effort, start = Effort(settings, suite, margin, timer.rounds, len(builds) - 1), timer.effort()
+    effort, start = Effort(settings, suite, timer.rounds, len(builds) - 1), timer.effort()
     doing.share, began_at = effort.looks.share(0), clocks.monotonic()
     with quiet_collector():
         while not doing.stop:
@@ -122,7 +124,7 @@ def weigh_arms(
             try:
                 began = timer.effort()
                 arms = _rebuild(makers, timer, rng)
-                number = doing.groups[-1] + 1 if doing.groups else 0
+                number = doing.taken[-1].group + 1 if doing.taken else 0
                 if not doing.calls:
                     _settle(doing, arms, timer, effort, began)
                     makers = makers[: len(doing.calls)]
@@ -145,7 +147,7 @@ def weigh_arms(
             tell(*effort.progress(doing.spent))
             if reason := effort.verdict(number + 1, doing.spent):
                 looked, doing.stop = timer.effort(), reason
-                doing.seen = doing.seen if reason == EVIDENCE else (len(doing.blocks), doing.looks, doing.share, doing.spent)
+                doing.seen = doing.seen if reason == EVIDENCE else (len(doing.taken), doing.looks, doing.share, doing.spent)
                 findings = [doing.finding(head) for head in range(1, len(builds))]
                 doing.stop = effort.conclude(reason, findings, number + 1, doing.spent, clocks.monotonic() - began_at, patience)
                 doing.looks, doing.share = effort.look + 1, effort.looks.share(effort.look)
@@ -248,8 +250,4 @@ def _round(doing: Weighing, loops: Sequence[Loop], timer: Timer, rng: random.Ran
         took.append(loops[arm](doing.calls[arm]))
         cpu.append((timer.busy() - busy) * doing.on_cpu)
         hits.append(timer.disturbances() > mark)
-    doing.blocks.append(tuple(took))
-    doing.cpu.append(tuple(cpu))
-    doing.hits.append(tuple(hits))
-    doing.orders.append(tuple(order))
-    doing.groups.append(number)
+    doing.taken.append(RawRound(tuple(took), tuple(cpu), tuple(hits), tuple(order), number))

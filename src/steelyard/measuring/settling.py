@@ -49,6 +49,12 @@ class Looks:
             return 1.0
         return FIRST_SHARE if look == 0 else (1 - FIRST_SHARE) / len(PARTS)
 
+    def progress(self, look: int, done: float) -> tuple[str, float]:
+        """What to say on the way to a look when so many times the first effort is done, and how far it is at most."""
+        if look == 0:
+            return "weighing", min(1.0, done)
+        return "weighing on, not settled yet", min(1.0, (done - 1) / (self.at[-1] - 1))
+
 
 def goes_on(interval: Interval, margin: float, spent: float, left: float) -> bool:
     """Whether more effort is spent on a comparison that may have `left` as much again as `spent`.
@@ -64,13 +70,13 @@ def goes_on(interval: Interval, margin: float, spent: float, left: float) -> boo
     return needed is not None and needed <= HOPE * left
 
 
-def needed_seconds(interval: Interval, spent: float, margin: float = MARGIN, alpha: float = ALPHA) -> float | None:
+def needed_seconds(interval: Interval, spent: float, margin: float = MARGIN) -> float | None:
     """How many more seconds would bring the interval of a log-ratio inside the margin or out of it; None if none, or too many."""
     low, high, n = interval.low, interval.high, interval.n
     if not math.isfinite(high - low) or n < 3 or settled(interval, margin):
         return None
     asked = abs(abs(interval.centre) - math.log1p(margin))
-    more = t_quantile(1 - alpha / 4, max(1.0, n - 1.0)) / t_quantile(1 - alpha / 4, 60.0)
+    more = t_quantile(1 - ALPHA / 4, max(1.0, n - 1.0)) / t_quantile(1 - ALPHA / 4, 60.0)
     factor = ((high - low) / 2 / max(asked, 1e-12) / more) ** 2
     return max(spent * 0.25, spent * (factor - 1)) if factor < FARTHEST else None
 

@@ -164,6 +164,9 @@ class Workload:
     bodies: dict[str, Body] = field(default_factory=dict)
     variants: dict[str, Variant] = field(default_factory=dict)
     member: str = ""
+    examine: Callable[[Mapping[str, Any], Any], tuple[str, str]] | None = None
+    """Why a case with these parameters cannot run, or why that is not known; without it, one is called on tensors without data.
+    Cases of ours that have it are checked before any is timed."""
 
     def on(self, backend: str) -> Callable[[Body], Body]:
         """Add the body for another framework."""
@@ -200,11 +203,12 @@ def workload(
     *,
     axes: Mapping[str, Sequence[Any]] | None = None,
     tags: Sequence[str] = (),
-    backend: str = "torch",
+    backend: str | Sequence[str] = "torch",
     modes: Sequence[str] = ("eval",),
     sizes: Mapping[str, Mapping[str, Any]] | None = None,
+    examine: Callable[[Mapping[str, Any], Any], tuple[str, str]] | None = None,
 ) -> Callable[[Body], Workload]:
-    """Define what is computed; the function's arguments are the axes, and `be` is the backend."""
+    """Define what is computed; the function's arguments are the axes, and `be` is the backend, one of those it is written for."""
     if not isinstance(name, str):
         raise UsageError(f"a workload's name is text, not {name!r}", do='write @workload("my/name", axes={…})')
     values = {key: tuple(value) if isinstance(value, (list, tuple)) else (value,) for key, value in _table(name, "axes", axes).items()}
@@ -222,8 +226,9 @@ def workload(
     _words(name, "tags", tags)
 
     def define(body: Body) -> Workload:
-        made = Workload(name, values, tuple(tags), summary_of(body), tuple(modes), sizes or {})
-        made.on(backend)(body)
+        made = Workload(name, values, tuple(tags), summary_of(body), tuple(modes), sizes or {}, examine=examine)
+        for each in [backend] if isinstance(backend, str) else backend:
+            made.on(each)(body)
         return made
 
     return define

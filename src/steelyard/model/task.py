@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -20,6 +20,7 @@ class Reading:
 
 
 Step = Callable[[], Any]
+Scope = Callable[[], AbstractContextManager[Any]]
 MOST_PENDING = 1000
 
 
@@ -82,7 +83,7 @@ class Task:
     repeatable: bool = True
     in_place: bool = False
     prepare: Callable[[], None] | None = None
-    scope: Callable[[], AbstractContextManager[Any]] | None = None
+    scope: Scope | None = None
     measure: Callable[[], Reading] | None = None
     inspect: Callable[[], Mapping[str, Any]] | None = None
     cleanup: Callable[[], None] | None = None
@@ -119,6 +120,19 @@ def observed(task: Task) -> Any:
         return task.observe()
     with task.scope():
         return task.observe()
+
+
+def nested(outer: Scope | None, inner: Scope) -> Scope:
+    """Two scopes as one, the outer of which is entered first; around a block, so that entering costs no call anything."""
+    if outer is None:
+        return inner
+
+    @contextmanager
+    def enter() -> Iterator[None]:
+        with outer(), inner():
+            yield
+
+    return enter
 
 
 def clean_up(tasks: Iterable[Task]) -> None:

@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from steelyard.errors import NotApplied, Unsupported
 from steelyard.model.define import variant
-from steelyard.model.task import Task
+from steelyard.model.task import Scope, Task, nested
 from steelyard.variants.watch import ObservedCall, differ, watch
-from steelyard.variants.wrap import Scope, body_of, nested
+from steelyard.variants.wrap import body_of
 
 Kernel = Literal["flash", "efficient", "math", "cudnn"]
 NO_KERNEL = ("No available kernel", "No viable backend")

@@ -9,7 +9,7 @@ from typing import Any
 from steelyard.errors import NotApplied
 from steelyard.model.define import variant
 from steelyard.model.task import Task
-from steelyard.variants.watch import Step, watch
+from steelyard.variants.watch import watch
 from steelyard.variants.wrap import arrays, body_of
 
 IMAGE_WORK = re.compile(r"convolution|conv_|conv\d|pool\d|upsample|(batch|group|instance)_norm|grid_sampler|pixel_(un)?shuffle")
@@ -40,13 +40,10 @@ def channels_last(task: Task, be: Any) -> Task:
     kwargs = {key: turned(item) for key, item in task.kwargs.items()}
     made = replace(task, fn=fn, args=args, kwargs=kwargs, parameters=parameters, effective={**task.effective, "channels_last": True})
     seen = watch(made, be)
-    if not (plain.error or seen.error or any(map(_turned_image, seen.beyond(plain)))):
+    turned_images = [step for step in seen.beyond(plain) if IMAGE_WORK.search(step.op) and any(form.channels_last for form in step.takes)]
+    if not (plain.error or seen.error or turned_images):
         raise NotApplied("no convolution, pooling or other work on images meets the changed layout")
     return made
-
-
-def _turned_image(step: Step) -> bool:
-    return bool(IMAGE_WORK.search(step.op)) and any(form.channels_last for form in step.takes)
 
 
 @variant("inference_mode", backends=["torch"])

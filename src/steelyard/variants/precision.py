@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from steelyard.errors import NotApplied, Unsupported
 from steelyard.model.define import variant
-from steelyard.model.task import Task
+from steelyard.model.task import Task, nested
 from steelyard.variants.watch import ObservedCall, differ, watch
-from steelyard.variants.wrap import body_of, floating_inputs, nested
+from steelyard.variants.wrap import arrays, body_of
 
 LOW = Literal["bf16", "fp16"]
 AUTOCAST_TOLERANCE = (5e-2, 2e-2)
@@ -34,8 +34,8 @@ def autocast(task: Task, be: Any, dtype: LOW = "bf16") -> Task:
 
     plain, under = watch(task, be), watch(task, be, cast)
     if not (plain.error or under.error or under.beyond(plain)):
-        inputs = floating_inputs(task)
-        if inputs and all(item.dtype in (torch.float16, torch.bfloat16) for item in inputs):
+        formats = {item.dtype for item in arrays([task.args, task.kwargs, task.parameters]) if item.is_floating_point()}
+        if formats and formats <= {torch.float16, torch.bfloat16}:
             raise NotApplied("the inputs are in half precision already, so autocast changes nothing")
         raise NotApplied("no operation of this workload is one that autocast casts")
     loose = task.tolerance or AUTOCAST_TOLERANCE

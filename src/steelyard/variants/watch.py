@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-from steelyard.model.task import Task
-from steelyard.variants.wrap import Scope, arrays, body_of
+from steelyard.model.task import Scope, Task
+from steelyard.variants.wrap import arrays, body_of
 
 
 @dataclass(frozen=True)

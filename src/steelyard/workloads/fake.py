@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from steelyard.errors import NotApplicable, NotApplied, SteelyardError, Unsupported, unknown
+from steelyard.errors import NotApplicable, NotApplied, Unsupported, unknown
 from steelyard.model.define import workload
 from steelyard.model.task import Task
 
@@ -31,17 +31,14 @@ def work(seconds: float, noise: float, fault: str, flops: int, bytes: int, be: A
 @work.variant("half")
 def half(task: Task, be: Any) -> Task:
     """The same answer in half the time."""
-    return replace(task, fn=_halved(task, be))
 
-
-def _halved(task: Task, be: Any) -> Any:
     def fn() -> Any:
         before = be.world.clock
         answer = task()
         be.world.clock = before + (be.world.clock - before) // 2
         return answer
 
-    return fn
+    return replace(task, fn=fn)
 
 
 def misbehave(fault: str) -> Any:
@@ -51,18 +48,10 @@ def misbehave(fault: str) -> Any:
     return FAULTS[fault]()
 
 
-def _raise() -> None:
-    raise ValueError("told to fail")
-
-
 def _segfault() -> None:
     import ctypes
 
     ctypes.string_at(0)
-
-
-def _hang() -> None:
-    time.sleep(1e6)
 
 
 def _leave_child(session: bool) -> None:
@@ -97,24 +86,24 @@ def _give_nan() -> Any:
     return np.full(16, np.nan, np.float32)
 
 
-def _refuse(error: SteelyardError) -> None:
+def _raise(error: Exception) -> None:
     raise error
 
 
 FAULTS: dict[str, Callable[[], Any]] = {
     "none": lambda: None,
     "wrong": lambda: None,
-    "raise": _raise,
+    "raise": lambda: _raise(ValueError("told to fail")),
     "segfault": _segfault,
     "exit": lambda: os._exit(0),
-    "hang": _hang,
+    "hang": lambda: time.sleep(1e6),
     "grandchild": lambda: _leave_child(session=False),
     "escape": lambda: _leave_child(session=True),
     "abandon": _abandon,
     "eat": _eat,
     "garbage": _print_garbage,
     "not_a_number": _give_nan,
-    "unsupported": lambda: _refuse(Unsupported("told to be unsupported", do="nothing")),
-    "not_applicable": lambda: _refuse(NotApplicable("told to be meaningless")),
-    "not_applied": lambda: _refuse(NotApplied("told to change nothing")),
+    "unsupported": lambda: _raise(Unsupported("told to be unsupported", do="nothing")),
+    "not_applicable": lambda: _raise(NotApplicable("told to be meaningless")),
+    "not_applied": lambda: _raise(NotApplied("told to change nothing")),
 }

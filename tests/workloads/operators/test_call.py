@@ -15,7 +15,7 @@ from steelyard.measuring.verify import compare  # noqa: E402
 from steelyard.model.operators import generator, operator  # noqa: E402
 from steelyard.model.task import Task, observed  # noqa: E402
 from steelyard.registry import Loaded, built_ins  # noqa: E402
-from steelyard.workloads.operators.call import Call, check, prepare  # noqa: E402
+from steelyard.workloads.operators.call import Call, DescribedCall  # noqa: E402
 from tests.engine.drive import run_json  # noqa: E402
 from tests.workloads.operators.specs import Spec, call, indices, many, of, tensor  # noqa: E402
 
@@ -48,7 +48,11 @@ def body(op: str, build: Any, input: Spec, mode: str = "eval", loaded: Loaded | 
 
 def prepared(op: str, build: Any, input: Spec, loaded: Loaded | None = None, **more: Any) -> Call:
     found = loaded or Loaded()
-    return prepare(op, build, input, device="cpu", seed=0, registered=found.operators, generators=found.generators, **more)
+    return DescribedCall(op, build, input, found.operators, found.generators, **more).prepare("cpu")
+
+
+def check(*described: Any) -> str:
+    return DescribedCall(*described).examine()[0]
 
 
 every_call = pytest.mark.parametrize("name", CALLS)

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from steelyard.errors import Unsupported, UsageError  # noqa: E402
 from steelyard.workloads.operators._embedding import ALPHA, FILES, GENERATOR, NAME, generate, lookups  # noqa: E402
 from steelyard.workloads.operators._names import find  # noqa: E402
-from steelyard.workloads.operators.call import check, prepare  # noqa: E402
+from steelyard.workloads.operators.call import DescribedCall  # noqa: E402
 from tests.workloads.operators.specs import Spec, call, many, of  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -93,6 +93,7 @@ def test_without_the_library_the_remedy_is_named_and_the_config_is_no_mistake(mo
     monkeypatch.setitem(sys.modules, "fbgemm_gpu", None)
     build = call(of("int", 1), of("int", 50), of("int", 8), of("int", 0), of("bool", False), of("str", "fp32"))
     assert find(NAME, {}).kind == "fbgemm"
+    described = DescribedCall(NAME, build, sizes(1, 50, 2), names=("", GENERATOR))
     with pytest.raises(Unsupported, match="pip install --no-deps 'fbgemm-gpu"):
-        prepare(NAME, build, sizes(1, 50, 2), device="cpu", seed=0, registered={}, generators={}, names=("", GENERATOR))
-    assert check(NAME, build, sizes(1, 50, 2), {}, {}, ("", GENERATOR)) == ""
+        described.prepare("cpu")
+    assert described.examine()[0] == ""

@@ -12,7 +12,7 @@ from steelyard.errors import UsageError  # noqa: E402
 from steelyard.model.operators import Operator, operator  # noqa: E402
 from steelyard.workloads.operators import _aten, _names  # noqa: E402
 from steelyard.workloads.operators._names import find, functions, modules  # noqa: E402
-from steelyard.workloads.operators.call import Call, prepare  # noqa: E402
+from steelyard.workloads.operators.call import Call, DescribedCall  # noqa: E402
 from tests.workloads.operators.specs import Spec, call, many, of, tensor  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -40,7 +40,7 @@ REFUSED = [
 
 
 def prepared(op: str, *args: Spec, build: Any = None, **kwargs: Spec) -> Call:
-    return prepare(op, build, call(*args, **kwargs), device="cpu", seed=0, registered={}, generators={})
+    return DescribedCall(op, build, call(*args, **kwargs)).prepare("cpu")
 
 
 @pytest.mark.parametrize("name", PARAMS)

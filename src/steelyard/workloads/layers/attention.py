@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-from steelyard.model.define import workload
 from steelyard.model.task import Task
 from steelyard.workloads.layers.rounding import layer_tolerance
 from steelyard.workloads.ops.attention import attend, pairs
 from steelyard.workloads.ops.cost import Array, divides, size
-
-if TYPE_CHECKING:
-    from steelyard.backends.base import Backend
+from steelyard.workloads.ops.forms import Backend, form, trainable
 
 
 def mix(x: Array, w_q: Array, w_k: Array, w_v: Array, w_out: Array, heads: int, kv_heads: int, causal: bool) -> Array:
@@ -53,22 +47,10 @@ def attention_size(hidden: int, heads: int, kv_heads: int) -> int:
     return 2 * hidden * hidden + 2 * hidden * (hidden // heads * kv_heads)
 
 
-def _attention(
-    fn: Callable[..., Array], batch: int, seq: int, hidden: int, heads: int, kv_heads: int, causal: bool, dtype: str, be: Backend
-) -> Task:
-    x = be.randn(batch, seq, hidden, dtype=dtype)
-    weights = attention_weights(hidden, heads, kv_heads, dtype, be)
-    moved = size(dtype, 2 * batch * seq * hidden, attention_size(hidden, heads, kv_heads))
-    flops = attention_flops(batch, seq, hidden, heads, kv_heads, causal)
-    args = (x, *weights, heads, kv_heads, causal)
-    return Task(fn, args, flops=flops, bytes=moved, items=batch * seq, parameters=weights, tolerance=layer_tolerance(dtype))
-
-
-@workload(
+@trainable(
     "layer/attention",
     axes={"batch": [1], "seq": [64], "hidden": [256], "heads": [4], "kv_heads": [4], "causal": [True], "dtype": ["fp32"]},
     tags=["layer", "compute", "smoke"],
-    modes=["eval", "fwd", "bwd", "train"],
     sizes={
         "small": {"seq": 16, "hidden": 64, "heads": 2, "kv_heads": 2},
         "h200": {"batch": 4, "seq": 4096, "hidden": 4096, "heads": 32, "kv_heads": 8, "dtype": "bf16"},
@@ -76,9 +58,10 @@ def _attention(
 )
 def attention(batch: int, seq: int, hidden: int, heads: int, kv_heads: int, causal: bool, dtype: str, be: Backend) -> Task:
     """Self-attention with its four projections; compute bound, the more so by attention itself the longer the sequence."""
-    return _attention(mix, batch, seq, hidden, heads, kv_heads, causal, dtype, be)
-
-
-@attention.on("numpy")
-def _(batch: int, seq: int, hidden: int, heads: int, kv_heads: int, causal: bool, dtype: str, be: Backend) -> Task:
-    return _attention(mix_numpy, batch, seq, hidden, heads, kv_heads, causal, dtype, be)
+    fn = form(be, lambda torch: mix, lambda np: mix_numpy)
+    x = be.randn(batch, seq, hidden, dtype=dtype)
+    weights = attention_weights(hidden, heads, kv_heads, dtype, be)
+    moved = size(dtype, 2 * batch * seq * hidden, attention_size(hidden, heads, kv_heads))
+    flops = attention_flops(batch, seq, hidden, heads, kv_heads, causal)
+    args = (x, *weights, heads, kv_heads, causal)
+    return Task(fn, args, flops=flops, bytes=moved, items=batch * seq, parameters=weights, tolerance=layer_tolerance(dtype))

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-from steelyard.model.define import workload
 from steelyard.model.task import Task
 from steelyard.workloads.layers.attention import attention_flops, attention_size, attention_weights, mix, mix_numpy
 from steelyard.workloads.layers.mlp import feed, feed_numpy, mlp_weights
 from steelyard.workloads.layers.rounding import layer_tolerance
 from steelyard.workloads.ops.cost import Array, size
+from steelyard.workloads.ops.forms import Backend, form, trainable
 from steelyard.workloads.ops.norm import EPS, rescale
-
-if TYPE_CHECKING:
-    from steelyard.backends.base import Backend
 
 
 def block(
@@ -39,36 +33,12 @@ def block_numpy(
     return x + feed_numpy(rescale(x, width, gain_2, EPS), w_up, w_down, w_gate)
 
 
-def _transformer_block(
-    fn: Callable[..., Array], batch: int, seq: int, hidden: int, ffn: int, heads: int, kv_heads: int, causal: bool, dtype: str, be: Backend
-) -> Task:
-    tokens, fed = batch * seq, 3 * hidden * ffn
-    x = be.randn(batch, seq, hidden, dtype=dtype)
-    gain_1 = be.uniform(hidden, low=0.5, high=1.5, dtype=dtype)
-    mixing = attention_weights(hidden, heads, kv_heads, dtype, be)
-    gain_2 = be.uniform(hidden, low=0.5, high=1.5, dtype=dtype)
-    feeding = mlp_weights(hidden, ffn, True, dtype, be)
-    flops = attention_flops(batch, seq, hidden, heads, kv_heads, causal) + 2.0 * tokens * fed
-    moved = size(dtype, 2 * tokens * hidden, 2 * hidden, attention_size(hidden, heads, kv_heads), fed)
-    weights = (gain_1, *mixing, gain_2, *feeding)
-    return Task(
-        fn,
-        (x, *weights, heads, kv_heads, causal),
-        flops=flops,
-        bytes=moved,
-        items=tokens,
-        parameters=weights,
-        tolerance=layer_tolerance(dtype),
-    )
-
-
-@workload(
+@trainable(
     "layer/transformer_block",
     axes={
         "batch": [1], "seq": [64], "hidden": [256], "ffn": [768], "heads": [4], "kv_heads": [4], "causal": [True], "dtype": ["fp32"],
     },
     tags=["layer", "compute"],
-    modes=["eval", "fwd", "bwd", "train"],
     sizes={
         "small": {"seq": 16, "hidden": 64, "ffn": 128, "heads": 2, "kv_heads": 2},
         "h200": {"batch": 4, "seq": 4096, "hidden": 4096, "ffn": 14336, "heads": 32, "kv_heads": 8, "dtype": "bf16"},
@@ -78,9 +48,19 @@ def transformer_block(
     batch: int, seq: int, hidden: int, ffn: int, heads: int, kv_heads: int, causal: bool, dtype: str, be: Backend
 ) -> Task:
     """Pre-norm transformer block: RMS norm, attention, RMS norm, SwiGLU; compute bound, with memory-bound seams to fuse."""
-    return _transformer_block(block, batch, seq, hidden, ffn, heads, kv_heads, causal, dtype, be)
-
-
-@transformer_block.on("numpy")
-def _(batch: int, seq: int, hidden: int, ffn: int, heads: int, kv_heads: int, causal: bool, dtype: str, be: Backend) -> Task:
-    return _transformer_block(block_numpy, batch, seq, hidden, ffn, heads, kv_heads, causal, dtype, be)
+    tokens, fed = batch * seq, 3 * hidden * ffn
+    x = be.randn(batch, seq, hidden, dtype=dtype)
+    gain_1 = be.uniform(hidden, low=0.5, high=1.5, dtype=dtype)
+    mixing = attention_weights(hidden, heads, kv_heads, dtype, be)
+    gain_2 = be.uniform(hidden, low=0.5, high=1.5, dtype=dtype)
+    feeding = mlp_weights(hidden, ffn, True, dtype, be)
+    weights = (gain_1, *mixing, gain_2, *feeding)
+    return Task(
+        form(be, lambda torch: block, lambda np: block_numpy),
+        (x, *weights, heads, kv_heads, causal),
+        flops=attention_flops(batch, seq, hidden, heads, kv_heads, causal) + 2.0 * tokens * fed,
+        bytes=size(dtype, 2 * tokens * hidden, 2 * hidden, attention_size(hidden, heads, kv_heads), fed),
+        items=tokens,
+        parameters=weights,
+        tolerance=layer_tolerance(dtype),
+    )

@@ -5,20 +5,14 @@ Norms use statistics that are known in mode eval, and in all others those of the
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
 from steelyard.errors import NotApplicable
-from steelyard.model.define import workload
 from steelyard.model.dtypes import canonical
 from steelyard.model.task import Task
 from steelyard.workloads.layers.rounding import layer_tolerance
 from steelyard.workloads.ops.conv import correlate
 from steelyard.workloads.ops.cost import Array, size
+from steelyard.workloads.ops.forms import Backend, form, trainable
 from steelyard.workloads.ops.norm import EPS
-
-if TYPE_CHECKING:
-    from steelyard.backends.base import Backend
 
 KERNEL = 3
 GRADIENTS = {"fp64": 1e-6, "fp32": 2e-2, "fp16": 8e-2, "bf16": 2e-1}
@@ -64,7 +58,14 @@ def convolve_twice_numpy(
     return np.maximum(x + step(inner, weight_2, gain_2, shift_2, mean_2, var_2), 0)
 
 
-def _conv_block(fn: Callable[..., Array], batch: int, channels: int, side: int, dtype: str, be: Backend, mode: str) -> Task:
+@trainable(
+    "layer/conv_block",
+    axes={"batch": [1], "channels": [32], "side": [28], "dtype": ["fp32"]},
+    tags=["layer", "compute"],
+    sizes={"small": {"channels": 8, "side": 14}, "h200": {"batch": 256, "channels": 256, "side": 56, "dtype": "bf16"}},
+)
+def conv_block(batch: int, channels: int, side: int, dtype: str, be: Backend, mode: str = "eval") -> Task:
+    """Residual block of two 3x3 convolutions with batch norm; compute bound, with memory-bound seams to fuse."""
     fan_in = channels * KERNEL * KERNEL
     pixels = batch * side * side
     if mode != "eval" and pixels == 1:
@@ -81,7 +82,7 @@ def _conv_block(fn: Callable[..., Array], batch: int, channels: int, side: int, 
         learnt += [weight, gain, shift]
     moved = size(dtype, 2 * pixels * channels, 2 * channels * (fan_in + 4))
     return Task(
-        fn,
+        form(be, lambda torch: convolve_twice, lambda np: convolve_twice_numpy),
         (x, *learnt),
         known,
         flops=4.0 * pixels * channels * fan_in,
@@ -91,20 +92,3 @@ def _conv_block(fn: Callable[..., Array], batch: int, channels: int, side: int, 
         tolerance=layer_tolerance(dtype),
         norm_tolerance=gradient_share(dtype, mode),
     )
-
-
-@workload(
-    "layer/conv_block",
-    axes={"batch": [1], "channels": [32], "side": [28], "dtype": ["fp32"]},
-    tags=["layer", "compute"],
-    modes=["eval", "fwd", "bwd", "train"],
-    sizes={"small": {"channels": 8, "side": 14}, "h200": {"batch": 256, "channels": 256, "side": 56, "dtype": "bf16"}},
-)
-def conv_block(batch: int, channels: int, side: int, dtype: str, be: Backend, mode: str = "eval") -> Task:
-    """Residual block of two 3x3 convolutions with batch norm; compute bound, with memory-bound seams to fuse."""
-    return _conv_block(convolve_twice, batch, channels, side, dtype, be, mode)
-
-
-@conv_block.on("numpy")
-def _(batch: int, channels: int, side: int, dtype: str, be: Backend, mode: str = "eval") -> Task:
-    return _conv_block(convolve_twice_numpy, batch, channels, side, dtype, be, mode)

@@ -2,37 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-from steelyard.model.define import workload
 from steelyard.model.task import Task
-from steelyard.workloads.ops.cost import Array, size
-
-if TYPE_CHECKING:
-    from steelyard.backends.base import Backend
+from steelyard.workloads.ops.forms import Backend, trainable
+from steelyard.workloads.ops.gemm import affine
 
 
-def project(x: Array, weight: Array, bias: Array) -> Array:
-    """Affine map of the last axis, in numpy."""
-    return x @ weight.T + bias
-
-
-def _linear(fn: Callable[..., Array], batch: int, seq: int, hidden: int, out: int, dtype: str, be: Backend) -> Task:
-    tokens = batch * seq
-    x = be.randn(batch, seq, hidden, dtype=dtype)
-    weight = be.randn(out, hidden, dtype=dtype, scale=hidden**-0.5)
-    bias = be.randn(out, dtype=dtype)
-    moved = size(dtype, tokens * hidden, out * hidden, out, tokens * out)
-    flops = 2.0 * tokens * hidden * out
-    return Task(fn, (x, weight, bias), flops=flops, bytes=moved, items=tokens, parameters=(weight, bias))
-
-
-@workload(
+@trainable(
     "layer/linear",
     axes={"batch": [1], "seq": [64], "hidden": [512], "out": [512], "dtype": ["fp32"]},
     tags=["layer", "compute", "smoke"],
-    modes=["eval", "fwd", "bwd", "train"],
     sizes={
         "small": {"seq": 16, "hidden": 64, "out": 64},
         "h200": {"batch": 8, "seq": 2048, "hidden": 4096, "out": 14336, "dtype": "bf16"},
@@ -40,11 +18,4 @@ def _linear(fn: Callable[..., Array], batch: int, seq: int, hidden: int, out: in
 )
 def linear(batch: int, seq: int, hidden: int, out: int, dtype: str, be: Backend) -> Task:
     """Linear layer with bias over a batch of sequences; compute bound, or bound by reading the weight for few tokens."""
-    import torch.nn.functional as F
-
-    return _linear(F.linear, batch, seq, hidden, out, dtype, be)
-
-
-@linear.on("numpy")
-def _(batch: int, seq: int, hidden: int, out: int, dtype: str, be: Backend) -> Task:
-    return _linear(project, batch, seq, hidden, out, dtype, be)
+    return affine(be, dtype, (batch, seq), hidden, out)

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-from steelyard.model.define import workload
 from steelyard.model.task import Task
 from steelyard.workloads.layers.rounding import layer_tolerance
 from steelyard.workloads.ops.cost import Array, size
+from steelyard.workloads.ops.forms import Backend, form, trainable
 from steelyard.workloads.ops.pointwise import gelu_of, silu_of
-
-if TYPE_CHECKING:
-    from steelyard.backends.base import Backend
 
 
 def feed(x: Array, w_up: Array, w_down: Array, w_gate: Array | None = None) -> Array:
@@ -38,21 +32,10 @@ def mlp_weights(hidden: int, ffn: int, gated: bool, dtype: str, be: Backend) -> 
     return (w_up, w_down, be.randn(ffn, hidden, dtype=dtype, scale=hidden**-0.5)) if gated else (w_up, w_down)
 
 
-def _mlp(fn: Callable[..., Array], batch: int, seq: int, hidden: int, ffn: int, gated: bool, dtype: str, be: Backend) -> Task:
-    tokens, weights = batch * seq, (3 if gated else 2) * hidden * ffn
-    x = be.randn(batch, seq, hidden, dtype=dtype)
-    feeding = mlp_weights(hidden, ffn, gated, dtype, be)
-    moved = size(dtype, 2 * tokens * hidden, weights)
-    return Task(
-        fn, (x, *feeding), flops=2.0 * tokens * weights, bytes=moved, items=tokens, parameters=feeding, tolerance=layer_tolerance(dtype)
-    )
-
-
-@workload(
+@trainable(
     "layer/mlp",
     axes={"batch": [1], "seq": [64], "hidden": [256], "ffn": [768], "gated": [True], "dtype": ["fp32"]},
     tags=["layer", "compute", "smoke"],
-    modes=["eval", "fwd", "bwd", "train"],
     sizes={
         "small": {"seq": 16, "hidden": 64, "ffn": 128},
         "h200": {"batch": 4, "seq": 4096, "hidden": 4096, "ffn": 14336, "dtype": "bf16"},
@@ -60,9 +43,11 @@ def _mlp(fn: Callable[..., Array], batch: int, seq: int, hidden: int, ffn: int, 
 )
 def mlp(batch: int, seq: int, hidden: int, ffn: int, gated: bool, dtype: str, be: Backend) -> Task:
     """Feed-forward layer, SwiGLU if gated and GELU if not; compute bound, its activation memory bound unless fused."""
-    return _mlp(feed, batch, seq, hidden, ffn, gated, dtype, be)
-
-
-@mlp.on("numpy")
-def _(batch: int, seq: int, hidden: int, ffn: int, gated: bool, dtype: str, be: Backend) -> Task:
-    return _mlp(feed_numpy, batch, seq, hidden, ffn, gated, dtype, be)
+    fn = form(be, lambda torch: feed, lambda np: feed_numpy)
+    tokens, weights = batch * seq, (3 if gated else 2) * hidden * ffn
+    x = be.randn(batch, seq, hidden, dtype=dtype)
+    feeding = mlp_weights(hidden, ffn, gated, dtype, be)
+    moved = size(dtype, 2 * tokens * hidden, weights)
+    return Task(
+        fn, (x, *feeding), flops=2.0 * tokens * weights, bytes=moved, items=tokens, parameters=feeding, tolerance=layer_tolerance(dtype)
+    )

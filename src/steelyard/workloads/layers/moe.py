@@ -5,20 +5,15 @@ Declared flops are those of the experts that a token is sent to, whatever an imp
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from steelyard.errors import NotApplicable, Unsupported
-from steelyard.model.define import workload
 from steelyard.model.task import Task
 from steelyard.workloads.layers.rounding import layer_tolerance
 from steelyard.workloads.ops.cost import Array, size
+from steelyard.workloads.ops.forms import Backend, form, trainable
 from steelyard.workloads.ops.norm import soften
 from steelyard.workloads.ops.pointwise import silu_of
-
-if TYPE_CHECKING:
-    from steelyard.backends.base import Backend
 
 
 def route(x: Array, w_router: Array, top_k: int) -> tuple[Array, Array]:
@@ -78,9 +73,20 @@ def consult_numpy(x: Array, w_router: Array, w_up: Array, w_gate: Array, w_down:
     return out.reshape(x.shape)
 
 
-def _moe(fn: Callable[..., Array], batch: int, seq: int, hidden: int, ffn: int, experts: int, top_k: int, dtype: str, be: Backend) -> Task:
+@trainable(
+    "layer/moe",
+    axes={"batch": [1], "seq": [32], "hidden": [128], "ffn": [256], "experts": [8], "top_k": [2], "dtype": ["fp32"]},
+    tags=["layer", "compute"],
+    sizes={
+        "small": {"seq": 8, "hidden": 32, "ffn": 64, "experts": 4},
+        "h200": {"batch": 2, "seq": 4096, "hidden": 4096, "ffn": 14336, "dtype": "bf16"},
+    },
+)
+def moe(batch: int, seq: int, hidden: int, ffn: int, experts: int, top_k: int, dtype: str, be: Backend) -> Task:
+    """Mixture of SwiGLU experts, all computed and all but the chosen ones masked; compute bound, mostly by work thrown away."""
     if not 1 <= top_k <= experts:
         raise NotApplicable(f"of experts={experts} a token cannot choose top_k={top_k}")
+    fn = form(be, lambda torch: consult_all, lambda np: consult_numpy)
     tokens, one = batch * seq, 3 * hidden * ffn
     x = be.randn(batch, seq, hidden, dtype=dtype)
     w_router = be.randn(experts, hidden, dtype=dtype, scale=hidden**-0.5)
@@ -91,26 +97,6 @@ def _moe(fn: Callable[..., Array], batch: int, seq: int, hidden: int, ffn: int, 
     flops = 2.0 * tokens * (experts * hidden + top_k * one)
     moved = size(dtype, 2 * tokens * hidden, experts * (hidden + one))
     return Task(fn, (x, *weights, top_k), flops=flops, bytes=moved, items=tokens, parameters=weights, tolerance=layer_tolerance(dtype))
-
-
-@workload(
-    "layer/moe",
-    axes={"batch": [1], "seq": [32], "hidden": [128], "ffn": [256], "experts": [8], "top_k": [2], "dtype": ["fp32"]},
-    tags=["layer", "compute"],
-    modes=["eval", "fwd", "bwd", "train"],
-    sizes={
-        "small": {"seq": 8, "hidden": 32, "ffn": 64, "experts": 4},
-        "h200": {"batch": 2, "seq": 4096, "hidden": 4096, "ffn": 14336, "dtype": "bf16"},
-    },
-)
-def moe(batch: int, seq: int, hidden: int, ffn: int, experts: int, top_k: int, dtype: str, be: Backend) -> Task:
-    """Mixture of SwiGLU experts, all computed and all but the chosen ones masked; compute bound, mostly by work thrown away."""
-    return _moe(consult_all, batch, seq, hidden, ffn, experts, top_k, dtype, be)
-
-
-@moe.on("numpy")
-def _(batch: int, seq: int, hidden: int, ffn: int, experts: int, top_k: int, dtype: str, be: Backend) -> Task:
-    return _moe(consult_numpy, batch, seq, hidden, ffn, experts, top_k, dtype, be)
 
 
 @moe.variant("grouped", backends=["torch"])

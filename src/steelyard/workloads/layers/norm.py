@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-from steelyard.model.define import workload
 from steelyard.model.task import Task
 from steelyard.workloads.ops.cost import Array, size
+from steelyard.workloads.ops.forms import Backend, form, trainable
 from steelyard.workloads.ops.norm import EPS, centre
-
-if TYPE_CHECKING:
-    from steelyard.backends.base import Backend
 
 
 def centre_project(x: Array, gain: Array, shift: Array, weight: Array, bias: Array) -> Array:
@@ -26,7 +20,18 @@ def centre_project_numpy(x: Array, gain: Array, shift: Array, weight: Array, bia
     return centre(x, x.shape[-1:], gain, shift, EPS) @ weight.T + bias
 
 
-def _ln_linear(fn: Callable[..., Array], batch: int, seq: int, hidden: int, out: int, dtype: str, be: Backend) -> Task:
+@trainable(
+    "layer/ln_linear",
+    axes={"batch": [1], "seq": [64], "hidden": [512], "out": [512], "dtype": ["fp32"]},
+    tags=["layer", "compute"],
+    sizes={
+        "small": {"seq": 16, "hidden": 64, "out": 64},
+        "h200": {"batch": 8, "seq": 2048, "hidden": 4096, "out": 14336, "dtype": "bf16"},
+    },
+)
+def ln_linear(batch: int, seq: int, hidden: int, out: int, dtype: str, be: Backend) -> Task:
+    """Layer norm, then a linear layer; compute bound, with a memory-bound seam to fuse."""
+    fn = form(be, lambda torch: centre_project, lambda np: centre_project_numpy)
     tokens = batch * seq
     x = be.randn(batch, seq, hidden, dtype=dtype)
     gain = be.uniform(hidden, low=0.5, high=1.5, dtype=dtype)
@@ -36,23 +41,3 @@ def _ln_linear(fn: Callable[..., Array], batch: int, seq: int, hidden: int, out:
     weights = (gain, shift, weight, bias)
     moved = size(dtype, tokens * hidden, 2 * hidden, out * hidden, out, tokens * out)
     return Task(fn, (x, *weights), flops=2.0 * tokens * hidden * out, bytes=moved, items=tokens, parameters=weights)
-
-
-@workload(
-    "layer/ln_linear",
-    axes={"batch": [1], "seq": [64], "hidden": [512], "out": [512], "dtype": ["fp32"]},
-    tags=["layer", "compute"],
-    modes=["eval", "fwd", "bwd", "train"],
-    sizes={
-        "small": {"seq": 16, "hidden": 64, "out": 64},
-        "h200": {"batch": 8, "seq": 2048, "hidden": 4096, "out": 14336, "dtype": "bf16"},
-    },
-)
-def ln_linear(batch: int, seq: int, hidden: int, out: int, dtype: str, be: Backend) -> Task:
-    """Layer norm, then a linear layer; compute bound, with a memory-bound seam to fuse."""
-    return _ln_linear(centre_project, batch, seq, hidden, out, dtype, be)
-
-
-@ln_linear.on("numpy")
-def _(batch: int, seq: int, hidden: int, out: int, dtype: str, be: Backend) -> Task:
-    return _ln_linear(centre_project_numpy, batch, seq, hidden, out, dtype, be)

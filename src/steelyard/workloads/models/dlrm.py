@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from steelyard.model.define import workload
 from steelyard.model.task import Task
 from steelyard.workloads.layers.conv import gradient_share
-from steelyard.workloads.layers.rounding import model_tolerance
 from steelyard.workloads.models.mlp import perceptron
-from steelyard.workloads.models.parts import Module, chain_flops, count
+from steelyard.workloads.models.parts import Module, chain_flops, count, model, model_task
 from steelyard.workloads.ops.cost import INDEX, Array, divides, size
 
 
@@ -52,14 +50,13 @@ def doubt_at(targets: Array) -> Callable[[Array], Array]:
     return loss
 
 
-@workload(
+@model(
     "model/dlrm",
     axes={
         "batch": [512], "numbers": [13], "tables": [8], "rows": [10000], "length": [4], "width": [32], "hidden": [256],
         "dtype": ["fp32"],
     },
     tags=["model", "memory"],
-    modes=["eval", "fwd", "bwd", "train"],
     sizes={
         "small": {"batch": 16, "tables": 3, "rows": 100, "length": 2, "width": 8, "hidden": 32},
         "h200": {
@@ -80,14 +77,13 @@ def dlrm(
     targets = be.integers(0, 2, batch, dtype="fp32")
     module = be.module(lambda: recommender(bottom, top, tables, rows), dtype)
     looked_up = tables * batch * length
-    return Task(
+    return model_task(
         module,
         (x, index),
+        dtype,
+        doubt_at(targets),
         flops=chain_flops(batch, *bottom) + chain_flops(batch, *top) + 2.0 * batch * (tables + 1) ** 2 * width,
         bytes=size(INDEX, looked_up) + size(dtype, batch * numbers, count(module) - tables * rows * width, looked_up * width, batch),
         items=batch,
-        parameters=tuple(module.parameters()),
-        loss=doubt_at(targets),
-        tolerance=model_tolerance(dtype),
         norm_tolerance=gradient_share(dtype, mode),
     )

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from steelyard.model.define import workload
 from steelyard.model.task import Task
-from steelyard.workloads.layers.rounding import model_tolerance
-from steelyard.workloads.models.parts import Module, block_class, block_flops, count, surprise_at
+from steelyard.workloads.models.parts import Module, block_class, block_flops, count, model, model_task, surprise_at
 from steelyard.workloads.ops.cost import INDEX, Array, size
 
 EPS = 1e-5
@@ -35,13 +33,12 @@ def decoder(layers: int, hidden: int, heads: int, ffn: int, vocab: int, seq: int
     return Decoder()
 
 
-@workload(
+@model(
     "model/gpt",
     axes={
         "batch": [2], "seq": [64], "layers": [2], "hidden": [256], "heads": [4], "ffn": [1024], "vocab": [1024], "dtype": ["fp32"],
     },
     tags=["model", "compute"],
-    modes=["eval", "fwd", "bwd", "train"],
     sizes={
         "small": {"batch": 1, "seq": 16, "hidden": 32, "heads": 2, "ffn": 64, "vocab": 64},
         "h200": {
@@ -56,13 +53,12 @@ def gpt(batch: int, seq: int, layers: int, hidden: int, heads: int, ffn: int, vo
     x = be.integers(0, vocab, batch, seq)
     targets = be.integers(0, vocab, batch, seq)
     module = be.module(lambda: decoder(layers, hidden, heads, ffn, vocab, seq), dtype)
-    return Task(
+    return model_task(
         module,
         (x,),
+        dtype,
+        surprise_at(targets),
         flops=layers * block + 2.0 * tokens * hidden * vocab,
         bytes=size(INDEX, tokens) + size(dtype, count(module), tokens * vocab),
         items=tokens,
-        parameters=tuple(module.parameters()),
-        loss=surprise_at(targets),
-        tolerance=model_tolerance(dtype),
     )

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from steelyard.model.define import workload
 from steelyard.model.task import Task
-from steelyard.workloads.layers.rounding import model_tolerance
-from steelyard.workloads.models.parts import Module, count, surprise_at
+from steelyard.workloads.models.parts import Module, count, model, model_task, surprise_at
 from steelyard.workloads.ops.attention import pairs
 from steelyard.workloads.ops.cost import INDEX, Array, divides, size
 
@@ -83,14 +81,13 @@ def decoder(layers: int, hidden: int, heads: int, kv_heads: int, ffn: int, vocab
     return Decoder()
 
 
-@workload(
+@model(
     "model/llama",
     axes={
         "batch": [2], "seq": [64], "layers": [2], "hidden": [256], "heads": [4], "kv_heads": [2], "ffn": [688], "vocab": [1024],
         "dtype": ["fp32"],
     },
     tags=["model", "compute"],
-    modes=["eval", "fwd", "bwd", "train"],
     sizes={
         "small": {"batch": 1, "seq": 16, "hidden": 32, "heads": 4, "kv_heads": 2, "ffn": 64, "vocab": 64},
         "h200": {
@@ -112,13 +109,12 @@ def llama(
     targets = be.integers(0, vocab, batch, seq)
     module = be.module(lambda: decoder(layers, hidden, heads, kv_heads, ffn, vocab, seq), dtype)
     read = count(module) - vocab * hidden + tokens * hidden
-    return Task(
+    return model_task(
         module,
         (x,),
+        dtype,
+        surprise_at(targets),
         flops=2.0 * tokens * (layers * block + hidden * vocab) + 4.0 * layers * batch * pairs(seq, True) * hidden,
         bytes=size(INDEX, tokens) + size(dtype, read, tokens * vocab),
         items=tokens,
-        parameters=tuple(module.parameters()),
-        loss=surprise_at(targets),
-        tolerance=model_tolerance(dtype),
     )

@@ -5,11 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from steelyard.model.define import workload
 from steelyard.model.task import Task
 from steelyard.workloads.layers.conv import gradient_share
-from steelyard.workloads.layers.rounding import model_tolerance
-from steelyard.workloads.models.parts import Module, chain_flops, count, surprise_at
+from steelyard.workloads.models.parts import Module, chain_flops, count, model, model_task, surprise_at
 from steelyard.workloads.ops.cost import size
 
 
@@ -23,11 +21,10 @@ def perceptron(widths: tuple[int, ...]) -> Module:
     return nn.Sequential(*made[1:])
 
 
-@workload(
+@model(
     "model/mlp",
     axes={"batch": [64], "features": [512], "hidden": [1024], "depth": [3], "classes": [64], "dtype": ["fp32"]},
     tags=["model", "compute"],
-    modes=["eval", "fwd", "bwd", "train"],
     sizes={
         "small": {"batch": 8, "features": 32, "hidden": 64},
         "h200": {"batch": 8192, "features": 4096, "hidden": 8192, "depth": 8, "classes": 1024, "dtype": "bf16"},
@@ -39,14 +36,13 @@ def mlp(batch: int, features: int, hidden: int, depth: int, classes: int, dtype:
     x = be.randn(batch, features, dtype=dtype)
     targets = be.integers(0, classes, batch)
     module = be.module(lambda: perceptron(widths), dtype)
-    return Task(
+    return model_task(
         module,
         (x,),
+        dtype,
+        surprise_at(targets),
         flops=chain_flops(batch, *widths),
         bytes=size(dtype, batch * features, count(module), batch * classes),
         items=batch,
-        parameters=tuple(module.parameters()),
-        loss=surprise_at(targets),
-        tolerance=model_tolerance(dtype),
         norm_tolerance=gradient_share(dtype, mode),
     )

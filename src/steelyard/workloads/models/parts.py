@@ -7,14 +7,21 @@ a table only the rows that are looked up), the input and the output.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
+from steelyard.model.define import workload
+from steelyard.model.task import Task
+from steelyard.workloads.layers.rounding import model_tolerance
 from steelyard.workloads.ops.attention import pairs
 from steelyard.workloads.ops.cost import Array, divides
 
 Module = Any
+
+model = functools.partial(workload, modes=("eval", "fwd", "bwd", "train"))
+"""A workload of torch modules, which can be trained."""
 
 
 def block_class() -> type[Module]:
@@ -80,3 +87,8 @@ def surprise_at(targets: Array) -> Callable[[Array], Array]:
         return F.cross_entropy(logits.flatten(0, -2).float(), targets.flatten())
 
     return loss
+
+
+def model_task(module: Module, inputs: tuple[Array, ...], dtype: str, loss: Callable[[Array], Array], **known: Any) -> Task:
+    """A model on its inputs with all its weights to train, and with what is known of its cost."""
+    return Task(module, inputs, parameters=tuple(module.parameters()), loss=loss, tolerance=model_tolerance(dtype), **known)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from steelyard.errors import NotApplicable
-from steelyard.model.define import workload
 from steelyard.model.dtypes import canonical
 from steelyard.model.task import Task
 from steelyard.workloads.layers.conv import gradient_share
-from steelyard.workloads.layers.rounding import model_tolerance
-from steelyard.workloads.models.parts import Module, count, surprise_at
+from steelyard.workloads.models.parts import Module, count, model, model_task, surprise_at
 from steelyard.workloads.ops.cost import Array, size
 
 COLOURS = 3
@@ -99,11 +97,10 @@ def set_to_train(module: Module, values: int) -> None:
                 block.branch[-1].weight.fill_(FIRST_GAIN)
 
 
-@workload(
+@model(
     "model/resnet50",
     axes={"batch": [4], "image": [64], "width": [16], "classes": [100], "dtype": ["fp32"]},
     tags=["model", "compute"],
-    modes=["eval", "fwd", "bwd", "train"],
     sizes={
         "small": {"batch": 8, "image": 32, "width": 4, "classes": 10},
         "h200": {"batch": 256, "image": 224, "width": 64, "classes": 1000, "dtype": "bf16"},
@@ -119,14 +116,13 @@ def resnet50(batch: int, image: int, width: int, classes: int, dtype: str, be: A
     module = be.module(lambda: residual_network(width, classes), dtype)
     if mode != "eval":
         set_to_train(module, batch * shrink(image, REDUCTION) ** 2)
-    return Task(
+    return model_task(
         module,
         (x,),
+        dtype,
+        surprise_at(targets),
         flops=residual_flops(batch, image, width, classes),
         bytes=size(dtype, batch * COLOURS * image * image, count(module), batch * classes),
         items=batch,
-        parameters=tuple(module.parameters()),
-        loss=surprise_at(targets),
-        tolerance=model_tolerance(dtype),
         norm_tolerance=deep_gradient_share(dtype, mode),
     )

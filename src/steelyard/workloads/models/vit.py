@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from steelyard.model.define import workload
 from steelyard.model.task import Task
-from steelyard.workloads.layers.rounding import model_tolerance
-from steelyard.workloads.models.parts import Module, block_class, block_flops, count, surprise_at
+from steelyard.workloads.models.parts import Module, block_class, block_flops, count, model, model_task, surprise_at
 from steelyard.workloads.ops.cost import Array, divides, size
 
 COLOURS = 3
@@ -39,14 +37,13 @@ def vision_transformer(patches: int, patch: int, layers: int, hidden: int, heads
     return Vision()
 
 
-@workload(
+@model(
     "model/vit",
     axes={
         "batch": [2], "image": [64], "patch": [8], "layers": [2], "hidden": [256], "heads": [4], "ffn": [1024], "classes": [100],
         "dtype": ["fp32"],
     },
     tags=["model", "compute"],
-    modes=["eval", "fwd", "bwd", "train"],
     sizes={
         "small": {"batch": 1, "image": 16, "patch": 4, "hidden": 32, "heads": 2, "ffn": 64, "classes": 10},
         "h200": {
@@ -65,13 +62,12 @@ def vit(
     x = be.randn(batch, COLOURS, image, image, dtype=dtype)
     targets = be.integers(0, classes, batch)
     module = be.module(lambda: vision_transformer(patches, patch, layers, hidden, heads, ffn, classes), dtype)
-    return Task(
+    return model_task(
         module,
         (x,),
+        dtype,
+        surprise_at(targets),
         flops=layers * block + 2.0 * (pixels * hidden + batch * hidden * classes),
         bytes=size(dtype, pixels, count(module), batch * classes),
         items=batch,
-        parameters=tuple(module.parameters()),
-        loss=surprise_at(targets),
-        tolerance=model_tolerance(dtype),
     )

@@ -35,13 +35,11 @@ def overloads() -> dict[str, dict[str, Any]]:
         name, _, overload = full.removeprefix(PREFIX).partition(".")
         if full.startswith(PREFIX) and name not in NOT_OPERATORS:
             schema = torch._C._get_schema(PREFIX + name, overload)
-            if not any(_reaches_out(argument) for argument in schema.arguments):
+            words = [str(argument.type) for argument in schema.arguments]
+            named = any(argument.name in NAMES_OF_FILES for argument in schema.arguments)
+            if not named and not any(far in word for word in words for far in OUT_OF_REACH):
                 found.setdefault(name, {})[overload] = schema
     return found
-
-
-def _reaches_out(argument: Any) -> bool:
-    return argument.name in NAMES_OF_FILES or any(word in str(argument.type) for word in OUT_OF_REACH)
 
 
 def split(name: str) -> tuple[str, str | None]:
@@ -65,11 +63,7 @@ def _full_names(base: str) -> list[str]:
 
 def writes(schema: Any) -> bool:
     """Whether an argument that is also read is overwritten; buffers for the output alone do not count."""
-    return any(_written(argument) and not argument.is_out for argument in schema.arguments)
-
-
-def _written(argument: Any) -> bool:
-    return argument.alias_info is not None and bool(argument.alias_info.is_write)
+    return any(item.alias_info is not None and item.alias_info.is_write and not item.is_out for item in schema.arguments)
 
 
 class Aten:
@@ -116,11 +110,6 @@ class Aten:
             shown = "; ".join(map(str, signatures(self.base)[:SHOWN]))
             raise UsageError(f"no overload of {PREFIX}{self.base} takes these arguments", why=f"there are {shown}")
         return known[min(fitting, key=lambda each: (each.guesses(args, kwargs), len(each.types), len(each.overload))).overload]
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """One call, whose overload is looked for each time; whoever calls often chooses first."""
-        function, places, named = self.choose(args, kwargs)
-        return function(*places, **named)
 
 
 @functools.cache

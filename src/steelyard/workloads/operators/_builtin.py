@@ -23,24 +23,15 @@ class Layer:
         with torch.device(self.device):
             self.module = self.make(*args, **kwargs).to(self.device)
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the module."""
-        return self.built()(*args, **kwargs)
-
-    def built(self) -> Any:
-        """The module itself, to be called without a detour."""
+    def filled(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """The module with its weights, which some kinds have only once they saw an input."""
         if self.module is None:
             do = 'give it a build list; "build": [] builds it without arguments'
             raise UsageError(f"{self.name} is built before it is called", do=do)
-        return self.module
-
-    def filled(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """The module with its weights, which some kinds have only once they saw an input."""
-        module = self.built()
-        if isinstance(module, LazyModuleMixin):
+        if isinstance(self.module, LazyModuleMixin):
             with torch.no_grad():
-                module(*args, **kwargs)
-        return module
+                self.module(*args, **kwargs)
+        return self.module
 
     def cleanup(self) -> None:
         """Let the weights go."""

@@ -12,6 +12,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from steelyard.backends._torch_modes import tensors
+
 LOOKUPS = {"embedding", "index_select", "gather", "take", "index", "_unsafe_index"}
 BAGS = {"_embedding_bag", "_embedding_bag_forward_only"}
 UNREAD = {"zeros", "ones", "full", "rand", "randn", "randint", "randperm", "arange", "linspace", "eye", "fill_", "zero_"}
@@ -88,15 +90,6 @@ def steps(forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str,
         output = forward(*args, **kwargs)
     undefined = bool(seen.kernels) and set(seen.kernels) <= UNWRITTEN
     return Steps(tuple(seen.kernels), seen.flops, seen.random or undefined, seen.writes, output)
-
-
-def tensors(value: Any) -> list[Any]:
-    """Every tensor in nested arguments."""
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    return [item for part in value for item in tensors(part)] if isinstance(value, (list, tuple)) else []
 
 
 def least_bytes(seen: Steps, args: Sequence[Any], kwargs: Mapping[str, Any], weights: Iterable[Any] = ()) -> float | None:

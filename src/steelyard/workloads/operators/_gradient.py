@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
+from steelyard.backends._torch_modes import tensors
 from steelyard.model.task import MOST_PENDING, Backward, Step
-from steelyard.workloads.operators._cost import tensors
 from steelyard.workloads.operators._task import recorded, without_derivative
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from torch import nn
 
 from steelyard.workloads.models.parts import Module
 from steelyard.workloads.models.resnet import residual_network
 
 CLASSES, WIDTH = 1000, 64
-
-
-def resnet() -> Module:
-    """ResNet-50 at its usual width, for images of three colours."""
-    return residual_network(WIDTH, CLASSES)
+"""Of ResNet-50 as it is usually trained."""
 
 
 def alex_net() -> Module:
@@ -30,4 +29,7 @@ def alex_net() -> Module:
     return nn.Sequential(*seen, nn.AdaptiveAvgPool2d(6), nn.Flatten(), *judged)
 
 
-MODELS = {"pytorch.model.alex_net": alex_net, "pytorch.model.resnet": resnet}
+MODELS: dict[str, Callable[[], Module]] = {
+    "pytorch.model.alex_net": alex_net,
+    "pytorch.model.resnet": partial(residual_network, WIDTH, CLASSES),
+}

@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 
+from steelyard.backends._torch_modes import tensors
 from steelyard.backends.torch import NAMES
 from steelyard.errors import Unsupported
 from steelyard.model.task import Task
-from steelyard.workloads.operators._cost import tensors
 from steelyard.workloads.operators.call import Call, sow
 
 LONGEST = 160
@@ -225,13 +225,10 @@ def by_chance(task: Task, op: str, seed: int) -> Task:
 
 def text_of(op: str, build: Any, made: Call) -> str:
     """The call as a person would write it, with tensors by format and shape."""
-    built = f"({_listed(_described(build))})" if isinstance(build, Mapping) else "()" if build is not None else ""
-    text = f"{op}{built}({_listed([*map(shown, made.args), *(f'{key}={shown(value)}' for key, value in made.kwargs.items())])})"
+    built = f"({', '.join(_described(build))})" if isinstance(build, Mapping) else "()" if build is not None else ""
+    given = [*map(shown, made.args), *(f"{key}={shown(value)}" for key, value in made.kwargs.items())]
+    text = f"{op}{built}({', '.join(given)})"
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
-
-
-def _listed(parts: Sequence[str]) -> str:
-    return ", ".join(parts)
 
 
 def _described(spec: Mapping[str, Any]) -> list[str]:
@@ -247,7 +244,7 @@ def shown(value: Any) -> str:
     if isinstance(value, torch.dtype):
         return NAMES.get(value, str(value))
     if isinstance(value, (list, tuple)):
-        inner = _listed([shown(item) for item in value])
+        inner = ", ".join([shown(item) for item in value])
         return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' * (len(value) == 1)})"
     if isinstance(value, Mapping):
         return shown(value.get("value", value.get("type")))

@@ -7,6 +7,7 @@ Without a `distribution` data are what PARAM draws: floats uniform in [0, 1), wh
 from __future__ import annotations
 
 import functools
+import math
 import random
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -216,10 +217,6 @@ def _normal(maker: Maker, rule: Spec, shape: tuple[int, ...], bound: int | None)
     return drawn * rule.get("std", 1.0) + rule.get("mean", 0.0)
 
 
-def _integers(maker: Maker, rule: Spec, shape: tuple[int, ...], bound: int | None) -> Array:
-    return maker.whole(rule.get("low", 0), rule["high"], shape)
-
-
 def _zipf(maker: Maker, rule: Spec, shape: tuple[int, ...], bound: int | None) -> Array:
     """Ranks whose frequency falls as a power: 1 and up, or places from 0 below a bound.
 
@@ -234,32 +231,22 @@ def _zipf(maker: Maker, rule: Spec, shape: tuple[int, ...], bound: int | None) -
     return whole if bound is None else whole - 1
 
 
-def _constant(maker: Maker, rule: Spec, shape: tuple[int, ...], bound: int | None) -> Array:
-    return torch.full(shape, rule["value"], device=maker.device)
-
-
 def _arange(maker: Maker, rule: Spec, shape: tuple[int, ...], bound: int | None) -> Array:
-    made = torch.arange(_count(shape), device=maker.device)
+    made = torch.arange(math.prod(shape), device=maker.device)
     return (made if bound is None else made % bound).reshape(shape)
 
 
 def _permutation(maker: Maker, rule: Spec, shape: tuple[int, ...], bound: int | None) -> Array:
     """Every number once; where more are asked for than there are, the same order over again."""
-    count = _count(shape)
+    count = math.prod(shape)
     made = torch.randperm(bound or count, device=maker.device, generator=maker.chance)
     return (made if len(made) >= count else made.repeat(-(-count // len(made))))[:count].reshape(shape)
 
 
-def _count(shape: tuple[int, ...]) -> int:
-    total = 1
-    for size in shape:
-        total *= size
-    return total
-
-
 DISTRIBUTIONS: dict[str, Draw] = {
-    "uniform": _spread, "normal": _normal, "integers": _integers, "zipf": _zipf, "constant": _constant, "arange": _arange,
-    "permutation": _permutation,
+    "uniform": _spread, "normal": _normal, "zipf": _zipf, "arange": _arange, "permutation": _permutation,
+    "integers": lambda maker, rule, shape, bound: maker.whole(rule.get("low", 0), rule["high"], shape),
+    "constant": lambda maker, rule, shape, bound: torch.full(shape, rule["value"], device=maker.device),
 }  # fmt: skip
 
 

@@ -50,77 +50,110 @@ class Call:
             give_back()
 
 
-def prepare(
-    op: str,
-    build: Any,
-    input: Spec,
-    *,
-    device: str,
-    seed: int,
-    registered: Mapping[str, Operator],
-    generators: Mapping[str, DataGenerator],
-    names: Sequence[str] = ("", ""),
-    default_grad: bool = True,
-) -> Call:
-    """Find an operator, build it if it is built, and make its arguments; everything is drawn from the seed.
+@dataclass(frozen=True)
+class DescribedCall:
+    """A call as a configuration describes it, with the operators and data generators that a user registered.
 
     `build` is None for operators that are not built, an empty list for a build without arguments, else a spec. `names` are
     those of the data generators for build and input; empty ones and PARAM's default stand for ours. A spec may also name
-    its own under `generator`. With `default_grad` off no argument requires a gradient.
+    its own under `generator`. Everything is drawn from the seed.
     """
-    from steelyard.workloads.operators import _aten, _builtin, _names
 
-    found = _names.find(op, registered)
-    sow(seed + APART)
-    instance = found.make()
-    instance.device = device
-    drawn = {} if build is None else _build(found, instance, build, device, seed, generators, names[0])
-    in_place = found.in_place or _asks_in_place(instance, input)
-    args, kwargs, more = _generate(input, device, seed, generators, names[1], default_grad and not in_place and not _has_out(input))
-    forward = instance.forward
-    if isinstance(instance, _builtin.Layer):
-        forward = instance.filled(args, kwargs)
-    elif isinstance(instance, _aten.Aten):
-        forward, args, kwargs = instance.choose(args, kwargs)
-        in_place = in_place or _aten.writes(forward._schema)
-    elif _is_module(instance):
-        forward = instance
-    return Call(forward, args, kwargs, instance, found.kind, in_place, {**drawn, **more})
+    op: str
+    build: Any
+    input: Spec
+    registered: Mapping[str, Operator] = field(default_factory=dict)
+    generators: Mapping[str, DataGenerator] = field(default_factory=dict)
+    names: Sequence[str] = ("", "")
+    seed: int = 0
 
+    def prepare(self, device: str, *, grad: bool = True) -> Call:
+        """Find the operator, build it if it is built, and make its arguments, none of which requires a gradient without `grad`."""
+        import torch
 
-def _build(
-    found: Operator, instance: Any, build: Any, device: str, seed: int, generators: Mapping[str, DataGenerator], name: str
-) -> dict[str, Any]:
-    """Build the operator; the answer is what was drawn for it."""
-    make = getattr(instance, "build", None)
-    spec: Spec = build if isinstance(build, Mapping) else {}
-    if not callable(make):
-        if spec.get("args") or spec.get("kwargs"):
-            raise UsageError(f"{found.name} is called as it is; there is nothing to build", do="leave build out")
-        return {}
-    args, kwargs, drawn = _generate(spec, device, seed, generators, name, False)
-    try:
-        make(*args, **kwargs)
-    except TypeError as error:
-        if found.kind == "user":
-            raise
-        raise UsageError(f"{found.name} cannot be built with these arguments", why=str(error).splitlines()[0]) from error
-    return {f"build.{where}": value for where, value in drawn.items()}
+        from steelyard.workloads.operators import _aten, _builtin, _names
 
+        found = _names.find(self.op, self.registered)
+        sow(self.seed + APART)
+        instance = found.make()
+        instance.device = device
+        drawn = {} if self.build is None else self._build(found, instance, device)
+        in_place = found.in_place or _asks_in_place(instance, self.input)
+        grad = grad and not in_place and "out" not in self.input.get("kwargs", {})
+        args, kwargs, more = self._generate(self.input, device, self.names[1], grad)
+        if isinstance(instance, _builtin.Layer):
+            forward = instance.filled(args, kwargs)
+        elif isinstance(instance, _aten.Aten):
+            forward, args, kwargs = instance.choose(args, kwargs)
+            in_place = in_place or _aten.writes(forward._schema)
+        else:
+            forward = instance if isinstance(instance, torch.nn.Module) else instance.forward
+        return Call(forward, args, kwargs, instance, found.kind, in_place, {**drawn, **more})
 
-def _generate(spec: Spec, device: str, seed: int, generators: Mapping[str, DataGenerator], name: str, grad: bool) -> Made:
-    """Arguments by the generator that was named, which for ours is the usual one or that of the embedding tables."""
-    from steelyard.workloads.operators import _embedding, _values
+    def _build(self, found: Operator, instance: Any, device: str) -> dict[str, Any]:
+        """Build the operator; the answer is what was drawn for it."""
+        make = getattr(instance, "build", None)
+        spec: Spec = self.build if isinstance(self.build, Mapping) else {}
+        if not callable(make):
+            if spec.get("args") or spec.get("kwargs"):
+                raise UsageError(f"{found.name} is called as it is; there is nothing to build", do="leave build out")
+            return {}
+        args, kwargs, drawn = self._generate(spec, device, self.names[0], False)
+        try:
+            make(*args, **kwargs)
+        except TypeError as error:
+            if found.kind == "user":
+                raise
+            raise UsageError(f"{found.name} cannot be built with these arguments", why=str(error).splitlines()[0]) from error
+        return {f"build.{where}": value for where, value in drawn.items()}
 
-    plain = str(spec.get("generator") or name or USUAL)
-    if plain in generators:
-        return _by_user(generators[plain], spec, device)
-    plain = plain.removeprefix("PyTorch").lstrip(":")
-    if plain == _embedding.GENERATOR:
-        return _embedding.generate(spec, device, seed)
-    if plain != USUAL:
-        raise unknown("data generator", plain, [*generators, USUAL, _embedding.GENERATOR])
-    return _values.arguments(spec, device, seed, grad=grad)
+    def _generate(self, spec: Spec, device: str, name: str, grad: bool) -> Made:
+        """Arguments by the generator that was named, which for ours is the usual one or that of the embedding tables."""
+        from steelyard.workloads.operators import _embedding, _values
+
+        plain = str(spec.get("generator") or name or USUAL)
+        if plain in self.generators:
+            return _by_user(self.generators[plain], spec, device)
+        plain = plain.removeprefix("PyTorch").lstrip(":")
+        if plain == _embedding.GENERATOR:
+            return _embedding.generate(spec, device, self.seed)
+        if plain != USUAL:
+            raise unknown("data generator", plain, [*self.generators, USUAL, _embedding.GENERATOR])
+        return _values.arguments(spec, device, self.seed, grad=grad)
+
+    def examine(self) -> tuple[str, str]:
+        """Why it cannot run, or why that is not known: names, build arguments and shapes are tried on a device without data.
+
+        What that device cannot do is no mistake, nor is a library that is missing here; users' own operators are not called.
+        """
+        from steelyard.workloads.operators import _names
+
+        try:
+            found = _names.find(self.op, self.registered)
+            named = [spec.get("generator", "") for spec in (self.build, self.input) if isinstance(spec, Mapping)]
+            if found.kind in ("user", "fbgemm"):
+                return "", "an operator that is not torch's own is not called without data"
+            if any(name in self.generators for name in (*self.names, *named)):
+                return "", "a user's own data generator is not asked"
+            self.without_data()
+        except Unsupported as error:
+            return "", str(error).replace("\n  ", "; ")
+        except SteelyardError as error:
+            told = (f"{error.where}: {error.what}" if error.where else error.what, error.why, error.do)
+            return "; ".join(part for part in told if part), ""
+        except NotImplementedError:
+            return "", "it cannot be called without data"
+        except Exception as error:
+            text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            return ("", text) if any(word in str(error).lower() for word in NO_META) else (text, "")
+        return "", ""
+
+    def without_data(self) -> tuple[Call, Steps]:
+        """The same call on the device without data, and what it did there."""
+        from steelyard.workloads.operators import _cost
+
+        made = self.prepare("meta")
+        return made, _cost.steps(made.forward, made.args, made.kwargs)
 
 
 def sow(seed: int) -> None:
@@ -151,76 +184,15 @@ def _asks_in_place(instance: Any, input: Spec) -> bool:
     return bool(isinstance(told, Mapping) and told.get("value")) or bool(getattr(getattr(instance, "module", None), "inplace", False))
 
 
-def _has_out(input: Spec) -> bool:
-    return "out" in input.get("kwargs", {})
-
-
-def _is_module(value: Any) -> bool:
-    import torch
-
-    return isinstance(value, torch.nn.Module)
-
-
-def check(
-    op: str,
-    build: Any,
-    input: Spec,
-    registered: Mapping[str, Operator],
-    generators: Mapping[str, DataGenerator],
-    names: Sequence[str] = ("", ""),
-    seed: int = 0,
-) -> str:
-    """Why a config cannot run, or nothing."""
-    return examine(op, build, input, registered, generators, names, seed)[0]
-
-
-def examine(
-    op: str,
-    build: Any,
-    input: Spec,
-    registered: Mapping[str, Operator],
-    generators: Mapping[str, DataGenerator],
-    names: Sequence[str] = ("", ""),
-    seed: int = 0,
-) -> tuple[str, str]:
-    """Why a config cannot run, or why that is not known: names, build arguments and shapes are tried on a device without data.
-
-    What that device cannot do is no mistake, nor is a library that is missing here; users' own operators are not called.
-    """
-    from steelyard.workloads.operators import _names
-
-    try:
-        found = _names.find(op, registered)
-        named = [spec.get("generator", "") for spec in (build, input) if isinstance(spec, Mapping)]
-        if found.kind in ("user", "fbgemm"):
-            return "", "an operator that is not torch's own is not called without data"
-        if any(name in generators for name in (*names, *named)):
-            return "", "a user's own data generator is not asked"
-        made = prepare(op, build, input, device="meta", seed=seed, registered=registered, generators=generators, names=names)
-        _tried(made)
-    except Unsupported as error:
-        return "", str(error).replace("\n  ", "; ")
-    except SteelyardError as error:
-        told = (f"{error.where}: {error.what}" if error.where else error.what, error.why, error.do)
-        return "; ".join(part for part in told if part), ""
-    except NotImplementedError:
-        return "", "it cannot be called without data"
-    except Exception as error:
-        text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        return ("", text) if any(word in str(error).lower() for word in NO_META) else (text, "")
-    return "", ""
-
-
-def _tried(made: Call) -> Steps:
-    from steelyard.workloads.operators import _cost
-
-    return _cost.steps(made.forward, made.args, made.kwargs)
+def _examine(params: Spec, loaded: Any) -> tuple[str, str]:
+    return DescribedCall(params["op"], params["build"], params["input"], loaded.operators, loaded.generators).examine()
 
 
 @workload(
     "call/torch",
     axes={"op": ["torch.add"], "build": [None], "input": [SMALL], "seed": [0]},
     tags=["call"],
+    examine=_examine,
     modes=["eval", "fwd", "bwd", "train", "call"],
 )
 def call(op: str, build: Any, input: Spec, seed: int, be: Any, mode: str = "eval", loaded: Any = None) -> Task:
@@ -231,13 +203,12 @@ def call(op: str, build: Any, input: Spec, seed: int, be: Any, mode: str = "eval
     """
     from steelyard.workloads.operators import _cost, _task
 
-    registered, generators = getattr(loaded, "operators", {}), getattr(loaded, "generators", {})
     start = ((seed or 0) + SEEDS * be.seed) % LARGEST_SEED
-    known: dict[str, Any] = {"seed": start, "registered": registered, "generators": generators}
-    made = prepare(op, build, input, device=str(be.where), default_grad=mode != "eval", **known)
+    described = DescribedCall(op, build, input, getattr(loaded, "operators", {}), getattr(loaded, "generators", {}), seed=start)
+    made = described.prepare(str(be.where), grad=mode != "eval")
     if mode == "call":
         return _bare(made)
-    without_data, seen = _without_data(made.kind, op, build, input, known)
+    without_data, seen = _without_data(made.kind, described)
     made = replace(made, in_place=made.in_place or bool(seen and seen.writes))
     if mode != "eval" and (why := _no_backward(made, without_data, mode)):
         raise NotApplicable(f"{op} has no backward pass: {why}")
@@ -268,13 +239,12 @@ def _bare(made: Call) -> Task:
     )  # fmt: skip
 
 
-def _without_data(kind: str, op: str, build: Any, input: Spec, known: Mapping[str, Any]) -> tuple[Call | None, Steps | None]:
+def _without_data(kind: str, described: DescribedCall) -> tuple[Call | None, Steps | None]:
     """The same call on the device without data and what it did there, where it can be made there."""
-    if kind in ("user", "fbgemm") or "generator" in input:
+    if kind in ("user", "fbgemm") or "generator" in described.input:
         return None, None
     try:
-        made = prepare(op, build, input, device="meta", **known)
-        return made, _tried(made)
+        return described.without_data()
     except Exception:
         return None, None
 
@@ -283,17 +253,18 @@ def _no_backward(made: Call, without_data: Call | None, mode: str) -> str:
     """Why a mode with gradients means nothing for a call, or nothing; what only data can tell is found at the first call."""
     import torch
 
-    from steelyard.workloads.operators import _cost, _task
+    from steelyard.backends._torch_modes import tensors
+    from steelyard.workloads.operators import _task
 
     if made.in_place:
         return "it overwrites its argument"
-    if mode == "train" and any(item.is_complex() for item in _cost.tensors([made.args, made.kwargs])):
+    if mode == "train" and any(item.is_complex() for item in tensors([made.args, made.kwargs])):
         return "training is of real numbers"
     if mode == "fwd" or without_data is None:
         return ""
     with torch.enable_grad():
         output = without_data.forward(*without_data.args, **without_data.kwargs)
     why = _task.without_derivative(output)
-    if not why and mode == "train" and not any(item.is_floating_point() for item in _cost.tensors([output])):
+    if not why and mode == "train" and not any(item.is_floating_point() for item in tensors([output])):
         return "training is of real numbers"
     return why

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any
 
-from steelyard.model.define import workload
 from steelyard.model.task import Task
 from steelyard.workloads.ops.cost import Array, divides, size
+from steelyard.workloads.ops.forms import Backend, form, operator
 from steelyard.workloads.ops.norm import soften
-
-if TYPE_CHECKING:
-    from steelyard.backends.base import Backend
 
 
 def attend(q: Array, k: Array, v: Array, causal: bool) -> Array:
@@ -32,23 +29,16 @@ def pairs(seq: int, causal: bool) -> int:
     return seq * (seq + 1) // 2 if causal else seq * seq
 
 
-def _sdpa(
-    fn: Callable[..., Array], batch: int, heads: int, kv_heads: int, seq: int, head_dim: int, causal: bool, dtype: str, be: Backend
-) -> Task:
-    divides("kv_heads", kv_heads, "heads", heads)
-    q = be.randn(batch, heads, seq, head_dim, dtype=dtype)
-    k = be.randn(batch, kv_heads, seq, head_dim, dtype=dtype)
-    v = be.randn(batch, kv_heads, seq, head_dim, dtype=dtype)
-    flops = 4.0 * batch * heads * pairs(seq, causal) * head_dim
-    moved = size(dtype, 2 * batch * heads * seq * head_dim, 2 * batch * kv_heads * seq * head_dim)
-    return Task(fn, (q, k, v, causal), flops=flops, bytes=moved, items=batch * seq)
+def fused(torch: Any, grouped: bool) -> Callable[..., Array]:
+    """Attention in torch, which chooses a kernel by itself."""
+    F = torch.nn.functional
+    return lambda q, k, v, causal: F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=grouped)
 
 
-@workload(
+@operator(
     "op/sdpa",
     axes={"batch": [1], "heads": [4], "kv_heads": [4], "seq": [128], "head_dim": [64], "causal": [True], "dtype": ["fp32"]},
     tags=["op", "compute", "smoke"],
-    modes=["eval", "fwd", "bwd"],
     sizes={
         "small": {"heads": 2, "kv_heads": 2, "seq": 32, "head_dim": 32},
         "h200": {"batch": 4, "heads": 32, "kv_heads": 8, "seq": 8192, "head_dim": 128, "dtype": "bf16"},
@@ -56,16 +46,11 @@ def _sdpa(
 )
 def sdpa(batch: int, heads: int, kv_heads: int, seq: int, head_dim: int, causal: bool, dtype: str, be: Backend) -> Task:
     """Scaled dot-product attention of a prompt; compute bound when fused, memory bound when the scores are stored."""
-    import torch.nn.functional as F
-
-    grouped = kv_heads != heads
-
-    def fused(q: Array, k: Array, v: Array, causal: bool) -> Array:
-        return F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=grouped)
-
-    return _sdpa(fused, batch, heads, kv_heads, seq, head_dim, causal, dtype, be)
-
-
-@sdpa.on("numpy")
-def _(batch: int, heads: int, kv_heads: int, seq: int, head_dim: int, causal: bool, dtype: str, be: Backend) -> Task:
-    return _sdpa(attend, batch, heads, kv_heads, seq, head_dim, causal, dtype, be)
+    divides("kv_heads", kv_heads, "heads", heads)
+    fn = form(be, lambda torch: fused(torch, kv_heads != heads), lambda np: attend)
+    q = be.randn(batch, heads, seq, head_dim, dtype=dtype)
+    k = be.randn(batch, kv_heads, seq, head_dim, dtype=dtype)
+    v = be.randn(batch, kv_heads, seq, head_dim, dtype=dtype)
+    flops = 4.0 * batch * heads * pairs(seq, causal) * head_dim
+    moved = size(dtype, 2 * batch * heads * seq * head_dim, 2 * batch * kv_heads * seq * head_dim)
+    return Task(fn, (q, k, v, causal), flops=flops, bytes=moved, items=batch * seq)

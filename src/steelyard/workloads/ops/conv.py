@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-from steelyard.model.define import workload
 from steelyard.model.task import Task
 from steelyard.workloads.ops.cost import Array, divides, size
-
-if TYPE_CHECKING:
-    from steelyard.backends.base import Backend
+from steelyard.workloads.ops.forms import Backend, form, trainable
 
 
 def correlate(x: Array, weight: Array, bias: Array, stride: int, padding: int, dilation: int, groups: int) -> Array:
@@ -29,18 +23,19 @@ def correlate(x: Array, weight: Array, bias: Array, stride: int, padding: int, d
     return out.reshape(batch, filters, *out.shape[3:]) + bias[:, None, None]
 
 
-def _conv2d(
-    fn: Callable[..., Array],
-    batch: int,
-    channels: int,
-    filters: int,
-    side: int,
-    kernel: int,
-    stride: int,
-    groups: int,
-    dtype: str,
-    be: Backend,
-) -> Task:
+@trainable(
+    "op/conv2d",
+    axes={
+        "batch": [1], "channels": [32], "filters": [32], "side": [28], "kernel": [3], "stride": [1], "groups": [1], "dtype": ["fp32"],
+    },
+    tags=["op", "compute", "smoke"],
+    sizes={
+        "small": {"channels": 8, "filters": 8, "side": 14},
+        "h200": {"batch": 256, "channels": 256, "filters": 256, "side": 56, "dtype": "bf16"},
+    },
+)  # fmt: skip
+def conv2d(batch: int, channels: int, filters: int, side: int, kernel: int, stride: int, groups: int, dtype: str, be: Backend) -> Task:
+    """Convolution of square images, padded by half the kernel; compute bound, memory bound when depthwise or 1x1."""
     share = divides("groups", groups, "channels", channels)
     divides("groups", groups, "filters", filters)
     padding = kernel // 2
@@ -51,29 +46,5 @@ def _conv2d(
     bias = be.randn(filters, dtype=dtype)
     made = batch * filters * edge * edge
     moved = size(dtype, batch * channels * side * side, filters * fan_in, filters, made)
-    args = (x, weight, bias, stride, padding, 1, groups)
+    fn, args = form(be, lambda torch: torch.nn.functional.conv2d, lambda np: correlate), (x, weight, bias, stride, padding, 1, groups)
     return Task(fn, args, flops=2.0 * made * fan_in, bytes=moved, items=batch, parameters=(weight, bias))
-
-
-@workload(
-    "op/conv2d",
-    axes={
-        "batch": [1], "channels": [32], "filters": [32], "side": [28], "kernel": [3], "stride": [1], "groups": [1], "dtype": ["fp32"],
-    },
-    tags=["op", "compute", "smoke"],
-    modes=["eval", "fwd", "bwd", "train"],
-    sizes={
-        "small": {"channels": 8, "filters": 8, "side": 14},
-        "h200": {"batch": 256, "channels": 256, "filters": 256, "side": 56, "dtype": "bf16"},
-    },
-)  # fmt: skip
-def conv2d(batch: int, channels: int, filters: int, side: int, kernel: int, stride: int, groups: int, dtype: str, be: Backend) -> Task:
-    """Convolution of square images, padded by half the kernel; compute bound, memory bound when depthwise or 1x1."""
-    import torch.nn.functional as F
-
-    return _conv2d(F.conv2d, batch, channels, filters, side, kernel, stride, groups, dtype, be)
-
-
-@conv2d.on("numpy")
-def _(batch: int, channels: int, filters: int, side: int, kernel: int, stride: int, groups: int, dtype: str, be: Backend) -> Task:
-    return _conv2d(correlate, batch, channels, filters, side, kernel, stride, groups, dtype, be)

@@ -2,111 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import math
 
-from steelyard.model.define import workload
 from steelyard.model.task import Task
-from steelyard.workloads.ops.cost import Array, size
+from steelyard.workloads.ops.cost import size
+from steelyard.workloads.ops.forms import Backend, form, operator, trainable
 from steelyard.workloads.ops.triton_kernels import by_triton
 
-if TYPE_CHECKING:
-    from steelyard.backends.base import Backend
 
-
-def _matmul(fn: Callable[..., Array], m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
+@operator(
+    "op/matmul",
+    axes={"m": [256], "n": [256], "k": [256], "dtype": ["fp32"]},
+    tags=["op", "compute", "smoke"],
+    sizes={"small": {"m": 64, "n": 64, "k": 64}, "h200": {"m": 8192, "n": 8192, "k": 8192, "dtype": "bf16"}},
+)
+def matmul(m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
+    """Matrix product (m,k)x(k,n); compute bound unless one side is thin."""
+    fn = form(be, lambda torch: torch.matmul, lambda np: np.matmul)
     a = be.randn(m, k, dtype=dtype)
     b = be.randn(k, n, dtype=dtype, scale=k**-0.5)
     return Task(fn, (a, b), flops=2.0 * m * n * k, bytes=size(dtype, m * k, k * n, m * n), items=m)
 
 
-@workload(
-    "op/matmul",
-    axes={"m": [256], "n": [256], "k": [256], "dtype": ["fp32"]},
-    tags=["op", "compute", "smoke"],
-    modes=["eval", "fwd", "bwd"],
-    sizes={"small": {"m": 64, "n": 64, "k": 64}, "h200": {"m": 8192, "n": 8192, "k": 8192, "dtype": "bf16"}},
+@operator(
+    "op/bmm",
+    axes={"batch": [16], "m": [64], "n": [64], "k": [64], "dtype": ["fp32"]},
+    tags=["op", "compute"],
+    sizes={"small": {"batch": 4, "m": 32, "n": 32, "k": 32}, "h200": {"batch": 512, "m": 1024, "n": 1024, "k": 128, "dtype": "bf16"}},
 )
-def matmul(m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
-    """Matrix product (m,k)x(k,n); compute bound unless one side is thin."""
-    import torch
-
-    return _matmul(torch.matmul, m, n, k, dtype, be)
-
-
-@matmul.on("numpy")
-def _(m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
-    import numpy as np
-
-    return _matmul(np.matmul, m, n, k, dtype, be)
-
-
-def _bmm(fn: Callable[..., Array], batch: int, m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
+def bmm(batch: int, m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
+    """Batch of matrix products; compute bound for square matrices, memory bound for small ones."""
+    fn = form(be, lambda torch: torch.bmm, lambda np: np.matmul)
     a = be.randn(batch, m, k, dtype=dtype)
     b = be.randn(batch, k, n, dtype=dtype, scale=k**-0.5)
     return Task(fn, (a, b), flops=2.0 * batch * m * n * k, bytes=size(dtype, batch * (m * k + k * n + m * n)), items=batch)
 
 
-@workload(
-    "op/bmm",
-    axes={"batch": [16], "m": [64], "n": [64], "k": [64], "dtype": ["fp32"]},
+@trainable(
+    "op/addmm",
+    axes={"m": [256], "n": [256], "k": [256], "dtype": ["fp32"]},
     tags=["op", "compute"],
-    modes=["eval", "fwd", "bwd"],
-    sizes={"small": {"batch": 4, "m": 32, "n": 32, "k": 32}, "h200": {"batch": 512, "m": 1024, "n": 1024, "k": 128, "dtype": "bf16"}},
+    sizes={"small": {"m": 64, "n": 64, "k": 64}, "h200": {"m": 8192, "n": 8192, "k": 8192, "dtype": "bf16"}},
 )
-def bmm(batch: int, m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
-    """Batch of matrix products; compute bound for square matrices, memory bound for small ones."""
-    import torch
-
-    return _bmm(torch.bmm, batch, m, n, k, dtype, be)
-
-
-@bmm.on("numpy")
-def _(batch: int, m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
-    import numpy as np
-
-    return _bmm(np.matmul, batch, m, n, k, dtype, be)
-
-
-def _addmm(fn: Callable[..., Array], m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
+def addmm(m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
+    """Matrix product added to a full matrix; compute bound, and one more matrix to read than matmul."""
+    fn = form(be, lambda torch: torch.addmm, lambda np: lambda c, a, b: c + a @ b)
     c = be.randn(m, n, dtype=dtype)
     a = be.randn(m, k, dtype=dtype)
     b = be.randn(k, n, dtype=dtype, scale=k**-0.5)
     return Task(fn, (c, a, b), flops=2.0 * m * n * k, bytes=size(dtype, m * n, m * k, k * n, m * n), items=m, parameters=(b,))
 
 
-@workload(
-    "op/addmm",
-    axes={"m": [256], "n": [256], "k": [256], "dtype": ["fp32"]},
-    tags=["op", "compute"],
-    modes=["eval", "fwd", "bwd", "train"],
-    sizes={"small": {"m": 64, "n": 64, "k": 64}, "h200": {"m": 8192, "n": 8192, "k": 8192, "dtype": "bf16"}},
-)
-def addmm(m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
-    """Matrix product added to a full matrix; compute bound, and one more matrix to read than matmul."""
-    import torch
-
-    return _addmm(torch.addmm, m, n, k, dtype, be)
-
-
-@addmm.on("numpy")
-def _(m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
-    return _addmm(lambda c, a, b: c + a @ b, m, n, k, dtype, be)
-
-
-def _linear(fn: Callable[..., Array], tokens: int, features: int, out: int, dtype: str, be: Backend) -> Task:
-    x = be.randn(tokens, features, dtype=dtype)
+def affine(be: Backend, dtype: str, rows: tuple[int, ...], features: int, out: int) -> Task:
+    """An affine map of the last axis by a transposed weight, for the operator and for the layer."""
+    fn = form(be, lambda torch: torch.nn.functional.linear, lambda np: lambda x, weight, bias: x @ weight.T + bias)
+    tokens = math.prod(rows)
+    x = be.randn(*rows, features, dtype=dtype)
     weight = be.randn(out, features, dtype=dtype, scale=features**-0.5)
     bias = be.randn(out, dtype=dtype)
     moved = size(dtype, tokens * features, out * features, out, tokens * out)
     return Task(fn, (x, weight, bias), flops=2.0 * tokens * features * out, bytes=moved, items=tokens, parameters=(weight, bias))
 
 
-@workload(
+@trainable(
     "op/linear",
     axes={"tokens": [32], "features": [512], "out": [512], "dtype": ["fp32"]},
     tags=["op", "compute", "smoke"],
-    modes=["eval", "fwd", "bwd", "train"],
     sizes={
         "small": {"tokens": 8, "features": 64, "out": 64},
         "h200": {"tokens": 8192, "features": 8192, "out": 8192, "dtype": "bf16"},
@@ -114,14 +75,7 @@ def _linear(fn: Callable[..., Array], tokens: int, features: int, out: int, dtyp
 )
 def linear(tokens: int, features: int, out: int, dtype: str, be: Backend) -> Task:
     """Affine map of tokens by a transposed weight; compute bound for many tokens, bound by reading the weight for few."""
-    import torch.nn.functional as F
-
-    return _linear(F.linear, tokens, features, out, dtype, be)
-
-
-@linear.on("numpy")
-def _(tokens: int, features: int, out: int, dtype: str, be: Backend) -> Task:
-    return _linear(lambda x, weight, bias: x @ weight.T + bias, tokens, features, out, dtype, be)
+    return affine(be, dtype, (tokens,), features, out)
 
 
 @matmul.variant("triton", backends=["torch"], fresh=True)

@@ -3,50 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any
 
-from steelyard.model.define import workload
 from steelyard.model.task import Task
 from steelyard.workloads.ops.cost import INDEX, Array, size
-
-if TYPE_CHECKING:
-    from steelyard.backends.base import Backend
+from steelyard.workloads.ops.forms import Backend, form, operator, trainable
 
 MET = {"bf16": (3e-2, 3e-2), "fp16": (1e-2, 5e-3)}
 """Where several values meet in one place, short formats round after each: sums that nearly cancel keep the error of their parts."""
 
 
-def _gather(fn: Callable[..., Array], m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
+@operator(
+    "op/gather",
+    axes={"m": [512], "n": [1024], "k": [128], "dtype": ["fp32"]},
+    tags=["op", "memory", "smoke"],
+    sizes={"small": {"m": 16, "n": 64, "k": 16}, "h200": {"m": 8192, "n": 32768, "k": 8192, "dtype": "bf16"}},
+)
+def gather(m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
+    """Picks k places of each row; bound by memory latency, since every element is a load of its own."""
+    fn = form(
+        be,
+        lambda torch: lambda x, index: torch.gather(x, -1, index),
+        lambda np: lambda x, index: np.take_along_axis(x, index, axis=-1),
+    )
     x = be.randn(m, n, dtype=dtype)
     index = be.integers(0, n, m, k)
     return Task(fn, (x, index), flops=0.0, bytes=size(INDEX, m * k) + size(dtype, m * k, m * k), items=m)
 
 
-@workload(
-    "op/gather",
-    axes={"m": [512], "n": [1024], "k": [128], "dtype": ["fp32"]},
-    tags=["op", "memory", "smoke"],
-    modes=["eval", "fwd", "bwd"],
+def add_at(np: Any) -> Callable[..., Array]:
+    """What torch.scatter_add does, in numpy."""
+
+    def add_at(base: Array, index: Array, source: Array) -> Array:
+        out = base.copy()
+        np.add.at(out, (np.arange(len(base))[:, None], index), source)
+        return out
+
+    return add_at
+
+
+@operator(
+    "op/scatter_add",
+    axes={"m": [256], "n": [512], "k": [128], "dtype": ["fp32"]},
+    tags=["op", "memory"],
     sizes={"small": {"m": 16, "n": 64, "k": 16}, "h200": {"m": 8192, "n": 32768, "k": 8192, "dtype": "bf16"}},
 )
-def gather(m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
-    """Picks k places of each row; bound by memory latency, since every element is a load of its own."""
-    import torch
-
-    def pick(x: Array, index: Array) -> Array:
-        return torch.gather(x, -1, index)
-
-    return _gather(pick, m, n, k, dtype, be)
-
-
-@gather.on("numpy")
-def _(m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
-    import numpy as np
-
-    return _gather(lambda x, index: np.take_along_axis(x, index, axis=-1), m, n, k, dtype, be)
-
-
-def _scatter_add(fn: Callable[..., Array], m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
+def scatter_add(m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
+    """Adds values at k places of each row of a copy; bound by memory latency and, on a GPU, by atomics."""
+    fn = form(be, lambda torch: lambda base, index, source: torch.scatter_add(base, -1, index, source), add_at)
     base = be.randn(m, n, dtype=dtype)
     index = be.integers(0, n, m, k)
     source = be.randn(m, k, dtype=dtype)
@@ -54,47 +58,10 @@ def _scatter_add(fn: Callable[..., Array], m: int, n: int, k: int, dtype: str, b
     return Task(fn, (base, index, source), flops=float(m * k), bytes=moved, items=m, tolerance=MET.get(dtype))
 
 
-@workload(
-    "op/scatter_add",
-    axes={"m": [256], "n": [512], "k": [128], "dtype": ["fp32"]},
-    tags=["op", "memory"],
-    modes=["eval", "fwd", "bwd"],
-    sizes={"small": {"m": 16, "n": 64, "k": 16}, "h200": {"m": 8192, "n": 32768, "k": 8192, "dtype": "bf16"}},
-)
-def scatter_add(m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
-    """Adds values at k places of each row of a copy; bound by memory latency and, on a GPU, by atomics."""
-    import torch
-
-    def add_at(base: Array, index: Array, source: Array) -> Array:
-        return torch.scatter_add(base, -1, index, source)
-
-    return _scatter_add(add_at, m, n, k, dtype, be)
-
-
-@scatter_add.on("numpy")
-def _(m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
-    import numpy as np
-
-    def add_at(base: Array, index: Array, source: Array) -> Array:
-        out = base.copy()
-        np.add.at(out, (np.arange(len(base))[:, None], index), source)
-        return out
-
-    return _scatter_add(add_at, m, n, k, dtype, be)
-
-
-def _embedding(fn: Callable[..., Array], rows: int, width: int, tokens: int, dtype: str, be: Backend) -> Task:
-    index = be.integers(0, rows, tokens)
-    table = be.randn(rows, width, dtype=dtype)
-    moved = size(INDEX, tokens) + size(dtype, tokens * width, tokens * width)
-    return Task(fn, (index, table), flops=0.0, bytes=moved, items=tokens, parameters=(table,))
-
-
-@workload(
+@trainable(
     "op/embedding",
     axes={"rows": [16384], "width": [128], "tokens": [1024], "dtype": ["fp32"]},
     tags=["op", "memory", "smoke"],
-    modes=["eval", "fwd", "bwd", "train"],
     sizes={
         "small": {"rows": 256, "width": 32, "tokens": 64},
         "h200": {"rows": 131072, "width": 2048, "tokens": 131072, "dtype": "bf16"},
@@ -102,28 +69,23 @@ def _embedding(fn: Callable[..., Array], rows: int, width: int, tokens: int, dty
 )
 def embedding(rows: int, width: int, tokens: int, dtype: str, be: Backend) -> Task:
     """Looks up one row of a table per token; memory bound."""
-    import torch.nn.functional as F
-
-    return _embedding(F.embedding, rows, width, tokens, dtype, be)
-
-
-@embedding.on("numpy")
-def _(rows: int, width: int, tokens: int, dtype: str, be: Backend) -> Task:
-    return _embedding(lambda index, table: table[index], rows, width, tokens, dtype, be)
-
-
-def _embedding_bag(fn: Callable[..., Array], rows: int, width: int, bags: int, length: int, dtype: str, be: Backend) -> Task:
-    index = be.integers(0, rows, bags, length)
+    fn = form(be, lambda torch: torch.nn.functional.embedding, lambda np: lambda index, table: table[index])
+    index = be.integers(0, rows, tokens)
     table = be.randn(rows, width, dtype=dtype)
-    moved = size(INDEX, bags * length) + size(dtype, bags * length * width, bags * width)
-    return Task(fn, (index, table), flops=float(bags * (length - 1) * width), bytes=moved, items=bags, parameters=(table,))
+    moved = size(INDEX, tokens) + size(dtype, tokens * width, tokens * width)
+    return Task(fn, (index, table), flops=0.0, bytes=moved, items=tokens, parameters=(table,))
 
 
-@workload(
+def pool(torch: Any) -> Callable[..., Array]:
+    """Sums of bags in torch."""
+    F = torch.nn.functional
+    return lambda index, table: F.embedding_bag(index, table, mode="sum")
+
+
+@trainable(
     "op/embedding_bag",
     axes={"rows": [16384], "width": [128], "bags": [128], "length": [16], "dtype": ["fp32"]},
     tags=["op", "memory"],
-    modes=["eval", "fwd", "bwd", "train"],
     sizes={
         "small": {"rows": 256, "width": 32, "bags": 16, "length": 4},
         "h200": {"rows": 2**21, "width": 128, "bags": 65536, "length": 64, "dtype": "bf16"},
@@ -131,14 +93,8 @@ def _embedding_bag(fn: Callable[..., Array], rows: int, width: int, bags: int, l
 )
 def embedding_bag(rows: int, width: int, bags: int, length: int, dtype: str, be: Backend) -> Task:
     """Sums the rows of a table that each bag names; memory bound, the heart of recommendation models."""
-    import torch.nn.functional as F
-
-    def pool(index: Array, table: Array) -> Array:
-        return F.embedding_bag(index, table, mode="sum")
-
-    return _embedding_bag(pool, rows, width, bags, length, dtype, be)
-
-
-@embedding_bag.on("numpy")
-def _(rows: int, width: int, bags: int, length: int, dtype: str, be: Backend) -> Task:
-    return _embedding_bag(lambda index, table: table[index].sum(axis=1), rows, width, bags, length, dtype, be)
+    fn = form(be, pool, lambda np: lambda index, table: table[index].sum(axis=1))
+    index = be.integers(0, rows, bags, length)
+    table = be.randn(rows, width, dtype=dtype)
+    moved = size(INDEX, bags * length) + size(dtype, bags * length * width, bags * width)
+    return Task(fn, (index, table), flops=float(bags * (length - 1) * width), bytes=moved, items=bags, parameters=(table,))

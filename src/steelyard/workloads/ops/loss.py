@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-from steelyard.model.define import workload
 from steelyard.model.task import Task
 from steelyard.workloads.ops.cost import INDEX, Array, size
-
-if TYPE_CHECKING:
-    from steelyard.backends.base import Backend
+from steelyard.workloads.ops.forms import Backend, form, operator
 
 
 def surprise(logits: Array, target: Array) -> Array:
@@ -22,27 +16,16 @@ def surprise(logits: Array, target: Array) -> Array:
     return (total - logits[np.arange(len(logits)), target]).mean()
 
 
-def _cross_entropy(fn: Callable[..., Array], tokens: int, vocab: int, dtype: str, be: Backend) -> Task:
-    logits = be.randn(tokens, vocab, dtype=dtype)
-    target = be.integers(0, vocab, tokens)
-    moved = size(dtype, tokens * vocab, 1) + size(INDEX, tokens)
-    return Task(fn, (logits, target), flops=float(4 * tokens * vocab), bytes=moved, items=tokens)
-
-
-@workload(
+@operator(
     "op/cross_entropy",
     axes={"tokens": [64], "vocab": [4096], "dtype": ["fp32"]},
     tags=["op", "memory", "smoke"],
-    modes=["eval", "fwd", "bwd"],
     sizes={"small": {"tokens": 8, "vocab": 256}, "h200": {"tokens": 2048, "vocab": 131072, "dtype": "bf16"}},
 )
 def cross_entropy(tokens: int, vocab: int, dtype: str, be: Backend) -> Task:
     """Mean cross-entropy of logits against classes; memory bound, and it stores the log-probabilities unless fused."""
-    import torch.nn.functional as F
-
-    return _cross_entropy(F.cross_entropy, tokens, vocab, dtype, be)
-
-
-@cross_entropy.on("numpy")
-def _(tokens: int, vocab: int, dtype: str, be: Backend) -> Task:
-    return _cross_entropy(surprise, tokens, vocab, dtype, be)
+    fn = form(be, lambda torch: torch.nn.functional.cross_entropy, lambda np: surprise)
+    logits = be.randn(tokens, vocab, dtype=dtype)
+    target = be.integers(0, vocab, tokens)
+    moved = size(dtype, tokens * vocab, 1) + size(INDEX, tokens)
+    return Task(fn, (logits, target), flops=float(4 * tokens * vocab), bytes=moved, items=tokens)

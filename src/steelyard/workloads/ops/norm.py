@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-from steelyard.model.define import workload
 from steelyard.model.task import Task
 from steelyard.workloads.ops.cost import Array, size
+from steelyard.workloads.ops.forms import Backend, form, operator, trainable
 from steelyard.workloads.ops.triton_kernels import by_triton
-
-if TYPE_CHECKING:
-    from steelyard.backends.base import Backend
 
 EPS = 1e-5
 
@@ -39,31 +33,28 @@ def rescale(x: Array, shape: tuple[int, ...], gain: Array, eps: float) -> Array:
     return x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + eps) * gain
 
 
-def _softmax(fn: Callable[..., Array], m: int, n: int, dtype: str, be: Backend) -> Task:
-    x = be.randn(m, n, dtype=dtype)
-    return Task(fn, (x, -1), flops=5.0 * m * n, bytes=size(dtype, m * n, m * n), items=m)
-
-
-@workload(
+@operator(
     "op/softmax",
     axes={"m": [256], "n": [256, 1024], "dtype": ["fp32"]},
     tags=["op", "memory", "smoke"],
-    modes=["eval", "fwd", "bwd"],
     sizes={"small": {"m": 32, "n": 128}, "h200": {"m": 32768, "n": 8192, "dtype": "bf16"}},
 )
 def softmax(m: int, n: int, dtype: str, be: Backend) -> Task:
     """Row softmax; memory bound on a GPU, bound by the exponential on a CPU."""
-    import torch
-
-    return _softmax(torch.softmax, m, n, dtype, be)
-
-
-@softmax.on("numpy")
-def _(m: int, n: int, dtype: str, be: Backend) -> Task:
-    return _softmax(soften, m, n, dtype, be)
+    x = be.randn(m, n, dtype=dtype)
+    fn = form(be, lambda torch: torch.softmax, lambda np: soften)
+    return Task(fn, (x, -1), flops=5.0 * m * n, bytes=size(dtype, m * n, m * n), items=m)
 
 
-def _layer_norm(fn: Callable[..., Array], m: int, n: int, dtype: str, be: Backend) -> Task:
+@trainable(
+    "op/layer_norm",
+    axes={"m": [256], "n": [512], "dtype": ["fp32"]},
+    tags=["op", "memory", "smoke"],
+    sizes={"small": {"m": 32, "n": 128}, "h200": {"m": 32768, "n": 8192, "dtype": "bf16"}},
+)
+def layer_norm(m: int, n: int, dtype: str, be: Backend) -> Task:
+    """Layer normalisation of rows with gain and bias; memory bound."""
+    fn = form(be, lambda torch: torch.nn.functional.layer_norm, lambda np: centre)
     x = be.randn(m, n, dtype=dtype)
     gain = be.uniform(n, low=0.5, high=1.5, dtype=dtype)
     bias = be.randn(n, dtype=dtype)
@@ -71,48 +62,18 @@ def _layer_norm(fn: Callable[..., Array], m: int, n: int, dtype: str, be: Backen
     return Task(fn, (x, (n,), gain, bias, EPS), flops=7.0 * m * n, bytes=moved, items=m, parameters=(gain, bias))
 
 
-@workload(
-    "op/layer_norm",
-    axes={"m": [256], "n": [512], "dtype": ["fp32"]},
-    tags=["op", "memory", "smoke"],
-    modes=["eval", "fwd", "bwd", "train"],
-    sizes={"small": {"m": 32, "n": 128}, "h200": {"m": 32768, "n": 8192, "dtype": "bf16"}},
-)
-def layer_norm(m: int, n: int, dtype: str, be: Backend) -> Task:
-    """Layer normalisation of rows with gain and bias; memory bound."""
-    import torch.nn.functional as F
-
-    return _layer_norm(F.layer_norm, m, n, dtype, be)
-
-
-@layer_norm.on("numpy")
-def _(m: int, n: int, dtype: str, be: Backend) -> Task:
-    return _layer_norm(centre, m, n, dtype, be)
-
-
-def _rms_norm(fn: Callable[..., Array], m: int, n: int, dtype: str, be: Backend) -> Task:
-    x = be.randn(m, n, dtype=dtype)
-    gain = be.uniform(n, low=0.5, high=1.5, dtype=dtype)
-    return Task(fn, (x, (n,), gain, EPS), flops=4.0 * m * n, bytes=size(dtype, m * n, n, m * n), items=m, parameters=(gain,))
-
-
-@workload(
+@trainable(
     "op/rms_norm",
     axes={"m": [256], "n": [512], "dtype": ["fp32"]},
     tags=["op", "memory"],
-    modes=["eval", "fwd", "bwd", "train"],
     sizes={"small": {"m": 32, "n": 128}, "h200": {"m": 32768, "n": 8192, "dtype": "bf16"}},
 )
 def rms_norm(m: int, n: int, dtype: str, be: Backend) -> Task:
     """Root-mean-square normalisation of rows with gain; memory bound."""
-    import torch.nn.functional as F
-
-    return _rms_norm(F.rms_norm, m, n, dtype, be)
-
-
-@rms_norm.on("numpy")
-def _(m: int, n: int, dtype: str, be: Backend) -> Task:
-    return _rms_norm(rescale, m, n, dtype, be)
+    fn = form(be, lambda torch: torch.nn.functional.rms_norm, lambda np: rescale)
+    x = be.randn(m, n, dtype=dtype)
+    gain = be.uniform(n, low=0.5, high=1.5, dtype=dtype)
+    return Task(fn, (x, (n,), gain, EPS), flops=4.0 * m * n, bytes=size(dtype, m * n, n, m * n), items=m, parameters=(gain,))
 
 
 @softmax.variant("triton", backends=["torch"], fresh=True)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any
 
 from steelyard.errors import unknown
-from steelyard.model.define import workload
 from steelyard.model.task import Task
 from steelyard.workloads.ops.cost import Array, size
-
-if TYPE_CHECKING:
-    from steelyard.backends.base import Backend
+from steelyard.workloads.ops.forms import Backend, form, operator
 
 GELU_FLOPS = {"none": 5.0, "tanh": 8.0}
 SCALE = 3.0
@@ -36,119 +33,83 @@ def silu_of(x: Array) -> Array:
     return x / (1 + np.exp(-x))
 
 
-def _gelu(fn: Callable[..., Array], n: int, approximate: str, dtype: str, be: Backend) -> Task:
-    if approximate not in GELU_FLOPS:
-        raise unknown("approximation of gelu", approximate, GELU_FLOPS)
-    x = be.randn(n, dtype=dtype)
-    return Task(fn, (x,), {"approximate": approximate}, flops=GELU_FLOPS[approximate] * n, bytes=size(dtype, n, n), items=n)
-
-
-@workload(
+@operator(
     "op/gelu",
     axes={"n": [131072], "approximate": ["none"], "dtype": ["fp32"]},
     tags=["op", "memory", "smoke"],
-    modes=["eval", "fwd", "bwd"],
     sizes={"small": {"n": 4096}, "h200": {"n": 2**28, "dtype": "bf16"}},
 )
 def gelu(n: int, approximate: str, dtype: str, be: Backend) -> Task:
     """Gaussian error linear unit; memory bound on a GPU, bound by the error function on a CPU."""
-    import torch.nn.functional as F
-
-    return _gelu(F.gelu, n, approximate, dtype, be)
-
-
-@gelu.on("numpy")
-def _(n: int, approximate: str, dtype: str, be: Backend) -> Task:
-    return _gelu(gelu_of, n, approximate, dtype, be)
+    if approximate not in GELU_FLOPS:
+        raise unknown("approximation of gelu", approximate, GELU_FLOPS)
+    fn = form(be, lambda torch: torch.nn.functional.gelu, lambda np: gelu_of)
+    x = be.randn(n, dtype=dtype)
+    return Task(fn, (x,), {"approximate": approximate}, flops=GELU_FLOPS[approximate] * n, bytes=size(dtype, n, n), items=n)
 
 
-def _silu_mul(fn: Callable[..., Array], m: int, n: int, dtype: str, be: Backend) -> Task:
+def gated(torch: Any) -> Callable[..., Array]:
+    """The gate in torch."""
+    F = torch.nn.functional
+    return lambda gate, up: F.silu(gate) * up
+
+
+@operator(
+    "op/silu_mul",
+    axes={"m": [128], "n": [1024], "dtype": ["fp32"]},
+    tags=["op", "memory"],
+    sizes={"small": {"m": 16, "n": 128}, "h200": {"m": 8192, "n": 28672, "dtype": "bf16"}},
+)
+def silu_mul(m: int, n: int, dtype: str, be: Backend) -> Task:
+    """Gate of a gated MLP, silu(gate) * up; memory bound, and two kernels unless fused."""
+    fn = form(be, gated, lambda np: lambda gate, up: silu_of(gate) * up)
     gate = be.randn(m, n, dtype=dtype)
     up = be.randn(m, n, dtype=dtype)
     return Task(fn, (gate, up), flops=5.0 * m * n, bytes=size(dtype, m * n, m * n, m * n), items=m)
 
 
-@workload(
-    "op/silu_mul",
-    axes={"m": [128], "n": [1024], "dtype": ["fp32"]},
-    tags=["op", "memory"],
-    modes=["eval", "fwd", "bwd"],
-    sizes={"small": {"m": 16, "n": 128}, "h200": {"m": 8192, "n": 28672, "dtype": "bf16"}},
-)
-def silu_mul(m: int, n: int, dtype: str, be: Backend) -> Task:
-    """Gate of a gated MLP, silu(gate) * up; memory bound, and two kernels unless fused."""
-    import torch.nn.functional as F
-
-    def gated(gate: Array, up: Array) -> Array:
-        return F.silu(gate) * up
-
-    return _silu_mul(gated, m, n, dtype, be)
+def fill(target: Array, source: Array) -> Array:
+    """What `copy_` does, in numpy."""
+    target[...] = source
+    return target
 
 
-@silu_mul.on("numpy")
-def _(m: int, n: int, dtype: str, be: Backend) -> Task:
-    return _silu_mul(lambda gate, up: silu_of(gate) * up, m, n, dtype, be)
-
-
-def _copy(fn: Callable[..., Array], n: int, dtype: str, be: Backend) -> Task:
-    target = be.full(n, dtype=dtype)
-    source = be.randn(n, dtype=dtype)
-    return Task(fn, (target, source), flops=0.0, bytes=size(dtype, n, n), items=n)
-
-
-@workload(
+@operator(
     "op/copy",
+    modes=["eval"],
     axes={"n": [262144], "dtype": ["fp32"]},
     tags=["op", "memory", "smoke"],
     sizes={"small": {"n": 4096}, "h200": {"n": 2**28, "dtype": "bf16"}},
 )
 def copy(n: int, dtype: str, be: Backend) -> Task:
     """Copy into a buffer that exists; memory bound, the plainest measure of bandwidth."""
-
-    def fill(target: Array, source: Array) -> Array:
-        return target.copy_(source)
-
-    return _copy(fill, n, dtype, be)
-
-
-@copy.on("numpy")
-def _(n: int, dtype: str, be: Backend) -> Task:
-    def fill(target: Array, source: Array) -> Array:
-        target[...] = source
-        return target
-
-    return _copy(fill, n, dtype, be)
-
-
-def _triad(fn: Callable[..., Array], n: int, dtype: str, be: Backend) -> Task:
+    fn = form(be, lambda torch: lambda target, source: target.copy_(source), lambda np: fill)
     target = be.full(n, dtype=dtype)
-    b = be.randn(n, dtype=dtype)
-    c = be.randn(n, dtype=dtype)
-    return Task(fn, (target, b, c), flops=2.0 * n, bytes=size(dtype, n, n, n), items=n)
+    source = be.randn(n, dtype=dtype)
+    return Task(fn, (target, source), flops=0.0, bytes=size(dtype, n, n), items=n)
 
 
-@workload(
+def stream(np: Any) -> Callable[..., Array]:
+    """The triad in numpy, which has no function that does it in one pass."""
+
+    def stream(target: Array, b: Array, c: Array) -> Array:
+        np.multiply(c, SCALE, out=target)
+        return np.add(b, target, out=target)
+
+    return stream
+
+
+@operator(
     "op/triad",
+    modes=["eval"],
     axes={"n": [262144], "dtype": ["fp32"]},
     tags=["op", "memory"],
     sizes={"small": {"n": 4096}, "h200": {"n": 2**28, "dtype": "bf16"}},
 )
 def triad(n: int, dtype: str, be: Backend) -> Task:
     """STREAM triad a = b + 3c into a buffer that exists; memory bound."""
-    import torch
-
-    def stream(target: Array, b: Array, c: Array) -> Array:
-        return torch.add(b, c, alpha=SCALE, out=target)
-
-    return _triad(stream, n, dtype, be)
-
-
-@triad.on("numpy")
-def _(n: int, dtype: str, be: Backend) -> Task:
-    import numpy as np
-
-    def stream(target: Array, b: Array, c: Array) -> Array:
-        np.multiply(c, SCALE, out=target)
-        return np.add(b, target, out=target)
-
-    return _triad(stream, n, dtype, be)
+    fn = form(be, lambda torch: lambda target, b, c: torch.add(b, c, alpha=SCALE, out=target), stream)
+    target = be.full(n, dtype=dtype)
+    b = be.randn(n, dtype=dtype)
+    c = be.randn(n, dtype=dtype)
+    return Task(fn, (target, b, c), flops=2.0 * n, bytes=size(dtype, n, n, n), items=n)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from steelyard.errors import Unsupported
 from steelyard.model.task import Task
-
-if TYPE_CHECKING:
-    from steelyard.backends.base import Backend
+from steelyard.workloads.ops.forms import Backend
 
 DTYPES = ("torch.float16", "torch.bfloat16", "torch.float32")
 
