@@ -61,6 +61,9 @@ class Sink:
     def weighed(self, pair: Pair) -> None:
         """A comparison is made."""
 
+    def lost(self, reason: str) -> None:
+        """A worker that had answered for its last case did not come to its end."""
+
     def printed(self, text: str) -> None:
         """What a worker that is gone had printed: users' own words, a framework's warnings."""
 
