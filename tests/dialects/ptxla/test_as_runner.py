@@ -62,7 +62,7 @@ def test_models_that_take_their_process_down_cost_one_row_each(tmp_path: Path) -
     assert found["good"]["experiment"]["batch_size"] == 4
     assert len(found["good"]["metrics"]["total_time"]) == len(found["dies_at_the_end"]["metrics"]["total_time"]) == 1
     assert "\x1b" not in done.stderr
-    assert "tail" not in found["needs_more"]["steelyard"] and "Traceback" in found["raises"]["steelyard"]["trace"]
+    assert "tail" not in found["needs_more"]["steelyard"] and "no weights" in found["raises"]["steelyard"]["trace"]
 
 
 def test_profiles_counters_and_outputs_go_beside_the_row(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_cuda_where_there_is_none_is_a_row_and_no_failure(tmp_path: Path) -> Non
         pytest.skip("there is a CUDA device")
     words = ("--suite-name=dummy", "--accelerator=cuda", "--xla=None", "--dynamo=inductor", "--test=eval")
     steelyard(*RUN, *words, cwd=tmp_path)
-    assert rows(tmp_path)[0]["metrics"]["error"].startswith("unsupported: there is no CUDA device here")
+    assert rows(tmp_path)[0]["metrics"]["error"].startswith("unsupported: no cuda device here")
     steelyard(*RUN, *words, "--strict-exit", cwd=tmp_path, check=5)
 
 
