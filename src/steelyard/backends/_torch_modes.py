@@ -116,7 +116,7 @@ def _gradient_rule(task: Task, arrays: Sequence[Any]) -> tuple[float | None, Cal
     return max(own, KINKED_NORM[short]) if short and not _stored_short(arrays) else own, _joined
 
 
-class Step:
+class TrainStep:
     """Training steps over a task that records: forward, loss, backward, optimizer."""
 
     def __init__(self, task: Task) -> None:
@@ -145,7 +145,7 @@ class Step:
 def train(task: Task) -> Task:
     """One step: forward, loss, backward, optimizer; gradients are cleared untimed before it."""
     ready = recording(task, inputs=False)
-    whole = Step(ready)
+    whole = TrainStep(ready)
     fn, args, kwargs, loss_of, parameters, optimizer = ready.fn, ready.args, ready.kwargs, whole.loss_of, whole.parameters, whole.optimizer
     assert fn is not None
 

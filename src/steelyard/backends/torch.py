@@ -244,7 +244,7 @@ class Torch(Backend):
     def answer(self, task: Task, mode: str, calls: int) -> Any:
         if mode != "train":
             return super().answer(self.in_mode(task, mode), "eval", calls)
-        step = _torch_modes.Step(_torch_modes.recording(task, inputs=False))
+        step = _torch_modes.TrainStep(_torch_modes.recording(task, inputs=False))
         with step.task.scope() if step.task.scope else contextlib.nullcontext():
             for _ in range(calls):
                 step.clear()

@@ -83,7 +83,7 @@ def test_profiles_counters_and_outputs_go_beside_the_row(tmp_path: Path) -> None
     assert metrics["per_iter_cpu_time_s"] == [total / 2 for total in metrics["total_cpu_time_s"]]
     assert metrics["inductor_ops"][0]["aten::linear"]["num_of_calls"] == 6
     folder = tmp_path / "output" / "dummy"
-    names = {str(path.relative_to(folder)).partition("-dummy-")[0]: path for path in folder.rglob("*") if path.is_file()}
+    names = {str(path.relative_to(folder)).partition("-cpu-")[0]: path for path in folder.rglob("*") if path.is_file()}
     kinds = ("trace", "pytorch-profile", "dynamo-counters")
     assert set(names) == {"output", *(f"{number}/{kind}" for number in (0, 1) for kind in kinds)}
     assert sorted(row["steelyard"]["files"]) == sorted(["output", *kinds])

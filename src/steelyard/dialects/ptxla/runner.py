@@ -13,7 +13,7 @@ from steelyard.dialects.ptxla import matrix, native, torchbench
 from steelyard.dialects.ptxla.flags import SAME, RunnerOptions
 from steelyard.dialects.ptxla.ledger import SKIP, Ledger
 from steelyard.dialects.ptxla.matrix import Combinations, Facts, Model, RunnerPoint
-from steelyard.dialects.ptxla.sink import UNTRIED, Config, RunnerSink, RunnerWatch
+from steelyard.dialects.ptxla.sink import UNTRIED, RunnerConfig, RunnerSink, RunnerWatch
 from steelyard.dialects.ptxla.torchbench import ModelPolicy
 from steelyard.engine import conduct, plan
 from steelyard.engine.plan import Job
@@ -33,7 +33,7 @@ GONE = (
 """What no version of PyTorch/XLA that installs today can do."""
 
 
-class Waiting(NoWatch):
+class DeviceWatch(NoWatch):
     """The engine's view of who looks on: the sink tells all there is to tell but this."""
 
     def __init__(self, watch: RunnerWatch) -> None:
@@ -106,7 +106,7 @@ class MatrixRun:
     def _measure(self, made: RunnerPlan, ledger: Ledger) -> None:
         options = self.options
         configs = [
-            Config(number, model, point, matrix.fingerprint(options.suite_name, model, point, options))
+            RunnerConfig(number, model, point, matrix.fingerprint(options.suite_name, model, point, options))
             for number, (model, point) in enumerate(made.configs, 1)
         ]
         sink = self.sink = RunnerSink(options, self.watch, configs, ledger, self.policy)
@@ -120,7 +120,7 @@ class MatrixRun:
                 self._execute(part, sink, store)
         sink.advance()
 
-    def _settle(self, config: Config, sink: RunnerSink) -> None:
+    def _settle(self, config: RunnerConfig, sink: RunnerSink) -> None:
         """Give a config its row where no process is needed for that: it is skipped, it cannot be, or nobody knows the model."""
         config.reason = "" if self.options.no_skip else self.policy.skip(config.name, config.experiment)
         gone = next((why for axis, value, why in GONE if config.experiment[axis] == value), "")
@@ -137,7 +137,7 @@ class MatrixRun:
                 said = "; ".join(" ".join(part.split()) for part in str(error).splitlines() if part.strip())
                 config.row = sink.without_times(config, "failed", f"failed: {said}")
 
-    def _matrix(self, config: Config, sink: RunnerSink) -> Matrix:
+    def _matrix(self, config: RunnerConfig, sink: RunnerSink) -> Matrix:
         asked = self.options.batch_size
         batch = asked if isinstance(asked, int) else sink.batches.get(config.group, (None, ""))[0] if asked == SAME else None
         return native.asked(config.name, config.experiment, self.options, self.policy, batch, config.mark)
@@ -147,7 +147,7 @@ class MatrixRun:
         experiment = Experiment(name, matrix=tuple(matrices), settings=native.settings(self.options))
         return plan.expand(experiment, registry.catalogue(), place=native.place(self.options))
 
-    def _execute(self, configs: Sequence[Config], sink: RunnerSink, store: Store) -> None:
+    def _execute(self, configs: Sequence[RunnerConfig], sink: RunnerSink, store: Store) -> None:
         if not configs:
             return
         ready = self._expanded([self._matrix(config, sink) for config in configs])
@@ -155,12 +155,12 @@ class MatrixRun:
         jobs = tuple(self._dumping(job, by_mark[job.label.split()[0]]) for job in ready.jobs)
         ready = replace(ready, env=self.options.env or "", jobs=jobs)
 
-        def watching(writer: RunWriter) -> Waiting:
-            return Waiting(self.watch)
+        def watching(writer: RunWriter) -> DeviceWatch:
+            return DeviceWatch(self.watch)
 
         conduct.execute(ready, store, self.command, watching, sink=sink)
 
-    def _dumping(self, job: Job, config: Config) -> Job:
+    def _dumping(self, job: Job, config: RunnerConfig) -> Job:
         """A job whose process leaves XLA's files where they are asked for."""
         folder = Path(self.options.output_dirname).resolve() / matrix.folder(config.model)
         dumps = native.dumps(config.name, config.experiment, self.options, folder, dict(job.case.flags).get("XLA_FLAGS", ""))

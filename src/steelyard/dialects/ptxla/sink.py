@@ -57,7 +57,7 @@ class RunnerWatch:
 
 
 @dataclass
-class Config:
+class RunnerConfig:
     """One model with one experiment; `row` is what is written where it needs no process."""
 
     number: int
@@ -111,7 +111,7 @@ class RunnerSink(Sink):
 
     options: RunnerOptions
     watch: RunnerWatch
-    configs: Sequence[Config]
+    configs: Sequence[RunnerConfig]
     ledger: Ledger
     policy: ModelPolicy
     statuses: list[str] = field(default_factory=list)
@@ -160,7 +160,7 @@ class RunnerSink(Sink):
                 if not self._by_mark[mark].done:
                     self._write(self._by_mark[mark], self._measured(self._by_mark[mark], record, arrays))
 
-    def advance(self, until: Config | None = None) -> None:
+    def advance(self, until: RunnerConfig | None = None) -> None:
         """Write what needs no process, up to a config or to the end."""
         for config in self.configs:
             if config is until:
@@ -170,10 +170,10 @@ class RunnerSink(Sink):
                 if not self._pass_over(config):
                     self._write(config, config.row)
 
-    def _announce(self, config: Config) -> None:
+    def _announce(self, config: RunnerConfig) -> None:
         self.watch.say("info", f"Run with {matrix.line(config.model, config.experiment)}")
 
-    def _pass_over(self, config: Config) -> bool:
+    def _pass_over(self, config: RunnerConfig) -> bool:
         """Whether a config has its row already, which then counts for how the run came out."""
         known = self.ledger.known(config.model, config.experiment)
         if known is None or self._again(known, config.reason):
@@ -189,7 +189,7 @@ class RunnerSink(Sink):
         how = outcome(known)
         return not reason if how == "skipped" else how != "ok" and self.options.retry == "failed"
 
-    def _count(self, config: Config, row: Row) -> bool | None:
+    def _count(self, config: RunnerConfig, row: Row) -> bool | None:
         """Note how a row came out, and say whether that was expected, where the policy says anything."""
         config.done, status = True, outcome(row)
         self.statuses.append(status)
@@ -205,14 +205,14 @@ class RunnerSink(Sink):
         self.surprises.setdefault("new passes" if expected else "new failures", []).append(" ".join(words).strip())
         return False
 
-    def _write(self, config: Config, row: Row) -> None:
+    def _write(self, config: RunnerConfig, row: Row) -> None:
         expected = self._count(config, row)
         if expected is not None:
             row.others["steelyard"]["expected"] = expected
         self.ledger.add(row)
         self.watch.finished(row, config.number, len(self.configs))
 
-    def _measured(self, config: Config, record: Record, arrays: Arrays) -> Row:
+    def _measured(self, config: RunnerConfig, record: Record, arrays: Arrays) -> Row:
         files = Files(Path(self.options.output_dirname).resolve() / matrix.folder(config.model), self._basename(config))
         if record.status not in ("ok", "wrong"):
             return self._failed(config, record, files)
@@ -237,10 +237,10 @@ class RunnerSink(Sink):
             ours["ended"] = self._ended
         return self.row(config, metrics, code, ours, others, record)
 
-    def _basename(self, config: Config) -> str:
+    def _basename(self, config: RunnerConfig) -> str:
         return matrix.basename(config.model, config.experiment)
 
-    def _conditions(self, config: Config, record: Record) -> dict[str, Any]:
+    def _conditions(self, config: RunnerConfig, record: Record) -> dict[str, Any]:
         """What a reader needs to repeat a row, and to know how far to trust it."""
         effective, dtype = record.effective, record.case["params"].get("dtype")
         versions = {name: record.environment[name] for name in VERSIONS if name in record.environment}
@@ -257,7 +257,7 @@ class RunnerSink(Sink):
         }  # fmt: skip
         return {key: value for key, value in found.items() if value not in (None, "", {}, [])}
 
-    def _doubts_about(self, config: Config, record: Record) -> str:
+    def _doubts_about(self, config: RunnerConfig, record: Record) -> str:
         """Why a row cannot be held against others of its comparison: another torch, another batch size."""
         found, stack = [], stack_name(config.experiment)
         torch = record.environment.get("torch", "")
@@ -273,7 +273,7 @@ class RunnerSink(Sink):
             self.watch.say("warning", f"{config.name} on {stack}: {found[-1]}")
         return "; ".join(found)
 
-    def _metrics(self, config: Config, record: Record, arrays: Arrays, files: Files) -> dict[str, Any]:
+    def _metrics(self, config: RunnerConfig, record: Record, arrays: Arrays, files: Files) -> dict[str, Any]:
         calls, options = self.options.iterations_per_run, self.options
         total = _seconds(arrays, "forward.measure.time")
         metrics: dict[str, Any] = {"total_time": total, "per_iter_time": [value / calls for value in total]}
@@ -293,7 +293,7 @@ class RunnerSink(Sink):
             files.write("xplane", path.read_bytes(), f"/{path.name}", number)
         return metrics | (self._profiled(config, record, files) if options.profiles else {})
 
-    def _profiled(self, config: Config, record: Record, files: Files) -> dict[str, list[Any]]:
+    def _profiled(self, config: RunnerConfig, record: Record, files: Files) -> dict[str, list[Any]]:
         """Metrics from the profile of each repeat, and the profiles as files."""
         options, found, calls = self.options, dict[str, list[Any]](), self.options.iterations_per_run
         xla = config.experiment["xla"] is not None
@@ -325,7 +325,7 @@ class RunnerSink(Sink):
                 found = NUMBERED.match(path.name)
                 yield int(found[1] or 0) if found else 0, path
 
-    def _failed(self, config: Config, record: Record, files: Files) -> Row:
+    def _failed(self, config: RunnerConfig, record: Record, files: Files) -> Row:
         more: dict[str, Any] = {"trace": record.effective["traceback"]} if "traceback" in record.effective else {}
         if self._said and record.status not in UNTRIED:
             more["tail"] = self._said[-TAIL:]
@@ -335,14 +335,14 @@ class RunnerSink(Sink):
                 self.watch.say("warning", f"the log of a process could not be kept: {error.strerror or error}")
         return self.without_times(config, record.status, f"{record.status}: {record.reason}", **more, case=record.id, run=self._run.name)
 
-    def without_times(self, config: Config, status: str, error: str, **more: Any) -> Row:
+    def without_times(self, config: RunnerConfig, status: str, error: str, **more: Any) -> Row:
         """The row of a config that did not run, or did not come to its end."""
         code = NOT_VERIFIED if error == SKIP else NOT_RUN
         return self.row(config, {"error": error}, code, {"status": status, **more})
 
     def row(
         self,
-        config: Config,
+        config: RunnerConfig,
         metrics: Mapping[str, Any],
         code: str,
         ours: dict[str, Any],
