@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 from steelyard import registry  # noqa: E402
 from steelyard.backends import _torch_fixed, _torch_passes  # noqa: E402
 from steelyard.backends._torch_fixed import TorchStopwatch  # noqa: E402
-from steelyard.backends._torch_modes import Step, recording  # noqa: E402
+from steelyard.backends._torch_modes import TrainingStep, recording  # noqa: E402
 from steelyard.backends.numpy import Numpy  # noqa: E402
 from steelyard.backends.torch import Torch  # noqa: E402
 from steelyard.engine.bench import Bench, prepare_bench  # noqa: E402
@@ -133,9 +133,9 @@ class TestAnswers:
 class TestSteps:
     def test_a_step_is_made_by_the_optimizer_that_was_asked_for(self) -> None:
         for kind, name in (("sgd", "SGD"), ("adam", "Adam"), ("adamw", "AdamW")):
-            made = Step(recording(bench(variant=f"optimizer[kind={kind},rate=0.5]").build()[1], inputs=False))
+            made = TrainingStep(recording(bench(variant=f"optimizer[kind={kind},rate=0.5]").build()[1], inputs=False))
             assert type(made.optimizer).__name__ == name and made.optimizer.param_groups[0]["lr"] == 0.5
-        assert type(Step(recording(bench(variant="eager").build()[1])).optimizer).__name__ == "SGD"
+        assert type(TrainingStep(recording(bench(variant="eager").build()[1])).optimizer).__name__ == "SGD"
 
     def test_the_plain_step_that_answers_are_held_against_uses_it_too(self) -> None:
         made = bench(variant="optimizer[kind=adamw]+compile[backend=eager]")
@@ -150,7 +150,7 @@ class TestSteps:
 
     def test_without_weights_there_is_nothing_to_train(self) -> None:
         with pytest.raises(NotApplicable, match="training needs parameters"):
-            Step(Task(lambda: None))
+            TrainingStep(Task(lambda: None))
 
 
 class TestCounters:

@@ -26,8 +26,10 @@ LOOSE = re.compile(r"(/[\w.\-]+)+|0x[0-9a-f]+|\d+(\.\d+)?(e-?\d+)?")
 KEYS_ALONE = ("sys_info", "statistics", "drawn", "cmd_args", "versions")
 DIFFERING = (
     "start_time", "finish_time", "timestamp", "out_file_prefix", "trace_file", "et_file", "accelerator_model", "trace",
-    "fingerprint", "version",
+    "fingerprint", "version", "threads", "noise", "case", "run",
 )  # fmt: skip
+PASSING = ("other_load",)
+"""What is there only where a run took long enough."""
 OPERATORS = """
 import os, time
 from pathlib import Path
@@ -69,7 +71,7 @@ def plain(value: Any, key: str = "") -> Any:
     if key.endswith("memory"):
         return f"{len(value)} numbers"
     if isinstance(value, dict):
-        return {name: plain(item, name) for name, item in value.items()}
+        return {name: plain(item, name) for name, item in value.items() if name not in PASSING}
     if isinstance(value, list) and value and all(isinstance(item, float) for item in value):
         return f"{len(value)} floats"
     if isinstance(value, list):

@@ -141,6 +141,8 @@ class Crew:
             elif isinstance(answer, Lost) and current is not None:
                 where = _inside(current) if talk.phase == "start" else ""
                 yield current, replace(answer, reason=answer.reason + where)
+            elif isinstance(answer, Lost):
+                sink.lost(answer.reason)
         if retired and self.talk is talk:
             self.dismiss()
 

@@ -74,6 +74,9 @@ class Sink:
     def unweighed(self, job: Job, reason: str) -> None:
         """A listed pair, the case and the base of a job, will not be weighed."""
 
+    def lost(self, reason: str) -> None:
+        """A worker that had answered for its last case did not come to its end."""
+
     def printed(self, text: str) -> None:
         """What a worker that is gone had printed: users' own words, a framework's warnings."""
 

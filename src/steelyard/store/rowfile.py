@@ -6,7 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -60,21 +60,26 @@ class SharedRowFile:
         except OSError as error:
             raise unwritable(path, error) from error
 
-    def added(self) -> Iterator[tuple[bool, bytes]]:
-        """Lines that were added since the last look, each with whether it is the first of the file as it is now.
+    def added(self, anew: Callable[[], None] = lambda: None) -> Iterator[bytes]:
+        """Lines that were added since the last look; a line without an end is read again next time.
 
-        A file that was replaced or cut is read from its beginning; a line without an end is read again next time.
+        A file that was replaced or cut is read from its beginning, and `anew` is called before that; one that is gone is empty.
         """
-        with open_plain(self.path) as file:
+        try:
+            file = open_plain(self.path)
+        except FileNotFoundError:
+            self._inode = -1
+            anew()
+            return
+        with file:
             found = os.fstat(file.fileno())
-            anew = found.st_ino != self._inode or found.st_size < self._end
-            if anew:
+            if found.st_ino != self._inode or found.st_size < self._end:
                 self._inode, self._end = found.st_ino, 0
+                anew()
             file.seek(self._end)
             for line in lines(file, str(self.path)):
                 self._end += len(line) if line.endswith(b"\n") else 0
-                yield anew, line
-                anew = False
+                yield line
 
     def append(self, row: Mapping[str, Any]) -> None:
         """One line, on disk when this returns; a line that was cut short before it is ended first."""

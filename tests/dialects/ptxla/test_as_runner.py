@@ -44,7 +44,7 @@ def test_eager_and_inductor_are_measured_and_verified_and_xla_says_what_it_needs
         assert found[key]["verification_code"] == "PASS"
         assert found[key]["verification_mean_rel_error"] < 0.02
     for key in (("PJRT", None), ("PJRT", "openxla")):
-        assert found[key]["metrics"]["error"].startswith("unsupported: torch_xla")
+        assert found[key]["metrics"]["error"].startswith("unsupported: backend torch_xla needs torch_xla")
         assert "steelyard env create torch-xla" in found[key]["metrics"]["error"]
     assert "2 ok · 2 unsupported · saved output/results.jsonl" in done.stderr
 
@@ -62,6 +62,50 @@ def test_models_that_take_their_process_down_cost_one_row_each(tmp_path: Path) -
     assert found["good"]["experiment"]["batch_size"] == 4
     assert len(found["good"]["metrics"]["total_time"]) == len(found["dies_at_the_end"]["metrics"]["total_time"]) == 1
     assert "\x1b" not in done.stderr
+    assert "tail" not in found["needs_more"]["steelyard"] and "no weights" in found["raises"]["steelyard"]["trace"]
+
+
+def test_profiles_counters_and_outputs_go_beside_the_row(tmp_path: Path) -> None:
+    words = (
+        "--suite-name=dummy", "--accelerator=cpu", "--xla=None", "--dynamo=None", "--test=train", "--repeat=2", "--iterations-per-run=2",
+        "--profile-cuda-cpu", "--profile-cuda-cpu-individual-ops", "--dump-pytorch-profiles", "--dump-dynamo-counters",
+        "--collect-dynamo-counters", "--save-output", "--collect-full-output", "--randomize-input",
+    )  # fmt: skip
+    steelyard(*RUN, *words, cwd=tmp_path)
+    (row,) = rows(tmp_path)
+    metrics = row["metrics"]
+    assert list(metrics) == [
+        "total_time", "per_iter_time", "dynamo_counters", "total_cpu_time_s", "total_cuda_time_s", "per_iter_cpu_time_s",
+        "per_iter_cuda_time_s", "inductor_ops",
+    ]  # fmt: skip
+    assert all(len(values) == 2 for values in metrics.values())
+    assert metrics["total_cpu_time_s"][0] > 0 and metrics["total_cuda_time_s"] == [0.0, 0.0]
+    assert metrics["per_iter_cpu_time_s"] == [total / 2 for total in metrics["total_cpu_time_s"]]
+    assert metrics["inductor_ops"][0]["aten::linear"]["num_of_calls"] == 6
+    folder = tmp_path / "output" / "dummy"
+    names = {str(path.relative_to(folder)).partition("-cpu-")[0]: path for path in folder.rglob("*") if path.is_file()}
+    kinds = ("trace", "pytorch-profile", "dynamo-counters")
+    assert set(names) == {"output", *(f"{number}/{kind}" for number in (0, 1) for kind in kinds)}
+    assert sorted(row["steelyard"]["files"]) == sorted(["output", *kinds])
+    assert json.loads(names["1/trace"].read_text())["traceEvents"]
+    torch = pytest.importorskip("torch")
+    saved = torch.load(row["outputs_file"], weights_only=True)
+    assert {name.split(".")[1] for name in saved} == {"prediction", "loss", "gradients", "parameters"}
+
+
+def test_pure_wall_time_needs_no_cuda(tmp_path: Path) -> None:
+    words = (
+        "--suite-name=dummy",
+        "--accelerator=cpu",
+        "--xla=None",
+        "--dynamo=None",
+        "--test=eval",
+        "--repeat=1",
+        "--iterations-per-run=2",
+    )
+    steelyard(*RUN, *words, "--pure-wall-time", cwd=tmp_path)
+    metrics = rows(tmp_path)[0]["metrics"]
+    assert list(metrics) == ["total_time", "per_iter_time"] and metrics["per_iter_time"] == [metrics["total_time"][0] / 2]
 
 
 def test_a_model_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
@@ -90,7 +134,7 @@ def test_cuda_where_there_is_none_is_a_row_and_no_failure(tmp_path: Path) -> Non
         pytest.skip("there is a CUDA device")
     words = ("--suite-name=dummy", "--accelerator=cuda", "--xla=None", "--dynamo=inductor", "--test=eval")
     steelyard(*RUN, *words, cwd=tmp_path)
-    assert rows(tmp_path)[0]["metrics"]["error"].startswith("unsupported: there is no CUDA device here")
+    assert rows(tmp_path)[0]["metrics"]["error"].startswith("unsupported: no cuda device here")
     steelyard(*RUN, *words, "--strict-exit", cwd=tmp_path, check=5)
 
 

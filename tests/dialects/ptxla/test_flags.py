@@ -30,7 +30,7 @@ CHOICES = {
     "--matmul-precision": ["default", "high", "highest"], "--save-ir-format": ["text", "hlo", "stablehlo"],
     "--log-level": ["critical", "error", "warning", "info", "debug"],
 }  # fmt: skip
-OURS = {"--suite-name", "--torchbench", "--policy", "--size", "--retry", "--threads", "--strict-exit"}
+OURS = {"--suite-name", "--torchbench", "--policy", "--size", "--retry", "--threads", "--strict-exit", "--env"}
 
 
 def given(*words: str) -> RunnerOptions:
@@ -65,7 +65,8 @@ def test_axes_and_filters_repeat_and_short_names_work() -> None:
 
 
 def test_options_survive_the_pipe() -> None:
-    made = given("--xla=None", "--batch-size=4", "--timestamp=12.5")
+    made = settle(given("--xla=None", "--batch-size=4", "--timestamp=12.5"))
+    assert made.batch_size == 4
     assert RunnerOptions.from_plain(made.plain()) == made
     with pytest.raises(UsageError, match="no option named 'reapeat'"):
         RunnerOptions.from_plain({"reapeat": 1})
@@ -100,12 +101,18 @@ def test_matmul_precision_counts_only_without_tf32(disable: bool, asked: str | N
         ({"size": "small"}, "--size is for"),
         ({"profile_xla_duration_ms": 0}, "--profile-xla-duration-ms"),
         ({"xla": ("PJR",)}, "did you mean PJRT"),
+        ({"batch_size": "many"}, "--batch-size"),
+        ({"batch_size": "0"}, "--batch-size"),
     ],
 )
 def test_nonsense_is_refused_before_anything_runs(words: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         settle(replace(RunnerOptions(suite_name="dummy"), **words))  # type: ignore[arg-type]
     assert message in str(caught.value)
+
+
+def test_a_batch_size_is_a_number_or_that_of_the_first_stack() -> None:
+    assert [settle(given(*words)).batch_size for words in ((), ("--batch-size=4",), ("--batch-size=same",))] == [None, 4, "same"]
 
 
 def test_every_suite_settles() -> None:

@@ -1,32 +1,31 @@
-"""The file of rows: continued, shared with runners beside this one, and never begun anew under another's hands."""
+"""Which configs have a row already, also from a runner beside this one, and how each came out."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from steelyard.dialects.ptxla import ledger, rows
 from steelyard.dialects.ptxla.flags import RunnerOptions
-from steelyard.dialects.ptxla.ledger import Ledger, outcome
+from steelyard.dialects.ptxla.ledger import Ledger, doubtful, outcome
 from steelyard.dialects.ptxla.matrix import read_experiment
 from steelyard.dialects.ptxla.rows import RowTally, take
+from steelyard.engine import run as supervision
 from steelyard.errors import StoreError, UsageError
+from tests.dialects.ptxla.stage import Stage, perform
+from tests.dialects.ptxla.stage import rows as written
 from tests.dialects.ptxla.stored import EAGER, OPENXLA, stored
-from tests.dialects.ptxla.test_runner import Stage, perform
-from tests.dialects.ptxla.test_runner import rows as written
 
 DUMMY = RunnerOptions(suite_name="dummy", repeat=4)
 MODEL, POINT = {"model_name": "m"}, read_experiment('{"accelerator": "cuda"}')
 
 
 def opened(folder: Path, options: RunnerOptions = DUMMY, warnings: list[str] | None = None) -> Ledger:
-    return Ledger.open(folder / "out" / "r.jsonl", options, ([] if warnings is None else warnings).append)
+    return Ledger(folder / "out" / "r.jsonl", options, ([] if warnings is None else warnings).append)
 
 
 def of_the_original(code: str = "VERIFIER_SKIPPED") -> dict[str, Any]:
@@ -46,6 +45,12 @@ def test_rows_that_come_later_are_known_too(tmp_path: Path) -> None:
     assert known is not None and known.name == "m"
     mine.path.write_text("")
     assert mine.known(MODEL, POINT) is None
+
+
+def test_a_file_that_is_gone_has_no_rows(tmp_path: Path) -> None:
+    mine = opened(tmp_path)
+    mine.path.write_text(json.dumps(of_the_original()) + "\n")
+    assert mine.known(MODEL, POINT) is not None
     mine.path.unlink()
     assert mine.known(MODEL, POINT) is None
 
@@ -58,15 +63,21 @@ def test_rows_of_any_version_of_the_original_count(tmp_path: Path, code: str) ->
     assert opened(tmp_path, RunnerOptions(suite_name="dummy", repeat=4, verify=True)).known(MODEL, POINT) is None
 
 
+def test_lines_that_are_no_rows_are_warned_of(tmp_path: Path) -> None:
+    opened(tmp_path).path.write_text("{}\nno json\n" + json.dumps(of_the_original()) + "\n")
+    warnings: list[str] = []
+    assert opened(tmp_path, DUMMY, warnings).known(MODEL, POINT) is not None
+    assert warnings and all(text.startswith("r.jsonl: ") for text in warnings)
+
+
 def test_nobody_begins_a_file_anew_that_another_runner_writes_to(tmp_path: Path) -> None:
     anew = RunnerOptions(suite_name="dummy", no_resume=True)
-    first, beside = opened(tmp_path), opened(tmp_path)
+    first = opened(tmp_path)
     first.path.write_text("{}\n")
-    with pytest.raises(UsageError, match="another runner writes"):
+    with pytest.raises(UsageError, match="another run writes"):
         opened(tmp_path, anew)
     assert first.path.read_text() == "{}\n"
     first.close()
-    beside.close()
     opened(tmp_path, anew).close()
     assert first.path.read_text() == ""
 
@@ -78,29 +89,20 @@ def test_a_single_config_deletes_nothing_and_is_always_run(tmp_path: Path) -> No
     assert mine.known(MODEL, POINT) is None and mine.path.read_text()
 
 
-@pytest.mark.parametrize("place", ["out", "out/r.jsonl", "out/r.jsonl/x"])
-def test_what_cannot_be_written_is_said_before_anything_runs(tmp_path: Path, place: str) -> None:
-    blocked = tmp_path / place
-    blocked.mkdir(parents=True) if place != "out" else blocked.write_text("")
+def test_what_cannot_be_written_is_said_before_anything_runs(stage: Stage, tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("")
     with pytest.raises(StoreError, match="cannot write"):
-        opened(tmp_path)
+        perform(tmp_path)
+    assert not stage.jobs
 
 
-def test_a_disk_that_fills_up_is_said_with_what_stays(tmp_path: Path) -> None:
+def test_a_row_that_is_added_is_whole(tmp_path: Path) -> None:
     row = take(of_the_original(), RowTally())
     assert row is not None
-    mine = Ledger(Path("/dev/full"), DUMMY)
-    with pytest.raises(StoreError, match="cannot write '/dev/full'"):
-        mine.add(row)
-
-
-def test_a_row_that_is_written_piece_by_piece_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = rows.os.write
-    monkeypatch.setattr(rows.os, "write", lambda descriptor, data: whole(descriptor, data[:7]))
-    row = take(of_the_original(), RowTally())
-    assert row is not None
-    rows.append(tmp_path / "r.jsonl", row)
-    assert json.loads((tmp_path / "r.jsonl").read_text())["model"]["model_name"] == "m"
+    mine = opened(tmp_path)
+    mine.add(row)
+    assert json.loads(mine.path.read_text())["model"]["model_name"] == "m"
+    assert mine.known(MODEL, POINT) is not None
 
 
 @pytest.mark.parametrize(
@@ -120,35 +122,48 @@ def test_how_a_row_came_out(metrics: Any, more: dict[str, Any], word: str) -> No
     assert row is not None and outcome(row) == word
 
 
-@dataclass
-class Late(Stage):
-    """A stage that gets the devices only when another runner is done with everything."""
+@pytest.mark.parametrize(
+    ("metrics", "code", "doubt"),
+    [
+        ([1.0], "PASS", False), ([1.0], "FAIL", False), ([1.0], "VERIFIER_SKIPPED", False), ([1.0], "SKIP_VERIFICATION", False),
+        ([1.0], "EXCEPTION_RAISED", True), ([1.0], "NONDETERMINISTIC_EAGER_RUN", True), ([1.0], "EAGER_FAILED", True),
+        ({"error": "boom"}, "VERIFIER_DIDNT_RUN", False),
+    ],
+)  # fmt: skip
+def test_verification_without_a_result_is_a_doubt(metrics: Any, code: str, doubt: bool) -> None:
+    row = take(stored("m", OPENXLA, metrics, verification_code=code), RowTally())
+    assert row is not None and doubtful(row) == doubt
 
-    folder: Path = Path()
-    others: int = 0
+
+def test_two_runners_beside_each_other_make_one_row_of_each_config(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This one gets the devices only when another runner is done with everything."""
+    hold, others = supervision.locks.hold, list[int]()
 
     @contextmanager
-    def talking(self, experiment: Any, variables: Mapping[str, str], threads: int, timeout: float) -> Iterator[Stage]:
-        other = Stage()
-        perform(self.folder, other, test=("eval", "train"))
-        self.others += len(other.jobs)
-        yield self
+    def late(*words: Any) -> Iterator[None]:
+        monkeypatch.setattr(supervision.locks, "hold", hold)
+        perform(tmp_path, test=("eval", "train"))
+        others.append(len(stage.cases))
+        stage.cases.clear()
+        with hold(*words):
+            yield
 
-
-def test_two_runners_beside_each_other_make_one_row_of_each_config(tmp_path: Path) -> None:
-    late = Late(folder=tmp_path)
-    made, heard = perform(tmp_path, late, test=("eval", "train"))
-    assert (len(late.jobs), late.others, len(written(tmp_path))) == (0, 2, 2)
+    monkeypatch.setattr(supervision.locks, "hold", late)
+    made, heard = perform(tmp_path, test=("eval", "train"))
+    assert (len(stage.cases), others, len(written(tmp_path))) == (0, [2], 2)
     assert made.statuses == ["ok", "ok"]
     assert sum("a row for it already" in line for line in heard.lines) == 2
 
 
-def test_a_file_system_without_locks_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(descriptor: int, how: int) -> None:
-        raise OSError(95, "Operation not supported")
+def test_another_runner_may_have_the_machine_between_two_configs(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hold, held = supervision.locks.hold, list[int]()
 
-    monkeypatch.setattr(ledger.fcntl, "flock", refuse)
-    made = opened(tmp_path)
-    assert made.lock is None
-    made.path.write_text("{}\n")
-    assert not opened(tmp_path, RunnerOptions(suite_name="dummy", no_resume=True)).path.read_text()
+    @contextmanager
+    def counted(*words: Any) -> Iterator[None]:
+        held.append(len(stage.cases))
+        with hold(*words):
+            yield
+
+    monkeypatch.setattr(supervision.locks, "hold", counted)
+    perform(tmp_path, test=("eval", "train"))
+    assert held == [0, 1]

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steelyard.dialects.ptxla import rows
-from steelyard.dialects.ptxla.rows import Row, RowTally, accelerator_fits, append, backend_name, chooser, read, take
+from steelyard.dialects.ptxla.rows import Row, RowTally, accelerator_fits, backend_name, chooser, read, take
 from steelyard.errors import UsageError
+from steelyard.store.rowfile import SharedRowFile
 from tests.dialects.ptxla.stored import A100, A6000, INDUCTOR, OPENXLA, V100, stored, write
 
 
@@ -94,8 +95,9 @@ def test_a_row_comes_back_as_it_was_written_even_after_a_crash(tmp_path: Path) -
     path = write(tmp_path / "r.jsonl", ['{"model": {"mod'])
     made = take(stored("a", OPENXLA, [1.0, float("nan")], verification_mean_rel_error=0.01), RowTally())
     assert made
-    append(path, made)
-    append(path, made)
+    file = SharedRowFile(path)
+    file.append(made.plain())
+    file.append(made.plain())
     _, first, second = path.read_text().splitlines()
     assert first == second and json.loads(first)["metrics"]["total_time"] == [1.0, None]
     assert list(json.loads(first)) == [*rows.TOP, "verification_mean_rel_error"]

@@ -87,14 +87,27 @@ def test_batch_size_is_the_users_then_the_policys_then_the_models(policy: ModelP
     assert [policy.batch_size("fixed", test, 3) for test in ("eval", "train")] == [None, 7]
 
 
-def test_what_a_worker_is_told(policy: ModelPolicy) -> None:
-    told = policy.for_worker("good", "eval", None)
+def test_what_it_says_about_a_model(policy: ModelPolicy) -> None:
+    told = policy.for_model("good", "eval", None)
     assert (told["tolerance"], told["cosine"], told["sgd"], told["unverified"]) == (0.5, False, False, False)
-    assert policy.for_worker("turned", "eval", None)["cosine"]
-    assert policy.for_worker("uncast", "eval", None)["cast"] and not told["cast"]
-    assert policy.for_worker("random", "eval", None)["unverified"]
-    assert policy.for_worker("alexnet", "train", None)["sgd"]
+    assert policy.for_model("turned", "eval", None)["cosine"]
+    assert policy.for_model("uncast", "eval", None)["cast"] and not told["cast"]
+    assert policy.for_model("random", "eval", None)["unverified"]
+    assert policy.for_model("alexnet", "train", None)["sgd"]
+    assert (told["iou"], told["multiplier"]) == (None, None) and told["batch_size"] == 6
     assert len(BY_SGD) == len(set(BY_SGD)) == 25
+
+
+def test_masks_and_multipliers_of_ones_own(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text("iou: {masked: 0.9, whole: 1}\nmax_multiplier: [masked]\n")
+    made = read_policy(file)
+    assert [made.for_model(name, "eval", None)["iou"] for name in ("masked", "whole", "other")] == [0.9, 1.0, None]
+    assert [made.for_model(name, "eval", None)["multiplier"] for name in ("masked", "other")] == [10.0, None]
+    for text in ("iou: {masked: 2}", "iou: {masked: true}", "iou: {masked: much}", "iou: [masked]"):
+        file.write_text(text)
+        with pytest.raises(UsageError, match="iou"):
+            read_policy(file)
 
 
 def test_expected_failures(policy: ModelPolicy) -> None:
@@ -119,6 +132,7 @@ def test_a_policy_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
         ("expected_failures: {good: [{test: eval, acelerator: cpu}]}", "did you mean accelerator"),
         ("denny: {good: {test: train}}", "did you mean deny"),
         ("expected_failure: {good: {test: train}}", "did you mean expected_failures"),
+        ("max_multipliers: [good]", "did you mean max_multiplier"),
     ],
 )
 def test_a_misspelt_policy_is_refused_and_does_not_hold_for_all_or_none(tmp_path: Path, text: str, expected: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -51,14 +51,8 @@ class Ledger:
         self.file.close()
 
     def _read_on(self, tally: RowTally) -> None:
-        for row in rows.parse(self._lines(), self.path.name, tally):
+        for row in rows.parse(self.file.added(self.held.clear), self.path.name, tally):
             self.held[fingerprint_of(row, self.options)] = row
-
-    def _lines(self) -> Iterator[bytes]:
-        for anew, line in self.file.added():
-            if anew:
-                self.held.clear()
-            yield line
 
 
 def outcome(row: Row) -> str:

@@ -73,6 +73,7 @@ class MatrixRun:
         """Do all of it and answer the exit code: 0, as the original, unless the strict one was asked for."""
         options, say = self.options, self.watch.say
         self.policy = read_policy(options)
+        native.place(options)
         made = plan_configs(options)
         say("info", f"Number of selected experiment configs: {len(made.experiments.kept)}")
         say("info", f"Number of selected model configs: {len(made.models)}")

@@ -123,6 +123,7 @@ class RunnerSink(Sink):
     yielding = True
     _run: Path = Path()
     _said: str = ""
+    _ended: str = ""
     _taken: tuple[Job, Record, Arrays] | None = None
     _torch: dict[str, str] = field(default_factory=dict)
 
@@ -130,7 +131,7 @@ class RunnerSink(Sink):
         self._by_mark = {config.mark: config for config in self.configs}
 
     def opened(self, run: Path) -> None:
-        self._run, self._said, self._taken = run, "", None
+        self._run, self._said, self._ended, self._taken = run, "", "", None
 
     def held(self, job: Job) -> bool:
         marked = [self._by_mark[mark] for mark in job.label.split()]
@@ -142,6 +143,9 @@ class RunnerSink(Sink):
 
     def take(self, job: Job, record: Record, arrays: Arrays) -> None:
         self._taken = (job, record, arrays)
+
+    def lost(self, reason: str) -> None:
+        self._ended = reason
 
     def printed(self, text: str) -> None:
         self._said = text
@@ -229,6 +233,8 @@ class RunnerSink(Sink):
             ours["verification"] = {key: value for key, value in told.items() if value not in (None, "")}
         if files.written:
             ours["files"] = files.written
+        if self._ended:
+            ours["ended"] = self._ended
         return self.row(config, metrics, code, ours, others, record)
 
     def _basename(self, config: RunnerConfig) -> str:
