@@ -38,6 +38,7 @@ from steelyard.engine.pool import Pool
 from steelyard.engine.process import end_orphans, end_tree, keep_orphans
 from steelyard.engine.sinks import Sink
 from steelyard.errors import SteelyardError, UsageError, told
+from steelyard.model.record import Record
 
 PATIENCE = 60
 
@@ -111,6 +112,7 @@ class Crew:
             yield from ((job, Lost("crashed", str(error))) for job in jobs)
             return
         by_id, retired = {job.case.id: job for job in jobs}, False
+        before: Record | None = None
         current: Job | None = jobs[0]
         asked = Measure(
             plan.sources_of(jobs[0]), plan.settings, tuple(job.case for job in jobs), tuple(job.label for job in jobs),
@@ -128,7 +130,9 @@ class Crew:
             elif isinstance(answer, RecordAnswer) and current is not None:
                 done, current = current, None
                 retired = done.case.device != "cpu" and plan.settings.fixed is None and answer.record.status == "failed"
-                yield done, self._judged(talk, done, answer)
+                judged = self._judged(talk, done, _whole(answer, before, done, plan))
+                before = judged.record if isinstance(judged, RecordAnswer) else before
+                yield done, judged
             elif isinstance(answer, Retire):
                 retired = True
             elif isinstance(answer, Lost) and current is not None:
@@ -317,6 +321,14 @@ class Crew:
             talk, self.leaving = self.leaving, None
             talk.worker.see_off()
             self._after_death(talk)
+
+
+def _whole(answer: RecordAnswer, before: Record | None, job: Job, plan: Plan) -> RecordAnswer:
+    """An answer with what a worker leaves out of a record."""
+    record = answer.record
+    last = before if answer.as_before and before else record
+    record = replace(record, case=job.case.plain(), requested=plan.settings.plain(), environment=last.environment, source=last.source)
+    return RecordAnswer(record, answer.arrays, answer.modules)
 
 
 def _inside(job: Job) -> str:

@@ -314,9 +314,9 @@ def _jobs(
         side = other if base is not None else None
         if base is not None and base.backend != case.backend:
             side = _elsewhere(base, places[base.env, base.backend], files, catalogue)
-        jobs.append(replace(job, side=side))
+        jobs.append(replace(job, side=side) if side else job)
     fresh = {(job.unit, job.place) for job in jobs if job.fresh}
-    return [replace(job, fresh=(job.unit, job.place) in fresh) for job in jobs]
+    return [replace(job, fresh=True) if not job.fresh and (job.unit, job.place) in fresh else job for job in jobs]
 
 
 def nothing_to_compare(vs: str, cases: Sequence[Case], catalogue: Catalogue) -> UsageError:

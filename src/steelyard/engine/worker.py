@@ -159,7 +159,7 @@ def measure(job: Measure, loaded: registry.Loaded, send: Send, gate: Gate) -> No
         return
     for case, label in zip(job.cases, job.labels or itertools.repeat(""), strict=False):
         send(Started(case.id))
-        record, arrays = weigh.weigh_case(case, loaded, job.settings, teller(send), gate, job.sources, label=label)
+        record, arrays = weigh.weigh_asked(case, loaded, job.settings, teller(send), gate, job.sources, label=label)
         send(RecordAnswer(record, arrays, user_modules()))
 
 

@@ -62,17 +62,20 @@ def prepare(
     generators: Mapping[str, DataGenerator],
     names: Sequence[str] = ("", ""),
     default_grad: bool = True,
+    sown: bool = True,
 ) -> Call:
     """Find an operator, build it if it is built, and make its arguments; everything is drawn from the seed.
 
     `build` is None for operators that are not built, an empty list for a build without arguments, else a spec. `names` are
     those of the data generators for build and input; empty ones and PARAM's default stand for ours. A spec may also name
-    its own under `generator`. With `default_grad` off no argument requires a gradient.
+    its own under `generator`. With `default_grad` off no argument requires a gradient. What has no data needs no random numbers, and
+    is not `sown`.
     """
     from steelyard.workloads.operators import _names
 
     found = _names.find(op, registered)
-    sow(seed + APART)
+    if sown:
+        sow(seed + APART)
     instance = found.make()
     instance.device = device
     drawn = {} if build is None else _build(found, instance, build, device, seed, generators, names[0])
@@ -202,7 +205,8 @@ def examine(
             return "", "an operator that is not torch's own is not called without data"
         if any(name in generators for name in (*names, *named)):
             return "", "a user's own data generator is not asked"
-        made = prepare(op, build, input, device="meta", seed=seed, registered=registered, generators=generators, names=names)
+        known: dict[str, Any] = {"seed": seed, "registered": registered, "generators": generators, "names": names}
+        made = prepare(op, build, input, device="meta", sown=False, **known)
         _called_once(made)
     except Unsupported as error:
         return "", str(error).replace("\n  ", "; ")
