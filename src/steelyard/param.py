@@ -16,12 +16,12 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-from steelyard.dialects.param import expand, lines, native
+from steelyard.dialects.param import expand, here, lines
 from steelyard.dialects.param.expand import Mistake
-from steelyard.dialects.param.flags import Options, settle
+from steelyard.dialects.param.flags import Options
+from steelyard.dialects.param.here import Executor
 from steelyard.dialects.param.lines import Line
 from steelyard.dialects.param.watching import ConfigWatch
 from steelyard.errors import UsageError
@@ -29,8 +29,6 @@ from steelyard.errors import UsageError
 Argument = dict[str, Any]
 Spec = dict[str, Any]
 Configs = Mapping[str, Any] | Sequence[Mapping[str, Any]] | str | os.PathLike[str]
-Executor = Callable[[Any, Any], Mapping[str, Any]]
-"""Runs one prepared call (`forward`, `args`, `kwargs`) and answers its metric; beside it it gets `op`, `id` and the options."""
 
 
 def tensor(*shape: Any, dtype: str = "float", requires_grad: bool | None = None, **more: Any) -> Argument:
@@ -154,16 +152,10 @@ def carry_out(configs: Configs, options: Options, *, to_file: bool = False, stri
     made = session.begin(options, ears, to_file=to_file, strict=strict, store=Store.find() if to_file else None)
     code = made.run(_source(configs))
     if ears.mistakes and strict:
-        raise mistaken(ears.mistakes)
+        raise here.mistaken(ears.mistakes)
     for mistake in ears.mistakes:
         ears.warning(str(mistake))
     return Outcome(ears.records, made.files, ears.mistakes, code)
-
-
-def mistaken(mistakes: Sequence[Mistake]) -> UsageError:
-    """All that is wrong, in one error."""
-    first, *rest = map(str, mistakes)
-    return UsageError(first, why="\n  ".join(rest))
 
 
 def _source(configs: Configs) -> expand.Source:
@@ -188,78 +180,11 @@ def run_here(
 
     `executor` runs each prepared call in your own way, and what it answers is the record's metric.
     """
-    from steelyard.backends._torch_fixed import as_it_was
-    from steelyard.dialects.param.config import packages
-    from steelyard.dialects.param.session import select
-    from steelyard.dialects.param.shim.expanding import expanded
-    from steelyard.dialects.param.sink import line_of
-    from steelyard.engine import weigh
-    from steelyard.engine.bench import open_backend
-    from steelyard.engine.messages import Sources
-    from steelyard.engine.worker import load
-    from steelyard.measuring.calm import calm
-    from steelyard.measuring.fixed import take
-
-    asked, source = _asked(warmup, iterations, device, options), _source(configs)
-    loaded = load(Sources(asked.files, tuple(packages(source))), {})
-    sheet = expanded(source, asked.device, loaded)
-    chosen = select(sheet.configs, asked) if sheet.configs else []
-    found = [*sheet.mistakes, *_mistakes(sheet.source, chosen, loaded)]
-    if found:
-        raise mistaken(found)
-    settings, made = native.settings(asked), list[Line]()
-    with as_it_was(), calm():
-        be = open_backend("torch")(asked.device.partition(":")[0], threads=asked.threads)
-        for item in chosen:
-            own = _Own(executor, item, asked) if executor else None
-            with be.as_it_was():
-                case = native.case_of(item, asked)
-                record, arrays = weigh.weigh_case(case, loaded, settings, _untold, label=item.full_id, taker=own.take if own else take)
-            line = line_of(item, asked, record, arrays)
-            made.append(line if own is None or own.metric is None else own.line(line))
-    return made
-
-
-@dataclass
-class _Own:
-    """A user's executor in the place of our loops."""
-
-    executor: Executor
-    config: expand.Config
-    options: Options
-    metric: Mapping[str, Any] | None = None
-
-    def take(self, task: Any, *rest: Any) -> Any:
-        """Have the call run; there are no times of ours."""
-        from steelyard.measuring.fixed import Sampled, Taken
-
-        call = SimpleNamespace(forward=task.fn, args=list(task.args), kwargs=dict(task.kwargs))
-        self.metric = self.executor(call, SimpleNamespace(op=self.config.op, id=self.config.id, options=self.options))
-        return Sampled({"warmup": Taken(), "measure": Taken()})
-
-    def line(self, line: Line) -> Line:
-        """The record with what the executor answered."""
-        ours = {key: value for key, value in line["steelyard"].items() if key not in ("error", "not_applicable", "statistics")}
-        return {**line, "metric": self.metric, "steelyard": {**ours, "status": "ok"}}
+    return here.run(_source(configs), _asked(warmup, iterations, device, options), executor)
 
 
 def _asked(warmup: int, iterations: int, device: str, options: Mapping[str, Any]) -> Options:
-    asked, told = settle(Options.from_plain({"warmup": warmup, "iteration": iterations, "device": device, **options}))
-    for text in told:
-        warnings.warn(text, stacklevel=3)
-    return asked
-
-
-def _untold(phase: str, fraction: float | None) -> None:
-    """A caller sees records, not progress."""
-
-
-def _mistakes(source: str, configs: Iterable[expand.Config], loaded: Any) -> list[Mistake]:
-    from steelyard.workloads.operators.call import DescribedCall
-
-    known = (loaded.operators, loaded.generators)
-    reasons = ((item, DescribedCall(item.op, item.build, item.input, *known, item.generators).examine()[0]) for item in configs)
-    return [Mistake(source, item.path, item.op, item.id, reason) for item, reason in reasons if reason]
+    return here.settled({"warmup": warmup, "iteration": iterations, "device": device, **options})
 
 
 def measure_call(
@@ -267,22 +192,7 @@ def measure_call(
     name: str = "call", id: str = "0|0|0", warmup: int = 1, iterations: int = 1, device: str = "cpu", **options: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """Time a function over arguments of your own in this process, and answer the `metric` of a record."""
-    from steelyard.backends._torch_fixed import as_it_was
-    from steelyard.dialects.param.sink import metric_of
-    from steelyard.engine.bench import open_backend
-    from steelyard.engine.fixed import all_arrays
-    from steelyard.measuring.calm import calm
-    from steelyard.measuring.fixed import take
-    from steelyard.model.task import Task
-    from steelyard.workloads.operators._gradient import backward_of
-
-    asked = _asked(warmup, iterations, device, options)
-    fixed = native.protocol(asked)
-    with as_it_was(), calm():
-        be = open_backend("torch")(asked.device.partition(":")[0], threads=asked.threads)
-        task, labels = Task(forward, tuple(args), dict(kwargs or {}), back=backward_of(None)), be.labels()
-        watch = be.stopwatch(flush=labels.range("[param|clear_cache]") if fixed.flush else None)
-        return metric_of(all_arrays(take(task, fixed, watch, labels, f"{name}|{id}")))
+    return here.measure(forward, args, kwargs or {}, f"{name}|{id}", _asked(warmup, iterations, device, options))
 
 
 def read_records(path: str | os.PathLike[str]) -> list[Line]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -31,11 +32,26 @@ from steelyard.version import __version__
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """A finished run, the exit code it deserves, and how it stands to what was expected of it."""
+    """A finished run, the exit code it deserves, and how it stands to what was expected of it; its file is read when that is asked for."""
 
-    run: Run
-    code: int
-    foreseen: Foreseen = field(default_factory=Foreseen)
+    path: Path
+    ready: Plan
+    expectations: Sequence[Expectation] = ()
+
+    @functools.cached_property
+    def run(self) -> Run:
+        """The run as it is on the disk."""
+        return read_run(self.path)
+
+    @property
+    def code(self) -> int:
+        """The exit code."""
+        return judge(self.run, mistaken=bool(self.ready.experiment.mistakes), expectations=self.expectations)
+
+    @property
+    def foreseen(self) -> Foreseen:
+        """What was expected and came, or did not."""
+        return foreseen.hold(self.run.records, self.expectations, [item.case for item in self.ready.dropped])
 
 
 def prepare(request: Request, store: Store) -> Plan:
@@ -128,9 +144,7 @@ def execute(
                 writer.append(record)
         if run.supervise(ready, writer, watch, lambda record: under_roof(record, roofs), stop=fails, sink=sink):
             writer.seal("complete")
-    found = read_run(writer.path)
-    told = foreseen.hold(found.records, expectations, [item.case for item in ready.dropped])
-    return RunOutcome(found, judge(found, mistaken=bool(ready.experiment.mistakes), expectations=expectations), told)
+    return RunOutcome(writer.path, ready, expectations)
 
 
 def _open(store: Store, header: Header, resume: str | None, retry_of: Collection[Status]) -> RunWriter:

@@ -42,7 +42,7 @@ from steelyard.engine.process import end_orphans, end_tree, keep_orphans
 from steelyard.engine.sinks import Sink
 from steelyard.errors import SteelyardError, UsageError, told
 from steelyard.model.case import Case
-from steelyard.model.record import Status
+from steelyard.model.record import Record, Status
 
 PATIENCE = 60
 MOST_DRIVES = 100
@@ -118,6 +118,7 @@ class Crew:
             yield from ((job, Lost("crashed", str(error))) for job in jobs)
             return
         by_id, retired = {job.case.id: job for job in jobs}, False
+        before: Record | None = None
         current: Job | None = jobs[0]
         asked = Measure(
             plan.sources_of(jobs[0]), plan.settings, tuple(job.case for job in jobs), tuple(job.label for job in jobs),
@@ -135,7 +136,9 @@ class Crew:
             elif isinstance(answer, RecordAnswer) and current is not None:
                 done, current = current, None
                 retired = _spoils(done.case, plan, answer.record.status)
-                yield done, self._judged(talk, done, answer)
+                judged = self._judged(talk, done, _whole(answer, before, done, plan))
+                before = judged.record if isinstance(judged, RecordAnswer) else before
+                yield done, judged
             elif isinstance(answer, Retire):
                 retired = True
             elif isinstance(answer, Lost) and current is not None:
@@ -380,6 +383,15 @@ class Crew:
 def _spoils(case: Case, plan: Plan, status: Status) -> bool:
     """Whether a case may have broken its device for the process; under a fixed protocol the worker itself looks, and says Retire."""
     return case.device != "cpu" and plan.settings.fixed is None and status == "failed"
+
+
+def _whole(answer: RecordAnswer, before: Record | None, job: Job, plan: Plan) -> RecordAnswer:
+    """An answer with what a worker leaves out of a record."""
+    record = answer.record
+    last = before if answer.as_before and before else record
+    settings = replace(plan.settings, rule=job.rule) if job.rule else plan.settings
+    record = replace(record, case=job.case.plain(), requested=settings.plain(), environment=last.environment, source=last.source)
+    return RecordAnswer(record, answer.arrays, answer.modules)
 
 
 def _inside(job: Job) -> str:

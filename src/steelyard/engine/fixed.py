@@ -6,6 +6,7 @@ import contextlib
 import functools
 import gc
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from steelyard.measuring.sample import Tell
 from steelyard.measuring.stats import median_interval, noise_grade, time_figure
 from steelyard.model.experiment import Settings
 from steelyard.model.protocol import Fixed
-from steelyard.model.record import Arrays, Figure, Status
+from steelyard.model.record import Arrays, Figure, Record, Status
 from steelyard.model.task import Task, clean_up, observed
 
 if TYPE_CHECKING:
@@ -41,8 +42,9 @@ def measure_all(job: Measure, loaded: registry.Loaded, send: Callable[[Answer], 
 
     A device that a failed case left unusable ends it: the rest is for another process.
     """
-    from steelyard.engine.weigh import weigh_case
+    from steelyard.engine.weigh import weigh_asked
 
+    before: Record | None = None
     settings, fixed, files = job.settings, job.settings.fixed, dict[str, str]()
     assert fixed is not None
     with contextlib.ExitStack() as stack:
@@ -60,8 +62,10 @@ def measure_all(job: Measure, loaded: registry.Loaded, send: Callable[[Answer], 
                 gate()
             send(Started(case.id))
             with be.as_it_was() if be else contextlib.nullcontext():
-                record, arrays = weigh_case(case, loaded, settings, lambda phase, fraction: None, sources=job.sources, label=label)
-            send(RecordAnswer(record, arrays, user_modules()))
+                record, arrays = weigh_asked(case, loaded, settings, lambda phase, fraction: None, sources=job.sources, label=label)
+            same = before is not None and (before.environment, before.source) == (record.environment, record.source)
+            before = record
+            send(RecordAnswer(replace(record, environment={}, source={}) if same else record, arrays, user_modules(), same))
             gc.collect(0)
             if record.status == "failed" and be and not be.recovers(record.reason):
                 send(Retire("the device cannot be used any more by this process"))

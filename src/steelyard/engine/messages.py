@@ -211,11 +211,16 @@ class Fit:
 
 @dataclass(frozen=True)
 class RecordAnswer:
-    """A case's record, its raw samples, and the users' modules it imported, by digest."""
+    """A case's record, its raw samples, and the users' modules it imported, by digest.
+
+    The record has no case and no requested settings, which the conductor knows; `as_before`, it has no environment and no source
+    either, since they are those of the record before it.
+    """
 
     record: Record
     arrays: Arrays
     modules: Mapping[str, Any]
+    as_before: bool = False
 
 
 @dataclass(frozen=True)
@@ -338,7 +343,7 @@ def _read(value: Any, annotation: str, stored: Stored | None) -> Any:
 def _plain(value: Any) -> Any:
     """What JSON holds, for the things it does not know."""
     if isinstance(value, Case):
-        return value.plain()
+        return {**value.plain(), "id": value.id}
     if isinstance(value, (bytes, memoryview)):
         return base64.b64encode(value).decode()
     if dataclasses.is_dataclass(value):
@@ -388,6 +393,14 @@ def _read_pairs(value: Any) -> tuple[tuple[str, str], ...]:
     return tuple((_text(first), _text(second)) for first, second in value)
 
 
+def _read_case(value: Any) -> Case:
+    """A case with its id, which takes longer to find out than to send."""
+    found = Case.from_plain(value)
+    if "id" in value:
+        vars(found)["id"] = _text(value["id"])
+    return found
+
+
 def read_sources(value: Any) -> Sources:
     """Sources from their JSON."""
     return Sources(tuple(map(_text, value["files"])), _read_pairs(value["entries"]), tuple(map(_text, value["paths"])))
@@ -400,8 +413,8 @@ def _read_arrays(value: Any) -> Arrays:
 _READERS: Mapping[str, Callable[[Any], Any]] = {
     "str": _text, "int": _one_of(int), "float": _one_of(int, float), "float | None": _one_of(int, float, type(None)),
     "int | None": _one_of(int, type(None)), "Status": _status, "Mapping[str, Any]": _one_of(dict),
-    "Case": Case.from_plain, "Case | None": lambda value: None if value is None else Case.from_plain(value),
-    "tuple[Case, ...]": lambda value: tuple(map(Case.from_plain, value)),
+    "Case": _read_case, "Case | None": lambda value: None if value is None else _read_case(value),
+    "tuple[Case, ...]": lambda value: tuple(map(_read_case, value)),
     "Settings": Settings.from_plain, "Sources": read_sources, "Turns": lambda value: Turns(**value), "bool": _one_of(bool),
     "Traces | None": lambda value: None if value is None else Traces(**{**value, "counters": tuple(value["counters"])}),
     "tuple[str, ...]": lambda value: tuple(map(_text, value)),

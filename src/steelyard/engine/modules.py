@@ -26,21 +26,21 @@ INSTALLED = ("site-packages", "dist-packages")
 def user_modules() -> dict[str, str]:
     """The user's modules that this process has imported so far: files in the working folder or where Python was told to look,
     and not of Python, of an installed package or of ours."""
-    return dict(_imported(Path.cwd(), tuple(sys.path), len(sys.modules)))
+    return dict(_imported(str(Path.cwd()), tuple(sys.path), len(sys.modules)))
 
 
 @functools.lru_cache(1)
-def _imported(here: Path, path: tuple[str, ...], count: int) -> Mapping[str, str]:
+def _imported(here: str, path: tuple[str, ...], count: int) -> Mapping[str, str]:
     """The same, looked for again only when something was imported since: small cases are many, and there are thousands of modules."""
     ours = _not_the_users()
-    roots = {str(here), *(entry for entry in path if entry and Path(entry).is_absolute())}
+    roots = {here, *(entry for entry in path if entry and Path(entry).is_absolute())}
     found = {}
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
         if not isinstance(file, str) or not Path(file).is_absolute() or any(name in file for name in INSTALLED):
             continue
         if _below(file, roots) and not _below(file, ours):
-            found[named(file, here)] = _seen(file)
+            found[named(file, Path(here))] = _seen(file)
     return dict(sorted(found.items()))
 
 

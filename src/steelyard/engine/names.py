@@ -38,6 +38,8 @@ class Trial:
     found: dict[tuple[str, str], UsageError] = field(default_factory=dict)
     right: set[tuple[str, ...]] = field(default_factory=set)
     """What was tried and is not wrong: thousands of matrices of one file name the same few things."""
+    plain: dict[str, Case] = field(default_factory=dict)
+    """A case of each workload with all as usual."""
 
     def attempt(self, origin: str, what: str, test: Callable[..., T], *args: Any) -> T | None:
         """What a test gives, or nothing if it fails."""
@@ -60,7 +62,8 @@ class Trial:
             self.once(("axis", axis, *names), origin, f"axis {axis}", _check_axis, axis, names, matrix, self.catalogue)
         for name in names:
             info = self.catalogue.workloads[name]
-            case = Case(name, backend=next(iter(info.get("backends", ())), "torch"))
+            case = self.plain.get(name) or Case(name, backend=next(iter(info.get("backends", ())), "torch"))
+            self.plain[name] = case
             if not self.once(("workload", name), origin, f"workload {name}", settle, case, self.catalogue):
                 continue
             self.attempt(origin, "size", presets_of, matrix.axes, info)
@@ -191,8 +194,10 @@ def settle(case: Case, catalogue: Catalogue) -> Case:
             choices = variant.get("choices", {}).get(option)
             if choices and value not in [choice for choice in choices if type(choice) is type(value)]:
                 raise unknown(f"{option} of variant {step.name}", str(value), map(str, choices))
-    defaults = {key: values[0] for key, values in axes.items()}
-    return replace(case, params=tuple({**defaults, **dict(case.params)}.items()))
+    given = dict(case.params)
+    if len(given) == len(axes):
+        return case
+    return replace(case, params=tuple({**{key: values[0] for key, values in axes.items()}, **given}.items()))
 
 
 def _check_value(workload: str, key: str, value: Any, axes: Mapping[str, Sequence[Any]]) -> None:

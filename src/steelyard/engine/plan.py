@@ -372,12 +372,12 @@ def _jobs(
         side = other if base is not None else None
         if base is not None and base.backend != case.backend:
             side = _elsewhere(base, places[base.env, base.backend], files, catalogue)
-        return replace(job, side=side, label=label)
+        return replace(job, side=side, label=label) if side or label else job
 
     jobs = [made(case, base) for case, base in wanted.items()]
     weighed = [made(head, base, row) for (head, base), row in pairs.items()]
     fresh = {(job.unit, job.place) for job in (*jobs, *weighed) if job.fresh}
-    settled = [replace(job, fresh=(job.unit, job.place) in fresh) for job in (*jobs, *weighed)]
+    settled = [replace(job, fresh=True) if not job.fresh and (job.unit, job.place) in fresh else job for job in (*jobs, *weighed)]
     return settled[: len(jobs)], settled[len(jobs) :]
 
 

@@ -58,7 +58,22 @@ def weigh_case(
     label: str = "",
     taker: Taker = take,
 ) -> tuple[Record, Arrays]:
-    """Measure one case and report it whatever happens, short of the process dying.
+    """Measure one case and report it whatever happens, short of the process dying."""
+    record, arrays = weigh_asked(case, loaded, settings, tell, gate, sources, label, taker)
+    return replace(record, case=case.plain(), requested=settings.plain()), arrays
+
+
+def weigh_asked(
+    case: Case,
+    loaded: registry.Loaded,
+    settings: Settings,
+    tell: Tell,
+    gate: Callable[[], None] = lambda: None,
+    sources: Sources = NO_SOURCES,
+    label: str = "",
+    taker: Taker = take,
+) -> tuple[Record, Arrays]:
+    """The same without what whoever asked knows: the record has no case and no requested settings.
 
     `gate` is passed before timing begins; `sources` are for further ranks; `label` is what a file calls the
     case; `taker` takes the calls of a fixed protocol.
@@ -68,7 +83,7 @@ def weigh_case(
         notes.effective["label"] = label
     status, reason = attempt(lambda: _measure(case, loaded, settings, tell, gate, notes, sources, taker), notes)
     record = Record(
-        id=case.id, case=case.plain(), status=status, reason=reason, metrics=notes.metrics, requested=settings.plain(),
+        id=case.id, case={}, status=status, reason=reason, metrics=notes.metrics,
         effective=notes.effective, verification=notes.verification, environment=notes.environment, source=notes.source,
         started=started.isoformat(timespec="milliseconds"), wall_s=round(clocks.perf_counter() - clock, 6),
     )  # fmt: skip

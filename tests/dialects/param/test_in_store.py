@@ -112,3 +112,14 @@ def test_a_run_is_written_as_the_file_that_was_written_when_it_was_measured(here
     assert set(exported["run_options"]) == set(header["run_options"]) and "finish_time" in lines[-1]
     said(capsys, "run", "fake/work", "--runs", "2")
     assert "holds no call of an operator" in said(capsys, "export", "--to", "param", code=2)
+
+
+def test_what_a_worker_need_not_say_again_is_in_every_record(here: Path) -> None:
+    write(config("torch.neg", [spec(tensor(4)), spec(tensor(8)), spec(tensor(2))]))
+    assert main(["as", "param", "-c", "config.json", "-o", "one.json", *COUNTS]) == 0
+    (file,) = Path(".steelyard", "runs").glob("*/run.jsonl")
+    records = [line["record"] for line in map(json.loads, file.read_text().splitlines()) if "record" in line]
+    assert [record["case"]["params"]["input"]["args"][0]["shape"] for record in records] == [[4], [8], [2]]
+    for name in ("environment", "source", "requested"):
+        assert records[0][name] and all(record[name] == records[0][name] for record in records)
+    assert records[0]["requested"]["fixed"]["repeats"] == 8 and "torch" in records[0]["environment"]

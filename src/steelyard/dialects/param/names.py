@@ -1,0 +1,69 @@
+"""PARAM's import names: `serve()` makes `param_bench.train.compute.python…` mean our library, whether PARAM is installed or not."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+LIBRARY = ("steelyard.dialects.param.library", "steelyard.dialects.param.registering")
+ROOT = "param_bench.train.compute.python"
+OPTIONS = ("ExecutionPass", "OpExecutionMode", "get_benchmark_options")
+EXECUTORS = ("BuildExecutor", "OpBuildExecutor", "StopBenchmarkException")
+MODULES: Mapping[str, Sequence[str]] = {
+    "lib": (), "lib.pytorch": (), "workloads": (), "workloads.pytorch": (),
+    "lib.config": ("BenchmarkConfig", "OperatorConfig", "make_op_config"),
+    "lib.data": ("register_data_generator", "data_generator_map"),
+    "lib.init_helper": ("get_logger", "init_logging", "load_modules"),
+    "lib.iterator": ("ConfigIterator", "DefaultConfigIterator", "RangeConfigIterator", "register_config_iterator", "config_iterator_map"),
+    "lib.operator": ("OperatorInterface", "register_operator", "register_operators", "op_map"),
+    "lib.pytorch.benchmark": ("Benchmark", "make_default_benchmark", "OpExecutor", *EXECUTORS, *OPTIONS),
+    "lib.pytorch.benchmark_helper": (),
+    "lib.pytorch.build_executor": (*EXECUTORS, "OpExecutor"),
+    "lib.pytorch.config_util": (
+        *OPTIONS, "create_bench_config", "create_op_args", "create_op_info", "create_type", "get_op_run_id", "get_sys_info", "init_pytorch",
+    ),
+    "lib.pytorch.data_impl": ("DefaultDataGenerator",),
+    "lib.pytorch.op_executor": ("OpExecutor",),
+    "lib.pytorch.operator_impl": ("BuildableOp", "CallableOp", "InPlaceOp"),
+}  # fmt: skip
+"""What can be imported, by module below the root."""
+RENAMED: Mapping[str, Mapping[str, str]] = {
+    "lib": {"__version__": "VERSION"}, "lib.data": {"DataGenerator": "ArgumentGenerator"},
+    "lib.pytorch.config_util": {"create_data": "create_type"}, "lib.pytorch.operator_impl": {"UnaryOp": "InPlaceOp"},
+    "lib.pytorch.benchmark_helper": {"BenchmarkHelper": "FileBenchmark"},
+}  # fmt: skip
+"""Names that mean something of ours under another one; older scripts have some."""
+
+
+def serve() -> None:
+    """From here on these imports in this process are answered by us."""
+    if not any(isinstance(finder, NameFinder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, NameFinder())
+
+
+class NameFinder(MetaPathFinder, Loader):
+    """Answers for every module of PARAM's library; one that we do not have is told as missing, even where PARAM is installed."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:
+        """Ours, or nothing that concerns us."""
+        if fullname != ROOT.partition(".")[0] and not fullname.startswith(f"{ROOT.partition('.')[0]}."):
+            return None
+        if not f"{ROOT}.".startswith(f"{fullname}.") and fullname.removeprefix(f"{ROOT}.") not in MODULES:
+            known = ", ".join(name for name in MODULES if name.count("."))
+            raise ModuleNotFoundError(f"{fullname} is not served by steelyard.param_bench (served: {known})", name=fullname)
+        return ModuleSpec(fullname, self, is_package=True)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """As usual."""
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Give it its names."""
+        place = module.__name__.removeprefix(f"{ROOT}.")
+        ours = {name: value for library in LIBRARY for name, value in vars(importlib.import_module(library)).items()}
+        names = {**{name: name for name in MODULES.get(place, ())}, **RENAMED.get(place, {})}
+        vars(module).update({theirs: ours[name] for theirs, name in names.items()})
