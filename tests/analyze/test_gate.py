@@ -334,3 +334,15 @@ def test_a_suite_fails_the_gate_only_beyond_all_margins_and_with_a_case_left_ope
         assert any(item.verdict != "same" for item in kept)
     if found.suite and found.suite.kind == "same":
         assert found.suite.high is not None and found.suite.high <= 1 + min(item.margin for item in kept)
+
+
+@pytest.mark.parametrize(("was", "now", "code"), [(0, 8, FAILED), (1, 1, PASS), (8, 0, PASS), (None, 8, PASS)])
+def test_a_model_that_falls_apart_into_more_graphs_fails_though_it_is_as_fast(was: int | None, now: int, code: int) -> None:
+    def broken(name: str, count: int | None) -> Any:
+        made = record(A, 1.0, effective={} if count is None else {"graph_breaks": count})
+        return replace(side(name, {}), runs=(replace(side(name, {A: 1.0}).runs[0], records=(made,)),))
+
+    comparison = Comparison("base", "head", [delta(A, 1.0, 0.01)], [])
+    found = judge(comparison, broken("base", was), broken("head", now), Policy())
+    assert found.exit_code == code
+    assert [item.reason for item in found.of("failed")] == (["8 graph breaks, where base has none"] if code else [])

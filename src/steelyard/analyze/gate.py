@@ -24,6 +24,7 @@ from steelyard.errors import FAILED, INCONCLUSIVE, NOTHING, PASS, REGRESSION, ex
 from steelyard.model import effects
 from steelyard.model.pair import Delta, Verdict
 from steelyard.model.record import BAD, Figure, Record
+from steelyard.model.units import number_of
 
 Kind = Literal[
     "regression", "failed", "missing", "not confirmed", "slower", "unclear", "incomparable", "new pass", "improvement", "faster", "same"
@@ -192,6 +193,7 @@ def judge(comparison: Comparison, base: RunsSide, head: RunsSide, policy: Policy
         *_passes(comparison, after, policy),
         *_changes(comparison, before, after, policy),
         *_failures(comparison, after, alone),
+        *(() if alone else _broken_graphs(before, after)),
     ):
         told_apart = finding.metric if finding.ratio is not None else "" if finding.kind in ("failed", "new pass") else finding.reason
         found.setdefault((finding.case, finding.kind, told_apart), finding)
@@ -278,6 +280,14 @@ def _failures(comparison: Comparison, after: Records, alone: bool) -> Iterator[J
         if after[id].status in BAD:
             words = status_words(after[id])
             yield Judged("failed", id, id, reason=words if alone else f"not in base, and {words} in head")
+
+
+def _broken_graphs(before: Records, after: Records) -> Iterator[Judged]:
+    """Compiled cases that fall apart into more graphs than in base: no clock need see it, and whoever compiles wants to know."""
+    for id in after.keys() & before.keys():
+        was, now = (records[id].effective.get("graph_breaks") for records in (before, after))
+        if type(was) is int and type(now) is int and now > was:
+            yield Judged("failed", id, id, reason=f"{number_of(now, 'graph break')}, where base has {was or 'none'}")
 
 
 def _passes(comparison: Comparison, after: Records, policy: Policy) -> Iterator[Judged]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from steelyard.model.dialect import Dialect
 
-KINDS = ("workloads", "variants", "backends", "suites", "dialects", "metrics", "runs")
+KINDS = ("workloads", "variants", "backends", "suites", "dialects", "metrics", "rules", "runs")
 HIDDEN = "fake"
 
 
@@ -46,8 +46,8 @@ class Item:
 def command(words: tuple[str, ...], everything: bool, store: Path | None, as_json: bool) -> None:
     """List what there is.
 
-    KIND is workloads (the default), variants, backends, suites, dialects, metrics or runs. A PATTERN is a name, a folder of
-    names, a glob, or tag:NAME. For a FILE, lists all it defines, or only one KIND.
+    KIND is workloads (the default), variants, backends, suites, dialects, metrics, rules (of verification) or runs. A PATTERN is a
+    name, a folder of names, a glob, or tag:NAME. For a FILE, lists all it defines, or only one KIND.
 
     \b
     steelyard list 'op/*'
@@ -81,6 +81,12 @@ def collect(kind: str, store: Path | None = None) -> list[Item]:
 
     if kind == "suites":
         return [_suite(name, path) for name, path in sorted(registry.suites().items())]
+    if kind == "rules":
+        from steelyard.measuring import rules
+
+        return [
+            Item(name, doc, f"options: {', '.join(options)}" if options else "", {"doc": doc}) for name, doc, options in rules.listing()
+        ]
     if kind == "dialects":
         return [_dialect(dialect) for dialect in sorted(registry.dialects(), key=lambda dialect: dialect.name)]
     tell = {"workloads": _workload, "variants": _variant, "metrics": _metric, "backends": _backend}[kind]

@@ -52,12 +52,26 @@ def names() -> list[str]:
     return [OWN_RULE, NO_RULE, *(item.name for item in pkgutil.iter_modules(__path__))]
 
 
+def listing() -> list[tuple[str, str, list[str]]]:
+    """Every rule with what it does and the options that it has."""
+    others = [(name, _module(name)) for name in names() if name not in (OWN_RULE, NO_RULE)]
+    return [
+        (OWN_RULE, "our own: against the best reference there is, before and after timing, with other values too", []),
+        (NO_RULE, "answers are not looked at", []),
+        *((name, str(module.__doc__).partition("\n")[0], _options(module)) for name, module in others),
+    ]
+
+
+def _options(module: Any) -> list[str]:
+    return list(inspect.signature(module.judge).parameters)[1:]
+
+
 def check(text: str) -> None:
     """Refuse a rule that does not exist, or options that it does not have, before anything is timed."""
     name, options = parse(text)
     if name not in names():
         raise unknown("verification rule", name, names())
-    known = [] if name in (OWN_RULE, NO_RULE) else list(inspect.signature(_module(name).judge).parameters)[1:]
+    known = [] if name in (OWN_RULE, NO_RULE) else _options(_module(name))
     for key in options:
         if key not in known:
             raise unknown(f"option of rule {name!r}", key, known)

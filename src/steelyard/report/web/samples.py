@@ -15,7 +15,7 @@ import numpy as np
 from steelyard.errors import StoreError
 from steelyard.files import open_plain
 from steelyard.measuring.stats import Floats
-from steelyard.model.record import Record
+from steelyard.model.record import Record, Series
 from steelyard.report.web.plain import rounded
 from steelyard.store.paths import inside
 from steelyard.store.runs import Run
@@ -69,9 +69,20 @@ class Sidecar:
         return np.frombuffer(data, series.dtype, series.count, series.offset).astype(np.float64)
 
 
+SERIES = {"block_time": "calls_per_block", "forward.measure.time": "calls_per_repeat"}
+"""The series that a case's chart shows: blocks, or the repeats of a fixed protocol; and how many calls each value is of."""
+SECONDS = {"s": 1.0, "ms": 1e-3, "ns": 1e-9}
+
+
+def shown_series(record: Record) -> Series | None:
+    """The times that a record kept, by block or by repeat."""
+    return next((item for item in record.samples if item.name in SERIES and item.unit in SECONDS), None)
+
+
 def count_of(record: Record) -> int:
-    """How many blocks a record says that it kept."""
-    return next((max(0, item.count) for item in record.samples if item.name == "block_time"), 0)
+    """How many values a record says that it kept of them."""
+    series = shown_series(record)
+    return max(0, series.count) if series else 0
 
 
 def level(counts: Sequence[int], total: int) -> int:
@@ -104,14 +115,16 @@ def sample_entry(record: Record, sidecar: Sidecar, most: int) -> dict[str, Any] 
     """The samples of a record as net time per call, with what disturbed them and the device's clock beside them; plain JSON."""
     if most <= 0 or not record.samples:
         return None
-    blocks = sidecar.array(record, "block_time")
-    if blocks is None or not len(blocks):
+    series = shown_series(record)
+    blocks = sidecar.array(record, series.name) if series else None
+    if series is None or blocks is None or not len(blocks):
         return None
+    blocks = blocks * SECONDS[series.unit]
     places = thin(blocks, most)
     places = places[np.isfinite(blocks[places])]
     if not len(places):
         return None
-    calls, overhead = record.effective.get("calls_per_block"), record.metrics.get("overhead")
+    calls, overhead = record.effective.get(SERIES[series.name]), record.metrics.get("overhead")
     per_block = float(calls) if isinstance(calls, int) and 0 < calls < MOST_CALLS else 1.0
     times = (blocks / per_block - (overhead.value if overhead and math.isfinite(overhead.value) else 0.0))[places]
     flags = sidecar.array(record, "preempted")
