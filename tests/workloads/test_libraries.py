@@ -36,7 +36,7 @@ every_name = pytest.mark.parametrize("name", NAMES)
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The stand-ins, in place of what may be installed here."""
-    folder = checkout.make(libraries.make(tmp_path / "site"), "good", "needs_more")
+    folder = checkout.make(libraries.make(tmp_path / "site"), "good", "fixed", "needs_more")
     monkeypatch.syspath_prepend(str(folder))
     for name in [name for name in sys.modules if name.partition(".")[0] in PACKAGES]:
         monkeypatch.delitem(sys.modules, name)
@@ -98,6 +98,11 @@ def test_axes_decide_batch_and_format(name: str, installed: Path) -> None:
     assert {item.dtype for item in made.parameters} == {torch.bfloat16}
     assert [len(item) for item in (*made.args, *made.kwargs.values())] == [3]
     assert made.items == 3 * (128 if name.startswith("transformers") else 1)
+
+
+def test_a_model_of_torchbench_has_its_own_batch_size_where_it_allows_no_other(installed: Path) -> None:
+    sizes = [task(f"torchbench/{name}", "train", batch=batch).effective["batch_size"] for name in ("good", "fixed") for batch in (5, None)]
+    assert sizes == [5, 4, 4, 4]
 
 
 @every_name
