@@ -22,11 +22,7 @@ FRAMEWORKS = {"torch", "torchao", "torch_xla", "jax", "jaxlib", "tensorflow", "i
 LONGEST = 500
 BANNED_CALLS = {"eval", "exec", "os.system", "os.popen", "yaml.unsafe_load", "yaml.full_load", "tempfile.mktemp"}
 BANNED_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve"}
-TRANSLATORS = [
-    *sorted((SOURCE / "dialects" / "param").rglob("*.py")),
-    *(SOURCE / "dialects" / "ptxla" / f"{name}.py" for name in ("matmul", "microbench", "weighing")),
-]
-"""Dialects that are translators by now; PyTorch/XLA's runner still brings an engine of its own."""
+TRANSLATORS = sorted((SOURCE / "dialects").rglob("*.py"))
 ENGINES_OWN = FRAMEWORKS | {
     "subprocess", "select", "selectors", "time", "fcntl", "threading", "signal", "steelyard.clocks", "steelyard.machine.locks",
     "steelyard.engine.launch",
@@ -151,7 +147,7 @@ def test_a_dialect_translates_and_owns_no_process_clock_or_lock(path: Path) -> N
     assert not ENGINES_OWN & set(modules(path))
 
 
-COMMANDS = [path for path in sorted((SOURCE / "cli").glob("*.py")) if path.name != "as_ptxla_microbench.py"]
+COMMANDS = sorted((SOURCE / "cli").glob("*.py"))
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=lambda path: path.name)

@@ -29,7 +29,7 @@ from steelyard.registry import Catalogue
 Entries = tuple[tuple[str, str], ...]
 MOST_CASES = 100_000
 SCRIPT = "script"
-PASSES = ("profile", "peak_memory", "memory_snapshot", "ncu", "compile_time", "dump_ir")
+PASSES = ("profile", "peak_memory", "memory_snapshot", "ncu", "compile_time", "dump_ir", "runtime_profile", "save_output")
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steelyard import registry, terminal
+from steelyard import terminal
 from steelyard.dialects.commands import Names
-from steelyard.dialects.ptxla import runner_command
+from steelyard.dialects.ptxla import microbench_command, runner_command
 from steelyard.errors import PASS, USAGE, UsageError, unknown
 from steelyard.terminal import CONTEXT, save, warn
 
@@ -41,7 +41,7 @@ def ptxla(ctx: click.Context) -> None:
 
 
 ptxla.add_command(runner_command.command())
-ptxla.add_command(registry.attribute("steelyard.cli.as_ptxla_microbench:microbench"))
+ptxla.add_command(microbench_command.microbench)
 
 
 class Aggregate(click.Command):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from steelyard import registry
@@ -170,7 +170,9 @@ def begin(options: RunnerOptions, watch: RunnerWatch, store: Store | None = None
     """A run whose rows all carry one time; a single config may bring its own batch size."""
     if options.experiment_config is not None:
         options = replace(options, batch_size=matrix.read_batch_size(options.experiment_config, options.batch_size))
-    return MatrixRun(options if options.timestamp is not None else replace(options, timestamp=time.time()), watch, store, command)
+    if options.timestamp is None:
+        options = replace(options, timestamp=datetime.now(UTC).timestamp())
+    return MatrixRun(options, watch, store, command)
 
 
 def plan_configs(options: RunnerOptions) -> RunnerPlan:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steelyard.cli.output import CONTEXT, emit_json, tell
 from steelyard.errors import FAILED, NOTHING, PASS, REGRESSION, UsageError, exit_code
+from steelyard.terminal import CONTEXT, emit_json, tell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
