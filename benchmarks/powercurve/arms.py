@@ -93,9 +93,7 @@ def one_process(cell: Cell, purse: Purse, rng: random.Random) -> Outcome:
 
 def weighed(cell: Cell, builds: list[Build], timer: Timer, budget: float, rng: random.Random) -> tuple[Outcome, Rounds]:
     """One comparison by the library's own schedule and judgement, and its raw rounds."""
-    doing = schedule.weigh_arms(
-        builds[:2], timer, Settings(budget=budget, settle=0), rng.randrange(2**31), placebo=builds[2], margin=MARGIN
-    )
+    doing = schedule.weigh_arms(builds[:2], timer, Settings(budget=budget, settle=0), rng.randrange(2**31), placebo=builds[2])
     rounds = doing.rounds()
     found = doing.finding()
     low, high, ratio = found.interval.low, found.interval.high, found.ratio

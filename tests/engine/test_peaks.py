@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from steelyard.cli import doctor as cli
-from steelyard.engine import peaks
+from steelyard.engine import conduct, peaks
 from steelyard.errors import NothingMeasured
 from steelyard.machine import facts
 from steelyard.model.experiment import Experiment
@@ -78,7 +78,10 @@ class TestMeasuring:
 
 
 def test_numpy_through_the_engine() -> None:
+    def records(experiment: Experiment) -> list[Record]:
+        return list(cli._executed(conduct.from_experiment(experiment), "--peaks").records)
+
     machine = {**facts.collect(), "packages": {}}
-    found = peaks.measure(cli._records, machine, "cpu", 1, budget=0.01, scale=0.05)
+    found = peaks.measure(records, machine, "cpu", 1, budget=0.01, scale=0.05)
     assert set(found.compute) == {"fp32", "fp64"} and found.versions["numpy"]
     assert all(rate > 1e6 for rate in (*found.compute.values(), found.bandwidth))

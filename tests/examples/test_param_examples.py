@@ -87,10 +87,13 @@ def test_the_sweep_zips_and_filters() -> None:
 @pytest.mark.torch
 @pytest.mark.parametrize("name", COUNTS)
 def test_torch_has_the_operators_and_the_shapes_fit(name: str) -> None:
-    from steelyard.workloads.operators.call import check
+    from steelyard.workloads.operators.call import DescribedCall
 
     sheet = expand.load(EXAMPLES / f"{name}.json")
-    wrong = {config.full_id: check(config.op, config.build, config.input, {}, {}, config.generators) for config in sheet.configs}
+    wrong = {
+        config.full_id: DescribedCall(config.op, config.build, config.input, names=config.generators).examine()[0]
+        for config in sheet.configs
+    }
     assert {id: reason for id, reason in wrong.items() if reason} == {}
 
 

@@ -68,7 +68,7 @@ class Runner:
         if case.id not in self.held:
             answers: list[RecordAnswer] = []
             asked = Measure(self.sources, settings or self.settings, (case,))
-            measure(asked, self.loaded, lambda answer: self._heard(answer, case, answers), self.gate)
+            measure(asked, self.loaded, lambda answer: self._heard(answer, asked, answers), self.gate)
             self.held[case.id] = result_of(answers[-1].record, answers[-1].arrays)
         return self.held[case.id]
 
@@ -79,7 +79,11 @@ class Runner:
             raise unknown("workload", case.workload, self.loaded.workloads, listing="steelyard list")
         return replace(case, params=tuple({**{name: values[0] for name, values in found.axes.items()}, **dict(case.params)}.items()))
 
-    def _heard(self, answer: Answer, case: Case, answers: list[RecordAnswer]) -> None:
+    def _heard(self, answer: Answer, asked: Measure, answers: list[RecordAnswer]) -> None:
+        """Pass an answer on; the conductor did not plan the case, so it is told what that is and how it was measured."""
+        (case,) = asked.cases
+        if isinstance(answer, RecordAnswer):
+            answer = replace(answer, record=replace(answer.record, case=case.plain(), requested=asked.settings.plain()))
         self.send(Started(case.id, case) if isinstance(answer, Started) else answer)
         if isinstance(answer, RecordAnswer):
             answers.append(answer)

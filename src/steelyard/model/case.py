@@ -164,6 +164,10 @@ class Case:
         """False when a parameter or a flag is known only by digest, so the case must be looked up to run."""
         return not any(isinstance(value, Digest) for _, value in (*self.params, *self.flags))
 
+    def with_variant(self, variant: str) -> Case:
+        """The same point under another variant: the other arm of a comparison."""
+        return replace(self, variant=variant)
+
     def against(self, base: str) -> Case:
         """The same point as a base names it, which may be on another backend."""
         backend, variant = parse_base(base)

@@ -48,7 +48,7 @@ CASE = {
     "verification": Maybe(
         {
             "status": TEXT, "against": TEXT, "message": TEXT, "max_abs": REAL, "max_rel": REAL, "rtol": REAL, "atol": REAL,
-            "identical": YES, "checks": [TEXT],
+            "identical": YES, "checks": [TEXT], "code": TEXT, "figures": Table(REAL),
         }
     ),
     "check": TEXT,
