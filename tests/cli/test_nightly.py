@@ -109,6 +109,7 @@ def test_a_slower_commit_is_confirmed_interleaved_and_stays_a_regression_until_s
     assert json.loads((Path(last["folder"]) / "verdict.json").read_text())["night"]["accepted"][0]["reason"] == "worth it"
 
 
+@pytest.mark.deep
 def test_a_suspicion_is_cleared_by_measuring_again(project: Path) -> None:
     """The stored base looks as if it had been far faster; both commits interleaved say otherwise."""
     commit(project, "as it was", grown=1e-3, calm=1e-3)

@@ -44,7 +44,12 @@ def name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if any(commands(fence) for fence in fences(page))], ids=name)
+LONG = ("operators-from-configuration.md", "xla-and-matrices.md", "experiments.md", "collectives.md", "check.md")
+"""Pages whose commands together take longer than the README's may."""
+TYPED = [page for page in PAGES if any(commands(fence) for fence in fences(page))]
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, marks=pytest.mark.deep if page.name in LONG else ()) for page in TYPED], ids=name)
 def test_every_command_does_what_the_page_says(page: Path, folder: Path) -> None:
     for fence in fences(page):
         for words in commands(fence):

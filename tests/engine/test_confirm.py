@@ -99,6 +99,7 @@ def trees(folder: Path) -> int:
     return len(git(folder, "worktree", "list").splitlines())
 
 
+@pytest.mark.deep
 def test_a_change_is_confirmed_an_unchanged_case_is_cleared_and_what_fails_stays_as_it_was(project: Path) -> None:
     words = ("base", "head", "--confirm", "--allow-edited", "--json")
     (project / "bench.py").write_text("raise SystemExit('uncommitted, and not to be measured')", encoding="utf-8")

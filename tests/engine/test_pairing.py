@@ -158,6 +158,7 @@ class TestRuns:
         assert outcome.code == PASS and len(outcome.run.records) == 3 and not heard.notes
         assert [round(pair.ratio, 3) for pair in outcome.run.pairs] == [4.0, 2.0, 2.0]
 
+    @pytest.mark.deep
     @pytest.mark.torch
     def test_a_base_on_another_backend_is_weighed_in_two_processes(self, tmp_path: Path) -> None:
         pairs = (("op/sum[n=4096]@torch/eager:eval", "numpy/eager"), ("op/sum[n=4096]@torch/eager:eval", "op/sum[n=64]@torch/eager:eval"))

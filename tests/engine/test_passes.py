@@ -50,6 +50,7 @@ def near(figure: dict[str, Any], size: float) -> bool:
     return figure["unit"] == "B" and abs(figure["value"] - size) < 0.05 * size
 
 
+@pytest.mark.deep
 def test_peak_memory_is_the_calls_own_whatever_ran_before(tmp_path: Path) -> None:
     (tmp_path / "eats.py").write_text(MEMORY)
     words = ["eats.py", "eats", "-V", "more,eager", "--peak-memory", "--budget", "1ms", "--no-verify"]
@@ -127,6 +128,7 @@ def test_a_profile_is_a_trace_and_a_table_beside_the_record(tmp_path: Path) -> N
     assert rows[0]["name"] in steelyard("show", "latest/1", cwd=tmp_path).stdout
 
 
+@pytest.mark.deep
 @pytest.mark.torch
 def test_compile_time_is_cold_then_warm_and_the_compiler_agrees(tmp_path: Path) -> None:
     words = ["op/gelu", "-a", "n=64", "-V", "eager,compile", "--compile-time=1", "--budget", "1ms"]

@@ -94,6 +94,7 @@ class TestTwoRanks:
             assert 0 < figures["fastest_rank_time"]["value"] <= figures["time"]["value"] * 2
         assert processes_below(tmp_path) == []
 
+    @pytest.mark.deep
     def test_a_rank_that_fails_costs_its_case_alone(self, tmp_path: Path, mortal: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("TMPDIR", str(tmp_path))
         words = ["-a", f"fault={','.join(FAULTS)}", "--ranks", "2", "--budget", "50ms", "--timeout", "60s"]

@@ -279,7 +279,10 @@ class TestErrorRates:
 
         return weigh_arms([build(100_000), build(100_000 * ratio)], machine.timer, SHORT, seed, placebo=build(100_000))
 
-    @pytest.mark.parametrize("weather", [drift, steps, autocorrelated, heavy_tailed, everything])
+    @pytest.mark.parametrize(
+        "weather",
+        [drift, everything, *(pytest.param(weather, marks=pytest.mark.deep) for weather in (steps, autocorrelated, heavy_tailed))],
+    )
     def test_equal_arms_are_found_equal(self, weather: Callable[[random.Random], Weather]) -> None:
         intervals = [found(self.weigh(seed, weather, 1.0)).interval for seed in range(SEEDS)]
         assert sum(item.low <= 0 <= item.high for item in intervals) >= 0.97 * SEEDS

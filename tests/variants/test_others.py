@@ -292,6 +292,7 @@ def test_an_exported_program_gives_the_same_answer_and_counts_its_nodes() -> Non
     assert task.effective["exported_nodes"] == 1
 
 
+@pytest.mark.deep
 @pytest.mark.skipif(shutil.which("g++") is None, reason="AOTInductor needs a C++ compiler")
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning", "ignore:.*LeafSpec:FutureWarning")
 def test_a_program_compiled_ahead_of_time_gives_the_same_answer() -> None:

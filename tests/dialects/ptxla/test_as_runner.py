@@ -111,10 +111,10 @@ def test_pure_wall_time_needs_no_cuda(tmp_path: Path) -> None:
 def test_a_model_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
     place, child = make(tmp_path / "bench", "hangs"), tmp_path / "child"
     words = (f"--torchbench={place}", "--suite-name=torchbench", "--accelerator=cpu", "--xla=None", "--dynamo=None", "--test=eval")
-    steelyard(*RUN, *words, "--subprocess-timeout=20", cwd=tmp_path, env={"CHILD": str(child)})
+    steelyard(*RUN, *words, "--subprocess-timeout=10", cwd=tmp_path, env={"CHILD": str(child)})
     (row,) = rows(tmp_path)
     assert row["steelyard"]["status"] == "timeout"
-    assert row["metrics"]["error"].startswith("timeout: no answer within 20")
+    assert row["metrics"]["error"].startswith("timeout: no answer within 10")
     assert child.read_text().isdigit()
     assert processes_below(tmp_path) == []
 
