@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -188,6 +189,9 @@ class Torchax(TorchElsewhere):
 
     def leaf(self, value: Any) -> tuple[str, np.ndarray[Any, Any]] | None:
         return super().leaf(value.torch() if hasattr(value, "jax") else value)
+
+    def save(self, value: Any, path: Path) -> None:
+        super().save(jax.tree_util.tree_map(_as_torch, value), path)
 
     def copy(self, value: Any, buffers: dict[Any, Any] | None = None) -> Any:
         with RUNTIME.inside():
