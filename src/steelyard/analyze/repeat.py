@@ -14,6 +14,7 @@ from typing import Any
 from steelyard.errors import UsageError
 from steelyard.model.case import Case
 from steelyard.model.experiment import BUDGETS, Settings
+from steelyard.model.protocol import written
 from steelyard.model.record import Record
 from steelyard.model.units import is_amount
 from steelyard.store.runs import Header, Run
@@ -113,7 +114,12 @@ def _base(option: str, value: Any) -> list[str]:
     return _word(option, value)
 
 
+def _fixed(option: str, value: Any) -> list[str]:
+    return _word(option, written(value)) if isinstance(value, Mapping) else []
+
+
 _RENDER: Mapping[str, Render] = {
+    "fixed": _fixed,
     "vs": _base, "budget": _budget, "precision": _number(), "margin": _number(), "settle": _number(), "sampling": _word,
     "warmup": _number("s"), "runs": _whole, "rtol": _number(), "atol": _number(), "verify": _switch, "reference": _word, "seed": _whole,
     "isolate": _word, "timeout": _number("s"), "memory": _whole, "telemetry": _switch, "peak_memory": _switch, "memory_snapshot": _switch,

@@ -74,7 +74,7 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 @click.option("--runs", type=click.IntRange(1, MOST_COUNT), help="Exact number of blocks (or program runs).")
 @click.option(
     "--fixed", metavar="CALLS",
-    help="Warm-ups and repeats as other benchmarks take them, in place of a budget: 5+20, 5+20:events, 5+20:continuous.",
+    help="Warm-ups and repeats as other benchmarks take them, in place of a budget: 5+20, 5+20:events, 0+10,calls=5,cold.",
 )  # fmt: skip
 @click.option("--rtol", type=click.FloatRange(min=0, max=1e9), help="Relative tolerance of verification.")
 @click.option("--atol", type=click.FloatRange(min=0, max=1e9), help="Absolute tolerance, as a share of the output's rms.")

@@ -6,6 +6,7 @@ Our own way, a budget and a precision, is in Settings and needs no protocol.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -59,6 +60,9 @@ class Fixed:
         for name in ("warmup_time", "repeat_time"):
             if (seconds := getattr(self, name)) is not None and not is_amount(seconds):
                 raise UsageError(f"{name} is {str(seconds)[:60]}", do="give a finite number of seconds")
+        for name in ("backward", "flush", "cold"):
+            if not isinstance(getattr(self, name), bool):
+                raise UsageError(f"{name} is {str(getattr(self, name))[:60]}", do="leave it out, or write it without a value")
         if self.cold and (self.warmup or self.rehearse):
             raise UsageError("a cold first repeat has no calls before it", do="leave out warmup and rehearse, or cold")
         if self.grouped and (self.backward or self.flush or self.clock not in ("discrete", "fastest")):
@@ -78,16 +82,35 @@ class Fixed:
         return {name: value for name, value in vars(self).items() if value != getattr(usual, name)}
 
 
-_WRITTEN = re.compile(r"(\d{1,9})\+(\d{1,9})(?::(\w+))?")
+_WRITTEN = re.compile(r"(\d{1,9})\+(\d{1,9})(?::(\w+))?((?:,[^,]+)*)")
+_WORDS = ("backward", "rehearse", "flush", "calls", "inputs", "cold", "counters")
+"""What may follow the clock, each as a word of its own or as `name=value`."""
 
 
 def parse_fixed(text: str) -> Fixed:
-    """`5+20` is five warm-ups and twenty repeats, `5+20:events` the same by another clock."""
+    """`5+20` is five warm-ups and twenty repeats, `5+20:events` the same by another clock, and `0+10,calls=5,cold` has more to say."""
     found = _WRITTEN.fullmatch(text.strip())
     if found is None or int(found[2]) < 1:
-        raise UsageError(f"not a number of calls: {text!r:.60}", do="write warm-ups and repeats as 5+20, or 5+20:events")
-    clock: Any = found[3] or "discrete"
-    return Fixed(int(found[1]), int(found[2]), clock)
+        raise UsageError(
+            f"not a number of calls: {text!r:.60}", do="write warm-ups and repeats as 5+20, 5+20:events, or 0+10,calls=5,inputs=fresh,cold"
+        )
+    more: dict[str, Any] = {"clock": found[3] or "discrete"}
+    for word in found[4].split(",")[1:]:
+        name, given, value = (part.strip() for part in word.partition("="))
+        if name not in _WORDS:
+            raise unknown("word for calls", name, _WORDS)
+        more[name] = (int(value) if value.isdecimal() and len(value) < 10 else value) if given else True
+    return Fixed(int(found[1]), int(found[2]), **more)
+
+
+def written(fixed: Mapping[str, Any]) -> str:
+    """A protocol as `parse_fixed` reads it, from its plain form; empty for one that cannot be said in so few words."""
+    usual = Fixed()
+    told = {name: value for name, value in fixed.items() if hasattr(usual, name) and value != getattr(usual, name)}
+    head = f"{told.pop('warmup', usual.warmup)}+{told.pop('repeats', usual.repeats)}"
+    clock = f":{told.pop('clock')}" if "clock" in told else ""
+    more = "".join(f",{name}" if value is True else f",{name}={value}" for name, value in told.items() if name in _WORDS)
+    return head + clock + more if told.keys() <= {*_WORDS, "ranges", "traced"} else ""
 
 
 @dataclass(frozen=True)
