@@ -33,9 +33,10 @@ def test_what_has_no_words_is_not_written() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("5", "not a number of calls"), ("5+0", "not a number of calls"), ("1+2,", "not a number of calls"), ("1+2,x=1", "no word for calls"),
-        ("1+2:often", "no clock named"), ("0+2,calls=many", "calls is many"), ("0+2,calls=0", "calls is 0"), ("0+2,cold=2", "cold is 2"),
-        ("1+2,cold", "a cold first repeat"), ("0+2:events,calls=2", "by the clock discrete or fastest"), ("0+2,inputs=old", "no inputs named"),
+        ("5", "not a number of calls"), ("5+0", "not a number of calls"), ("1+2,", "not a number of calls"),
+        ("1+2,x=1", "no word for calls"), ("1+2:often", "no clock named"), ("0+2,calls=many", "calls is many"),
+        ("0+2,calls=0", "calls is 0"), ("0+2,cold=2", "cold is 2"), ("1+2,cold", "a cold first repeat"),
+        ("0+2:events,calls=2", "by the clock discrete or fastest"), ("0+2,inputs=old", "no inputs named"),
     ],
 )  # fmt: skip
 def test_wrong_words_are_refused(text: str, message: str) -> None:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from steelyard.dialects.ptxla.rows import Row, RowTally, printable, read
 from steelyard.errors import UsageError
 
@@ -127,8 +129,7 @@ def _summary(name: str, known: Sequence[float], later: Sequence[float]) -> dict[
         return {}
     found = {f"min_{name}": min(known), f"median_{name}": statistics.median(known), f"max_{name}": max(known)}
     if later:
-        mean = math.fsum(later) / len(later)
-        found |= {f"mean_{name}": mean, f"std_{name}": math.sqrt(math.fsum((value - mean) ** 2 for value in later) / len(later))}
+        found |= {f"mean_{name}": float(np.mean(later)), f"std_{name}": float(np.std(later))}
     return found
 
 

@@ -221,6 +221,6 @@ def analyze(form: str, folder: Path, database: Path, timestamp: float | None, hi
             warn(text)
     if form == "jsonl":
         click.echo(f"Saving report to: {done.file.resolve()}")
-    if log_level == "info":
+    if form != "jsonl" or log_level == "info":
         click.echo(f"{done.rows} rows of {done.files} files · saved {done.file}", err=True)
     return PASS
