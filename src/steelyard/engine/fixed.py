@@ -42,7 +42,7 @@ def measure_all(job: Measure, loaded: registry.Loaded, send: Callable[[Answer], 
 
     A device that a failed case left unusable ends it: the rest is for another process.
     """
-    from steelyard.engine.weigh import weigh_asked
+    from steelyard.engine.weigh import CaseWeighing
 
     before: Record | None = None
     settings, fixed, files = job.settings, job.settings.fixed, dict[str, str]()
@@ -62,7 +62,7 @@ def measure_all(job: Measure, loaded: registry.Loaded, send: Callable[[Answer], 
                 gate()
             send(Started(case.id))
             with be.as_it_was() if be else contextlib.nullcontext():
-                record, arrays = weigh_asked(case, loaded, settings, lambda phase, fraction: None, sources=job.sources, label=label)
+                record, arrays = CaseWeighing(case, loaded, settings, sources=job.sources, label=label).record()
             same = before is not None and (before.environment, before.source) == (record.environment, record.source)
             before = record
             send(RecordAnswer(replace(record, environment={}, source={}) if same else record, arrays, user_modules(), same))

@@ -48,46 +48,126 @@ class Notes:
     arrays: Arrays = field(default_factory=dict)
 
 
-def weigh_case(
-    case: Case,
-    loaded: registry.Loaded,
-    settings: Settings,
-    tell: Tell,
-    gate: Callable[[], None] = lambda: None,
-    sources: Sources = NO_SOURCES,
-    label: str = "",
-    taker: Taker = take,
-) -> tuple[Record, Arrays]:
-    """Measure one case and report it whatever happens, short of the process dying."""
-    record, arrays = weigh_asked(case, loaded, settings, tell, gate, sources, label, taker)
-    return replace(record, case=case.plain(), requested=settings.plain()), arrays
+@dataclass
+class CaseWeighing:
+    """One case while it is measured, with all that is needed for it.
 
-
-def weigh_asked(
-    case: Case,
-    loaded: registry.Loaded,
-    settings: Settings,
-    tell: Tell,
-    gate: Callable[[], None] = lambda: None,
-    sources: Sources = NO_SOURCES,
-    label: str = "",
-    taker: Taker = take,
-) -> tuple[Record, Arrays]:
-    """The same without what whoever asked knows: the record has no case and no requested settings.
-
-    `gate` is passed before timing begins; `sources` are for further ranks; `label` is what a file calls the
-    case; `taker` takes the calls of a fixed protocol.
+    `gate` is passed before timing begins; `sources` are for further ranks; `label` is what a file calls the case; `taker` takes the
+    calls of a fixed protocol.
     """
-    notes, started, clock = Notes(), datetime.now(UTC), clocks.perf_counter()
-    if label:
-        notes.effective["label"] = label
-    status, reason = attempt(lambda: _measure(case, loaded, settings, tell, gate, notes, sources, taker), notes)
-    record = Record(
-        id=case.id, case={}, status=status, reason=reason, metrics=notes.metrics,
-        effective=notes.effective, verification=notes.verification, environment=notes.environment, source=notes.source,
-        started=started.isoformat(timespec="milliseconds"), wall_s=round(clocks.perf_counter() - clock, 6),
-    )  # fmt: skip
-    return record, notes.arrays
+
+    case: Case
+    loaded: registry.Loaded
+    settings: Settings
+    tell: Tell = lambda phase, fraction: None
+    gate: Callable[[], None] = lambda: None
+    sources: Sources = NO_SOURCES
+    label: str = ""
+    taker: Taker = take
+    notes: Notes = field(default_factory=Notes)
+
+    def record(self) -> tuple[Record, Arrays]:
+        """Measure the case and report it whatever happens, short of the process dying.
+
+        What whoever asked for it knows is not said again: the record has no case and no requested settings.
+        """
+        notes, started, clock = self.notes, datetime.now(UTC), clocks.perf_counter()
+        if self.label:
+            notes.effective["label"] = self.label
+        status, reason = attempt(self._measure, notes)
+        record = Record(
+            id=self.case.id, case={}, status=status, reason=reason, metrics=notes.metrics,
+            effective=notes.effective, verification=notes.verification, environment=notes.environment, source=notes.source,
+            started=started.isoformat(timespec="milliseconds"), wall_s=round(clocks.perf_counter() - clock, 6),
+        )  # fmt: skip
+        return record, notes.arrays
+
+    def _measure(self) -> tuple[Status, str]:
+        bench, notes = prepare_bench(self.case, self.loaded, self.settings), self.notes
+        notes.source = {
+            "workload": fingerprint(bench.own_body),
+            "variant": fingerprint(*(v.apply for v, _ in bench.chain)),
+        }
+        if self.settings.fixed is not None:
+            if any(variant.fresh for variant, _ in bench.chain):
+                bench.backend.reset()
+            return time_fixed(bench, self.tell, self.gate, notes, self.label or self.case.id, self.taker)
+        self.tell("build", None)
+        bench.backend.reset()
+        with ranks.assemble([self.case], self.settings, self.sources, bench.backend.leave) as crew:
+            return self._build_and_time(replace(bench, seat=crew.seat), crew)
+
+    def _build_and_time(self, bench: Bench, crew: Ranks) -> tuple[Status, str]:
+        notes = self.notes
+        bench.backend.import_mode(bench.case.mode)
+        start = clocks.perf_counter()
+        crew.tell("build")
+        be, task = bench.build()
+        check_amounts(task)
+        crew.gather()
+        notes.metrics["build_time"] = Figure(clocks.perf_counter() - start, "s", "lower", n=1)
+        notes.environment = be.versions()
+        notes.effective.update(task.effective)
+        try:
+            return self._time(bench, be, task, crew)
+        finally:
+            clean_up([task])
+
+    def _time(self, bench: Bench, be: Any, task: Task, crew: Ranks) -> tuple[Status, str]:
+        notes, tell = self.notes, self.tell
+        readings: list[Reading] = []
+        tell("first call", None)
+        seen, check = Scrutiny(bench, be, task), RuleCheck.of(bench, be, task)
+        if be.device != "cpu":
+            be.start_memory()
+        start = clocks.perf_counter()
+        crew.tell("check")
+        task = bench.ready(be, task)
+        output = observed(task) if task.fn is not None else task.measure() if task.measure else None
+        be.sync()
+        notes.metrics["first_call_time"] = Figure(clocks.perf_counter() - start, "s", "lower", n=1)
+        if be.device != "cpu":
+            notes.metrics.update({name: Figure(value, "B", "lower", n=1) for name, value in be.peak_memory().items()})
+        if task.inspect:
+            notes.effective.update(task.inspect())
+        if seen.wanted:
+            tell("verify", None)
+        notes.verification = crew.agree(seen.first(task, output))
+        del output
+        timer, task = crew.timer(be), _recorded(crew.lead(be, task, bench.settings), readings)
+        self.gate()
+        with be.observe() if bench.settings.telemetry else watch(None) as log, watch_others() as others:
+            taken = sample(task, timer, bench.settings, tell)
+        if others.cpus is not None and bench.case.ranks == 1:
+            notes.effective["other_load"] = round(others.cpus, 2)
+        notes.metrics.update(figures_of(taken, task, self.loaded.metrics.values()))
+        notes.metrics.update(_phases(task, be, bench.settings, tell))
+        figures, facts = be.beside(task, timer, taken.interval.centre, bench.settings)
+        if task.inspect:
+            task.inspect()
+        notes.metrics.update(figures)
+        notes.effective.update(facts | ({"telemetry": log.summary()} if log.rows else {}))
+        notes.metrics.update(_extras(readings[-len(taken.seconds) :]))
+        notes.effective.update(_effective(taken, be) | crew.facts())
+        notes.arrays = {
+            "block_time": ("s", "<f8", taken.seconds.astype("<f8").tobytes()),
+            "preempted": ("1", "|u1", taken.preempted.astype("|u1").tobytes()),
+        }
+        notes.arrays.update(log.arrays())
+        if seen.wanted or check:
+            tell("verify", None)
+        notes.verification = check.verdict() if check else recheck(seen, crew)
+        if notes.verification and notes.verification.status == "failed":
+            return "wrong", reason(notes.verification)
+        return "ok", ""
+
+
+def weigh_case(
+    case: Case, loaded: registry.Loaded, settings: Settings, tell: Tell, label: str = "", taker: Taker = take
+) -> tuple[Record, Arrays]:
+    """Measure one case in a process that is not a worker's, with all that belongs to its record."""
+    record, arrays = CaseWeighing(case, loaded, settings, tell, label=label, taker=taker).record()
+    return replace(record, case=case.plain(), requested=settings.plain()), arrays
 
 
 def attempt(work: Callable[[], tuple[Status, str]], notes: Notes) -> tuple[Status, str]:
@@ -111,99 +191,6 @@ def attempt(work: Callable[[], tuple[Status, str]], notes: Notes) -> tuple[Statu
 
 def _line(error: SteelyardError) -> str:
     return "; ".join(part for part in (error.what, error.why, error.do) if part)
-
-
-def _measure(
-    case: Case,
-    loaded: registry.Loaded,
-    settings: Settings,
-    tell: Tell,
-    gate: Callable[[], None],
-    notes: Notes,
-    sources: Sources,
-    taker: Taker,
-) -> tuple[Status, str]:
-    bench = prepare_bench(case, loaded, settings)
-    notes.source = {
-        "workload": fingerprint(bench.own_body),
-        "variant": fingerprint(*(v.apply for v, _ in bench.chain)),
-    }
-    if settings.fixed is not None:
-        if any(variant.fresh for variant, _ in bench.chain):
-            bench.backend.reset()
-        return time_fixed(bench, tell, gate, notes, notes.effective.get("label") or case.id, taker)
-    tell("build", None)
-    bench.backend.reset()
-    with ranks.assemble([case], settings, sources, bench.backend.leave) as crew:
-        return _build_and_time(replace(bench, seat=crew.seat), crew, tell, gate, notes, loaded)
-
-
-def _build_and_time(
-    bench: Bench, crew: Ranks, tell: Tell, gate: Callable[[], None], notes: Notes, loaded: registry.Loaded
-) -> tuple[Status, str]:
-    bench.backend.import_mode(bench.case.mode)
-    start = clocks.perf_counter()
-    crew.tell("build")
-    be, task = bench.build()
-    check_amounts(task)
-    crew.gather()
-    notes.metrics["build_time"] = Figure(clocks.perf_counter() - start, "s", "lower", n=1)
-    notes.environment = be.versions()
-    notes.effective.update(task.effective)
-    try:
-        return _time(bench, be, task, crew, tell, gate, notes, loaded)
-    finally:
-        clean_up([task])
-
-
-def _time(
-    bench: Bench, be: Any, task: Task, crew: Ranks, tell: Tell, gate: Callable[[], None], notes: Notes, loaded: registry.Loaded
-) -> tuple[Status, str]:
-    readings: list[Reading] = []
-    tell("first call", None)
-    seen, check = Scrutiny(bench, be, task), RuleCheck.of(bench, be, task)
-    if be.device != "cpu":
-        be.start_memory()
-    start = clocks.perf_counter()
-    crew.tell("check")
-    task = bench.ready(be, task)
-    output = observed(task) if task.fn is not None else task.measure() if task.measure else None
-    be.sync()
-    notes.metrics["first_call_time"] = Figure(clocks.perf_counter() - start, "s", "lower", n=1)
-    if be.device != "cpu":
-        notes.metrics.update({name: Figure(value, "B", "lower", n=1) for name, value in be.peak_memory().items()})
-    if task.inspect:
-        notes.effective.update(task.inspect())
-    if seen.wanted:
-        tell("verify", None)
-    notes.verification = crew.agree(seen.first(task, output))
-    del output
-    timer, task = crew.timer(be), _recorded(crew.lead(be, task, bench.settings), readings)
-    gate()
-    with be.observe() if bench.settings.telemetry else watch(None) as log, watch_others() as others:
-        taken = sample(task, timer, bench.settings, tell)
-    if others.cpus is not None and bench.case.ranks == 1:
-        notes.effective["other_load"] = round(others.cpus, 2)
-    notes.metrics.update(figures_of(taken, task, loaded.metrics.values()))
-    notes.metrics.update(_phases(task, be, bench.settings, tell))
-    figures, facts = be.beside(task, timer, taken.interval.centre, bench.settings)
-    if task.inspect:
-        task.inspect()
-    notes.metrics.update(figures)
-    notes.effective.update(facts | ({"telemetry": log.summary()} if log.rows else {}))
-    notes.metrics.update(_extras(readings[-len(taken.seconds) :]))
-    notes.effective.update(_effective(taken, be) | crew.facts())
-    notes.arrays = {
-        "block_time": ("s", "<f8", taken.seconds.astype("<f8").tobytes()),
-        "preempted": ("1", "|u1", taken.preempted.astype("|u1").tobytes()),
-    }
-    notes.arrays.update(log.arrays())
-    if seen.wanted or check:
-        tell("verify", None)
-    notes.verification = check.verdict() if check else recheck(seen, crew)
-    if notes.verification and notes.verification.status == "failed":
-        return "wrong", reason(notes.verification)
-    return "ok", ""
 
 
 def recheck(seen: Scrutiny, crew: Ranks, task: Task | None = None) -> Verification | None:

@@ -161,7 +161,7 @@ def measure(job: Measure, loaded: registry.Loaded, send: Send, gate: Gate) -> No
         return
     for case, label, settings in messages.parts_of(job):
         send(Started(case.id))
-        record, arrays = weigh.weigh_asked(case, loaded, settings, teller(send), gate, job.sources, label=label)
+        record, arrays = weigh.CaseWeighing(case, loaded, settings, teller(send), gate, job.sources, label).record()
         send(RecordAnswer(record, arrays, user_modules()))
 
 
