@@ -309,3 +309,13 @@ def verdict(name: str, mode: str, dtype: str = "fp32", spoil: Callable[[Task], N
     observed(task)
     want = other.outputs(observed(in_mode(wide, mode)))
     return compare(be.outputs(observed(task)), want, "fp64", own=task.tolerance, same_dtype=False, norm=task.norm_tolerance)
+
+
+def test_inputs_in_lists_are_widened_too_and_what_is_shared_stays_shared() -> None:
+    shared = torch.ones(2)
+    task = Task(lambda items, scale: items[0]["x"] * scale, ([{"x": shared}, shared, 3],), {"scale": shared})
+    wide = Torch("cpu").upcast(task)
+    assert wide is not None
+    ((first, second, count),) = wide.args
+    assert first["x"].dtype == torch.float64 and first["x"] is second is wide.kwargs["scale"] and count == 3
+    assert wide().dtype == torch.float64

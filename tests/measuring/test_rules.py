@@ -256,6 +256,11 @@ def test_a_step_along_a_gradient_that_is_only_rounding_is_not_compared() -> None
     assert found([-0.5, 1e-9], [1.01, 0.99]) == found([math.nan, 1e-9], [0.99, 0.99]) == "out.gradients.w"
 
 
+def test_a_step_that_was_never_made_is_found_however_small_its_gradients_are() -> None:
+    wide, eager = stepped([2e-5, -3e-5], [0.99, 1.01], "fp64"), stepped([2e-5, -3e-5], [0.99, 1.01])
+    assert compare(stepped([0.0, 0.0], [1.0, 1.0]), eager, wide, Limits(1e-4, step=0.02)).startswith("out.parameters.w")
+
+
 def test_what_a_weight_is_allowed_goes_by_its_whole_shape() -> None:
     wide = np.linspace(1, 2, 2048).reshape(64, 32, 1, 1)
     answers = [

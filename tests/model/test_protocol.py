@@ -31,6 +31,19 @@ def test_what_has_no_words_is_not_written() -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"cold": True, "repeat_time": 0.1}, "a cold first repeat"), ({"calls": 2, "rehearse": 1}, "repeats of several calls"),
+        ({"calls": 2, "repeat_time": 0.1}, "repeats of several calls"),
+        ({"inputs": "fresh", "warmup_time": 0.1}, "repeats of several calls"),
+    ],
+)  # fmt: skip
+def test_what_would_be_ignored_is_refused(words: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Fixed(**words)
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("5", "not a number of calls"), ("5+0", "not a number of calls"), ("1+2,", "not a number of calls"),

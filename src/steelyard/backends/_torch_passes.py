@@ -36,16 +36,16 @@ def _nbytes(value: Any) -> int:
     return int(getattr(value, "nbytes", 0))
 
 
-def tensors(value: Any, path: str = "out") -> dict[str, Any]:
-    """The tensors of an answer by their place in it, on the host."""
+def leaves(value: Any, path: str = "out") -> dict[str, Any]:
+    """The tensors of an answer by their place in it, however a library wraps them."""
     if isinstance(value, torch.Tensor):
-        return {path: value.detach().cpu()}
+        return {path: value}
     if isinstance(value, Mapping):
-        return {name: leaf for key, item in value.items() for name, leaf in tensors(item, f"{path}.{key}").items()}
+        return {name: leaf for key, item in value.items() for name, leaf in leaves(item, f"{path}.{key}").items()}
     if isinstance(value, (list, tuple)):
-        return {name: leaf for place, item in enumerate(value) for name, leaf in tensors(item, f"{path}[{place}]").items()}
+        return {name: leaf for place, item in enumerate(value) for name, leaf in leaves(item, f"{path}[{place}]").items()}
     if is_dataclass(value) and not isinstance(value, type):
-        return tensors({item.name: getattr(value, item.name) for item in fields(value)}, path)
+        return leaves({item.name: getattr(value, item.name) for item in fields(value)}, path)
     return {}
 
 

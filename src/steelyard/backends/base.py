@@ -166,7 +166,8 @@ class Backend(ABC):
     def rewind(self, task: Task, state: Sequence[Any]) -> None:
         """Give what steps changed the values that it had."""
         for item, value in zip(self.changing(task), state, strict=True):
-            self.alter(item, functools.partial(_instead, value))
+            if not self.alter(item, functools.partial(_instead, value)):
+                raise Unsupported("the weights cannot be given back the values that they had")
 
     def save(self, value: Any, path: Path) -> None:
         """Write the arrays of an answer to a file that the framework reads back, by their places."""

@@ -159,12 +159,12 @@ class Torch(Backend):
     def upcast(self, task: Task) -> Task | None:
         if task.fn is None:
             return None
-        wide = {id(item): _doubled(item) for item in (*task.args, *task.kwargs.values(), *task.parameters)}
-        args, kwargs = tuple(wide[id(item)] for item in task.args), {key: wide[id(item)] for key, item in task.kwargs.items()}
+        wide: dict[int, Any] = {}
+        args, kwargs = _doubled(tuple(task.args), wide), _doubled(dict(task.kwargs), wide)
         if isinstance(task.fn, torch.nn.Module):
             module = copy.deepcopy(task.fn).double()
             return replace(task, fn=module, args=args, kwargs=kwargs, parameters=tuple(module.parameters()))
-        return replace(task, args=args, kwargs=kwargs, parameters=tuple(wide[id(item)] for item in task.parameters))
+        return replace(task, args=args, kwargs=kwargs, parameters=tuple(_doubled(item, wide) for item in task.parameters))
 
     def start_memory(self) -> None:
         if self.api is None:
@@ -265,7 +265,7 @@ class Torch(Backend):
         return [*super().changing(task), *(task.fn.buffers() if isinstance(task.fn, torch.nn.Module) else ())]
 
     def save(self, value: Any, path: Path) -> None:
-        torch.save(_torch_passes.tensors(value), path)
+        torch.save({place: item.detach().cpu() for place, item in _torch_passes.leaves(value).items()}, path)
 
     def drawn_again(self, value: Any) -> Any:
         return torch.randn_like(value) if isinstance(value, torch.Tensor) and value.is_floating_point() else super().drawn_again(value)
@@ -330,8 +330,15 @@ class TorchElsewhere(Torch):
         return Torch("cpu", seed=self.seed, threads=self.threads)
 
 
-def _doubled(value: Any) -> Any:
-    return value.detach().double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+def _doubled(value: Any, known: dict[int, Any]) -> Any:
+    """The same structure with its floating tensors in double precision; what is `known` by identity is the same thing again."""
+    if type(value) in (list, tuple):
+        return type(value)(_doubled(item, known) for item in value)
+    if type(value) is dict:
+        return {key: _doubled(item, known) for key, item in value.items()}
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+        return value
+    return known.setdefault(id(value), value.detach().double())
 
 
 @functools.cache

@@ -23,6 +23,7 @@ from torchax.tensor import OperatorNotFound
 
 from steelyard import clocks
 from steelyard.backends._torch_fixed import TorchStopwatch
+from steelyard.backends._torch_passes import leaves
 from steelyard.backends.torch import TorchElsewhere
 from steelyard.errors import NotApplicable, Unsupported, told
 from steelyard.measuring.clock import HostTimer, Timer
@@ -116,7 +117,7 @@ class Waited(Tried):
 
 def wait_for(made: Any) -> None:
     """Until everything in an answer is there."""
-    jax.block_until_ready([item.jax() for item in jax.tree_util.tree_leaves(made) if hasattr(item, "jax")])
+    jax.block_until_ready([item.jax() for item in leaves(made).values() if hasattr(item, "jax")])
 
 
 def _as_torch(item: Any) -> Any:
@@ -191,7 +192,7 @@ class Torchax(TorchElsewhere):
         return super().leaf(value.torch() if hasattr(value, "jax") else value)
 
     def save(self, value: Any, path: Path) -> None:
-        super().save(jax.tree_util.tree_map(_as_torch, value), path)
+        super().save({place: _as_torch(item) for place, item in leaves(value).items()}, path)
 
     def copy(self, value: Any, buffers: dict[Any, Any] | None = None) -> Any:
         with RUNTIME.inside():

@@ -7,7 +7,7 @@ import gc
 import random
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +47,8 @@ class Bench:
         return be, self._under(self.body(self.case.backend, be), be, lambda variant: variant.asked)
 
     def plain(self, be: Any) -> Task:
-        """The task with all variants that compile nothing: what a compiler is held against."""
-        return self._under(self.body(self.case.backend, be), be, lambda variant: not variant.fresh)
+        """The task that another rule holds a variant against: in its formats, and with what is part of the question."""
+        return self._under(self.body(self.case.backend, be), be, lambda variant: variant.asked or variant.casts)
 
     def _under(self, task: Task, be: Any, which: Callable[[Variant], bool]) -> Task:
         for variant, options in self.chain:
@@ -65,6 +65,8 @@ class Bench:
         task = _task(body(**dict(self.case.params), be=be, **wanted), f"workload {self.workload.name}")
         if task.chance and self.settings.verify and self.settings.fixed is None:
             task.chance.stop(drawing=be.draws_exactly)
+            kept = "draws its numbers and drops nothing" if be.draws_exactly else "off"
+            task = replace(task, effective={**task.effective, "dropout": f"{kept}, so that answers can be compared"})
         return task
 
     def build(self, be: Any = None) -> tuple[Any, Task]:

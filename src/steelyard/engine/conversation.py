@@ -76,8 +76,10 @@ class Conversation:
             yield from (answer for _, answer in listen([self]))
 
     def struck(self) -> str:
-        """Why a job that ended well is out of memory all the same: the kernel ended something that it had started."""
-        return self._too_much() if self.limit and self.limit.kills() > self._kills else ""
+        """Why a case that ended well is out of memory all the same: the kernel ended something that it had started. Told once."""
+        kills = self.limit.kills() if self.limit else 0
+        before, self._kills = self._kills, max(kills, self._kills)
+        return self._too_much() if kills > before else ""
 
     def hear(self) -> Iterator[Answer | Lost]:
         """What has arrived; nothing is waited for."""

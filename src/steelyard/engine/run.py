@@ -87,6 +87,7 @@ def supervise(
                 with Crew.assemble(watch.phase) as crew:
                     crew.heard = sink.printed
                     if any(map(stop, Supervision(plan, writer, watch, crew, sink, judge, told).records(jobs))):
+                        crew.abandon()
                         return False
             finally:
                 sink.released()

@@ -90,6 +90,7 @@ class RowQueue(Generic[T]):
     def __init__(self, keys: Iterable[str]) -> None:
         self._waiting: list[str] = list(keys)
         self._ready: dict[str, T] = {}
+        self._dropped: set[str] = set()
         self._next = 0
 
     def put(self, key: str, row: T) -> Iterator[T]:
@@ -99,13 +100,17 @@ class RowQueue(Generic[T]):
 
     def drop(self, key: str) -> Iterator[T]:
         """The same where a row will not come."""
-        self._waiting = [other for number, other in enumerate(self._waiting) if other != key or number < self._next]
+        self._dropped.add(key)
         return self._due()
 
     def _due(self) -> Iterator[T]:
-        while self._next < len(self._waiting) and self._waiting[self._next] in self._ready:
+        while self._next < len(self._waiting):
+            key = self._waiting[self._next]
+            if key not in self._ready and key not in self._dropped:
+                break
             self._next += 1
-            yield self._ready.pop(self._waiting[self._next - 1])
+            if key not in self._dropped:
+                yield self._ready.pop(key)
 
 
 @dataclass(frozen=True)
@@ -169,14 +174,14 @@ class RowSink(Sink):
     def opened(self, run: Path) -> None:
         whole = self._read()
         for key in self.held_rows:
-            self._open.pop(key)
+            self._open.pop(key, None)
             self._queue.drop(key)
         self._file = RowFile(self.path, whole)
         if not whole and (header := self.header()) is not None:
             self._file.write(header)
 
     def held(self, job: Job) -> bool:
-        return not self._open_rows(job.case.id)
+        return job.case.id in self._naming and not self._open_rows(job.case.id)
 
     def held_pair(self, job: Job) -> bool:
         return not any((job.case, job.vs) in row.pairs for row in self._open_rows(job.case.id))

@@ -320,6 +320,7 @@ def repeats(task: Task, fixed: Fixed, watch: Stopwatch, count: int, renew: Renew
     for _ in repeat(None, count):
         inputs = [renew() if renew else (task.args, task.kwargs) for _ in range(fixed.calls)]
         watch.before()
+        watch.finish(inputs)
         watch.count_anew()
         spent, host = (_shortest if fixed.clock == "fastest" else _one_after_another)(task, watch, inputs)
         series.time.append(spent)

@@ -79,7 +79,8 @@ class Variant:
 
     `fresh` asks for a new interpreter (compilers do not survive a fork); `sticky` says that building the variant again
     is costly, so a rebuild moves its inputs instead; `asked` that it is part of the question, such as an optimizer, so that the plain
-    task which answers are held against has it too.
+    task which answers are held against has it too; `casts` that it changes formats on purpose, which a rule that compares like with
+    like applies to the plain task as well.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Variant:
     fresh: bool = False
     sticky: bool = False
     asked: bool = False
+    casts: bool = False
 
     def options(self) -> dict[str, Any]:
         """Option names with their defaults, read from the function's signature."""
@@ -124,10 +126,10 @@ class Variant:
 
 
 def variant(
-    name: str, *, backends: Sequence[str] = (), fresh: bool = False, sticky: bool = False, asked: bool = False
+    name: str, *, backends: Sequence[str] = (), fresh: bool = False, sticky: bool = False, asked: bool = False, casts: bool = False
 ) -> Callable[[Callable[..., Task]], Variant]:
     """Define a way of running tasks: `@variant("twice") def _(task): return replace(task, …)`."""
-    return lambda apply: Variant(name, apply, summary_of(apply), tuple(backends), fresh, sticky, asked)
+    return lambda apply: Variant(name, apply, summary_of(apply), tuple(backends), fresh, sticky, asked, casts)
 
 
 @dataclass(frozen=True)

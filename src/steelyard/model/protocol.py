@@ -63,12 +63,13 @@ class Fixed:
         for name in ("backward", "flush", "cold"):
             if not isinstance(getattr(self, name), bool):
                 raise UsageError(f"{name} is {str(getattr(self, name))[:60]}", do="leave it out, or write it without a value")
-        if self.cold and (self.warmup or self.rehearse):
-            raise UsageError("a cold first repeat has no calls before it", do="leave out warmup and rehearse, or cold")
-        if self.grouped and (self.backward or self.flush or self.clock not in ("discrete", "fastest")):
+        timed = self.warmup_time is not None or self.repeat_time is not None
+        if self.cold and (self.warmup or self.rehearse or timed):
+            raise UsageError("a cold first repeat has no calls before it", do="leave out warmup, rehearse and times, or cold")
+        if self.grouped and (self.backward or self.flush or self.rehearse or timed or self.clock not in ("discrete", "fastest")):
             raise UsageError(
                 "repeats of several calls, other inputs and counters are for whole calls by the clock discrete or fastest",
-                do="leave out backward and flush, or take one call per repeat with the same inputs",
+                do="leave out backward, flush, rehearse and times, or take one call per repeat with the same inputs",
             )
 
     @property

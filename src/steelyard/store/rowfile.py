@@ -71,6 +71,8 @@ class SharedRowFile:
             self._inode = -1
             anew()
             return
+        except OSError as error:
+            raise StoreError("cannot read the file of rows", why=error.strerror or str(error), where=str(self.path)) from None
         with file:
             found = os.fstat(file.fileno())
             if found.st_ino != self._inode or found.st_size < self._end:

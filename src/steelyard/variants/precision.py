@@ -20,7 +20,7 @@ PRODUCTS = {"mm", "addmm", "_addmm_activation", "bmm", "baddbmm", "addbmm", "mat
 CONVOLUTIONS = {"convolution", "_convolution", "cudnn_convolution", "cudnn_convolution_transpose", "conv2d", "_cudnn_rnn"}
 
 
-@variant("autocast", backends=["torch"])
+@variant("autocast", backends=["torch", "torch_xla"], casts=True)
 def autocast(task: Task, be: Any, dtype: LOW = "bf16") -> Task:
     """Matrix work in half precision by torch.autocast; compared with the full-precision answer at its own tolerance."""
     import torch
@@ -32,8 +32,8 @@ def autocast(task: Task, be: Any, dtype: LOW = "bf16") -> Task:
     def cast() -> Any:
         return torch.autocast(kind, low, cache_enabled=False)
 
-    plain, under = watch(task, be), watch(task, be, cast)
-    if not (plain.error or under.error or under.beyond(plain)):
+    plain, under = (watch(task, be), watch(task, be, cast)) if be.name == "torch" else (None, None)
+    if plain and under and not (plain.error or under.error or under.beyond(plain)):
         formats = {item.dtype for item in arrays([task.args, task.kwargs, task.parameters]) if item.is_floating_point()}
         if formats and formats <= {torch.float16, torch.bfloat16}:
             raise NotApplied("the inputs are in half precision already, so autocast changes nothing")
@@ -42,7 +42,7 @@ def autocast(task: Task, be: Any, dtype: LOW = "bf16") -> Task:
     return replace(task, scope=nested(task.scope, cast), tolerance=loose, any_dtype=True, effective={**task.effective, "autocast": dtype})
 
 
-@variant("tf32", backends=["torch"])
+@variant("tf32", backends=["torch"], casts=True)
 def tf32(task: Task, be: Any, on: bool = True) -> Task:
     """TF32 tensor cores for fp32 matrix work, on or off."""
     import torch

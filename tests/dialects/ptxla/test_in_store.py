@@ -33,3 +33,6 @@ def test_every_command_reads_its_runs_and_its_rows(tmp_path: Path) -> None:
     assert "foreign/ptxla/dummy/dummy" in steelyard("show", str(rows), cwd=tmp_path).stdout
     told = {json.loads(line)["steelyard"]["run"] for line in rows.read_text().splitlines()}
     assert len(told) == 1 and str(*told).endswith(runs[0]["name"])
+    again = steelyard("as", "ptxla", "runner", *(word for word in WORDS if word != "--no-resume"), "--test=eval", cwd=tmp_path)
+    assert "there is a row for it already" in again.stderr
+    assert len(json.loads(steelyard("list", "runs", "--json", cwd=tmp_path).stdout)) == 2

@@ -88,7 +88,9 @@ class Writing(Sink):
     def refused(self, job: Job, reason: str) -> None:
         """Told once for all configs of one place in the file."""
         for id in job.label.split():
-            config = self._by_id[id]
+            config = self._by_id.get(id)
+            if config is None:
+                continue
             self._wrong.setdefault((config.path, printable(reason, LONGEST_REASON)), []).append(config)
             self._drop(id)
 

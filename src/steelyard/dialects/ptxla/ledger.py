@@ -11,6 +11,7 @@ from steelyard.dialects.ptxla import matrix, rows
 from steelyard.dialects.ptxla.flags import RunnerOptions
 from steelyard.dialects.ptxla.matrix import Model, RunnerPoint
 from steelyard.dialects.ptxla.rows import Row, RowTally
+from steelyard.dialects.ptxla.torchbench import ModelPolicy
 from steelyard.model.record import STATUSES
 from steelyard.store.rowfile import SharedRowFile
 
@@ -22,8 +23,9 @@ UNVERIFIED = (None, "VERIFIER_SKIPPED", "SKIP_VERIFICATION")
 class Ledger:
     """Rows by config, read on as the file grows."""
 
-    def __init__(self, path: Path, options: RunnerOptions, warn: Callable[[str], None]) -> None:
+    def __init__(self, path: Path, options: RunnerOptions, warn: Callable[[str], None], policy: ModelPolicy | None = None) -> None:
         self.path, self.options, self.single = path, options, options.model_config is not None
+        self.policy = policy or ModelPolicy()
         self.held: dict[str, Row] = {}
         self.file = SharedRowFile(path, anew=options.no_resume and not self.single)
         tally = RowTally()
@@ -32,6 +34,11 @@ class Ledger:
         for text in tally.lines():
             warn(f"{path.name}: {text}")
 
+    def mark(self, model: Model, experiment: RunnerPoint) -> str:
+        """What tells a config from others."""
+        told = self.policy.for_model(str(model["model_name"]), experiment["test"], None)
+        return matrix.fingerprint(self.options.suite_name, model, experiment, self.options, told)
+
     def known(self, model: Model, experiment: RunnerPoint) -> Row | None:
         """The row that answers a config, if there is one by now; a config that was named alone is always run."""
         if self.single:
@@ -39,7 +46,7 @@ class Ledger:
         with suppress(OSError):
             self._read_on(RowTally())
         suite = self.options.suite_name
-        mark = matrix.fingerprint(suite, model, experiment, self.options)
+        mark = self.mark(model, experiment)
         return self.held.get(mark) or self.held.get(original_fingerprint(suite, model, experiment, self.options))
 
     def add(self, row: Row) -> None:
@@ -52,7 +59,9 @@ class Ledger:
 
     def _read_on(self, tally: RowTally) -> None:
         for row in rows.parse(self.file.added(self.held.clear), self.path.name, tally):
-            self.held[fingerprint_of(row, self.options)] = row
+            ours = row.others.get("steelyard")
+            if row.error or not isinstance(ours, Mapping) or row.metrics.get("total_time"):
+                self.held[fingerprint_of(row, self.options)] = row
 
 
 def outcome(row: Row) -> str:

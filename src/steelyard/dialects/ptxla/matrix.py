@@ -6,8 +6,9 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from steelyard.dialects.ptxla import rows
@@ -28,8 +29,11 @@ MEANING = (
 """Options that change what a row says, so that a row made with others is not the answer to this config."""
 LEAVING = (
     "dump_hlo", "save_ir_format", "save_output", "dump_dynamo_counters", "dump_pytorch_profiles", "dump_pytorch_xla_metrics", "profile_xla",
+    "env",
 )  # fmt: skip
-"""Options that leave files beside the row: whoever asks for them is not answered by a row that has none."""
+"""Options that leave files beside the row, or that say where it is made: whoever asks for them is not answered by a row without."""
+UNTOLD = ("training", "sgd")
+"""What stands among a policy's words and in no file of it."""
 LONGEST_PART, LONGEST_FOLDER = 32, 80
 
 
@@ -157,13 +161,18 @@ def read_experiment(text: str) -> RunnerPoint:
     for name, values in (("xla", XLAS), ("dynamo", DYNAMOS), ("torch_xla2", TORCH_XLA2S)):
         if made[name] is not None and made[name] not in values[1:]:
             raise unknown(name, str(made[name]), values[1:], where="--experiment-config")
-    if not (made["xla_flags"] is None or isinstance(made["xla_flags"], str)) or "\0" in (made["xla_flags"] or ""):
+    if not (made["xla_flags"] is None or isinstance(made["xla_flags"], str)) or not _settable(made["xla_flags"] or ""):
         raise UsageError(f"xla_flags is text or null, not {made['xla_flags']!r}", where="--experiment-config")
     for name in ("keep_model_data_on_cuda", "enable_functionalization"):
         if made[name] is not None and not isinstance(made[name], bool):
             raise UsageError(f"{name} is true or false, not {made[name]!r}", where="--experiment-config")
         made[name] = bool(made[name])
     return made
+
+
+def _settable(text: str) -> bool:
+    """Whether a text can be the value of an environment variable."""
+    return "\0" not in text and text.encode("utf-8", "ignore").decode() == text
 
 
 def read_batch_size(text: str, asked: int | str | None) -> int | str | None:
@@ -205,10 +214,13 @@ def line(model: Model, experiment: RunnerPoint) -> str:
     return f"--model-config={json.dumps(model)} --experiment-config={json.dumps(experiment)}"
 
 
-def fingerprint(suite: str, model: Model, experiment: RunnerPoint, options: RunnerOptions) -> str:
-    """What a config is, with every option that changes what its row says; two runs of one machine agree about it."""
+def fingerprint(
+    suite: str, model: Model, experiment: RunnerPoint, options: RunnerOptions, policy: Mapping[str, Any] = MappingProxyType({})
+) -> str:
+    """What a config is, with every option that changes what its row says, and what a policy says of the model; two runs agree about it."""
     asked = {name: getattr(options, name) for name in MEANING} | {name: value for name in LEAVING if (value := getattr(options, name))}
-    text = json.dumps([suite, model, experiment, asked], sort_keys=True)
+    told = {name: value for name, value in policy.items() if value and name not in UNTOLD}
+    text = json.dumps([suite, model, experiment, asked, *([told] if told else [])], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -53,7 +53,7 @@ def asked(model: str, experiment: RunnerPoint, options: RunnerOptions, policy: M
     backend, chain = _stack(experiment, options)
     training, accelerator, dtype = experiment["test"] == "train", experiment["accelerator"], axes.get("dtype", (None,))[0]
     steps = []
-    if workload.startswith(LIBRARIES) and dtype is None and (low := AMP.get(accelerator)):
+    if workload.startswith(LIBRARIES) and dtype is None and backend != "torchax" and (low := AMP.get(accelerator)):
         steps.append(VariantSpec("autocast", (("dtype", low),)))
     if training and backend != "torchax":
         steps.append(VariantSpec("optimizer", sorted_pairs({"kind": "sgd" if known["sgd"] else "adam", "rate": RATE})))

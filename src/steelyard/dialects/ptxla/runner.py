@@ -83,7 +83,7 @@ class MatrixRun:
             for config in made.configs:
                 say("info", f"Run with {matrix.line(*config)}")
             return PASS
-        ledger = Ledger(self.file, options, lambda text: say("warning", text))
+        ledger = Ledger(self.file, options, lambda text: say("warning", text), self.policy)
         try:
             self._measure(made, ledger)
         finally:
@@ -94,10 +94,7 @@ class MatrixRun:
 
     def _measure(self, made: RunnerPlan, ledger: Ledger) -> None:
         options = self.options
-        configs = [
-            RunnerConfig(number, model, point, matrix.fingerprint(options.suite_name, model, point, options))
-            for number, (model, point) in enumerate(made.configs, 1)
-        ]
+        configs = [RunnerConfig(number, model, point, ledger.mark(model, point)) for number, (model, point) in enumerate(made.configs, 1)]
         sink = self.sink = RunnerSink(options, self.watch, configs, ledger, self.policy)
         for config in configs:
             self._settle(config, sink)
@@ -137,6 +134,7 @@ class MatrixRun:
         return plan.expand(experiment, registry.catalogue(), place=native.place(self.options))
 
     def _execute(self, configs: Sequence[RunnerConfig], sink: RunnerSink, store: Store) -> None:
+        configs = [config for config in configs if not sink.answered(config)]
         if not configs:
             return
         ready = self._expanded([self._matrix(config, sink) for config in configs])

@@ -30,6 +30,7 @@ UNTRIED = ("skipped", "unsupported", "not_applicable")
 NOT_RUN, NOT_VERIFIED = "VERIFIER_DIDNT_RUN", "VERIFIER_SKIPPED"
 UNVERIFIED = "the policy says that this model is too large or not deterministic"
 TAIL = 2000
+LARGEST_BATCH = 10**9
 ROW_ORDER = (
     "accelerator", "accelerator_model", "xla", "xla_flags", "dynamo", "torch_xla2", "keep_model_data_on_cuda", "test", "batch_size",
     "enable_functionalization",
@@ -87,14 +88,18 @@ class Files:
     folder: Path
     basename: str
     written: dict[str, list[str]] = field(default_factory=dict)
+    lost: list[str] = field(default_factory=list)
 
-    def write(self, kind: str, data: bytes, name: str, repeat: int | None = None) -> str:
-        """Keep some bytes; `name` is what stands for `.<ext>`."""
+    def write(self, kind: str, data: bytes, name: str, repeat: int | None = None) -> str | None:
+        """Keep some bytes; `name` is what stands for `.<ext>`. What cannot be kept costs no row: it is noted."""
         place = self.folder if repeat is None else self.folder / str(repeat)
-        place.mkdir(parents=True, exist_ok=True)
         made = place / f"{kind}-{self.basename}{name}"
-        made.parent.mkdir(parents=True, exist_ok=True)
-        made.write_bytes(data)
+        try:
+            made.parent.mkdir(parents=True, exist_ok=True)
+            made.write_bytes(data)
+        except OSError as error:
+            self.lost.append(f"{made.name}: {error.strerror or error}")
+            return None
         self.written.setdefault(kind, []).append(str(made))
         return str(made)
 
@@ -165,10 +170,15 @@ class RunnerSink(Sink):
         for config in self.configs:
             if config is until:
                 return
-            if config.row is not None and not config.done:
+            if not config.done and (config.row is not None or self.answered(config)):
                 self._announce(config)
-                if not self._pass_over(config):
+                if not self._pass_over(config) and config.row is not None:
                     self._write(config, config.row)
+
+    def answered(self, config: RunnerConfig) -> bool:
+        """Whether a config has its row already."""
+        known = self.ledger.known(config.model, config.experiment)
+        return known is not None and not self._again(known, config.reason)
 
     def _announce(self, config: RunnerConfig) -> None:
         self.watch.say("info", f"Run with {matrix.line(config.model, config.experiment)}")
@@ -194,7 +204,7 @@ class RunnerSink(Sink):
         config.done, status = True, outcome(row)
         self.statuses.append(status)
         self.doubts += doubtful(row)
-        if type(batch := row.experiment.get("batch_size")) is int and not row.error:
+        if type(batch := row.experiment.get("batch_size")) is int and 1 <= batch <= LARGEST_BATCH and not row.error:
             self.batches.setdefault(config.group, (batch, stack_name(row.experiment)))
         if not self.policy.expected or status in UNTRIED:
             return None
@@ -233,6 +243,9 @@ class RunnerSink(Sink):
             ours["verification"] = {key: value for key, value in told.items() if value not in (None, "")}
         if files.written:
             ours["files"] = files.written
+        if files.lost:
+            ours["not_kept"] = files.lost
+            self.watch.say("warning", f"side files of {config.name} could not be kept: {'; '.join(files.lost[:3])}")
         if self._ended:
             ours["ended"] = self._ended
         return self.row(config, metrics, code, ours, others, record)
@@ -334,10 +347,10 @@ class RunnerSink(Sink):
         more: dict[str, Any] = {"trace": record.effective["traceback"]} if "traceback" in record.effective else {}
         if self._said and record.status not in UNTRIED:
             more["tail"] = self._said[-TAIL:]
-            try:
-                more["log"] = files.write("log", self._said.encode("utf-8", "replace"), ".txt")
-            except OSError as error:
-                self.watch.say("warning", f"the log of a process could not be kept: {error.strerror or error}")
+            if log := files.write("log", self._said.encode("utf-8", "replace"), ".txt"):
+                more["log"] = log
+            else:
+                self.watch.say("warning", f"the log of a process could not be kept: {files.lost[-1]}")
         return self.without_times(config, record.status, f"{record.status}: {record.reason}", **more, case=record.id, run=self._run.name)
 
     def without_times(self, config: RunnerConfig, status: str, error: str, **more: Any) -> Row:

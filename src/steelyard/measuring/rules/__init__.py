@@ -10,14 +10,16 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, get_type_hints
 
 from steelyard.errors import UsageError, unknown
 from steelyard.measuring.verify import LeafLike
 from steelyard.model.case import parse_variants
 from steelyard.model.experiment import NO_RULE, OWN_RULE
 from steelyard.model.record import Verification
+from steelyard.model.units import is_amount
 
+MOST_CALLS = 1_000_000
 RAISED = "EXCEPTION_RAISED"
 """The code of a rule that could not be applied."""
 Leaves = Mapping[str, LeafLike]
@@ -72,9 +74,17 @@ def check(text: str) -> None:
     if name not in names():
         raise unknown("verification rule", name, names())
     known = [] if name in (OWN_RULE, NO_RULE) else _options(_module(name))
-    for key in options:
+    hints = get_type_hints(_module(name).judge) if known else {}
+    for key, value in options.items():
         if key not in known:
             raise unknown(f"option of rule {name!r}", key, known)
+        switch, whole = hints[key] is bool, hints[key] is int
+        if switch and not isinstance(value, bool):
+            raise UsageError(f"{key} of rule {name} is {value!r:.60}", do="give true or false")
+        if whole and not (type(value) is int and 1 <= value <= MOST_CALLS):
+            raise UsageError(f"{key} of rule {name} is {value!r:.60}", do=f"give a whole number from 1 to {MOST_CALLS}")
+        if not switch and not is_amount(value):
+            raise UsageError(f"{key} of rule {name} is {value!r:.60}", do="give a finite number of at least 0")
 
 
 def parse(text: str) -> tuple[str, dict[str, Any]]:
