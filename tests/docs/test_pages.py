@@ -44,7 +44,10 @@ def name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-LONG = ("operators-from-configuration.md", "xla-and-matrices.md", "experiments.md", "collectives.md", "check.md")
+LONG = (
+    "operators-from-configuration.md", "xla-and-matrices.md", "experiments.md", "collectives.md", "check.md", "own-workload.md",
+    "two-checkouts.md",
+)  # fmt: skip
 """Pages whose commands together take longer than the README's may."""
 TYPED = [page for page in PAGES if any(commands(fence) for fence in fences(page))]
 

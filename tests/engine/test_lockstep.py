@@ -379,6 +379,7 @@ class TestLayouts:
             one.stop()
         assert processes_below(folders[0]) == processes_below(folders[1]) == []
 
+    @pytest.mark.deep
     def test_where_layouts_cannot_be_chosen_forks_share_theirs_and_the_rest_is_said_to_be_free(self, tmp_path: Path) -> None:
         fresh = "\n@work.variant('copy', fresh=True)\ndef copy(task):\n    return Task(lambda: task.fn(), reference=task.reference)\n"
         new, _ = checkouts(tmp_path, WORK.format(seconds="1e-3", factor=2) + fresh, WORK.format(seconds="2e-3", factor=2) + fresh)

@@ -113,6 +113,7 @@ class TestTwoRanks:
         assert pair["rebuilds"] == pair["quads"] >= 6
         assert pair["ratio"] > 1
 
+    @pytest.mark.deep
     def test_what_ranks_mean_nothing_to_is_refused(self, tmp_path: Path) -> None:
         words = ["op/copy", "collective/all_reduce", "--ranks", "2", "-d", "cpu,cuda", "--budget", "10ms"]
         found = run_json(*words, cwd=tmp_path, check=None)

@@ -98,7 +98,7 @@ def test_torch_has_the_operators_and_the_shapes_fit(name: str) -> None:
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("name", ["elementwise", "reductions"])
+@pytest.mark.parametrize("name", ["elementwise", pytest.param("reductions", marks=pytest.mark.deep)])
 def test_a_small_example_runs(name: str, tmp_path: Path) -> None:
     records = as_param(tmp_path, EXAMPLES / f"{name}.json", "-w", "1", "-i", "1")
     assert Counter(record["op_name"] for record in records) == COUNTS[name]

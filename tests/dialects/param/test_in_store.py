@@ -63,7 +63,7 @@ def test_a_file_of_the_original_is_compared_with_what_is_measured_here(here: Pat
     assert "faster" in found and "torch.neg" in found
 
 
-@pytest.mark.parametrize("words", [("--resume",), ()])
+@pytest.mark.parametrize("words", [("--resume",), pytest.param((), marks=pytest.mark.deep)])
 def test_a_config_run_by_run_is_another_case_than_by_as_param(words: tuple[str, ...], here: Path) -> None:
     write(config("torch.neg", spec(tensor(4))))
     assert main(["as", "param", "-c", "config.json", "-o", "out.json"]) == 0
