@@ -139,6 +139,9 @@ class WaitedStopwatch(TorchStopwatch):
     def finish(self, out: Any) -> None:
         wait_for(out)
 
+    def await_inputs(self, inputs: Any) -> None:
+        wait_for(inputs)
+
 
 class Torchax(TorchElsewhere):
     """PyTorch's operators on JAX; eager is one XLA program per operator."""

@@ -65,6 +65,9 @@ class Stopwatch:
         """Wait until the work behind an answer, and all before it, is done."""
         self.sync()
 
+    def await_inputs(self, inputs: Any) -> None:
+        """Wait until inputs that were just made are there, where `before` does not see to that."""
+
     def count_anew(self) -> None:
         """From here on `counts` counts."""
 
@@ -320,7 +323,7 @@ def repeats(task: Task, fixed: Fixed, watch: Stopwatch, count: int, renew: Renew
     for _ in repeat(None, count):
         inputs = [renew() if renew else (task.args, task.kwargs) for _ in range(fixed.calls)]
         watch.before()
-        watch.finish(inputs)
+        watch.await_inputs(inputs)
         watch.count_anew()
         spent, host = (_shortest if fixed.clock == "fastest" else _one_after_another)(task, watch, inputs)
         series.time.append(spent)
