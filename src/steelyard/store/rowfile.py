@@ -162,4 +162,4 @@ def read_rows(path: Path) -> tuple[list[dict[str, Any]], int]:
 
 def unwritable(path: Path, error: OSError) -> StoreError:
     """What was written before stays."""
-    return StoreError("cannot write the output file", why=error.strerror or str(error), do="name another with -o", where=str(path))
+    return StoreError("cannot write the output file", why=error.strerror or str(error), do="name another file", where=str(path))

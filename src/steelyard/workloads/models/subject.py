@@ -7,7 +7,7 @@ import importlib
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from steelyard.errors import NotApplicable, Unsupported
@@ -198,24 +198,10 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
     return change(value)
 
 
-def leaves(value: Any, path: str = "out") -> dict[str, Any]:
-    """The tensors of an answer by their place in it; what is no tensor and holds none is left out."""
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        return {path: value}
-    if isinstance(value, Mapping):
-        return {name: leaf for key, item in value.items() for name, leaf in leaves(item, f"{path}.{key}").items()}
-    if isinstance(value, (list, tuple)):
-        return {name: leaf for index, item in enumerate(value) for name, leaf in leaves(item, f"{path}[{index}]").items()}
-    if is_dataclass(value) and not isinstance(value, type):
-        parts = {item.name: getattr(value, item.name) for item in fields(value)}
-        return {name: leaf for key, item in parts.items() for name, leaf in leaves(item, f"{path}.{key}").items()}
-    return {}
-
-
 def mean_of(output: Any) -> Any:
     """One number of any answer: its own loss, or the mean of the means of its floating tensors."""
+    from steelyard.backends._torch_passes import leaves
+
     loss = output.get("loss") if isinstance(output, Mapping) else None
     if loss is not None:
         return loss
