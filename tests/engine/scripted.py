@@ -34,6 +34,7 @@ class Script:
         monkeypatch.setattr(Crew, "engage", lambda crew, job, plan: self._engage(crew))
         monkeypatch.setattr(Crew, "converse", lambda crew, talk, job, patience, ahead=None: self.say(job))
         monkeypatch.setattr(Crew, "dismiss", lambda crew: self._dismiss(crew))
+        monkeypatch.setattr(Crew, "abandon", lambda crew: self._dismiss(crew))
         return self
 
     def _engage(self, crew: Crew) -> Any:
