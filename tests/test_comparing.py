@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -132,7 +132,11 @@ def test_what_functions_hold_is_moved_too() -> None:
 
 def test_objects_that_cannot_be_moved_are_named_and_the_interval_is_wider() -> None:
     one, two = (threading.Lock() for _ in range(2))
-    found = steelyard.compare(lambda: one.locked(), lambda: two.locked(), budget=BUDGET)
+
+    def look(lock: Any) -> Callable[[], int]:
+        return lambda: sum(lock.locked() for _ in range(200))
+
+    found = steelyard.compare(look(one), look(two), budget=BUDGET)
     assert found.pair is not None and found.low is not None and found.high is not None
     assert "lock could not be moved" in found.pair.notes[-1]
     assert found.high - found.low > 0.09

@@ -138,6 +138,7 @@ def work(n, be):
 """
 
 
+@pytest.mark.deep
 def test_a_file_in_another_folder_is_repeated_as_show_and_gate_say(tmp_path: Path) -> None:
     """Two checkouts, a run from a folder beside the benchmark, and the printed lines typed again as they are."""
     for name, cost in (("new", "1.1e-4"), ("old", "1e-4")):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.benchmarks.test_programs import check_sheet, hand_in
 
 
+@pytest.mark.deep
 def test_compare_is_weighed_beside_pyperf(tmp_path: Path) -> None:
     printed, found = hand_in("compare", tmp_path, "--repeats", "1", "--cases", "9")
     check_sheet("compare", printed, found)

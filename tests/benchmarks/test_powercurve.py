@@ -273,6 +273,7 @@ def test_a_purse_comes_to_what_was_stated() -> None:
 
 
 @pytest.mark.torch
+@pytest.mark.deep
 def test_comparisons_from_order_to_table(tmp_path: Path) -> None:
     """A fresh interpreter compares what it is told, the lines are kept, and the tables and the plot come from them."""
     asked = ((cells.ONE, 0.05), (cells.SEQUENTIAL, 0.05), (cells.TIMER, 0.0))

@@ -57,6 +57,7 @@ def test_operators_weighs_configs_and_iterations(tmp_path: Path) -> None:
     check_sheet("operators", printed, found)
 
 
+@pytest.mark.deep
 def test_reports_are_held_against_plain_json(tmp_path: Path) -> None:
     printed, found = hand_in("reports", tmp_path, "--part", "aggregate", "--rows", "500", "--repeats", "1")
     check_sheet("reports", printed, found)
@@ -64,6 +65,7 @@ def test_reports_are_held_against_plain_json(tmp_path: Path) -> None:
     assert {goal["limit"] for goal in found["goals"]} == {2.0} and len(found["goals"]) == 5
 
 
+@pytest.mark.deep
 def test_pages_and_sites_are_weighed_in_a_browser(tmp_path: Path) -> None:
     parts = ("--part", "page", "--part", "site", "--records", "200", "--runs", "3", "--repeats", "1")
     printed, found = hand_in("reports", tmp_path, *parts)

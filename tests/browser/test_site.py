@@ -51,7 +51,7 @@ def server(site: Path) -> Iterator[str]:
         thread.join()
 
 
-@pytest.fixture(params=["file", "http"])
+@pytest.fixture(params=["file", pytest.param("http", marks=pytest.mark.deep)])
 def front(request: pytest.FixtureRequest, site: Path) -> str:
     """The front page's address, both ways."""
     return f"{request.getfixturevalue('server')}/" if request.param == "http" else (site / "index.html").as_uri()

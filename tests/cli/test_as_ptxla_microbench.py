@@ -103,6 +103,7 @@ def test_a_stack_that_is_not_here_is_nothing_measured(capsys: pytest.CaptureFixt
 
 
 @pytest.mark.torch
+@pytest.mark.deep
 def test_a_slowdown_is_profiled_into_the_originals_folders(file: str, apart: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert microbench(f"{file}:short", f"{file}:long", "--save-profile-to-dir", "profiles", "--no-verdict", "--json", *QUICK) == 0
     folders = [apart / "profiles" / "long" / role for role in ("baseline", "testing")]

@@ -76,6 +76,7 @@ def lines(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "archive" / "nights.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
+@pytest.mark.deep
 def test_a_slower_commit_is_confirmed_interleaved_and_stays_a_regression_until_someone_accepts_it(project: Path) -> None:
     first = commit(project, "as it was", grown=1e-3, calm=1e-3)
     found = nightly(project)

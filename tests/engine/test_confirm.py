@@ -117,6 +117,7 @@ def test_a_change_is_confirmed_an_unchanged_case_is_cleared_and_what_fails_stays
     assert trees(project) == 1
 
 
+@pytest.mark.deep
 def test_the_gate_believes_what_was_measured_again(project: Path) -> None:
     store = Store(project / ".steelyard")
     base, head = store.open("base"), store.open("head")

@@ -31,7 +31,7 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize("isolate", ["workload", "case"])
+@pytest.mark.parametrize("isolate", ["workload", pytest.param("case", marks=pytest.mark.deep)])
 def test_each_fault_has_its_own_status_and_nothing_is_left_running(tmp_path: Path, isolate: str) -> None:
     found = run_json(
         "fake/work",
@@ -71,7 +71,7 @@ def test_good_cases_between_broken_ones_are_measured_for_real(tmp_path: Path) ->
     assert processes_below(tmp_path) == []
 
 
-@pytest.mark.parametrize("isolate", ["workload", "case"])
+@pytest.mark.parametrize("isolate", ["workload", pytest.param("case", marks=pytest.mark.deep)])
 def test_one_row_each_for_a_segfault_a_hang_with_a_grandchild_and_one_that_writes_then_dies(tmp_path: Path, isolate: str) -> None:
     file = tmp_path / "models.py"
     file.write_text(

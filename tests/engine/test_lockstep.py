@@ -413,6 +413,7 @@ class TestResume:
         elsewhere = prepare(monkeypatch, new, "path:.", "bench.py").fingerprint("machine")
         assert len({first, edited, grown, elsewhere}) == 4
 
+    @pytest.mark.deep
     def test_a_measured_case_without_its_comparison_gets_that_alone(self, tmp_path: Path) -> None:
         new, _ = checkouts(tmp_path, WORK.format(seconds="1e-3", factor=2), WORK.format(seconds="2e-3", factor=2))
         words = ["bench.py", "--vs-path", "../old", "--budget", "20ms"]

@@ -106,6 +106,7 @@ def test_denied_cases_are_shared_out_and_an_empty_part_is_never_green(tmp_path: 
         take(whole, parse_part("9/9"), Store(tmp_path))
 
 
+@pytest.mark.deep
 def test_one_after_the_other_in_one_store_they_miss_and_repeat_nothing(tmp_path: Path) -> None:
     words = ["fake/work", "-a", f"seconds={','.join(f'{n}e-6' for n in range(1, 8))}"]
     seen = [record["id"] for number in (1, 2, 3) for record in run_json(*words, "--partition", f"{number}/3", cwd=tmp_path)["records"]]

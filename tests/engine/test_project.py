@@ -70,7 +70,7 @@ def test_every_command_that_loads_the_file_can_import_the_same(words: tuple[str,
     assert "own/add" in steelyard(*words, cwd=make(tmp_path / "head") / "bench").stdout
 
 
-@pytest.mark.parametrize("start", [".", "bench"])
+@pytest.mark.parametrize("start", [pytest.param(".", marks=pytest.mark.deep), "bench"])
 def test_each_side_of_a_comparison_has_its_own_project(start: str, tmp_path: Path) -> None:
     """The base does ten times the work, in a module that only its own checkout has like that."""
     make(tmp_path / "base", work=1000)

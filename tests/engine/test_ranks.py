@@ -79,6 +79,7 @@ def mortal(tmp_path: Path) -> str:
 
 @pytest.mark.torch
 class TestTwoRanks:
+    @pytest.mark.deep
     def test_all_four_collectives_are_measured_and_checked(self, tmp_path: Path) -> None:
         found = run_json("collective/*", "--ranks", "2", "-a", "bytes=16384", "--budget", "50ms", cwd=tmp_path)
         assert len(found["records"]) == 4

@@ -66,6 +66,7 @@ def test_the_variant_is_compared_and_the_metric_recorded(folder: Path) -> None:
 
 
 @pytest.mark.torch
+@pytest.mark.deep
 def test_the_sweep_measures_its_matrix_and_drops_what_its_rule_says(folder: Path) -> None:
     preview = json.loads(call(folder, "-m", "steelyard", "run", "sweep.toml", "--dry-run", "--json"))
     assert [item["case"] for item in preview["dropped"]] == ["op/layer_norm[dtype=fp32,m=64,n=1024]@numpy/eager:eval"]

@@ -297,6 +297,7 @@ class TestTrouble:
         assert as_param("--file", "ops.py", "-a") == 0
         assert len(records()) == 3
 
+    @pytest.mark.deep
     def test_arguments_that_changed_since_are_measured_again(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
         write(neg(1, 2))
         assert as_param() == 0

@@ -108,6 +108,7 @@ def test_pure_wall_time_needs_no_cuda(tmp_path: Path) -> None:
     assert list(metrics) == ["total_time", "per_iter_time"] and metrics["per_iter_time"] == [metrics["total_time"][0] / 2]
 
 
+@pytest.mark.deep
 def test_a_model_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
     place, child = make(tmp_path / "bench", "hangs"), tmp_path / "child"
     words = (f"--torchbench={place}", "--suite-name=torchbench", "--accelerator=cpu", "--xla=None", "--dynamo=None", "--test=eval")
