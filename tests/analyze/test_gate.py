@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steelyard.analyze.compare import Comparison
-from steelyard.analyze.gate import Judgement, confirmed, gate, judge
+from steelyard.analyze.gate import MOST_HIDDEN, Judgement, confirmed, gate, judge
 from steelyard.analyze.suite import together
 from steelyard.codec.policy import Excuse, Policy
 from steelyard.errors import FAILED, INCONCLUSIVE, NOTHING, PASS, REGRESSION, UsageError
@@ -238,16 +238,33 @@ def test_what_got_faster_or_is_expected_to_be_slow_is_not_measured_again() -> No
     assert gate(*suite(2.0), Policy(expected=(Excuse("op/x0[*", "slower"),)), confirm=refuse).exit_code == PASS
 
 
-def test_only_what_looks_slower_is_measured_again() -> None:
-    unclear = [replace(delta(id, ratio, 0.2), paired=False) for id, ratio in ((A, 1.05), (B, 0.95), (C, 1.0))]
+def measured_again(unclear: list[Delta], noise: float = 0.0) -> tuple[list[str], list[str]]:
+    """Which cases a gate asks for, and what it notes; `noise` is how wide the base's own times are, the last ones most."""
     asked: list[str] = []
 
     def again(deltas: list[Delta]) -> tuple[list[Pair], dict[str, str]]:
         asked.extend(item.head for item in deltas)
         return [], {}
 
-    confirmed(Comparison("base", "head", unclear), Policy(), again)
-    assert asked == [A]
+    halves = [noise * (1 + place / 100) for place in range(len(unclear))]
+    times = {item.head: (Figure(1.0, "s", "lower", 1 - half, 1 + half, 50), None) for item, half in zip(unclear, halves, strict=True)}
+    return asked, confirmed(Comparison("base", "head", unclear, figures={"time": times}), Policy(), again).notes
+
+
+def test_only_what_looks_slower_is_measured_again() -> None:
+    unclear = [replace(delta(id, ratio, 0.2), paired=False) for id, ratio in ((A, 1.05), (B, 0.95), (C, 1.0))]
+    assert measured_again(unclear)[0] == measured_again(unclear, 0.015)[0] == [A]
+
+
+def test_so_is_what_noise_may_hide_and_the_noisiest_first() -> None:
+    """A base that was measured in a bad moment makes what is slower look faster."""
+    noisy = [replace(delta(id, ratio, 0.12), paired=False) for id, ratio in ((A, 0.94), (B, 0.97))]
+    asked, notes = measured_again(noisy, 0.08)
+    assert asked == [B, A] and "too noisy to tell" in " ".join(notes)
+    assert measured_again([replace(item, paired=True) for item in noisy], 0.08)[0] == []
+    many = [replace(delta(case(f"x{number}"), 1.0, 0.2), paired=False) for number in range(MOST_HIDDEN + 5)]
+    asked, notes = measured_again(many, 0.08)
+    assert len(asked) == MOST_HIDDEN and "5 more cases were too noisy" in " ".join(notes)
 
 
 def moved(ratio: float, half: float, count: int = 20, *, paired: bool = True) -> Judgement:

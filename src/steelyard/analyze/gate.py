@@ -18,7 +18,7 @@ from steelyard.analyze.compare import Comparison, Confirm, Mean, RunsSide, check
 from steelyard.analyze.conditions import Conditions
 from steelyard.analyze.repeat import repeat_lines
 from steelyard.analyze.suite import Suite, narrowed, retold
-from steelyard.analyze.unpaired import STEADY_UNITS, held, status_words
+from steelyard.analyze.unpaired import STEADY_UNITS, Both, held, status_words
 from steelyard.codec.policy import Excuse, Policy
 from steelyard.errors import FAILED, INCONCLUSIVE, NOTHING, PASS, REGRESSION, exit_code
 from steelyard.model import effects
@@ -54,6 +54,8 @@ CODES: Mapping[Kind, int] = {kind: code for kind, (code, _) in _COUNTED.items()}
 WORDS: Mapping[Kind, str] = {kind: words for kind, (_, words) in _COUNTED.items()}
 OPEN: tuple[Kind, ...] = ("not confirmed", "slower", "unclear")
 """Compared, and neither a regression nor known to be none."""
+MOST_HIDDEN = 20
+"""Cases that are measured again only because they were too noisy to tell: the noisiest."""
 
 
 @dataclass(frozen=True)
@@ -174,14 +176,35 @@ def compare_under(policy: Policy, base: RunsSide, head: RunsSide, *, allow_edite
 
 
 def confirmed(comparison: Comparison, policy: Policy, confirm: Confirm) -> Comparison:
-    """Measure what looks slower again, interleaved, and believe that instead; what cannot be measured stays as it was."""
-    slow = [delta for delta in comparison.deltas if suspicious(delta) and delta.ratio and delta.ratio > 1]
-    suspects = {delta.head: delta for delta in slow if not excuse(policy, delta.head, "slower")}
-    if not suspects:
+    """Measure again, interleaved, what looks slower and what noise may hide, and believe that; what cannot be measured stays as it was."""
+    counted = [delta for delta in comparison.deltas if not excuse(policy, delta.head, "slower")]
+    slow = list({delta.head: delta for delta in counted if looks_slower(delta)}.values())
+    noise = {delta.head: _noise(delta, comparison.figures.get("time", {})) for delta in counted if delta not in slow}
+    noisy = [delta for delta in counted if delta not in slow and _open(delta) and noise[delta.head] > delta.margin]
+    hidden = sorted(noisy, key=lambda delta: -noise[delta.head])
+    if not slow and not hidden:
         return replace(comparison, notes=[*comparison.notes, "nothing looked slower, so nothing was measured again"])
-    deltas, notes = replaced(comparison.deltas, list(suspects.values()), confirm, "that looked slower")
+    left = hidden[MOST_HIDDEN:]
+    name = "that looked slower" if not hidden else "that looked slower or were too noisy to tell" if slow else "that were too noisy to tell"
+    deltas, notes = replaced(comparison.deltas, [*slow, *hidden[:MOST_HIDDEN]], confirm, name)
+    notes += [f"{len(left)} more cases were too noisy to tell and were not measured again"] if left else []
     made = replace(comparison, deltas=deltas, means=mean_ratios(deltas), notes=[*comparison.notes, *notes])
     return replace(made, suite=suite_under(policy, made))
+
+
+def looks_slower(delta: Delta) -> bool:
+    """Called slower by runs made apart, or so far off that only noise kept it from being called that."""
+    return suspicious(delta) and delta.ratio is not None and delta.ratio > 1
+
+
+def _open(delta: Delta) -> bool:
+    return delta.verdict == "unclear" and not delta.paired and delta.metric == "time" and bool(delta.ratio)
+
+
+def _noise(delta: Delta, times: Mapping[str, Both]) -> float:
+    """How wide the wider of two times made apart is, as a share of it: a change that is smaller would not show in it."""
+    ends = [(figure.value, figure.low, figure.high) for figure in times.get(delta.head, ()) if figure]
+    return max((0.5 * (high - low) / value for value, low, high in ends if low is not None and high is not None and value > 0), default=0.0)
 
 
 def judge(comparison: Comparison, base: RunsSide, head: RunsSide, policy: Policy, *, strict: bool = False) -> Judgement:

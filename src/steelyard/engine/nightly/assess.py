@@ -24,6 +24,7 @@ from steelyard.engine.nightly.standing import withhold
 from steelyard.errors import FAILED, exit_code
 from steelyard.model.pair import Delta
 from steelyard.model.record import BAD
+from steelyard.model.units import number_of
 from steelyard.store.runs import Run, Store
 
 Tell = Callable[[str], None]
@@ -120,8 +121,10 @@ def _against(
 
 def _again(base: Run, head: Run, consent: Consent, tell: Tell) -> Confirm:
     def again(deltas: list[Delta]) -> Again:
-        count = f"{len(deltas)} case{'' if len(deltas) == 1 else 's'}"
-        tell(f"{count} looked slower than in run {base.id}: to be measured again, both commits interleaved")
+        noisy = sum(not gate.looks_slower(delta) for delta in deltas)
+        seen = [f"{number_of(len(deltas) - noisy, 'case')} looked slower than in run {base.id}"] if noisy < len(deltas) else []
+        seen += [f"{number_of(noisy, 'case')} could not be told from run {base.id}"] if noisy else []
+        tell(f"{' and '.join(seen)}: to be measured again, both commits interleaved")
         return confirm(base, head, [delta.head for delta in deltas], consent, min(delta.margin for delta in deltas))
 
     return again
