@@ -337,7 +337,7 @@ env = []
         ("rtol = nan", "settings.rtol: expected a finite number"),
         ("atol = inf", "settings.atol: expected a finite number"),
         ("verify = 'yes'", "settings.verify: expected true or false"),
-        ("isolate = 'cases'", "settings.isolate: expected one of case, workload, none"),
+        ("isolate = 'cases'", "settings.isolate: expected one of shared, case, workload, none"),
         ("runs = 0", "settings.runs: expected a whole number of at least 1"),
         ("vs = ''", "settings.vs: expected text"),
     ],

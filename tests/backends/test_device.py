@@ -240,7 +240,7 @@ def test_the_cold_time_is_net_of_an_empty_call(device: Device) -> None:
 def test_beside_the_time_stand_host_cold_replay_and_energy(device: Device) -> None:
     timer, task = device.timer(Meter(device)), device.task(flops=6e3)
     taken = sample(task, timer, SHORT)
-    figures, facts = _device.beside(task, timer, taken.interval.centre, SHORT)
+    figures, facts = _device.beside(task, timer, taken.interval.centre, replace(SHORT, budget=4.0))
     assert figures["host_time"].value == pytest.approx(LAUNCH) and figures["host_time"].n == len(taken.seconds)
     assert figures["time_cold"].value == pytest.approx(KERNEL + MISS, abs=2e-9)
     assert figures["graph_time"].value == pytest.approx(KERNEL, rel=0.01)
@@ -256,11 +256,19 @@ def test_energy_of_a_prepared_task_includes_the_preparation_and_says_so(device: 
     timer, task = device.timer(Meter(device)), device.task(prepare=lambda: device.launch(restore), flops=6e3)
     taken = sample(task, timer, replace(SHORT, runs=10))
     assert taken.interval.centre == pytest.approx(KERNEL, rel=0.01)
-    figures, facts = _device.beside(task, timer, taken.interval.centre, SHORT)
+    figures, facts = _device.beside(task, timer, taken.interval.centre, replace(SHORT, budget=4.0))
     assert facts["energy"] == "includes the preparation before each call"
     assert figures["energy"].value == pytest.approx(WATTS * (KERNEL + restore), rel=0.02)
     assert figures["efficiency"].value == pytest.approx(6e3 / figures["energy"].value)
     assert "graph_time" not in figures and "time_cold" in figures
+
+
+@pytest.mark.usefixtures("flushed")
+def test_energy_takes_no_longer_than_a_small_budget_allows(device: Device) -> None:
+    timer, task = device.timer(Meter(device)), device.task(flops=6e3)
+    taken = sample(task, timer, SHORT)
+    figures, facts = _device.beside(task, timer, taken.interval.centre, SHORT)
+    assert "energy" not in figures and facts["energy"].startswith("none: ") and "1 s" in facts["energy"]
 
 
 def test_the_device_works_on_while_its_energy_is_read(device: Device) -> None:

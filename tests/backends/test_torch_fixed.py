@@ -38,7 +38,7 @@ def test_after_a_failure_the_device_is_asked_whether_it_still_answers(broken: bo
 def test_threads_formats_and_recording_are_as_before_whatever_a_case_does() -> None:
     import torch
 
-    from steelyard.backends._torch_fixed import as_it_was
+    from steelyard.backends._torch_state import as_it_was
 
     before = torch.get_num_threads(), torch.get_default_dtype(), torch.is_grad_enabled()
     with pytest.raises(ValueError, match="no"), as_it_was():

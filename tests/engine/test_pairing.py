@@ -79,6 +79,13 @@ class TestPlan:
     def expand(self, **words: Any) -> plan.Plan:
         return plan.expand(Experiment("x", **words), CATALOGUE)
 
+    def test_a_word_can_be_for_one_workload_alone(self) -> None:
+        both = Matrix(("op/one", "op/two"), {"n": (8,)}, backend=("torch",))
+        found = self.expand(matrix=(both,), pairs=(("op/two@torch/eager", "numpy/eager"),))
+        assert [(job.case.workload, job.vs and job.vs.backend) for job in found.pairs] == [("op/two", "numpy")]
+        other = self.expand(matrix=(Matrix(("op/one",), {"n": (8,)}),), pairs=(("op/two@torch/eager", "numpy/eager"),))
+        assert other.pairs == () and {job.case.workload for job in other.jobs} == {"op/one"}
+
     def test_words_mean_every_case_that_is_so_and_bases_are_measured_too(self) -> None:
         variants = ("fused", "plain", "plain+fused")
         pairs = (("plain", "eager"), ("plain+fused", "eager"), ("plain+fused", "fused"))
@@ -98,6 +105,7 @@ class TestPlan:
         ("words", "said"),
         [
             ({"pairs": (("plian", "eager"),)}, "no case is plian"),
+            ({"pairs": (("op/won@plain", "eager"),)}, "op/won"),
             ({"pairs": (("plain", "eagre"),)}, "eagre"),
             ({"pairs": (("plain", "plain"),)}, "itself"),
             ({"pairs": (("op/one@numpy/eager:eval:threads=2", "op/one@numpy/eager:eval"),)}, "their threads differ"),
@@ -142,7 +150,7 @@ class TestFile:
             ('pairs = "half"', "pairs: expected a list of [head, base]"),
             ('pairs = [["half"]]', "pairs[0]: expected [head, base]"),
             ('pairs = [["half", 3]]', "pairs[0].base: expected text, not 3"),
-            ('pairs = [["a@b", "eager"]]', "pairs[0].head"),
+            ('pairs = [["a@b:", "eager"]]', "pairs[0].head"),
         ],
     )
     def test_mistakes_have_their_place(self, tmp_path: Path, text: str, said: str) -> None:

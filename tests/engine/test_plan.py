@@ -16,11 +16,14 @@ from steelyard.engine.names import check_modes, select, settle
 from steelyard.engine.place import Place
 from steelyard.engine.plan import Plan, expand
 from steelyard.engine.sides import BaseSide
+from steelyard.engine.waits import estimate
 from steelyard.errors import NothingMeasured, UsageError
 from steelyard.model.case import Case
 from steelyard.model.define import Variant
 from steelyard.model.experiment import Experiment, Matrix, Rule, Settings
 from tests.engine.planned import BOTH, CATALOGUE, changed
+
+KEY = "0" * 12
 
 
 def plan(*matrices: Matrix, **rest: Any) -> Plan:
@@ -383,7 +386,18 @@ class TestJobs:
         def units(isolate: Any) -> int:
             return len({job.unit for job in plan(Matrix(("op/*",), backend=("numpy", "torch")), settings=Settings(isolate=isolate)).jobs})
 
-        assert (units("case"), units("workload"), units("none")) == (6, 4, 2)
+        assert (units("case"), units("workload"), units("shared"), units("none")) == (6, 4, 4, 2)
+
+    def test_what_starts_fresh_shares_its_worker_with_others_of_its_device(self) -> None:
+        matrices = Matrix(("op/one",), {"n": (8,)}, variant=("eager", "slow-start")), Matrix(("op/two",), variant=("slow-start",))
+        others = Matrix(("op/two",), device=("cuda",)), Matrix(("op/two",), {"k": (9,)}, threads=(2,), variant=("slow-start",))
+        found = plan(*matrices, *others).jobs
+        assert [job.unit for job in found] == ["numpy@cpu", "numpy@cpu", "numpy@cpu", "numpy@cuda", "numpy@cpu"]
+        assert found[-1].place != found[0].place
+
+    def test_a_limit_on_memory_is_for_one_workload(self) -> None:
+        found = plan(Matrix(("op/*",), variant=("slow-start",)), settings=Settings(memory=2**30)).jobs
+        assert {job.unit for job in found} == {"op/one@numpy", "op/two@numpy"}
 
     def test_devices_other_than_the_cpu_start_fresh(self) -> None:
         assert plan(Matrix(("op/two",), device=("cuda",))).jobs[0].fresh
@@ -395,8 +409,9 @@ class TestJobs:
     def test_more_work_is_estimated_to_take_longer(self) -> None:
         few, many = plan(Matrix(("op/two",))), plan(Matrix(("op/two",), {"k": (1, 2, 3, 4)}))
         weighed = plan(Matrix(("op/two",), {"k": (1, 2, 3, 4)}, variant=("plain",)), settings=Settings(vs="eager"))
-        assert 0 < few.estimate < many.estimate < weighed.estimate
-        assert plan(Matrix(("op/two",)), settings=Settings(budget=50.0)).estimate > 50
+        seconds = [estimate(found, KEY).about for found in (few, many, weighed)]
+        assert 0 < seconds[0] < seconds[1] < seconds[2] and estimate(weighed, KEY).longest > seconds[2]
+        assert estimate(plan(Matrix(("op/two",)), settings=Settings(budget=50.0)), KEY).about > 50
 
 
 class TestFingerprint:

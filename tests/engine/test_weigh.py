@@ -189,7 +189,7 @@ class TestStatuses:
         assert set(record.source) == {"workload", "variant"}
         assert record.requested["budget"] == 0.05
         assert Case.from_plain(record.case) == case
-        assert phases[:3] == ["build", "first call", "verify"]
+        assert phases[:4] == ["imports", "build", "first call", "verify"]
         assert CLEANED == ["scale"]
         unit, kind, data = arrays["block_time"]
         assert (unit, np.frombuffer(data, kind).tolist()) == ("s", [pytest.approx(1e-4)] * 50)

@@ -99,10 +99,26 @@ class TestDiscards:
         assert found.centres(0, 1, WALL) == {0: pytest.approx(math.log(2))}
 
     def test_when_nearly_all_is_disturbed_everything_counts_and_that_is_said(self) -> None:
-        found = find(quads([[1, 2, 2, 1]] * 12, [True] * 12, [[1, 1, 1, 1]] * 12, group=[*range(12)]))
-        assert found.ratio.centre == pytest.approx(2)
+        found = find(quads([[1, 1.05, 1.05, 1]] * 12, [True] * 12, [[1, 1, 1, 1]] * 12, group=[*range(12)]))
+        assert found.ratio.centre == pytest.approx(1.05)
         assert found.discarded == (1.0, 1.0)
         assert "all of them were used" in found.notes[0]
+
+    def test_a_difference_that_dwarfs_what_was_lost_is_decided_and_that_is_said(self) -> None:
+        marks = [[1, 1, 1, 1]] * 14 + [[0] * 4] * 10
+        found = find(quads([[1, 1.5, 1.5, 1]] * 14 + [[1, 1.6, 1.6, 1]] * 10, [True] * 24, marks, group=[*range(24)]))
+        assert found.discarded == (0.0, 0.0) and found.ratio.low > 1.1
+        assert found.ratio.low < 1.52 and found.ratio.high >= 1.6
+        assert "the difference stays with and without them" in found.notes[-1]
+
+    def test_what_only_the_undisturbed_blocks_say_is_not_decided(self) -> None:
+        rows = [[1, 1.0, 1.0, 1]] * 14 + [[1, 1.6, 1.6, 1]] * 10
+        found = find(quads(rows, [True] * 24, [[1, 1, 1, 1]] * 14 + [[0] * 4] * 10, group=[*range(24)]))
+        assert found.discarded[0] > 0.5
+
+    def test_where_nothing_was_undisturbed_nothing_is_decided(self) -> None:
+        found = find(quads([[1, 2, 2, 1]] * 12, [True] * 12, [[1, 1, 1, 1]] * 12, group=[*range(12)]))
+        assert found.discarded == (1.0, 1.0)
 
     def test_cpu_time_stands_in_where_most_pairs_were_disturbed_and_the_call_is_busy(self) -> None:
         busy = [[1, 2, 2, 1]] * 10

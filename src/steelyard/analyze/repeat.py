@@ -108,6 +108,10 @@ def _switch(option: str, value: Any) -> list[str]:
     return [option if value else option.replace("--", "--no-", 1)] if isinstance(value, bool) else []
 
 
+def _verify(option: str, value: Any) -> list[str]:
+    return _word(option, value) or (["--no-verify"] if value is False else [])
+
+
 def _base(option: str, value: Any) -> list[str]:
     if isinstance(value, str) and value.startswith(FOLDER):
         return _word("--vs-path", value.removeprefix(FOLDER))
@@ -121,7 +125,7 @@ def _fixed(option: str, value: Any) -> list[str]:
 _RENDER: Mapping[str, Render] = {
     "fixed": _fixed,
     "vs": _base, "budget": _budget, "precision": _number(), "margin": _number(), "settle": _number(), "sampling": _word,
-    "warmup": _number("s"), "runs": _whole, "rtol": _number(), "atol": _number(), "verify": _switch, "reference": _word, "seed": _whole,
+    "warmup": _number("s"), "runs": _whole, "rtol": _number(), "atol": _number(), "verify": _verify, "reference": _word, "seed": _whole,
     "isolate": _word, "timeout": _number("s"), "memory": _whole, "telemetry": _switch, "peak_memory": _switch, "memory_snapshot": _switch,
     "profile": _switch, "ncu": _switch, "compile_time": _joined, "dump_ir": _word, "rule": _word,
     "runtime_profile": _switch, "save_output": _word,

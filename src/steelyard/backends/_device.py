@@ -37,6 +37,7 @@ ENERGY_SECONDS = 0.5
 CHUNK = 2.5e-2
 BRIEF = 5e-5
 UNREAD = "none: this device cannot be read through NVML"
+UNCOUNTED = "none: its counter moves so seldom that it takes a budget of 1 s"
 PREPARED = "includes the preparation before each call"
 HELD, UNHELD, REPLAYED = "events, stream held back", "events", "graph replay"
 EVENT_PARTS = ("record", "query", "synchronize", "elapsed_time")
@@ -404,7 +405,10 @@ def beside(task: Task, timer: EventTimer, seconds: float, settings: Settings) ->
             figures["graph_time"] = time_figure(replayed)
         except Unsupported as error:
             facts["graph_time"] = error.what
-    energy = energy_per_call(task, timer, max(ENERGY_SECONDS, settings.budget / 2), seconds)
+    enough = settings.budget >= 2 * ENERGY_SECONDS
+    energy = energy_per_call(task, timer, settings.budget / 2, seconds) if enough else None
+    if not enough and timer.meter is not None:
+        facts["energy"] = UNCOUNTED
     if energy:
         figures["energy"] = Figure(energy[0], "J", "lower")
         figures["power"] = Figure(energy[1], "W", "none")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -172,20 +171,6 @@ def _has_nvtx() -> bool:
     except RuntimeError:
         return False
     return True
-
-
-@contextmanager
-def as_it_was() -> Iterator[None]:
-    """Leave torch with the threads, formats and recording it had: for the next case, and for a process that is not ours alone."""
-    threads, default, recording = torch.get_num_threads(), torch.get_default_dtype(), torch.is_grad_enabled()
-    try:
-        yield
-    finally:
-        if torch.get_num_threads() != threads:
-            torch.set_num_threads(threads)
-        if torch.get_default_dtype() != default:
-            torch.set_default_dtype(default)
-        torch.set_grad_enabled(recording)
 
 
 def recovers(api: Any, reason: str) -> bool:

@@ -6,6 +6,9 @@ import contextlib
 import ctypes
 import functools
 import gc
+import hashlib
+import math
+import os
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +19,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from steelyard.backends._numbers import HostNumbers, Stream, stream_of
 from steelyard.errors import NotApplicable, Unsupported
 from steelyard.machine.telemetry import Log
 from steelyard.measuring.clock import HostTimer, Timer
@@ -29,16 +33,33 @@ from steelyard.model.task import Task
 
 COMPARED = 2**24
 SEEDS = 2**32
+MOST_LEFT = 2**31
+"""Bytes that a process may hold after a case beyond what it held after its first one."""
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """One array of an output, readable by numpy whatever its own format was."""
+    """One array of an output, readable by numpy whatever its own format was.
+
+    One that lies on a device is `there`, with the framework as the `space` of functions that work on it and a way to `read` it; it
+    is brought to the host only if somebody asks for its data.
+    """
 
     path: str
     dtype: str
-    data: np.ndarray[Any, Any]
+    held: np.ndarray[Any, Any] | None
     whole: tuple[int, ...] | None = None
+    there: Any = None
+    space: Any = np
+    read: Callable[[Any], np.ndarray[Any, Any]] | None = None
+
+    @functools.cached_property
+    def data(self) -> np.ndarray[Any, Any]:
+        """As numpy reads it; of a huge one every so many values."""
+        if self.held is not None:
+            return self.held
+        assert self.read is not None
+        return self.read(self.there)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -84,7 +105,6 @@ class Backend(ABC):
         self.device, self.seed, self.threads = device, seed, threads
         self.seat, self.joined = seat, False
         self._drawn = 0
-        self.neutral = True
         self._memory_before: float | None = None
         self.open()
 
@@ -133,7 +153,7 @@ class Backend(ABC):
         """An array like this one with normal random numbers; a copy of what holds no floating numbers."""
         made = self.copy(value)
         if isinstance(made, np.ndarray) and made.dtype.kind == "f":
-            made[...] = self._generator().standard_normal(made.shape)
+            made[...] = self._numbers().normals(made.size).reshape(made.shape)
         return made
 
     def building(self) -> AbstractContextManager[Any]:
@@ -182,9 +202,18 @@ class Backend(ABC):
         """What the framework knows of itself and of its device, beyond versions."""
         return {}
 
-    def as_it_was(self) -> AbstractContextManager[None]:
-        """Leave process-wide settings as they were, whatever a case does to them."""
-        return contextlib.nullcontext()
+    @classmethod
+    def as_it_was(cls) -> AbstractContextManager[list[str]]:
+        """Leave the settings of the process that calls change most as they were; for many small cases."""
+        return contextlib.nullcontext([])
+
+    @classmethod
+    def wholly_as_it_was(cls) -> AbstractContextManager[list[str]]:
+        """Leave everything in the process that a case may set as it was, so that the next case finds what a new worker would have.
+
+        The list holds afterwards what had to be put back.
+        """
+        return contextlib.nullcontext([])
 
     def traced(self, traces: Traces | None, files: dict[str, str]) -> AbstractContextManager[None]:
         """Take traces of everything inside; where each lies is noted in `files` once it is whole."""
@@ -276,7 +305,8 @@ class Backend(ABC):
     def import_mode(cls, mode: str) -> None:
         """Import what a mode needs, so that its import is not taken for the first call."""
 
-    def import_compiler(self) -> None:
+    @classmethod
+    def import_compiler(cls) -> None:
         """Import what compiling needs, so that its import is not taken for compiling."""
 
     def cache_counts(self) -> dict[str, int]:
@@ -296,32 +326,53 @@ class Backend(ABC):
         return 0
 
     @classmethod
+    def unreturned(cls) -> str:
+        """What a case that is over still holds in this process, where the next one would miss it; empty where nothing is worth a word."""
+        held = own_memory("RssAnon") if Path("/proc/self/status").is_file() else 0.0
+        first = _first_memory(held)
+        return f"{(held - first) / 2**30:.1f} GiB of memory that it did not give back" if held - first > MOST_LEFT else ""
+
+    @classmethod
     def reset(cls) -> None:
         """Forget what an earlier case left in the process, such as compiled graphs."""
 
     def randn(self, *shape: int, dtype: str = "fp32", scale: float = 1.0) -> Any:
-        """Normal data; the k-th call of any backend with the same seed draws the same numbers."""
+        """Normal data; the k-th array of any backend with the same seed has the same numbers."""
         dtype = canonical(dtype)
-        data = self._generator().standard_normal(shape, dtype=np.float64 if dtype == "fp64" else np.float32)
+        data = self._numbers().normals(math.prod(shape), wide=dtype == "fp64").reshape(shape)
         return self.array(data if scale == 1.0 else data * data.dtype.type(scale), dtype)
 
     def uniform(self, *shape: int, low: float = 0.0, high: float = 1.0, dtype: str = "fp32") -> Any:
         """Uniform data in [low, high)."""
-        return self.array(self._generator().uniform(low, high, shape), canonical(dtype))
+        return self.array(self._numbers().between(low, high, math.prod(shape)).reshape(shape), canonical(dtype))
 
     def integers(self, low: int, high: int, *shape: int, dtype: str = "int64") -> Any:
         """Whole numbers in [low, high), for indices and tokens."""
-        return self.array(self._generator().integers(low, high, shape), canonical(dtype))
+        return self.array(self._numbers().whole(low, high, math.prod(shape)).reshape(shape), canonical(dtype))
 
     def full(self, *shape: int, value: float = 0.0, dtype: str = "fp32") -> Any:
         """A constant array: biases, gains, output buffers."""
         return self.array(np.full(shape, value), canonical(dtype))
 
+    def seen(self, value: Any, path: str) -> Leaf | None:
+        """An array of this framework as a leaf; None for anything else."""
+        found = self.leaf(value)
+        return None if found is None else Leaf(path, *found, tuple(value.shape))
+
+    def kept(self, leaf: Leaf) -> Leaf:
+        """A leaf to be looked at later: what was read may lie in memory that the next call overwrites."""
+        return replace(leaf, held=np.array(leaf.data), there=None, space=np)
+
+    def fingerprint(self, value: Any) -> str | None:
+        """A short text that is another one if any bit of an array is; None for what is no array."""
+        found = self.leaf(value)
+        return None if found is None else hashlib.blake2b(np.ascontiguousarray(found[1]).tobytes(), digest_size=16).hexdigest()
+
     def outputs(self, value: Any, path: str = "out") -> list[Leaf]:
         """Flatten a result into arrays with their places in it."""
-        found = self.leaf(value)
+        found = self.seen(value, path)
         if found is not None:
-            return [Leaf(path, *found, tuple(value.shape))]
+            return [found]
         if isinstance(value, Mapping):
             return [leaf for key, item in value.items() for leaf in self.outputs(item, f"{path}.{key}")]
         if isinstance(value, (list, tuple)):
@@ -373,9 +424,26 @@ class Backend(ABC):
         """
         return copy_array(value, {} if buffers is None else buffers) if isinstance(value, np.ndarray) else value
 
-    def _generator(self) -> np.random.Generator:
+    def _stream(self) -> Stream:
+        """The random numbers of the next array."""
         self._drawn += 1
-        return np.random.default_rng([self.seed, self._drawn])
+        return stream_of(self.seed, self._drawn)
+
+    def _numbers(self) -> HostNumbers:
+        return HostNumbers(self._stream())
+
+
+@functools.cache
+def _first_memory_of(process: int) -> list[float]:
+    return []
+
+
+def _first_memory(held: float) -> float:
+    """What this process held when it was first asked, which is after its first case; a forked one begins anew."""
+    kept = _first_memory_of(os.getpid())
+    if not kept:
+        kept.append(held)
+    return kept[0]
 
 
 def _instead(value: Any, present: Any) -> Any:

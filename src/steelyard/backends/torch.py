@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from steelyard.backends import _ranks, _torch_fixed, _torch_modes, _torch_moves, _torch_passes
-from steelyard.backends.base import Backend, Seat, alter_array, step_through
+from steelyard.backends import _ranks, _torch_fixed, _torch_looks, _torch_modes, _torch_moves, _torch_numbers, _torch_passes, _torch_state
+from steelyard.backends.base import Backend, Leaf, Seat, alter_array, step_through
 from steelyard.errors import Unsupported
 from steelyard.machine.telemetry import Log, Meter, watch
 from steelyard.measuring.clock import Timer
@@ -45,7 +45,13 @@ FORMATS = {
 }  # fmt: skip
 READ_AS = {kind: torch.float32 for name, kind in FORMATS.items() if name.startswith(("bf", "fp8"))} | {torch.complex32: torch.complex64}
 """Formats that numpy lacks, and the next wider ones that it has."""
-DRAWN_THERE = 2**24
+DRAWN_THERE = 2**18
+COUNTING = ("cuda", "rocm", "xpu")
+"""Devices with whole numbers and floats of 64 bits."""
+LEFT_THERE = 2**28
+"""Bytes of a device that may be held after a case: the compiler's constants and the like."""
+SPARED = 16
+"""An answer stays on its device where it takes no more than this part of what is free there."""
 PADDING, EMPTIED = 2**22, 0.2
 LIBRARIES = {
     "gcc": r"GCC (\S+)", "mkl": r"Math Kernel Library Version (\S+)", "onednn": r"MKL-DNN (v\S+)", "openmp": r"OpenMP (\d+)",
@@ -61,6 +67,8 @@ class Torch(Backend):
     install = "pip install 'steelyard[torch]'"
     api: Any = None
     meter: Meter | None = None
+    _held_there = 0
+    """Bytes of answers that are kept on the device."""
 
     def open(self) -> None:
         self.take_threads()
@@ -115,8 +123,13 @@ class Torch(Backend):
     def facts(self) -> dict[str, Any]:
         return _torch_fixed.facts()
 
-    def as_it_was(self) -> AbstractContextManager[None]:
-        return _torch_fixed.as_it_was()
+    @classmethod
+    def as_it_was(cls) -> AbstractContextManager[list[str]]:
+        return _torch_state.as_it_was()
+
+    @classmethod
+    def wholly_as_it_was(cls) -> AbstractContextManager[list[str]]:
+        return _torch_state.wholly_as_it_was()
 
     def traced(self, traces: Traces | None, files: dict[str, str]) -> AbstractContextManager[None]:
         if traces is None:
@@ -149,12 +162,26 @@ class Torch(Backend):
         return module
 
     def randn(self, *shape: int, dtype: str = "fp32", scale: float = 1.0) -> Any:
-        if self.api is None or math.prod(shape) < DRAWN_THERE:
+        if not self._drawn_there(shape):
             return super().randn(*shape, dtype=dtype, scale=scale)
-        self._drawn, self.neutral = self._drawn + 1, False
-        generator = torch.Generator(self.where).manual_seed(self.seed * 1_000_003 + self._drawn)
-        data = torch.randn(shape, generator=generator, device=self.where, dtype=torch.float32)
-        return data.mul_(scale).to(FORMATS[canonical(dtype)])
+        dtype = canonical(dtype)
+        data = _torch_numbers.normals(self._stream(), shape, self.where, wide=dtype == "fp64")
+        return (data if scale == 1.0 else data.mul_(scale)).to(FORMATS[dtype])
+
+    def uniform(self, *shape: int, low: float = 0.0, high: float = 1.0, dtype: str = "fp32") -> Any:
+        if not self._drawn_there(shape):
+            return super().uniform(*shape, low=low, high=high, dtype=dtype)
+        return _torch_numbers.between(self._stream(), low, high, shape, self.where, FORMATS[canonical(dtype)])
+
+    def integers(self, low: int, high: int, *shape: int, dtype: str = "int64") -> Any:
+        if not self._drawn_there(shape):
+            return super().integers(low, high, *shape, dtype=dtype)
+        return _torch_numbers.whole(self._stream(), low, high, shape, self.where, FORMATS[canonical(dtype)])
+
+    def _drawn_there(self, shape: Sequence[int]) -> bool:
+        """Whether an array is made on the device: from where that is faster than the host, with the same bits."""
+        large = self.api is not None and self.device in COUNTING and math.prod(shape) >= DRAWN_THERE
+        return large and _torch_numbers.sound(self.where)
 
     def upcast(self, task: Task) -> Task | None:
         if task.fn is None:
@@ -205,7 +232,8 @@ class Torch(Backend):
         if mode == "train":
             torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.0)
 
-    def import_compiler(self) -> None:
+    @classmethod
+    def import_compiler(cls) -> None:
         import torch._dynamo
         import torch._inductor.compile_fx  # noqa: F401
 
@@ -236,6 +264,38 @@ class Torch(Backend):
         host = (value.detach() if step <= 1 else value.detach().reshape(-1)[::step]).to("cpu")
         plain = host.to(READ_AS.get(host.dtype, host.dtype))
         return NAMES.get(value.dtype, str(value.dtype)), plain.resolve_conj().resolve_neg().numpy()
+
+    def seen(self, value: Any, path: str) -> Leaf | None:
+        if not self._looks_there(value):
+            return super().seen(value, path)
+        name, plain = NAMES.get(value.dtype, str(value.dtype)), value.detach().resolve_conj().resolve_neg()
+        return Leaf(path, name, None, tuple(value.shape), plain, torch, lambda there: _data(self.leaf(there)))
+
+    def kept(self, leaf: Leaf) -> Leaf:
+        if leaf.there is None or self._held_there + leaf.there.nbytes > self._room_there() / SPARED:
+            return super().kept(leaf)
+        self._held_there += leaf.there.nbytes
+        return replace(leaf, there=leaf.there.clone())
+
+    def _room_there(self) -> float:
+        """Free bytes of the device; none where it does not say."""
+        try:
+            return float(self.api.mem_get_info()[0])
+        except (RuntimeError, AttributeError):
+            return 0.0
+
+    def _looks_there(self, value: Any) -> bool:
+        """Whether a tensor is looked at where it lies."""
+        counts = self.api is not None and self.device in COUNTING and isinstance(value, torch.Tensor)
+        return counts and value.device.type == self.where.type and _torch_looks.plain(value)
+
+    def fingerprint(self, value: Any) -> str | None:
+        if not self._looks_there(value):
+            return super().fingerprint(value)
+        try:
+            return _torch_looks.fingerprint(value.detach())
+        except (RuntimeError, NotImplementedError):
+            return super().fingerprint(value)
 
     def copy(self, value: Any, buffers: dict[Any, Any] | None = None) -> Any:
         return (
@@ -300,6 +360,17 @@ class Torch(Backend):
             getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None)()
             torch.cuda.empty_cache()
 
+    @classmethod
+    def unreturned(cls) -> str:
+        if torch.cuda.is_initialized():
+            gc.collect()
+            torch.cuda.empty_cache()
+            if torch.cuda.memory_allocated() > LEFT_THERE:
+                cls.reset()
+            if (held := torch.cuda.memory_allocated()) > LEFT_THERE:
+                return f"{held / 2**20:.0f} MiB of the device's memory that it did not give back"
+        return super().unreturned()
+
     def relocate(self, task: Task, rng: random.Random, *, whole: bool = True) -> Task:
         if self.api is not None:
             self._room = torch.empty(rng.randrange(1, PADDING), dtype=torch.uint8, device=self.where)
@@ -328,6 +399,11 @@ class TorchElsewhere(Torch):
     def witness(self) -> Torch:
         """Plain torch of this interpreter on the CPU, which computes the same task in double precision."""
         return Torch("cpu", seed=self.seed, threads=self.threads)
+
+
+def _data(found: tuple[str, np.ndarray[Any, Any]] | None) -> np.ndarray[Any, Any]:
+    assert found is not None
+    return found[1]
 
 
 def _doubled(value: Any, known: dict[int, Any]) -> Any:

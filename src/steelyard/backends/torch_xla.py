@@ -262,7 +262,8 @@ class TorchXla(TorchElsewhere):
         finally:
             profiler.stop_trace()
 
-    def import_compiler(self) -> None:
+    @classmethod
+    def import_compiler(cls) -> None:
         for name in ("torch._dynamo", "torch_xla._dynamo.dynamo_bridge"):
             import_module(name)
 

@@ -140,6 +140,7 @@ def measure_noise(device: str, threads: int, budget: str | None, *, as_json: boo
     """Weigh a few cases against themselves, keep how much that scatters, and show what change would stand out; `chosen` is for a trial."""
     from steelyard.engine import noise as work
     from steelyard.engine.selection import read_devices
+    from steelyard.engine.waits import estimate
     from steelyard.machine import facts, noise
     from steelyard.model.units import duration, number_of
 
@@ -148,7 +149,7 @@ def measure_noise(device: str, threads: int, budget: str | None, *, as_json: boo
     noise.check_writable()
     machine = facts.collect()
     key, ready = facts.key(machine), work.against_itself(chosen or work.experiment(machine, device, threads, seconds))
-    click.echo(f"weighing {len(ready.jobs)} cases against themselves · about {duration(ready.estimate)}", err=True)
+    click.echo(f"weighing {len(ready.jobs)} cases against themselves · about {duration(estimate(ready, key).about)}", err=True)
     done = _executed(ready, "--noise")
     found = work.learn(done.records, done.pairs)
     for line in work.left_out(done.records, found.cases):

@@ -117,13 +117,14 @@ def _request(experiment: str, options: dict[str, Any]) -> Request:
 
 def _preview(ready: Plan, archive: Archive, *, as_json: bool) -> int:
     from steelyard.engine.nightly.night import foresee
+    from steelyard.engine.waits import estimate
     from steelyard.errors import FAILED
     from steelyard.model.units import duration
 
     outlook, cases = foresee(ready, archive), [job.case.id for job in ready.jobs]
-    base, goes_on = outlook.base, outlook.goes_on
+    base, goes_on, about = outlook.base, outlook.goes_on, estimate(ready).about
     if as_json:
-        emit_json({"cases": cases, "estimate_s": ready.estimate, "base": base, "goes_on": goes_on and goes_on.id})
+        emit_json({"cases": cases, "estimate_s": about, "base": base, "goes_on": goes_on and goes_on.id})
     else:
         for case in cases:
             say(case)
@@ -131,7 +132,7 @@ def _preview(ready: Plan, archive: Archive, *, as_json: bool) -> int:
         commit = f", commit {base.commit[:10]}" if base and base.commit else ""
         resumed = f" · goes on with run {goes_on.id}" if goes_on else ""
         count = number_of(len(cases), "case")
-        say(f"{count} · about {duration(ready.estimate)} · {against}{commit}{resumed} · nothing measured", aside=True)
+        say(f"{count} · about {duration(about)} · {against}{commit}{resumed} · nothing measured", aside=True)
     return FAILED if ready.experiment.mistakes else 0
 
 

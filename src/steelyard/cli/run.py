@@ -78,11 +78,15 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 )  # fmt: skip
 @click.option("--rtol", type=click.FloatRange(min=0, max=1e9), help="Relative tolerance of verification.")
 @click.option("--atol", type=click.FloatRange(min=0, max=1e9), help="Absolute tolerance, as a share of the output's rms.")
-@click.option("--verify/--no-verify", default=None, help="Check outputs before and after timing. Default on.")
+@click.option(
+    "--verify", is_flag=False, flag_value="usual", type=click.Choice(["usual", "full"]),
+    help="Check outputs before and after timing (default); full: large ones on a device against numpy too, however long that takes.",
+)  # fmt: skip
+@click.option("--no-verify", is_flag=True, help="Check no outputs.")
 @click.option("--reference", type=click.Choice(["eager", "fp64"]), help="Hold variants against eager (default), or all against fp64.")
 @click.option("--rule", metavar="NAME", help="Check answers by another system's rule, or by none; 'list rules' has them.")
 @click.option("--seed", type=click.IntRange(0, MOST_COUNT), help="Seed of all data and weights.")
-@click.option("--isolate", type=click.Choice(["case", "workload", "none"]), help="What shares a worker. Default workload.")
+@click.option("--isolate", type=click.Choice(["shared", "case", "workload", "none"]), help="What shares a worker. Default shared.")
 @click.option("--timeout", metavar="TIME", help="Limit for one case. Default 300s.")
 @click.option("--memory", metavar="SIZE", help="Limit for a worker and all it starts: 8GiB.")
 @click.option("--telemetry/--no-telemetry", default=None, help="Read the GPU's clocks, power and heat while it is timed. Default on.")
@@ -272,6 +276,10 @@ def read_settings(options: dict[str, Any]) -> dict[str, Any]:
         if options["vs"] is not None:
             raise UsageError("--vs and --vs-path both name a base", do="give one of them")
         options = {**options, "vs": f"path:{options['vs_path']}"}
+    if options.get("no_verify") and options.get("verify"):
+        raise UsageError("--verify and --no-verify contradict each other", do="give one of them")
+    if options.get("no_verify") or options.get("verify") == "usual":
+        options = {**options, "verify": not options.get("no_verify")}
     asked = ("settle", "sampling", "runs", "rtol", "atol", "verify", "reference", "rule", "seed", "isolate", "vs")
     passes = ("peak_memory", "memory_snapshot", "profile", "ncu", "compile_time", "dump_ir", "runtime_profile", "save_output")
     for name in (*asked, "telemetry", *passes, *readers):
@@ -285,10 +293,10 @@ def read_settings(options: dict[str, Any]) -> dict[str, Any]:
 
 def _preview(ready: Plan, *, as_json: bool) -> int:
     from steelyard.cli.check import shape_words
-    from steelyard.engine import check
+    from steelyard.engine import check, waits
     from steelyard.errors import FAILED
 
-    shapes = check.try_shapes(ready)
+    shapes, expected = check.try_shapes(ready), waits.estimate(ready)
     wrong = [check.told(fit, ready) for fit in shapes.wrong]
     code = FAILED if ready.experiment.mistakes or wrong else 0
     cases = [job.case.id for job in ready.jobs]
@@ -299,9 +307,9 @@ def _preview(ready: Plan, *, as_json: bool) -> int:
             "cases": cases,
             "dropped": dropped,
             "idle": [str(rule) for rule in ready.idle],
-            "estimate_s": ready.estimate,
+            "estimate_s": expected.about,
         }
-        found |= {"longest_s": ready.longest} if ready.longest > ready.estimate else {}
+        found |= {"longest_s": expected.longest} if expected.longest > expected.about else {}
         found["shapes"] = shapes
         emit_json(found | ({"labels": labels, "mistakes": list(ready.experiment.mistakes)} if labels else {}))
         return code

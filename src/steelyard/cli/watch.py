@@ -36,7 +36,7 @@ class Watched:
         left = sum(job.case.id not in writer.done for job in self.ready.jobs)
         for warning in [*writer.warnings, *(f"rule {rule} fits no case" for rule in self.ready.idle)]:
             warn(warning)
-        about = how_long(self.ready, left / max(1, len(self.ready.jobs)))
+        about = how_long(self.ready, left / max(1, len(self.ready.jobs)), writer.header.machine_key)
         click.echo(f"{self.words(left)} · about {about} · run {writer.id}", err=True)
         self.writer, self.progress = writer, Progress(left, sys.stderr)
         return self.progress
@@ -71,9 +71,11 @@ def typed() -> tuple[str, ...]:
     return found
 
 
-def how_long(ready: Plan, part: float = 1.0) -> str:
+def how_long(ready: Plan, part: float = 1.0, key: str = "") -> str:
     """`5.0 s`, or `5.0 s, up to 14 s where a margin is hard to settle`."""
+    from steelyard.engine.waits import estimate
     from steelyard.model.units import duration
 
-    about, most = duration(part * ready.estimate), duration(part * ready.longest)
+    found = estimate(ready, key)
+    about, most = duration(part * found.about), duration(part * found.longest)
     return about if about == most else f"{about}, up to {most} where a margin is hard to settle"

@@ -162,7 +162,7 @@ def _include(page: CheckedFile, value: Any) -> Iterable[str]:
 
 
 def _pairs(page: CheckedFile, value: Any) -> Iterable[tuple[str, str]]:
-    """Lists of two, head and base, each a case id or a variant, with or without its backend."""
+    """Lists of two, head and base: each a case id or a variant, with or without its backend; the head's may be for one workload alone."""
     if not isinstance(value, list):
         page.wrong("pairs", f"expected a list of [head, base], not {shown(value)}")
         return
@@ -177,8 +177,11 @@ def _pairs(page: CheckedFile, value: Any) -> Iterable[tuple[str, str]]:
 
 def _arm(value: Any) -> str:
     word = text_value(value)
-    if "@" in word:
+    if ":" in word:
         return Case.parse(word).id
+    workload, sign, word = word.rpartition("@")
+    if sign:
+        return f"{workload}@{_arm(word)}"
     backend, variant = parse_base(word)
     return f"{backend}/{_variant(variant)}" if backend else _variant(variant)
 
@@ -320,7 +323,7 @@ _SETTINGS: Mapping[str, Callable[[Any], Any]] = {
     "warmup": _seconds,
     "rtol": _tolerance,
     "atol": _tolerance,
-    "verify": _yes_or_no,
+    "verify": lambda value: value if value == "full" else _yes_or_no(value),
     "reference": choice(get_args(Reference)),
     "seed": _whole(0),
     "timeout": quantity(parse_seconds, "a time such as 60s", lambda number: number > 0),

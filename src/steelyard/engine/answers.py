@@ -90,7 +90,7 @@ class CaseAnswers:
     def _leaves(self, be: Any, task: Task, calls: int) -> dict[str, Leaf]:
         """From the same random numbers each time, for what calls draw by themselves."""
         be.sow()
-        return {leaf.path: leaf for leaf in kept(be.outputs(be.answer(task, self.mode, calls)))}
+        return {leaf.path: leaf for leaf in kept(be, be.outputs(be.answer(task, self.mode, calls)))}
 
 
 def _certain(task: Task) -> Task:

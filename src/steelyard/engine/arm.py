@@ -88,7 +88,7 @@ def _take_part(
     bench = prepare_bench(case, loaded, settings)
     bench.backend.reset()
     tell("build", None)
-    with ranks.assemble([case], settings, job.sources, bench.backend.leave) as crew:
+    with bench.backend.wholly_as_it_was(), ranks.assemble([case], settings, job.sources, bench.backend.leave) as crew:
         bench = replace(bench, seat=crew.seat)
         rng = random.Random(f"{job.turns.seed} {job.number}")
         holes, began = scraps(rng), clocks.perf_counter()

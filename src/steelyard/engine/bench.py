@@ -90,6 +90,11 @@ class Bench:
         return any(variant.sticky for variant, _ in self.chain)
 
     @property
+    def compiles(self) -> bool:
+        """Whether a variant hands the task to a compiler."""
+        return any(variant.fresh for variant, _ in self.chain)
+
+    @property
     def sources(self) -> str:
         """Fingerprint of all code that shapes the task."""
         return fingerprint(self.own_body, *(variant.apply for variant, _ in self.chain))

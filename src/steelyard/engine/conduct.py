@@ -12,7 +12,7 @@ from steelyard import codec, registry
 from steelyard.analyze import foreseen
 from steelyard.analyze.foreseen import Foreseen
 from steelyard.codec.expectations import Expectation
-from steelyard.engine import envs, partition, plan, retry, run, selection, sides
+from steelyard.engine import envs, partition, plan, retry, run, selection, sides, waits
 from steelyard.engine.consent import Consent, all_own
 from steelyard.engine.describe import describe
 from steelyard.engine.place import Place
@@ -93,7 +93,7 @@ def _recalled(item: str | Case, consent: Consent) -> str | Case:
 
     A word of a pair that is no case stays.
     """
-    if isinstance(item, str) and "@" not in item:
+    if isinstance(item, str) and ":" not in item:
         return item
     case, store = Case.parse(item) if isinstance(item, str) else item, consent.store
     if case.settled:
@@ -144,6 +144,7 @@ def execute(
                 writer.append(record)
         if run.supervise(ready, writer, watch, lambda record: under_roof(record, roofs), stop=fails, sink=sink):
             writer.seal("complete")
+    waits.learn(facts.key(machine), writer.done.values(), {job.case.id: job.compiles for job in ready.jobs})
     return RunOutcome(writer.path, ready, expectations)
 
 

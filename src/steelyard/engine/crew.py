@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,18 +34,24 @@ from steelyard.engine.messages import (
     Retire,
     Started,
     Unweighed,
+    Waiting,
     Weigh,
 )
+from steelyard.engine.phases import START, with_phase
 from steelyard.engine.place import Place
 from steelyard.engine.plan import Job, Plan
 from steelyard.engine.pool import Pool
 from steelyard.engine.process import end_orphans, end_tree, keep_orphans
 from steelyard.engine.sinks import Sink
+from steelyard.engine.spares import SpareWorker
 from steelyard.errors import SteelyardError, UsageError, told
 from steelyard.model.case import Case
 from steelyard.model.record import Record, Status
 
 PATIENCE = 60
+MOST_RESTING = 2
+CPUS_TO_SPARE = 4
+"""On fewer, a worker that imports would be felt in the build and the compilation of the case beside it."""
 MOST_DRIVES = 100
 """How often a user's script is run again after it lost its worker; each time it gets beyond one more case."""
 
@@ -67,8 +74,14 @@ class Crew:
     interpreters: dict[str, str] = field(default_factory=dict)
     talk: Conversation | None = None
     serving: tuple[str, Place] | None = None
+    resting: dict[tuple[str, Place], Conversation] = field(default_factory=dict)
+    """Workers that took seconds to start and serve others later, the one that was used last at the end."""
     leaving: Conversation | None = None
     spare: Worker | None = None
+    coming: Job | None = None
+    """The next job that needs another worker than the current one, where that is known."""
+    prepared: SpareWorker | None = None
+    losses: int = 0
     pool: Pool = field(default_factory=Pool)
 
     @classmethod
@@ -83,8 +96,7 @@ class Crew:
             crew.abandon()
             raise
         finally:
-            crew.dismiss()
-            crew.see_off()
+            crew._clear()
             if crew.spare:
                 crew.spare.stop()
             for nursery in crew.nurseries.values():
@@ -112,6 +124,7 @@ class Crew:
 
         A failure on an accelerator may have broken the device for its process, which therefore does nothing more.
         """
+        began = time.monotonic()
         try:
             talk = self.engage(jobs[0], plan)
         except Unstarted as error:
@@ -120,28 +133,29 @@ class Crew:
         by_id, retired = {job.case.id: job for job in jobs}, False
         before: Record | None = None
         current: Job | None = jobs[0]
+        waited = 0.0
         asked = Measure(
             plan.sources_of(jobs[0]), plan.settings, tuple(job.case for job in jobs), tuple(job.label for job in jobs),
             sink.paused, sink.traces(), tuple(job.rule for job in jobs) if any(job.rule for job in jobs) else (),
         )  # fmt: skip
-        spare = plan.settings.isolate == "case" and not jobs[0].fresh
-        for answer in self.converse(talk, asked, plan.settings.timeout, (lambda: self._keep_spare(jobs[0])) if spare else None):
+        for answer in self.converse(talk, asked, plan.settings.timeout, lambda: self._look_ahead(jobs[0], plan)):
             if isinstance(answer, Ready):
                 sink.begun(answer.environment)
             elif isinstance(answer, Started) and answer.case in by_id:
-                current = by_id[answer.case]
+                current, waited = by_id[answer.case], time.monotonic() - began if before is None else 0.0
                 sink.started(current)
             elif isinstance(answer, Found):
                 sink.found(answer)
             elif isinstance(answer, RecordAnswer) and current is not None:
                 done, current = current, None
                 retired = _spoils(done.case, plan, answer.record.status)
-                judged = self._judged(talk, done, _whole(answer, before, done, plan))
+                judged = self._judged(talk, done, _whole(answer, before, done, plan, waited))
                 before = judged.record if isinstance(judged, RecordAnswer) else before
                 yield done, judged
             elif isinstance(answer, Retire):
                 retired = True
             elif isinstance(answer, Lost) and current is not None:
+                self.losses += 1
                 where = _inside(current) if talk.phase == "start" else ""
                 yield current, replace(answer, reason=answer.reason + where)
             elif isinstance(answer, Lost):
@@ -209,6 +223,7 @@ class Crew:
             return [], ""
         job = heads[-1]
         assert job.vs is not None
+        self.calm()
         try:
             talk = self.engage(job, plan)
         except Unstarted as error:
@@ -247,9 +262,9 @@ class Crew:
 
     def ask(self, job: Job, plan: Plan, name: str, scratch: Path, *, alone: bool) -> Reply:
         """Have a worker do a pass beside the timing; it does nothing else afterwards, and nothing before if it must be alone."""
+        self.calm()
         if alone:
-            self.dismiss()
-            self.see_off()
+            self._clear()
         try:
             talk = self.engage(job, plan)
         except Unstarted as error:
@@ -270,6 +285,7 @@ class Crew:
 
         What it started and left running goes with the job, and a worker that is lost is no worker of ours any more.
         """
+        talk.gated = True
         talk.ask(job, patience)
         if ahead:
             ahead()
@@ -277,12 +293,23 @@ class Crew:
         for answer in talk.answers():
             if isinstance(answer, Phase):
                 self.tell(answer.name, answer.fraction)
+            elif isinstance(answer, Waiting):
+                began = time.monotonic()
+                self.calm()
+                if talk.deadline is not None:
+                    talk.deadline += time.monotonic() - began
+                talk.go()
             if isinstance(answer, Lost):
                 self.talk, self.serving = None, None
                 self._after_death(talk)
             yield answer
         if self.talk is talk:
             end_tree(talk.worker.pid, itself=False)
+
+    def calm(self) -> None:
+        """Wait until the worker that is made ready does nothing any more: what follows is timed."""
+        if self.prepared:
+            self.prepared.settle()
 
     def _after_death(self, talk: Conversation) -> None:
         worker = talk.worker
@@ -295,19 +322,22 @@ class Crew:
             talk.limit.release()
 
     def _ours(self) -> list[int]:
-        workers = (self.talk.worker if self.talk else None, self.leaving.worker if self.leaving else None, self.spare)
-        return [worker.pid for worker in workers if worker]
+        prepared = self.prepared.talk if self.prepared else None
+        talks = [talk for talk in (self.talk, self.leaving, prepared, *self.resting.values()) if talk]
+        return [worker.pid for worker in (*(talk.worker for talk in talks), self.spare) if worker]
 
     def engage(self, job: Job, plan: Plan) -> Conversation:
         """The worker for a job: the current one if they belong together, else a new one."""
         key = (job.unit, job.place)
         if self.talk and self.serving == key:
             return self.talk
-        self.dismiss()
+        self._set_aside(plan)
+        if key in self.resting and (awake := self._wake(key)):
+            return awake
         if trouble := self._trouble(job.place):
             raise Unstarted(f"no worker could be started{_inside(job)}: {trouble}")
         try:
-            worker = start_fresh(job.place, self.mark) if job.fresh else self._forked(job)
+            worker = self._fresh(job) if job.fresh else self._forked(job)
         except (UsageError, OSError) as error:
             raise Unstarted(f"no worker could be started{_inside(job)}: {told(error)}") from error
         limit = None
@@ -340,9 +370,32 @@ class Crew:
             return worker
         return nursery.fork()
 
-    def _keep_spare(self, job: Job) -> None:
-        """Fork the next worker while this one builds; the worker waits at its gate until that is done."""
-        if self.spare is None:
+    def _fresh(self, job: Job) -> Worker:
+        """A worker with an interpreter of its own: the one that was made ready, if it is of the right kind."""
+        if self.prepared and self.prepared.fits(job):
+            prepared, self.prepared = self.prepared, None
+            prepared.settle()
+            if not prepared.lost:
+                return prepared.talk.worker
+        return start_fresh(job.place, self.mark)
+
+    def _rests(self, job: Job) -> bool:
+        return (job.unit, job.place) in self.resting
+
+    def _look_ahead(self, job: Job, plan: Plan) -> None:
+        """Start the next worker while this one builds; the worker waits at its gate until that is done.
+
+        Where one was lost before, the next may be needed at any time.
+        """
+        coming = job if self.losses and job.fresh else self.coming
+        if self.prepared and (coming is None or not self.prepared.fits(coming)):
+            self.prepared.talk.worker.stop()
+            self.prepared = None
+        wanted = coming is not None and coming.fresh and not self._rests(coming)
+        if coming is not None and wanted and self.prepared is None and (os.cpu_count() or 1) >= CPUS_TO_SPARE:
+            with contextlib.suppress(UsageError, OSError):
+                self.prepared = SpareWorker.begin(coming, self.mark)
+        elif plan.settings.isolate == "case" and not job.fresh and self.spare is None:
             with contextlib.suppress(UsageError):
                 self.spare = self._nursery(job).fork()
 
@@ -353,6 +406,39 @@ class Crew:
         if key not in self.nurseries:
             self.nurseries[key] = Nursery(*key, self.mark)
         return self.nurseries[key]
+
+    def _clear(self) -> None:
+        """Let all workers with interpreters of their own go, those that rest or wait too."""
+        self.dismiss()
+        for key in list(self.resting):
+            self._wake(key)
+            self.dismiss()
+        self.see_off()
+        if self.prepared:
+            self.prepared.talk.worker.stop()
+            self.prepared = None
+
+    def _set_aside(self, plan: Plan) -> None:
+        """Make room for another worker; one with an interpreter of its own rests where more of its kind may come.
+
+        Frameworks other than torch keep the memory of a device that they once took, which others would miss.
+        """
+        unit = self.serving[0] if self.serving else ""
+        harmless = unit.startswith("torch@") or unit.endswith("@cpu")
+        lasting = plan.settings.isolate == "shared" and harmless and self.talk is not None and not self.talk.limit
+        if self.talk and self.serving and self.talk.worker.process and lasting:
+            self.resting[self.serving] = self.talk
+            self.talk = self.serving = None
+            if len(self.resting) > MOST_RESTING:
+                self._wake(next(iter(self.resting)))
+        self.dismiss()
+
+    def _wake(self, key: tuple[str, Place]) -> Conversation | None:
+        """Make a worker that rests the current one; nothing where it is gone."""
+        self.talk, self.serving = self.resting.pop(key), key
+        if self.talk.worker.ended:
+            self.abandon()
+        return self.talk
 
     def dismiss(self) -> None:
         """Let the current worker go, with everything it started; its last milliseconds overlap with the next one's first."""
@@ -385,13 +471,13 @@ def _spoils(case: Case, plan: Plan, status: Status) -> bool:
     return case.device != "cpu" and plan.settings.fixed is None and status == "failed"
 
 
-def _whole(answer: RecordAnswer, before: Record | None, job: Job, plan: Plan) -> RecordAnswer:
-    """An answer with what a worker leaves out of a record."""
+def _whole(answer: RecordAnswer, before: Record | None, job: Job, plan: Plan, waited: float) -> RecordAnswer:
+    """An answer with what a worker leaves out of a record; `waited` are the seconds until it could begin."""
     record = answer.record
     last = before if answer.as_before and before else record
     settings = replace(plan.settings, rule=job.rule) if job.rule else plan.settings
     record = replace(record, case=job.case.plain(), requested=settings.plain(), environment=last.environment, source=last.source)
-    return RecordAnswer(record, answer.arrays, answer.modules)
+    return RecordAnswer(with_phase(record, START, waited), answer.arrays, answer.modules)
 
 
 def _inside(job: Job) -> str:

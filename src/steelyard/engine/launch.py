@@ -157,6 +157,11 @@ class Worker:
         yield from filter(None, complete.split(b"\n"))
 
     @property
+    def ended(self) -> bool:
+        """Whether the process has ended by itself."""
+        return bool(select.select([self.pidfd], [], [], 0)[0]) if self.pidfd is not None else self._gone()
+
+    @property
     def gone(self) -> bool:
         """Whether it has been reaped."""
         return self._ending is not None

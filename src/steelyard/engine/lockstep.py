@@ -227,7 +227,7 @@ def _part(match: Match, arm: int, turns: Turns) -> Alternate:
     sources, case = plan.sources_of(job), job.case
     if arm == 0:
         sources, case = replace(sources, files=tuple(match.side.files), paths=match.side.place.paths), job.vs
-    settings = replace(plan.settings, verify=plan.settings.verify and not match.bouts)
+    settings = replace(plan.settings, verify=plan.settings.verify if not match.bouts else False)
     return Alternate(sources, settings, case, arm, turns)
 
 

@@ -149,6 +149,15 @@ class Expand:
 
 
 @dataclass(frozen=True)
+class Prepare:
+    """Import what a backend needs, and its compiler where something will be compiled, and wake the device; then wait for a job."""
+
+    backend: str
+    device: str
+    compiles: bool = False
+
+
+@dataclass(frozen=True)
 class Go:
     """What Waiting waits for."""
 
@@ -292,7 +301,7 @@ class Done:
     """The job has come to its end."""
 
 
-Order = Describe | Check | Measure | Weigh | Alternate | Pass | Drive | Expand | Go | Quit
+Order = Describe | Check | Measure | Weigh | Alternate | Pass | Drive | Expand | Prepare | Go | Quit
 Answer = (
     Described | Ready | Started | Retire | Phase | Waiting | Fit | RecordAnswer | PairAnswer | Unweighed | ArmAnswer | ArmFailed
     | PartnerLost | Found | Expanded | Fault | Done

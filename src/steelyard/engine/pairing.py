@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from steelyard.engine.names import settle
-from steelyard.errors import UsageError
+from steelyard.errors import UsageError, unknown
 from steelyard.model.case import Case
 from steelyard.model.experiment import Experiment, ResultRow
 from steelyard.registry import Catalogue
@@ -43,16 +43,22 @@ def pairs_of(experiment: Experiment, rows: Sequence[ResultRow], cases: Collectio
 
 
 def _meant(head: str | Case, base: str | Case, cases: Iterable[Case], catalogue: Catalogue) -> list[CasePair]:
-    """The pairs that two words stand for: one where the head is a case, else one for every case that the head's word fits."""
-    if isinstance(head, Case) or "@" in head:
+    """The pairs that two words stand for: one where the head is a case, else one for every case that the head's word fits.
+
+    A word may be for one workload alone, `op/softmax@torch/eager`; one that fits no case then is no pair, as where a filter left it out.
+    """
+    if isinstance(head, Case) or ":" in head:
         heads = [_case(head, catalogue)]
     else:
-        heads = [case for case in cases if case.against(head) == case]
-        if not heads:
+        workload, _, word = head.rpartition("@")
+        if workload and workload not in catalogue.workloads:
+            raise unknown("workload", workload, catalogue.workloads, where="pairs")
+        heads = [case for case in cases if workload in ("", case.workload) and case.against(word) == case]
+        if not heads and not workload:
             raise UsageError(f"pairs: no case is {head}", do="add it to the variants of a matrix, or write a whole case id")
-    if isinstance(base, Case) or "@" in base:
+    if isinstance(base, Case) or ":" in base:
         return [(case, _case(base, catalogue)) for case in heads]
-    return [(case, settle(case.against(base), catalogue)) for case in heads]
+    return [(case, settle(case.against(base.rpartition("@")[2]), catalogue)) for case in heads]
 
 
 def _case(item: str | Case, catalogue: Catalogue) -> Case:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import random
@@ -64,7 +65,10 @@ def weigh_heads(
     rng = random.SystemRandom()
     settings = replace(settings, budget=settings.budget * len(heads))
     benches = [prepare_bench(case, loaded, settings) for case in (base, *heads)]
-    with ranks.assemble((base, *heads), settings, sources, benches[0].backend.leave) as crew:
+    with contextlib.ExitStack() as stack:
+        for backend in {bench.backend for bench in benches}:
+            stack.enter_context(backend.wholly_as_it_was())
+        crew = stack.enter_context(ranks.assemble((base, *heads), settings, sources, benches[0].backend.leave))
         done = _weigh([replace(bench, seat=crew.seat) for bench in benches], crew, settings, rng, tell, suite, patience)
     found = []
     for number, bench in enumerate(benches[1:], 1):
@@ -96,7 +100,7 @@ def _weigh(
         for bench, be, task in built if alone and any(task.inspect for _, _, task in built) else ():
             observed(bench.ready(be, task))
         lead = built[0][1]
-        before = lead.graphs()
+        before = [be.graphs() for _, be, _ in built]
         builds = [crew.rebuilt(be, bench.rebuilder(be, task, rng), settings, arm) for arm, (bench, be, task) in enumerate(built)]
         on_device = alone and lead.device != "cpu"
         timer = lead.pair_timer([bench.ready(be, task) for bench, be, task in built]) if on_device else crew.timer(lead)
@@ -111,7 +115,7 @@ def _weigh(
                 builds[: len(benches)], timer, settings, rng.randrange(2**31), tell,
                 placebo=builds[-1] if alone else None, suite=suite, patience=patience, check=check,
             )  # fmt: skip
-        if lead.graphs() != before:
+        if [be.graphs() for _, be, _ in built] != before:
             raise SteelyardError("something was compiled while the arms were weighed", why="the comparison is void")
         _check_answers([seen[arm] for arm in range(len(benches) if alone else 0)], copied)
         how = "alternating calls" if all(single(task) for _, _, task in built) else "rounds"

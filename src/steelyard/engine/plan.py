@@ -6,12 +6,12 @@ import hashlib
 import itertools
 import json
 import math
-import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from steelyard import registry
 from steelyard.engine import envs, modules, names, ncu, pairing
 from steelyard.engine.filters import Filters, patient
 from steelyard.engine.launch import forkable
@@ -99,42 +99,6 @@ class Plan:
     def denied(self) -> tuple[Dropped, ...]:
         """What is recorded as skipped instead of measured."""
         return tuple(item for item in self.dropped if item.kind == "deny")
-
-    @property
-    def estimate(self) -> float:
-        """Rough seconds for the whole run: sampling, worker starts and compilations."""
-        sampling = sum(1.4 * self.settings.budget * (2 if job.vs else 1) + 0.1 for job in self.jobs)
-        fresh = {(job.unit, job.place) for job in self.jobs if job.fresh}
-        sampling += sum(1.4 * self.settings.budget + 0.1 for _ in self.pairs)
-        starts = 0.3 + 3.0 * len(fresh) + 2.5 * any(job.case.backend == "torch" and not job.fresh for job in self.jobs)
-        starts += 4.0 * sum(2 if job.vs else 1 for job in self.jobs if job.case.ranks > 1)
-        starts += self._pool if self._apart else 0
-        compiling = 8.0 * sum(job.compiles for job in self.jobs)
-        return sampling + starts + compiling + sum(self._beside(job) for job in self.jobs)
-
-    @property
-    def longest(self) -> float:
-        """Rough seconds for the whole run if no comparison settles its margin before the time for that is spent."""
-        each = (1.4 * self.settings.budget + (self._pool if self._apart else 0)) * self.settings.settle
-        return self.estimate + each * self.comparisons
-
-    @property
-    def _apart(self) -> bool:
-        """Whether something is weighed in two processes."""
-        return any(job.side for job in (*self.jobs, *self.pairs))
-
-    @property
-    def _pool(self) -> float:
-        """Rough seconds until the pairs of processes of a comparison are warm."""
-        return 16 * (2.5 if any(job.case.backend == "torch" for job in self.jobs) else 0.2) / (os.cpu_count() or 1)
-
-    def _beside(self, job: Job) -> float:
-        """Rough seconds of the passes of one job; each is a process, or costs the next case a new one."""
-        asked, start = self.settings, 4.0 if job.fresh else 0.1
-        passes = (
-            bool(asked.peak_memory or asked.memory_snapshot) + 1.5 * bool(asked.profile) + 5.0 * (asked.ncu and job.case.device == "cuda")
-        )
-        return start * passes + (16.0 * (asked.compile_time or 0) if job.compiles else 0.0)
 
     def sources_of(self, job: Job) -> Sources:
         """What a worker must load for a job."""
@@ -370,15 +334,24 @@ def _jobs(
     def made(case: Case, base: Case | None, label: str = "") -> Job:
         job = _job(case, base, settings, catalogue, places[case.env, case.backend])
         side = other if base is not None else None
-        if base is not None and base.backend != case.backend:
+        if base is not None and base.backend != case.backend and not _beside_numpy(case, base, places):
             side = _elsewhere(base, places[base.env, base.backend], files, catalogue)
         return replace(job, side=side, label=label) if side or label else job
 
     jobs = [made(case, base) for case, base in wanted.items()]
     weighed = [made(head, base, row) for (head, base), row in pairs.items()]
     fresh = {(job.unit, job.place) for job in (*jobs, *weighed) if job.fresh}
-    settled = [replace(job, fresh=True) if not job.fresh and (job.unit, job.place) in fresh else job for job in (*jobs, *weighed)]
+    settled = [_fresh(job, settings) if (job.unit, job.place) in fresh else job for job in (*jobs, *weighed)]
     return settled[: len(jobs)], settled[len(jobs) :]
+
+
+def _fresh(job: Job, settings: Settings) -> Job:
+    """A job whose worker needs an interpreter of its own, which takes seconds to start: it shares it with others of its device.
+
+    A limit on memory is for one workload, so it has its own.
+    """
+    shared = settings.isolate == "shared" and settings.memory is None
+    return replace(job, fresh=True, unit=f"{job.case.backend}@{job.case.device}" if shared else job.unit)
 
 
 def nothing_to_compare(vs: str, cases: Sequence[Case], catalogue: Catalogue) -> UsageError:
@@ -390,6 +363,14 @@ def nothing_to_compare(vs: str, cases: Sequence[Case], catalogue: Catalogue) -> 
     one_base = f", or {backends[0]}/{variant} for one base over backends" if len(backends) > 1 and vs == variant else ""
     why = "the only case is the base" if len(cases) == 1 else f"all {len(cases)} cases are bases"
     return UsageError(f"nothing to compare with {vs}", why=why, do=f"name what is weighed against it: -V {others}{one_base}")
+
+
+def _beside_numpy(case: Case, base: Case, places: Mapping[tuple[str, str], Place]) -> bool:
+    """Whether a base on numpy runs in the head's own process: every worker has numpy, and on one thread neither disturbs the other."""
+    home, other = places[case.env, case.backend], places[base.env, base.backend]
+    alone = case.device == base.device == "cpu" and case.threads == base.threads == case.ranks == 1 and case.flags == base.flags
+    real = forkable(case.backend) and not registry.about_backend(case.backend).virtual
+    return base.backend == "numpy" and alone and home.python == other.python and real
 
 
 def _elsewhere(base: Case, place: Place, files: tuple[str, ...], catalogue: Catalogue) -> BaseSide:
@@ -410,7 +391,7 @@ def _needs_fresh(case: Case, catalogue: Catalogue) -> bool:
 def _job(case: Case, vs: Case | None, settings: Settings, catalogue: Catalogue, place: Place) -> Job:
     beside = vs is not None and vs.backend == case.backend and _compiles(vs, catalogue)
     fresh = beside or _needs_fresh(case, catalogue)
-    unit = {"case": case.id, "workload": f"{case.workload}@{case.backend}", "none": case.backend}[settings.isolate]
+    unit = {"case": case.id, "none": case.backend}.get(settings.isolate, f"{case.workload}@{case.backend}")
     return Job(case, vs, at_home(case, place), unit, fresh, _compiles(case, catalogue))
 
 

@@ -8,8 +8,6 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from steelyard.backends.base import Leaf
 from steelyard.engine.bench import Bench
 from steelyard.errors import Unsupported, out_of_memory
@@ -21,6 +19,9 @@ from steelyard.variants.precision import TF32_TOLERANCE, rounds_to_tf32
 
 FIRST = "first answer"
 REFERENCE_FLOPS, REFERENCE_BYTES, UPCAST_FLOPS = 5e9, 5e8, 5e12
+BRIEF_FLOPS, BRIEF_BYTES = 1e8, 4e6
+"""What numpy computes for a device in the time of a few launches; all of it where everything is to be checked."""
+SMALL = "small"
 
 Alike = Callable[[Any, Task], AbstractContextManager[Any]]
 """A context manager that gives a fresh task the current values of the timed one."""
@@ -57,9 +58,9 @@ def reason(found: Verification) -> str:
     )
 
 
-def kept(leaves: Sequence[Leaf]) -> list[Leaf]:
+def kept(be: Any, leaves: Sequence[Leaf]) -> list[Leaf]:
     """An answer to be looked at later; what was read may lie in memory that the next call overwrites."""
-    return [replace(leaf, data=np.array(leaf.data)) for leaf in leaves]
+    return [be.kept(leaf) for leaf in leaves]
 
 
 def _rounded(bench: Bench, be: Any) -> bool:
@@ -103,12 +104,11 @@ def _unable(error: Exception) -> str:
 
 
 def exact(bench: Bench, be: Any, task: Task, witness: Any = None, alike: Alike = as_built) -> tuple[Any, str]:
-    """The workload's own reference, an independent numpy form in double precision, or, where data is too large or was drawn on the
-    device, the plain task in double precision; nothing where that is too large too."""
+    """The workload's own reference, an independent numpy form in double precision, or, where data is too large, the plain task in
+    double precision; nothing where that is too large too."""
     if task.reference:
-        return kept(be.outputs(task.reference())), "the workload's reference"
-    small = (task.flops or 0) <= REFERENCE_FLOPS and (task.bytes or 0) <= REFERENCE_BYTES
-    if "numpy" in bench.workload.bodies and bench.case.mode in ("eval", "fwd") and be.neutral and small:
+        return kept(be, be.outputs(task.reference())), "the workload's reference"
+    if _in_numpy(bench) and _small(bench, be, task):
         from steelyard.backends.numpy import Precise
 
         precise = Precise(seed=bench.settings.seed)
@@ -122,10 +122,54 @@ def exact(bench: Bench, be: Any, task: Task, witness: Any = None, alike: Alike =
         return _answer(bench, other, wide, mode=True), f"{other.name} fp64"
 
 
+def _in_numpy(bench: Bench) -> bool:
+    """Whether numpy can compute what is asked: it knows no gradients."""
+    return "numpy" in bench.workload.bodies and bench.case.mode in ("eval", "fwd")
+
+
+def _small(bench: Bench, be: Any, task: Task) -> bool:
+    """Whether numpy computes a task in no longer than it is measured."""
+    whole = be.device == "cpu" or bench.settings.verify == "full" or not _provable(bench)
+    flops, data = (REFERENCE_FLOPS, REFERENCE_BYTES) if whole else (BRIEF_FLOPS, BRIEF_BYTES)
+    return (task.flops or 0) <= flops and (task.bytes or 0) <= data
+
+
+def _provable(bench: Bench) -> bool:
+    return _in_numpy(bench) and SMALL in bench.workload.sizes
+
+
+def proof(bench: Bench, be: Any, against: str) -> Verification | None:
+    """What the plain task answers at the workload's small size, by numpy's independent form; None where nothing more is to be shown.
+
+    On a device a large answer is held against the framework's own in double precision. That both compute what the workload
+    means is shown here, on few numbers.
+    """
+    if against != f"{be.name} fp64" or be.device == "cpu" or bench.case.ranks > 1 or not _provable(bench):
+        return None
+    case = replace(bench.case, params=tuple({**dict(bench.case.params), **_preset(bench)}.items()))
+    return _proven(replace(bench, case=case, chain=tuple(step for step in bench.chain if step[0].asked)))
+
+
+def _preset(bench: Bench) -> dict[str, Any]:
+    """The small size, in the format of the case."""
+    return {name: value for name, value in bench.workload.sizes[SMALL].items() if name != "dtype"}
+
+
+def _proven(bench: Bench) -> Verification:
+    other, task = bench.base()
+    got = _answer(bench, other, task, mode=True)
+    from steelyard.backends.numpy import Precise
+
+    precise = Precise(seed=bench.settings.seed)
+    want = _answer(bench, precise, bench.body("numpy", precise), mode=False)
+    size = ", ".join(f"{name}={value}" for name, value in _preset(bench).items())
+    return replace(judge(bench, other, task, got, (want, f"numpy fp64 at size {SMALL}", False)), checks=[f"numpy fp64 at {size}"])
+
+
 def _answer(bench: Bench, be: Any, task: Task, *, mode: bool, alike: Alike = as_built) -> Any:
     """The outputs of a task that is built for its answer alone; numpy knows no modes and needs none for a forward pass."""
     try:
         with alike(be, task):
-            return kept(be.outputs(observed(bench.ready(be, task)) if mode else task()))
+            return kept(be, be.outputs(observed(bench.ready(be, task)) if mode else task()))
     finally:
         clean_up([task])

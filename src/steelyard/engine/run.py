@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import string
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from steelyard.engine.conversation import Lost
 from steelyard.engine.crew import Crew
 from steelyard.engine.driving import result_of
 from steelyard.engine.messages import PairAnswer, RecordAnswer
+from steelyard.engine.phases import PAIRS, with_phase
 from steelyard.engine.plan import Job, Plan
 from steelyard.engine.pool import NoComparison
 from steelyard.engine.sinks import Sink
@@ -175,7 +177,9 @@ class Supervision:
 
     def _one_by_one(self, left: Sequence[Job]) -> Iterator[Record]:
         heads: list[Job] = []
-        for job, following in zip(left, [*left[1:], None], strict=False):
+        coming = _coming(left)
+        for number, (job, following) in enumerate(zip(left, [*left[1:], None], strict=False)):
+            self.crew.coming = coming[number]
             self.watch.started(job.case.id)
             last = following is None or following.scale != job.scale
             record, pairs = self._measure(job, heads if last else None)
@@ -229,7 +233,10 @@ class Supervision:
             return kept, self._compare(job, kept.status, heads)[0]
         [(_, answer)] = self.crew.measure([job], self.plan, self.sink)
         status = answer.record.status if isinstance(answer, RecordAnswer) else answer.status
+        began = time.monotonic()
         pairs, trouble = self._compare(job, status, heads)
+        if pairs and isinstance(answer, RecordAnswer):
+            answer = replace(answer, record=with_phase(answer.record, PAIRS, time.monotonic() - began))
         return self._keep(job, answer, trouble), pairs
 
     def _keep(self, job: Job, answer: RecordAnswer | Lost, trouble: str = "") -> Record:
@@ -256,19 +263,37 @@ class Supervision:
         if job.side:
             return self._weigh_apart(job) if own else ([], "")
         due = [*heads, *own] if heads is not None else []
+        if due and (wrong := self._broken_base(due[0])):
+            return [], wrong if own else ""
         pairs, trouble = self.crew.weigh(due, self.plan) if due else ([], "")
         return pairs, trouble if own else ""
 
-    def _weigh_apart(self, job: Job) -> tuple[list[PairAnswer], str]:
-        """Weigh a case against the other side in processes of their own; a base that is another case and not ok is not tried again."""
-        self.crew.see_off()
+    def _broken_base(self, job: Job) -> str:
+        """Why a base that was measured and is not ok is not tried again."""
         base = self.writer.done.get(job.vs.id) if job.vs and job.vs != job.case else None
-        if base is not None and base.status != "ok":
-            return [], f"the base ({base.id}) is {base.status}: {base.reason}"
+        return f"the base ({base.id}) is {base.status}: {base.reason}" if base is not None and base.status != "ok" else ""
+
+    def _weigh_apart(self, job: Job) -> tuple[list[PairAnswer], str]:
+        """Weigh a case against the other side in processes of their own."""
+        self.crew.see_off()
+        self.crew.calm()
+        if wrong := self._broken_base(job):
+            return [], wrong
         try:
             return [PairAnswer(*lockstep.weigh(self.crew.pool, job, self.plan, self.crew.tell))], ""
         except NoComparison as error:
             return [], str(error)
+
+
+def _coming(jobs: Sequence[Job]) -> list[Job | None]:
+    """For each job the next one that needs another worker."""
+    found: list[Job | None] = []
+    for job in reversed(jobs):
+        after = found[-1] if found else None
+        follower = jobs[len(jobs) - len(found)] if found else None
+        other = follower is not None and (follower.unit, follower.place) != (job.unit, job.place)
+        found.append(follower if other else after)
+    return found[::-1]
 
 
 def _places(jobs: Iterable[Job]) -> list[str]:

@@ -18,7 +18,8 @@ import numpy as np
 
 from steelyard.backends.base import Leaf
 from steelyard.engine.bench import Bench
-from steelyard.engine.reference import FIRST, Alike, Unlike, as_built, judge, kept, reference
+from steelyard.engine.reference import FIRST, Alike, Unlike, as_built, judge, kept, proof, reference
+from steelyard.errors import told
 from steelyard.measuring import verify
 from steelyard.model.record import Verification
 from steelyard.model.task import Task, observed
@@ -88,10 +89,11 @@ def prints(be: Any, items: Mapping[str, Any]) -> dict[str, str]:
     made = {}
     for path, item in items.items():
         with contextlib.suppress(Exception):
-            leaf = be.leaf(item)
-            data = repr(item).encode() if leaf is None else np.ascontiguousarray(leaf[1]).tobytes()
-            if leaf is not None or isinstance(item, CHANGING):
-                made[path] = hashlib.blake2b(data, digest_size=16).hexdigest()
+            found = be.fingerprint(item)
+            if found is None and isinstance(item, CHANGING):
+                found = hashlib.blake2b(repr(item).encode(), digest_size=16).hexdigest()
+            if found is not None:
+                made[path] = found
     return made
 
 
@@ -149,10 +151,25 @@ class Scrutiny:
         got = self.be.outputs(output)
         self.found = reference(self.bench, self.be, task)
         if self.found[0] is None:
-            self.before, self.verification = kept(got), Verification("none", "", self.found[1])
+            self.before, self.verification = kept(self.be, got), Verification("none", "", self.found[1])
         else:
             self.before, self.verification = self.found[0], self._noted(judge(self.bench, self.be, task, got, self.found), FIRST)
+            self._prove()
         return self.verification
+
+    def _prove(self) -> None:
+        """Where an answer was held against the same framework, also show that this computes what the workload means."""
+        if self.verification is None or self.verification.status != "passed" or self.found is None:
+            return
+        try:
+            shown = proof(self.bench, self.be, self.found[1])
+        except Exception as error:
+            self.verification = self._noted(self.verification, f"not by numpy at a small size: {told(error, 200)}")
+            return
+        if shown is not None and shown.status == "failed":
+            self.verification = shown
+        elif shown is not None:
+            self.verification = self._noted(self.verification, shown.checks[0])
 
     def again(self, task: Task | None = None) -> Verification | None:
         """What holds after timing: the inputs are as they were, and the answer is right, for other values too.
@@ -161,7 +178,7 @@ class Scrutiny:
         """
         if task is not None and self.wanted:
             self.task = task
-            self.before = kept(self.be.outputs(self._call())) if not task.unverified else None
+            self.before = kept(self.be, self.be.outputs(self._call())) if not task.unverified else None
         if not self._open():
             return self.verification
         if self.prints and not self._inputs_hold():
@@ -177,7 +194,7 @@ class Scrutiny:
             return None
         output = observed(copy)
         self.be.sync()
-        return kept(self.be.outputs(output))
+        return kept(self.be, self.be.outputs(output))
 
     def copied(self, answer: list[Leaf] | None) -> Verification | None:
         """What holds after timing of a copy with this answer; its inputs have the values of the task's own."""
@@ -275,13 +292,13 @@ class Scrutiny:
         leaf = self.be.leaf(array)
         if leaf is None:
             return False
-        left, usual = np.array(leaf[1]), kept(self.be.outputs(self._call()))
+        left, usual = np.array(leaf[1]), kept(self.be, self.be.outputs(self._call()))
         with altered(self.be, array, spoiled) as done:
             if not done:
                 return True
             spoilt = np.array(self.be.leaf(array)[1])
             try:
-                answer = kept(self.be.outputs(self._call()))
+                answer = kept(self.be, self.be.outputs(self._call()))
             except Exception:
                 return False
             after = np.array(self.be.leaf(array)[1])
@@ -327,10 +344,10 @@ class Scrutiny:
 
     def _answer_to(self, path: str, array: Any, change: Callable[[Any], Any]) -> tuple[Verification, bool] | None:
         """How the answer to a changed input compares, and whether it differs from before; None where unknown."""
-        leaf = self.be.leaf(array)
-        if not isinstance(array, list) and (leaf is None or leaf[1].dtype.kind not in "fc"):
+        leaf = self.be.seen(array, path)
+        if not isinstance(array, list) and (leaf is None or not verify.is_floating(leaf.dtype)):
             return None
-        was = list(array) if leaf is None else Leaf(path, leaf[0], np.array(leaf[1]))
+        was = list(array) if leaf is None else self.be.kept(leaf)
         with altered(self.be, array, change) as done:
             if not done:
                 return None
@@ -393,16 +410,16 @@ class Scrutiny:
 
     def _follows(self, other: Any, theirs: Any, path: str, was: Leaf | list[Any]) -> bool:
         """Whether an input of a fresh task is changed already, as where both share it; one that was another before is no such input."""
-        leaf, ours = other.leaf(theirs), inputs(self.built)[path]
+        leaf, ours = other.seen(theirs, path), inputs(self.built)[path]
         if leaf is None or isinstance(was, list):
             if isinstance(was, list) and theirs == ours:
                 return True
             same = theirs == was
-        elif np.array_equal(leaf[1], self.be.leaf(ours)[1], equal_nan=True):
+        elif verify.same_values(leaf, self.be.seen(ours, path)):
             return True
         else:
-            coarser = max(verify.tolerance(leaf[0]), verify.tolerance(was.dtype))
-            same = verify.compare([Leaf(path, *leaf)], [was], "", own=coarser, same_dtype=False).status == "passed"
+            coarser = max(verify.tolerance(leaf.dtype), verify.tolerance(was.dtype))
+            same = verify.compare([leaf], [was], "", own=coarser, same_dtype=False).status == "passed"
         if not same:
             raise Unlike
         return False
@@ -433,7 +450,7 @@ class Scrutiny:
         """Without a reference, a later answer that differs and stays so is wrong; one that keeps changing is random."""
         if self.before is None:
             return
-        answer = kept(self.be.outputs(self._call()))
+        answer = kept(self.be, self.be.outputs(self._call()))
         known = self.verification or Verification("none", "", self.found[1] if self.found else "")
         found = self._compared(answer, self.before)
         if found.status != "failed":
@@ -447,13 +464,12 @@ class Scrutiny:
 
 def _gradient(answer: Sequence[Leaf]) -> float:
     """The length of all gradients together."""
-    wide = [np.asarray(leaf.data, np.complex128) for leaf in answer if verify.is_gradient(leaf.path)]
-    return math.hypot(*(float(np.linalg.norm(data)) for data in wide))
+    return math.hypot(*(verify.length(leaf) for leaf in answer if verify.is_gradient(leaf.path)))
 
 
 def _broken(leaf: Leaf) -> int:
     """How many values are not finite."""
-    return int((~np.isfinite(leaf.data)).sum()) if leaf.data.dtype.kind in "fc" else 0
+    return verify.infinite(leaf) if verify.is_floating(leaf.dtype) else 0
 
 
 def _carry(other: Any, ours: Sequence[Any], theirs: Sequence[Any]) -> None:

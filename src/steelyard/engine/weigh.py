@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from steelyard.engine.answers import RuleCheck
 from steelyard.engine.bench import Bench, prepare_bench
 from steelyard.engine.fixed import Taker, time_fixed
 from steelyard.engine.messages import Sources
+from steelyard.engine.phases import BESIDE, COMPILE, FIRST, IMPORTS, INPUTS, MEASURING, REFERENCE, START, WALL, WARM_UP, PhaseClock
 from steelyard.engine.ranks import Ranks
 from steelyard.engine.reference import reason
 from steelyard.engine.scrutiny import Scrutiny
@@ -65,6 +67,14 @@ class CaseWeighing:
     label: str = ""
     taker: Taker = take
     notes: Notes = field(default_factory=Notes)
+    clock: PhaseClock = field(default_factory=PhaseClock)
+    undone: list[str] = field(default_factory=list)
+    imported: Callable[[], bool] = lambda: False
+
+    @property
+    def spoils(self) -> str:
+        """Why its process should do nothing more: modules that it imported may have set what was put back, and are not imported again."""
+        return f"it imported modules, and left {self.undone[0]}" if self.undone and self.imported() else ""
 
     def record(self) -> tuple[Record, Arrays]:
         """Measure the case and report it whatever happens, short of the process dying.
@@ -75,6 +85,8 @@ class CaseWeighing:
         if self.label:
             notes.effective["label"] = self.label
         status, reason = attempt(self._measure, notes)
+        if self.settings.fixed is None and (spent := self.clock.told()):
+            notes.effective[WALL] = spent
         record = Record(
             id=self.case.id, case={}, status=status, reason=reason, metrics=notes.metrics,
             effective=notes.effective, verification=notes.verification, environment=notes.environment, source=notes.source,
@@ -83,29 +95,40 @@ class CaseWeighing:
         return record, notes.arrays
 
     def _measure(self) -> tuple[Status, str]:
-        bench, notes = prepare_bench(self.case, self.loaded, self.settings), self.notes
+        notes = self.notes
+        with self.clock.phase(START):
+            bench = prepare_bench(self.case, self.loaded, self.settings)
         notes.source = {
             "workload": fingerprint(bench.own_body),
             "variant": fingerprint(*(v.apply for v, _ in bench.chain)),
         }
         if self.settings.fixed is not None:
-            if any(variant.fresh for variant, _ in bench.chain):
+            if bench.compiles:
                 bench.backend.reset()
             return time_fixed(bench, self.tell, self.gate, notes, self.label or self.case.id, self.taker)
+        self.tell("imports", None)
+        with self.clock.phase(IMPORTS):
+            bench.backend.reset()
+            bench.backend.import_mode(bench.case.mode)
+            if bench.compiles:
+                bench.backend.import_compiler()
         self.tell("build", None)
-        bench.backend.reset()
-        with ranks.assemble([self.case], self.settings, self.sources, bench.backend.leave) as crew:
+        before = len(sys.modules)
+        with (
+            bench.backend.wholly_as_it_was() as self.undone,
+            ranks.assemble([self.case], self.settings, self.sources, bench.backend.leave) as crew,
+        ):
+            self.imported = lambda: len(sys.modules) > before
             return self._build_and_time(replace(bench, seat=crew.seat), crew)
 
     def _build_and_time(self, bench: Bench, crew: Ranks) -> tuple[Status, str]:
         notes = self.notes
-        bench.backend.import_mode(bench.case.mode)
-        start = clocks.perf_counter()
         crew.tell("build")
-        be, task = bench.build()
-        check_amounts(task)
-        crew.gather()
-        notes.metrics["build_time"] = Figure(clocks.perf_counter() - start, "s", "lower", n=1)
+        with self.clock.phase(INPUTS):
+            be, task = bench.build()
+            check_amounts(task)
+            crew.gather()
+        notes.metrics["build_time"] = Figure(self.clock.spent[INPUTS], "s", "lower", n=1)
         notes.environment = be.versions()
         notes.effective.update(task.effective)
         try:
@@ -117,32 +140,41 @@ class CaseWeighing:
         notes, tell = self.notes, self.tell
         readings: list[Reading] = []
         tell("first call", None)
-        seen, check = Scrutiny(bench, be, task), RuleCheck.of(bench, be, task)
+        with self.clock.phase(REFERENCE):
+            seen, check = Scrutiny(bench, be, task), RuleCheck.of(bench, be, task)
         if be.device != "cpu":
+            be.release_memory()
             be.start_memory()
-        start = clocks.perf_counter()
-        crew.tell("check")
-        task = bench.ready(be, task)
-        output = observed(task) if task.fn is not None else task.measure() if task.measure else None
-        be.sync()
-        notes.metrics["first_call_time"] = Figure(clocks.perf_counter() - start, "s", "lower", n=1)
+        first = COMPILE if bench.compiles else FIRST
+        with self.clock.phase(first):
+            crew.tell("check")
+            task = bench.ready(be, task)
+            output = observed(task) if task.fn is not None else task.measure() if task.measure else None
+            be.sync()
+        notes.metrics["first_call_time"] = Figure(self.clock.spent[first], "s", "lower", n=1)
         if be.device != "cpu":
             notes.metrics.update({name: Figure(value, "B", "lower", n=1) for name, value in be.peak_memory().items()})
         if task.inspect:
             notes.effective.update(task.inspect())
         if seen.wanted:
             tell("verify", None)
-        notes.verification = crew.agree(seen.first(task, output))
+        with self.clock.phase(REFERENCE):
+            notes.verification = crew.agree(seen.first(task, output))
         del output
         timer, task = crew.timer(be), _recorded(crew.lead(be, task, bench.settings), readings)
-        self.gate()
+        with self.clock.phase(START):
+            self.gate()
         with be.observe() if bench.settings.telemetry else watch(None) as log, watch_others() as others:
+            before = clocks.perf_counter()
             taken = sample(task, timer, bench.settings, tell)
+            self.clock.add(WARM_UP, taken.warmup_seconds)
+            self.clock.add(MEASURING, clocks.perf_counter() - before - taken.warmup_seconds)
         if others.cpus is not None and bench.case.ranks == 1:
             notes.effective["other_load"] = round(others.cpus, 2)
         notes.metrics.update(figures_of(taken, task, self.loaded.metrics.values()))
-        notes.metrics.update(_phases(task, be, bench.settings, tell))
-        figures, facts = be.beside(task, timer, taken.interval.centre, bench.settings)
+        with self.clock.phase(BESIDE):
+            notes.metrics.update(_phases(task, be, bench.settings, tell))
+            figures, facts = be.beside(task, timer, taken.interval.centre, bench.settings)
         if task.inspect:
             task.inspect()
         notes.metrics.update(figures)
@@ -156,7 +188,8 @@ class CaseWeighing:
         notes.arrays.update(log.arrays())
         if seen.wanted or check:
             tell("verify", None)
-        notes.verification = check.verdict() if check else recheck(seen, crew)
+        with self.clock.phase(REFERENCE):
+            notes.verification = check.verdict() if check else recheck(seen, crew)
         if notes.verification and notes.verification.status == "failed":
             return "wrong", reason(notes.verification)
         return "ok", ""

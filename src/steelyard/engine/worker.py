@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import os
@@ -31,8 +32,10 @@ from steelyard.engine.messages import (
     PairAnswer,
     Pass,
     Phase,
+    Prepare,
     Quit,
     RecordAnswer,
+    Retire,
     Sources,
     Started,
     Unweighed,
@@ -42,6 +45,7 @@ from steelyard.engine.messages import (
 from steelyard.engine.modules import user_modules
 from steelyard.engine.process import die_with_parent, keep_orphans, settle_allocator, volunteer_for_oom
 from steelyard.errors import SteelyardError
+from steelyard.model.case import Case
 
 Send = Callable[[Answer], None]
 Gate = Callable[[], None]
@@ -109,9 +113,14 @@ def perform(job: Any, cache: Cache, send: Send, gate: Gate) -> None:
         loaded = load(job.sources, cache, registry.Loaded())
         send(Described({**loaded.describe(), "modules": user_modules()}))
         return
+    if isinstance(job, Prepare):
+        prepare(job)
+        return
     loaded = load(job.sources, cache)
     if isinstance(job, Measure):
-        measure(job, loaded, send, gate)
+        spoilt = measure(job, loaded, send, gate)
+        if job.settings.fixed is None and (why := spoilt or left_over(job.cases[-1])):
+            send(Retire(why))
     elif isinstance(job, Weigh):
         compare(job, loaded, send)
     elif isinstance(job, Check):
@@ -152,17 +161,45 @@ def load(sources: Sources, cache: Cache, under: registry.Loaded | None = None) -
     return cache[sources]
 
 
-def measure(job: Measure, loaded: registry.Loaded, send: Send, gate: Gate) -> None:
-    """Cases one after another; those under a fixed protocol share what is set up for them."""
+def measure(job: Measure, loaded: registry.Loaded, send: Send, gate: Gate) -> str:
+    """Cases one after another; those under a fixed protocol share what is set up for them. Says why another process should go on."""
     from steelyard.engine import fixed, weigh
 
     if job.settings.fixed is not None:
         fixed.measure_all(job, loaded, send, gate)
-        return
+        return ""
+    spoilt = ""
     for case, label, settings in messages.parts_of(job):
         send(Started(case.id))
-        record, arrays = weigh.CaseWeighing(case, loaded, settings, teller(send), gate, job.sources, label).record()
+        doing = weigh.CaseWeighing(case, loaded, settings, teller(send), gate, job.sources, label)
+        record, arrays = doing.record()
         send(RecordAnswer(record, arrays, user_modules()))
+        spoilt = spoilt or doing.spoils
+    return spoilt
+
+
+def left_over(case: Case) -> str:
+    """What a case still holds, or that this can no longer be found out: then no other case should come here."""
+    try:
+        found: str = registry.load_backend(case.backend).unreturned()
+    except ModuleNotFoundError:
+        return ""
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return found
+
+
+def prepare(job: Prepare) -> None:
+    """Do ahead what the first case would wait for; what fails here fails again there, and is told there."""
+    from steelyard.engine.bench import open_backend
+
+    importlib.import_module("steelyard.engine.weigh")
+    with contextlib.suppress(Exception):
+        backend = open_backend(job.backend)
+        if job.compiles:
+            backend.import_compiler()
+        if job.device != "cpu" and not backend.speaks:
+            backend(job.device).sync()
 
 
 def compare(job: Weigh, loaded: registry.Loaded, send: Send) -> None:
@@ -176,6 +213,8 @@ def compare(job: Weigh, loaded: registry.Loaded, send: Send) -> None:
             send(PairAnswer(pair, rounds))
     except Exception as error:
         send(Unweighed(f"{type(error).__name__}: {error}"))
+    if job.base.device != "cpu":
+        registry.load_backend(job.base.backend).reset()
 
 
 def teller(send: Send) -> Callable[[str, float | None], None]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from steelyard.measuring.evidence import Spread, strongest, sure_interval, swap_interval, swap_p_value, t_interval, t_p_value
 from steelyard.measuring.stats import Interval, net_interval, time_figure
-from steelyard.model.pair import ALPHA
+from steelyard.model.pair import ALPHA, MOST_DISCARDED
 from steelyard.model.record import Figure
 
 FEWEST_PAIRS = 2
@@ -22,6 +22,8 @@ LEAST_NET = 0.1
 PLACEBO_FACTOR = math.sqrt(0.75)
 STAYING = 0.05
 """What it can cost to lie in one place and not in another: lists of strings and of small tensors were seen to differ by so much."""
+DWARFING = math.log(1.1)
+"""A difference of more than this, with and without the blocks that were disturbed, cannot come from what disturbed them."""
 WALL, CPU = "wall", "thread CPU"
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -176,11 +178,11 @@ def find(rounds: Rounds, head: int = 1, *, peeked: bool = False, share: float = 
 
     `share` is the part of the fixed interval's error that this look may spend where there are several.
     """
-    clock, notes = rounds.clock([0, head]), []
+    clock, notes, mixed = rounds.clock([0, head]), [], False
     rows, between = rounds.rows(head, clock)
     if len(rows) < min(FEWEST_CENTRES, len(rounds.groups)):
-        rows, between = replace(rounds, disturbed=np.zeros_like(rounds.disturbed)).rows(head, WALL)
-        clock = WALL
+        rows, between = _all_blocks(rounds).rows(head, WALL)
+        clock, mixed = WALL, True
         notes.append("too few undisturbed blocks: all of them were used")
     floor = float(between.std(ddof=1)) if len(between) > 2 else None
     others = [] if floor is None else [Spread(PLACEBO_FACTOR * floor, len(between) - 1.0)]
@@ -190,7 +192,26 @@ def find(rounds: Rounds, head: int = 1, *, peeked: bool = False, share: float = 
     if clock == CPU:
         notes.append(f"{max(lost):.0%} of blocks were disturbed: the thread's CPU time of all of them was used")
         lost = [0.0, 0.0]
+    elif max(lost) > MOST_DISCARDED and not mixed:
+        every, apart = _all_blocks(rounds).rows(head, WALL)
+        spread = [Spread(PLACEBO_FACTOR * float(apart.std(ddof=1)), len(apart) - 1.0)] if len(apart) > 2 else []
+        hull = _hull(interval, rounds.doubted(bounds(every, spread, peeked=peeked, share=share)[0], head))
+        if hull.low > DWARFING or hull.high < -DWARFING:
+            notes.append(
+                f"{max(lost):.0%} of blocks were disturbed; the difference stays with and without them, and the interval holds both"
+            )
+            interval, lost = hull, [0.0, 0.0]
     return Finding(interval, rows[:, 0], p, strength, clock, (lost[0], lost[1]), floor, tuple(notes))
+
+
+def _all_blocks(rounds: Rounds) -> Rounds:
+    """All blocks, whatever happened in them."""
+    return replace(rounds, disturbed=np.zeros_like(rounds.disturbed))
+
+
+def _hull(one: Interval, other: Interval) -> Interval:
+    """What either of two intervals holds."""
+    return replace(one, low=min(one.low, other.low), high=max(one.high, other.high))
 
 
 def bounds(rows: Floats, others: Sequence[Spread] = (), *, peeked: bool = False, share: float = 1.0) -> tuple[Interval, float, float]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -20,11 +22,11 @@ EXACT = (0.0, 0.0)
 GRADIENTS, LOSS = ("out.gradients", "out.updates"), "out.loss"
 SKEW = 0.5
 
-Array = np.ndarray[Any, Any]
+Array = Any
 
 
 class LeafLike(Protocol):
-    """One output array with its place and format."""
+    """One output array with its place and format; `there` and `space` are for one that lies on a device."""
 
     @property
     def path(self) -> str: ...
@@ -34,6 +36,64 @@ class LeafLike(Protocol):
     def data(self) -> Array: ...
     @property
     def shape(self) -> tuple[int, ...]: ...
+    @property
+    def there(self) -> Any: ...
+    @property
+    def space(self) -> Any: ...
+
+
+def is_floating(dtype: str) -> bool:
+    """Whether a format by one of our names, or by its framework's, holds fractions."""
+    return dtype.removeprefix("torch.").startswith(("fp", "bf", "float", "bfloat", "complex"))
+
+
+def _is_complex(dtype: str) -> bool:
+    return dtype.removeprefix("torch.").startswith("complex")
+
+
+def _both(got: LeafLike, want: LeafLike) -> tuple[Any, Any, Any]:
+    """Two arrays with what computes with them: where they lie, if that is one device, and else as numpy reads them."""
+    one, other = got.there, want.there
+    if one is None or other is None or one.device != other.device:
+        return got.data, want.data, np
+    return one, other, got.space
+
+
+def _wide(array: Any, space: Any, complex_too: bool) -> Any:
+    """In double precision."""
+    dtype = space.complex128 if complex_too else space.float64
+    return np.asarray(array, dtype) if space is np else array.to(dtype)
+
+
+def _first_that_works(leaf: LeafLike, work: Callable[[Any, Any], float]) -> float:
+    """A figure of an array where it lies, or on the host if its device has no room for that, or no way."""
+    if leaf.there is not None:
+        with contextlib.suppress(RuntimeError, NotImplementedError):
+            return work(_wide(leaf.there, leaf.space, _is_complex(leaf.dtype)), leaf.space)
+    return work(_wide(leaf.data, np, _is_complex(leaf.dtype)), np)
+
+
+def length(leaf: LeafLike) -> float:
+    """The square root of the sum of squares."""
+    return float(_first_that_works(leaf, lambda array, space: float(space.linalg.norm(array))))
+
+
+def infinite(leaf: LeafLike) -> int:
+    """How many values are not finite."""
+    return int(_first_that_works(leaf, lambda array, space: int((~space.isfinite(array)).sum())))
+
+
+def same_values(one: LeafLike, other: LeafLike) -> bool:
+    """Whether two arrays hold the same values, of which some may be no numbers."""
+    mine, theirs, _ = _both(one, other)
+    try:
+        return _same(mine, theirs)
+    except (RuntimeError, NotImplementedError):
+        return _same(one.data, other.data)
+
+
+def _same(mine: Any, theirs: Any) -> bool:
+    return tuple(mine.shape) == tuple(theirs.shape) and bool(((mine == theirs) | ((mine != mine) & (theirs != theirs))).all())
 
 
 def tolerance(
@@ -76,7 +136,7 @@ def compare(
         if mine.path == LOSS and asked[1] is None:
             atol = 0.0
         share = norm if is_gradient(mine.path) else None
-        found = _structure(mine, theirs, same_dtype) or _values(mine.data, theirs.data, rtol, atol, share)
+        found = _structure(mine, theirs, same_dtype) or _compared(mine, theirs, rtol, atol, share)
         if isinstance(found, str):
             return Verification("failed", against, f"{mine.path}: {found}", rtol=rtol, atol=atol)
         message, max_abs, max_rel = found
@@ -86,6 +146,22 @@ def compare(
     return replace(worst, identical=worst.max_abs == 0.0 and all(map(_identical, got, want)))
 
 
+def _compared(got: LeafLike, want: LeafLike, rtol: float, atol: float, norm: float | None) -> str | tuple[str, float, float]:
+    """The values where they lie, or on the host if their device has no room to compare them, or no way."""
+    mine, theirs, space = _both(got, want)
+    try:
+        return _values(mine, theirs, space, _formats(got, want), rtol, atol, norm)
+    except (RuntimeError, NotImplementedError):
+        if space is np:
+            raise
+        return _values(got.data, want.data, np, _formats(got, want), rtol, atol, norm)
+
+
+def _formats(got: LeafLike, want: LeafLike) -> tuple[bool, bool]:
+    """Whether either of two arrays is complex, and whether either holds fractions."""
+    return _is_complex(got.dtype) or _is_complex(want.dtype), is_floating(got.dtype) or is_floating(want.dtype)
+
+
 def is_gradient(path: str) -> bool:
     """Whether an output is a gradient or what an optimizer made of one."""
     return path.startswith(GRADIENTS)
@@ -93,7 +169,16 @@ def is_gradient(path: str) -> bool:
 
 def _identical(got: LeafLike, want: LeafLike) -> bool:
     """Whether two arrays agree in every bit of one format."""
-    return got.dtype == want.dtype and got.data.dtype == want.data.dtype and got.data.tobytes() == want.data.tobytes()
+    mine, theirs, space = _both(got, want)
+    if got.dtype != want.dtype or mine.dtype != theirs.dtype:
+        return False
+    if space is np:
+        return bool(mine.tobytes() == theirs.tobytes())
+    try:
+        one, other = (array.reshape(-1).contiguous().view(space.uint8) for array in (mine, theirs))
+        return bool((one == other).all())
+    except (RuntimeError, NotImplementedError):
+        return bool(got.data.tobytes() == want.data.tobytes())
 
 
 def _structure(got: LeafLike, want: LeafLike, same_dtype: bool) -> str | None:
@@ -104,47 +189,52 @@ def _structure(got: LeafLike, want: LeafLike, same_dtype: bool) -> str | None:
     return None
 
 
-def _values(got: Array, want: Array, rtol: float, atol: float, norm: float | None = None) -> str | tuple[str, float, float]:
-    if got.size == 0:
+def _values(
+    raw: Array, raw_want: Array, space: Any, formats: tuple[bool, bool], rtol: float, atol: float, norm: float | None
+) -> str | tuple[str, float, float]:
+    """What is wrong with the values, the largest error and the largest relative one; one text where there is no number for it."""
+    if not math.prod(raw.shape):
         return "", 0.0, 0.0
-    wide = np.complex128 if got.dtype.kind == "c" or want.dtype.kind == "c" else np.float64
-    mine, theirs = np.asarray(got, wide), np.asarray(want, wide)
-    for name, test in (("NaN", np.isnan), ("infinite", np.isinf)):
+    complex_too, fractions = formats
+    mine, theirs = _wide(raw, space, complex_too), _wide(raw_want, space, complex_too)
+    count = math.prod(mine.shape)
+    for name, test in (("NaN", space.isnan), ("infinite", space.isinf)):
         extra, lost = test(mine) & ~test(theirs), test(theirs) & ~test(mine)
         if extra.any():
-            return f"{int(extra.sum())} of {mine.size} values are {name}, first at {_place(extra)}; the reference has none there"
+            return f"{int(extra.sum())} of {count} values are {name}, first at {_place(extra, space)}; the reference has none there"
         if lost.any():
-            return f"{int(lost.sum())} values of the reference are {name} and ours are not, first at {_place(lost)}"
-    finite = np.isfinite(theirs)
-    if not finite.all() and not np.array_equal(mine[np.isinf(theirs)], theirs[np.isinf(theirs)]):
-        return "infinite values have the wrong sign"
-    error = np.where(finite, np.abs(np.where(finite, mine, 0) - np.where(finite, theirs, 0)), 0.0)
-    size = np.where(finite, np.abs(np.where(finite, theirs, 0)), 0.0)
-    if got.dtype.kind in "iub" and want.dtype.kind in "iub":
-        error = np.maximum(error, got != want)
-    rms = _scale(size)
+            return f"{int(lost.sum())} values of the reference are {name} and ours are not, first at {_place(lost, space)}"
+    finite = space.isfinite(theirs)
+    if not finite.all():
+        infinite = space.isinf(theirs)
+        if not (mine[infinite] == theirs[infinite]).all():
+            return "infinite values have the wrong sign"
+        mine, theirs = space.where(finite, mine, 0), space.where(finite, theirs, 0)
+    error, size = space.abs(mine - theirs), space.abs(theirs)
+    if not fractions:
+        error = space.where((raw != raw_want) & (error < 1), 1.0, error)
     if norm is not None:
-        return _as_a_whole(np.where(finite, mine, 0), np.where(finite, theirs, 0), norm)
+        return _as_a_whole(mine, theirs, error, norm, space)
+    rms = _scale(size, space)
     bad = ~(error <= atol * rms + rtol * size)
-    max_abs, max_rel = float(error.max()), float((error / np.maximum(size, rms or 1.0)).max())
+    max_abs, max_rel = float(error.max()), float((error / size.clip(min=rms or 1.0)).max())
     if not bad.any():
         return "", max_abs, max_rel
-    place = np.unravel_index(int(np.argmax(np.where(bad, error, 0.0))), error.shape)
-    where = tuple(int(k) for k in place)
+    where = tuple(int(k) for k in np.unravel_index(int(space.argmax(space.where(bad, error, 0.0))), tuple(error.shape)))
     message = (
-        f"{int(bad.sum())} of {mine.size} values differ beyond rtol {rtol:g}, atol {atol:g} x rms; "
-        f"largest error {error[place]:.3g} at {where}: {_shown(got[place])} instead of {_shown(want[place])}"
+        f"{int(bad.sum())} of {count} values differ beyond rtol {rtol:g}, atol {atol:g} x rms; "
+        f"largest error {float(error[where]):.3g} at {where}: {_shown(raw[where])} instead of {_shown(raw_want[where])}"
     )
     return message, max_abs, max_rel
 
 
-def _as_a_whole(got: Array, want: Array, norm: float) -> tuple[str, float, float]:
+def _as_a_whole(got: Array, want: Array, error: Array, norm: float, space: Any) -> tuple[str, float, float]:
     """By norm: the error as a share of the reference, and how long the part along the reference is."""
-    error, unit = np.abs(got - want), float(max(np.abs(want).max(), np.abs(got).max())) or 1.0
+    unit = max(float(space.abs(want).max()), float(space.abs(got).max())) or 1.0
     got, want = got / unit, want / unit
-    length = float(np.linalg.norm(want))
-    off = float(np.linalg.norm(got - want)) / (length or 1.0)
-    along = float(np.vdot(want, got).real) / length**2 if length else 1.0
+    length = float(space.linalg.norm(want))
+    off = float(space.linalg.norm(got - want)) / (length or 1.0)
+    along = float((want.conj() * got).sum().real) / length**2 if length else 1.0
     message = ""
     if not off <= norm:
         message = f"off by {off:.2g} of its norm, {norm:g} allowed"
@@ -153,19 +243,20 @@ def _as_a_whole(got: Array, want: Array, norm: float) -> tuple[str, float, float
     return message, float(error.max()), off
 
 
-def _scale(size: Array) -> float:
+def _scale(size: Array, space: Any) -> float:
     """Root mean square, but not far above the usual size: one huge value, such as a mask, must not wave the rest through."""
     largest = float(size.max())
     if not largest:
         return 0.0
-    rms = largest * float(np.sqrt(np.mean((size / largest) ** 2)))
-    usual = float(np.quantile(size.reshape(-1)[:: max(1, size.size // 1_000_000)], 0.9))
+    rms = largest * math.sqrt(float(((size / largest) ** 2).mean()))
+    usual = float(space.quantile(size.reshape(-1)[:: max(1, math.prod(size.shape) // 1_000_000)], 0.9))
     return min(rms, 10 * usual) if usual else rms
 
 
 def _shown(value: Any) -> str:
-    return f"{value:.6g}" if value.dtype.kind in "fc" else str(value)
+    number = value.item()
+    return f"{number:.6g}" if isinstance(number, (float, complex)) else str(number)
 
 
-def _place(mask: Array) -> tuple[int, ...]:
-    return tuple(int(k) for k in np.unravel_index(int(np.argmax(mask)), mask.shape))
+def _place(mask: Array, space: Any) -> tuple[int, ...]:
+    return tuple(int(k) for k in np.unravel_index(int(space.argmax(mask * 1)), tuple(mask.shape)))

@@ -15,7 +15,8 @@ from steelyard.model.protocol import Fixed
 from steelyard.model.units import check_tolerance, is_amount
 
 Sampling = Literal["blocks", "calls"]
-Isolation = Literal["case", "workload", "none"]
+Isolation = Literal["shared", "case", "workload", "none"]
+"""Shared: eager cases on the CPU have a worker per workload, and what needs an interpreter of its own shares one per device."""
 Reference = Literal["eager", "fp64"]
 GraphForm = Literal["hlo", "stablehlo", "text"]
 Saved = Literal["answer", "state"]
@@ -44,6 +45,8 @@ class Settings:
 
     `settle` is how many times its budget a comparison may go on where its margin is not settled; 0 ends it with the budget.
 
+    `verify` may be "full": then large answers on a device are held against numpy too, however long that takes.
+
     `reference` is what variants are held against: the plain task of their own backend, or what that one itself is held against,
     which is the same for all stacks.
 
@@ -58,12 +61,12 @@ class Settings:
     warmup: float | None = None
     rtol: float | None = None
     atol: float | None = None
-    verify: bool = True
+    verify: bool | Literal["full"] = True
     reference: Reference = "eager"
     seed: int = 0
     timeout: float = 300.0
     memory: int | None = None
-    isolate: Isolation = "workload"
+    isolate: Isolation = "shared"
     vs: str | None = None
     runs: int | None = None
     margin: float = 0.02
@@ -95,7 +98,7 @@ class Settings:
     @property
     def scrutinised(self) -> bool:
         """Whether answers are checked by our own rule."""
-        return self.verify and self.rule in (None, OWN_RULE)
+        return bool(self.verify) and self.rule in (None, OWN_RULE)
 
     @property
     def other_rule(self) -> str:

@@ -90,6 +90,9 @@ def columns(records: Sequence[Record], deltas: Mapping[str, Delta], bases: Mappi
     return [Column("median ± 95 %", measurements("time")), *(column for column in rest if not column.empty)]
 
 
+SEVERAL = "vs base"
+
+
 def pairs_by_head(pairs: Sequence[Pair], records: Sequence[Record]) -> tuple[dict[str, Delta], dict[str, str]]:
     """Deltas by head, the first that it has, and the cases that serve as base; only records that are ok enter a speedup."""
     fine = {record.id for record in records if record.status == "ok"}
@@ -106,13 +109,13 @@ def versus_head(deltas: Mapping[str, Delta]) -> str:
     try:
         told = {(Case.parse(delta.base), Case.parse(delta.head)) for delta in deltas.values()}
     except UsageError:
-        return "vs base"
+        return SEVERAL
     if any(base.backend != head.backend for base, head in told):
         names = {f"{base.backend}/{base.variant}" for base, _ in told}
-        return f"vs {names.pop()}" if len(names) == 1 else "vs base"
+        return f"vs {names.pop()}" if len(names) == 1 else SEVERAL
     names = {base.variant for base, head in told if base.variant != head.variant}
     own = "own " if len({base.backend for base, _ in told}) > 1 else ""
-    return f"vs {own}{names.pop()}" if len(names) == 1 else "vs base"
+    return f"vs {own}{names.pop()}" if len(names) == 1 else SEVERAL
 
 
 def own_bases(pairs: Sequence[Pair]) -> str:
@@ -130,12 +133,29 @@ def own_bases(pairs: Sequence[Pair]) -> str:
 
 
 def _versus(records: Sequence[Record], deltas: Mapping[str, Delta], bases: Mapping[str, str]) -> list[str]:
-    """The effect of each head; the base is named as such."""
+    """The effect of each head; the base is named as such, and by its own name where the column's head cannot say which it is."""
     found = [deltas.get(record.id) for record in records]
+    several = versus_head(deltas) == SEVERAL
     return [
-        delta_text(delta) if delta else "✗ not weighed" if "unweighed" in record.effective else BASE if record.id in bases else ""
+        delta_text(delta) + (_base_name(delta) if several else "")
+        if delta
+        else "✗ not weighed"
+        if "unweighed" in record.effective
+        else BASE
+        if record.id in bases
+        else ""
         for record, delta in zip(records, found, strict=True)
     ]
+
+
+def _base_name(delta: Delta) -> str:
+    """` vs numpy`, ` vs eager`: in what the base differs from its head."""
+    try:
+        base, head = Case.parse(delta.base), Case.parse(delta.head)
+    except UsageError:
+        return ""
+    parts = [name for name, other in ((base.backend, head.backend), (base.variant, head.variant)) if name != other]
+    return f" vs {clean('/'.join(parts))}" if parts else ""
 
 
 def noise(record: Record) -> str:

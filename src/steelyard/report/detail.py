@@ -21,7 +21,7 @@ from steelyard.store.runs import Run
 
 PHASES = {"build_time": "build", "first_call_time": "first call"}
 PASSES = {"peak_memory", "memory_snapshot", "profile", "ncu", "compile_time", "dump_ir", "runtime_profile", "save_output"}
-TOLD = {"top_kernels", "traceback", "warmup_blocks", "warmup_time", "blocks", "calls_per_block", "stopped_by", "noise", OTHER_LOAD}
+TOLD = {"top_kernels", "traceback", "warmup_blocks", "warmup_time", "blocks", "calls_per_block", "stopped_by", "noise", OTHER_LOAD, "wall"}
 LONGEST_NAME = 64
 SHARES = ("discarded", "roof")
 NAMES = {
@@ -52,6 +52,7 @@ def record_detail(record: Record, run: Run, *, width: int = 100) -> Text:
     page.text("traceback", str(record.effective.get("traceback") or ""))
     page.rows("figures", _figures(record.metrics))
     page.rows("phases", _phases(record))
+    page.rows("where the time went", _wall(record.effective.get("wall")))
     page.rows("top kernels", _kernels(record.effective.get("top_kernels")))
     page.rows("weighed against", _weighed(record, run))
     page.rows("verification", _verification(record.verification))
@@ -91,6 +92,12 @@ def _phases(record: Record) -> Rows:
     stop = f"until {done['stopped_by']}" if done.get("stopped_by") else ""
     rows.append(("steady", ", ".join(filter(None, (steady, stop, f"noise {done['noise']}" if done.get("noise") else "")))))
     return rows
+
+
+def _wall(spent: Any) -> Rows:
+    """The seconds of each phase, from the start of its worker to its comparison."""
+    known = spent.items() if isinstance(spent, Mapping) else ()
+    return [(clean(str(name)), quantity(seconds, "s")) for name, seconds in known if isinstance(seconds, (int, float))]
 
 
 def _kernels(rows: Any) -> Rows:

@@ -7,7 +7,7 @@ parameters move to lines of their own; a reason is never cut without being told 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -50,7 +50,7 @@ def run_table(header: Header, records: Sequence[Record], pairs: Sequence[Pair], 
     if records:
         body, missed = _body(records, deltas, columns(records, deltas, bases), width)
         drawn += [*body, *_caveats(records, width), *_notes(header.id, records, missed, width)]
-    return joined([*drawn, *_legend(records, width), *_bottom(header.id, records, deltas, width)])
+    return joined([*drawn, *_legend(records, deltas.values(), width), *_bottom(header.id, records, deltas, width)])
 
 
 def _top(header: Header, records: Sequence[Record], width: int) -> list[Text]:
@@ -159,13 +159,15 @@ def _notes(run: str, records: Sequence[Record], missed: Sequence[int], width: in
     return [*made, Text("")] if made else []
 
 
-def _legend(records: Sequence[Record], width: int) -> list[Text]:
+def _legend(records: Sequence[Record], deltas: Iterable[Delta], width: int) -> list[Text]:
     """What the marks of the table mean, and how many records have them and why."""
+    doubts = Counter(delta.reason for delta in deltas if delta.verdict == "unclear" and delta.reason)
     reasons = Counter(why for record in records if (why := unverified(record)))
     same = Counter(what for record in records if (what := identical_to(record)))
     told = [f"{UNVERIFIED} {count} not verified: {why}" for why, count in reasons.most_common(MOST_REASONS)]
     if (left := sum(reasons.values()) - sum(count for _, count in reasons.most_common(MOST_REASONS))) > 0:
         told.append(f"{UNVERIFIED} {left} not verified for other reasons")
+    told += [f"? {count} unclear: {why}" for why, count in doubts.most_common(MOST_REASONS)]
     told += [f"{IDENTICAL} {count} bit-identical to {what}, which may mean that it is the same code" for what, count in same.items()]
     return [Text(cut(shortened(line), width), "dim") for line in told]
 

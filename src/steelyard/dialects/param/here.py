@@ -23,7 +23,7 @@ Executor = Callable[[Any, Any], Mapping[str, Any]]
 
 def run(source: expand.Source, asked: Options, executor: Executor | None = None, own: Loaded | None = None) -> list[Line]:
     """The records of a config; `own` are operators, iterators and generators that this process registered."""
-    from steelyard.backends._torch_fixed import as_it_was
+    from steelyard.backends._torch_state import as_it_was
     from steelyard.dialects.param.config import packages
     from steelyard.dialects.param.session import select
     from steelyard.dialects.param.shim.expanding import expanded
@@ -60,7 +60,7 @@ def measure(
     forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], label: str, asked: Options, operator: Any = None
 ) -> dict[str, Any]:
     """Time one function over its arguments and answer the `metric` of a record; `operator` may have a backward pass of its own."""
-    from steelyard.backends._torch_fixed import as_it_was
+    from steelyard.backends._torch_state import as_it_was
     from steelyard.dialects.param.sink import metric_of
     from steelyard.engine.bench import open_backend
     from steelyard.engine.fixed import all_arrays

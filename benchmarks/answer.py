@@ -1,0 +1,134 @@
+"""How long one waits for an answer: ten cases of five operators, eager and compiled, with all checks and comparisons.
+
+Beside it the same ten functions are timed the bare way in one process: triton's do_bench on a GPU, torch's own Timer on the CPU.
+Both compile into empty caches. What compiling takes is apart, since it is the same work on both sides.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sheet import Goal, Sheet, Spread, Table, count, options, quantity, spread
+
+OPERATORS = ("op/gelu", "op/layer_norm", "op/rms_norm", "op/sum", "op/softmax")
+LIMIT = 1.7
+EAGER = 1.0
+PEER = Path(__file__).with_name("answer_peer.py")
+
+
+@dataclass(frozen=True)
+class Wait:
+    """One run from command to table: its wall time, and of which phases it is made."""
+
+    wall: float
+    phases: Mapping[str, float]
+    eager: float = 0.0
+    """The longest wait for an eager case whose worker runs already."""
+
+    @property
+    def compiling(self) -> float:
+        """Seconds of compiling, with the compiler's imports."""
+        return self.phases.get("compile", 0.0) + self.phases.get("imports", 0.0)
+
+
+def main() -> None:
+    """Take turns, and print the ratio of waits."""
+    parser = options(__doc__)
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--size", default="", help="a size preset of the operators, such as h200")
+    parser.add_argument("--budget", default="200ms")
+    parser.add_argument("--rounds", type=count, default=1)
+    parser.add_argument("--old", type=Path, help="a checkout of another version, for the wait before")
+    chosen = parser.parse_args()
+    load = os.getloadavg()
+    found: dict[str, list[Wait]] = {"steelyard": [], "bare": []} | ({"steelyard before": []} if chosen.old else {})
+    for _ in range(chosen.rounds):
+        found["bare"].append(bare(chosen.device, chosen.size))
+        found["steelyard"].append(ours(chosen.device, chosen.size, chosen.budget))
+        if chosen.old:
+            found["steelyard before"].append(ours(chosen.device, chosen.size, chosen.budget, chosen.old))
+    sheet(found, chosen.device, load).hand_in(chosen.json)
+
+
+def caches(folder: Path) -> dict[str, str]:
+    """An environment in which nothing was compiled yet."""
+    named = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton", "STEELYARD_CACHE": "steelyard"}
+    return os.environ | {name: str(folder / part) for name, part in named.items()}
+
+
+def ours(device: str, size: str, budget: str, checkout: Path | None = None) -> Wait:
+    """One run by the command line, of this version or of another."""
+    words = ["run", *OPERATORS, "-B", "torch", "-V", "eager,compile", "--vs", "eager", "-d", device, "--budget", budget, "--settle", "0"]
+    words += ["-a", f"size={size}"] if size else ["-x", "op/softmax.*n=256"]
+    with tempfile.TemporaryDirectory() as folder:
+        environment = caches(Path(folder))
+        if checkout:
+            environment["PYTHONPATH"] = os.pathsep.join([str(checkout / "src"), *sys.path])
+        command = [sys.executable, "-m", "steelyard", *words, "--store", f"{folder}/store", "--json"]
+        start = time.perf_counter()
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=folder)
+        wall = time.perf_counter() - start
+    if done.returncode not in (0, 3):
+        sys.exit(f"{' '.join(command)} ended with {done.returncode}\n{done.stderr[-2000:]}")
+    records = json.loads(done.stdout)["records"]
+    return Wait(wall, _phases(records), max((_warm(record) for record in records if record["case"]["variant"] == "eager"), default=0.0))
+
+
+def _phases(records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for record in records:
+        known = record["effective"].get("wall") or {"case": record.get("wall_s", 0.0)}
+        for name, seconds in known.items():
+            total[name] = total.get(name, 0.0) + seconds
+    return total
+
+
+def _warm(record: Mapping[str, Any]) -> float:
+    """What an eager case takes beside the start of its worker and its comparison."""
+    wall = record["effective"].get("wall") or {}
+    return sum(seconds for name, seconds in wall.items() if name not in ("start", "pairs"))
+
+
+def bare(device: str, size: str) -> Wait:
+    """The same functions in one process."""
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.perf_counter()
+        done = subprocess.run(
+            [sys.executable, str(PEER), device, size], env=caches(Path(folder)), capture_output=True, text=True, check=False
+        )  # fmt: skip
+        wall = time.perf_counter() - start
+    if done.returncode:
+        sys.exit(f"{PEER.name} ended with {done.returncode}\n{done.stderr[-2000:]}")
+    return Wait(wall, json.loads(done.stdout))
+
+
+def sheet(found: Mapping[str, Sequence[Wait]], device: str, load: tuple[float, float, float]) -> Sheet:
+    """The wait of each, of what it is made, and the ratio."""
+    names = list(dict.fromkeys(name for waits in found.values() for wait in waits for name in wait.phases))
+    rows = []
+    for who, waits in found.items():
+        parts = [Spread.of([wait.phases.get(name, 0.0) for wait in waits]).median for name in names]
+        whole = Spread.of([wait.wall for wait in waits])
+        rows.append((who, spread(whole, "s"), *(quantity(part, "s") if part else "-" for part in parts)))
+    table = Table(f"ten cases on {device}, from command to table", ("who", "wall", *names), tuple(rows))
+    ratio = Spread.of([one.wall / other.wall for one, other in zip(found["steelyard"], found["bare"], strict=True)])
+    goals = [Goal("wait for ten cases against the bare loop", ratio.median, LIMIT, "×")]
+    goals.append(Goal("a warm eager case", max(wait.eager for wait in found["steelyard"]), EAGER, "s"))
+    if before := found.get("steelyard before"):
+        shares = Spread.of([one.wall / other.wall for one, other in zip(found["steelyard"], before, strict=True)])
+        goals.append(Goal("wait against the version before", shares.median, 0.5, "×"))
+    figures = {who: [{"wall": wait.wall, "compiling": wait.compiling, **wait.phases} for wait in waits] for who, waits in found.items()}
+    return Sheet("answer", (table,), tuple(goals), figures, load)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""Random numbers with the same bits on every backend and device.
+
+Each array is a stream of Philox 4x64-10, whose numbers can be computed in any order from their place alone. numpy has it in C; a
+device computes the same words from whole-number arithmetic on int64, which every framework has. What is made of the words uses
+operations that are exact, or rounded once by IEEE rules, so that no device or compiler can give another answer.
+"""
+
+from __future__ import annotations
+
+import functools
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+ROUNDS = 10
+FACTORS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
+STEPS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
+LOW, FULL, SIGN = 2**32 - 1, 2**64 - 1, 2**63
+
+QUANTILES = 2**16
+GRID = 2.0**-20
+JITTER = 2.0**-31
+"""Quantiles lie on a grid that float32 holds exactly, and what spreads the numbers between them is a multiple of this."""
+
+CHUNK = 2**16
+"""Numbers that numpy makes at a time: few enough to stay in a cache."""
+
+Array = Any
+Stream = tuple[int, int]
+
+
+def stream_of(seed: int, draw: int) -> Stream:
+    """The stream of one array, by its key: the seed of the run, and the number of the array."""
+    return seed & FULL, draw & FULL
+
+
+def words(blocks: Array, stream: Stream) -> tuple[Array, Array, Array, Array]:
+    """The four words of each block of a stream, for an int64 array of blocks' numbers that wraps around as two's complement does."""
+    nothing = blocks & 0
+    counter = [blocks + 1, nothing, nothing, nothing]
+    keys = list(stream)
+    for _ in range(ROUNDS):
+        (high, low), (high_2, low_2) = (_product(factor, part) for factor, part in zip(FACTORS, counter[::2], strict=True))
+        counter = [high_2 ^ counter[1] ^ _signed(keys[0]), low_2, high ^ counter[3] ^ _signed(keys[1]), low]
+        keys = [(number + step) & FULL for number, step in zip(keys, STEPS, strict=True)]
+    return counter[0], counter[1], counter[2], counter[3]
+
+
+def _product(factor: int, x: Array) -> tuple[Array, Array]:
+    """The upper and lower half of a product of 64 by 64 bits, from four products of 32 by 32."""
+    top, bottom = factor >> 32, factor & LOW
+    x_top, x_bottom = (x >> 32) & LOW, x & LOW
+    middle = x_bottom * top + ((x_bottom * bottom >> 32) & LOW)
+    other = x_top * bottom + (middle & LOW)
+    return x_top * top + ((middle >> 32) & LOW) + ((other >> 32) & LOW), x * _signed(factor)
+
+
+def _signed(number: int) -> int:
+    """The number that has these 64 bits where the first of them is the sign."""
+    return number - 2 * SIGN if number >= SIGN else number
+
+
+@functools.cache
+def quantiles() -> np.ndarray[Any, np.dtype[np.float32]]:
+    """The normal distribution's quantiles in the middle of equal shares, rounded to the grid: libraries' last bits do not matter."""
+    inverse = statistics.NormalDist().inv_cdf
+    lower = np.asarray([inverse((place + 0.5) / QUANTILES) for place in range(QUANTILES // 2)])
+    rounded = (np.round(lower / GRID) * GRID).astype(np.float32)
+    return np.concatenate([rounded, -rounded[::-1]])
+
+
+def normals(halves: Array, table: Array, fractions: Callable[[Array], Array] = lambda whole: whole) -> Array:
+    """Normal numbers from words of 32 bits: a quantile, and a step to one side of it that is less than the way to the next.
+
+    The step is exact, so that it does not matter whether a compiler rounds product and sum apart. `fractions` turns whole numbers
+    into those of the table's format, for a framework whose products may have another.
+    """
+    return table[(halves >> 16) & 0xFFFF] + fractions((halves & 0xFFFF) - 0x8000) * JITTER
+
+
+def between(doubles: Array, low: float, high: float) -> Array:
+    """Uniform numbers in [low, high) from doubles that hold whole numbers of 53 bits."""
+    return doubles * 2.0**-53 * (high - low) + low
+
+
+def whole(words: Array, low: int, high: int) -> Array:
+    """Whole numbers in [low, high) from words: the upper 31 bits times the range, or for a wide one what division leaves."""
+    span = high - low
+    if span < 1:
+        raise ValueError(f"there is no whole number from {low} below {high}")
+    return (((words >> 33) & (SIGN // 2**32 - 1)) * span >> 31) + low if span < SIGN // 2**32 else (words & (SIGN - 1)) % span + low
+
+
+class HostNumbers:
+    """One stream's numbers by numpy, whose generator has it in C."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.generator = np.random.Philox(key=np.asarray(stream, dtype=np.uint64))
+
+    def normals(self, count: int, *, wide: bool = False) -> np.ndarray[Any, Any]:
+        """In float32, or in float64."""
+        table = quantiles()
+        return self._made(count, np.float64 if wide else np.float32, 2, lambda words: normals(words.view(np.int32), table))
+
+    def between(self, low: float, high: float, count: int) -> np.ndarray[Any, Any]:
+        """Uniform numbers in [low, high)."""
+        return self._made(count, np.float64, 1, lambda words: between((words >> 11 & (2**53 - 1)).astype(np.float64), low, high))
+
+    def whole(self, low: int, high: int, count: int) -> np.ndarray[Any, Any]:
+        """Whole numbers in [low, high)."""
+        return self._made(count, np.int64, 1, lambda words: whole(words, low, high))
+
+    def _made(
+        self, count: int, dtype: Any, per_word: int, make: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]
+    ) -> np.ndarray[Any, Any]:
+        found = np.empty(count, dtype=dtype)
+        for begin in range(0, count, CHUNK):
+            part = found[begin : begin + CHUNK]
+            part[:] = make(self.generator.random_raw(-(-len(part) // per_word)).view(np.int64))[: len(part)]
+        return found
