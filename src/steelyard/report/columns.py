@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -75,10 +76,10 @@ def columns(records: Sequence[Record], deltas: Mapping[str, Delta], bases: Mappi
     def measurements(name: str) -> list[str]:
         return aligned([parts_of(record.metrics.get(name)) for record in records])
 
-    extras = dict.fromkeys(name for record in records for name in record.metrics if name not in OWN)
+    extras, versus = dict.fromkeys(name for record in records for name in record.metrics if name not in OWN), versus_head(deltas)
     rest = [
         Column("", [check_mark(record) for record in records], "<"),
-        Column(f"{versus_head(deltas)}, {percent(1 - ALPHA)}", _versus(records, deltas, bases), "<"),
+        Column(f"{versus}, {percent(1 - ALPHA)}", _versus(records, deltas, bases, several=versus == SEVERAL), "<"),
         _rate(records),
         Column("peak", told("roof", lambda share: percent(share.value)), rank=4),
         Column("memory", told("peak_memory", lambda size: quantity(size.value, size.unit)), rank=4),
@@ -91,6 +92,8 @@ def columns(records: Sequence[Record], deltas: Mapping[str, Delta], bases: Mappi
 
 
 SEVERAL = "vs base"
+_case = functools.lru_cache(maxsize=2**15)(Case.parse)
+"""Ids are read for the column's head, for its cells and for the line above: once each."""
 
 
 def pairs_by_head(pairs: Sequence[Pair], records: Sequence[Record]) -> tuple[dict[str, Delta], dict[str, str]]:
@@ -107,7 +110,7 @@ def versus_head(deltas: Mapping[str, Delta]) -> str:
     if len(bases) == 1 and "@" not in (side := bases.pop()):
         return f"vs {clean(side)}"
     try:
-        told = {(Case.parse(delta.base), Case.parse(delta.head)) for delta in deltas.values()}
+        told = {(_case(delta.base), _case(delta.head)) for delta in deltas.values()}
     except UsageError:
         return SEVERAL
     if any(base.backend != head.backend for base, head in told):
@@ -121,7 +124,7 @@ def versus_head(deltas: Mapping[str, Delta]) -> str:
 def own_bases(pairs: Sequence[Pair]) -> str:
     """Which base each row has, where every backend has its own: two rows of 1.00× then say nothing about each other."""
     try:
-        told = [(Case.parse(pair.base.id), Case.parse(pair.head.id)) for pair in pairs]
+        told = [(_case(pair.base.id), _case(pair.head.id)) for pair in pairs]
     except UsageError:
         return ""
     bases = dict.fromkeys(f"{base.backend}/{base.variant}" for base, head in told if base != head)
@@ -132,10 +135,9 @@ def own_bases(pairs: Sequence[Pair]) -> str:
     return f"each backend against its own: {', '.join(bases)} · one base for all: --vs {first}"
 
 
-def _versus(records: Sequence[Record], deltas: Mapping[str, Delta], bases: Mapping[str, str]) -> list[str]:
+def _versus(records: Sequence[Record], deltas: Mapping[str, Delta], bases: Mapping[str, str], *, several: bool) -> list[str]:
     """The effect of each head; the base is named as such, and by its own name where the column's head cannot say which it is."""
     found = [deltas.get(record.id) for record in records]
-    several = versus_head(deltas) == SEVERAL
     return [
         delta_text(delta) + (_base_name(delta) if several else "")
         if delta
@@ -151,7 +153,7 @@ def _versus(records: Sequence[Record], deltas: Mapping[str, Delta], bases: Mappi
 def _base_name(delta: Delta) -> str:
     """` vs numpy`, ` vs eager`: in what the base differs from its head."""
     try:
-        base, head = Case.parse(delta.base), Case.parse(delta.head)
+        base, head = _case(delta.base), _case(delta.head)
     except UsageError:
         return ""
     parts = [name for name, other in ((base.backend, head.backend), (base.variant, head.variant)) if name != other]
