@@ -35,6 +35,8 @@ COMPARED = 2**24
 SEEDS = 2**32
 MOST_LEFT = 2**31
 """Bytes that a process may hold after a case beyond what it held after its first one."""
+_FIRST_HELD: dict[int, float] = {}
+"""What this process held after its first case; a forked one begins anew."""
 
 
 @dataclass(frozen=True)
@@ -329,7 +331,7 @@ class Backend(ABC):
     def unreturned(cls) -> str:
         """What a case that is over still holds in this process, where the next one would miss it; empty where nothing is worth a word."""
         held = own_memory("RssAnon") if Path("/proc/self/status").is_file() else 0.0
-        first = _first_memory(held)
+        first = _FIRST_HELD.setdefault(os.getpid(), held)
         return f"{(held - first) / 2**30:.1f} GiB of memory that it did not give back" if held - first > MOST_LEFT else ""
 
     @classmethod
@@ -431,19 +433,6 @@ class Backend(ABC):
 
     def _numbers(self) -> HostNumbers:
         return HostNumbers(self._stream())
-
-
-@functools.cache
-def _first_memory_of(process: int) -> list[float]:
-    return []
-
-
-def _first_memory(held: float) -> float:
-    """What this process held when it was first asked, which is after its first case; a forked one begins anew."""
-    kept = _first_memory_of(os.getpid())
-    if not kept:
-        kept.append(held)
-    return kept[0]
 
 
 def _instead(value: Any, present: Any) -> Any:

@@ -33,7 +33,8 @@ from steelyard.model.record import Figure
 from steelyard.model.task import Task
 
 ABOUT = {
-    "package": "torch", "stack": "torch", "requires": ["numpy", "torch"], "pins": "torch.txt", "forks": True, "extra": "torch",
+    "package": "torch", "stack": "torch", "requires": ["numpy", "torch"], "pins": "torch.txt", "forks": True, "returns": True,
+    "extra": "torch",
 }  # fmt: skip
 FORMATS = {
     "fp64": torch.float64, "fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16,

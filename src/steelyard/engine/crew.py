@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from steelyard import registry
 from steelyard.engine import envs
 from steelyard.engine.after import Reply
 from steelyard.engine.conversation import Conversation, Lost
@@ -421,16 +422,16 @@ class Crew:
     def _set_aside(self, plan: Plan) -> None:
         """Make room for another worker; one with an interpreter of its own rests where more of its kind may come.
 
-        Frameworks other than torch keep the memory of a device that they once took, which others would miss.
+        A framework that keeps the memory of a device it once took would leave none for others.
         """
-        unit = self.serving[0] if self.serving else ""
-        harmless = unit.startswith("torch@") or unit.endswith("@cpu")
-        lasting = plan.settings.isolate == "shared" and harmless and self.talk is not None and not self.talk.limit
-        if self.talk and self.serving and self.talk.worker.process and lasting:
-            self.resting[self.serving] = self.talk
-            self.talk = self.serving = None
-            if len(self.resting) > MOST_RESTING:
-                self._wake(next(iter(self.resting)))
+        talk, serving = self.talk, self.serving
+        if talk and serving and talk.worker.process and plan.settings.isolate == "shared" and not talk.limit:
+            backend, _, device = serving[0].partition("@")
+            if device == "cpu" or registry.about_backend(backend).returns:
+                self.resting[serving] = talk
+                self.talk = self.serving = None
+                if len(self.resting) > MOST_RESTING:
+                    self._wake(next(iter(self.resting)))
         self.dismiss()
 
     def _wake(self, key: tuple[str, Place]) -> Conversation | None:

@@ -15,10 +15,11 @@ class About:
     """A backend's packages, its environment, and how its workers start; in its file the dict `ABOUT`, made of plain values alone.
 
     `package` is what it imports and `stack` the environment that holds it, built of `requires` by the versions in `pins`; `why` is
-    what such an environment is for. `forks` says that its workers may be forked from a process that has imported it, and `virtual`
-    that its clock is scripted, so that it needs no part of the machine and knows no peak of it. `variables` are
-    set before a worker starts and `graphs` where one shall write every graph to a file: `{device}`, by the names in `devices`,
-    `{threads}`, `{file}` and `{form}` stand in them. `extra` is an extra of Steelyard's own that installs it.
+    what such an environment is for. `forks` says that its workers may be forked from a process that has imported it, `returns` that
+    a process of it can give all memory of a device back and go on, and `virtual` that its clock is scripted, so that it needs no
+    part of the machine and knows no peak of it. `variables` are set before a worker starts and `graphs` where one shall write every
+    graph to a file: `{device}`, by the names in `devices`, `{threads}`, `{file}` and `{form}` stand in them. `extra` is an extra of
+    Steelyard's own that installs it.
     """
 
     package: str = ""
@@ -27,6 +28,7 @@ class About:
     pins: str = ""
     why: str = ""
     forks: bool = False
+    returns: bool = False
     virtual: bool = False
     devices: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
