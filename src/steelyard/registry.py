@@ -236,8 +236,7 @@ def look_first(folders: Sequence[str]) -> None:
     own = Path(os.__file__).parent
     python = [entry for entry in sys.path if entry in (str(own), str(own / "lib-dynload"))]
     wanted = list(dict.fromkeys(folder for folder in folders if folder not in python))
-    names = {*FRAMEWORKS, *(package for name in backend_names() if (package := about_backend(name).package))}
-    last = [folder for folder in wanted if any((Path(folder) / f"{name}.py").is_file() for name in names)]
+    last = [folder for folder in wanted if any((Path(folder) / f"{name}.py").is_file() for name in frameworks())]
     rest = [entry for entry in sys.path if entry not in (*python, *wanted)]
     sys.path[:] = [*python, *(folder for folder in wanted if folder not in last), *rest, *last]
 
@@ -270,6 +269,11 @@ def about_backend(name: str) -> About:
             return About()
         file = Path(spec.origin)
     return About.read(file.read_text(encoding="utf-8"))
+
+
+def frameworks() -> set[str]:
+    """The packages whose name means a framework, wherever a file of the same name lies."""
+    return {*FRAMEWORKS, *(package for name in backend_names() if (package := about_backend(name).package))}
 
 
 def backend_of(package: str) -> About | None:

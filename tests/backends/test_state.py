@@ -47,8 +47,10 @@ CHANGES: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
 def test_a_setting_is_as_it_was(name: str) -> None:
     change, read = CHANGES[name]
     before = read()
-    with wholly_as_it_was():
+    with wholly_as_it_was() as changed:
+        assert changed() == []
         change()
+        assert changed()
     assert read() == before
 
 

@@ -12,7 +12,6 @@ from steelyard.engine import conduct, crew, worker
 from steelyard.engine.messages import Answer, Measure, Retire, Sources
 from steelyard.engine.run import NoWatch
 from steelyard.engine.spares import SpareWorker
-from steelyard.engine.weigh import CaseWeighing
 from steelyard.model.case import Case
 from steelyard.model.experiment import Experiment, Matrix, Settings
 from steelyard.registry import built_ins
@@ -113,8 +112,35 @@ def test_a_worker_whose_memory_does_not_come_back_retires(monkeypatch: pytest.Mo
     assert said[-1] == Retire("3.0 GiB of memory that it did not give back")
 
 
-def test_so_does_one_whose_imports_set_what_was_put_back() -> None:
-    doing = CaseWeighing(Case("op/sum", (), "numpy"), built_ins(), Settings())
-    assert doing.spoils == ""
-    doing.undone, doing.imported = ["medium in place of highest"], lambda: True
-    assert "medium in place of highest" in doing.spoils
+SETS = """
+import os
+from dataclasses import replace
+from steelyard import Task, variant, workload
+
+
+@workload("my/one", axes={"n": [8]}, backend="torch")
+def one(n, be):
+    x = be.randn(n)
+    return Task(lambda: x + 1, effective={"pid": os.getpid()})
+
+
+@variant("imports")
+def imports(task, module="plain"):
+    __import__(module)
+    fn = task.fn
+    return replace(task, fn=lambda: fn())
+"""
+
+
+@pytest.mark.parametrize(("module", "shared"), [("plain", True), ("sets", False)])
+def test_so_does_one_whose_imports_set_what_is_put_back(tmp_path: Path, module: str, shared: bool) -> None:
+    """An import is made once per process: the next case would not have what it sets."""
+    (tmp_path / "plain.py").write_text("import torch")
+    (tmp_path / "sets.py").write_text("import torch; torch.set_float32_matmul_precision('medium')")
+    (tmp_path / "bench.py").write_text(SETS)
+    matrices = tuple(Matrix(("my/one",), variant=(variant,)) for variant in (f"imports[module={module}]", "eager"))
+    how = Settings(budget=0.005, telemetry=False, isolate="none")
+    ready = conduct.from_experiment(Experiment("x", files=(str(tmp_path / "bench.py"),), matrix=matrices, settings=how))
+    done = conduct.execute(ready, Store(tmp_path / "s"), ["x"], lambda writer: NoWatch())
+    first, second = (record.effective["pid"] for record in done.run.records)
+    assert (first == second) is shared

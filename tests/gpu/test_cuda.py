@@ -35,6 +35,8 @@ for _ in range(40):
     torch.cuda.synchronize()
 print(json.dumps({"peak": peak, "launch": statistics.median(launches)}))
 """
+COUNTED = "1s"
+"""The smallest budget beside which energy is counted."""
 RANGES = {"sm_clock": (1e8, 5e9), "memory_clock": (1e8, 5e10), "power": (10, 2000), "temperature": (5, 120), "utilisation": (0, 1)}
 LAYERS = {"batch": 8192, "features": 2048, "hidden": 4096, "depth": 3, "classes": 1000, "dtype": "bf16"}
 OWN_STEP = f"""
@@ -90,10 +92,10 @@ def flows(n, be):
 """
 
 
-def told(folder: Path, *words: str) -> dict[str, Any]:
+def told(folder: Path, *words: str, budget: str = "20ms") -> dict[str, Any]:
     (folder / ".steelyard").mkdir(exist_ok=True)
     env = {"STEELYARD_LOCKS": str(folder / "locks")}
-    found: dict[str, Any] = json.loads(steelyard("run", *words, "-d", "cuda", "--budget", "20ms", "--json", cwd=folder, env=env).stdout)
+    found: dict[str, Any] = json.loads(steelyard("run", *words, "-d", "cuda", "--budget", budget, "--json", cwd=folder, env=env).stdout)
     return found
 
 
@@ -158,7 +160,7 @@ def heavy(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
     """About a second of calls each that keep the device busy: a product, the same with four times the work, a stream."""
     folder = tmp_path_factory.mktemp("heavy")
     (folder / "heavy.py").write_text(HEAVY, encoding="utf-8")
-    found = told(folder, "heavy.py", "--runs", "200")
+    found = told(folder, "heavy.py", "--runs", "200", budget=COUNTED)
     assert {status for status, _ in statuses(found).values()} == {"ok"}, statuses(found)
     names = {4096: "product", 16384: "larger product", None: "stream"}
     return {names[record["case"]["params"].get("k")]: record for record in found["records"]}
@@ -201,7 +203,7 @@ def test_clocks_power_and_heat_are_read_while_it_is_timed(heavy: dict[str, dict[
 
 @READS_METER
 def test_telemetry_can_be_switched_off_and_energy_stays(tmp_path: Path) -> None:
-    record = told(tmp_path, "op/softmax", "-a", "m=1024", "-a", "n=1024", "--no-telemetry")["records"][0]
+    record = told(tmp_path, "op/softmax", "-a", "m=1024", "-a", "n=1024", "--no-telemetry", budget=COUNTED)["records"][0]
     assert record["status"] == "ok" and record["requested"]["telemetry"] is False
     assert "telemetry" not in record["effective"]
     assert not any(item["name"].startswith("telemetry") for item in record["samples"])
@@ -212,7 +214,7 @@ def test_telemetry_can_be_switched_off_and_energy_stays(tmp_path: Path) -> None:
 def learning(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """A perceptron large enough that the device sets the pace, by mode."""
     axes = [word for name, value in LAYERS.items() for word in ("-a", f"{name}={value}")]
-    found = told(tmp_path_factory.mktemp("learning"), "model/mlp", *axes, "--mode", "eval,fwd,bwd,train")
+    found = told(tmp_path_factory.mktemp("learning"), "model/mlp", *axes, "--mode", "eval,fwd,bwd,train", budget=COUNTED)
     return {record["case"]["mode"]: record for record in found["records"]}
 
 
@@ -275,6 +277,11 @@ def test_compiled_code_is_right_and_really_compiled(tmp_path: Path) -> None:
     assert {status for status, _ in statuses(found).values()} == {"ok"}, statuses(found)
     assert found["records"][1]["effective"]["graphs"] == 1
     assert [pair["clock"] for pair in found["pairs"]] == ["graph replay"]
+
+
+@READS_METER
+def test_a_small_budget_has_no_time_for_energy_and_says_so(resident: dict[str, Any]) -> None:
+    assert "energy" not in resident["metrics"] and "a budget of 1 s" in resident["effective"]["energy"]
 
 
 def test_who_waits_for_whom_is_said(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ import torch
 from steelyard.backends import _numbers
 from steelyard.backends._numbers import Stream
 
-CHUNK = 2**22
-"""Words made at a time: many enough to fill a device, few enough that what is needed beside them is some hundred megabytes."""
+CHUNK = 2**24
+"""Words made at a time: many enough that a device and not the launching of its work takes the time, few enough that what is needed
+beside them is half a gigabyte."""
 
 Make = Callable[[torch.Tensor], torch.Tensor]
 

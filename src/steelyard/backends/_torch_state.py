@@ -87,32 +87,57 @@ def _restore_random(state: tuple[Any, ...]) -> None:
             torch.cuda.manual_seed_all(torch.initial_seed())
 
 
+def values() -> tuple[Any, ...]:
+    """Every switch as it stands, in order."""
+    return tuple(_read(switch) for switch in (*USUAL, *_precisions()))
+
+
 @contextlib.contextmanager
-def as_it_was(switches: Iterable[Switch] = USUAL) -> Iterator[list[str]]:
+def in_state(wanted: tuple[Any, ...]) -> Iterator[None]:
+    """Set every switch as it stood, and afterwards as it stands now."""
+    switches = (*USUAL, *_precisions())
+    with as_it_was(switches):
+        for (read, write), value in zip(switches, wanted, strict=True):
+            if value is not MISSING and _read((read, write)) != value:
+                write(value)
+        yield
+
+
+@contextlib.contextmanager
+def as_it_was(switches: Iterable[Switch] = USUAL) -> Iterator[Callable[[], list[str]]]:
     """Leave torch with the threads, formats and recording it had: for the next case, and for a process that is not ours alone.
 
-    The list holds afterwards what had to be put back.
+    The function tells what has been changed so far.
     """
-    switches, undone = tuple(switches), list[str]()
-    before = [_read(switch) for switch in switches]
-    try:
-        yield undone
-    finally:
-        for switch, value in zip(switches, before, strict=True):
+    before = [(switch, _read(switch)) for switch in switches]
+
+    def changed() -> Iterator[tuple[Switch, Any, Any]]:
+        for switch, value in before:
             if value is not MISSING and (now := _read(switch)) != value:
-                undone.append(f"{now} in place of {value}")
-                with contextlib.suppress(RuntimeError):
-                    switch[1](value)
+                yield switch, value, now
+
+    try:
+        yield lambda: [f"{now} in place of {value}" for _, value, now in changed()]
+    finally:
+        for (_, write), value, _ in changed():
+            with contextlib.suppress(RuntimeError):
+                write(value)
 
 
 @contextlib.contextmanager
-def wholly_as_it_was() -> Iterator[list[str]]:
+def wholly_as_it_was() -> Iterator[Callable[[], list[str]]]:
     """Leave the process with the precisions, random numbers, compiler settings and variables it had too; this takes half a millisecond."""
     numbers, variables = _random_state(), dict(os.environ)
     configs = {name: sys.modules[name].get_config_copy() for name in CONFIGS if name in sys.modules}
+
+    def others() -> list[str]:
+        """Settings of the compiler and variables of the environment."""
+        found = [f"other settings in {name}" for name, config in configs.items() if sys.modules[name].get_config_copy() != config]
+        return found + ([] if dict(os.environ) == variables else ["other environment variables"])
+
     try:
-        with as_it_was((*USUAL, *_precisions())) as undone:
-            yield undone
+        with as_it_was((*USUAL, *_precisions())) as changed:
+            yield lambda: changed() + others()
     finally:
         for name, config in configs.items():
             now = sys.modules[name].get_config_copy()
@@ -120,6 +145,5 @@ def wholly_as_it_was() -> Iterator[list[str]]:
                 sys.modules[name].load_config({key: value for key, value in config.items() if key not in now or now[key] != value})
         _restore_random(numbers)
         if dict(os.environ) != variables:
-            undone.append("other environment variables")
             os.environ.clear()
             os.environ.update(variables)

@@ -107,6 +107,9 @@ class Backend(ABC):
         self.device, self.seed, self.threads = device, seed, threads
         self.seat, self.joined = seat, False
         self._drawn = 0
+        self.before_variants: tuple[Any, ...] = ()
+        self.left_set: list[str] = []
+        """The variants that set something for the whole process; `before_variants` is what had been set before the first of them."""
         self._memory_before: float | None = None
         self.open()
 
@@ -205,17 +208,27 @@ class Backend(ABC):
         return {}
 
     @classmethod
-    def as_it_was(cls) -> AbstractContextManager[list[str]]:
+    def as_it_was(cls) -> AbstractContextManager[Any]:
         """Leave the settings of the process that calls change most as they were; for many small cases."""
-        return contextlib.nullcontext([])
+        return contextlib.nullcontext()
 
     @classmethod
-    def wholly_as_it_was(cls) -> AbstractContextManager[list[str]]:
+    def wholly_as_it_was(cls) -> AbstractContextManager[Callable[[], list[str]]]:
         """Leave everything in the process that a case may set as it was, so that the next case finds what a new worker would have.
 
-        The list holds afterwards what had to be put back.
+        The function tells what has been changed so far.
         """
-        return contextlib.nullcontext([])
+        return contextlib.nullcontext(list)
+
+    @classmethod
+    def process_state(cls) -> tuple[Any, ...]:
+        """The values of what can be set for the whole process, such as precisions and autocast."""
+        return ()
+
+    @classmethod
+    def in_state(cls, values: tuple[Any, ...]) -> AbstractContextManager[None]:
+        """Run what is inside with such values, and go on with those of now."""
+        return contextlib.nullcontext()
 
     def traced(self, traces: Traces | None, files: dict[str, str]) -> AbstractContextManager[None]:
         """Take traces of everything inside; where each lies is noted in `files` once it is whole."""

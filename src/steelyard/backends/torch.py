@@ -125,12 +125,20 @@ class Torch(Backend):
         return _torch_fixed.facts()
 
     @classmethod
-    def as_it_was(cls) -> AbstractContextManager[list[str]]:
+    def as_it_was(cls) -> AbstractContextManager[Any]:
         return _torch_state.as_it_was()
 
     @classmethod
-    def wholly_as_it_was(cls) -> AbstractContextManager[list[str]]:
+    def wholly_as_it_was(cls) -> AbstractContextManager[Callable[[], list[str]]]:
         return _torch_state.wholly_as_it_was()
+
+    @classmethod
+    def process_state(cls) -> tuple[Any, ...]:
+        return _torch_state.values()
+
+    @classmethod
+    def in_state(cls, values: tuple[Any, ...]) -> AbstractContextManager[None]:
+        return _torch_state.in_state(values)
 
     def traced(self, traces: Traces | None, files: dict[str, str]) -> AbstractContextManager[None]:
         if traces is None:

@@ -70,11 +70,14 @@ class Bench:
         return task
 
     def build(self, be: Any = None) -> tuple[Any, Task]:
-        """The task under all its variants, in written order."""
+        """The task under all its variants, in written order; a variant that sets something for the whole process is noted."""
         be = be or self.open()
         task = self.body(self.case.backend, be)
+        be.before_variants, be.left_set = be.process_state() if self.chain else (), []
         for variant, options in self.chain:
             before, task = task, _task(variant(task, be, options), f"variant {variant.name}")
+            if be.process_state() != be.before_variants:
+                be.left_set.append(variant.name)
             if all(getattr(before, name) is getattr(task, name) for name in TELLING):
                 raise NotApplied(f"variant {variant.name} changed nothing of the task")
         return be, task

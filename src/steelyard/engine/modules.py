@@ -12,7 +12,7 @@ import os
 import site
 import sys
 import sysconfig
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,12 @@ def _imported(here: str, path: tuple[str, ...], count: int) -> Mapping[str, str]
         if _below(file, roots) and not _below(file, ours):
             found[named(file, Path(here))] = _seen(file)
     return dict(sorted(found.items()))
+
+
+def imported_since(known: Collection[str], ours: Collection[str]) -> list[str]:
+    """Modules imported since others were known, but for Python's, the frameworks' and our own: what those set, they set again."""
+    usual = {*ours, *sys.stdlib_module_names, __name__.partition(".")[0]}
+    return [name for name in list(sys.modules) if name not in known and name.partition(".")[0] not in usual]
 
 
 def _below(file: str, roots: Iterable[str]) -> bool:

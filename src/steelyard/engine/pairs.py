@@ -96,6 +96,11 @@ def _weigh(
             made[arm] = (arms[arm], *arms[arm].build())
             seen[arm] = Scrutiny(*made[arm])
             crew.gather()
+        if left := sorted({name for _, be, _ in made.values() for name in be.left_set}):
+            raise SteelyardError(
+                f"{', '.join(left)} sets something for the whole process, so what it is compared to would run under it too",
+                do="set it in the task's scope, which is entered around its own calls alone",
+            )
         built = [made[arm] for arm in range(len(arms))]
         for bench, be, task in built if alone and any(task.inspect for _, _, task in built) else ():
             observed(bench.ready(be, task))

@@ -79,8 +79,14 @@ def reference(bench: Bench, be: Any, task: Task, alike: Alike = as_built) -> tup
 
     A variant is held against the plain task, which must work; all else against what is exact. A backend that has a witness is
     held against that, variants and all, so that all its ways of running have one reference; so is every variant where that
-    was asked for. A variant without an exact reference still has the plain task.
+    was asked for. A variant without an exact reference still has the plain task. What a variant has set for the whole process
+    does not hold here.
     """
+    with be.in_state(be.before_variants) if be.left_set else contextlib.nullcontext():
+        return _reference(bench, be, task, alike)
+
+
+def _reference(bench: Bench, be: Any, task: Task, alike: Alike) -> tuple[Any, str, bool]:
     witness, varied = be.witness(), not all(variant.asked for variant, _ in bench.chain)
     if not varied or witness is not None or bench.settings.reference == "fp64":
         try:

@@ -17,6 +17,7 @@ from steelyard.engine.answers import RuleCheck
 from steelyard.engine.bench import Bench, prepare_bench
 from steelyard.engine.fixed import Taker, time_fixed
 from steelyard.engine.messages import Sources
+from steelyard.engine.modules import imported_since
 from steelyard.engine.phases import BESIDE, COMPILE, FIRST, IMPORTS, INPUTS, MEASURING, REFERENCE, START, WALL, WARM_UP, PhaseClock
 from steelyard.engine.ranks import Ranks
 from steelyard.engine.reference import reason
@@ -68,13 +69,8 @@ class CaseWeighing:
     taker: Taker = take
     notes: Notes = field(default_factory=Notes)
     clock: PhaseClock = field(default_factory=PhaseClock)
-    undone: list[str] = field(default_factory=list)
-    imported: Callable[[], bool] = lambda: False
-
-    @property
-    def spoils(self) -> str:
-        """Why its process should do nothing more: modules that it imported may have set what was put back, and are not imported again."""
-        return f"it imported modules, and left {self.undone[0]}" if self.undone and self.imported() else ""
+    spoils: str = ""
+    """Why its process should do nothing more: a module that it imported has set what is put back, and is not imported again."""
 
     def record(self) -> tuple[Record, Arrays]:
         """Measure the case and report it whatever happens, short of the process dying.
@@ -113,21 +109,21 @@ class CaseWeighing:
             if bench.compiles:
                 bench.backend.import_compiler()
         self.tell("build", None)
-        before = len(sys.modules)
         with (
-            bench.backend.wholly_as_it_was() as self.undone,
+            bench.backend.wholly_as_it_was() as changed,
             ranks.assemble([self.case], self.settings, self.sources, bench.backend.leave) as crew,
         ):
-            self.imported = lambda: len(sys.modules) > before
-            return self._build_and_time(replace(bench, seat=crew.seat), crew)
+            return self._build_and_time(replace(bench, seat=crew.seat), crew, changed)
 
-    def _build_and_time(self, bench: Bench, crew: Ranks) -> tuple[Status, str]:
-        notes = self.notes
+    def _build_and_time(self, bench: Bench, crew: Ranks, changed: Callable[[], list[str]]) -> tuple[Status, str]:
+        notes, known = self.notes, set(sys.modules)
         crew.tell("build")
         with self.clock.phase(INPUTS):
             be, task = bench.build()
             check_amounts(task)
             crew.gather()
+        if (new := imported_since(known, registry.frameworks())) and (left := changed()):
+            self.spoils = f"it imported {new[0]}, and left {left[0]}"
         notes.metrics["build_time"] = Figure(self.clock.spent[INPUTS], "s", "lower", n=1)
         notes.environment = be.versions()
         notes.effective.update(task.effective)
