@@ -1,6 +1,6 @@
 """Equal code told apart, and slower code caught: variants of five operators through the command line, in workers that many cases share.
 
-Every point has three variants that do what eager does, and two that do a part of it again: a twentieth and a half. A difference
+Every point has variants that do what eager does, and two that do a part of it again: a twentieth and a half. A difference
 between equals is false; one that a state of another case made would be too. What does more must be called slower.
 """
 
@@ -50,20 +50,27 @@ MOST_FALSE = 1 / 200
 MOST_MISSED = 0.02
 
 
+def _odd(kind: str, verdict: str) -> bool:
+    return verdict in ("faster", "slower") if kind == "equal code" else verdict != "slower"
+
+
 def main() -> None:
     """Weigh them and count what was called a difference."""
     parser = options(__doc__)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--pairs", type=count, default=200, help="comparisons of equal code, about (default 200)")
+    parser.add_argument("--twins", type=count, default=2, help="variants of equal code at each point, beside the one they are compared to")
+    parser.add_argument("--no-slowed", action="store_true", help="leave out the variants that do more")
     parser.add_argument("--budget", default="200ms")
     chosen = parser.parse_args()
-    load, points = os.getloadavg(), -(-chosen.pairs // (2 * len(OPERATORS)))
+    load, points = os.getloadavg(), -(-chosen.pairs // (chosen.twins * len(OPERATORS)))
     start, scale = 1 << (20 if chosen.device == "cuda" else 12), 64 if chosen.device == "cuda" else 8
     sizes = ",".join(str(start // scale + scale * 8 * number) for number in range(points))
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "twins.py").write_text(VARIANTS, encoding="utf-8")
         command = [sys.executable, "-m", "steelyard", "run", "twins.py", *OPERATORS, "-B", "torch", "-d", chosen.device]
-        command += ["-V", ",".join([BASE, "twin[number=1]", "twin[number=2]", *SLOWED]), "--vs", BASE]
+        twins = [f"twin[number={number + 1}]" for number in range(chosen.twins)]
+        command += ["-V", ",".join([BASE, *twins, *([] if chosen.no_slowed else SLOWED)]), "--vs", BASE]
         command += ["-a", f"n=[{sizes}]", "--budget", chosen.budget]
         begun = time.perf_counter()
         done = subprocess.run([*command, "--json"], cwd=folder, capture_output=True, text=True, check=False)
@@ -79,10 +86,10 @@ def main() -> None:
     table = Table(f"comparisons on {chosen.device}, {quantity(wall, 's')} in all", ("what", *words), rows)
     told = [verdict in ("faster", "slower") for verdict, _ in groups["equal code"]]
     goals = [Goal("equal code told apart", sum(told) / max(1, len(told)), MOST_FALSE, "1")]
-    for kind in SLOWED.values():
+    for kind in () if chosen.no_slowed else SLOWED.values():
         missed = [verdict != "slower" for verdict, _ in groups[kind]]
         goals.append(Goal(f"{kind} not called slower", sum(missed) / max(1, len(missed)), MOST_MISSED, "1"))
-    odd = [pair for kind, pairs in groups.items() for verdict, pair in pairs if (verdict == "slower") != (kind != "equal code")]
+    odd = [pair for kind, pairs in groups.items() for verdict, pair in pairs if _odd(kind, verdict)]
     Sheet("equal", (table,), tuple(goals), {"odd": odd, "wall": wall}, load).hand_in(chosen.json)
 
 

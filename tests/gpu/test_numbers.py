@@ -47,6 +47,13 @@ def test_whole_numbers_have_the_same_bits(shape: tuple[int, ...], ends: tuple[in
     assert bits(there) == bits(here)
 
 
+def test_words_come_from_one_kernel() -> None:
+    """Where it cannot be compiled, the same words come from many operations, ten times as slowly."""
+    assert _torch_numbers._fused(torch.device("cuda")) is not None
+    stream = stream_of(7, 3)
+    assert torch.equal(_torch_numbers.words(stream, 2**35, 1001, "cuda"), _torch_numbers.composed(stream, 2**35, 1001, "cuda"))
+
+
 def test_words_are_the_same_under_jax() -> None:
     jax = pytest.importorskip("jax", reason="jax is not installed here; where it is, it must compute the same words")
     from jax import numpy as jnp

@@ -71,6 +71,12 @@ class TestRatios:
     def test_arms_of_about_the_same_speed_have_blocks_of_the_same_calls(self, base: int, head: int, calls: tuple[int, int]) -> None:
         assert weigh(Machine(), base, head).calls[:2] == calls
 
+    def test_a_device_that_is_slow_at_first_makes_no_arm_look_slower(self) -> None:
+        """Its clock climbs while the first arm's blocks are sized; equal arms must have equal blocks all the same."""
+        machine = Machine()
+        doing = weigh_arms([partial(machine.task, lambda done: 30_000 if done < 60 else 5_000)] * 2, machine.timer, SHORT, 1)
+        assert doing.calls[0] == doing.calls[1]
+
     def test_several_heads_share_the_blocks_of_the_base(self) -> None:
         machine = Machine()
         builds = [partial(machine.task, cost) for cost in (100_000, 150_000, 80_000)]

@@ -43,7 +43,7 @@ def words(blocks: Array, stream: Stream) -> tuple[Array, Array, Array, Array]:
     keys = list(stream)
     for _ in range(ROUNDS):
         (high, low), (high_2, low_2) = (_product(factor, part) for factor, part in zip(FACTORS, counter[::2], strict=True))
-        counter = [high_2 ^ counter[1] ^ _signed(keys[0]), low_2, high ^ counter[3] ^ _signed(keys[1]), low]
+        counter = [high_2 ^ counter[1] ^ signed(keys[0]), low_2, high ^ counter[3] ^ signed(keys[1]), low]
         keys = [(number + step) & FULL for number, step in zip(keys, STEPS, strict=True)]
     return counter[0], counter[1], counter[2], counter[3]
 
@@ -54,10 +54,10 @@ def _product(factor: int, x: Array) -> tuple[Array, Array]:
     x_top, x_bottom = (x >> 32) & LOW, x & LOW
     middle = x_bottom * top + ((x_bottom * bottom >> 32) & LOW)
     other = x_top * bottom + (middle & LOW)
-    return x_top * top + ((middle >> 32) & LOW) + ((other >> 32) & LOW), x * _signed(factor)
+    return x_top * top + ((middle >> 32) & LOW) + ((other >> 32) & LOW), x * signed(factor)
 
 
-def _signed(number: int) -> int:
+def signed(number: int) -> int:
     """The number that has these 64 bits where the first of them is the sign."""
     return number - 2 * SIGN if number >= SIGN else number
 

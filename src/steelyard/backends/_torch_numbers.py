@@ -16,6 +16,23 @@ CHUNK = 2**24
 """Words made at a time: many enough that a device and not the launching of its work takes the time, few enough that what is needed
 beside them is half a gigabyte."""
 
+KERNEL = f"""
+template <typename T> T philox_word(T index, T key0, T key1) {{
+    unsigned long long a = (unsigned long long)index / 4 + 1, b = 0, c = 0, d = 0, k = key0, l = key1;
+    for (int round = 0; round < {_numbers.ROUNDS}; ++round) {{
+        unsigned long long upper = __umul64hi({_numbers.FACTORS[0]}ULL, a), lower = {_numbers.FACTORS[0]}ULL * a;
+        a = __umul64hi({_numbers.FACTORS[1]}ULL, c) ^ b ^ k;
+        b = {_numbers.FACTORS[1]}ULL * c;
+        c = upper ^ d ^ l;
+        d = lower;
+        k += {_numbers.STEPS[0]}ULL;
+        l += {_numbers.STEPS[1]}ULL;
+    }}
+    int lane = index & 3;
+    return (T)(lane == 0 ? a : lane == 1 ? b : lane == 2 ? c : d);
+}}
+"""
+
 Make = Callable[[torch.Tensor], torch.Tensor]
 
 
@@ -41,8 +58,33 @@ def whole(stream: Stream, low: int, high: int, shape: Sequence[int], device: Any
 
 def words(stream: Stream, begin: int, count: int, device: Any) -> torch.Tensor:
     """Some words of a stream, from one that begins a block of four."""
+    if (fused := _fused(device)) is not None:
+        return fused(torch.arange(begin, begin + count, device=device), **_keys(stream))
+    return composed(stream, begin, count, device)
+
+
+def composed(stream: Stream, begin: int, count: int, device: Any) -> torch.Tensor:
+    """The same words by some hundred operations of torch, on any device."""
     blocks = torch.arange(begin // 4, -(-(begin + count) // 4), device=device)
     return torch.stack(_numbers.words(blocks, stream), dim=-1).reshape(-1)[:count]
+
+
+@functools.cache
+def _fused(device: Any) -> Callable[..., torch.Tensor] | None:
+    """One kernel that computes all of it, ten times as fast; None where none can be compiled, or where it computes something else."""
+    if torch.device(device).type != "cuda":
+        return None
+    stream = (2**63 + 5, 2**64 - 3)
+    try:
+        made: Callable[..., torch.Tensor] = torch.cuda.jiterator._create_jit_fn(KERNEL, key0=0, key1=0)
+        drawn = made(torch.arange(4096, 4196, device=device), **_keys(stream))
+        return made if torch.equal(drawn, composed(stream, 4096, 100, device)) else None
+    except Exception:
+        return None
+
+
+def _keys(stream: Stream) -> dict[str, int]:
+    return {f"key{place}": _numbers.signed(part) for place, part in enumerate(stream)}
 
 
 @functools.cache

@@ -127,8 +127,13 @@ def calibrate(loop: Loop, timer: Timer) -> int:
         if best * calls >= block / 2 or best <= 0 or calls >= timer.most:
             break
         calls = min(timer.most, max(calls + 1, min(calls * 10, math.ceil(block / best))))
-    wanted = min(timer.most, max(1, round(block / max(best, 1e-10))))
-    return wanted if wanted * best <= LONGEST * block else 1
+    return fitting(best, timer)
+
+
+def fitting(seconds: float, timer: Timer) -> int:
+    """So many calls that take this long make a block as the timer asks; one where that would be far too long."""
+    wanted = min(timer.most, max(1, round(timer.block / max(seconds, 1e-10))))
+    return wanted if wanted * seconds <= LONGEST * timer.block else 1
 
 
 def fastest(loop: Loop, calls: int) -> int:

@@ -22,7 +22,7 @@ from steelyard.measuring.clock import Loop, Timer
 from steelyard.measuring.effort import EVIDENCE, Effort
 from steelyard.measuring.moving import scraps
 from steelyard.measuring.paired import Finding, Rounds, find
-from steelyard.measuring.sample import Tell, calibrate, empty_cost, quiet_collector, single, throttled
+from steelyard.measuring.sample import Tell, calibrate, empty_cost, fitting, quiet_collector, single, throttled
 from steelyard.measuring.settling import BUDGET
 from steelyard.model.experiment import Settings
 from steelyard.model.task import Task, clean_up
@@ -220,9 +220,14 @@ def own_code(task: Task) -> Task:
 def _calls(tasks: Sequence[Task], loops: Sequence[Loop], timer: Timer) -> tuple[tuple[int, ...], float, float]:
     """Calls per block of each arm, the same where they are of about the same speed, and the cost of an empty call with its doubt.
 
-    Unequal blocks would cost unequal amounts themselves, and that would pass for a difference.
+    Unequal blocks would cost unequal amounts themselves, and that would pass for a difference. Where they seem far apart,
+    speeds are read once more, in turns: a device whose clock still climbs makes the arm that was looked at first seem slower.
     """
     counts = [1 if single(task) else calibrate(loop, timer) for task, loop in zip(tasks, loops, strict=True)]
+    if max(counts) > 2 * min(counts):
+        turns = [[loop(count) / count for loop, count in zip(loops, counts, strict=True)] for _ in range(PROBES)]
+        seconds = [min(of_one) * 1e-9 for of_one in zip(*turns, strict=True)]
+        counts = [1 if single(task) else fitting(each, timer) for task, each in zip(tasks, seconds, strict=True)]
     few = min(counts)
     alike = tuple(few if count <= 2 * few else count for count in counts)
     if not timer.net or any(task.measure for task in tasks):
