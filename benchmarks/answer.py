@@ -1,7 +1,8 @@
 """How long one waits for an answer: ten cases of five operators, eager and compiled, with all checks and comparisons.
 
 Beside it the same ten functions are timed the bare way in one process: triton's do_bench on a GPU, torch's own Timer on the CPU.
-Both compile into empty caches. What compiling takes is apart, since it is the same work on both sides.
+All compile into empty caches, or with --warm find in them what an earlier run compiled, as on a user's machine. What compiling takes
+is apart, since it is the same work on all sides.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,32 +50,39 @@ def main() -> None:
     parser.add_argument("--size", default="", help="a size preset of the operators, such as h200")
     parser.add_argument("--budget", default="200ms")
     parser.add_argument("--rounds", type=count, default=1)
+    parser.add_argument("--warm", action="store_true", help="run each once before, and keep what it compiled")
     parser.add_argument("--old", type=Path, help="a checkout of another version, for the wait before")
     chosen = parser.parse_args()
     load = os.getloadavg()
-    found: dict[str, list[Wait]] = {"steelyard": [], "bare": []} | ({"steelyard before": []} if chosen.old else {})
-    for _ in range(chosen.rounds):
-        found["bare"].append(bare(chosen.device, chosen.size))
-        found["steelyard"].append(ours(chosen.device, chosen.size, chosen.budget))
-        if chosen.old:
-            found["steelyard before"].append(ours(chosen.device, chosen.size, chosen.budget, chosen.old))
+    ways: dict[str, Callable[[Path], Wait]] = {
+        "bare": lambda kept: bare(chosen.device, chosen.size, kept),
+        "steelyard": lambda kept: ours(chosen.device, chosen.size, chosen.budget, kept),
+    }
+    if chosen.old:
+        ways["steelyard before"] = lambda kept: ours(chosen.device, chosen.size, chosen.budget, kept, chosen.old)
+    found: dict[str, list[Wait]] = {who: [] for who in ways}
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(chosen.rounds + chosen.warm):
+            for who, wait in ways.items():
+                took = wait(Path(folder) / (who if chosen.warm else f"{who}{number}"))
+                found[who] += [took] if number >= chosen.warm else []
     sheet(found, chosen.device, load).hand_in(chosen.json)
 
 
 def caches(folder: Path) -> dict[str, str]:
-    """An environment in which nothing was compiled yet."""
+    """An environment that keeps what is compiled in a folder."""
     named = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton", "STEELYARD_CACHE": "steelyard"}
     return os.environ | {name: str(folder / part) for name, part in named.items()}
 
 
-def ours(device: str, size: str, budget: str, checkout: Path | None = None) -> Wait:
+def ours(device: str, size: str, budget: str, kept: Path, checkout: Path | None = None) -> Wait:
     """One run by the command line, of this version or of another."""
     words = ["run", *OPERATORS, "-B", "torch", "-V", "eager,compile", "--vs", "eager", "-d", device, "--budget", budget, "--settle", "0"]
     words += ["-a", f"size={size}"] if size else ["-x", "op/softmax.*n=256"]
+    environment = caches(kept)
+    if checkout:
+        environment["PYTHONPATH"] = os.pathsep.join([str(checkout / "src"), *sys.path])
     with tempfile.TemporaryDirectory() as folder:
-        environment = caches(Path(folder))
-        if checkout:
-            environment["PYTHONPATH"] = os.pathsep.join([str(checkout / "src"), *sys.path])
         command = [sys.executable, "-m", "steelyard", *words, "--store", f"{folder}/store", "--json"]
         start = time.perf_counter()
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=folder)
@@ -100,14 +108,11 @@ def _own(phases: Mapping[str, float]) -> float:
     return sum(seconds for name, seconds in phases.items() if name != "pairs")
 
 
-def bare(device: str, size: str) -> Wait:
+def bare(device: str, size: str, kept: Path) -> Wait:
     """The same functions in one process."""
-    with tempfile.TemporaryDirectory() as folder:
-        start = time.perf_counter()
-        done = subprocess.run(
-            [sys.executable, str(PEER), device, size], env=caches(Path(folder)), capture_output=True, text=True, check=False
-        )  # fmt: skip
-        wall = time.perf_counter() - start
+    start = time.perf_counter()
+    done = subprocess.run([sys.executable, str(PEER), device, size], env=caches(kept), capture_output=True, text=True, check=False)
+    wall = time.perf_counter() - start
     if done.returncode:
         sys.exit(f"{PEER.name} ended with {done.returncode}\n{done.stderr[-2000:]}")
     return Wait(wall, json.loads(done.stdout))

@@ -112,6 +112,6 @@ def _filled(stream: Stream, shape: Sequence[int], device: Any, dtype: torch.dtyp
     return found.reshape(tuple(shape))
 
 
-@functools.cache
 def _table(device: Any, wide: bool) -> torch.Tensor:
+    """Brought to the device for each array: one that stayed there would be part of every case's peak memory."""
     return torch.from_numpy(_numbers.quantiles()).to(device, torch.float64 if wide else torch.float32)
