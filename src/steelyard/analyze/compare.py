@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,7 @@ from steelyard.analyze.provenance import describe, weighed_commits
 from steelyard.analyze.suite import Suite, retold, together
 from steelyard.analyze.unpaired import CHANGED, Both, Question, answer, held, not_ok, silent
 from steelyard.errors import UsageError, unknown
+from steelyard.model.case import Case
 from steelyard.model.effects import change
 from steelyard.model.pair import ALPHA, MARGIN, Delta, Pair, told_from_chance, weigh
 from steelyard.model.record import Record
@@ -214,17 +216,36 @@ def check_metrics(metrics: Sequence[str], runs: Sequence[Run], kind: str, where:
 
 
 def mean_ratios(deltas: Sequence[Delta]) -> dict[str, Mean]:
-    """Geometric mean of head over base by metric, over the cases that both sides have and whose ratio is sound."""
+    """Geometric mean of head over base by metric, over the cases that both sides have and whose ratio is sound.
+
+    There is none where a run compares with several bases: faster than numpy and slower than eager have no mean.
+    """
     known: dict[str, list[Delta]] = {}
     for delta in deltas:
         if delta.sound:
             known.setdefault(delta.metric, []).append(delta)
+    if len(base_kinds(deltas)) > 1:
+        return {}
     return {
         metric: Mean(
             geometric_mean(delta.ratio or 1.0 for delta in found), len(found), *reach([(delta.low, delta.high) for delta in found])
         )
         for metric, found in known.items()
     }
+
+
+def base_kinds(deltas: Sequence[Delta]) -> set[str]:
+    """What cases are compared to, where that is another stack: its variant, with the backend where that is another too."""
+    stacks = {tuple(id.rpartition("@")[2] for id in (delta.base, delta.head)): delta for delta in deltas}
+    found = set()
+    for delta in stacks.values():
+        with contextlib.suppress(UsageError):
+            base, head = Case.parse(delta.base), Case.parse(delta.head)
+            if base.backend != head.backend:
+                found.add(f"{base.backend}/{base.variant}")
+            elif base.variant != head.variant:
+                found.add(base.variant)
+    return found
 
 
 def reach(ends: Sequence[tuple[float | None, float | None]]) -> tuple[float | None, float | None]:

@@ -139,7 +139,7 @@ def _versus(records: Sequence[Record], deltas: Mapping[str, Delta], bases: Mappi
     """The effect of each head; the base is named as such, and by its own name where the column's head cannot say which it is."""
     found = [deltas.get(record.id) for record in records]
     return [
-        delta_text(delta) + (_base_name(delta) if several else "")
+        delta_text(delta) + (base_name(delta) if several else "")
         if delta
         else "✗ not weighed"
         if "unweighed" in record.effective
@@ -150,7 +150,7 @@ def _versus(records: Sequence[Record], deltas: Mapping[str, Delta], bases: Mappi
     ]
 
 
-def _base_name(delta: Delta) -> str:
+def base_name(delta: Delta) -> str:
     """` vs numpy`, ` vs eager`: in what the base differs from its head."""
     try:
         base, head = _case(delta.base), _case(delta.head)

@@ -55,6 +55,20 @@ def test_a_stack_slower_than_another_in_one_run_is_a_result_and_no_alarm() -> No
     )
 
 
+def test_several_bases_are_told_apart_and_have_no_common_mean() -> None:
+    """Faster than one base and slower than another is no mean of both."""
+    variants = {"eager": 1.0, "compile": 0.5, "slow": 2.0}
+    records = [record(case(name, variant), time) for name in NAMES for variant, time in variants.items()]
+    pairs = [pair(case(name), case(name, "compile"), 0.5, 0.01) for name in NAMES]
+    pairs += [pair(case(name, "compile"), case(name, "slow"), 4.0, 0.01) for name in NAMES]
+    page = document([run(records, *pairs)])
+    first, second = page["banner"]["sentences"][:2]
+    assert first.startswith("All 3 weighed cases are faster than eager") and "in geometric mean 2.00x faster" in first
+    assert second.startswith("All 3 weighed cases are slower than compile") and "in geometric mean 4.000x slower" in second
+    assert page["comparison"]["means"] == {}
+    assert [delta["effect"].rpartition(" vs ")[2] for delta in page["comparison"]["deltas"]] == ["eager"] * 3 + ["compile"] * 3
+
+
 def test_the_same_against_another_run_is_an_alarm_and_a_wrong_answer_comes_before_it() -> None:
     base = run([record(case(name), 1.0) for name in NAMES], name="old")
     head = run([record(case("a"), 2.0), record(case("b"), 1.0), record(case("c"), "wrong")], created="2026-01-03T03:00:00Z")

@@ -6,12 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from steelyard.analyze.compare import Comparison, RunsSide, compare, own_pairs
+from steelyard.analyze.compare import Comparison, RunsSide, base_kinds, compare, own_pairs
 from steelyard.analyze.stacks import newest, quad
 from steelyard.model.effects import change
 from steelyard.model.pair import Delta
 from steelyard.model.record import BAD, Figure
 from steelyard.report.cells import clean, reason, shortened
+from steelyard.report.columns import base_name
 from steelyard.store.runs import Run
 
 LONGEST_REASON = 300
@@ -33,6 +34,7 @@ def _named(runs: Sequence[Run]) -> str:
 def comparison_part(found: Comparison, runs: Sequence[Run], base: RunsSide | None) -> dict[str, Any]:
     """A comparison as data; `bad` lists what is broken on either side."""
     inside = found.base == found.head
+    several = inside and len(base_kinds(found.deltas)) > 1
     bad = [] if inside else _bad(base.runs if base else (), "base")
     return {
         "base": found.base,
@@ -40,14 +42,15 @@ def comparison_part(found: Comparison, runs: Sequence[Run], base: RunsSide | Non
         "paired": inside,
         "notes": [clean(note) for note in (*([found.suite.words] if found.suite else []), *found.notes)],
         "means": {metric: list(mean) for metric, mean in found.means.items()},
-        "deltas": [_delta(found, delta) for delta in found.deltas],
+        "deltas": [_delta(found, delta, several) for delta in found.deltas],
         "new": found.new,
         "missing": list(dict.fromkeys(delta.base for delta in found.deltas if delta.verdict == MISSING)),
         "bad": [*bad, *_bad(runs, "head")],
     }
 
 
-def _delta(found: Comparison, delta: Delta) -> dict[str, Any]:
+def _delta(found: Comparison, delta: Delta, several: bool) -> dict[str, Any]:
+    """One delta; its effect names the base where there are several."""
     before, after = found.figures.get(delta.metric, {}).get(delta.head, (None, None))
     return {
         "case": delta.head,
@@ -58,7 +61,7 @@ def _delta(found: Comparison, delta: Delta) -> dict[str, Any]:
         "high": delta.high,
         "margin": delta.margin,
         "verdict": delta.verdict,
-        "effect": delta.effect,
+        "effect": delta.effect + (base_name(delta) if several and delta.ratio else ""),
         "paired": delta.paired,
         "reason": clean(shortened("; ".join(filter(None, (delta.reason, _alone(delta, before, after)))), LONGEST_REASON)),
         "p": delta.p,

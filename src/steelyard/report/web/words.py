@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 from typing import Any, Literal
 
-from steelyard.analyze.compare import Comparison
+from steelyard.analyze.compare import Comparison, base_kinds, mean_ratios
 from steelyard.analyze.history import Change, History
 from steelyard.analyze.matrix import StackTable, wins
 from steelyard.errors import UsageError
@@ -88,6 +89,10 @@ def _compared(comparison: Comparison | None, labels: Mapping[str, str]) -> Itera
     metric = comparison.comparable[0].metric
     known = [delta for delta in comparison.comparable if delta.metric == metric]
     inside = _inside(comparison)
+    if inside and len(base_kinds(known)) > 1:
+        for group in _by_base(known):
+            yield from _compared(replace(comparison, deltas=group, means=mean_ratios(group)), labels)
+        return
     than = clean(versus_head({delta.head: delta for delta in known}) if inside else comparison.base).removeprefix("vs ")
     whole = all(delta.ratio is not None for delta in comparison.deltas if delta.metric == metric)
     kind = "weighed case" if inside else "case" if whole else "comparable case"
@@ -106,6 +111,14 @@ def _compared(comparison: Comparison | None, labels: Mapping[str, str]) -> Itera
         yield f"no case {moved} by more than these runs can tell{_reach(known, than, inside)}{average}."
         return
     yield f"{', '.join(parts)}{f' ({NOT_CONFIRMED})' if loose else ''}{average}."
+
+
+def _by_base(known: Sequence[Delta]) -> Iterable[list[Delta]]:
+    """Deltas of one kind of base at a time, in order."""
+    groups: dict[str, list[Delta]] = {}
+    for delta in known:
+        groups.setdefault("".join(base_kinds([delta])), []).append(delta)
+    return groups.values()
 
 
 def _reach(known: Sequence[Delta], than: str, inside: bool) -> str:
