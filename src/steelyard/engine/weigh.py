@@ -185,7 +185,10 @@ class CaseWeighing:
         if seen.wanted or check:
             tell("verify", None)
         with self.clock.phase(REFERENCE):
-            notes.verification = check.verdict() if check else recheck(seen, crew)
+            notes.verification = recheck(seen, crew) if seen.wanted or not check else None
+            if check:
+                notes.verification, figures = check.verdict(notes.verification)
+                notes.metrics.update(figures)
         if notes.verification and notes.verification.status == "failed":
             return "wrong", reason(notes.verification)
         return "ok", ""
