@@ -98,10 +98,11 @@ class CaseAnswers:
             raise Unsupported("there is no form of it in double precision")
         return self._leaves(be, wide, calls)
 
-    def beside(self, inputs: int) -> Iterator[tuple[dict[str, Leaf], dict[str, Leaf]]]:
+    def beside(self, inputs: int, *, outliers: bool) -> Iterator[tuple[dict[str, Leaf], dict[str, Leaf]]]:
         """What was timed and the plain task on the same arrays, which hold other values each time.
 
-        Activations have channels that are far larger than the others, and a format that has no room for these loses the rest.
+        Activations have channels that are far larger than the others, and a format that has no room for these loses the rest:
+        `outliers` draws such ones.
         """
         other, plain = self.bench.base(self._plain())
         plain = replace(_certain(plain), args=self.task.args, kwargs=self.task.kwargs)
@@ -110,7 +111,7 @@ class CaseAnswers:
         for _ in range(inputs if given else 1):
             with contextlib.ExitStack() as stack:
                 for array in given.values():
-                    stack.enter_context(altered(self.be, array, lambda x: _with_outliers(draw, x)))
+                    stack.enter_context(altered(self.be, array, lambda x: _drawn(draw, x, outliers)))
                 yield self.candidate(1), self._leaves(other, plain, 1)
 
     def _floating(self, array: Any, path: str) -> bool:
@@ -126,13 +127,15 @@ class CaseAnswers:
         return {leaf.path: leaf for leaf in kept(be, be.outputs(be.answer(task, self.mode, calls)))}
 
 
-def _with_outliers(draw: Any, like: Any) -> Any:
-    """Normal numbers, with one channel in two hundred, and at least one, twenty times as large."""
+def _drawn(draw: Any, like: Any, outliers: bool) -> Any:
+    """Normal numbers; with outliers one channel in two hundred, and at least one, is twenty times as large."""
     shape = tuple(like.shape)
-    scales = np.ones(shape[-1] if shape else 1)
-    scales[:: max(1, min(200, len(scales)))] = OUTLIER
     drawn = draw.randn(*shape)
-    return drawn * draw.array(scales.astype(np.float32), "fp32") if shape else drawn
+    if not outliers or not shape:
+        return drawn
+    scales = np.ones(shape[-1], np.float32)
+    scales[:: min(200, len(scales))] = OUTLIER
+    return drawn * draw.array(scales, "fp32")
 
 
 def _certain(task: Task) -> Task:

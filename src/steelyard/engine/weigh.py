@@ -127,6 +127,8 @@ class CaseWeighing:
         notes.metrics["build_time"] = Figure(self.clock.spent[INPUTS], "s", "lower", n=1)
         notes.environment = be.versions()
         notes.effective.update(task.effective)
+        if any(variant.rule for variant, _ in bench.chain):
+            notes.metrics["model_bytes"] = Figure(float(be.model_bytes(task)), "B", "lower", n=1)
         try:
             return self._time(bench, be, task, crew)
         finally:

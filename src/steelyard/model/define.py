@@ -120,6 +120,7 @@ class Variant:
         return {
             "doc": self.doc, "options": list(self.options()), "choices": self.choices(),
             "backends": list(self.backends), "fresh": self.fresh, "words": [word.describe() for word in self.words],
+            "rule": self.rule,
         }  # fmt: skip
 
     def __call__(self, task: Task, be: Any, options: Mapping[str, Any]) -> Task:

@@ -140,14 +140,6 @@ def codebook(bits: int = 4) -> Any:
     return CodebookWeightOnlyConfig(getattr(torch, f"uint{bits}"))
 
 
-@recipe("gguf")
-def gguf() -> Any:
-    """Weights in four bits with scales of scales, as llama.cpp holds them."""
-    from torchao.prototype.quantization.gguf import GGUFWeightOnlyConfig
-
-    return GGUFWeightOnlyConfig()
-
-
 @recipe("semi-sparse", devices=("cuda",))
 def semi_sparse() -> Any:
     """Two of every four weights are zero, the smaller ones, in the layout of sparse tensor cores."""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from steelyard.errors import UsageError
 from steelyard.model.define import workload
 from steelyard.model.task import Task
+from steelyard.workloads.layers.rounding import layer_tolerance
 
 ACTIVATIONS = {
     "relu": "ReLU", "sigmoid": "Sigmoid", "leakyrelu": "LeakyReLU", "relu6": "ReLU6", "gelu": "GELU", "silu": "SiLU",
@@ -74,9 +79,34 @@ def transformer_block(m: int, k: int, n: int, dtype: str, be: Any) -> Task:
         raise UsageError(f"k = {k} is not divisible by {HEADS} heads")
     model = be.module(Block, dtype)
     rows = m * STEPS
-    return _task(model, be.randn(m, STEPS, k, dtype=dtype), flops=2.0 * rows * k * k * (4 + 2 * WIDER) + 4.0 * rows * STEPS * k)
+    task = _task(model, be.randn(m, STEPS, k, dtype=dtype), flops=2.0 * rows * k * k * (4 + 2 * WIDER) + 4.0 * rows * STEPS * k)
+    return replace(task, tolerance=layer_tolerance(dtype))
 
 
 def _task(model: Any, x: Any, flops: float) -> Task:
     held = sum(item.numel() * item.element_size() for item in model.parameters())
     return Task(model, (x,), parameters=tuple(model.parameters()), flops=flops, bytes=float(held + 2 * x.numel() * x.element_size()))
+
+
+def register_model(name: str, build: Callable[..., Any] | None = None, *, tags: Sequence[str] = ("quantization",)) -> Any:
+    """Make a model of yours known as `torchao/NAME`, for `run`, experiment files and YAML (`model_type: NAME`).
+
+    `build(m, k, n, dtype, device)` gives the module and its input, or a tuple of inputs. Without it this decorates one. Random
+    numbers are seeded before each call, so that baseline and recipe begin with the same weights.
+    """
+    if build is None:
+        return lambda given: register_model(name, given, tags=tags)
+
+    def body(m: int, k: int, n: int, dtype: str, be: Any) -> Task:
+        import torch
+
+        torch.manual_seed(be.seed)
+        model, inputs = build(m, k, n, be.dtype(dtype), be.where)
+        given = inputs if isinstance(inputs, tuple) else (inputs,)
+        return Task(model.eval(), given, parameters=tuple(model.parameters()), tolerance=layer_tolerance(dtype))
+
+    body.__signature__ = inspect.signature(body)  # type: ignore[attr-defined]
+    body.__doc__, body.__wrapped__ = build.__doc__, build  # type: ignore[attr-defined]
+    made = workload(f"torchao/{name}", axes={"m": [256], "k": [1024], "n": [1024], "dtype": ["bf16"]}, tags=tags)(body)
+    sys._getframe(1).f_globals[f"_model_{name}"] = made
+    return made

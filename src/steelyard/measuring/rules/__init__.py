@@ -48,8 +48,8 @@ class Answers(Protocol):
     def double(self, calls: int) -> Leaves:
         """The same in double precision; raises where there is no such thing."""
 
-    def beside(self, inputs: int) -> Iterator[tuple[Leaves, Leaves]]:
-        """What was timed and the plain task, on the same inputs: so many, drawn anew with outliers, or those there are."""
+    def beside(self, inputs: int, *, outliers: bool) -> Iterator[tuple[Leaves, Leaves]]:
+        """What was timed and the plain task, on the same inputs: so many, drawn anew, or those there are."""
 
 
 def names() -> list[str]:
