@@ -146,7 +146,7 @@ class Recipe:
         """How many weights are now of which class; a copy whose weights are as they were was not changed."""
         now = dict(changed.named_modules())
         kinds = Counter(
-            type(now[path]).__name__ if not hasattr(now[path], "weight") else type(now[path].weight.data).__name__
+            type(getattr(now[path], "weight", now[path])).__name__
             for path, layer in layers.items()
             if path in now and not _same(be, layer, now[path])
         )
@@ -170,6 +170,6 @@ class Recipe:
 
 def _same(be: Any, old: Any, new: Any) -> bool:
     """Whether a layer is what it was: of the same class, with a weight of the same class and the same numbers."""
-    if type(old) is not type(new) or type(old.weight.data) is not type(new.weight.data):
+    if type(old) is not type(new) or type(old.weight) is not type(new.weight):
         return False
     return bool(be.fingerprint(old.weight.data) == be.fingerprint(new.weight.data))

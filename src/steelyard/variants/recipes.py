@@ -215,8 +215,8 @@ def _dense(model: Any, what: str) -> None:
     import torch
 
     for layer in _linear_layers(model):
-        if type(layer.weight.data) is not torch.Tensor:
-            raise Unsupported(f"torchao {_version()} has no layout for {what} in weights of class {type(layer.weight.data).__name__}")
+        if type(layer.weight) is not torch.nn.Parameter:
+            raise Unsupported(f"torchao {_version()} has no layout for {what} in weights of class {type(layer.weight).__name__}")
 
 
 def _largest_two(weight: Any) -> Any:
