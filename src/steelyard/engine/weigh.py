@@ -152,6 +152,8 @@ class CaseWeighing:
         notes.metrics["first_call_time"] = Figure(self.clock.spent[first], "s", "lower", n=1)
         if be.device != "cpu":
             notes.metrics.update({name: Figure(value, "B", "lower", n=1) for name, value in be.peak_memory().items()})
+        if task.figures:
+            notes.metrics.update(task.figures(output))
         if task.inspect:
             notes.effective.update(task.inspect())
         if seen.wanted:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from steelyard.errors import UsageError
+from steelyard.model.record import Figure
 from steelyard.model.units import check_tolerance
 
 
@@ -62,6 +63,7 @@ class Task:
     such as answers left to chance. `inspect` says after the first call what a
     variant really did, and raises NotApplied when that is nothing; it is asked again after timing. `back` is the pass back from
     an output, where it is timed apart from the call. `chance` turns off what calls leave to chance, such as dropout.
+    `figures` reads metrics off an answer, such as a perplexity.
     `norm_tolerance` holds gradients as whole arrays to that share of their norm, `whole_tolerance` every array.
     """
 
@@ -91,6 +93,7 @@ class Task:
     cleanup: Callable[[], None] | None = None
     back: Backward | None = None
     chance: Chance | None = None
+    figures: Callable[[Any], Mapping[str, Figure]] | None = None
     effective: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
