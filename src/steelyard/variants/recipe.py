@@ -51,8 +51,13 @@ def _word(option: str, default: Any) -> Word:
     return Word(option) if isinstance(default, int) else Word(option, values=(str(default),))
 
 
-def recipe(name: str, *, words: Sequence[Word] = (), devices: Sequence[str] = (), ours: bool = True) -> Callable[[Builder], Variant]:
-    """Make a variant of a function that builds a config; what goes wrong with one of `ours` is what the package lacks here."""
+def recipe(
+    name: str, *, words: Sequence[Word] = (), devices: Sequence[str] = (), arithmetic: str = "", ours: bool = True
+) -> Callable[[Builder], Variant]:
+    """Make a variant of a function that builds a config; what goes wrong with one of `ours` is what the package lacks here.
+
+    `arithmetic` is the format that products are computed in, where it is not the model's own: its roof is another.
+    """
 
     def define(builder: Builder) -> Variant:
         given = [item for item in inspect.signature(builder).parameters.values() if item.name != "be"]
@@ -60,7 +65,8 @@ def recipe(name: str, *, words: Sequence[Word] = (), devices: Sequence[str] = ()
         def apply(task: Task, be: Any, **options: Any) -> Task:
             if devices and be.device not in devices:
                 raise Unsupported(f"{name} works on {', '.join(devices)}, not on {be.device}")
-            return Recipe(name, builder, {item.name: item.default for item in given} | options, ours).applied(task, be)
+            made = Recipe(name, builder, {item.name: item.default for item in given} | options, ours).applied(task, be)
+            return replace(made, effective={**made.effective, "arithmetic": arithmetic}) if arithmetic else made
 
         head = [inspect.Parameter(key, inspect.Parameter.POSITIONAL_OR_KEYWORD) for key in ("task", "be")]
         apply.__signature__ = inspect.Signature([*head, *(item.replace(kind=item.KEYWORD_ONLY) for item in given)])  # type: ignore[attr-defined]
@@ -96,8 +102,10 @@ class Recipe:
             task, fn=changed, parameters=tuple(changed.parameters()), whole_tolerance=10 ** (-FLOOR / 20), tolerance=None, any_dtype=True,
         )  # fmt: skip
         self._try(made)
-        facts = {"recipe": self.name, **self._facts(config), **found, "bytes_before": size, "bytes_after": be.model_bytes(made)}
-        return replace(made, effective={**task.effective, **facts})
+        smaller = be.model_bytes(made)
+        facts = {"recipe": self.name, **self._facts(config), **found, "bytes_before": size, "bytes_after": smaller}
+        moved = task.bytes - size + smaller if task.bytes and task.bytes > size else task.bytes
+        return replace(made, bytes=moved, effective={**task.effective, **facts})
 
     def _config(self, be: Any) -> Any:
         given = {"be": be} if "be" in inspect.signature(self.builder).parameters else {}

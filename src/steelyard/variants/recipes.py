@@ -24,7 +24,7 @@ def int8wo() -> Any:
     return Int8WeightOnlyConfig(set_inductor_config=False)
 
 
-@recipe("int8dq")
+@recipe("int8dq", arithmetic="int8")
 def int8dq() -> Any:
     """Weights and, as they come, activations in int8."""
     from torchao.quantization import Int8DynamicActivationInt8WeightConfig
@@ -32,7 +32,7 @@ def int8dq() -> Any:
     return Int8DynamicActivationInt8WeightConfig(set_inductor_config=False)
 
 
-@recipe("int8dq_prefill_wo_decode")
+@recipe("int8dq_prefill_wo_decode", arithmetic="int8")
 def int8dq_prefill_wo_decode() -> Any:
     """int8dq for many rows at a time, weights alone for one; torchao 0.18 takes the switch and does what int8dq does."""
     from torchao.quantization import Int8DynamicActivationInt8WeightConfig
@@ -64,7 +64,7 @@ def intxwo(bits: int = 4, group: int = 32) -> Any:
     return IntxWeightOnlyConfig(weight_dtype=_integer(bits), granularity=_granularity(group))
 
 
-@recipe("int8_dynamic_activation_intx_weight", words=(BITS, Word(GROUP), Word("asymmetric", switch=True)))
+@recipe("int8_dynamic_activation_intx_weight", words=(BITS, Word(GROUP), Word("asymmetric", switch=True)), arithmetic="int8")
 def int8_dynamic_activation_intx_weight(bits: int = 4, group: int = 32, asymmetric: bool = False) -> Any:
     """Activations in int8 as they come, weights of 1 to 8 bits by groups, held in int8."""
     from torchao.quantization import Int8DynamicActivationIntxWeightConfig
@@ -103,7 +103,7 @@ def float8wo() -> Any:
     return Float8WeightOnlyConfig(set_inductor_config=False)
 
 
-@recipe("float8dq", words=(Word("scales", values=("tensor", "row")),), devices=("cuda", "xpu"))
+@recipe("float8dq", words=(Word("scales", values=("tensor", "row")),), devices=("cuda", "xpu"), arithmetic="fp8e4m3")
 def float8dq(be: Any, scales: str = "tensor") -> Any:
     """Weights and, as they come, activations in float8, a scale for the tensor or for each row; needs hardware that multiplies it."""
     import torch
