@@ -1,0 +1,205 @@
+"""What a row says once it is measured: the original's CSV columns, console table and CI records, and what we add behind them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from steelyard.dialects.torchao.layers import BASELINE, DTYPES, Form, LayerRow, Question
+from steelyard.model.pair import Delta
+from steelyard.model.record import Record
+
+Line = dict[str, Any]
+"""A value for each column of both forms; what is not known is None."""
+FORMS = ("seed", "last")
+CONFIG = (
+    "name", "quantization", "sparsity", "m", "k", "n", "high_precision_dtype", "use_torch_compile", "torch_compile_mode", "device",
+    "model_type", "output_dir", "enable_profiler", "enable_memory_profiler",
+)  # fmt: skip
+FILES = ("profiler_json_path", "memory_profile_path", "memory_visualization_path", "memory_stats")
+TIMES: Mapping[Form, str] = {
+    "baseline_eager": "baseline_model_eager_inference_time_in_ms", "quantized_eager": "quantized_model_eager_inference_time_in_ms",
+    "baseline_compiled": "baseline_model_compiled_inference_time_in_ms",
+    "quantized_compiled": "quantized_model_compiled_inference_time_in_ms",
+}  # fmt: skip
+SPEEDUPS: Mapping[Question, str] = {
+    "eager": "eager speedup on baseline", "compile": "compile speedup on baseline", "eager_vs_compile": "eager vs compile speedup",
+}  # fmt: skip
+BOUNDS = {question: tuple(f"{question}_{part}" for part in ("low", "high", "verdict")) for question in SPEEDUPS}
+SEED = (*CONFIG, "baseline_inference_time_in_ms", "model_inference_time_in_ms", "speedup", *FILES)
+LAST = (*(name for name in CONFIG if name != "use_torch_compile"), *TIMES.values(), *SPEEDUPS.values(), *FILES)
+ACCURACY = ("sqnr", "cosine", "max_error", "mean_error")
+OURS = (
+    "status", "reason", "shape_name", "speedup_low", "speedup_high", "verdict", *TIMES.values(), *SPEEDUPS.values(),
+    *(name for names in BOUNDS.values() for name in names), *ACCURACY, "model_bytes", "baseline_model_bytes", "threads", "noise",
+    "case", "run", "notes",
+)  # fmt: skip
+COLUMNS = {form: (*own, *(name for name in OURS if name not in own)) for form, own in (("seed", SEED), ("last", LAST))}
+DIGITS, TIME_DIGITS = 4, 9
+PEAK = "allocated_bytes.all.peak"
+SEED_METRIC = "speedup(wrt bf16)"
+
+
+def config_line(row: LayerRow) -> Line:
+    """What is known of a row before it is measured."""
+    shape, told = row.shape, dict.fromkeys((*SEED, *OURS))
+    return told | {
+        "name": row.name, "quantization": row.quantization, "sparsity": row.sparsity, "m": shape.m, "k": shape.k, "n": shape.n,
+        "high_precision_dtype": DTYPES[row.dtype], "use_torch_compile": bool(row.use_compile), "torch_compile_mode": row.compile_mode,
+        "device": row.device, "model_type": row.model_type, "output_dir": row.output_dir, "enable_profiler": row.profiler,
+        "enable_memory_profiler": row.memory_profiler, "shape_name": shape.name,
+    }  # fmt: skip
+
+
+def untried(row: LayerRow) -> Line:
+    """The line of a row that cannot be measured."""
+    return config_line(row) | {"status": "unsupported", "reason": row.trouble}
+
+
+def measured(row: LayerRow, records: Mapping[Form, Record], deltas: Mapping[Question, Delta | str], run: str) -> Line:
+    """The line of a row; a comparison that was not made is told by its reason, and has no speedup."""
+    line = config_line(row)
+    main: Question = "compile" if row.use_compile else "eager"
+    for form, record in records.items():
+        if "time" in record.metrics:
+            line[TIMES[form]] = round(record.metrics["time"].value * 1e3, TIME_DIGITS)
+    for question, delta in deltas.items():
+        if isinstance(delta, Delta) and delta.ratio and delta.low and delta.high:
+            bounds = (1 / delta.high, 1 / delta.low)
+            line[SPEEDUPS[question]] = round(1 / delta.ratio, DIGITS)
+            line |= dict(zip(BOUNDS[question], (*(round(bound, DIGITS) for bound in bounds), delta.verdict), strict=True))
+    ending = "compiled" if row.use_compile else "eager"
+    line["baseline_inference_time_in_ms"] = line[f"baseline_model_{ending}_inference_time_in_ms"]
+    line["model_inference_time_in_ms"] = line[f"{'baseline' if row.is_baseline else 'quantized'}_model_{ending}_inference_time_in_ms"]
+    line["speedup"] = line[SPEEDUPS[main]]
+    line |= dict(zip(("speedup_low", "speedup_high", "verdict"), (line[name] for name in BOUNDS[main]), strict=True))
+    return line | _standing(records, deltas) | _figures(records) | {"case": row.subject.id, "run": run}
+
+
+def _standing(records: Mapping[Form, Record], deltas: Mapping[Question, Delta | str]) -> Line:
+    """The first thing that went wrong, with the part of the row that it went wrong in."""
+    for form, record in records.items():
+        if record.status != "ok":
+            return {"status": record.status, "reason": f"{form.replace('_', ' ')}: {record.reason}"}
+    for question, delta in deltas.items():
+        if isinstance(delta, str):
+            return {"status": "failed", "reason": f"{question.replace('_', ' ')}: not compared: {delta}"}
+    return {"status": "ok"}
+
+
+def _figures(records: Mapping[Form, Record]) -> Line:
+    """Accuracy and size of the recipe's last form, and how calm the machine was."""
+    *_, last = records.values()
+    base = next(iter(records.values()))
+    found: Line = {name: last.metrics[name].value for name in (*ACCURACY, "model_bytes") if name in last.metrics}
+    if "model_bytes" in base.metrics:
+        found["baseline_model_bytes"] = base.metrics["model_bytes"].value
+    return found | {name: last.effective[name] for name in ("threads", "noise") if name in last.effective}
+
+
+def csv_text(lines: Sequence[Line], form: str, *, header: bool = True) -> str:
+    """Rows as the original's writer has them: None is empty."""
+    file = io.StringIO()
+    writer = csv.writer(file)
+    if header:
+        writer.writerow(COLUMNS[form])
+    for line in lines:
+        writer.writerow([_one_line(line[name]) for name in COLUMNS[form]])
+    return file.getvalue()
+
+
+def _one_line(value: Any) -> Any:
+    """Reasons and names stay on one line, so that a row is a line for other tools too."""
+    return re.sub(r"[\x00-\x1f\x7f]+", " ", value) if isinstance(value, str) else value
+
+
+def table(lines: Sequence[Line], form: str) -> str:
+    """The original's grid; a row that has no speedup says why in a word."""
+    from tabulate import tabulate  # type: ignore[import-untyped]
+
+    if form == "seed":
+        heads = ["Baseline Inference Time (ms)", "Inference Time (ms)", "Speedup"]
+        cells = [["baseline_inference_time_in_ms", "model_inference_time_in_ms"], "speedup"]
+        rows = [
+            [*(_milliseconds(line[name]) for name in cells[0]), _times(line, "speedup", "speedup_low", "speedup_high")] for line in lines
+        ]
+    else:
+        words = ("Eager", "Compile")
+        heads = [f"{word} {rest}" for word in words for rest in ("Baseline Inference Time (ms)", "Model Inference Time (ms)", "Speedup")]
+        heads.append("Eager vs Compile Speedup")
+        rows = [_last_cells(line) for line in lines]
+    whole = [
+        [line["name"], line["quantization"] or BASELINE, line["sparsity"] or "none",
+         f"{line['shape_name']} ({line['m']}, {line['k']}, {line['n']})", *row, str(line["enable_profiler"])]
+        for line, row in zip(lines, rows, strict=True)
+    ]  # fmt: skip
+    return str(tabulate(whole, ["Name", "Quantization", "Sparsity", "Shape", *heads, "Profiler Enabled"], "grid", disable_numparse=True))
+
+
+def _last_cells(line: Line) -> list[str]:
+    found: list[str] = []
+    for question, ending in (("eager", "eager"), ("compile", "compiled")):
+        found += [_milliseconds(line[f"{side}_model_{ending}_inference_time_in_ms"]) for side in ("baseline", "quantized")]
+        found.append(_times(line, SPEEDUPS[question], *BOUNDS[question][:2]))  # type: ignore[index]
+    return [*found, _times(line, SPEEDUPS["eager_vs_compile"], *BOUNDS["eager_vs_compile"][:2])]
+
+
+def _milliseconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
+
+
+def _times(line: Line, name: str, low: str, high: str) -> str:
+    if line[name] is None:
+        return "-" if line["status"] == "ok" else str(line["status"])
+    return f"{line[name]:.2f}x [{line[low]:.2f}, {line[high]:.2f}]"
+
+
+def ci_text(lines: Sequence[Line], form: str, arches: Mapping[str, str]) -> str:
+    """The JSON for PyTorch's benchmark database; `arches` are the names of devices by kind."""
+    made = [record for line in lines for record in _records(line, form, arches.get(line["device"], "unknown"))]
+    return json.dumps(made, indent=2)
+
+
+def _records(line: Line, form: str, arch: str) -> list[dict[str, Any]]:
+    if form == "seed":
+        return [_record(line, arch, "", SEED_METRIC, line["speedup"], "x", line["speedup_low"], line["speedup_high"], "higher")]
+    peak = (line["memory_stats"] or {}).get(PEAK, (line["memory_stats"] or {}).get("peak_memory"))
+    low, high, _ = BOUNDS["compile"]
+    asked = [
+        ("Fwd Speedup (x)", line[SPEEDUPS["compile"]], "x", line[low], line[high], "higher"),
+        ("Bfloat16 Fwd Time (ms)", line[TIMES["baseline_compiled"]], "ms", None, None, "lower"),
+        ("Quantized Fwd Time (ms)", line[TIMES["quantized_compiled"]], "ms", None, None, "lower"),
+        ("Allocated Memory (MB)", peak, "MB", None, None, "lower"),
+    ]
+    return [_record(line, arch, f"{line['quantization']}-", *one) for one in asked]
+
+
+def _record(line: Line, arch: str, prefix: str, name: str, value: Any, unit: str, low: Any, high: Any, better: str) -> dict[str, Any]:
+    """One record; the original's keys come first, ours are text in `extra_info`, as the database has it."""
+    both = not prefix and line[TIMES["quantized_compiled"]] is not None and line["use_torch_compile"] is False
+    compiled = bool(prefix) or line["use_torch_compile"]
+    how = {"device": line["device"], "arch": arch} | ({"torch_compile_mode": line["torch_compile_mode"]} if prefix else {})
+    ours = {
+        "sparsity": line["sparsity"] or "none", "use_compile": str(compiled).lower(), "name": line["name"],
+        "model_type": line["model_type"], "high_precision_dtype": line["high_precision_dtype"], "shape_name": line["shape_name"],
+    } | ({"torch_compile_mode": line["torch_compile_mode"]} if compiled and not prefix else {})  # fmt: skip
+    more = {"unit": unit, "better": better, "status": line["status"], "reason": _one_line(line["reason"]), "ci_low": low, "ci_high": high}
+    more |= {"case": line["case"], **({"compile_speedup": line[SPEEDUPS["compile"]]} if both else {})}
+    return {
+        "benchmark": {
+            "name": "micro-benchmark api", "mode": "inference", "dtype": line["quantization"], "extra_info": {**how, **ours},
+        },
+        "model": {
+            "name": f"{prefix}{line['m']}-{line['k']}-{line['n']}", "type": "micro-benchmark custom layer", "origins": ["torchao"],
+        },
+        "metric": {
+            "name": name, "benchmark_values": [] if value is None else [value], "target_value": 0.0,
+            "extra_info": {key: str(item) for key, item in more.items() if item is not None},
+        },
+        "runners": [],
+        "dependencies": {},
+    }  # fmt: skip

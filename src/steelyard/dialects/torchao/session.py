@@ -1,0 +1,270 @@
+"""One run of `as torchao`: read the config, have the engine measure, write each row as it comes, then profiles and records."""
+
+from __future__ import annotations
+
+import gzip
+import platform
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from steelyard.dialects.torchao import config, lines
+from steelyard.dialects.torchao.layers import LayerRow
+from steelyard.dialects.torchao.lines import Line
+from steelyard.dialects.torchao.reading import LayerSheet, read_sheet
+from steelyard.engine import conduct
+from steelyard.engine.messages import Unweighed
+from steelyard.engine.run import WaitTold
+from steelyard.engine.sinks import MeasuredCase, RowSink
+from steelyard.errors import FAILED, NOTHING, PASS, UsageError, exit_code
+from steelyard.machine import cpu
+from steelyard.machine.nvidia import gpus
+from steelyard.model.experiment import Experiment, Settings
+from steelyard.model.pair import Pair, weigh
+from steelyard.model.record import BAD, Record
+from steelyard.store.runs import Store
+from steelyard.terminal import save
+
+STATS = {"peak_allocated": "allocated_bytes.all.peak", "peak_active": "active_bytes.all.peak", "peak_reserved": "reserved_bytes.all.peak"}
+"""The original's names for the peaks of a device's memory."""
+MEGA = 1e6
+
+
+@dataclass(frozen=True)
+class TorchaoOptions:
+    """What was asked for; the first two are the original's."""
+
+    config: Path
+    output: Path | None = Path("benchmark_results.json")
+    csv: Path | None = None
+    output_dir: str = ""
+    form: str = "seed"
+    device: str = ""
+    settings: Settings = field(default_factory=Settings)
+    files: tuple[str, ...] = ()
+    resume: bool = False
+    strict_exit: bool = False
+
+
+@dataclass
+class LayerTable:
+    """The rows as they come, in the order of the config; those before the first that is missing are in the CSV file."""
+
+    rows: Sequence[LayerRow]
+    path: Path
+    form: str
+    show: Callable[[Line, int], None]
+    ready: dict[str, Line] = field(default_factory=dict)
+    done: list[Line] = field(default_factory=list)
+
+    def begin(self) -> None:
+        """The header, and the rows that need no measuring."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(
+                f"cannot write {self.path}", why=error.strerror or str(error), do="--output-dir names another folder"
+            ) from None
+        self.save()
+        for row in self.rows:
+            if row.trouble:
+                self.put(row.key, lines.untried(row))
+
+    def put(self, key: str, line: Line) -> None:
+        """A row is known; write all whose turn it is."""
+        self.ready[key] = line
+        while len(self.done) < len(self.rows) and (due := self.ready.get(self.rows[len(self.done)].key)):
+            self.done.append(due)
+            try:
+                with self.path.open("a", encoding="utf-8", newline="") as file:
+                    file.write(lines.csv_text([due], self.form, header=False))
+            except OSError as error:
+                raise UsageError(f"cannot write {self.path}", why=error.strerror or str(error)) from None
+            self.show(due, len(self.done))
+
+    def save(self) -> None:
+        """The whole file again, as what is in it changed."""
+        save(self.path, lines.csv_text(self.done, self.form))
+
+
+class LayerSink(RowSink):
+    """Makes the line of a row from its records and pairs; the table writes it."""
+
+    def __init__(self, rows: Sequence[LayerRow], table: LayerTable) -> None:
+        super().__init__([row.result_row for row in rows], table.path)
+        self.layers, self.table, self.run = {row.key: row for row in rows}, table, ""
+
+    def opened(self, run: Path) -> None:
+        self.run = run.name
+
+    def key_of(self, line: Mapping[str, Any]) -> str:
+        return ""
+
+    def row(self, key: str, cases: Sequence[MeasuredCase], pairs: Sequence[Pair | Unweighed]) -> Mapping[str, Any]:
+        row = self.layers[key]
+        records = dict(zip(row.cases, (case.record for case in cases), strict=True))
+        deltas = {
+            question: pair.reason if isinstance(pair, Unweighed) else weigh(pair) for question, pair in zip(row.pairs, pairs, strict=True)
+        }
+        line = lines.measured(row, records, deltas, self.run)
+        self.table.put(key, line)
+        return line
+
+
+@dataclass
+class TorchaoRun:
+    """What a run holds while it lasts; the caller reads from it how it went."""
+
+    options: TorchaoOptions
+    say: Callable[[str], None]
+    store: Store
+    command: Sequence[str] = ()
+    total: int = 0
+    table: LayerTable | None = None
+    files: set[Path] = field(default_factory=set)
+    """The profiles that this run has written."""
+
+    @property
+    def lines(self) -> list[Line]:
+        """The rows so far."""
+        return self.table.done if self.table else []
+
+    def run(self) -> int:
+        """Do all of it and answer the exit code: 0, as the original, unless the strict one was asked for."""
+        options = self.options
+        sheet = read_sheet(options.config, lenient=True, both=options.form == "last", device=options.device, output_dir=options.output_dir)
+        rows, warnings = self._placed(sheet)
+        for text in (*sheet.warnings, *warnings):
+            self.say(f"warning: {text}")
+        self.total = len(rows)
+        self.table = LayerTable(rows, options.csv or _free(sheet.folder / datetime.now().strftime("results_%d%m%Y_%H%M%S.csv")),
+                                options.form, self._show)  # fmt: skip
+        self.table.begin()
+        able = [row for row in rows if not row.trouble]
+        try:
+            if able:
+                self._execute([row.result_row for row in able], options.settings, LayerSink(able, self.table))
+                self._profile([row for row in able if self.table.ready[row.key]["status"] == "ok"])
+        finally:
+            self.write()
+        return self._judged()
+
+    def write(self) -> None:
+        """The records of all rows so far, and the CSV once more, which may have gained paths."""
+        if self.table:
+            self.table.save()
+        if self.options.output:
+            save(self.options.output, lines.ci_text(self.lines, self.options.form, arches({line["device"] for line in self.lines})))
+
+    def _placed(self, sheet: LayerSheet) -> tuple[list[LayerRow], list[str]]:
+        """The rows with their names looked up, where a device that is not here is the CPU, as the original has it."""
+        rows, warnings = list(sheet.rows), []
+        for device in dict.fromkeys(row.device for row in rows):
+            if not self.options.device and not has_device(device):
+                warnings.append(
+                    f"there is no {device} here, so it runs on the CPU, as the original does; --device {device} says so instead"
+                )
+                rows = [replace(row, device="cpu") if row.device == device else row for row in rows]
+        return list(config.checked(rows, config.catalogue(self.options.files))), warnings
+
+    def _show(self, line: Line, number: int) -> None:
+        speedups = [f"{line[name]:.2f}x {said}" for said, name in lines.SPEEDUPS.items() if line[name] is not None]
+        recipes = f"{line['quantization']}+{line['sparsity']}" if line["sparsity"] else line["quantization"]
+        shape = f"{line['shape_name']} ({line['m']}, {line['k']}, {line['n']})"
+        told = [line["status"], str(line["reason"])[:500]] if line["status"] != "ok" else []
+        self.say("  ".join([f"[{number}/{self.total}]", line["name"], recipes, shape, *told, *speedups]))
+
+    def _execute(self, rows: Iterable[Any], settings: Settings, sink: LayerSink | None = None, **words: Any) -> conduct.RunOutcome:
+        experiment = Experiment(
+            f"torchao {self.options.config.name}", rows=tuple(rows), settings=settings, files=self.options.files, **words
+        )
+        ready, watch = conduct.from_experiment(experiment), WaitTold(self.say)
+        resume = "" if self.options.resume and sink else None
+        return conduct.execute(ready, self.store, self.command, lambda writer: watch, resume=resume, sink=sink)
+
+    def _profile(self, rows: Iterable[LayerRow]) -> None:
+        """Profiles of the rows that ask for them, beside the timing and in a run of their own; peaks too where a record needs them."""
+        sized = self.options.form == "last" and self.options.output is not None
+
+        def asked(row: LayerRow) -> tuple[bool, bool]:
+            return row.profiler, row.memory_profiler
+
+        for (traced, history), group in groupby(sorted(rows, key=asked), asked):
+            if not (traced or history or sized):
+                continue
+            members = list(group)
+            settings = replace(
+                self.options.settings, runs=1, warmup=0.0, verify=False, telemetry=False, profile="stacks" if traced else False,
+                peak_memory=history or sized, memory_snapshot=history,
+            )  # fmt: skip
+            done = self._execute((), settings, include=tuple(dict.fromkeys(row.subject for row in members)))
+            records = {record.id: record for record in done.run.records}
+            for row in members:
+                self._keep_profiles(row, records[row.subject.id], done)
+
+    def _keep_profiles(self, row: LayerRow, record: Record, done: conduct.RunOutcome) -> None:
+        assert self.table is not None
+        line, folder, notes = self.table.ready[row.key], Path(row.output_dir), list[str]()
+        places = {
+            "trace": ("profiler_json_path", folder / "profiler" / f"{row.file_stem}_profile.json"),
+            "memory": ("memory_profile_path", folder / "memory_profiler" / "pickle" / f"{row.file_stem}_memory_profile.pickle"),
+        }
+        wanted = {"trace"} if row.profiler else set()
+        wanted |= {"memory"} if row.memory_profiler else set()
+        for kept in record.attachments:
+            if kept.kind in wanted:
+                column, path = places[kept.kind]
+                line[column] = str(self._copied(done.run.attachment(kept), path))
+        for setting, asked in (("profile", row.profiler), ("memory_snapshot", row.memory_profiler), ("peak_memory", row.memory_profiler)):
+            if asked and isinstance(said := record.effective.get(setting), str):
+                notes.append(f"{setting.replace('_', ' ')}: {said}")
+        if record.status not in ("ok", "wrong"):
+            notes.append(f"no profile: {record.status}: {record.reason}")
+        peaks = {ours: record.metrics[name].value / MEGA for name, ours in {**STATS, "peak_memory": "peak_memory"}.items()
+                 if name in record.metrics}  # fmt: skip
+        line["memory_stats"], line["notes"] = peaks or None, "; ".join(notes) or None
+        for note in notes:
+            self.say(f"warning: {row.key}: {note}")
+
+    def _copied(self, source: Path, path: Path) -> Path:
+        """A file of a run in the original's place; rows of the same name have a file each."""
+        path = _free(path, self.files.__contains__)
+        self.files.add(path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            content = source.read_bytes()
+            path.write_bytes(gzip.decompress(content) if source.suffix == ".gz" else content)
+        except OSError as error:
+            raise UsageError(f"cannot write {path}", why=error.strerror or str(error), do="--output-dir names another folder") from None
+        return path
+
+    def _judged(self) -> int:
+        if not self.options.strict_exit:
+            return PASS
+        statuses = [line["status"] for line in self.lines]
+        bad = [FAILED] if set(BAD) & set(statuses) else []
+        return exit_code([*bad, *([] if {"ok", *BAD} & set(statuses) else [NOTHING])])
+
+
+def _free(path: Path, taken: Callable[[Path], bool] = Path.exists) -> Path:
+    """A name that is not taken, where two runs or rows would have one."""
+    number, found = 1, path
+    while taken(found):
+        number += 1
+        found = path.with_stem(f"{path.stem}_{number}")
+    return found
+
+
+def has_device(device: str) -> bool:
+    """Whether there is such a device, as far as a look at the system tells."""
+    nodes = {"cuda": "nvidiactl", "xpu": "dri", "mps": "no such device on Linux"}
+    return device not in nodes or (Path("/dev") / nodes[device]).exists()
+
+
+def arches(devices: Iterable[str]) -> dict[str, str]:
+    """The names of devices by kind: of the CPU what Python knows, or the kernel, as the former is often nothing."""
+    names = [str(gpu["name"]) for gpu in gpus() if gpu.get("name")] if "cuda" in devices else []
+    return {"cpu": platform.processor() or cpu.model(cpu.cpuinfo(Path("/"))) or "unknown", "cuda": names[0] if names else "unknown"}
