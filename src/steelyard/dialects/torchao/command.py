@@ -93,5 +93,5 @@ def _show(made: TorchaoRun, form: str) -> None:
 
 def _told(made: TorchaoRun) -> str:
     counted = " · ".join(status_counts([line["status"] for line in made.lines])) or "no row is complete"
-    places = [made.table.path if made.table else None, made.options.output]
+    places = [made.sink.path if made.sink else None, made.options.output]
     return f"{counted} · saved {', '.join(str(place) for place in places if place)}"

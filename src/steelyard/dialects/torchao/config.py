@@ -34,8 +34,8 @@ def recognise(path: Path) -> bool:
 
 def read(path: Path, files: tuple[str, ...] = (), place: Place | None = None, device: str = "cpu") -> Experiment:
     """The experiment of a config, read strictly; a device of the command line other than the CPU is for all rows."""
-    sheet = reading.read_sheet(path, device="" if device == "cpu" else device)
-    rows = list(checked(sheet.rows, catalogue(files, place)))
+    found, _ = reading.read_rows(path, device="" if device == "cpu" else device)
+    rows = list(checked(found, catalogue(files, place)))
     mistakes = [UsageError(text, where=str(path)) for text in dict.fromkeys(row.trouble for row in rows if row.trouble)]
     if mistakes:
         raise mistakes[0] if len(mistakes) == 1 else Mistakes(mistakes, where=str(path))

@@ -20,7 +20,7 @@ COMPILE_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-
 DTYPES = {"bf16": "torch.bfloat16", "fp32": "torch.float32", "fp16": "torch.float16", "fp64": "torch.float64"}
 ACTIVATIONS = ("relu", "sigmoid", "leakyrelu", "relu6", "gelu", "silu", "hardswish")
 NORMED = "ln_linear"
-MODEL_TYPES = ("linear", NORMED, *(f"{NORMED}_{name}" for name in ACTIVATIONS), "transformer_block")
+NO_TRAINING = "recipes for training are not here yet; benchmark_mode: inference runs"
 
 Form = Literal["baseline_eager", "quantized_eager", "baseline_compiled", "quantized_compiled"]
 Question = Literal["eager", "compile", "eager_vs_compile"]
@@ -106,11 +106,10 @@ class LayerRow:
     @property
     def pairs(self) -> dict[Question, tuple[Case, Case]]:
         """What is weighed: head and base by the question that each pair answers."""
-        last: Form = "baseline_eager" if self.is_baseline else "quantized_eager"
-        compiled: Form = "baseline_compiled" if self.is_baseline else "quantized_compiled"
+        both: tuple[Form, Form] = ("quantized_compiled", "quantized_eager")
         asked: dict[Question, tuple[Form, Form]] = {
             "eager": ("quantized_eager", "baseline_eager"), "compile": ("quantized_compiled", "baseline_compiled"),
-            "eager_vs_compile": (compiled, last),
+            "eager_vs_compile": ("baseline_compiled", "baseline_eager") if self.is_baseline else both,
         }  # fmt: skip
         cases = self.cases
         return {question: (cases[head], cases[base]) for question, (head, base) in asked.items() if head in cases and base in cases}
@@ -135,9 +134,8 @@ class LayerRow:
 
 def default_name(row: LayerRow) -> str:
     """The original's name for a row that has none."""
-    shape = row.shape
-    compiled = "_compile" if row.use_compile else ""
-    return f"benchmark_{row.quantization}_{row.model_type}_m{shape.m}_k{shape.k}_n{shape.n}{compiled}"
+    m, k, n = row.shape.m, row.shape.k, row.shape.n
+    return f"benchmark_{row.quantization}_{row.model_type}_m{m}_k{k}_n{n}{'_compile' if row.use_compile else ''}"
 
 
 def with_keys(rows: Iterable[LayerRow]) -> list[LayerRow]:

@@ -9,13 +9,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from steelyard.dialects.torchao.layers import BASELINE, DTYPES, Form, LayerRow, Question
+from steelyard.dialects.torchao.layers import DTYPES, NO_TRAINING, Form, LayerRow, Question
 from steelyard.model.pair import Delta
 from steelyard.model.record import Record
 
 Line = dict[str, Any]
 """A value for each column of both forms; what is not known is None."""
-FORMS = ("seed", "last")
 CONFIG = (
     "name", "quantization", "sparsity", "m", "k", "n", "high_precision_dtype", "use_torch_compile", "torch_compile_mode", "device",
     "model_type", "output_dir", "enable_profiler", "enable_memory_profiler",
@@ -38,6 +37,18 @@ OURS = (
     *(name for names in BOUNDS.values() for name in names), *ACCURACY, "model_bytes", "baseline_model_bytes", "threads", "noise",
     "case", "run", "notes",
 )  # fmt: skip
+SPREAD = {"speedup": ("speedup_low", "speedup_high"), **{SPEEDUPS[question]: names[:2] for question, names in BOUNDS.items()}}
+"""The columns with the bounds of each speedup."""
+CELLS = {
+    "seed": dict(zip(("Baseline Inference Time (ms)", "Inference Time (ms)", "Speedup"), SEED[len(CONFIG) :], strict=False)),
+    "last": {
+        "Eager Baseline Inference Time (ms)": TIMES["baseline_eager"], "Eager Model Inference Time (ms)": TIMES["quantized_eager"],
+        "Eager Speedup": SPEEDUPS["eager"], "Compile Baseline Inference Time (ms)": TIMES["baseline_compiled"],
+        "Compile Model Inference Time (ms)": TIMES["quantized_compiled"], "Compile Speedup": SPEEDUPS["compile"],
+        "Eager vs Compile Speedup": SPEEDUPS["eager_vs_compile"],
+    },
+}  # fmt: skip
+"""The columns of the console table that a row is measured for."""
 COLUMNS = {form: (*own, *(name for name in OURS if name not in own)) for form, own in (("seed", SEED), ("last", LAST))}
 DIGITS, TIME_DIGITS = 4, 9
 PEAK = "allocated_bytes.all.peak"
@@ -56,8 +67,8 @@ def config_line(row: LayerRow) -> Line:
 
 
 def untried(row: LayerRow) -> Line:
-    """The line of a row that cannot be measured."""
-    return config_line(row) | {"status": "unsupported", "reason": row.trouble}
+    """The line of a row that cannot be measured: a name in it is wrong, or it is about something that is not here."""
+    return config_line(row) | {"status": "unsupported" if row.trouble == NO_TRAINING else "failed", "reason": row.trouble}
 
 
 def measured(row: LayerRow, records: Mapping[Form, Record], deltas: Mapping[Question, Delta | str], run: str) -> Line:
@@ -121,40 +132,21 @@ def table(lines: Sequence[Line], form: str) -> str:
     """The original's grid; a row that has no speedup says why in a word."""
     from tabulate import tabulate  # type: ignore[import-untyped]
 
-    if form == "seed":
-        heads = ["Baseline Inference Time (ms)", "Inference Time (ms)", "Speedup"]
-        cells = [["baseline_inference_time_in_ms", "model_inference_time_in_ms"], "speedup"]
-        rows = [
-            [*(_milliseconds(line[name]) for name in cells[0]), _times(line, "speedup", "speedup_low", "speedup_high")] for line in lines
-        ]
-    else:
-        words = ("Eager", "Compile")
-        heads = [f"{word} {rest}" for word in words for rest in ("Baseline Inference Time (ms)", "Model Inference Time (ms)", "Speedup")]
-        heads.append("Eager vs Compile Speedup")
-        rows = [_last_cells(line) for line in lines]
-    whole = [
-        [line["name"], line["quantization"] or BASELINE, line["sparsity"] or "none",
-         f"{line['shape_name']} ({line['m']}, {line['k']}, {line['n']})", *row, str(line["enable_profiler"])]
-        for line, row in zip(lines, rows, strict=True)
+    rows = [
+        [line["name"], line["quantization"], line["sparsity"] or "none", f"{line['shape_name']} ({line['m']}, {line['k']}, {line['n']})",
+         *(_cell(line, name) for name in CELLS[form].values()), str(line["enable_profiler"])]
+        for line in lines
     ]  # fmt: skip
-    return str(tabulate(whole, ["Name", "Quantization", "Sparsity", "Shape", *heads, "Profiler Enabled"], "grid", disable_numparse=True))
+    heads = ["Name", "Quantization", "Sparsity", "Shape", *CELLS[form], "Profiler Enabled"]
+    return str(tabulate(rows, heads, "grid", disable_numparse=True))
 
 
-def _last_cells(line: Line) -> list[str]:
-    found: list[str] = []
-    for question, ending in (("eager", "eager"), ("compile", "compiled")):
-        found += [_milliseconds(line[f"{side}_model_{ending}_inference_time_in_ms"]) for side in ("baseline", "quantized")]
-        found.append(_times(line, SPEEDUPS[question], *BOUNDS[question][:2]))  # type: ignore[index]
-    return [*found, _times(line, SPEEDUPS["eager_vs_compile"], *BOUNDS["eager_vs_compile"][:2])]
-
-
-def _milliseconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"
-
-
-def _times(line: Line, name: str, low: str, high: str) -> str:
+def _cell(line: Line, name: str) -> str:
     if line[name] is None:
-        return "-" if line["status"] == "ok" else str(line["status"])
+        return str(line["status"]) if name in SPREAD and line["status"] != "ok" else "-"
+    if name not in SPREAD:
+        return f"{line[name]:.4g}"
+    low, high = SPREAD[name]
     return f"{line[name]:.2f}x [{line[low]:.2f}, {line[high]:.2f}]"
 
 
@@ -165,33 +157,35 @@ def ci_text(lines: Sequence[Line], form: str, arches: Mapping[str, str]) -> str:
 
 
 def _records(line: Line, form: str, arch: str) -> list[dict[str, Any]]:
+    """One record for a row, or the last version's four, which are about its compiled form."""
     if form == "seed":
-        return [_record(line, arch, "", SEED_METRIC, line["speedup"], "x", line["speedup_low"], line["speedup_high"], "higher")]
-    peak = (line["memory_stats"] or {}).get(PEAK, (line["memory_stats"] or {}).get("peak_memory"))
-    low, high, _ = BOUNDS["compile"]
-    asked = [
-        ("Fwd Speedup (x)", line[SPEEDUPS["compile"]], "x", line[low], line[high], "higher"),
-        ("Bfloat16 Fwd Time (ms)", line[TIMES["baseline_compiled"]], "ms", None, None, "lower"),
-        ("Quantized Fwd Time (ms)", line[TIMES["quantized_compiled"]], "ms", None, None, "lower"),
-        ("Allocated Memory (MB)", peak, "MB", None, None, "lower"),
-    ]
+        return [_record(line, arch, "", SEED_METRIC, line["speedup"], "x", SPREAD["speedup"])]
+    peaks = line["memory_stats"] or {}
+    asked: tuple[tuple[Any, ...], ...] = (
+        ("Fwd Speedup (x)", line[SPEEDUPS["compile"]], "x", BOUNDS["compile"][:2]),
+        ("Bfloat16 Fwd Time (ms)", line[TIMES["baseline_compiled"]], "ms"),
+        ("Quantized Fwd Time (ms)", line[TIMES["quantized_compiled"]], "ms"),
+        ("Allocated Memory (MB)", peaks.get(PEAK, peaks.get("peak_memory")), "MB"),
+    )
     return [_record(line, arch, f"{line['quantization']}-", *one) for one in asked]
 
 
-def _record(line: Line, arch: str, prefix: str, name: str, value: Any, unit: str, low: Any, high: Any, better: str) -> dict[str, Any]:
+def _record(line: Line, arch: str, prefix: str, name: str, value: Any, unit: str, bounds: Sequence[str] = ()) -> dict[str, Any]:
     """One record; the original's keys come first, ours are text in `extra_info`, as the database has it."""
-    both = not prefix and line[TIMES["quantized_compiled"]] is not None and line["use_torch_compile"] is False
     compiled = bool(prefix) or line["use_torch_compile"]
     how = {"device": line["device"], "arch": arch} | ({"torch_compile_mode": line["torch_compile_mode"]} if prefix else {})
     ours = {
         "sparsity": line["sparsity"] or "none", "use_compile": str(compiled).lower(), "name": line["name"],
         "model_type": line["model_type"], "high_precision_dtype": line["high_precision_dtype"], "shape_name": line["shape_name"],
     } | ({"torch_compile_mode": line["torch_compile_mode"]} if compiled and not prefix else {})  # fmt: skip
-    more = {"unit": unit, "better": better, "status": line["status"], "reason": _one_line(line["reason"]), "ci_low": low, "ci_high": high}
-    more |= {"case": line["case"], **({"compile_speedup": line[SPEEDUPS["compile"]]} if both else {})}
+    more = {"unit": unit, "better": "higher" if unit == "x" else "lower", "status": line["status"], "reason": _one_line(line["reason"])}
+    more |= dict(zip(("ci_low", "ci_high"), (line[bound] for bound in bounds), strict=False)) | {"case": line["case"]}
+    if value is None and line["status"] == "ok":
+        more["reason"] = "not measured" if name != SEED_METRIC else "the baseline has no speedup over itself"
     return {
         "benchmark": {
-            "name": "micro-benchmark api", "mode": "inference", "dtype": line["quantization"], "extra_info": {**how, **ours},
+            "name": "micro-benchmark api", "mode": line["output_dir"].rpartition("/")[2], "dtype": line["quantization"],
+            "extra_info": {**how, **ours},
         },
         "model": {
             "name": f"{prefix}{line['m']}-{line['k']}-{line['n']}", "type": "micro-benchmark custom layer", "origins": ["torchao"],

@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from steelyard.codec.parsing import load
 from steelyard.codec.reading import CheckedFile, expect, shown, text_value
-from steelyard.dialects.torchao import shapes
-from steelyard.dialects.torchao.layers import (
-    BASELINE,
-    COMPILE_MODES,
-    DTYPES,
-    SPARSE,
-    TAKES_SEMI,
-    LayerRow,
-    default_name,
-    pairings,
-    sparse_variant,
-    with_keys,
-)  # fmt: skip
+from steelyard.dialects.torchao import layers, shapes
+from steelyard.dialects.torchao.layers import BASELINE, NO_TRAINING, LayerRow
 from steelyard.dialects.torchao.shapes import LayerShape
 from steelyard.errors import UsageError, did_you_mean, unknown
 from steelyard.model.dtypes import canonical
@@ -33,26 +22,10 @@ MODEL_KEYS = (
     "name", "matrix_shapes", "high_precision_dtype", "use_torch_compile", "torch_compile_mode", "device", "model_type",
     "enable_profiler", "enable_memory_profiler",
 )  # fmt: skip
+MOST_CASES = 100_000
 OUTPUT_DIR = "benchmarks/microbenchmarks/results"
 BENCHMARK_MODES = ("inference", "training")
 DEVICES = ("cuda", "xpu", "mps", "cpu")
-MOST_ROWS = 100_000
-NO_TRAINING = "recipes for training are not here yet; benchmark_mode: inference runs"
-
-
-@dataclass(frozen=True)
-class LayerSheet:
-    """A whole config: its rows in the order in which they run, and what was passed over where the original passes over it."""
-
-    mode: str
-    output_dir: str
-    rows: tuple[LayerRow, ...]
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def folder(self) -> Path:
-        """Where the original puts its results."""
-        return Path(self.output_dir) / self.mode
 
 
 class TorchaoPage(CheckedFile):
@@ -91,8 +64,10 @@ def recognise(data: Any) -> bool:
     return isinstance(data, dict) and bool({QUANTIZATION, SPARSITY, MODELS} & set(data))
 
 
-def read_sheet(path: Path, *, lenient: bool = False, both: bool = False, device: str = "", output_dir: str = "") -> LayerSheet:
-    """A config expanded; `both` times every row without and with torch.compile, `device` is in place of the file's own."""
+def read_rows(
+    path: Path, *, lenient: bool = False, both: bool = False, device: str = "", output_dir: str = ""
+) -> tuple[list[LayerRow], list[str]]:
+    """The rows of a config in the order in which they run, and warnings; `both` times each without and with torch.compile."""
     data, text = load(path, "yaml")
     page = TorchaoPage(str(path), text, lenient=lenient)
     if not isinstance(data, dict):
@@ -102,21 +77,19 @@ def read_sheet(path: Path, *, lenient: bool = False, both: bool = False, device:
     folder = output_dir or page.read(data, "", "output_dir", text_value, OUTPUT_DIR)
     recipes = _recipes(page, data)
     rows: list[LayerRow] = []
-    models = page.tables(data, MODELS)
-    if not models:
+    if not data.get(MODELS):
         page.wrong(MODELS, "missing or empty: it lists the layers to run", "see docs/howto/coming-from-torchao.md")
-    for where, table in models:
+    for where, table in page.tables(data, MODELS):
         rows += _model_rows(page, table, where, recipes, both=both, device=device)
-        if len(rows) > MOST_ROWS:
-            raise UsageError(f"{where}: more than {MOST_ROWS} rows", do="give fewer shapes or recipes", where=str(path))
-    if not recipes:
+        _check_size(len(rows), page)
+    if not recipes and not data.get(QUANTIZATION):
         page.wrong(QUANTIZATION, "missing or empty, so there is nothing to run", f"list recipes, such as int8wo, or {BASELINE}")
     if mode == "training":
         page.doubt("benchmark_mode", f"training is unsupported: {NO_TRAINING}")
         rows = [replace(row, trouble=NO_TRAINING) for row in rows]
     page.finish()
     rows = [replace(row, output_dir=f"{folder}/{mode}") for row in rows]
-    return LayerSheet(mode, folder, tuple(with_keys(rows)), tuple(dict.fromkeys(page.warnings)))
+    return layers.with_keys(rows), list(dict.fromkeys(page.warnings))
 
 
 def _recipes(page: TorchaoPage, data: Mapping[str, Any]) -> list[tuple[str, str | None]]:
@@ -133,15 +106,18 @@ def _recipes(page: TorchaoPage, data: Mapping[str, Any]) -> list[tuple[str, str 
         spot = f"{SPARSITY}[{place}]"
         if name == "None":
             page.doubt(spot, "the word None is no recipe", "write null, or leave it out: every recipe also runs without sparsity")
-        elif name is not None and not (isinstance(name, str) and sparse_variant(name)):
-            page.wrong(spot, f"no sparsity recipe is {shown(name)}", f"a name with one of {', '.join(SPARSE)} in it, or null")
+        elif name is not None and not (isinstance(name, str) and layers.sparse_variant(name)):
+            hint = 'YAML reads 2:4 without quotes as a number: write "2:4"' if name == 124 else ""
+            page.wrong(
+                spot, f"no sparsity recipe is {shown(name)}", hint or f"a name with one of {', '.join(layers.SPARSE)} in it, or null"
+            )
         elif name is not None:
             sparsities.append(name)
-            if not any(found[1] == name for found in pairings(quantizations, [name])):
+            if not any(found[1] == name for found in layers.pairings(quantizations, [name])):
                 page.doubt(
-                    spot, f"{name} goes with none of the recipes", f"it goes with {BASELINE}, and those with {', '.join(TAKES_SEMI)}"
+                    spot, f"{name} goes with none of the recipes", f"it goes with {BASELINE}, and those with {', '.join(layers.TAKES_SEMI)}"
                 )
-    return pairings(quantizations, sparsities)
+    return layers.pairings(quantizations, sparsities)
 
 
 def _names(page: TorchaoPage, data: Mapping[str, Any], key: str) -> Sequence[Any]:
@@ -174,22 +150,29 @@ def _model_rows(
     for quantization, sparsity in recipes:
         for shape in all_shapes:
             row = replace(template, quantization=quantization, sparsity=sparsity, shape=shape)
-            found.append(replace(row, name=name or default_name(row)))
+            found.append(replace(row, name=name or layers.default_name(row)))
     return found
 
 
 def _shapes(page: TorchaoPage, table: Mapping[str, Any], where: str) -> list[LayerShape]:
     if not table.get("matrix_shapes"):
         page.wrong(f"{where}.matrix_shapes", "missing or empty", f"list families of shapes: {', '.join(shapes.FAMILIES)}")
-    found: list[LayerShape] = []
-    inside = {"matrix_shapes": table.get("matrix_shapes") or []}
-    for spot, given in page.tables(inside, "matrix_shapes"):
-        page.known(given, f"{where}.{spot}", shapes.keys_of(given.get("name")))
+    listed, found = table.get("matrix_shapes") or [], list[LayerShape]()
+    for place, item in enumerate(listed if isinstance(listed, list) else [listed]):
+        spot = f"{where}.matrix_shapes[{place}]"
+        given = page.table(item, spot)
+        page.known(given, spot, shapes.keys_of(given.get("name")))
         try:
-            found += shapes.expand(given)
+            found += shapes.expand(given) if given else []
+            _check_size(len(found), page)
         except UsageError as error:
-            page.wrong(f"{where}.{spot}", error.what, error.do)
+            page.wrong(spot, error.what, error.do)
     return found
+
+
+def _check_size(count: int, page: TorchaoPage) -> None:
+    if count > MOST_CASES:
+        raise UsageError(f"more than {MOST_CASES} rows", do="give fewer shapes or recipes", where=page.where)
 
 
 def _choice(kind: str, names: Sequence[str]) -> Callable[[Any], str]:
@@ -201,7 +184,7 @@ def _choice(kind: str, names: Sequence[str]) -> Callable[[Any], str]:
     return read
 
 
-_compile_mode = _choice("mode of torch.compile", COMPILE_MODES)
+_compile_mode = _choice("mode of torch.compile", layers.COMPILE_MODES)
 
 
 def _switch(value: Any) -> bool:
@@ -216,6 +199,6 @@ def _device(value: Any) -> str:
 def _dtype(value: Any) -> str:
     """The last part of a dotted name counts, as the original has it."""
     found = canonical(text_value(value).rpartition(".")[2])
-    if found not in DTYPES:
-        raise unknown("high precision dtype", str(value), DTYPES.values())
+    if found not in layers.DTYPES:
+        raise unknown("high precision dtype", str(value), layers.DTYPES.values())
     return found

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gzip
 import platform
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import groupby
@@ -14,7 +15,7 @@ from typing import Any
 from steelyard.dialects.torchao import config, lines
 from steelyard.dialects.torchao.layers import LayerRow
 from steelyard.dialects.torchao.lines import Line
-from steelyard.dialects.torchao.reading import LayerSheet, read_sheet
+from steelyard.dialects.torchao.reading import read_rows
 from steelyard.engine import conduct
 from steelyard.engine.messages import Unweighed
 from steelyard.engine.run import WaitTold
@@ -49,69 +50,60 @@ class TorchaoOptions:
     strict_exit: bool = False
 
 
-@dataclass
-class LayerTable:
-    """The rows as they come, in the order of the config; those before the first that is missing are in the CSV file."""
-
-    rows: Sequence[LayerRow]
-    path: Path
-    form: str
-    show: Callable[[Line, int], None]
-    ready: dict[str, Line] = field(default_factory=dict)
-    done: list[Line] = field(default_factory=list)
-
-    def begin(self) -> None:
-        """The header, and the rows that need no measuring."""
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(
-                f"cannot write {self.path}", why=error.strerror or str(error), do="--output-dir names another folder"
-            ) from None
-        self.save()
-        for row in self.rows:
-            if row.trouble:
-                self.put(row.key, lines.untried(row))
-
-    def put(self, key: str, line: Line) -> None:
-        """A row is known; write all whose turn it is."""
-        self.ready[key] = line
-        while len(self.done) < len(self.rows) and (due := self.ready.get(self.rows[len(self.done)].key)):
-            self.done.append(due)
-            try:
-                with self.path.open("a", encoding="utf-8", newline="") as file:
-                    file.write(lines.csv_text([due], self.form, header=False))
-            except OSError as error:
-                raise UsageError(f"cannot write {self.path}", why=error.strerror or str(error)) from None
-            self.show(due, len(self.done))
-
-    def save(self) -> None:
-        """The whole file again, as what is in it changed."""
-        save(self.path, lines.csv_text(self.done, self.form))
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Says which file cannot be written, and why."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"cannot write {path}", why=error.strerror or str(error), do="--output-dir names another folder") from None
 
 
 class LayerSink(RowSink):
-    """Makes the line of a row from its records and pairs; the table writes it."""
+    """The rows as they come, in the order of the config; those before the first that is missing are in the CSV file."""
 
-    def __init__(self, rows: Sequence[LayerRow], table: LayerTable) -> None:
-        super().__init__([row.result_row for row in rows], table.path)
-        self.layers, self.table, self.run = {row.key: row for row in rows}, table, ""
+    def __init__(self, layers: Sequence[LayerRow], path: Path, form: str, show: Callable[[Line], None]) -> None:
+        super().__init__([row.result_row for row in layers if not row.trouble], path)
+        self.layers, self.form, self.show, self.run = layers, form, show, ""
+        self.ready: dict[str, Line] = {}
+        self.done: list[Line] = []
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        self.save()
 
     def opened(self, run: Path) -> None:
         self.run = run.name
 
-    def key_of(self, line: Mapping[str, Any]) -> str:
-        return ""
-
     def row(self, key: str, cases: Sequence[MeasuredCase], pairs: Sequence[Pair | Unweighed]) -> Mapping[str, Any]:
-        row = self.layers[key]
+        row = next(row for row in self.layers if row.key == key)
         records = dict(zip(row.cases, (case.record for case in cases), strict=True))
-        deltas = {
-            question: pair.reason if isinstance(pair, Unweighed) else weigh(pair) for question, pair in zip(row.pairs, pairs, strict=True)
-        }
-        line = lines.measured(row, records, deltas, self.run)
-        self.table.put(key, line)
+        weighed = [pair.reason if isinstance(pair, Unweighed) else weigh(pair) for pair in pairs]
+        line = lines.measured(row, records, dict(zip(row.pairs, weighed, strict=True)), self.run)
+        self._put(key, line)
         return line
+
+    def _put(self, key: str, line: Line) -> None:
+        """A row is known; write all whose turn it is, and those before them that need no measuring."""
+        self.ready[key] = line
+        for row in self.layers[len(self.done) :]:
+            due = self.ready.get(row.key) or (lines.untried(row) if row.trouble else None)
+            if due is None:
+                break
+            self.ready[row.key] = due
+            self.done.append(due)
+            with writing(self.path), self.path.open("a", encoding="utf-8", newline="") as file:
+                file.write(lines.csv_text([due], self.form, header=False))
+            self.show(due)
+
+    def finish(self) -> None:
+        """Nothing more is measured; what did not come says so."""
+        for row in self.layers:
+            if row.key not in self.ready:
+                self._put(row.key, lines.untried(replace(row, trouble=row.trouble or "it was not measured")))
+
+    def save(self) -> None:
+        """The whole file again, as what is in it changed."""
+        save(self.path, lines.csv_text(self.done, self.form))
 
 
 @dataclass
@@ -122,60 +114,59 @@ class TorchaoRun:
     say: Callable[[str], None]
     store: Store
     command: Sequence[str] = ()
-    total: int = 0
-    table: LayerTable | None = None
+    sink: LayerSink | None = None
     files: set[Path] = field(default_factory=set)
     """The profiles that this run has written."""
 
     @property
     def lines(self) -> list[Line]:
         """The rows so far."""
-        return self.table.done if self.table else []
+        return self.sink.done if self.sink else []
 
     def run(self) -> int:
         """Do all of it and answer the exit code: 0, as the original, unless the strict one was asked for."""
         options = self.options
-        sheet = read_sheet(options.config, lenient=True, both=options.form == "last", device=options.device, output_dir=options.output_dir)
-        rows, warnings = self._placed(sheet)
-        for text in (*sheet.warnings, *warnings):
+        words: dict[str, Any] = {
+            "lenient": True,
+            "both": options.form == "last",
+            "device": options.device,
+            "output_dir": options.output_dir,
+        }
+        found, warnings = read_rows(options.config, **words)
+        for text in warnings:
             self.say(f"warning: {text}")
-        self.total = len(rows)
-        self.table = LayerTable(rows, options.csv or _free(sheet.folder / datetime.now().strftime("results_%d%m%Y_%H%M%S.csv")),
-                                options.form, self._show)  # fmt: skip
-        self.table.begin()
-        able = [row for row in rows if not row.trouble]
+        rows = self._placed(found)
+        if options.output and not options.output.absolute().parent.is_dir():
+            raise UsageError(f"cannot write {options.output}", why="there is no such folder", do="name another place with --output")
+        path = options.csv or _free(Path(rows[0].output_dir) / datetime.now().strftime("results_%d%m%Y_%H%M%S.csv"))
+        sink = self.sink = LayerSink(rows, path, options.form, self._show)
         try:
-            if able:
-                self._execute([row.result_row for row in able], options.settings, LayerSink(able, self.table))
-                self._profile([row for row in able if self.table.ready[row.key]["status"] == "ok"])
+            if able := [row for row in rows if not row.trouble]:
+                self._execute([row.result_row for row in able], options.settings, sink)
+            sink.finish()
+            self._profile(sink, [row for row in able if sink.ready[row.key]["status"] == "ok"])
         finally:
-            self.write()
+            sink.save()
+            if options.output:
+                save(options.output, lines.ci_text(self.lines, options.form, arches({line["device"] for line in self.lines})))
         return self._judged()
 
-    def write(self) -> None:
-        """The records of all rows so far, and the CSV once more, which may have gained paths."""
-        if self.table:
-            self.table.save()
-        if self.options.output:
-            save(self.options.output, lines.ci_text(self.lines, self.options.form, arches({line["device"] for line in self.lines})))
-
-    def _placed(self, sheet: LayerSheet) -> tuple[list[LayerRow], list[str]]:
+    def _placed(self, rows: list[LayerRow]) -> list[LayerRow]:
         """The rows with their names looked up, where a device that is not here is the CPU, as the original has it."""
-        rows, warnings = list(sheet.rows), []
         for device in dict.fromkeys(row.device for row in rows):
             if not self.options.device and not has_device(device):
-                warnings.append(
-                    f"there is no {device} here, so it runs on the CPU, as the original does; --device {device} says so instead"
-                )
+                self.say(f"warning: there is no {device} here, so the CPU is used, as the original does it")
                 rows = [replace(row, device="cpu") if row.device == device else row for row in rows]
-        return list(config.checked(rows, config.catalogue(self.options.files))), warnings
+        return list(config.checked(rows, config.catalogue(self.options.files)))
 
-    def _show(self, line: Line, number: int) -> None:
+    def _show(self, line: Line) -> None:
+        assert self.sink is not None
+        done, total = len(self.sink.done), len(self.sink.layers)
         speedups = [f"{line[name]:.2f}x {said}" for said, name in lines.SPEEDUPS.items() if line[name] is not None]
         recipes = f"{line['quantization']}+{line['sparsity']}" if line["sparsity"] else line["quantization"]
         shape = f"{line['shape_name']} ({line['m']}, {line['k']}, {line['n']})"
         told = [line["status"], str(line["reason"])[:500]] if line["status"] != "ok" else []
-        self.say("  ".join([f"[{number}/{self.total}]", line["name"], recipes, shape, *told, *speedups]))
+        self.say("  ".join([f"[{done}/{total}]", line["name"], recipes, shape, *told, *speedups]))
 
     def _execute(self, rows: Iterable[Any], settings: Settings, sink: LayerSink | None = None, **words: Any) -> conduct.RunOutcome:
         experiment = Experiment(
@@ -185,7 +176,7 @@ class TorchaoRun:
         resume = "" if self.options.resume and sink else None
         return conduct.execute(ready, self.store, self.command, lambda writer: watch, resume=resume, sink=sink)
 
-    def _profile(self, rows: Iterable[LayerRow]) -> None:
+    def _profile(self, sink: LayerSink, rows: Iterable[LayerRow]) -> None:
         """Profiles of the rows that ask for them, beside the timing and in a run of their own; peaks too where a record needs them."""
         sized = self.options.form == "last" and self.options.output is not None
 
@@ -203,19 +194,15 @@ class TorchaoRun:
             done = self._execute((), settings, include=tuple(dict.fromkeys(row.subject for row in members)))
             records = {record.id: record for record in done.run.records}
             for row in members:
-                self._keep_profiles(row, records[row.subject.id], done)
+                self._keep_profiles(row, sink.ready[row.key], records[row.subject.id], done)
 
-    def _keep_profiles(self, row: LayerRow, record: Record, done: conduct.RunOutcome) -> None:
-        assert self.table is not None
-        line, folder, notes = self.table.ready[row.key], Path(row.output_dir), list[str]()
-        places = {
-            "trace": ("profiler_json_path", folder / "profiler" / f"{row.file_stem}_profile.json"),
-            "memory": ("memory_profile_path", folder / "memory_profiler" / "pickle" / f"{row.file_stem}_memory_profile.pickle"),
-        }
-        wanted = {"trace"} if row.profiler else set()
-        wanted |= {"memory"} if row.memory_profiler else set()
+    def _keep_profiles(self, row: LayerRow, line: Line, record: Record, done: conduct.RunOutcome) -> None:
+        folder, notes = Path(row.output_dir), list[str]()
+        traced = {"trace": ("profiler_json_path", folder / "profiler" / f"{row.file_stem}_profile.json")}
+        pickled = folder / "memory_profiler" / "pickle" / f"{row.file_stem}_memory_profile.pickle"
+        places = (traced if row.profiler else {}) | ({"memory": ("memory_profile_path", pickled)} if row.memory_profiler else {})
         for kept in record.attachments:
-            if kept.kind in wanted:
+            if kept.kind in places:
                 column, path = places[kept.kind]
                 line[column] = str(self._copied(done.run.attachment(kept), path))
         for setting, asked in (("profile", row.profiler), ("memory_snapshot", row.memory_profiler), ("peak_memory", row.memory_profiler)):
@@ -233,12 +220,10 @@ class TorchaoRun:
         """A file of a run in the original's place; rows of the same name have a file each."""
         path = _free(path, self.files.__contains__)
         self.files.add(path)
-        try:
+        with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             content = source.read_bytes()
             path.write_bytes(gzip.decompress(content) if source.suffix == ".gz" else content)
-        except OSError as error:
-            raise UsageError(f"cannot write {path}", why=error.strerror or str(error), do="--output-dir names another folder") from None
         return path
 
     def _judged(self) -> int:
