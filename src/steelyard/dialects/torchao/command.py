@@ -69,7 +69,8 @@ def command(
     try:
         code = made.run()
     except KeyboardInterrupt:
-        tell(f"interrupted: {_told(made)}\n  continue: the same command with --resume")
+        tell(f"interrupted: {_told(made)}")
+        tell("  continue: the same command with --resume")
         return INTERRUPTED
     _show(made, form)
     return code

@@ -27,7 +27,7 @@ def recognise(path: Path) -> bool:
     """By its keys; a file that is no YAML at all is left to whoever can say why."""
     try:
         text = read_text(path) if path.suffix.lower() in ENDINGS else ""
-        return (reading.MODELS in text or "_recipe_names" in text) and reading.recognise(parse(text, str(path), "yaml"))
+        return (reading.MODELS in text or "_recipe_names" in text) and reading.recognise(parse(text, str(path), "yaml", aliases=True))
     except UsageError:
         return False
 

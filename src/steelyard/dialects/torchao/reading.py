@@ -7,12 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from steelyard.codec.parsing import load
+from steelyard.codec.parsing import parse
 from steelyard.codec.reading import CheckedFile, expect, shown, text_value
 from steelyard.dialects.torchao import layers, shapes
 from steelyard.dialects.torchao.layers import BASELINE, NO_TRAINING, LayerRow
 from steelyard.dialects.torchao.shapes import LayerShape
 from steelyard.errors import UsageError, did_you_mean, unknown
+from steelyard.files import read_text
 from steelyard.model.dtypes import canonical
 from steelyard.model.experiment import device_kind
 
@@ -68,7 +69,8 @@ def read_rows(
     path: Path, *, lenient: bool = False, both: bool = False, device: str = "", output_dir: str = ""
 ) -> tuple[list[LayerRow], list[str]]:
     """The rows of a config in the order in which they run, and warnings; `both` times each without and with torch.compile."""
-    data, text = load(path, "yaml")
+    text = read_text(path)
+    data = parse(text, str(path), "yaml", aliases=True)
     page = TorchaoPage(str(path), text, lenient=lenient)
     if not isinstance(data, dict):
         raise UsageError(f"expected a table with {MODELS}, not {shown(data)}", where=str(path))

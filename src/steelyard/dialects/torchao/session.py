@@ -66,7 +66,6 @@ class LayerSink(RowSink):
         super().__init__([row.result_row for row in layers if not row.trouble], path)
         self.layers, self.form, self.show, self.run = layers, form, show, ""
         self.ready: dict[str, Line] = {}
-        self.done: list[Line] = []
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         self.save()
@@ -102,7 +101,8 @@ class LayerSink(RowSink):
                 self._put(row.key, lines.untried(replace(row, trouble=row.trouble or "it was not measured")))
 
     def save(self) -> None:
-        """The whole file again, as what is in it changed."""
+        """The whole file again, as what is in it changed; where the run ended early, also the rows whose turn had not come."""
+        self.done = [self.ready[row.key] for row in self.layers if row.key in self.ready]
         save(self.path, lines.csv_text(self.done, self.form))
 
 
