@@ -9,16 +9,22 @@ import csv
 import json
 import re
 import tempfile
+from base64 import b64encode
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from steelyard.cli.main import main
-from steelyard.dialects.torchao import lines, selftest
+from steelyard.dialects.torchao import lines, selftest, session
+from steelyard.dialects.torchao.layers import LayerRow
+from steelyard.dialects.torchao.shapes import LayerShape
 from steelyard.errors import FAILED, NOTHING, PASS, USAGE
 from steelyard.model.experiment import Settings
+from steelyard.model.record import Attachment, Figure, Record
+from steelyard.store.runs import Store
 from tests.engine.drive import steelyard
 
 HERE = Path(__file__).parent
@@ -140,7 +146,7 @@ def test_rows_are_in_the_originals_folder_and_table_and_none_is_dropped(seed: Ma
     assert [record["metric"]["benchmark_values"] for record in seed.records] == [[2.0], [4.0], [], [], [], [], [8.0], [2.0], []]
     assert "| Name   | Quantization   | Sparsity    | Shape               |" in seed.out
     assert "2.00x [2.00, 2.00]" in seed.out and "| not_applied " in seed.out
-    assert "[9/9]  small  baseline+block  custom (64, 32, 16)  unsupported" in seed.err
+    assert "[9/9] small baseline+block custom (64, 32, 16)  unsupported" in seed.err
     assert "5 ok · 1 not_applied · 2 failed · 1 unsupported · saved out/inference/results_" in seed.err
 
 
@@ -297,6 +303,25 @@ def twice(task):
     assert any("aten::linear" in str(event.get("name")) for event in trace["traceEvents"])
     assert row["memory_profile_path"] == "" and "peak_memory" in row["memory_stats"]
     assert "memory snapshot: unsupported: backend torch on cpu keeps no history" in row["notes"] and row["notes"] in done.stderr
+
+
+def test_a_snapshot_of_memory_is_kept_with_a_page_that_shows_it_and_rows_of_one_name_have_one_each(tmp_path: Path) -> None:
+    (tmp_path / "snapshot").write_bytes(b"snap")
+    row = LayerRow("a/b", "int8wo", "2:4", LayerShape("custom", 1, 2, 3), output_dir=str(tmp_path / "out"), memory_profiler=True)
+    peaks = {f"peak_{name}": Figure(size, "B") for name, size in (("allocated", 2e6), ("active", 3e6), ("reserved", 4e6))}
+    record = Record("x", {}, "ok", metrics=peaks, attachments=[Attachment("memory", "snapshot", ""), Attachment("trace", "snapshot", "")])
+    done: Any = SimpleNamespace(run=SimpleNamespace(attachment=lambda kept: tmp_path / kept.path))
+    made = session.TorchaoRun(session.TorchaoOptions(tmp_path), print, Store(tmp_path / "store"))
+    first, second = lines.config_line(row), lines.config_line(row)
+    made._keep_profiles(row, first, record, done)
+    made._keep_profiles(row, second, record, done)
+    stem = "a_b_1_2_3_quant_int8wo_sparsity_2:4_memory_profile"
+    assert first["memory_profile_path"] == str(tmp_path / "out" / "memory_profiler" / "pickle" / f"{stem}.pickle")
+    assert Path(second["memory_profile_path"]).name == f"{stem}_2.pickle" and Path(first["memory_profile_path"]).read_bytes() == b"snap"
+    page = Path(first["memory_visualization_path"])
+    assert page.parent.name == "html" and b64encode(b"snap\0\0").decode() in page.read_text()
+    assert first["memory_stats"] == {"allocated_bytes.all.peak": 2.0, "active_bytes.all.peak": 3.0, "reserved_bytes.all.peak": 4.0}
+    assert first["profiler_json_path"] is None, "nobody asked for a trace"
 
 
 if __name__ == "__main__":

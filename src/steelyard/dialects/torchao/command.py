@@ -13,7 +13,6 @@ from steelyard.terminal import CONTEXT, heed_signals, tell
 
 if TYPE_CHECKING:
     from steelyard.dialects.torchao.session import TorchaoRun
-    from steelyard.model.experiment import Settings
 
 OUTPUT = "benchmark_results.json"
 FILE = click.Path(path_type=Path)
@@ -46,14 +45,16 @@ def command(
     steelyard as torchao --config config.yml --form last --device cpu --budget quick
     steelyard as torchao --self-test
     """
-    from steelyard.dialects.torchao import selftest, session
+    from steelyard.dialects.torchao import lines, selftest, session
     from steelyard.dialects.torchao.reading import DEVICES
-    from steelyard.model.experiment import device_kind
+    from steelyard.model.experiment import BUDGETS, Settings, device_kind
+    from steelyard.model.units import parse_budget, parse_seconds
     from steelyard.store.runs import Store
 
     if device:
         device_kind(device, DEVICES)
-    settings, typed = _settings(budget, timeout), click.get_current_context().find_root().obj or ()
+    settings = Settings(budget=parse_budget(budget, BUDGETS), timeout=parse_seconds(timeout) if timeout else Settings.timeout)
+    typed, files = click.get_current_context().find_root().obj or (), tuple(str(Path(file).resolve()) for file in files)
     heed_signals()
     if self_test:
         if config:
@@ -62,9 +63,7 @@ def command(
     if config is None:
         click.echo(click.get_current_context().get_help(), err=True)
         return USAGE
-    options = session.TorchaoOptions(
-        config, output, csv, output_dir, form, device, settings, tuple(str(Path(file).resolve()) for file in files), resume, strict_exit
-    )
+    options = session.TorchaoOptions(config, output, csv, output_dir, form, device, settings, files, resume, strict_exit)
     made = session.TorchaoRun(options, tell, Store.find(), typed)
     try:
         code = made.run()
@@ -72,24 +71,9 @@ def command(
         tell(f"interrupted: {_told(made)}")
         tell("  continue: the same command with --resume")
         return INTERRUPTED
-    _show(made, form)
-    return code
-
-
-def _settings(budget: str, timeout: str | None) -> Settings:
-    from steelyard.model.experiment import BUDGETS, Settings
-    from steelyard.model.units import parse_budget, parse_seconds
-
-    limit = parse_seconds(timeout) if timeout else Settings.timeout
-    return Settings(budget=parse_budget(budget, BUDGETS), timeout=limit)
-
-
-def _show(made: TorchaoRun, form: str) -> None:
-    from steelyard.dialects.torchao import lines
-
-    if made.lines:
-        click.echo(f"\nBenchmark Results:\n{lines.table(made.lines, form)}")
+    click.echo(f"\nBenchmark Results:\n{lines.table(made.lines, form)}")
     tell(_told(made))
+    return code
 
 
 def _told(made: TorchaoRun) -> str:

@@ -9,18 +9,19 @@ from pathlib import Path
 from steelyard import registry
 from steelyard.codec.parsing import parse
 from steelyard.dialects.torchao import reading
-from steelyard.dialects.torchao.layers import LayerRow
+from steelyard.dialects.torchao.layers import ACTIVATIONS, LayerRow
 from steelyard.engine import names
 from steelyard.engine.describe import describe
 from steelyard.engine.place import Place
 from steelyard.engine.sides import here
-from steelyard.errors import Mistakes, UsageError, told
+from steelyard.errors import Mistakes, UsageError, told, unknown
 from steelyard.files import read_text
 from steelyard.model.experiment import Experiment
 from steelyard.registry import Catalogue
 
 kind = "TorchAO config"
 ENDINGS = (".yml", ".yaml")
+MODEL_TROUBLE = ("no workload", "no axis", "no activation", "not a workload")
 
 
 def recognise(path: Path) -> bool:
@@ -63,8 +64,11 @@ def checked(rows: Iterable[LayerRow], known: Catalogue) -> Iterator[LayerRow]:
 def _trouble(row: LayerRow, known: Catalogue) -> str:
     try:
         for case in row.cases.values():
+            activation = dict(case.params).get("activation", ACTIVATIONS[0])
+            if activation not in ACTIVATIONS:
+                raise unknown("activation", activation, ACTIVATIONS)
             names.settle(case, known)
     except UsageError as error:
-        key = "model_type" if error.what.startswith(("no workload", "no axis", "not a workload")) else reading.QUANTIZATION
+        key = "model_type" if error.what.startswith(MODEL_TROUBLE) else reading.QUANTIZATION
         return f"{key}: {told(error)}"
     return ""

@@ -76,11 +76,6 @@ class LayerRow:
         return self.quantization.startswith(BASELINE) and self.sparsity is None
 
     @property
-    def compile_mode(self) -> str | None:
-        """As the original tells it: nothing where torch.compile is not used."""
-        return None if self.use_compile is False else self.mode
-
-    @property
     def recipe(self) -> str:
         """The recipes as a chain of variants; `eager` where there are none."""
         steps = [] if self.quantization.startswith(BASELINE) else [self.quantization]

@@ -60,9 +60,9 @@ def config_line(row: LayerRow) -> Line:
     shape, told = row.shape, dict.fromkeys((*SEED, *OURS))
     return told | {
         "name": row.name, "quantization": row.quantization, "sparsity": row.sparsity, "m": shape.m, "k": shape.k, "n": shape.n,
-        "high_precision_dtype": DTYPES[row.dtype], "use_torch_compile": bool(row.use_compile), "torch_compile_mode": row.compile_mode,
-        "device": row.device, "model_type": row.model_type, "output_dir": row.output_dir, "enable_profiler": row.profiler,
-        "enable_memory_profiler": row.memory_profiler, "shape_name": shape.name,
+        "high_precision_dtype": DTYPES[row.dtype], "use_torch_compile": bool(row.use_compile), "device": row.device,
+        "torch_compile_mode": None if row.use_compile is False else row.mode, "model_type": row.model_type, "output_dir": row.output_dir,
+        "enable_profiler": row.profiler, "enable_memory_profiler": row.memory_profiler, "shape_name": shape.name,
     }  # fmt: skip
 
 
@@ -96,10 +96,8 @@ def _standing(records: Mapping[Form, Record], deltas: Mapping[Question, Delta | 
     for form, record in records.items():
         if record.status != "ok":
             return {"status": record.status, "reason": f"{form.replace('_', ' ')}: {record.reason}"}
-    for question, delta in deltas.items():
-        if isinstance(delta, str):
-            return {"status": "failed", "reason": f"{question.replace('_', ' ')}: not compared: {delta}"}
-    return {"status": "ok"}
+    missing = [f"{question.replace('_', ' ')}: not compared: {why}" for question, why in deltas.items() if isinstance(why, str)]
+    return {"status": "failed", "reason": missing[0]} if missing else {"status": "ok"}
 
 
 def _figures(records: Mapping[Form, Record]) -> Line:

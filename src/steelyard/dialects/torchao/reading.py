@@ -110,21 +110,16 @@ def _recipes(page: TorchaoPage, data: Mapping[str, Any]) -> list[tuple[str, str 
             page.doubt(spot, "the word None is no recipe", "write null, or leave it out: every recipe also runs without sparsity")
         elif name is not None and not (isinstance(name, str) and layers.sparse_variant(name)):
             hint = 'YAML reads 2:4 without quotes as a number: write "2:4"' if name == 124 else ""
-            page.wrong(
-                spot, f"no sparsity recipe is {shown(name)}", hint or f"a name with one of {', '.join(layers.SPARSE)} in it, or null"
-            )
+            page.wrong(spot, f"no sparsity recipe is {shown(name)}", hint or f"a name that holds {', '.join(layers.SPARSE)}, or null")
         elif name is not None:
             sparsities.append(name)
             if not any(found[1] == name for found in layers.pairings(quantizations, [name])):
-                page.doubt(
-                    spot, f"{name} goes with none of the recipes", f"it goes with {BASELINE}, and those with {', '.join(layers.TAKES_SEMI)}"
-                )
+                page.doubt(spot, f"{name} goes with none of the recipes", f"it goes with {', '.join([BASELINE, *layers.TAKES_SEMI])}")
     return layers.pairings(quantizations, sparsities)
 
 
 def _names(page: TorchaoPage, data: Mapping[str, Any], key: str) -> Sequence[Any]:
-    value = data.get(key)
-    if value is not None and not isinstance(value, list):
+    if not isinstance(value := data.get(key) or [], list):
         page.wrong(key, f"expected a list of names, not {shown(value)}")
     return value if isinstance(value, list) else []
 

@@ -9,7 +9,7 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,32 +31,28 @@ FORMS: Mapping[bool, tuple[Form, Form, Question]] = {
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class CsvRows:
-    """The rows of a CSV file by column; a line that was cut short has fewer."""
-
-    rows: Sequence[Row]
-
-
-def lines(content: bytes, name: str) -> CsvRows | None:
-    """The rows of such a file; None where it is none."""
+def lines(content: bytes, name: str) -> list[Row] | None:
+    """The rows of a CSV file of its by column; None where it is none."""
     if not content.startswith(",".join(CONFIG[:6]).encode()):
         return None
     try:
-        return CsvRows(list(csv.DictReader(io.StringIO(content.decode("utf-8", "replace"), newline=""))))
+        return list(csv.DictReader(io.StringIO(content.decode("utf-8", "replace"), newline="")))
     except csv.Error:
         return None
 
 
 def fits(data: Any) -> bool:
     """What `lines` gave, or a list of records of its API."""
-    found = rows(data)[:1]
-    return isinstance(data, CsvRows) or any(table(row.get("benchmark")).get("name") == API and "metric" in row for row in found)
+    return any(_in_csv(row) or (table(row.get("benchmark")).get("name") == API and "metric" in row) for row in rows(data)[:1])
+
+
+def _in_csv(row: Mapping[str, Any]) -> bool:
+    return all(name in row for name in CONFIG[:6])
 
 
 def read(data: Any, path: Path) -> ForeignSource:
     """A result for the baseline and for the recipe of each row, without and with torch.compile, named by a case like ours."""
-    listed = [_like_last(row) for row in data.rows] if isinstance(data, CsvRows) else _from_records(rows(data))
+    listed = [_like_last(row) for row in rows(data) if _in_csv(row)] or _from_records(rows(data))
     by_name: dict[str, list[ForeignResult]] = {}
     for result in (result for row in listed for result in _of_row(row)):
         by_name.setdefault(result.name, []).append(result)

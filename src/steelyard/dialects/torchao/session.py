@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import platform
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -32,6 +32,15 @@ from steelyard.terminal import save
 STATS = {"peak_allocated": "allocated_bytes.all.peak", "peak_active": "active_bytes.all.peak", "peak_reserved": "reserved_bytes.all.peak"}
 """The original's names for the peaks of a device's memory."""
 MEGA = 1e6
+VIEWER = "https://cdn.jsdelivr.net/gh/pytorch/pytorch@main/torch/utils/viz/MemoryViz.js"
+PAGE = """<!DOCTYPE html>
+<title>{name}</title>
+<script type="module">
+  import {{add_local_files}} from "{viewer}"
+  add_local_files([{{name: "{name}", base64: "{data}"}}], "Active Memory Timeline")
+</script>
+"""
+"""A snapshot of memory in PyTorch's own viewer, which such a page loads, as the original's does."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +71,7 @@ def writing(path: Path) -> Iterator[None]:
 class LayerSink(RowSink):
     """The rows as they come, in the order of the config; those before the first that is missing are in the CSV file."""
 
-    def __init__(self, layers: Sequence[LayerRow], path: Path, form: str, show: Callable[[Line], None]) -> None:
+    def __init__(self, layers: Sequence[LayerRow], path: Path, form: str, show: Callable[[str, Line], None]) -> None:
         super().__init__([row.result_row for row in layers if not row.trouble], path)
         self.layers, self.form, self.show, self.run = layers, form, show, ""
         self.ready: dict[str, Line] = {}
@@ -92,7 +101,7 @@ class LayerSink(RowSink):
             self.done.append(due)
             with writing(self.path), self.path.open("a", encoding="utf-8", newline="") as file:
                 file.write(lines.csv_text([due], self.form, header=False))
-            self.show(due)
+            self.show(f"[{len(self.done)}/{len(self.layers)}] {row.key}", due)
 
     def finish(self) -> None:
         """Nothing more is measured; what did not come says so."""
@@ -126,13 +135,8 @@ class TorchaoRun:
     def run(self) -> int:
         """Do all of it and answer the exit code: 0, as the original, unless the strict one was asked for."""
         options = self.options
-        words: dict[str, Any] = {
-            "lenient": True,
-            "both": options.form == "last",
-            "device": options.device,
-            "output_dir": options.output_dir,
-        }
-        found, warnings = read_rows(options.config, **words)
+        both, folder = options.form == "last", options.output_dir
+        found, warnings = read_rows(options.config, lenient=True, both=both, device=options.device, output_dir=folder)
         for text in warnings:
             self.say(f"warning: {text}")
         rows = self._placed(found)
@@ -159,19 +163,14 @@ class TorchaoRun:
                 rows = [replace(row, device="cpu") if row.device == device else row for row in rows]
         return list(config.checked(rows, config.catalogue(self.options.files)))
 
-    def _show(self, line: Line) -> None:
-        assert self.sink is not None
-        done, total = len(self.sink.done), len(self.sink.layers)
-        speedups = [f"{line[name]:.2f}x {said}" for said, name in lines.SPEEDUPS.items() if line[name] is not None]
-        recipes = f"{line['quantization']}+{line['sparsity']}" if line["sparsity"] else line["quantization"]
-        shape = f"{line['shape_name']} ({line['m']}, {line['k']}, {line['n']})"
+    def _show(self, place: str, line: Line) -> None:
+        speedups = [f"{line[name]:.2f}x {said.replace('_', ' ')}" for said, name in lines.SPEEDUPS.items() if line[name] is not None]
         told = [line["status"], str(line["reason"])[:500]] if line["status"] != "ok" else []
-        self.say("  ".join([f"[{done}/{total}]", line["name"], recipes, shape, *told, *speedups]))
+        self.say("  ".join([place, *told, *speedups]))
 
     def _execute(self, rows: Iterable[Any], settings: Settings, sink: LayerSink | None = None, **words: Any) -> conduct.RunOutcome:
-        experiment = Experiment(
-            f"torchao {self.options.config.name}", rows=tuple(rows), settings=settings, files=self.options.files, **words
-        )
+        name, files = f"torchao {self.options.config.name}", self.options.files
+        experiment = Experiment(name, rows=tuple(rows), settings=settings, files=files, **words)
         ready, watch = conduct.from_experiment(experiment), WaitTold(self.say)
         resume = "" if self.options.resume and sink else None
         return conduct.execute(ready, self.store, self.command, lambda writer: watch, resume=resume, sink=sink)
@@ -198,13 +197,16 @@ class TorchaoRun:
 
     def _keep_profiles(self, row: LayerRow, line: Line, record: Record, done: conduct.RunOutcome) -> None:
         folder, notes = Path(row.output_dir), list[str]()
-        traced = {"trace": ("profiler_json_path", folder / "profiler" / f"{row.file_stem}_profile.json")}
-        pickled = folder / "memory_profiler" / "pickle" / f"{row.file_stem}_memory_profile.pickle"
-        places = (traced if row.profiler else {}) | ({"memory": ("memory_profile_path", pickled)} if row.memory_profiler else {})
+        memory, name = folder / "memory_profiler", f"{row.file_stem}_memory_profile"
         for kept in record.attachments:
-            if kept.kind in places:
-                column, path = places[kept.kind]
-                line[column] = str(self._copied(done.run.attachment(kept), path))
+            if kept.kind in (("trace",) if row.profiler else ()) + (("memory",) if row.memory_profiler else ()):
+                content = done.run.attachment(kept).read_bytes()
+                if kept.kind == "trace":
+                    line["profiler_json_path"] = self._written(folder / "profiler" / f"{row.file_stem}_profile.json", content)
+                else:
+                    page = PAGE.format(name=name, viewer=VIEWER, data=b64encode(content + bytes(-len(content) % 3)).decode())
+                    line["memory_profile_path"] = self._written(memory / "pickle" / f"{name}.pickle", content)
+                    line["memory_visualization_path"] = self._written(memory / "html" / f"{name}.html", page.encode())
         for setting, asked in (("profile", row.profiler), ("memory_snapshot", row.memory_profiler), ("peak_memory", row.memory_profiler)):
             if asked and isinstance(said := record.effective.get(setting), str):
                 notes.append(f"{setting.replace('_', ' ')}: {said}")
@@ -216,15 +218,14 @@ class TorchaoRun:
         for note in notes:
             self.say(f"warning: {row.key}: {note}")
 
-    def _copied(self, source: Path, path: Path) -> Path:
-        """A file of a run in the original's place; rows of the same name have a file each."""
+    def _written(self, path: Path, content: bytes) -> str:
+        """A file in the original's place; rows of the same name have one each."""
         path = _free(path, self.files.__contains__)
         self.files.add(path)
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            content = source.read_bytes()
-            path.write_bytes(gzip.decompress(content) if source.suffix == ".gz" else content)
-        return path
+            path.write_bytes(content)
+        return str(path)
 
     def _judged(self) -> int:
         if not self.options.strict_exit:
