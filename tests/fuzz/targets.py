@@ -73,6 +73,15 @@ TORCHBENCH: dict[str, Any] = {
     "tolerance": {"higher": ["a"], "x": 0.1}, "dtype": {"force_fp16_for_bf16_models": ["a"]}, "non_deterministic": ["e"],
     "deny": {"a": [{"test": "train"}]}, "expected_failures": {"b": [{"test": "eval"}]},
 }  # fmt: skip
+TORCHAO: dict[str, Any] = {
+    "benchmark_mode": "inference", "quantization_config_recipe_names": ["int8wo", "baseline", "float8dq-row"],
+    "sparsity_config_recipe_names": [None, "semi-sparse", "block"], "output_dir": "out",
+    "model_params": [
+        {"name": "a", "matrix_shapes": [{"name": "custom", "shapes": [[16, 32, 64]]}, {"name": "pow2", "min_power": 3, "max_power": 4}],
+         "high_precision_dtype": "torch.bfloat16", "use_torch_compile": True, "torch_compile_mode": "max-autotune", "device": "cpu",
+         "model_type": "ln_linear_gelu", "enable_profiler": True, "enable_memory_profiler": False},
+    ],
+}  # fmt: skip
 IDS = (
     "op/softmax[dtype=fp32,m=4,n=8]@numpy/eager:eval", 'op/a[x="a b",y=[1,2.5,true],z=#0123456789ab]@torch/int8wo+compile[mode=max]:train',
     "op/a@torch/eager:fwd:device=cuda:threads=4:ranks=2:env=jax:flag.XLA_FLAGS=\"--a=b\"", "n=[1024,8192]", "compile[mode=max-autotune]",
@@ -308,6 +317,9 @@ TARGETS: tuple[Target, ...] = (
     Target("expected failures", "x.toml", lambda: [EXPECTED, POLICY], mutate.as_toml, lambda path: _expected(path)),
     Target("torchbench policy", "x.yaml", lambda: [TORCHBENCH], mutate.as_yaml, lambda path: _torchbench(path)),
     Target("param config", "x.json", _param_seeds, mutate.as_json, _read_param, [DRY, ("convert", "FILE")]),
+    Target("torchao config", "x.yml", lambda: [TORCHAO], mutate.as_yaml, lambda path: _torchao(path), [DRY]),
+    Target("torchao rows", "x.csv", lambda: _torchao_files("csv"), mutate.as_json, _read_foreign, [("show", "FILE")]),
+    Target("torchao records", "x.json", lambda: _torchao_files("json"), mutate.as_json, _read_foreign, [("show", "FILE")]),
     Target("param results", "x.json", _param_lines, mutate.as_lines, _read_param_lines),
     Target(
         "run", RUN, lambda: [_run_lines()], mutate.as_lines, _read_run,
@@ -338,6 +350,23 @@ def _experiment(path: Path) -> None:
     experiment = load_experiment(path)
     if not experiment.files:
         expand(experiment, registry.catalogue())
+
+
+def _torchao(path: Path) -> None:
+    """As `as torchao` reads it, and as `run` does."""
+    from steelyard.dialects.torchao import config
+    from steelyard.dialects.torchao.reading import read_rows
+
+    config.recognise(path)
+    for row in read_rows(path, lenient=True)[0][:100]:
+        assert len(row.file_stem) < 10_000 and row.key
+    config.read(path)
+
+
+def _torchao_files(ending: str) -> list[Any]:
+    """What `as torchao` writes, both versions."""
+    files = [ROOT / "tests" / "dialects" / "torchao" / "goldens" / f"{form}.{ending}" for form in ("seed", "last")]
+    return [path.read_bytes() if ending == "csv" else json.loads(path.read_text()) for path in files]
 
 
 def _policy(path: Path) -> None:

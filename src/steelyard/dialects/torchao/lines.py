@@ -1,0 +1,197 @@
+"""What a row says once it is measured: the original's CSV columns, console table and CI records, and what we add behind them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from steelyard.dialects.torchao.layers import DTYPES, NO_TRAINING, Form, LayerRow, Question
+from steelyard.model.pair import Delta
+from steelyard.model.record import Record
+
+Line = dict[str, Any]
+"""A value for each column of both forms; what is not known is None."""
+CONFIG = (
+    "name", "quantization", "sparsity", "m", "k", "n", "high_precision_dtype", "use_torch_compile", "torch_compile_mode", "device",
+    "model_type", "output_dir", "enable_profiler", "enable_memory_profiler",
+)  # fmt: skip
+FILES = ("profiler_json_path", "memory_profile_path", "memory_visualization_path", "memory_stats")
+TIMES: Mapping[Form, str] = {
+    "baseline_eager": "baseline_model_eager_inference_time_in_ms", "quantized_eager": "quantized_model_eager_inference_time_in_ms",
+    "baseline_compiled": "baseline_model_compiled_inference_time_in_ms",
+    "quantized_compiled": "quantized_model_compiled_inference_time_in_ms",
+}  # fmt: skip
+SPEEDUPS: Mapping[Question, str] = {
+    "eager": "eager speedup on baseline", "compile": "compile speedup on baseline", "eager_vs_compile": "eager vs compile speedup",
+}  # fmt: skip
+BOUNDS = {question: tuple(f"{question}_{part}" for part in ("low", "high", "verdict")) for question in SPEEDUPS}
+SEED = (*CONFIG, "baseline_inference_time_in_ms", "model_inference_time_in_ms", "speedup", *FILES)
+LAST = (*(name for name in CONFIG if name != "use_torch_compile"), *TIMES.values(), *SPEEDUPS.values(), *FILES)
+ACCURACY = ("sqnr", "cosine", "max_error", "mean_error")
+OURS = (
+    "status", "reason", "shape_name", "speedup_low", "speedup_high", "verdict", *TIMES.values(), *SPEEDUPS.values(),
+    *(name for names in BOUNDS.values() for name in names), *ACCURACY, "model_bytes", "baseline_model_bytes", "threads", "noise",
+    "case", "run", "notes",
+)  # fmt: skip
+SPREAD = {"speedup": ("speedup_low", "speedup_high"), **{SPEEDUPS[question]: names[:2] for question, names in BOUNDS.items()}}
+"""The columns with the bounds of each speedup."""
+CELLS = {
+    "seed": dict(zip(("Baseline Inference Time (ms)", "Inference Time (ms)", "Speedup"), SEED[len(CONFIG) :], strict=False)),
+    "last": {
+        "Eager Baseline Inference Time (ms)": TIMES["baseline_eager"], "Eager Model Inference Time (ms)": TIMES["quantized_eager"],
+        "Eager Speedup": SPEEDUPS["eager"], "Compile Baseline Inference Time (ms)": TIMES["baseline_compiled"],
+        "Compile Model Inference Time (ms)": TIMES["quantized_compiled"], "Compile Speedup": SPEEDUPS["compile"],
+        "Eager vs Compile Speedup": SPEEDUPS["eager_vs_compile"],
+    },
+}  # fmt: skip
+"""The columns of the console table that a row is measured for."""
+COLUMNS = {form: (*own, *(name for name in OURS if name not in own)) for form, own in (("seed", SEED), ("last", LAST))}
+DIGITS, TIME_DIGITS = 4, 9
+PEAK = "allocated_bytes.all.peak"
+SEED_METRIC = "speedup(wrt bf16)"
+
+
+def config_line(row: LayerRow) -> Line:
+    """What is known of a row before it is measured."""
+    shape, told = row.shape, dict.fromkeys((*SEED, *OURS))
+    return told | {
+        "name": row.name, "quantization": row.quantization, "sparsity": row.sparsity, "m": shape.m, "k": shape.k, "n": shape.n,
+        "high_precision_dtype": DTYPES[row.dtype], "use_torch_compile": bool(row.use_compile), "device": row.device,
+        "torch_compile_mode": None if row.use_compile is False else row.mode, "model_type": row.model_type, "output_dir": row.output_dir,
+        "enable_profiler": row.profiler, "enable_memory_profiler": row.memory_profiler, "shape_name": shape.name,
+    }  # fmt: skip
+
+
+def untried(row: LayerRow) -> Line:
+    """The line of a row that cannot be measured: a name in it is wrong, or it is about something that is not here."""
+    return config_line(row) | {"status": "unsupported" if row.trouble == NO_TRAINING else "failed", "reason": row.trouble}
+
+
+def measured(row: LayerRow, records: Mapping[Form, Record], deltas: Mapping[Question, Delta | str], run: str) -> Line:
+    """The line of a row; a comparison that was not made is told by its reason, and has no speedup."""
+    line = config_line(row)
+    main: Question = "compile" if row.use_compile else "eager"
+    for form, record in records.items():
+        if "time" in record.metrics:
+            line[TIMES[form]] = round(record.metrics["time"].value * 1e3, TIME_DIGITS)
+    for question, delta in deltas.items():
+        if isinstance(delta, Delta) and delta.ratio and delta.low and delta.high:
+            bounds = (1 / delta.high, 1 / delta.low)
+            line[SPEEDUPS[question]] = round(1 / delta.ratio, DIGITS)
+            line |= dict(zip(BOUNDS[question], (*(round(bound, DIGITS) for bound in bounds), delta.verdict), strict=True))
+    ending = "compiled" if row.use_compile else "eager"
+    line["baseline_inference_time_in_ms"] = line[f"baseline_model_{ending}_inference_time_in_ms"]
+    line["model_inference_time_in_ms"] = line[f"{'baseline' if row.is_baseline else 'quantized'}_model_{ending}_inference_time_in_ms"]
+    line["speedup"] = line[SPEEDUPS[main]]
+    line |= dict(zip(("speedup_low", "speedup_high", "verdict"), (line[name] for name in BOUNDS[main]), strict=True))
+    return line | _standing(records, deltas) | _figures(records) | {"case": row.subject.id, "run": run}
+
+
+def _standing(records: Mapping[Form, Record], deltas: Mapping[Question, Delta | str]) -> Line:
+    """The first thing that went wrong, with the part of the row that it went wrong in."""
+    for form, record in records.items():
+        if record.status != "ok":
+            return {"status": record.status, "reason": f"{form.replace('_', ' ')}: {record.reason}"}
+    missing = [f"{question.replace('_', ' ')}: not compared: {why}" for question, why in deltas.items() if isinstance(why, str)]
+    return {"status": "failed", "reason": missing[0]} if missing else {"status": "ok"}
+
+
+def _figures(records: Mapping[Form, Record]) -> Line:
+    """Accuracy and size of the recipe's last form, and how calm the machine was."""
+    *_, last = records.values()
+    base = next(iter(records.values()))
+    found: Line = {name: last.metrics[name].value for name in (*ACCURACY, "model_bytes") if name in last.metrics}
+    if "model_bytes" in base.metrics:
+        found["baseline_model_bytes"] = base.metrics["model_bytes"].value
+    return found | {name: last.effective[name] for name in ("threads", "noise") if name in last.effective}
+
+
+def csv_text(lines: Sequence[Line], form: str, *, header: bool = True) -> str:
+    """Rows as the original's writer has them: None is empty."""
+    file = io.StringIO()
+    writer = csv.writer(file)
+    if header:
+        writer.writerow(COLUMNS[form])
+    for line in lines:
+        writer.writerow([_one_line(line[name]) for name in COLUMNS[form]])
+    return file.getvalue()
+
+
+def _one_line(value: Any) -> Any:
+    """Reasons and names stay on one line, so that a row is a line for other tools too."""
+    return re.sub(r"[\x00-\x1f\x7f]+", " ", value) if isinstance(value, str) else value
+
+
+def table(lines: Sequence[Line], form: str) -> str:
+    """The original's grid; a row that has no speedup says why in a word."""
+    from tabulate import tabulate  # type: ignore[import-untyped]
+
+    rows = [
+        [line["name"], line["quantization"], line["sparsity"] or "none", f"{line['shape_name']} ({line['m']}, {line['k']}, {line['n']})",
+         *(_cell(line, name) for name in CELLS[form].values()), str(line["enable_profiler"])]
+        for line in lines
+    ]  # fmt: skip
+    heads = ["Name", "Quantization", "Sparsity", "Shape", *CELLS[form], "Profiler Enabled"]
+    return str(tabulate(rows, heads, "grid", disable_numparse=True))
+
+
+def _cell(line: Line, name: str) -> str:
+    if line[name] is None:
+        return str(line["status"]) if name in SPREAD and line["status"] != "ok" else "-"
+    if name not in SPREAD:
+        return f"{line[name]:.4g}"
+    low, high = SPREAD[name]
+    return f"{line[name]:.2f}x [{line[low]:.2f}, {line[high]:.2f}]"
+
+
+def ci_text(lines: Sequence[Line], form: str, arches: Mapping[str, str]) -> str:
+    """The JSON for PyTorch's benchmark database; `arches` are the names of devices by kind."""
+    made = [record for line in lines for record in _records(line, form, arches.get(line["device"], "unknown"))]
+    return json.dumps(made, indent=2)
+
+
+def _records(line: Line, form: str, arch: str) -> list[dict[str, Any]]:
+    """One record for a row, or the last version's four, which are about its compiled form."""
+    if form == "seed":
+        return [_record(line, arch, "", SEED_METRIC, line["speedup"], "x", SPREAD["speedup"])]
+    peaks = line["memory_stats"] or {}
+    asked: tuple[tuple[Any, ...], ...] = (
+        ("Fwd Speedup (x)", line[SPEEDUPS["compile"]], "x", BOUNDS["compile"][:2]),
+        ("Bfloat16 Fwd Time (ms)", line[TIMES["baseline_compiled"]], "ms"),
+        ("Quantized Fwd Time (ms)", line[TIMES["quantized_compiled"]], "ms"),
+        ("Allocated Memory (MB)", peaks.get(PEAK, peaks.get("peak_memory")), "MB"),
+    )
+    return [_record(line, arch, f"{line['quantization']}-", *one) for one in asked]
+
+
+def _record(line: Line, arch: str, prefix: str, name: str, value: Any, unit: str, bounds: Sequence[str] = ()) -> dict[str, Any]:
+    """One record; the original's keys come first, ours are text in `extra_info`, as the database has it."""
+    compiled = bool(prefix) or line["use_torch_compile"]
+    how = {"device": line["device"], "arch": arch} | ({"torch_compile_mode": line["torch_compile_mode"]} if prefix else {})
+    ours = {
+        "sparsity": line["sparsity"] or "none", "use_compile": str(compiled).lower(), "name": line["name"],
+        "model_type": line["model_type"], "high_precision_dtype": line["high_precision_dtype"], "shape_name": line["shape_name"],
+    } | ({"torch_compile_mode": line["torch_compile_mode"]} if compiled and not prefix else {})  # fmt: skip
+    more = {"unit": unit, "better": "higher" if unit == "x" else "lower", "status": line["status"], "reason": _one_line(line["reason"])}
+    more |= dict(zip(("ci_low", "ci_high"), (line[bound] for bound in bounds), strict=False)) | {"case": line["case"]}
+    if value is None and line["status"] == "ok":
+        more["reason"] = "not measured" if name != SEED_METRIC else "the baseline has no speedup over itself"
+    return {
+        "benchmark": {
+            "name": "micro-benchmark api", "mode": line["output_dir"].rpartition("/")[2], "dtype": line["quantization"],
+            "extra_info": {**how, **ours},
+        },
+        "model": {
+            "name": f"{prefix}{line['m']}-{line['k']}-{line['n']}", "type": "micro-benchmark custom layer", "origins": ["torchao"],
+        },
+        "metric": {
+            "name": name, "benchmark_values": [] if value is None else [value], "target_value": 0.0,
+            "extra_info": {key: str(item) for key, item in more.items() if item is not None},
+        },
+        "runners": [],
+        "dependencies": {},
+    }  # fmt: skip

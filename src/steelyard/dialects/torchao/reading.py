@@ -1,0 +1,201 @@
+"""A config of TorchAO's micro-benchmarks, read whole: every mistake is told by its line and key path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from steelyard.codec.parsing import parse
+from steelyard.codec.reading import CheckedFile, expect, shown, text_value
+from steelyard.dialects.torchao import layers, shapes
+from steelyard.dialects.torchao.layers import BASELINE, NO_TRAINING, LayerRow
+from steelyard.dialects.torchao.shapes import LayerShape
+from steelyard.errors import UsageError, did_you_mean, unknown
+from steelyard.files import read_text
+from steelyard.model.dtypes import canonical
+from steelyard.model.experiment import device_kind
+
+QUANTIZATION, SPARSITY, MODELS = "quantization_config_recipe_names", "sparsity_config_recipe_names", "model_params"
+KEYS = ("benchmark_mode", QUANTIZATION, SPARSITY, "output_dir", MODELS)
+MODEL_KEYS = (
+    "name", "matrix_shapes", "high_precision_dtype", "use_torch_compile", "torch_compile_mode", "device", "model_type",
+    "enable_profiler", "enable_memory_profiler",
+)  # fmt: skip
+MOST_CASES = 100_000
+OUTPUT_DIR = "benchmarks/microbenchmarks/results"
+BENCHMARK_MODES = ("inference", "training")
+DEVICES = ("cuda", "xpu", "mps", "cpu")
+
+
+class TorchaoPage(CheckedFile):
+    """The file being read; where it is read leniently, what the original takes is a warning and no mistake."""
+
+    def __init__(self, where: str, text: str, *, lenient: bool) -> None:
+        super().__init__(where, text)
+        self.lenient = lenient
+        self.warnings: list[str] = []
+
+    def doubt(self, path: str, what: str, do: str = "") -> None:
+        """Something that the original passes over."""
+        self.wrong(path, what, do)
+        if self.lenient and self.mistakes:
+            where, said, advice = self.mistakes.pop()
+            self.warnings.append("  ".join([where, f"{said}; {advice}" if advice else said]))
+
+    def known(self, table: Mapping[Any, Any], path: str, allowed: Iterable[str]) -> None:
+        names = list(allowed)
+        for key in table:
+            if key not in names:
+                whole = f"{path}.{key}" if path else str(key)
+                self.doubt(whole, f"unknown key (allowed: {', '.join(names)})", did_you_mean(str(key), names))
+
+    def read_loosely(self, table: Mapping[str, Any], path: str, key: str, reader: Callable[[Any], Any], default: Any) -> Any:
+        """A value; where it is no good, the default, with a warning if the original would go on."""
+        try:
+            return reader(table[key]) if key in table else default
+        except UsageError as error:
+            self.doubt(f"{path}.{key}", error.what, error.do)
+        return default
+
+
+def recognise(data: Any) -> bool:
+    """Whether it is such a config: none of ours has these keys."""
+    return isinstance(data, dict) and bool({QUANTIZATION, SPARSITY, MODELS} & set(data))
+
+
+def read_rows(
+    path: Path, *, lenient: bool = False, both: bool = False, device: str = "", output_dir: str = ""
+) -> tuple[list[LayerRow], list[str]]:
+    """The rows of a config in the order in which they run, and warnings; `both` times each without and with torch.compile."""
+    text = read_text(path)
+    data = parse(text, str(path), "yaml", aliases=True)
+    page = TorchaoPage(str(path), text, lenient=lenient)
+    if not isinstance(data, dict):
+        raise UsageError(f"expected a table with {MODELS}, not {shown(data)}", where=str(path))
+    page.known(data, "", KEYS)
+    mode = page.read(data, "", "benchmark_mode", _choice("benchmark mode", BENCHMARK_MODES), BENCHMARK_MODES[0])
+    folder = output_dir or page.read(data, "", "output_dir", text_value, OUTPUT_DIR)
+    recipes = _recipes(page, data)
+    rows: list[LayerRow] = []
+    if not data.get(MODELS):
+        page.wrong(MODELS, "missing or empty: it lists the layers to run", "see docs/howto/coming-from-torchao.md")
+    for where, table in page.tables(data, MODELS):
+        rows += _model_rows(page, table, where, recipes, both=both, device=device)
+        _check_size(len(rows), page)
+    if not recipes and not data.get(QUANTIZATION):
+        page.wrong(QUANTIZATION, "missing or empty, so there is nothing to run", f"list recipes, such as int8wo, or {BASELINE}")
+    if mode == "training":
+        page.doubt("benchmark_mode", f"training is unsupported: {NO_TRAINING}")
+        rows = [replace(row, trouble=NO_TRAINING) for row in rows]
+    page.finish()
+    rows = [replace(row, output_dir=f"{folder}/{mode}") for row in rows]
+    return layers.with_keys(rows), list(dict.fromkeys(page.warnings))
+
+
+def _recipes(page: TorchaoPage, data: Mapping[str, Any]) -> list[tuple[str, str | None]]:
+    quantizations, sparsities = [], []
+    for place, name in enumerate(_names(page, data, QUANTIZATION)):
+        spot = f"{QUANTIZATION}[{place}]"
+        if not isinstance(name, str) or not name.strip():
+            page.doubt(spot, f"expected the name of a recipe, not {shown(name)}", f"write {BASELINE} for none")
+            name = BASELINE
+        if name.startswith(BASELINE) and name != BASELINE:
+            page.doubt(spot, f"{shown(name)} is taken for {BASELINE}", f"write {BASELINE}")
+        quantizations.append(name)
+    for place, name in enumerate(_names(page, data, SPARSITY)):
+        spot = f"{SPARSITY}[{place}]"
+        if name == "None":
+            page.doubt(spot, "the word None is no recipe", "write null, or leave it out: every recipe also runs without sparsity")
+        elif name is not None and not (isinstance(name, str) and layers.sparse_variant(name)):
+            hint = 'YAML reads 2:4 without quotes as a number: write "2:4"' if name == 124 else ""
+            page.wrong(spot, f"no sparsity recipe is {shown(name)}", hint or f"a name that holds {', '.join(layers.SPARSE)}, or null")
+        elif name is not None:
+            sparsities.append(name)
+            if not any(found[1] == name for found in layers.pairings(quantizations, [name])):
+                page.doubt(spot, f"{name} goes with none of the recipes", f"it goes with {', '.join([BASELINE, *layers.TAKES_SEMI])}")
+    return layers.pairings(quantizations, sparsities)
+
+
+def _names(page: TorchaoPage, data: Mapping[str, Any], key: str) -> Sequence[Any]:
+    if not isinstance(value := data.get(key) or [], list):
+        page.wrong(key, f"expected a list of names, not {shown(value)}")
+    return value if isinstance(value, list) else []
+
+
+def _model_rows(
+    page: TorchaoPage, table: Mapping[str, Any], where: str, recipes: Sequence[tuple[str, str | None]], *, both: bool, device: str
+) -> list[LayerRow]:
+    """The rows of one entry of `model_params`: each recipe with every shape."""
+    page.known(table, where, MODEL_KEYS)
+    compiles = page.read_loosely(table, where, "use_torch_compile", _switch, bool(table.get("use_torch_compile")))
+    template = LayerRow(
+        "", BASELINE, None, LayerShape("", 1, 1, 1),
+        dtype=page.read(table, where, "high_precision_dtype", _dtype, "bf16"),
+        use_compile=None if both or "use_torch_compile" not in table else compiles,
+        mode=page.read_loosely(table, where, "torch_compile_mode", _compile_mode, "default"),
+        device=device or page.read_loosely(table, where, "device", _device, "cpu"),
+        model_type=page.read(table, where, "model_type", text_value, "linear"),
+        profiler=page.read_loosely(table, where, "enable_profiler", _switch, bool(table.get("enable_profiler"))),
+        memory_profiler=page.read_loosely(table, where, "enable_memory_profiler", _switch, bool(table.get("enable_memory_profiler"))),
+    )  # fmt: skip
+    if "device" not in table and not device and page.lenient:
+        page.warnings.append(f"{page.where}  {where}: no device is named, so it runs on the CPU")
+    name, found = page.read(table, where, "name", text_value, ""), list[LayerRow]()
+    all_shapes = _shapes(page, table, where)
+    for quantization, sparsity in recipes:
+        for shape in all_shapes:
+            row = replace(template, quantization=quantization, sparsity=sparsity, shape=shape)
+            found.append(replace(row, name=name or layers.default_name(row)))
+    return found
+
+
+def _shapes(page: TorchaoPage, table: Mapping[str, Any], where: str) -> list[LayerShape]:
+    if not table.get("matrix_shapes"):
+        page.wrong(f"{where}.matrix_shapes", "missing or empty", f"list families of shapes: {', '.join(shapes.FAMILIES)}")
+    listed, found = table.get("matrix_shapes") or [], list[LayerShape]()
+    for place, item in enumerate(listed if isinstance(listed, list) else [listed]):
+        spot = f"{where}.matrix_shapes[{place}]"
+        given = page.table(item, spot)
+        page.known(given, spot, shapes.keys_of(given.get("name")))
+        try:
+            found += shapes.expand(given) if given else []
+            _check_size(len(found), page)
+        except UsageError as error:
+            page.wrong(spot, error.what, error.do)
+    return found
+
+
+def _check_size(count: int, page: TorchaoPage) -> None:
+    if count > MOST_CASES:
+        raise UsageError(f"more than {MOST_CASES} rows", do="give fewer shapes or recipes", where=page.where)
+
+
+def _choice(kind: str, names: Sequence[str]) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        if value not in names:
+            raise unknown(kind, str(value)[:60], names)
+        return str(value)
+
+    return read
+
+
+_compile_mode = _choice("mode of torch.compile", layers.COMPILE_MODES)
+
+
+def _switch(value: Any) -> bool:
+    expect(isinstance(value, bool), "true or false", value)
+    return bool(value)
+
+
+def _device(value: Any) -> str:
+    return device_kind(value if isinstance(value, str) else shown(value), DEVICES)
+
+
+def _dtype(value: Any) -> str:
+    """The last part of a dotted name counts, as the original has it."""
+    found = canonical(text_value(value).rpartition(".")[2])
+    if found not in layers.DTYPES:
+        raise unknown("high precision dtype", str(value), layers.DTYPES.values())
+    return found

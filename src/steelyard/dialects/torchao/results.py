@@ -1,0 +1,176 @@
+"""TorchAO's result files for compare, gate, show and report: its CSV of both versions, and its records for CI of both.
+
+All four are read as rows of the last version's CSV, which has a column for everything that the others have.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from steelyard.analyze.foreign.parts import ForeignResult, ForeignSource, number, rows, status_of, table, text, time_of, word
+from steelyard.dialects.torchao.layers import BASELINE, Form, Question, sparse_variant
+from steelyard.dialects.torchao.lines import ACCURACY, BOUNDS, CONFIG, PEAK, SEED_METRIC, SPEEDUPS, TIMES
+from steelyard.errors import UsageError
+from steelyard.model.case import Case
+from steelyard.model.record import Figure, Status
+
+API = "micro-benchmark api"
+MILLI, MEGA = 1e-3, 1e6
+SHAPE = re.compile(r"(?:.+-)?(\d{1,12})-(\d{1,12})-(\d{1,12})")
+PEAK_TEXT = re.compile(rf"'{re.escape(PEAK)}': ([0-9.e+]{{1,30}})")
+FORMS: Mapping[bool, tuple[Form, Form, Question]] = {
+    False: ("baseline_eager", "quantized_eager", "eager"), True: ("baseline_compiled", "quantized_compiled", "compile"),
+}  # fmt: skip
+"""Baseline, recipe and what is asked of both, without and with torch.compile."""
+Row = dict[str, Any]
+
+
+def lines(content: bytes, name: str) -> list[Row] | None:
+    """The rows of a CSV file of its by column; None where it is none."""
+    if not content.startswith(",".join(CONFIG[:6]).encode()):
+        return None
+    try:
+        return list(csv.DictReader(io.StringIO(content.decode("utf-8", "replace"), newline="")))
+    except csv.Error:
+        return None
+
+
+def fits(data: Any) -> bool:
+    """What `lines` gave, or a list of records of its API."""
+    return any(_in_csv(row) or (table(row.get("benchmark")).get("name") == API and "metric" in row) for row in rows(data)[:1])
+
+
+def _in_csv(row: Mapping[str, Any]) -> bool:
+    return all(name in row for name in CONFIG[:6])
+
+
+def read(data: Any, path: Path) -> ForeignSource:
+    """A result for the baseline and for the recipe of each row, without and with torch.compile, named by a case like ours."""
+    listed = [_like_last(row) for row in rows(data) if _in_csv(row)] or _from_records(rows(data))
+    by_name: dict[str, list[ForeignResult]] = {}
+    for result in (result for row in listed for result in _of_row(row)):
+        by_name.setdefault(result.name, []).append(result)
+    devices = sorted({text(name) for row in listed if (name := word(row.get("arch")) or word(row.get("device")))})
+    return ForeignSource([_merged(results) for results in by_name.values()], machine={"accelerator": ", ".join(devices)})
+
+
+def _like_last(row: Row) -> Row:
+    """A row of the first version, which has one form, with the columns that the last one has for that."""
+    if "model_inference_time_in_ms" not in row:
+        return row
+    base, recipe, question = FORMS[row.get("use_torch_compile") == "True"]
+    known = {TIMES[base]: row.get("baseline_inference_time_in_ms"), TIMES[recipe]: row["model_inference_time_in_ms"]}
+    bounds = dict(zip(BOUNDS[question], (row.get("speedup_low"), row.get("speedup_high")), strict=False))
+    return row | known | {SPEEDUPS[question]: row.get("speedup")} | bounds
+
+
+def _from_records(listed: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """Records that are of one config as one row; the last version's are about its compiled form."""
+    found: dict[tuple[str, ...], Row] = {}
+    for record in listed:
+        benchmark, metric = table(record.get("benchmark")), table(record.get("metric"))
+        extra, more = table(benchmark.get("extra_info")), table(metric.get("extra_info"))
+        name, recipe = word(table(record.get("model")).get("name")), word(benchmark.get("dtype"))
+        row: Row = {key: word(value) for key, value in extra.items()} | {"quantization": recipe}
+        row["sparsity"] = "" if row.get("sparsity") == "none" else row.get("sparsity", "")
+        row["use_torch_compile"] = str(row.get("use_compile", str("torch_compile_mode" in row).lower()) == "true")
+        if shape := SHAPE.fullmatch(name):
+            row |= dict(zip(("m", "k", "n"), shape.groups(), strict=True))
+        row = found.setdefault((name, *map(str, row.items())), row)
+        base, quantized, question = FORMS[row["use_torch_compile"] == "True"]
+        columns = {
+            SEED_METRIC: SPEEDUPS[question], "Fwd Speedup (x)": SPEEDUPS[question], "Quantized Fwd Time (ms)": TIMES[quantized],
+            "Bfloat16 Fwd Time (ms)": TIMES[base], "Allocated Memory (MB)": "memory_stats",
+        }  # fmt: skip
+        column = columns.get(word(metric.get("name")))
+        if column and (value := _mean(metric.get("benchmark_values"))) is not None:
+            row[column] = f"{{'{PEAK}': {value}}}" if column == "memory_stats" else value
+        row |= {key: more[key] for key in ("status", "reason") if word(more.get(key))}
+        row |= {bound: more.get(key) for key, bound in zip(("ci_low", "ci_high"), BOUNDS[question], strict=False) if key in more}
+    return list(found.values())
+
+
+def _mean(values: Any) -> float | None:
+    """As the dashboard has it."""
+    known = [value for item in (values if isinstance(values, list) else []) if (value := number(item)) is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _of_row(row: Row) -> Iterator[ForeignResult]:
+    """What a row says of each form that it has a figure for; where it has none, what became of it."""
+    sparsity, recipe = word(row.get("sparsity")), word(row.get("quantization"))
+    steps = ([] if recipe in ("", BASELINE) else [recipe]) + ([sparse_variant(sparsity) or sparsity] if sparsity else [])
+    told = False
+    for compiled, (base, quantized, question) in FORMS.items():
+        time = time_of([row.get(TIMES[base])], MILLI)
+        if time:
+            yield _held(row, [], compiled, {"time": time})
+        figures = _figures(row, row.get(TIMES[quantized]), question)
+        if steps and (time or figures):
+            yield _result(row, steps, compiled, figures)
+        told |= bool(time or figures)
+    if not told and (steps or row.get("status") != "ok"):
+        yield _result(row, steps, row.get("use_torch_compile") == "True", {})
+
+
+def _result(row: Row, steps: Sequence[str], compiled: bool, figures: Mapping[str, Figure]) -> ForeignResult:
+    """A form that has its figures is fine, whatever became of the others, unless its answer is wrong."""
+    status: Status = status_of(row["status"]) if word(row.get("status")) else "ok"
+    reason = text(row.get("reason") or "", 500)
+    if figures and status != "wrong":
+        status, reason = "ok", ""
+    elif not figures and status == "ok":
+        status, reason = "failed", "it has no time"
+    return _held(row, steps, compiled, figures, status, reason)
+
+
+def _figures(row: Row, time: Any, question: Question) -> dict[str, Figure]:
+    """Bounds of speedups are those of a 99 % interval, and so are rather too wide than too narrow."""
+    found = {"time": figure} if (figure := time_of([time], MILLI)) else {}
+    asked: dict[str, Question] = {"speedup": question} | ({"compile_speedup": "eager_vs_compile"} if question == "compile" else {})
+    for name, about in asked.items():
+        if (speedup := number(row.get(SPEEDUPS[about]))) is not None and speedup > 0:
+            low, high = (number(row.get(bound)) for bound in BOUNDS[about][:2])
+            found[name] = Figure(speedup, "x", "higher", low, high)
+    if not found:
+        return {}
+    for name in ACCURACY:
+        if (value := number(row.get(name))) is not None:
+            found[name] = Figure(value, "dB" if name == "sqnr" else "1", "higher" if name in ("sqnr", "cosine") else "lower")
+    peak = PEAK_TEXT.search(str(row.get("memory_stats"))[:1000])
+    megabytes = number(peak[1]) if peak else None
+    for name, size in (("model_bytes", number(row.get("model_bytes"))), ("peak_allocated", megabytes and megabytes * MEGA)):
+        found |= {name: Figure(size, "B", "lower")} if size is not None and size >= 0 else {}
+    return found
+
+
+def _held(
+    row: Row, steps: Sequence[str], compiled: bool, figures: Mapping[str, Figure], status: Status = "ok", reason: str = ""
+) -> ForeignResult:
+    """A result named by a case like ours; what no case can hold is named by itself."""
+    mode, dtype, model = (word(row.get(key)) for key in ("torch_compile_mode", "high_precision_dtype", "model_type"))
+    variant = "+".join([*steps, *([f"compile[mode={mode}]" if mode not in ("", "default") else "compile"] if compiled else [])])
+    params: dict[str, Any] = {key: int(size) for key in ("m", "k", "n") if (size := number(row.get(key))) is not None}
+    params |= {"dtype": dtype} if dtype else {}
+    processes = [figures] if figures else []
+    try:
+        where = word(row.get("device")) or "cpu"
+        case = Case(f"foreign/torchao/{model or 'layer'}", tuple(params.items()), "torch", variant or "eager", device=where)
+    except UsageError:
+        return ForeignResult(" ".join([model, *map(str, params.values()), variant]), processes, status, reason)
+    return ForeignResult(case.id, processes, status, reason, case.plain())
+
+
+def _merged(results: Sequence[ForeignResult]) -> ForeignResult:
+    """One of several results of a case: a baseline stands in every row that is held against it. All its times count, each once."""
+    fine = [result for result in results if result.status == "ok"]
+    if len(fine) < 2:
+        return fine[0] if fine else results[-1]
+    times = {process["time"].value for result in fine for process in result.processes if "time" in process}
+    return replace(fine[-1], processes=[{**fine[-1].processes[0], **({"time": time} if (time := time_of(times)) else {})}])

@@ -1,0 +1,256 @@
+"""One run of `as torchao`: read the config, have the engine measure, write each row as it comes, then profiles and records."""
+
+from __future__ import annotations
+
+import platform
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from steelyard.dialects.torchao import config, lines
+from steelyard.dialects.torchao.layers import LayerRow
+from steelyard.dialects.torchao.lines import Line
+from steelyard.dialects.torchao.reading import read_rows
+from steelyard.engine import conduct
+from steelyard.engine.messages import Unweighed
+from steelyard.engine.run import WaitTold
+from steelyard.engine.sinks import MeasuredCase, RowSink
+from steelyard.errors import FAILED, NOTHING, PASS, UsageError, exit_code
+from steelyard.machine import cpu
+from steelyard.machine.nvidia import gpus
+from steelyard.model.experiment import Experiment, Settings
+from steelyard.model.pair import Pair, weigh
+from steelyard.model.record import BAD, Record
+from steelyard.store.runs import Store
+from steelyard.terminal import save
+
+STATS = {"peak_allocated": "allocated_bytes.all.peak", "peak_active": "active_bytes.all.peak", "peak_reserved": "reserved_bytes.all.peak"}
+"""The original's names for the peaks of a device's memory."""
+MEGA = 1e6
+VIEWER = "https://cdn.jsdelivr.net/gh/pytorch/pytorch@main/torch/utils/viz/MemoryViz.js"
+PAGE = """<!DOCTYPE html>
+<title>{name}</title>
+<script type="module">
+  import {{add_local_files}} from "{viewer}"
+  add_local_files([{{name: "{name}", base64: "{data}"}}], "Active Memory Timeline")
+</script>
+"""
+"""A snapshot of memory in PyTorch's own viewer, which such a page loads, as the original's does."""
+
+
+@dataclass(frozen=True)
+class TorchaoOptions:
+    """What was asked for; the first two are the original's."""
+
+    config: Path
+    output: Path | None = Path("benchmark_results.json")
+    csv: Path | None = None
+    output_dir: str = ""
+    form: str = "seed"
+    device: str = ""
+    settings: Settings = field(default_factory=Settings)
+    files: tuple[str, ...] = ()
+    resume: bool = False
+    strict_exit: bool = False
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Says which file cannot be written, and why."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"cannot write {path}", why=error.strerror or str(error), do="--output-dir names another folder") from None
+
+
+class LayerSink(RowSink):
+    """The rows as they come, in the order of the config; those before the first that is missing are in the CSV file."""
+
+    def __init__(self, layers: Sequence[LayerRow], path: Path, form: str, show: Callable[[str, Line], None]) -> None:
+        super().__init__([row.result_row for row in layers if not row.trouble], path)
+        self.layers, self.form, self.show, self.run = layers, form, show, ""
+        self.ready: dict[str, Line] = {}
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        self.save()
+
+    def opened(self, run: Path) -> None:
+        self.run = run.name
+
+    def row(self, key: str, cases: Sequence[MeasuredCase], pairs: Sequence[Pair | Unweighed]) -> Mapping[str, Any]:
+        row = next(row for row in self.layers if row.key == key)
+        records = dict(zip(row.cases, (case.record for case in cases), strict=True))
+        weighed = [pair.reason if isinstance(pair, Unweighed) else weigh(pair) for pair in pairs]
+        line = lines.measured(row, records, dict(zip(row.pairs, weighed, strict=True)), self.run)
+        self._put(key, line)
+        return line
+
+    def _put(self, key: str, line: Line) -> None:
+        """A row is known; write all whose turn it is, and those before them that need no measuring."""
+        self.ready[key] = line
+        for row in self.layers[len(self.done) :]:
+            due = self.ready.get(row.key) or (lines.untried(row) if row.trouble else None)
+            if due is None:
+                break
+            self.ready[row.key] = due
+            self.done.append(due)
+            with writing(self.path), self.path.open("a", encoding="utf-8", newline="") as file:
+                file.write(lines.csv_text([due], self.form, header=False))
+            self.show(f"[{len(self.done)}/{len(self.layers)}] {row.key}", due)
+
+    def finish(self) -> None:
+        """Nothing more is measured; what did not come says so."""
+        for row in self.layers:
+            if row.key not in self.ready:
+                self._put(row.key, lines.untried(replace(row, trouble=row.trouble or "it was not measured")))
+
+    def save(self) -> None:
+        """The whole file again, as what is in it changed; where the run ended early, also the rows whose turn had not come."""
+        self.done = [self.ready[row.key] for row in self.layers if row.key in self.ready]
+        save(self.path, lines.csv_text(self.done, self.form))
+
+
+@dataclass
+class TorchaoRun:
+    """What a run holds while it lasts; the caller reads from it how it went."""
+
+    options: TorchaoOptions
+    say: Callable[[str], None]
+    store: Store
+    command: Sequence[str] = ()
+    sink: LayerSink | None = None
+    files: set[Path] = field(default_factory=set)
+    """The profiles that this run has written."""
+
+    @property
+    def lines(self) -> list[Line]:
+        """The rows so far."""
+        return self.sink.done if self.sink else []
+
+    def run(self) -> int:
+        """Do all of it and answer the exit code: 0, as the original, unless the strict one was asked for."""
+        options = self.options
+        both, folder = options.form == "last", options.output_dir
+        found, warnings = read_rows(options.config, lenient=True, both=both, device=options.device, output_dir=folder)
+        for text in warnings:
+            self.say(f"warning: {text}")
+        rows = self._placed(found)
+        if options.output and not options.output.absolute().parent.is_dir():
+            raise UsageError(f"cannot write {options.output}", why="there is no such folder", do="name another place with --output")
+        path = options.csv or _free(Path(rows[0].output_dir) / datetime.now().strftime("results_%d%m%Y_%H%M%S.csv"))
+        sink = self.sink = LayerSink(rows, path, options.form, self._show)
+        try:
+            if able := [row for row in rows if not row.trouble]:
+                self._execute([row.result_row for row in able], options.settings, sink)
+            sink.finish()
+            self._profile(sink, [row for row in able if sink.ready[row.key]["status"] == "ok"])
+        finally:
+            sink.save()
+            if options.output:
+                save(options.output, lines.ci_text(self.lines, options.form, arches({line["device"] for line in self.lines})))
+        return self._judged()
+
+    def _placed(self, rows: list[LayerRow]) -> list[LayerRow]:
+        """The rows with their names looked up, where a device that is not here is the CPU, as the original has it."""
+        for device in dict.fromkeys(row.device for row in rows):
+            if not self.options.device and not has_device(device):
+                self.say(f"warning: there is no {device} here, so the CPU is used, as the original does it")
+                rows = [replace(row, device="cpu") if row.device == device else row for row in rows]
+        return list(config.checked(rows, config.catalogue(self.options.files)))
+
+    def _show(self, place: str, line: Line) -> None:
+        speedups = [f"{line[name]:.2f}x {said.replace('_', ' ')}" for said, name in lines.SPEEDUPS.items() if line[name] is not None]
+        told = [line["status"], str(line["reason"])[:500]] if line["status"] != "ok" else []
+        self.say("  ".join([place, *told, *speedups]))
+
+    def _execute(self, rows: Iterable[Any], settings: Settings, sink: LayerSink | None = None, **words: Any) -> conduct.RunOutcome:
+        name, files = f"torchao {self.options.config.name}", self.options.files
+        experiment = Experiment(name, rows=tuple(rows), settings=settings, files=files, **words)
+        ready, watch = conduct.from_experiment(experiment), WaitTold(self.say)
+        resume = "" if self.options.resume and sink else None
+        return conduct.execute(ready, self.store, self.command, lambda writer: watch, resume=resume, sink=sink)
+
+    def _profile(self, sink: LayerSink, rows: Iterable[LayerRow]) -> None:
+        """Profiles of the rows that ask for them, beside the timing and in a run of their own; peaks too where a record needs them."""
+        sized = self.options.form == "last" and self.options.output is not None
+
+        def asked(row: LayerRow) -> tuple[bool, bool]:
+            return row.profiler, row.memory_profiler
+
+        for (traced, history), group in groupby(sorted(rows, key=asked), asked):
+            if not (traced or history or sized):
+                continue
+            members = list(group)
+            settings = replace(
+                self.options.settings, runs=1, warmup=0.0, verify=False, telemetry=False, profile="stacks" if traced else False,
+                peak_memory=history or sized, memory_snapshot=history,
+            )  # fmt: skip
+            done = self._execute((), settings, include=tuple(dict.fromkeys(row.subject for row in members)))
+            records = {record.id: record for record in done.run.records}
+            for row in members:
+                self._keep_profiles(row, sink.ready[row.key], records[row.subject.id], done)
+
+    def _keep_profiles(self, row: LayerRow, line: Line, record: Record, done: conduct.RunOutcome) -> None:
+        folder, notes = Path(row.output_dir), list[str]()
+        memory, name = folder / "memory_profiler", f"{row.file_stem}_memory_profile"
+        for kept in record.attachments:
+            if kept.kind in (("trace",) if row.profiler else ()) + (("memory",) if row.memory_profiler else ()):
+                content = done.run.attachment(kept).read_bytes()
+                if kept.kind == "trace":
+                    line["profiler_json_path"] = self._written(folder / "profiler" / f"{row.file_stem}_profile.json", content)
+                else:
+                    page = PAGE.format(name=name, viewer=VIEWER, data=b64encode(content + bytes(-len(content) % 3)).decode())
+                    line["memory_profile_path"] = self._written(memory / "pickle" / f"{name}.pickle", content)
+                    line["memory_visualization_path"] = self._written(memory / "html" / f"{name}.html", page.encode())
+        for setting, asked in (("profile", row.profiler), ("memory_snapshot", row.memory_profiler), ("peak_memory", row.memory_profiler)):
+            if asked and isinstance(said := record.effective.get(setting), str):
+                notes.append(f"{setting.replace('_', ' ')}: {said}")
+        if record.status not in ("ok", "wrong"):
+            notes.append(f"no profile: {record.status}: {record.reason}")
+        peaks = {ours: record.metrics[name].value / MEGA for name, ours in {**STATS, "peak_memory": "peak_memory"}.items()
+                 if name in record.metrics}  # fmt: skip
+        line["memory_stats"], line["notes"] = peaks or None, "; ".join(notes) or None
+        for note in notes:
+            self.say(f"warning: {row.key}: {note}")
+
+    def _written(self, path: Path, content: bytes) -> str:
+        """A file in the original's place; rows of the same name have one each."""
+        path = _free(path, self.files.__contains__)
+        self.files.add(path)
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        return str(path)
+
+    def _judged(self) -> int:
+        if not self.options.strict_exit:
+            return PASS
+        statuses = [line["status"] for line in self.lines]
+        bad = [FAILED] if set(BAD) & set(statuses) else []
+        return exit_code([*bad, *([] if {"ok", *BAD} & set(statuses) else [NOTHING])])
+
+
+def _free(path: Path, taken: Callable[[Path], bool] = Path.exists) -> Path:
+    """A name that is not taken, where two runs or rows would have one."""
+    number, found = 1, path
+    while taken(found):
+        number += 1
+        found = path.with_stem(f"{path.stem}_{number}")
+    return found
+
+
+def has_device(device: str) -> bool:
+    """Whether there is such a device, as far as a look at the system tells."""
+    nodes = {"cuda": "nvidiactl", "xpu": "dri", "mps": "no such device on Linux"}
+    return device not in nodes or (Path("/dev") / nodes[device]).exists()
+
+
+def arches(devices: Iterable[str]) -> dict[str, str]:
+    """The names of devices by kind: of the CPU what Python knows, or the kernel, as the former is often nothing."""
+    names = [str(gpu["name"]) for gpu in gpus() if gpu.get("name")] if "cuda" in devices else []
+    return {"cpu": platform.processor() or cpu.model(cpu.cpuinfo(Path("/"))) or "unknown", "cuda": names[0] if names else "unknown"}
