@@ -73,8 +73,10 @@ def check_file(word: str, store: Store, files: Sequence[str] = (), *, shapes: bo
 
 def kind_of(path: Path) -> str:
     """What a file is: by its ending where that says it, else by what is in it."""
-    if path.name == "run.jsonl" or _is_folder(path):
+    if path.name == "run.jsonl":
         return "run"
+    if _is_folder(path):
+        return "results" if foreign.holds_results(path) else "run"
     ending = path.suffix.lower()
     if ending == ".py":
         return "workloads"
@@ -109,7 +111,7 @@ def _run(path: Path) -> Checked:
 
 
 def _results(path: Path) -> Checked:
-    runs = foreign.read_file(path)
+    runs = foreign.read_any(path)
     tools = dict.fromkeys(str(record.effective.get("tool", "another tool")) for run in runs for record in run.records)
     return Checked("", notes=(f"of {', '.join(tools)}", f"{sum(len(run.records) for run in runs)} results in {len(runs)} runs"))
 
