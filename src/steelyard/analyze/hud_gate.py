@@ -69,7 +69,7 @@ def rules_time(policy: Policy, records: Iterable[Record]) -> bool:
 
 
 def recast(finding: Judged, policy: HudPolicy, before: Mapping[str, Record], after: Mapping[str, Record]) -> Judged:
-    """A finding as HUD's rules see it; one that no rule is about stays as it is."""
+    """A finding as HUD's rules see it, which look at no interval; one that no rule is about stays as it is."""
     old, new = before.get(finding.base), after.get(finding.case)
     if finding.ratio is None:
         return _by_status(finding, old, new) if policy.status and finding.kind in ("failed", "new pass") else finding
@@ -78,7 +78,8 @@ def recast(finding: Judged, policy: HudPolicy, before: Mapping[str, Record], aft
     if rule is None or (better == "none" and not rule.way):
         return finding
     cell = hud.ratio_cell(rule, 1.0, finding.ratio, better)
-    told = replace(finding, reason=f"HUD's ratio rule: {cell.reason}")
+    ends = f", 99 % interval [{finding.low:.3g}, {finding.high:.3g}]" if finding.low is not None and finding.high is not None else ""
+    told = replace(finding, low=None, high=None, reason=f"HUD's ratio rule: {cell.reason}{ends}")
     if cell.label == "regression":
         return replace(told, kind="regression", verdict="slower")
     return replace(told, kind="improvement", verdict="faster") if cell.label == "good" else replace(told, kind="same", verdict="same")

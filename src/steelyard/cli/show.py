@@ -174,13 +174,12 @@ def show_history(found: Ref | dict[str, Any], folder: Path | None, as_json: bool
     """One case over time, on the machine of the record that was named; with what lies in other tools' files, where those are named."""
     if isinstance(found, dict) or found.record is None:
         raise UsageError("--history is of one case", do="name a case id, or a record such as latest/1")
-    from steelyard.analyze.history import histories, history
+    from steelyard.analyze.history import histories, histories_of, history
 
-    case, key = found.record.id, found.run.header.machine_key
-    if imported:
-        series = histories(find_store(folder), [case], key, imported=imported)[case]
-    else:
-        series = history(find_store(folder), case, key)
+    store, case, key = find_store(folder), found.record.id, found.run.header.machine_key
+    series = histories_of(imported).get(case)
+    if series is None:
+        series = histories(store, [case], key, imported=imported)[case] if imported else history(store, case, key)
     if as_json:
         emit_json(series)
         return

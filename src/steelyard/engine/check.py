@@ -29,6 +29,7 @@ from steelyard.engine.plan import Job, Plan
 from steelyard.engine.selection import EXPERIMENT_FILES, Request
 from steelyard.errors import SteelyardError, UsageError, parts_of
 from steelyard.files import RESULTS, read_text, unreadable
+from steelyard.model.units import number_of
 from steelyard.store.runs import Store, read_run
 
 PROGRAM = "command"
@@ -118,7 +119,10 @@ def _results(path: Path) -> Checked:
 
 def _policy(path: Path) -> Checked:
     found = load_policy(path)
-    return Checked("", notes=(f"margins for {', '.join(found.metrics)}", f"{len(found.expected) + len(found.allowed)} known failures"))
+    hud = found.hud
+    rules = len(hud.ratios) + (len(hud.windows.rules) if hud.windows else 0) + hud.status if hud else 0
+    notes = (f"margins for {', '.join(found.metrics)}", f"{len(found.expected) + len(found.allowed)} known failures")
+    return Checked("", notes=(*notes, *([f"{number_of(rules, 'rule')} of HUD's"] if rules else [])))
 
 
 def _expected(path: Path) -> Checked:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steelyard.errors import INCONCLUSIVE, NOTHING, PASS, REGRESSION, UsageError
-from steelyard.model.units import number_of, plain
-from steelyard.terminal import CONTEXT, emit_json, save, say, warn
+from steelyard.model.units import plain
+from steelyard.terminal import CONTEXT, emit_json, save, warn, width
 
 if TYPE_CHECKING:
     from steelyard.analyze.hud_gate import SeriesReport, WindowReport
@@ -47,6 +47,8 @@ def policy(
     """
     from steelyard.analyze import hud_gate, sides
     from steelyard.codec.policy import load_policy
+    from steelyard.report.cells import clean
+    from steelyard.report.wrap import wrap_text
     from steelyard.store.runs import Store
 
     given = load_policy(policy_file)
@@ -64,8 +66,9 @@ def policy(
     if as_json:
         emit_json(_document(report, code))
     else:
-        for line in _lines(report):
-            say(line)
+        for indent, line in _lines(report):
+            for part in wrap_text(clean(line), width() - 2 * len(indent)):
+                click.echo(f"{indent}{part}")
     if markdown:
         save(markdown, _markdown(report))
     return code
@@ -100,20 +103,22 @@ def _headline(report: WindowReport) -> str:
 def _spans(report: WindowReport) -> str:
     middle = report.end - report.windows.comparison_days * 86400.0
     start = middle - report.windows.baseline_days * 86400.0
-    return f"baseline {_day(start)} to {_day(middle)} · comparison {_day(middle)} to {_day(report.end)} (UTC)"
+    return f"baseline {_day(start)} to {_day(middle)} · then {_day(middle)} to {_day(report.end)} UTC"
 
 
-def _lines(report: WindowReport) -> Iterator[str]:
-    yield f"{'–' if report.stale else GLYPHS[report.status]} {_headline(report)}"
-    yield _spans(report)
+def _lines(report: WindowReport) -> Iterator[tuple[str, str]]:
+    """What is printed, each line with its indent."""
+    yield "", f"{'–' if report.stale else GLYPHS[report.status]} {_headline(report)}"
+    yield "", _spans(report)
     shown = [] if report.stale else [item for item in report.series if item.verdict.label != "no_regression"]
     for item in shown[:MOST_ROWS]:
-        yield f"{GLYPHS[item.verdict.label]} {item.verdict.label}  {item.case}  {item.metric}{f' on {item.branch}' * bool(item.branch)}"
-        yield f"    {_why(item)}"
+        yield "", f"{GLYPHS[item.verdict.label]} {item.verdict.label}: {item.metric}{f' on {item.branch}' * bool(item.branch)}"
+        yield "    ", item.case
+        yield "    ", _why(item)
     if len(shown) > MOST_ROWS:
-        yield f"… and {len(shown) - MOST_ROWS} more: --json has them all"
+        yield "", f"… and {len(shown) - MOST_ROWS} more: --json has them all"
     if report.skipped:
-        yield f"no rule for {', '.join(report.skipped[:10])}{' and others' * (len(report.skipped) > 10)}"
+        yield "", f"no rule for {', '.join(report.skipped[:10])}{' and others' * (len(report.skipped) > 10)}"
 
 
 def _why(item: SeriesReport) -> str:
@@ -145,5 +150,5 @@ def _markdown(report: WindowReport) -> str:
         if item.verdict.label != "no_regression" and not report.stale
     ]
     table = table_lines(("label", "case", "metric", "branch", "why"), rows) if rows else []
-    count = number_of(len(report.series), "series")
+    count = f"{len(report.series)} series"
     return "\n\n".join(part for part in (f"## {_headline(report)}", f"{_spans(report)} · {count}", "\n".join(table)) if part) + "\n"

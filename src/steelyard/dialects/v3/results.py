@@ -192,7 +192,7 @@ def _foreign_case(record: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         params["mode"] = mode
     extras = {**_texts(record, "benchmark"), **{f"model.{key}": value for key, value in _texts(record, "model").items()}}
     for key in sorted(key for key in extras if key not in PROVENANCE and not VOLATILE.search(key.rpartition(".")[2].lower()))[:MOST_EXTRA]:
-        params.setdefault(_key(key), text(extras[key], LONGEST_VALUE))
+        params.setdefault(_key(key), _value(extras[key]))
     name = "/".join(("foreign", TOOL, _step(word(benchmark.get("name")) or "benchmark"), _step(word(model.get("name")) or "model")))
     device = re.sub(r"[^A-Za-z0-9_]", "_", place(record)[0])[:40] or "cpu"
     case = Case(name, tuple(params.items()), _step(backend) if backend else TOOL, mode=READ_MODES.get(mode, "eval"), device=device)
@@ -208,15 +208,22 @@ def _dtype_key(dtype: str) -> str:
     return "dtype"
 
 
+def _value(given: str) -> str | bool | int:
+    """A text as what it stands for, where that is plain to see."""
+    if given in ("true", "false"):
+        return given == "true"
+    return int(given) if re.fullmatch(r"0|[1-9][0-9]{0,17}", given) else text(given, LONGEST_VALUE)
+
+
 def _key(name: str) -> str:
     plain = re.sub(r"[^A-Za-z0-9_.-]", "_", name[:LONGEST_STEP])
     return plain if re.match(r"[A-Za-z_]", plain) else f"_{plain}"
 
 
 def _step(name: str) -> str:
-    """A name as a step of a workload's; one that had to be changed keeps a digest, so that two stay two."""
+    """A name as a step of a workload's; one of which more than spaces had to be changed keeps a digest, so that two stay two."""
     plain = re.sub(r"[^A-Za-z0-9_.-]|^[.-]", "_", name[:LONGEST_STEP])
-    return plain if plain == name else f"{plain}_{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]}"
+    return plain if plain == name.replace(" ", "_") else f"{plain}_{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]}"
 
 
 def _add(into: Gathered, record: Mapping[str, Any]) -> str:
