@@ -45,7 +45,9 @@ def test_a_rule_has_thresholds_of_its_own() -> None:
     assert hud.ratio_cell(RatioRule("x", "up"), 1.0, 0.5).label == "regression"
 
 
-@pytest.mark.parametrize(("old", "new", "label"), [(None, None, "neutral"), (1.0, None, "missing"), (None, 1.0, "missing"), (0.0, 1.0, "neutral")])
+@pytest.mark.parametrize(
+    ("old", "new", "label"), [(None, None, "neutral"), (1.0, None, "missing"), (None, 1.0, "missing"), (0.0, 1.0, "neutral")]
+)
 def test_what_is_missing_is_no_change(old: float | None, new: float | None, label: str) -> None:
     assert hud.ratio_cell(ANY, old, new, "lower").label == label
 
@@ -77,15 +79,14 @@ def test_statuses(old: bool | None, new: bool | None, label: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "passes"), [("pass", True), ("PASSED", True), ("ok", True), ("fail_accuracy", False), ("FAILED", False), ("skipped", None), ("", None)]
+    ("text", "passes"),
+    [("pass", True), ("PASSED", True), ("ok", True), ("fail_accuracy", False), ("FAILED", False), ("skipped", None), ("", None)],
 )
 def test_a_status_contains_pass_or_fail(text: str, passes: bool | None) -> None:
     assert hud.passed(text) is passes
 
 
-@pytest.mark.parametrize(
-    ("kind", "value"), [("min", 1.0), ("max", 9.0), ("earliest", 4.0), ("target", 2.0), ("median", 3.0)]
-)
+@pytest.mark.parametrize(("kind", "value"), [("min", 1.0), ("max", 9.0), ("earliest", 4.0), ("target", 2.0), ("median", 3.0)])
 def test_baselines(kind: str, value: float) -> None:
     assert hud.baseline_of([4.0, 1.0, 9.0, 3.0, 2.0], kind) == value  # type: ignore[arg-type]
     assert hud.baseline_of([], kind) is None  # type: ignore[arg-type]

@@ -160,7 +160,9 @@ def test_figures_come_back_as_they_were(given_figures: dict[str, Figure]) -> Non
 def test_no_run_can_be_exported_wrong(statuses: list[Any], reason: str) -> None:
     made = run({})
     records = [
-        Record(f"op/a[n={number}]@torch/eager:eval", Case("op/a", (("n", number),)).plain(), status, reason, {"time": Figure(math.nan, "s")})
+        Record(
+            f"op/a[n={number}]@torch/eager:eval", Case("op/a", (("n", number),)).plain(), status, reason, {"time": Figure(math.nan, "s")}
+        )
         for number, status in enumerate(statuses)
     ]
     for row in json.loads(export.text(replace(made, records=tuple(records)))):
