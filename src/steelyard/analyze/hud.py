@@ -36,7 +36,7 @@ DAY = 86400.0
 
 
 @dataclass(frozen=True)
-class Cell:
+class HudCell:
     """What HUD calls a change from one value to another, and why."""
 
     label: CellLabel
@@ -88,20 +88,20 @@ def thresholds(rule: RatioRule, better: str) -> tuple[Way, float, float]:
     return way, rule.bad if rule.bad is not None else bad, rule.good if rule.good is not None else good
 
 
-def ratio_cell(rule: RatioRule, old: float | None, new: float | None, better: str = "none") -> Cell:
+def ratio_cell(rule: RatioRule, old: float | None, new: float | None, better: str = "none") -> HudCell:
     """Two values under a ratio rule; a ratio on the threshold itself is neither bad nor good."""
     if old is None or new is None:
-        return Cell("neutral" if old is None and new is None else "missing", "base or head has no value")
+        return HudCell("neutral" if old is None and new is None else "missing", "base or head has no value")
     way, bad, good = thresholds(rule, better)
     if not rule.way and better == "none":
-        return Cell("neutral", "neither direction of it is known to be the better one")
+        return HudCell("neutral", "neither direction of it is known to be the better one")
     if old == 0 or not math.isfinite(ratio := new / old):
-        return Cell("neutral", "a ratio over 0 says nothing")
+        return HudCell("neutral", "a ratio over 0 says nothing")
     worse, fine = (ratio > bad, ratio < good) if way == "down" else (ratio < bad, ratio > good)
     side = "above" if way == "down" else "below"
     if worse:
-        return Cell("regression", f"{ratio:.3g} of base, and {side} {bad:g} is bad")
-    return Cell("good", f"{ratio:.3g} of base") if fine else Cell("neutral", f"{ratio:.3g} of base, and {side} {bad:g} would be bad")
+        return HudCell("regression", f"{ratio:.3g} of base, and {side} {bad:g} is bad")
+    return HudCell("good", f"{ratio:.3g} of base") if fine else HudCell("neutral", f"{ratio:.3g} of base, and {side} {bad:g} would be bad")
 
 
 def passed(status: str) -> bool | None:
@@ -110,13 +110,13 @@ def passed(status: str) -> bool | None:
     return True if plain == "ok" or "pass" in plain else False if "fail" in plain else None
 
 
-def status_cell(old: bool | None, new: bool | None) -> Cell:
+def status_cell(old: bool | None, new: bool | None) -> HudCell:
     """Two statuses: what passed and fails is a regression, what failed and passes is good, what fails again a warning."""
     if old is None or new is None:
-        return Cell("neutral" if old is None and new is None else "missing", "base or head has no status")
+        return HudCell("neutral" if old is None and new is None else "missing", "base or head has no status")
     if new:
-        return Cell("neutral" if old else "good", "passes" if old else "failed, and passes now")
-    return Cell("regression", "passed, and fails now") if old else Cell("warning", "fails as before")
+        return HudCell("neutral" if old else "good", "passes" if old else "failed, and passes now")
+    return HudCell("regression", "passed, and fails now") if old else HudCell("warning", "fails as before")
 
 
 def baseline_of(values: Sequence[float], kind: Aggregate) -> float | None:

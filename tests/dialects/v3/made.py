@@ -21,7 +21,9 @@ def row(metric: str = "latency", values: Sequence[Any] = (1.25,), **more: Any) -
     """A record of another writer."""
     extra = more.pop("extra", {})
     return {
-        "benchmark": {"name": "micro-benchmark api", "mode": "inference", "dtype": more.pop("dtype", "int8wo"), "extra_info": {"device": "cpu"}},
+        "benchmark": {
+            "name": "micro-benchmark api", "mode": "inference", "dtype": more.pop("dtype", "int8wo"), "extra_info": {"device": "cpu"},
+        },
         "model": {"name": more.pop("model", "1024-1024-1024"), "type": "micro-benchmark custom layer", "origins": ["torchao"]},
         "metric": {"name": metric, "benchmark_values": list(values), "target_value": 0.0, "extra_info": extra},
         **more,

@@ -9,13 +9,13 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from steelyard.analyze.foreign import read_file
 from steelyard.cli.main import main
-from steelyard.dialects.v3 import schema, upload
+from steelyard.dialects.v3 import schema, torchao_csv, upload
 from steelyard.errors import UsageError
 from steelyard.store.runs import Store
 from tests.analyze.saved import case, save
@@ -183,8 +183,8 @@ def test_merge_refuses_wrong_types_and_strict_refuses_bad_lines(said: Said, tmp_
 class Service(http.server.BaseHTTPRequestHandler):
     """The upload service, as far as its answers go."""
 
-    held: dict[str, str] = {}
-    seen: list[dict[str, Any]] = []
+    held: ClassVar[dict[str, str]] = {}
+    seen: ClassVar[list[dict[str, Any]]] = []
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -304,15 +304,25 @@ def test_mixed_jobs_equal_names_and_strange_repositories_are_refused(said: Said,
 
 # convert
 
-SEED = """name,quantization,sparsity,m,k,n,high_precision_dtype,use_torch_compile,torch_compile_mode,device,model_type,output_dir,enable_profiler,enable_memory_profiler,baseline_inference_time_in_ms,model_inference_time_in_ms,speedup,profiler_json_path,memory_profile_path,memory_visualization_path,memory_stats
+SEED = f"""{",".join(torchao_csv.SEED)}
 bench_a,int8wo,None,1024,1024,1024,torch.bfloat16,True,default,cuda,linear,results,False,False,0.41,0.3,1.37,,,,
-bench_a,int8wo,semi,1024,1024,1024,torch.bfloat16,False,,cuda,linear,results,False,False,0.41,0.6,0.68,trace.json,,,"{'peak': 3, 'now': 1}"
+bench_a,int8wo,semi,1024,1024,1024,torch.bfloat16,False,,cuda,linear,results,False,False,0.41,0.6,0.68,trace.json,,,"peak 3, now 1"
 bench_b,baseline,None,2048,1024,512,torch.bfloat16,False,,cpu,ln_linear_relu,results,True,False,5.5,5.5,1.0,,,,
 """
-LAST = """name,quantization,sparsity,m,k,n,high_precision_dtype,torch_compile_mode,device,model_type,output_dir,enable_profiler,enable_memory_profiler,baseline_model_eager_inference_time_in_ms,quantized_model_eager_inference_time_in_ms,baseline_model_compiled_inference_time_in_ms,quantized_model_compiled_inference_time_in_ms,eager speedup on baseline,compile speedup on baseline,eager vs compile speedup,profiler_json_path,memory_profile_path,memory_visualization_path,memory_stats
+LAST = f"""{",".join(torchao_csv.LAST)}
 bench_a,int8wo,None,1024,1024,1024,torch.bfloat16,default,cuda,linear,results,False,False,0.41,0.6,0.39,0.3,0.68,1.3,2.0,,,,
 bench_a,float8wo,None,1024,1024,1024,torch.bfloat16,default,cuda,linear,results,False,False,0.41,0.5,0.39,,0.82,,,,,,
 """
+
+
+def test_the_columns_are_torchaos() -> None:
+    assert torchao_csv.SEED[:4] == ("name", "quantization", "sparsity", "m") and torchao_csv.SEED[7] == "use_torch_compile"
+    assert (
+        torchao_csv.SEED[14:17] == ("baseline_inference_time_in_ms", "model_inference_time_in_ms", "speedup")
+        and len(torchao_csv.SEED) == 21
+    )
+    assert torchao_csv.LAST[17:20] == ("eager speedup on baseline", "compile speedup on baseline", "eager vs compile speedup")
+    assert "use_torch_compile" not in torchao_csv.LAST and len(torchao_csv.LAST) == 24
 
 
 @pytest.mark.parametrize("text", [SEED, LAST], ids=["seed", "last"])

@@ -77,5 +77,5 @@ def test_a_damaged_or_endless_gzip_is_refused(tmp_path: Path, monkeypatch: pytes
 
 def test_a_file_that_is_not_there_is_told_with_the_nearest(tmp_path: Path) -> None:
     write(tmp_path / "results.json", [A])
-    with pytest.raises(UsageError, match="did you mean results.json"):
+    with pytest.raises(UsageError, match=r"did you mean results\.json"):
         reading.read(tmp_path / "result.json")

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from steelyard.analyze.foreign import metric_names, named, read_any, read_file
-from steelyard.dialects.v3.results import read
-from steelyard.errors import SteelyardError, StoreError
+from steelyard.errors import StoreError
 from steelyard.model.case import Case
 from steelyard.model.record import Record
+from tests.analyze.foreign_samples import check_read_or_refused
 from tests.dialects.v3.made import METADATA, row, write
 
 
@@ -141,21 +141,18 @@ def test_direction_goes_by_whole_words(name: str, better: str) -> None:
     assert metric_names.direction(name) == better
 
 
+NAMES = [*row(), *METADATA]
 JUNK = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*row(), *METADATA, "extra_info", "name", "case"]), inner, max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*NAMES, "extra_info", "case"]), inner, max_size=4),
     max_leaves=10,
 )  # fmt: skip
 
 
-@given(st.dictionaries(st.sampled_from([*row(), *METADATA, "runners", "inputs", "dependencies"]), JUNK), JUNK)
-def test_whatever_a_record_holds_is_read_or_refused(given_parts: dict[str, Any], extra: Any) -> None:
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.dictionaries(st.sampled_from([*NAMES, "runners", "inputs", "dependencies"]), JUNK), JUNK, JUNK)
+def test_whatever_a_record_holds_is_read_or_refused(tmp_path: Path, parts: dict[str, Any], extra: Any, values: Any) -> None:
     base = row()
-    base["metric"]["extra_info"] = extra
-    record = {**base, **given_parts}
-    try:
-        for source in read([record], Path("r.json")):
-            for result in source.results:
-                assert result.name
-    except SteelyardError:
-        pass
+    base["metric"] |= {"extra_info": extra, "benchmark_values": values}
+    (tmp_path / "r.json").write_text(json.dumps([{**base, **parts}, base]))
+    check_read_or_refused(tmp_path / "r.json")
