@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -236,6 +237,8 @@ def _add(into: Gathered, record: Mapping[str, Any]) -> str:
     values = [found for value in (listed if isinstance(listed, list) else []) if (found := _number(value)) is not None]
     status = status_of(extra["status"]) if "status" in extra else "failed" if extra.get("is_failure", "").lower() == "true" else "ok"
     figure = _ours(extra, values) if "figure" in extra else _theirs(title, extra, values) if values else None
+    if figure and not all(math.isfinite(end) for end in (figure.value, figure.low, figure.high) if end is not None):
+        figure = None
     if status == "ok" and figure and figure.value == 0 and "figure" not in extra and _cannot_be_nothing(name, figure):
         status, figure = "failed", None
         extra = {"reason": f"its {text(title)} is 0, which some writers put where a case failed", **extra}
