@@ -75,7 +75,7 @@ def recast(finding: Judged, policy: HudPolicy, before: Mapping[str, Record], aft
         return _by_status(finding, old, new) if policy.status and finding.kind in ("failed", "new pass") else finding
     rule = hud.rule_for(policy.ratios, metric_names(finding.metric, new))
     better = finding.now.better if finding.now else finding.was.better if finding.was else "lower"
-    if rule is None or (better == "none" and not rule.way):
+    if rule is None or finding.kind == "new pass" or (better == "none" and not rule.way):
         return finding
     cell = hud.ratio_cell(rule, 1.0, finding.ratio, better)
     ends = f", 99 % interval [{finding.low:.3g}, {finding.high:.3g}]" if finding.low is not None and finding.high is not None else ""

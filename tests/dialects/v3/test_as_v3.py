@@ -128,6 +128,8 @@ def test_check_names_every_mistake_with_file_and_path(said: Said, tmp_path: Path
 def test_check_of_nothing_is_never_green(said: Said, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert "no files found" in said("as", "v3", "check", "empty", code=5)[1]
+    write(tmp_path / "none.json", [])
+    assert "no records found" in said("as", "v3", "check", "none.json", code=5)[1]
     assert "no such file: 'gone.json'" in said("as", "v3", "check", "gone.json", code=2)[1]
 
 
@@ -277,6 +279,9 @@ def test_files_are_written_packed_by_the_path_rule(said: Said, tmp_path: Path) -
     metadata = {key: value for key, value in METADATA.items() if key not in schema.STAND_INS}
     stand_in = json.dumps({**metadata, "servicelab_experiment_id": 7, "servicelab_trial_id": 8})
     said("as", "v3", "upload", "results.json", "--metadata", stand_in, "--no-dry-run", "--to", "out")
+    assert "cannot make the folder" in said(
+        "as", "v3", "upload", "results.json", "--metadata", stand_in, "--no-dry-run", "--to", "results.json", code=2
+    )[1]  # fmt: skip
     content = (tmp_path / "out" / "v3" / "pytorch" / "ao" / "7" / "8" / "results.json").read_bytes()
     assert len(gzip.decompress(content).splitlines()) == 3
     assert "3 cases" in said("show", "out/v3/pytorch/ao/7/8/results.json")[0]
@@ -292,6 +297,9 @@ def test_what_has_no_job_is_skipped_and_no_files_are_an_error_where_asked(said: 
 
 
 def test_mixed_jobs_equal_names_and_strange_repositories_are_refused(said: Said, tmp_path: Path) -> None:
+    half = {key: value for key, value in METADATA.items() if key != "head_sha"}
+    write(tmp_path / "half.json", [row(**half)])
+    assert "half.json  head_sha: is missing" in said("as", "v3", "upload", "half.json", code=2)[1]
     write(tmp_path / "mixed.json", [row(**METADATA), row(**{**METADATA, "job_id": 3})])
     assert "are of 2 jobs" in said("as", "v3", "upload", "mixed.json", code=2)[1]
     for name in ("a", "b"):

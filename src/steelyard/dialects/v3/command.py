@@ -53,7 +53,8 @@ def v3(ctx: click.Context) -> None:
 @click.option("--complete", is_flag=True, help="Ask for what CI adds, too: the file is to go to the database as it is.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON to stdout.")
 def check(paths: tuple[Path, ...], complete: bool, as_json: bool) -> int:
-    """Check every record against the database's columns: types, names, sizes. Exits with 2 where anything is wrong.
+    """Check every record against the database's columns: types, names, sizes. Exits with 2 where anything is wrong, and with 5
+    where there is no record.
 
     A PATH is a file (a JSON array, an object, or lines of either, plain or .gz) or a folder of .json and .json.gz files.
 
@@ -70,9 +71,10 @@ def check(paths: tuple[Path, ...], complete: bool, as_json: bool) -> int:
         for placed in found.found:
             wrong += [f"{placed.where}  {key}: {words}" for key, words in schema.mistakes(placed.record, complete=complete)]
         told.append({"file": str(path), "records": len(found.found), "mistakes": wrong})
-    bad = [item for item in told if item["mistakes"]]
+    bad, some = any(item["mistakes"] for item in told), any(item["records"] for item in told)
+    code = USAGE if bad else PASS if some else NOTHING
     if as_json:
-        emit_json({"files": told, "exit_code": USAGE if bad else PASS if told else NOTHING})
+        emit_json({"files": told, "exit_code": code})
     else:
         for item in told:
             facts = [number_of(item["records"], "record")]
@@ -80,9 +82,9 @@ def check(paths: tuple[Path, ...], complete: bool, as_json: bool) -> int:
             say(f"{'✗' if item['mistakes'] else '✓'} {item['file']}  {' · '.join(facts)}")
             for line in item["mistakes"]:
                 say(line, indent="    ")
-    if not told:
-        tell("no files found")
-    return USAGE if bad else PASS if told else NOTHING
+    if code == NOTHING:
+        tell("no records found" if told else "no files found")
+    return code
 
 
 @v3.command("schema", context_settings=CONTEXT)
@@ -209,10 +211,7 @@ def upload_files(
         if dry_run:
             say(f"would upload {count} to {place} ({len(upload.packed(records))} bytes packed)")
         elif folder:
-            target = folder / place
-            target.parent.mkdir(parents=True, exist_ok=True)
-            save(target, upload.packed(records))
-            say(f"written {count}: {target}")
+            say(f"written {count}: {_kept(folder / place, upload.packed(records))}")
         else:
             answer = upload.send(
                 url or "", place, upload.lines(records), *(os.environ.get(key, "") for key in (upload.USERNAME, upload.PASSWORD))
@@ -224,9 +223,20 @@ def upload_files(
     return FAILED if refused else PASS
 
 
+def _kept(target: Path, content: bytes) -> Path:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"cannot make the folder {str(target.parent)!r}", why=error.strerror or str(error), do="name another --to"
+        ) from None
+    save(target, content)
+    return target
+
+
 def _placed(files: Sequence[tuple[Path, list[dict[str, Any]]]]) -> dict[str, list[dict[str, Any]]]:
     """The records of every file by where they go; a file whose job is not known is told and left out, as the upload action does."""
-    from steelyard.dialects.v3 import upload
+    from steelyard.dialects.v3 import schema, upload
 
     found: dict[str, list[dict[str, Any]]] = {}
     for path, records in files:
@@ -240,6 +250,8 @@ def _placed(files: Sequence[tuple[Path, list[dict[str, Any]]]]) -> dict[str, lis
         elif place in found:
             raise UsageError(f"two files would go to {place}", why=f"{path} has the name of another one", do="give it another name")
         else:
+            for record in records:
+                schema.check(record, str(path), complete=True)
             found[place] = records
     return found
 

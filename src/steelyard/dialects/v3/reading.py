@@ -77,8 +77,7 @@ def parse(content: bytes, name: str) -> RecordsFile:
             made.trouble.append(_bad(f"{name}:1", error))
             return made
     else:
-        _take(made, whole, name)
-        return made
+        return taken(whole, name)
     for number, line in enumerate(content.split(b"\n"), 1):
         if line.strip():
             try:
@@ -87,6 +86,13 @@ def parse(content: bytes, name: str) -> RecordsFile:
                 made.trouble.append(_bad(f"{name}:{number}", error))
             else:
                 _take(made, data, f"{name}:{number}")
+    return made
+
+
+def taken(data: Any, name: str) -> RecordsFile:
+    """The records in a JSON text that is read already."""
+    made = RecordsFile()
+    _take(made, data, name)
     return made
 
 

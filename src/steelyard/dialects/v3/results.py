@@ -19,7 +19,7 @@ from typing import Any
 from steelyard.analyze.foreign import metric_names as metrics
 from steelyard.analyze.foreign.parts import ForeignResult, ForeignSource, number, status_of, table, text, word
 from steelyard.dialects.v3.export import MODES
-from steelyard.dialects.v3.reading import Placed, RecordsFile, parse
+from steelyard.dialects.v3.reading import Placed, RecordsFile, parse, taken
 from steelyard.errors import UsageError
 from steelyard.model.case import Case
 from steelyard.model.dtypes import canonical
@@ -81,7 +81,7 @@ def fits(data: Any) -> bool:
 def read(data: Any, path: Path) -> list[ForeignSource]:
     """A source for every job and machine, oldest first; what was skipped is told with the newest, which is shown first."""
     name = text(path.name)
-    found = data if isinstance(data, RecordsFile) else parse(json.dumps(data).encode(), name)
+    found = data if isinstance(data, RecordsFile) else taken(data, name)
     occasions: dict[Occasion, list[Placed]] = {}
     for placed in found.found:
         occasions.setdefault(_occasion(placed.record), []).append(placed)
@@ -244,7 +244,7 @@ def _add(into: Gathered, record: Mapping[str, Any]) -> str:
         extra = {"reason": f"its {text(title)} is 0, which some writers put where a case failed", **extra}
     if status != "ok" and into.status == "ok":
         into.status, into.reason = status, extra.get("reason", "")
-    if "figure" in extra:
+    if "figure" in extra and "case" in _texts(record, "benchmark"):
         into.conditions |= _conditions(into.case, extra)
     elif figure:
         into.names[name] = text(title)
