@@ -52,6 +52,10 @@ def test_what_is_missing_is_no_change(old: float | None, new: float | None, labe
     assert hud.ratio_cell(ANY, old, new, "lower").label == label
 
 
+def test_a_failure_is_a_warning() -> None:
+    assert hud.ratio_cell(ANY, 1.0, None, "lower", failed=True).label == "warning"
+
+
 @given(st.floats(1e-6, 1e6), st.floats(1e-6, 1e6), st.sampled_from(["lower", "higher"]))
 def test_the_better_side_is_never_red_and_the_worse_never_green(old: float, new: float, better: str) -> None:
     label = hud.ratio_cell(ANY, old, new, better).label

@@ -88,8 +88,10 @@ def thresholds(rule: RatioRule, better: str) -> tuple[Way, float, float]:
     return way, rule.bad if rule.bad is not None else bad, rule.good if rule.good is not None else good
 
 
-def ratio_cell(rule: RatioRule, old: float | None, new: float | None, better: str = "none") -> HudCell:
-    """Two values under a ratio rule; a ratio on the threshold itself is neither bad nor good."""
+def ratio_cell(rule: RatioRule, old: float | None, new: float | None, better: str = "none", *, failed: bool = False) -> HudCell:
+    """Two values under a ratio rule; a ratio on the threshold itself is neither bad nor good, and a failure has none."""
+    if failed:
+        return HudCell("warning", "it failed, so there is no value to compare")
     if old is None or new is None:
         return HudCell("neutral" if old is None and new is None else "missing", "base or head has no value")
     way, bad, good = thresholds(rule, better)

@@ -55,6 +55,14 @@ def test_a_figure_is_a_record_with_all_that_is_known_of_it() -> None:
     assert time["benchmark"]["extra_info"]["repro"].startswith("steelyard run 'op/softmax")
 
 
+def test_a_gpu_is_the_runner_of_its_cases() -> None:
+    gpus = [{"name": "NVIDIA H200", "memory": 150_000_000_000, "driver": "580.1"}] * 2
+    made = run({EAGER: {"time": TIME}, f"{EAGER}:device=cuda": {"time": TIME}}, gpus=gpus)
+    on_cpu, on_gpu = (row["runners"][0] for row in export.records(made))
+    assert (on_cpu["name"], on_cpu["type"], on_gpu["name"], on_gpu["type"]) == ("cpu", "EPYC", "cuda", "NVIDIA H200")
+    assert (on_gpu["gpu_count"], on_gpu["gpu_mem_info"], on_gpu["extra_info"]["driver"]) == (2, "150 GB", "580.1")
+
+
 def test_what_tells_cases_apart_is_in_what_dashboards_group_by() -> None:
     ids = [
         EAGER, COMPILED, EAGER.replace("m=64", "m=65"), f"{EAGER}:threads=2", f"{EAGER}:ranks=2", f"{EAGER}:flag.A=1",

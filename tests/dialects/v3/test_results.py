@@ -79,6 +79,9 @@ def test_metrics_of_one_case_are_one_record_that_is_a_case(tmp_path: Path) -> No
         (row("speedup", [0.0]), "failed", "its speedup is 0, which some writers put where a case failed"),
         (row(values=[], extra={"status": "oom", "reason": "17 GB"}), "oom", "17 GB"),
         (row(extra={"is_failure": "true"}), "failed", ""),
+        (row(extra={"status": "fail_accuracy"}), "failed", "fail_accuracy"),
+        (row(extra={"status": "pass"}), "ok", ""),
+        (row(extra={"status": "whatever"}), "ok", ""),
         (row("graph_breaks", [0.0]), "ok", ""),
     ],
 )

@@ -172,7 +172,7 @@ def _hand_out(text: str, output: Path | None, count: str) -> None:
 @RUNNERS
 @DEPENDENCIES
 @click.option("--dry-run/--no-dry-run", default=True, help="Only say what would go where. Default on.")
-@click.option("--url", envvar="UPLOADER_URL", metavar="URL", help="The upload service; UPLOADER_URL by default.")
+@click.option("--url", metavar="URL", help="The upload service; UPLOADER_URL by default.")
 @click.option("--to", "folder", type=click.Path(path_type=Path), metavar="DIR", help="Write the packed files below this folder instead.")
 @click.option(
     "--if-no-files-found", "if_none", type=click.Choice(["ignore", "error"]), default="ignore", show_default=True,
@@ -194,8 +194,9 @@ def upload_files(
     """
     from steelyard.dialects.v3 import upload
 
-    if folder and url and not dry_run:
-        raise UsageError("--to and an address exclude each other", do=f"leave out --to {folder}, or --url and UPLOADER_URL")
+    if folder and url:
+        raise UsageError("--to and --url exclude each other", do="leave out one of them")
+    url = url or os.environ.get("UPLOADER_URL")
     if not dry_run and not folder:
         if not url:
             raise UsageError("there is no address to upload to", do="give --url, set UPLOADER_URL, or write the files with --to DIR")

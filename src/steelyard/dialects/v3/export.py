@@ -146,7 +146,8 @@ def _runner(run: Run, device: str) -> Row:
         made |= {"gpu_info": str(first.get("name") or ""), "gpu_count": len(gpus), "gpu_mem_info": _gigabytes(first.get("memory"))}
         made |= {"avail_gpu_mem_in_gb": _whole(first.get("memory"), 1e9)}
     extra = {"system": system.get("system"), "kernel": system.get("kernel"), "driver": gpus[0].get("driver") if gpus else None}
-    return {**made, "extra_info": {key: str(value) for key, value in extra.items() if value}}
+    known = {key: value for key, value in made.items() if value}
+    return {**known, "extra_info": {key: str(value) for key, value in extra.items() if value}}
 
 
 def _whole(value: Any, unit: float) -> int:

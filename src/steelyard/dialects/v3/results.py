@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from steelyard.analyze.foreign import metric_names as metrics
-from steelyard.analyze.foreign.parts import ForeignResult, ForeignSource, number, status_of, table, text, word
+from steelyard.analyze.foreign.parts import ForeignResult, ForeignSource, number, table, text, word
+from steelyard.analyze.hud import passed
 from steelyard.dialects.v3.export import MODES
 from steelyard.dialects.v3.reading import Placed, RecordsFile, parse, taken
 from steelyard.errors import UsageError
 from steelyard.model.case import Case
 from steelyard.model.dtypes import canonical
-from steelyard.model.record import Figure, Status
+from steelyard.model.record import STATUSES, Figure, Status
 from steelyard.model.values import Digest, digest
 
 TOOL = "v3"
@@ -235,15 +236,14 @@ def _add(into: Gathered, record: Mapping[str, Any]) -> str:
     name = text(name)
     listed = metric.get("benchmark_values")
     values = [found for value in (listed if isinstance(listed, list) else []) if (found := _number(value)) is not None]
-    status = status_of(extra["status"]) if "status" in extra else "failed" if extra.get("is_failure", "").lower() == "true" else "ok"
+    status, reason = _status(extra)
     figure = _ours(extra, values) if "figure" in extra else _theirs(title, extra, values) if values else None
     if figure and not all(math.isfinite(end) for end in (figure.value, figure.low, figure.high) if end is not None):
         figure = None
     if status == "ok" and figure and figure.value == 0 and "figure" not in extra and _cannot_be_nothing(name, figure):
-        status, figure = "failed", None
-        extra = {"reason": f"its {text(title)} is 0, which some writers put where a case failed", **extra}
+        status, figure, reason = "failed", None, f"its {text(title)} is 0, which some writers put where a case failed"
     if status != "ok" and into.status == "ok":
-        into.status, into.reason = status, extra.get("reason", "")
+        into.status, into.reason = status, reason
     if "figure" in extra and "case" in _texts(record, "benchmark"):
         into.conditions |= _conditions(into.case, extra)
     elif figure:
@@ -251,6 +251,16 @@ def _add(into: Gathered, record: Mapping[str, Any]) -> str:
     if figure:
         into.figures[name] = figure
     return name
+
+
+def _status(extra: Mapping[str, str]) -> tuple[Status, str]:
+    """Our own status, or what another writer's says of pass and fail, with the reason."""
+    told, reason = extra.get("status", ""), extra.get("reason", "")
+    known = next((status for status in STATUSES if status == told), None)
+    if known:
+        return known, reason
+    failed = passed(told) is False or extra.get("is_failure", "").lower() == "true"
+    return ("failed", reason or text(told)) if failed else ("ok", "")
 
 
 def _conditions(case: Mapping[str, Any], extra: Mapping[str, str]) -> dict[str, Any]:
