@@ -17,6 +17,7 @@ import click
 
 from steelyard.cli.main import cli
 from steelyard.codec import record_schema
+from steelyard.dialects.v3.schema import schema as database_schema
 from steelyard.engine import messages
 from steelyard.errors import BUG, FAILED, INCONCLUSIVE, INTERRUPTED, NOTHING, PASS, REGRESSION, USAGE
 
@@ -45,7 +46,8 @@ def main() -> None:
 def pages() -> dict[str, str]:
     """Every generated page by file name."""
     schema = json.dumps(record_schema(), indent=2, ensure_ascii=False) + "\n"
-    return {"cli.md": cli_page(), "pipe.md": pipe_page(), "record.schema.json": schema}
+    database = json.dumps(database_schema(), indent=2, ensure_ascii=False) + "\n"
+    return {"cli.md": cli_page(), "pipe.md": pipe_page(), "record.schema.json": schema, "v3.schema.json": database}
 
 
 def pipe_page() -> str:

@@ -176,3 +176,22 @@ def real(path: Path) -> Path:
         return path.resolve()
     except (OSError, RuntimeError):
         return path.absolute()
+
+
+def unpacked(content: bytes, usual: int, where: str) -> bytes:
+    """What a file holds once gzip is undone, no larger than its limit; a file that is not packed is left as it is."""
+    if not content.startswith(b"\x1f\x8b"):
+        return content
+    import gzip
+    import io
+    import zlib
+
+    most = limit(usual)
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+            found = file.read(most + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise StoreError(f"cannot unpack {where!r}", why=str(error), do="it begins as gzip does, and is damaged or cut off") from None
+    if len(found) > most:
+        raise too_large(f"{where} unpacked", len(found), most)
+    return found

@@ -192,6 +192,7 @@ shapes = {
     "tritonbench": (*tuple(TRITONBENCH)[:3], "metrics", "environ"),
     "param": ("run_options", "sys_info", "op_name", "id", "metric", "config", "forward", "measure.time", "steelyard"),
     "ptxla": ("model", "experiment", "metrics", "model_name", "total_time", "xla", "accelerator_model", "timestamp", "error"),
+    "v3": ("metric", "benchmark_values", "extra_info", "benchmark", "model", "runners", "dependencies", "timestamp", "inputs"),
 }
 
 

@@ -99,6 +99,7 @@ def compare(
         raise UsageError(f"run {', '.join(sorted(both))} is on both sides", do="name different runs for base and head")
     sides, asked = (held(base.runs), held(head.runs)), list(dict.fromkeys(metrics))
     check_metrics(asked, (*base.runs, *head.runs), "metric")
+    asked = [metric for metric in asked if metric != "time" or len(asked) == 1 or timed((*base.runs, *head.runs))]
     questions = [Question(metric, margins.get(metric, MARGIN), alpha, floor, allow_edited) for metric in asked]
     answers = {question.metric: answer(question, (base.runs, head.runs), sides, head.past) for question in questions}
     deltas = [found.deltas[id] for id in sides[0] for found in answers.values() if id in found.deltas]
@@ -205,6 +206,19 @@ def replaced(deltas: Sequence[Delta], suspects: Sequence[Delta], confirm: Confir
     notes += [f"not confirmed, so judged as before: {id}: {reasons.get(id) or 'no reason is known'}" for id in left[:MOST_NAMED]]
     notes += [f"and {len(left) - MOST_NAMED} more could not be confirmed"] if len(left) > MOST_NAMED else []
     return [fresh.get(place, item) for place, item in enumerate(deltas)], notes
+
+
+def timed(runs: Sequence[Run]) -> bool:
+    """Whether anything in some runs has a time; files of other tools may hold other figures alone."""
+    return any("time" in record.metrics for run in runs for record in run.records)
+
+
+def usual_metrics(runs: Sequence[Run]) -> tuple[str, ...]:
+    """What is compared where nobody says: time, or where nothing has one every figure whose better direction is known."""
+    if timed(runs):
+        return ("time",)
+    known = (name for run in runs for record in run.records for name, figure in record.metrics.items() if figure.better != "none")
+    return tuple(dict.fromkeys(known)) or ("time",)
 
 
 def check_metrics(metrics: Sequence[str], runs: Sequence[Run], kind: str, where: str = "") -> None:

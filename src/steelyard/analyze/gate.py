@@ -16,6 +16,7 @@ from typing import Literal, get_args
 
 from steelyard.analyze.compare import Comparison, Confirm, Mean, RunsSide, check_metrics, compare, mean_ratios, replaced, suspicious
 from steelyard.analyze.conditions import Conditions
+from steelyard.analyze.hud_gate import recast, rules_time, with_figures
 from steelyard.analyze.repeat import repeat_lines
 from steelyard.analyze.suite import Suite, narrowed, retold
 from steelyard.analyze.unpaired import STEADY_UNITS, Both, held, status_words
@@ -149,11 +150,12 @@ def gate(
     base: RunsSide, head: RunsSide, policy: Policy, *, strict: bool = False, allow_edited: bool = False, confirm: Confirm | None = None
 ) -> Judgement:
     """Compare, confirm where asked, and judge; a run as both sides is judged by the pairs it holds."""
+    policy, said = with_figures(policy, (*base.runs, *head.runs))
     check_metrics(policy.metrics, (*base.runs, *head.runs), "figure of these runs", f"{policy.where}  margins" if policy.where else "")
     comparison = compare_under(policy, base, head, allow_edited=allow_edited)
     if confirm:
         comparison = confirmed(comparison, policy, confirm)
-    return judge(comparison, base, head, policy, strict=strict)
+    return judge(replace(comparison, notes=[*comparison.notes, *said]), base, head, policy, strict=strict)
 
 
 def compare_under(policy: Policy, base: RunsSide, head: RunsSide, *, allow_edited: bool = False) -> Comparison:
@@ -218,13 +220,15 @@ def judge(comparison: Comparison, base: RunsSide, head: RunsSide, policy: Policy
         *_failures(comparison, after, alone),
         *(() if alone else _broken_graphs(before, after)),
     ):
+        finding = recast(finding, policy.hud, before, after) if policy.hud else finding
         told_apart = finding.metric if finding.ratio is not None else "" if finding.kind in ("failed", "new pass") else finding.reason
         found.setdefault((finding.case, finding.kind, told_apart), finding)
     scale = _Scale(policy, before, after, strict=strict or policy.unclear == "fail", alone=alone)
     again = repeat_lines((*base.runs, *head.runs))
     judged = [replace(scale.weighed(finding), repeat=again(finding.case, finding.base)) for finding in found.values()]
     findings = sorted(judged, key=lambda item: (KINDS.index(item.kind), not item.counts, -item.size))
-    suite = _together(suite_under(policy, comparison), findings, policy)
+    ruled = rules_time(policy, after.values())
+    suite = None if ruled else _together(suite_under(policy, comparison), findings, policy)
     decisive = [*findings, *([suite] if suite else [])]
     codes = [CODES[finding.kind] for finding in decisive if finding.counts]
     code = exit_code(codes if comparison.comparable else [*codes, NOTHING])
@@ -352,7 +356,7 @@ class _Scale:
         return replace(finding, excuse=why, counts=not why and self._matters(finding))
 
     def _outcome(self, finding: Judged) -> str:
-        if finding.kind == "failed":
+        if finding.kind == "failed" or (finding.kind == "regression" and finding.ratio is None):
             record = self.after.get(finding.case)
             return record.status if record and record.status in BAD else "failed"
         return "slower" if finding.kind in ("regression", "not confirmed") else finding.kind

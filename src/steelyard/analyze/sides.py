@@ -1,4 +1,4 @@
-"""What a user names as a side of a comparison: a run, several, a commit, or another tool's file."""
+"""What a user names as a side of a comparison: a run, several, a commit, or another tool's file or folder of files."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _name(ref: str, runs: list[Run]) -> str:
 
 def _runs(store: Store, word: str) -> list[Run]:
     path = existing(word)
-    if "#" in word or (path and path.is_file() and path.name != "run.jsonl"):
+    if "#" in word or (path and path.name != "run.jsonl"):
         from steelyard.analyze.foreign import named
 
         if (runs := named(word)) is not None:

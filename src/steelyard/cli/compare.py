@@ -47,23 +47,24 @@ def command(
     """Compare two sides of saved results, case by case.
 
     BASE and HEAD are runs (k3f9, latest, latest~3, a path), several of them (a1b2,c3d4 or latest~3..latest), a commit, or a
-    file of pyperf, pytest-benchmark, google-benchmark, nvbench, TritonBench or PyTorch/XLA. With BASE alone, what was measured with --vs
+    file of pyperf, pytest-benchmark, google-benchmark, nvbench, TritonBench, PyTorch/XLA or the PyTorch benchmark database, or a
+    folder of such files. With BASE alone, what was measured with --vs
     inside that run is shown; vs RUN does the same.
     """
     from steelyard.analyze import sides
-    from steelyard.analyze.compare import compare
+    from steelyard.analyze.compare import compare, usual_metrics
     from steelyard.model.pair import ALPHA
     from steelyard.model.units import parse_share
 
     place = find_store(store)
-    asked = metrics or ("time",)
-    allowed = parse_margins(margins, asked)
     before = sides.find(place, head or base if base == OWN else base)
     after = before if head is None or base == OWN else sides.find(place, head)
+    asked = metrics or usual_metrics((*before.runs, *after.runs))
+    allowed = parse_margins(margins, asked)
     check_trust(trust, confirm)
     if before.runs == after.runs:
         refuse_unpaired_options({"--alpha": alpha, "--floor": floor, "--allow-edited": allow_edited, "--confirm": confirm})
-        return own(after, asked, allowed, as_json)
+        return own(after, metrics or ("time",), allowed, as_json)
     warn_of(before, after)
     found = compare(
         before,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ def command(ref: str, samples: bool, history: bool, schema: bool, store: Path | 
     """Show a run, one of its records, a workload, or what a Python file defines, in full.
 
     REF is latest, latest~3, a run id such as k3f9, a record of it such as k3f9/2, a case id, a path, another tool's file of
-    results (FILE, FILE#2, FILE#2/3), a workload's name, or a .py file.
+    results or a folder of them (FILE, FILE#2, FILE#2/3), a workload's name, or a .py file.
     """
     if schema:
         from steelyard.codec import record_schema
@@ -44,7 +44,7 @@ def command(ref: str, samples: bool, history: bool, schema: bool, store: Path | 
         return
     found = resolve(ref, store)
     if history:
-        show_history(found, store, as_json)
+        show_history(found, store, as_json, _named(ref)[0] or ())
     elif isinstance(found, dict):
         if samples:
             raise UsageError(f"{ref} is a workload, which has no samples", do="name a run or a record: steelyard list runs")
@@ -81,12 +81,7 @@ def resolve(ref: str, folder: Path | None) -> Ref | dict[str, Any]:
 
 def of_another_tool(ref: str) -> Ref | None:
     """Results in another tool's file: FILE, FILE#2 for one of its runs, FILE/3 or FILE#2/3 for a record; the newest run by default."""
-    from steelyard.analyze.foreign import named
-
-    name, _, number = ref.rpartition("/")
-    runs, place = named(ref), None
-    if runs is None and number.isdecimal() and len(number) < 10:
-        runs, place = named(name), int(number)
+    runs, place = _named(ref)
     if runs is None:
         return None
     from steelyard.report.cells import clean
@@ -97,6 +92,17 @@ def of_another_tool(ref: str) -> Ref | None:
     if place is not None and not 1 <= place <= len(runs[-1].records):
         raise UsageError(f"run {runs[-1].id} has no record {place}", why=f"it has {len(runs[-1].records)}")
     return Ref(runs[-1], place)
+
+
+def _named(ref: str) -> tuple[tuple[Run, ...] | None, int | None]:
+    """The runs of another tool's file or folder, and the record that is meant."""
+    from steelyard.analyze.foreign import named
+
+    name, _, number = ref.rpartition("/")
+    runs = named(ref)
+    if runs is None and number.isdecimal() and len(number) < 10:
+        return named(name), int(number)
+    return runs, None
 
 
 def show_workload(info: dict[str, Any], as_json: bool) -> None:
@@ -164,13 +170,16 @@ def show_record(ref: Ref, as_json: bool) -> None:
     put(record_detail(record, ref.run, width=width()))
 
 
-def show_history(found: Ref | dict[str, Any], folder: Path | None, as_json: bool) -> None:
-    """One case over time, on the machine of the record that was named."""
+def show_history(found: Ref | dict[str, Any], folder: Path | None, as_json: bool, imported: Sequence[Run] = ()) -> None:
+    """One case over time, on the machine of the record that was named; with what lies in other tools' files, where those are named."""
     if isinstance(found, dict) or found.record is None:
         raise UsageError("--history is of one case", do="name a case id, or a record such as latest/1")
-    from steelyard.analyze.history import history
+    from steelyard.analyze.history import histories, histories_of, history
 
-    series = history(find_store(folder), found.record.id, found.run.header.machine_key)
+    store, case, key = find_store(folder), found.record.id, found.run.header.machine_key
+    series = histories_of(imported).get(case)
+    if series is None:
+        series = histories(store, [case], key, imported=imported)[case] if imported else history(store, case, key)
     if as_json:
         emit_json(series)
         return

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
 
+from steelyard.codec.hud import HudPolicy, parse_hud
 from steelyard.codec.parsing import load
 from steelyard.codec.reading import CheckedFile, choice, expect, quantity, shown, text_value
 from steelyard.errors import UsageError, did_you_mean
@@ -19,7 +20,7 @@ ALPHA = 0.01
 LEAST_ALPHA = 1e-9
 """Below it a double cannot tell the chance from none, and intervals have no end."""
 OUTCOMES = ("slower", "unclear", "missing", "incomparable", *BAD)
-POLICY_KEYS = frozenset({"floor", "alpha", "missing", "unclear", "unconfirmed", "margins", "cases", "expected", "allowed"})
+POLICY_KEYS = frozenset({"floor", "alpha", "missing", "unclear", "unconfirmed", "margins", "cases", "expected", "allowed", "hud"})
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,8 @@ class Excuse:
 class Policy:
     """What the gate lets pass; the defaults are those of `compare`.
 
-    `cases` gives cases margins of their own, by pattern; where several fit, the last one written decides.
+    `cases` gives cases margins of their own, by pattern; where several fit, the last one written decides. `hud` are rules by ratio
+    and status in place of margins, for the figures that they name.
     """
 
     margins: Mapping[str, float] = field(default_factory=lambda: {"time": MARGIN})
@@ -56,6 +58,7 @@ class Policy:
     expected: tuple[Excuse, ...] = ()
     allowed: tuple[Excuse, ...] = ()
     where: str = ""
+    hud: HudPolicy | None = None
 
     def margins_of(self, case: str) -> dict[str, float]:
         """The margins by metric that hold for a case."""
@@ -98,6 +101,7 @@ def parse_policy(data: Mapping[str, Any], where: str, text: str = "") -> Policy:
         expected=tuple(_expected(page, pattern, value) for pattern, value in _patterns(page, data, "expected")),
         allowed=tuple(_allowed(page, pattern, value) for pattern, value in _patterns(page, data, "allowed")),
         where=where,
+        hud=parse_hud(page, data["hud"]) if "hud" in data else None,
     )
     page.finish()
     return policy

@@ -29,6 +29,7 @@ from steelyard.engine.plan import Job, Plan
 from steelyard.engine.selection import EXPERIMENT_FILES, Request
 from steelyard.errors import SteelyardError, UsageError, parts_of
 from steelyard.files import RESULTS, read_text, unreadable
+from steelyard.model.units import number_of
 from steelyard.store.runs import Store, read_run
 
 PROGRAM = "command"
@@ -73,8 +74,10 @@ def check_file(word: str, store: Store, files: Sequence[str] = (), *, shapes: bo
 
 def kind_of(path: Path) -> str:
     """What a file is: by its ending where that says it, else by what is in it."""
-    if path.name == "run.jsonl" or _is_folder(path):
+    if path.name == "run.jsonl":
         return "run"
+    if _is_folder(path):
+        return "results" if foreign.holds_results(path) else "run"
     ending = path.suffix.lower()
     if ending == ".py":
         return "workloads"
@@ -109,14 +112,17 @@ def _run(path: Path) -> Checked:
 
 
 def _results(path: Path) -> Checked:
-    runs = foreign.read_file(path)
+    runs = foreign.read_any(path)
     tools = dict.fromkeys(str(record.effective.get("tool", "another tool")) for run in runs for record in run.records)
     return Checked("", notes=(f"of {', '.join(tools)}", f"{sum(len(run.records) for run in runs)} results in {len(runs)} runs"))
 
 
 def _policy(path: Path) -> Checked:
     found = load_policy(path)
-    return Checked("", notes=(f"margins for {', '.join(found.metrics)}", f"{len(found.expected) + len(found.allowed)} known failures"))
+    hud = found.hud
+    rules = len(hud.ratios) + (len(hud.windows.rules) if hud.windows else 0) + hud.status if hud else 0
+    notes = (f"margins for {', '.join(found.metrics)}", f"{len(found.expected) + len(found.allowed)} known failures")
+    return Checked("", notes=(*notes, *([f"{number_of(rules, 'rule')} of HUD's"] if rules else [])))
 
 
 def _expected(path: Path) -> Checked:

@@ -20,9 +20,10 @@ from steelyard import registry
 from steelyard.analyze.foreign import google_benchmark, nvbench, pyperf, pytest_benchmark, tritonbench
 from steelyard.analyze.foreign.parts import ForeignSource, as_runs
 from steelyard.errors import StoreError, UsageError
-from steelyard.files import RESULTS, check_values, existing, limit, read_whole
-from steelyard.store.runs import Run
+from steelyard.files import RESULTS, check_values, existing, limit, read_whole, unpacked
+from steelyard.store.runs import Run, moment
 
+ENDINGS = (".json", ".json.gz", ".jsonl")
 OWN = {
     "pyperf": pyperf, "pytest-benchmark": pytest_benchmark, "nvbench": nvbench, "google-benchmark": google_benchmark,
     "tritonbench": tritonbench,
@@ -39,17 +40,49 @@ def readers() -> Iterator[tuple[str, Any]]:
 
 
 def named(ref: str) -> tuple[Run, ...] | None:
-    """The runs that `FILE` or `FILE#2` means; None where there is no such file of another tool."""
+    """The runs that `FILE`, `FOLDER` or `FILE#2` means; None where there is no such file or folder of another tool."""
     name, sign, number = ref.rpartition("#")
     whole, part = existing(ref), existing(name)
-    if whole and whole.is_file():
-        return None if whole.name == "run.jsonl" else read_file(whole)
-    if not sign or not re.fullmatch(r"[0-9]{1,6}", number) or not part or not part.is_file():
+    if whole and holds_results(whole):
+        return read_any(whole)
+    if not sign or not re.fullmatch(r"[0-9]{1,6}", number) or not part or not holds_results(part):
         return None
-    runs = read_file(part)
+    runs = read_any(part)
     if not 1 <= int(number) <= len(runs):
         raise UsageError(f"{name!r} has no run {number}", why=f"it has {len(runs)}")
     return runs[int(number) - 1 : int(number)]
+
+
+def holds_results(path: Path) -> bool:
+    """Whether a path may be another tool's: a file that is not a run's, or a folder of files that is not a run."""
+    if path.is_file():
+        return path.name != "run.jsonl"
+    return path.is_dir() and not (path / "run.jsonl").exists() and bool(files_in(path))
+
+
+def files_in(folder: Path) -> list[Path]:
+    """The files right in a folder that may hold results."""
+    try:
+        return sorted(path for path in folder.iterdir() if path.name.endswith(ENDINGS) and path.is_file())
+    except OSError as error:
+        raise StoreError(f"could not read {str(folder)!r}", why=error.strerror or str(error)) from error
+
+
+def read_any(path: Path) -> tuple[Run, ...]:
+    """The results in a file, or in all files right in a folder, oldest first; a file there that holds none is told."""
+    if not path.is_dir():
+        return read_file(path)
+    runs: list[Run] = []
+    passed: list[str] = []
+    for file in files_in(path):
+        try:
+            runs += read_file(file)
+        except StoreError as error:
+            passed.append(f"{file} was skipped: {error.what}{f' ({error.why})' if error.why else ''}")
+    if not runs:
+        raise StoreError(f"no results in {str(path)!r}", why=passed[0] if passed else "it has no .json file")
+    runs.sort(key=lambda run: moment(run.header.created))
+    return (*runs[:-1], replace(runs[-1], warnings=(*runs[-1].warnings, *passed)))
 
 
 def read_file(path: Path) -> tuple[Run, ...]:
@@ -86,6 +119,7 @@ def _load(path: Path) -> Any:
         content = read_whole(path, RESULTS)
     except OSError as error:
         raise StoreError(f"could not read {str(path)!r}", why=error.strerror or str(error)) from error
+    content = unpacked(content, RESULTS, str(path))
     check_values(content, limit(RESULTS), str(path))
     try:
         return msgspec.json.decode(content)

@@ -56,6 +56,9 @@ class ForeignSource:
     versions: Mapping[str, Any] = field(default_factory=dict)
     warnings: Sequence[str] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
+    branch: str = ""
+    key: str = ""
+    """The machine's key, where the file carries one of ours; else it is made of what `machine` tells."""
 
 
 def as_runs(tool: str, path: Path, source: ForeignSource) -> tuple[Run, ...]:
@@ -79,14 +82,15 @@ def _run(tool: str, path: Path, source: ForeignSource, named: Sequence[tuple[str
             id, dict(case), result.status, why, figures, effective={"tool": tool, **result.conditions}, verification=result.verification
         )
         records.append(made)
-    git = {"git": {"commit": source.commit, "branch": None, "dirty": source.dirty}} if source.commit else {}
+    known = source.commit or source.branch
+    git = {"git": {"commit": source.commit, "branch": source.branch or None, "dirty": source.dirty}} if known else {}
     versions = {name: text(version) for name, version in source.versions.items() if isinstance(version, str)}
     header = Header(
         id=text(path.name) if count == 1 else f"{text(path.name)}#{number + 1}",
         created=source.created,
         experiment=tool,
         machine={**source.facts, **git, "packages": versions},
-        machine_key=machine_key(source.machine),
+        machine_key=text(source.key) or machine_key(source.machine),
     )
     seal = Seal(source.created, len(records), dict(Counter(record.status for record in records)), reason=f"read from {tool}")
     return Run(path, header, tuple(records), seal=seal, warnings=tuple(source.warnings) if number == 0 else ())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from steelyard.analyze import sides
-from steelyard.analyze.compare import Comparison, RunsSide, compare
+from steelyard.analyze.compare import Comparison, RunsSide, compare, usual_metrics
 from steelyard.analyze.history import History, histories
 from steelyard.errors import StoreError, UsageError, told, unknown
 from steelyard.report.web.document import document
@@ -44,7 +44,9 @@ def gather(store: Store, asked: ReportRequest) -> Document:
     distinct = {(run.path, run.id): run for side in found for run in side.runs}
     runs = sorted(distinct.values(), key=lambda run: moment(run.header.created))
     head = found[-1] if found else None
-    against: Comparison | None = compare(base, head) if base and head and base.runs != head.runs else None
+    against: Comparison | None = None
+    if base and head and base.runs != head.runs:
+        against = compare(base, head, metrics=usual_metrics((*base.runs, *head.runs)))
     series = _history(store, runs, asked) if asked.history and runs else {}
     made = document(
         runs, base=base, series=series, comparison=against, title=asked.title, baseline=asked.baseline, warnings=unread

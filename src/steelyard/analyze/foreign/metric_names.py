@@ -1,0 +1,88 @@
+"""Metrics by name: which figure of ours one is, in which unit, and which way is better.
+
+The database knows none of that. Direction is told by the words of a name, and an unknown name has none: it is shown, and nothing
+is ever called better or worse by it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Literal
+
+from steelyard.model.record import FEWEST, Figure
+
+Better = Literal["lower", "higher", "none"]
+
+SHOWN = {"s": ("ms", 1e-3), "B": ("MB", 1e6), "B/s": ("GB/s", 1e9), "FLOP/s": ("TFLOP/s", 1e12)}
+"""The units that dashboards have, for ours, and how much of ours one of them is."""
+UNITS: dict[str, tuple[str, float]] = {
+    "s": ("s", 1.0), "sec": ("s", 1.0), "secs": ("s", 1.0), "second": ("s", 1.0), "seconds": ("s", 1.0),
+    "ms": ("s", 1e-3), "msec": ("s", 1e-3), "milliseconds": ("s", 1e-3), "us": ("s", 1e-6), "µs": ("s", 1e-6), "ns": ("s", 1e-9),
+    "b": ("B", 1.0), "bytes": ("B", 1.0), "kb": ("B", 1e3), "mb": ("B", 1e6), "gb": ("B", 1e9),
+    "kib": ("B", 2.0**10), "mib": ("B", 2.0**20), "gib": ("B", 2.0**30),
+    "gb/s": ("B/s", 1e9), "gbps": ("B/s", 1e9), "tb/s": ("B/s", 1e12),
+    "gflops": ("FLOP/s", 1e9), "gflop/s": ("FLOP/s", 1e9), "tflops": ("FLOP/s", 1e12), "tflop/s": ("FLOP/s", 1e12),
+    "x": ("1", 1.0), "": ("1", 1.0), "1": ("1", 1.0),
+}  # fmt: skip
+HIGHER = (
+    "speedup", "throughput", "bandwidth", "tflops", "gflops", "flops", "gbps", "tps", "qps", "rps", "accuracy", "passrate", "compression",
+    "sqnr", "efficiency", "utilization", "tokens per second", "token per sec", "tokens per sec", "samples per second", "pass rate",
+)  # fmt: skip
+LOWER = (
+    "time", "latency", "duration", "memory", "mem", "bytes", "ttft", "tpot", "itl", "loss", "error", "energy", "power", "elapsed",
+    "breaks", "size",
+)  # fmt: skip
+PRIMARY = ("time", "latency", "execution_time", "inference_time", "fwd_time", "quantized_fwd_time", "avg_inference_time", "mean_latency",
+           "median_latency")  # fmt: skip
+"""What a benchmark calls the time that it is about."""
+_UNIT = re.compile(r"^(.*?)\s*\(([^()]{0,20})\)\s*$", re.DOTALL)
+
+
+def split(name: str) -> tuple[str, str]:
+    """`Quantized Fwd Time (ms)` as its name and its unit; brackets that hold no unit belong to the name."""
+    found = _UNIT.match(name)
+    return (found[1], found[2]) if found and found[2].strip().lower() in UNITS else (name, "")
+
+
+def spelled(name: str) -> str:
+    """A metric's name without its unit, as figures are named: `quantized_fwd_time`."""
+    plain = re.sub(r"[^a-z0-9/.+-]+", "_", split(name)[0].lower()).strip("_")
+    return plain or "value"
+
+
+def figure_name(name: str) -> str:
+    """Which figure of ours a metric is: what a benchmark is about is its `time`."""
+    plain = spelled(name)
+    return "time" if plain in PRIMARY else plain
+
+
+def direction(name: str) -> Better:
+    """Which way is better, by the words of a name; a speedup in latency is a speedup."""
+    words = " " + re.sub(r"[^a-z0-9]+", " ", split(name)[0].lower()) + " "
+    for better, known in (("higher", HIGHER), ("lower", LOWER)):
+        if any(f" {word} " in words for word in known):
+            return "higher" if better == "higher" else "lower"
+    return "none"
+
+
+def unit_of(name: str, told: str) -> tuple[str, float]:
+    """Unit and factor of a metric's values: what its record says, or the brackets in its name; one that nobody knows stays as it is."""
+    text = (told or split(name)[1]).strip()
+    return UNITS.get(text.lower(), (text[:20], 1.0))
+
+
+def figure(values: Iterable[float], unit: str, factor: float, better: Better) -> Figure:
+    """The median of a metric's values, with its 95 % interval where there are enough."""
+    from statistics import median
+
+    known = [value * factor for value in values]
+    if len(known) < FEWEST:
+        return Figure(median(known), unit, better, n=len(known))
+    import numpy as np
+
+    from steelyard.measuring.stats import median_interval
+
+    found = median_interval(np.array(known, float))
+    low, high = found.ends
+    return Figure(found.centre, unit, better, low, high, len(known))

@@ -1,0 +1,194 @@
+"""HUD's rules for what is a regression, with its labels: of two values, of two statuses, and of a series over two windows of days.
+
+They look at values alone. No spread is in them, so on a noisy machine they call changes that are none; the gate's own margins do
+not. What HUD gets wrong is right here: direction is the metric's own, so that a faster time is never painted red.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from statistics import median
+from typing import Literal, TypeVar, get_args
+
+from steelyard.analyze.foreign.metric_names import spelled
+from steelyard.codec.hud import Aggregate, HudWindows, RatioRule, Way, WindowRule
+from steelyard.errors import UsageError
+
+Rule = TypeVar("Rule", RatioRule, WindowRule)
+CellLabel = Literal["regression", "good", "neutral", "warning", "missing"]
+SeriesLabel = Literal["insufficient_data", "regression", "suspicious", "no_regression"]
+Severity = Literal["unknown", "none", "no_regression", "insufficient_data", "suspicious", "regression"]
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+"""From the least to the worst."""
+USUAL: Mapping[Way, tuple[float, float]] = {"up": (0.9, 1.1), "down": (1.15, 0.85)}
+"""HUD's bad and good where a policy does not say, by where better lies."""
+WAYS: Mapping[str, Way] = {"higher": "up", "lower": "down", "none": ""}
+FEWEST_POINTS = 2
+TRAILING = 2
+ELSEWHERE = 3
+MOSTLY = 0.9
+"""Share of series without enough data from which on a report says that, and nothing else."""
+DAY = 86400.0
+
+
+@dataclass(frozen=True)
+class HudCell:
+    """What HUD calls a change from one value to another, and why."""
+
+    label: CellLabel
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class SeriesPoint:
+    """One value of a series: when, of which run, at which commit; `flagged` where it violates the rule."""
+
+    moment: float
+    value: float
+    run: str = ""
+    commit: str = ""
+    flagged: bool = False
+
+
+@dataclass(frozen=True)
+class SeriesVerdict:
+    """What a rule says of a series: the value it was held against, and the points of the comparison window."""
+
+    label: SeriesLabel
+    baseline: float | None = None
+    points: tuple[SeriesPoint, ...] = field(default=())
+    reason: str = ""
+
+
+def fits(pattern: str, name: str) -> bool:
+    """Whether a pattern means a metric; case, unit and spelling do not matter, and what a benchmark is about is its `time`."""
+    wanted = pattern.lower().strip()
+    plain = pattern if "*" in pattern or "?" in pattern else spelled(pattern)
+    return fnmatchcase(name.lower(), wanted) or fnmatchcase(spelled(name), plain.lower())
+
+
+def rule_for(rules: Sequence[Rule], names: Iterable[str]) -> Rule | None:
+    """The last rule that fits one of a metric's names."""
+    known = list(names)
+    return next((rule for rule in reversed(rules) if any(fits(rule.pattern, name) for name in known)), None)
+
+
+def thresholds(rule: RatioRule, better: str) -> tuple[Way, float, float]:
+    """Where better lies, and from where on a ratio is bad and good; a rule that calls the better side bad is refused."""
+    own = WAYS.get(better, "")
+    if rule.way and own and rule.way != own:
+        what = f'hud.ratio."{rule.pattern}" calls a change for the better bad'
+        raise UsageError(what, why=f"of this figure {'less' if own == 'down' else 'more'} is better", do="swap bad and good")
+    way: Way = rule.way or own or "up"
+    bad, good = USUAL[way]
+    return way, rule.bad if rule.bad is not None else bad, rule.good if rule.good is not None else good
+
+
+def ratio_cell(rule: RatioRule, old: float | None, new: float | None, better: str = "none", *, failed: bool = False) -> HudCell:
+    """Two values under a ratio rule; a ratio on the threshold itself is neither bad nor good, and a failure has none."""
+    if failed:
+        return HudCell("warning", "it failed, so there is no value to compare")
+    if old is None or new is None:
+        return HudCell("neutral" if old is None and new is None else "missing", "base or head has no value")
+    way, bad, good = thresholds(rule, better)
+    if not rule.way and better == "none":
+        return HudCell("neutral", "neither direction of it is known to be the better one")
+    if old == 0 or not math.isfinite(ratio := new / old):
+        return HudCell("neutral", "a ratio over 0 says nothing")
+    worse, fine = (ratio > bad, ratio < good) if way == "down" else (ratio < bad, ratio > good)
+    side = "above" if way == "down" else "below"
+    if worse:
+        return HudCell("regression", f"{ratio:.3g} of base, and {side} {bad:g} is bad")
+    return HudCell("good", f"{ratio:.3g} of base") if fine else HudCell("neutral", f"{ratio:.3g} of base, and {side} {bad:g} would be bad")
+
+
+def passed(status: str) -> bool | None:
+    """Whether a status says pass or fail; None where it says neither."""
+    plain = status.lower()
+    return True if plain == "ok" or "pass" in plain else False if "fail" in plain else None
+
+
+def status_cell(old: bool | None, new: bool | None) -> HudCell:
+    """Two statuses: what passed and fails is a regression, what failed and passes is good, what fails again a warning."""
+    if old is None or new is None:
+        return HudCell("neutral" if old is None and new is None else "missing", "base or head has no status")
+    if new:
+        return HudCell("neutral" if old else "good", "passes" if old else "failed, and passes now")
+    return HudCell("regression", "passed, and fails now") if old else HudCell("warning", "fails as before")
+
+
+def baseline_of(values: Sequence[float], kind: Aggregate) -> float | None:
+    """The value of the baseline window that others are held against; values are in order of time, and `median` is one of them."""
+    if not values:
+        return None
+    if kind == "median":
+        centre = median(values)
+        return min(values, key=lambda value: abs(value - centre))
+    return {"min": min(values), "max": max(values), "earliest": values[0], "target": values[-1]}[kind]
+
+
+def violates(rule: WindowRule, value: float, baseline: float) -> bool:
+    """Whether a value is outside what the rule asks for; the strict forms also flag a value on the limit itself."""
+    limit = baseline * rule.threshold
+    if rule.condition == "equal_to":
+        return abs(value - limit) > rule.rel_tol * max(1.0, abs(limit))
+    return {
+        "greater_equal": value < limit, "greater_than": value <= limit, "less_equal": value > limit, "less_than": value >= limit,
+    }[rule.condition]  # fmt: skip
+
+
+def label_of(flags: Sequence[bool]) -> SeriesLabel:
+    """The label of a series by which of its points violate: at its end, in a row, or not enough of either."""
+    if len(flags) < FEWEST_POINTS:
+        return "insufficient_data"
+    runs = [0]
+    for flag in flags:
+        if flag:
+            runs[-1] += 1
+        else:
+            runs.append(0)
+    return "regression" if runs[-1] >= TRAILING else "suspicious" if max(runs) >= ELSEWHERE else "no_regression"
+
+
+def judge_series(points: Sequence[SeriesPoint], windows: HudWindows, rule: WindowRule, end: float, better: str = "none") -> SeriesVerdict:
+    """A series under a rule, with windows that end at a moment."""
+    _check_side(rule, better)
+    ordered = sorted(points, key=lambda point: point.moment)
+    middle = end - windows.comparison_days * DAY
+    start = middle - windows.baseline_days * DAY
+    before = [point.value for point in ordered if start < point.moment <= middle]
+    after = [point for point in ordered if middle < point.moment <= end]
+    baseline = baseline_of(before, rule.baseline)
+    if baseline is None or not after:
+        return SeriesVerdict("insufficient_data", reason="the baseline window is empty" if after else "the comparison window is empty")
+    judged = tuple(
+        SeriesPoint(point.moment, point.value, point.run, point.commit, violates(rule, point.value, baseline)) for point in after
+    )
+    label = label_of([point.flagged for point in judged])
+    return SeriesVerdict(label, baseline, judged, f"fewer than {FEWEST_POINTS} points" if label == "insufficient_data" else "")
+
+
+def _check_side(rule: WindowRule, better: str) -> None:
+    """A rule must not call the better side bad."""
+    good = {"greater_equal": "higher", "greater_than": "higher", "less_equal": "lower", "less_than": "lower"}.get(rule.condition)
+    if good and better in ("higher", "lower") and better != good:
+        raise UsageError(
+            f'hud.window.metrics."{rule.pattern}": {rule.condition} calls a change for the better bad',
+            why=f"of this figure {better} is better", do=f"use {'less_equal' if better == 'lower' else 'greater_equal'}",
+        )  # fmt: skip
+
+
+def report_status(labels: Sequence[SeriesLabel]) -> Severity:
+    """One word for a whole report: the worst label; mostly no data is said before all being well."""
+    counted = Counter(labels)
+    if not labels:
+        return "unknown"
+    if counted["regression"]:
+        return "regression"
+    if counted["suspicious"]:
+        return "suspicious"
+    return "insufficient_data" if counted["insufficient_data"] >= MOSTLY * len(labels) else "no_regression"

@@ -1,0 +1,118 @@
+"""Records from the database's files: an array, one object, or lines of either; plain or packed by gzip; one file or a folder of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from steelyard.errors import Mistakes, UsageError
+from steelyard.files import RESULTS, check_values, limit, read_whole, unpacked, unreadable
+
+MOST_TOLD = 20
+ENDINGS = (".json", ".json.gz")
+
+
+@dataclass(frozen=True)
+class Placed:
+    """One record, and where it stands: `results.json:12`, or `results.json[3]` in an array."""
+
+    where: str
+    record: dict[str, Any]
+
+
+@dataclass
+class RecordsFile:
+    """The records of a file, and what in it is none, in words with file and line."""
+
+    found: list[Placed] = field(default_factory=list)
+    trouble: list[UsageError] = field(default_factory=list)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What was skipped, a line each; of very many the first."""
+        told = [f"{error.where} was skipped: {error.what}" for error in self.trouble[:MOST_TOLD]]
+        more = len(self.trouble) - len(told)
+        return [*told, *([f"… and {more} more records were skipped"] if more > 0 else [])]
+
+    def refuse(self) -> None:
+        """Raise what would only be told otherwise."""
+        if len(self.trouble) == 1:
+            raise self.trouble[0]
+        if self.trouble:
+            raise Mistakes(self.trouble[:MOST_TOLD], more=max(0, len(self.trouble) - MOST_TOLD))
+
+
+def files(paths: Sequence[Path]) -> list[Path]:
+    """The files that are meant: a folder means the .json and .json.gz files right in it."""
+    found: list[Path] = []
+    for path in paths:
+        try:
+            folder = path.is_dir()
+            found += sorted(item for item in path.iterdir() if item.name.endswith(ENDINGS) and item.is_file()) if folder else [path]
+        except (OSError, ValueError) as error:
+            raise unreadable(path, error if isinstance(error, OSError) else OSError(22, str(error))) from None
+    return list(dict.fromkeys(found))
+
+
+def read(path: Path) -> RecordsFile:
+    """The records of a file that a user named."""
+    try:
+        content = unpacked(read_whole(path, RESULTS), RESULTS, str(path))
+    except OSError as error:
+        raise unreadable(path, error) from None
+    check_values(content, limit(RESULTS), str(path))
+    return parse(content, str(path))
+
+
+def parse(content: bytes, name: str) -> RecordsFile:
+    """The records in a text: JSON as a whole, or else line by line; what is no record is kept as trouble with its line."""
+    made = RecordsFile()
+    try:
+        whole = json.loads(content.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        if b"\n" not in content.strip():
+            made.trouble.append(_bad(f"{name}:1", error))
+            return made
+    else:
+        return taken(whole, name)
+    for number, line in enumerate(content.split(b"\n"), 1):
+        if line.strip():
+            try:
+                data = json.loads(line.decode("utf-8-sig"))
+            except (ValueError, RecursionError) as error:
+                made.trouble.append(_bad(f"{name}:{number}", error))
+            else:
+                _take(made, data, f"{name}:{number}")
+    return made
+
+
+def taken(data: Any, name: str) -> RecordsFile:
+    """The records in a JSON text that is read already."""
+    made = RecordsFile()
+    _take(made, data, name)
+    return made
+
+
+def _bad(where: str, error: Exception) -> UsageError:
+    words = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deep" if isinstance(error, RecursionError) else str(error)
+    return UsageError(f"not JSON: {words[:200]}", where=where)
+
+
+def _take(made: RecordsFile, data: Any, where: str) -> None:
+    for place, item in _items(data, where):
+        if not isinstance(item, dict):
+            made.trouble.append(UsageError(f"expected an object, not a {type(item).__name__}", where=place))
+        elif "metric" not in item:
+            made.trouble.append(UsageError("metric: is missing, so it is no record of the database", where=place))
+        else:
+            made.found.append(Placed(place, item))
+
+
+def _items(data: Any, where: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(data, list):
+        yield from ((f"{where}[{place}]", item) for place, item in enumerate(data))
+    else:
+        yield where, data

@@ -1,0 +1,162 @@
+"""TorchAO's CSV files, with the columns of its guide or of its last version, as records of the database, and back."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from steelyard.dialects.v3.schema import VERSION
+from steelyard.errors import UsageError
+
+SHAPE = ("m", "k", "n")
+START = ("name", "quantization", "sparsity", *SHAPE, "high_precision_dtype")
+MIDDLE = ("torch_compile_mode", "device", "model_type", "output_dir", "enable_profiler", "enable_memory_profiler")
+END = ("profiler_json_path", "memory_profile_path", "memory_visualization_path", "memory_stats")
+SEED = (*START, "use_torch_compile", *MIDDLE, "baseline_inference_time_in_ms", "model_inference_time_in_ms", "speedup", *END)
+LAST = (
+    *START, *MIDDLE, "baseline_model_eager_inference_time_in_ms", "quantized_model_eager_inference_time_in_ms",
+    "baseline_model_compiled_inference_time_in_ms", "quantized_model_compiled_inference_time_in_ms",
+    "eager speedup on baseline", "compile speedup on baseline", "eager vs compile speedup", *END,
+)  # fmt: skip
+COLUMNS = {"seed": SEED, "last": LAST}
+BASELINE, QUANTIZED, SPEEDUP, ACROSS = (
+    "Bfloat16 Fwd Time (ms)",
+    "Quantized Fwd Time (ms)",
+    "Fwd Speedup (x)",
+    "Eager vs Compile Speedup (x)",
+)
+MEASURED: dict[str, dict[str, tuple[str, str]]] = {
+    "seed": {
+        "baseline_inference_time_in_ms": (BASELINE, ""), "model_inference_time_in_ms": (QUANTIZED, ""), "speedup": (SPEEDUP, ""),
+    },
+    "last": {
+        "baseline_model_eager_inference_time_in_ms": (BASELINE, "false"),
+        "quantized_model_eager_inference_time_in_ms": (QUANTIZED, "false"),
+        "baseline_model_compiled_inference_time_in_ms": (BASELINE, "true"),
+        "quantized_model_compiled_inference_time_in_ms": (QUANTIZED, "true"),
+        "eager speedup on baseline": (SPEEDUP, "false"), "compile speedup on baseline": (SPEEDUP, "true"),
+        "eager vs compile speedup": (ACROSS, "true"),
+    },
+}  # fmt: skip
+"""Which metric a column is, and whether it is of the compiled model; of the guide's columns a column of its own says that."""
+IDENTITY = ("device", "sparsity", "high_precision_dtype", "torch_compile_mode", "model_type")
+CARRIED = ("name", *MIDDLE[3:], *END)
+"""What no column of the database is for; it travels beside the metric, so that the way back loses nothing."""
+MARK, ROW = "csv.columns", "csv.row"
+NOTHING = ("", "None", "nan")
+Row = dict[str, Any]
+
+
+def recognised(heads: Sequence[str]) -> str:
+    """Which of the two a head line is; empty for neither. Columns may be missing or more, not the measured ones."""
+    return next((name for name, measured in MEASURED.items() if set(measured) <= set(heads) and set(SHAPE) <= set(heads)), "")
+
+
+def read(text: str, where: str) -> list[Row]:
+    """A record for every figure of every row; a figure that is empty has none."""
+    reader = csv.DictReader(io.StringIO(text, newline=""), restkey="", strict=True)
+    made: list[Row] = []
+    try:
+        form = recognised(reader.fieldnames or ())
+        if not form:
+            raise UsageError("not a results file of TorchAO", why="its columns are neither the guide's nor the last version's", where=where)
+        for row in reader:
+            if "" in row:
+                raise UsageError("a row has more cells than there are columns", where=f"{where}:{reader.line_num}")
+            made += _records({key: value or "" for key, value in row.items()}, form, f"{where}:{reader.line_num}", reader.line_num)
+    except csv.Error as error:
+        raise UsageError(f"not a CSV file: {error}", where=f"{where}:{reader.line_num}") from None
+    if not made:
+        raise UsageError("no row has a figure", where=where)
+    return made
+
+
+def _records(row: Mapping[str, str], form: str, where: str, line: int) -> Iterator[Row]:
+    carried = {f"csv.{key}": row[key] for key in CARRIED if row.get(key)} | {MARK: form, ROW: str(line)}
+    compiled = row.get("use_torch_compile", "").lower()
+    for column, (name, use) in MEASURED[form].items():
+        cell = row.get(column, "").strip()
+        if cell in NOTHING:
+            continue
+        extra = {"unit": "x" if name.endswith("(x)") else "ms", "direction": "higher" if name.endswith("(x)") else "lower", **carried}
+        metric = {"name": name, "benchmark_values": [_number(cell, column, where)], "target_value": 0.0, "extra_info": extra}
+        yield {**_common(row, use or ("true" if compiled == "true" else "false")), "metric": metric}
+
+
+def _number(cell: str, column: str, where: str) -> float:
+    try:
+        found = float(cell)
+    except ValueError:
+        found = math.nan
+    if not math.isfinite(found):
+        raise UsageError(f"{column}: expected a number, not {cell[:60]!r}", where=where)
+    return found
+
+
+def _common(row: Mapping[str, str], compiled: str) -> Row:
+    extra = {"use_compile": compiled, **{key: row.get(key, "") for key in IDENTITY}}
+    return {
+        "schema_version": VERSION,
+        "benchmark": {
+            "name": "micro-benchmark api", "mode": "inference", "dtype": row.get("quantization", ""),
+            "extra_info": {key: value for key, value in extra.items() if value},
+        },
+        "model": {
+            "name": "-".join(row[key] for key in SHAPE), "type": "micro-benchmark custom layer", "origins": ["torchao"],
+        },
+    }  # fmt: skip
+
+
+def write(records: Sequence[Mapping[str, Any]], form: str = "") -> str:
+    """Such a file again: a row for every row that the records came from, or for every case where they came from elsewhere."""
+    metrics = {name for columns in MEASURED.values() for name, _ in columns.values()}
+    known = [record for record in records if _part(record, "metric").get("name") in metrics]
+    if not known:
+        why = f"such a file has rows of {', '.join(sorted(metrics))}"
+        raise UsageError("no record can be a row of TorchAO's", why=why)
+    form = form or next((mark for record in known if (mark := _extra(record, "metric").get(MARK)) in COLUMNS), "last")
+    rows: dict[tuple[str, ...], Row] = {}
+    for record in known:
+        rows.setdefault(_row_key(record, form), _shared(record)).update(_measured(record, form))
+    made = io.StringIO()
+    writer = csv.DictWriter(made, COLUMNS[form], lineterminator="\n", restval="", extrasaction="ignore")
+    writer.writeheader()
+    writer.writerows(rows.values())
+    return made.getvalue()
+
+
+def _part(record: Mapping[str, Any], column: str) -> Mapping[str, Any]:
+    found = record.get(column)
+    return found if isinstance(found, dict) else {}
+
+
+def _extra(record: Mapping[str, Any], column: str) -> Mapping[str, Any]:
+    return _part(_part(record, column), "extra_info")
+
+
+def _row_key(record: Mapping[str, Any], form: str) -> tuple[str, ...]:
+    benchmark, extra = _part(record, "benchmark"), _extra(record, "benchmark")
+    told = [_part(record, "model").get("name"), benchmark.get("dtype")]
+    told += [extra.get(key) for key in IDENTITY]
+    told += [_extra(record, "metric").get(ROW), extra.get("use_compile") if form == "seed" else ""]
+    return tuple(str(value or "") for value in told)
+
+
+def _shared(record: Mapping[str, Any]) -> Row:
+    """The cells of a row that say what was measured; a model's name ends in its shape, whatever stands before."""
+    extra, beside = _extra(record, "benchmark"), _extra(record, "metric")
+    sizes = str(_part(record, "model").get("name", "")).split("-")[-3:]
+    row: Row = dict(zip(SHAPE, sizes, strict=True)) if len(sizes) == 3 and all(size.isdecimal() for size in sizes) else {}
+    row |= {"quantization": _part(record, "benchmark").get("dtype", ""), "use_torch_compile": str(extra.get("use_compile") == "true")}
+    row |= {key: extra.get(key, "") for key in IDENTITY}
+    return row | {key: beside.get(f"csv.{key}", "") for key in CARRIED}
+
+
+def _measured(record: Mapping[str, Any], form: str) -> Row:
+    metric, use = _part(record, "metric"), _extra(record, "benchmark").get("use_compile") or "false"
+    values = metric.get("benchmark_values")
+    found = [column for column, (name, of) in MEASURED[form].items() if name == metric.get("name") and of in ("", use)]
+    return {found[0]: repr(values[0])} if found and isinstance(values, list) and values else {}

@@ -1,0 +1,169 @@
+"""From a benchmark's own file to the database: what CI adds is merged in, everything is checked, and a path and a body are made of it."""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import json
+import re
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from steelyard.codec.reading import shown
+from steelyard.dialects.v3 import schema
+from steelyard.errors import Mistakes, UsageError
+from steelyard.files import read_text
+
+USERNAME, PASSWORD = "UPLOADER_USERNAME", "UPLOADER_PASSWORD"
+BENCHMARK_NAME = "BENCHMARK_NAME"
+PATIENCE = 60.0
+LONGEST_ANSWER = 300
+SHAPES = {"metadata": schema.TupleOf({key: schema.COLUMNS[key] for key in (*schema.METADATA, *schema.STAND_INS.values())}),
+          "runners": schema.COLUMNS["runners"], "dependencies": schema.COLUMNS["dependencies"]}  # fmt: skip
+ANSWERS = {
+    200: "stored",
+    400: "the service could not read the request; that is a mistake in this program or a wrong address",
+    401: f"the service got no user name and password; set {USERNAME} and {PASSWORD}",
+    403: f"the service does not know this user name and password; look at {USERNAME} and {PASSWORD}",
+    409: "there is a file at this path already, and none is ever replaced; give the file another name, or the job its own id",
+}
+_REPO = re.compile(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+")
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Merging:
+    """What is laid under every record, as the upload action has it."""
+
+    metadata: Mapping[str, Any]
+    runners: Sequence[Any] | None = None
+    dependencies: Mapping[str, Any] | None = None
+    benchmark_name: str = ""
+
+    def into(self, record: Mapping[str, Any]) -> Json:
+        """A record with all of it: what the record says itself is kept, also an empty list of runners, since the key is there."""
+        made: Json = {**self.metadata, **record}
+        for key in ("runners", "dependencies"):
+            if getattr(self, key) is not None and key not in made:
+                made[key] = getattr(self, key)
+        if self.benchmark_name:
+            known = made.get("benchmark")
+            made["benchmark"] = {**(known if isinstance(known, dict) else {}), "name": self.benchmark_name}
+        return made
+
+
+def given(text: str, name: str) -> Any:
+    """What an option of JSON says: the text itself, or the file that it names, checked by its columns."""
+    where = f"--{name}"
+    if not text.lstrip().startswith(("{", "[")):
+        where, text = f"--{name} {text}", read_text(Path(text))
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"not JSON: {str(error)[:200]}", where=where) from None
+    found = [UsageError(f"{path}: {words}" if path else words, where=where) for path, words in schema.wrong(data, SHAPES[name], "")]
+    if name == "metadata" and isinstance(data, dict):
+        missing = [key for key in schema.METADATA if key not in data and not data.get(schema.STAND_INS.get(key, ""))]
+        found += [
+            UsageError(f"{key}: is missing", do=f"the database needs {', '.join(schema.METADATA)}", where=where) for key in missing[:1]
+        ]
+        if (version := data.get("schema_version", schema.VERSION)) != schema.VERSION:
+            found.append(UsageError(f"schema_version: expected {schema.VERSION!r}, not {shown(version)}", where=where))
+    if found:
+        raise found[0] if len(found) == 1 else Mistakes(found, where=where)
+    return data
+
+
+def path_of(record: Mapping[str, Any], basename: str) -> str:
+    """Where a file of records goes: `v3/{repo}/{workflow_id}/{job_id}/{basename}`; empty where repository or ids are not known."""
+    repo = record.get("repo")
+    ids = [record.get(key) or record.get(other) for key, other in schema.STAND_INS.items()]
+    if not isinstance(repo, str) or not _REPO.fullmatch(repo) or not all(type(id) is int and id > 0 for id in ids):
+        return ""
+    return f"{schema.VERSION}/{repo}/{ids[0]}/{ids[1]}/{basename}"
+
+
+def lines(records: Sequence[Mapping[str, Any]]) -> str:
+    """JSON lines, as the database loads them."""
+    return "".join(json.dumps(record, ensure_ascii=True, allow_nan=False, separators=(",", ":")) + "\n" for record in records)
+
+
+def packed(records: Sequence[Mapping[str, Any]]) -> bytes:
+    """The same by gzip; equal records give equal bytes."""
+    return gzip.compress(lines(records).encode(), mtime=0)
+
+
+@dataclass(frozen=True)
+class UploadAnswer:
+    """What the service said, and what that means."""
+
+    code: int
+    words: str
+
+    @property
+    def ok(self) -> bool:
+        return self.code == 200
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: a password goes to the address that was typed and to no other."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> None:
+        return None
+
+
+def check_address(url: str) -> None:
+    """Refuse an address to which a password would travel in the open, other than on this machine."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError:
+        host = ""
+        parts = urllib.parse.urlsplit("")
+    if parts.scheme == "https" and host:
+        return
+    if parts.scheme == "http" and host in ("localhost", "127.0.0.1", "::1"):
+        return
+    raise UsageError(f"not an address to upload to: {url[:200]!r}", why="a password travels with it", do="use https://…")
+
+
+def send(url: str, path: str, content: str, username: str, password: str) -> UploadAnswer:
+    """Hand a file to the service; credentials stand in the body, as it wants them, and in nothing that is printed."""
+    check_address(url)
+    body: Json = {"s3_path": path, "content": content}
+    body |= {key: value for key, value in (("username", username), ("password", password)) if value}
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"}, method="POST")
+    opener = urllib.request.build_opener(_Stay)
+    try:
+        with opener.open(request, timeout=PATIENCE) as answer:
+            code, said = int(answer.status), answer.read(10_000)
+    except urllib.error.HTTPError as error:
+        with error:
+            code, said = error.code, error.read(10_000)
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise UsageError(
+            "could not reach the upload service", why=_safe(str(reason), password), do="look at the address and the network"
+        ) from None
+    told = _safe(_message(said), password)
+    words = ANSWERS.get(code, f"the service answered {code}, which is neither yes nor a no that is known")
+    return UploadAnswer(code, f"{words} (it said: {told})" if told and code != 200 else words)
+
+
+def _message(said: bytes) -> str:
+    """The service's own words, where it has some."""
+    try:
+        data = json.loads(said)
+    except (ValueError, RecursionError):
+        return ""
+    found = data.get("message") if isinstance(data, dict) else None
+    return " ".join(found.split())[:LONGEST_ANSWER] if isinstance(found, str) else ""
+
+
+def _safe(text: str, password: str) -> str:
+    return text.replace(password, "…") if password else text
