@@ -62,7 +62,7 @@ def test_a_recipe_keeps_what_its_format_can_and_says_how_much(variant: str, leas
     assert 0 < record.metrics["mean_error"].value < record.metrics["max_error"].value
     assert record.effective["bytes_before"] / record.metrics["model_bytes"].value > smaller
     assert record.verification and record.verification.checks[-1] == "SQNR on 2 normal inputs and 2 with outliers"
-    assert sum(record.effective["weights"].values()) == 1
+    assert sum(record.effective["changed"].values()) == 1
     assert compute_format(replace(record, case=Case("torchao/linear", SIZES).plain())) == ("int8" if variant == "int8dq" else "bf16")
 
 

@@ -162,7 +162,7 @@ class Recipe:
             many = f"none of the {len(layers)} linear layers was" if len(layers) > 1 else "the linear layer was not"
             raise NotApplied(f"{self.name}: {many} changed")
         left = len(layers) - sum(kinds.values())
-        return {"weights": dict(kinds), **({"weights_left": left} if left else {})}
+        return {"changed": dict(kinds), **({"unchanged": left} if left else {})}
 
     def _prints(self, be: Any, model: Any) -> list[Any]:
         return [(name, be.fingerprint(value.data)) for name, value in model.state_dict(keep_vars=True).items()]
