@@ -232,8 +232,8 @@ def _add(into: Gathered, record: Mapping[str, Any]) -> str:
     """Put a record's metric into its case; gives the name of the figure."""
     metric, extra = table(record.get("metric")), _texts(record, "metric")
     title = word(metric.get("name")) or "value"
-    name = extra.get("figure") or metrics.figure_name(title)
-    name = text(name)
+    unit = metrics.unit_of(title, extra.get("unit", ""))[0]
+    name = text(extra.get("figure") or metrics.figure_name(title, unit))
     listed = metric.get("benchmark_values")
     values = [found for value in (listed if isinstance(listed, list) else []) if (found := _number(value)) is not None]
     status, reason = _status(extra)
