@@ -6,6 +6,7 @@ have values and names alone: a case is told by what a dashboard groups by, and d
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import math
@@ -201,6 +202,7 @@ def _foreign_case(record: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     return case.id, case.plain()
 
 
+@functools.lru_cache(256)
 def _dtype_key(dtype: str) -> str:
     """A recipe such as int8wo stands where a number format does, and is none."""
     try:
