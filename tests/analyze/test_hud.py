@@ -235,6 +235,13 @@ def test_other_figures_than_time_are_judged_in_their_direction(new: float, bette
     assert found.exit_code == code and len(found.findings) == 1
 
 
+def test_figures_about_the_measuring_have_to_be_named() -> None:
+    base, head = with_figure("build_time", 1.0, "lower"), with_figure("build_time", 9.0, "lower")
+    with pytest.raises(UsageError, match="no figure of these runs"):
+        gate(base, head, HUD)
+    assert gate(base, head, Policy(hud=HudPolicy(ratios=(RatioRule("build_time"),)))).exit_code == 4
+
+
 def test_a_rule_for_a_figure_that_nothing_has_is_a_mistake_and_one_that_is_idle_is_told() -> None:
     with pytest.raises(UsageError, match="no figure of these runs named 'tim'"):
         judged({A: 1e-3}, {A: 1e-3}, Policy(hud=HudPolicy(ratios=(RatioRule("tim"),))))

@@ -135,8 +135,8 @@ def histories(
     """The series of many cases, or of all that were ever measured, with every run's header read once.
 
     `since` and `until` are dates or times; a date that ends a window is in it whole. A case without a record there has no
-    series. Runs that are `imported` lie in no store and are laid between those that do. `everywhere` gives a series for every
-    machine, those that are not the newest record's under `CASE on MACHINE`.
+    series. Runs that are `imported` lie in no store and are laid between those that do; a copy of one that does is not counted twice.
+    `everywhere` gives a series for every machine, those that are not the newest record's under `CASE on MACHINE`.
     """
     with Index(store) as index:
         index.refresh()
@@ -144,8 +144,15 @@ def histories(
     source = _Source(store, imported)
     for case, found in _entries_of(imported).items():
         if cases is None or case in cases:
-            known[case] = sorted([*known.get(case, ()), *found], key=lambda entry: moment(entry.created))
+            held = {_mark(entry) for entry in known.get(case, ())}
+            fresh = [entry for entry in found if _mark(entry) not in held]
+            known[case] = sorted([*known.get(case, ()), *fresh], key=lambda entry: moment(entry.created))
     return _every(known, source, machine_key, _moments(since, until), everywhere)
+
+
+def _mark(entry: Entry) -> tuple[int, str]:
+    """What an entry of a saved run and its copy in an exported file have in common."""
+    return int(moment(entry.created)), "" if entry.time is None else f"{entry.time:.9g}"
 
 
 def histories_of(runs: Sequence[Run]) -> dict[str, History]:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 LEAST_MARGIN, MOST_MARGIN = 0.001, 0.99
 MOST_NAMED = 4
+ASIDE = ("overhead", "discarded", "time_q10", "build_time", "first_call_time")
+"""Figures of our own runs that tell how something was measured, not how fast it is."""
 
 
 def metric_names(metric: str, record: Record | None) -> Iterator[str]:
@@ -31,6 +33,12 @@ def metric_names(metric: str, record: Record | None) -> Iterator[str]:
         yield from ("latency", "time (ms)")
 
 
+def rule_of(rules: Sequence[hud.Rule], metric: str, record: Record | None) -> hud.Rule | None:
+    """The rule for a figure; one about the measuring itself has to be named, and is in no pattern."""
+    named = [rule for rule in rules if metric not in ASIDE or not set("*?") & set(rule.pattern)]
+    return hud.rule_for(named, metric_names(metric, record))
+
+
 def with_figures(policy: Policy, runs: Sequence[Run]) -> tuple[Policy, list[str]]:
     """A policy that compares every figure that a ratio rule means, and what a reader must know of rules that mean none."""
     if policy.hud is None:
@@ -41,7 +49,7 @@ def with_figures(policy: Policy, runs: Sequence[Run]) -> tuple[Policy, list[str]
     margins, used = dict(policy.margins), set[str]()
     for record in (record for run in runs for record in run.records):
         for metric, figure in record.metrics.items():
-            rule = hud.rule_for(policy.hud.ratios, metric_names(metric, record))
+            rule = rule_of(policy.hud.ratios, metric, record)
             if rule and (figure.better != "none" or rule.way):
                 used.add(rule.pattern)
                 margins[metric] = _margin(rule, figure.better, policy.where)
@@ -65,7 +73,7 @@ def _margin(rule: RatioRule, better: str, where: str) -> float:
 def rules_time(policy: Policy, records: Iterable[Record]) -> bool:
     """Whether a ratio rule decides about time, so that margins do not."""
     found = policy.hud.ratios if policy.hud else ()
-    return bool(found) and any(hud.rule_for(found, metric_names("time", record)) for record in records)
+    return bool(found) and any(rule_of(found, "time", record) for record in records)
 
 
 def recast(finding: Judged, policy: HudPolicy, before: Mapping[str, Record], after: Mapping[str, Record]) -> Judged:
@@ -73,7 +81,7 @@ def recast(finding: Judged, policy: HudPolicy, before: Mapping[str, Record], aft
     old, new = before.get(finding.base), after.get(finding.case)
     if finding.ratio is None:
         return _by_status(finding, old, new) if policy.status and finding.kind in ("failed", "new pass") else finding
-    rule = hud.rule_for(policy.ratios, metric_names(finding.metric, new))
+    rule = rule_of(policy.ratios, finding.metric, new)
     better = finding.now.better if finding.now else finding.was.better if finding.was else "lower"
     if rule is None or finding.kind == "new pass" or (better == "none" and not rule.way):
         return finding
@@ -140,7 +148,7 @@ def report(runs: Sequence[Run], windows: HudWindows, end: float | None) -> Windo
         branch = str((run.header.machine.get("git") or {}).get("branch") or "")
         for record in run.records if when else ():
             for metric, figure in record.metrics.items() if record.status == "ok" else ():
-                rule = hud.rule_for(windows.rules, metric_names(metric, record))
+                rule = rule_of(windows.rules, metric, record)
                 if rule is None:
                     skipped[metric] = None
                     continue

@@ -19,7 +19,7 @@ METADATA: dict[str, Any] = {
 
 def row(metric: str = "latency", values: Sequence[Any] = (1.25,), **more: Any) -> dict[str, Any]:
     """A record of another writer."""
-    extra = more.pop("extra", {})
+    extra = {**({"unit": "ms"} if metric == "latency" else {}), **more.pop("extra", {})}
     return {
         "benchmark": {
             "name": "micro-benchmark api", "mode": "inference", "dtype": more.pop("dtype", "int8wo"), "extra_info": {"device": "cpu"},

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import pytest
 
 from steelyard.analyze.foreign import read_file
+from steelyard.analyze.history import histories
 from steelyard.cli.main import main
 from steelyard.dialects.v3 import schema, torchao_csv, upload
 from steelyard.errors import UsageError
@@ -65,6 +66,8 @@ def test_a_saved_run_goes_out_and_comes_back(said: Said, tmp_path: Path) -> None
         assert [delta["head"] for delta in found["deltas"]] == [delta["head"] for delta in native["deltas"]]
         assert [delta["time_ratio"] for delta in found["deltas"]] == pytest.approx([delta["time_ratio"] for delta in native["deltas"]])
         assert [delta["verdict"] for delta in found["deltas"]] == [delta["verdict"] for delta in native["deltas"]]
+    series = histories(store, imported=[*read_file(tmp_path / "old.json"), *read_file(tmp_path / "new.json")])
+    assert len(series[case("a")].points) == 2
     shown = said("show", "new.json")[0]
     assert "1.5000 ± 0.0015 ms" in shown and "oom" in shown
 

@@ -36,6 +36,7 @@ LOWER = (
 PRIMARY = ("time", "latency", "execution_time", "inference_time", "fwd_time", "quantized_fwd_time", "avg_inference_time", "mean_latency",
            "median_latency")  # fmt: skip
 """What a benchmark calls the time that it is about."""
+_ENDING = re.compile(r"[_ ](ms|us|ns|sec|seconds|mb|gb|mib|gib|gbps|tflops)$")
 _UNIT = re.compile(r"^(.*?)\s*\(([^()]{0,20})\)\s*$", re.DOTALL)
 
 
@@ -51,10 +52,12 @@ def spelled(name: str) -> str:
     return plain or "value"
 
 
-def figure_name(name: str) -> str:
-    """Which figure of ours a metric is: what a benchmark is about is its `time`."""
+def figure_name(name: str, unit: str) -> str:
+    """Which figure of ours a metric in a unit of ours is: what a benchmark is about is its `time`, if it says in which unit."""
     plain = spelled(name)
-    return "time" if plain in PRIMARY else plain
+    if unit == "s" and _ENDING.sub("", plain) in PRIMARY:
+        return "time"
+    return "time_in_unknown_unit" if plain == "time" else plain
 
 
 def direction(name: str) -> Better:
@@ -67,8 +70,12 @@ def direction(name: str) -> Better:
 
 
 def unit_of(name: str, told: str) -> tuple[str, float]:
-    """Unit and factor of a metric's values: what its record says, or the brackets in its name; one that nobody knows stays as it is."""
-    text = (told or split(name)[1]).strip()
+    """Unit and factor of a metric's values: what its record says, or its name does, in brackets or at its end.
+
+    One that nobody knows stays as it is.
+    """
+    ending = _ENDING.search(name.lower())
+    text = (told or split(name)[1] or (ending[1] if ending else "")).strip()
     return UNITS.get(text.lower(), (text[:20], 1.0))
 
 

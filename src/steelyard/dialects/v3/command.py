@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +15,9 @@ from steelyard.dialects.v3.policy_command import policy
 from steelyard.errors import FAILED, NOTHING, PASS, USAGE, Mistakes, UsageError, parts_of
 from steelyard.model.units import number_of
 from steelyard.terminal import CONTEXT, emit_json, save, say, tell, warn
+
+if TYPE_CHECKING:
+    from steelyard.dialects.v3.upload import Merging
 
 PATHS = click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
 STRICT = click.option("--strict", is_flag=True, help="Refuse what is no record, instead of telling and skipping it.")
@@ -121,7 +124,7 @@ def merge(
     return PASS
 
 
-def _merging(metadata: str | None, runners: str | None, dependencies: str | None) -> Any:
+def _merging(metadata: str | None, runners: str | None, dependencies: str | None) -> Merging:
     from steelyard.dialects.v3 import upload
 
     told = {"metadata": metadata, "runners": runners, "dependencies": dependencies}
@@ -130,7 +133,7 @@ def _merging(metadata: str | None, runners: str | None, dependencies: str | None
     return upload.Merging(found.get("metadata", {}), found.get("runners"), found.get("dependencies"), name)
 
 
-def _merged(paths: Sequence[Path], merging: Any, *, strict: bool, complete: bool) -> list[tuple[Path, list[dict[str, Any]]]]:
+def _merged(paths: Sequence[Path], merging: Merging, *, strict: bool, complete: bool) -> list[tuple[Path, list[dict[str, Any]]]]:
     """The records of every file with what CI knows; all mistakes of all files are told at once, before anything is done."""
     from steelyard.dialects.v3 import reading, schema
 

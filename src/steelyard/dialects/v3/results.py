@@ -6,6 +6,7 @@ have values and names alone: a case is told by what a dashboard groups by, and d
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import math
@@ -201,6 +202,7 @@ def _foreign_case(record: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     return case.id, case.plain()
 
 
+@functools.lru_cache(256)
 def _dtype_key(dtype: str) -> str:
     """A recipe such as int8wo stands where a number format does, and is none."""
     try:
@@ -232,8 +234,8 @@ def _add(into: Gathered, record: Mapping[str, Any]) -> str:
     """Put a record's metric into its case; gives the name of the figure."""
     metric, extra = table(record.get("metric")), _texts(record, "metric")
     title = word(metric.get("name")) or "value"
-    name = extra.get("figure") or metrics.figure_name(title)
-    name = text(name)
+    unit = metrics.unit_of(title, extra.get("unit", ""))[0]
+    name = text(extra.get("figure") or metrics.figure_name(title, unit))
     listed = metric.get("benchmark_values")
     values = [found for value in (listed if isinstance(listed, list) else []) if (found := _number(value)) is not None]
     status, reason = _status(extra)
