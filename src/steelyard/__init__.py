@@ -19,13 +19,16 @@ if TYPE_CHECKING:
     from steelyard.model.operators import generator, iterator, operator
     from steelyard.model.record import Record
     from steelyard.model.task import Reading, Task
+    from steelyard.variants.recipe import register_recipe
+    from steelyard.workloads.torchao import register_model
 
 _HOMES = {
     "workload": "model.define", "variant": "model.define", "metric": "model.define",
     "operator": "model.operators", "iterator": "model.operators", "generator": "model.operators",
     "Task": "model.task", "Reading": "model.task", "Case": "model.case", "Record": "model.record",
     "Experiment": "model.experiment", "Matrix": "model.experiment", "Rule": "model.experiment", "Settings": "model.experiment",
-    "compare": "comparing", "measure": "library", "run": "library", "do_bench": "drop_in",
+    "compare": "comparing", "measure": "library", "run": "library", "do_bench": "drop_in", "register_recipe": "variants.recipe",
+    "register_model": "workloads.torchao",
 }  # fmt: skip
 
 __all__ = [
@@ -45,6 +48,8 @@ __all__ = [
     "measure",
     "metric",
     "operator",
+    "register_model",
+    "register_recipe",
     "run",
     "variant",
     "workload",

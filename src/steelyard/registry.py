@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import inspect
 import os
 import pkgutil
 import sys
@@ -25,6 +26,7 @@ from steelyard.model.about import About
 from steelyard.model.define import FAMILY, Metric, Variant, Workload
 from steelyard.model.dialect import Dialect
 from steelyard.model.operators import DataGenerator, Operator, SpecIterator
+from steelyard.model.words import find_named
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -35,7 +37,7 @@ KINDS: dict[str, Any] = {
 }  # fmt: skip
 FOR_CONFIGS = ("operators", "iterators", "generators")
 BUILT_IN = "built-in"
-FRAMEWORKS = ("jax", "tensorflow", "triton", "iree")
+FRAMEWORKS = ("jax", "tensorflow", "triton", "iree", "torchao", "transformers")
 """Packages that benchmarks are named after, beside those of the backends."""
 
 
@@ -119,7 +121,7 @@ def _place(item: Any) -> str:
     names = {Metric: "compute", Variant: "apply", Operator: "make", SpecIterator: "expand", DataGenerator: "make"}
     function: Any = next(iter(item.bodies.values())) if isinstance(item, Workload) else getattr(item, names[type(item)])
     function = function.args[0] if isinstance(function, functools.partial) and function.args else function
-    function = getattr(function, "forward", function)
+    function = inspect.unwrap(getattr(function, "forward", function))
     code = getattr(function, "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code else f"{type(function).__module__}.{type(function).__qualname__}"
 
@@ -136,6 +138,14 @@ class Catalogue:
     iterators: dict[str, dict[str, Any]] = field(default_factory=dict)
     generators: dict[str, dict[str, Any]] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
+
+    def variant(self, workload: str, name: str) -> dict[str, Any]:
+        """The variant that a name means for a workload, with words behind it or not."""
+        own: dict[str, dict[str, Any]] = self.workloads[workload]["variants"]
+        found = find_named(name, own, self.variants)
+        if found is None:
+            raise unknown(f"variant of {workload}", name, [*own, *self.variants])
+        return found[0]
 
     def extend(self, described: Mapping[str, Any], origin: str) -> Catalogue:
         """Lay the descriptions of a file or package over this catalogue."""

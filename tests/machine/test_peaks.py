@@ -206,10 +206,10 @@ class TestCommand:
         assert isinstance(result.exception, UsageError) and what in result.exception.what
 
     def test_the_vendors_figures_stand_beside(self) -> None:
-        cases = {name: f"op/{'copy' if name == 'memory' else 'matmul'}[n=8192]@torch/eager:eval" for name in ("fp32", "int8", "memory")}
-        found = Peaks({"fp32": 50.25e12, "int8": 1e15}, 4.32e12, "measured", "NVIDIA H200", cases)
+        cases = {name: f"op/{'copy' if name == 'memory' else 'matmul'}[n=8192]@torch/eager:eval" for name in ("fp32", "int4", "memory")}
+        found = Peaks({"fp32": 50.25e12, "int4": 1e15}, 4.32e12, "measured", "NVIDIA H200", cases)
         lines = cli._peak_lines("cuda · NVIDIA H200", found, peaks.datasheet("NVIDIA H200"))
         assert lines[0].split() == ["cuda", "·", "NVIDIA", "H200", "measured", "datasheet", "share"]
         assert lines[1].split() == ["fp32", "op/matmul", "n=8192", "50.2", "TFLOP/s", "67.0", "TFLOP/s", "75", "%"]
-        assert lines[2].split() == ["int8", "op/matmul", "n=8192", "1.00", "PFLOP/s"]
+        assert lines[2].split() == ["int4", "op/matmul", "n=8192", "1.00", "PFLOP/s"]
         assert lines[3].split()[-2:] == ["90", "%"]

@@ -270,8 +270,14 @@ def test_what_a_weight_is_allowed_goes_by_its_whole_shape() -> None:
 
 
 def test_rules_are_found_by_name_with_their_options() -> None:
-    assert rules.names() == ["steelyard", "none", "ptxla"]
-    for text in ("steelyard", "none", "ptxla", "ptxla[tolerance=0.1,calls=2,iou=0.5,multiplier=10.0,cosine=true]"):
+    assert rules.names() == ["steelyard", "none", "ptxla", "sqnr"]
+    for text in (
+        "steelyard",
+        "none",
+        "sqnr[floor=20,inputs=4]",
+        "ptxla",
+        "ptxla[tolerance=0.1,calls=2,iou=0.5,multiplier=10.0,cosine=true]",
+    ):
         rules.check(text)
     assert rules.parse("ptxla[tolerance=0.1,cosine=true]") == ("ptxla", {"tolerance": 0.1, "cosine": True})
 

@@ -17,13 +17,26 @@ CODE = ("torch._dynamo", "torch._inductor", "torch.jit", "triton")
 def copy_tensor(value: torch.Tensor, buffers: dict[Any, Any]) -> torch.Tensor:
     """A copy laid out as it was, that ends gradients as the original does; tensors of one memory become tensors of one copy."""
     bare = value.detach()
-    made = _view_of_copy(bare, buffers) if _is_view_of_memory(bare) else bare.clone()
+    made = _view_of_copy(bare, buffers) if _is_view_of_memory(bare) else _copied_whole(bare, buffers)
     if isinstance(value, torch.nn.Parameter):
         made = torch.nn.Parameter(made, value.requires_grad)
     elif value.requires_grad:
         made.requires_grad_()
     if value.is_leaf and value.grad is not None:
         made.grad = copy_tensor(value.grad, buffers)
+    return made
+
+
+def _copied_whole(bare: torch.Tensor, buffers: dict[Any, Any]) -> torch.Tensor:
+    """A copy of what is more than a view of memory; one made of other tensors, as quantized ones are, of their copies.
+
+    Its own clone may be another thing: some give back plain numbers.
+    """
+    if not hasattr(bare, "__tensor_flatten__"):
+        return bare.clone()
+    names, context = bare.__tensor_flatten__()
+    parts = {name: copy_tensor(getattr(bare, name), buffers) for name in names}
+    made: torch.Tensor = type(bare).__tensor_unflatten__(parts, context, bare.size(), bare.stride())
     return made
 
 
@@ -45,7 +58,7 @@ def move_in_place(task: Task) -> None:
     """Give the weights of a function that has to stay memory of their own elsewhere."""
     buffers = task.fn.buffers() if isinstance(task.fn, torch.nn.Module) else ()
     for held in (*(item for item in task.parameters if isinstance(item, torch.nn.Parameter)), *buffers):
-        held.data = held.data.clone()
+        held.data = copy_tensor(held.data, {})
 
 
 def is_compiled(value: Any) -> bool:

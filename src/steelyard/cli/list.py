@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from steelyard.model.dialect import Dialect
 
-KINDS = ("workloads", "variants", "backends", "suites", "dialects", "metrics", "rules", "runs")
+KINDS = ("workloads", "variants", "recipes", "backends", "suites", "dialects", "metrics", "rules", "runs")
 HIDDEN = "fake"
 
 
@@ -41,18 +41,23 @@ class Item:
 @click.command("list")
 @click.argument("words", metavar="[KIND] [FILE.py]... [PATTERN]...", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Show what serves only Steelyard's own tests, too.")
+@click.option("--probe", "tried", is_flag=True, help="Of recipes: try each in a worker, and show accuracy, size and what is missing.")
+@click.option("-d", "--device", default="cpu", show_default=True, help="Where recipes are tried.")
+@click.option("--dtype", default="bf16", show_default=True, help="The format that recipes start from.")
 @store_option
 @json_option
-def command(words: tuple[str, ...], everything: bool, store: Path | None, as_json: bool) -> None:
+def command(words: tuple[str, ...], everything: bool, tried: bool, device: str, dtype: str, store: Path | None, as_json: bool) -> None:
     """List what there is.
 
-    KIND is workloads (the default), variants, backends, suites, dialects, metrics, rules (of verification) or runs. A PATTERN is a
-    name, a folder of names, a glob, or tag:NAME. For a FILE, lists all it defines, or only one KIND.
+    KIND is workloads (the default), variants, recipes (those variants that change number formats or sparsity), backends, suites,
+    dialects, metrics, rules (of verification) or runs. A PATTERN is a name, a folder of names, a glob, or tag:NAME. For a FILE, lists
+    all it defines, or only one KIND.
 
     \b
     steelyard list 'op/*'
     steelyard list tag:smoke
     steelyard list variants
+    steelyard list recipes --probe
     steelyard list my_softmax.py
     """
     kind, patterns = (words[0], words[1:]) if words and words[0] in KINDS else ("workloads", words)
@@ -62,6 +67,11 @@ def command(words: tuple[str, ...], everything: bool, store: Path | None, as_jso
     if not everything:
         items = [item for item in items if item.name.partition("/")[0] != HIDDEN or any(pattern.startswith(HIDDEN) for pattern in patterns)]
     chosen = choose(items, patterns, kind) if patterns else items
+    if tried:
+        if kind != "recipes" or files:
+            raise UsageError("only recipes can be tried", do="steelyard list recipes --probe")
+        _put_trials(chosen, device, dtype, as_json)
+        return
     if as_json:
         emit_json([{"name": item.name, **item.data} for item in chosen])
         return
@@ -87,6 +97,10 @@ def collect(kind: str, store: Path | None = None) -> list[Item]:
         return [
             Item(name, doc, f"options: {', '.join(options)}" if options else "", {"doc": doc}) for name, doc, options in rules.listing()
         ]
+    if kind == "recipes":
+        from steelyard.engine.probing import recipes
+
+        return [_recipe(name, info) for name, info in recipes(registry.catalogue().variants).items()]
     if kind == "dialects":
         return [_dialect(dialect) for dialect in sorted(registry.dialects(), key=lambda dialect: dialect.name)]
     tell = {"workloads": _workload, "variants": _variant, "metrics": _metric, "backends": _backend}[kind]
@@ -169,6 +183,33 @@ def _variant(name: str, info: Mapping[str, Any]) -> Item:
     options = f"options: {', '.join(info['options'])}" if info.get("options") else ""
     backends = f"on {', '.join(info['backends'])}" if info.get("backends") else ""
     return Item(name, info.get("doc", ""), " · ".join(filter(None, (options, backends))) or _foreign(info), info)
+
+
+def _recipe(name: str, info: Mapping[str, Any]) -> Item:
+    from steelyard.model.words import Word, spelling
+
+    words = [Word.of(word) for word in info.get("words", ())]
+    return Item(name, info.get("doc", ""), f"written {spelling(name, words)}" if words else "", info)
+
+
+def _put_trials(chosen: list[Item], device: str, dtype: str, as_json: bool) -> None:
+    """A line for each recipe as it is written, with what came out."""
+    from dataclasses import asdict
+
+    from steelyard.engine.probing import probe, spelt
+    from steelyard.report.cells import clean, pad
+
+    found = probe([word for item in chosen for word in spelt(item.name, item.data)], device, dtype)
+    if as_json:
+        emit_json([asdict(trial) for trial in found])
+        return
+    name, status = (max(len(getattr(trial, key)) for trial in found) for key in ("name", "status"))
+    for trial in found:
+        told = f"{trial.sqnr:5.1f} dB" if trial.sqnr is not None else " " * 8
+        told += f"   weights {trial.smaller:4.2f}x smaller" if trial.smaller is not None else ""
+        click.echo(
+            f"{pad(trial.name, name)}  {pad(trial.status, status)}  {told}{'  ' + clean(trial.reason) if trial.reason else ''}".rstrip()
+        )
 
 
 def _metric(name: str, info: Mapping[str, Any]) -> Item:

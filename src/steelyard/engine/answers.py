@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from steelyard.backends.base import Leaf
 from steelyard.engine.bench import Bench
 from steelyard.engine.reference import kept
+from steelyard.engine.scrutiny import altered
+from steelyard.engine.scrutiny import inputs as given_arrays
 from steelyard.errors import Unsupported, told
 from steelyard.measuring import rules
-from steelyard.model.record import Verification
+from steelyard.measuring.verify import is_floating
+from steelyard.model.record import Figure, Verification
 from steelyard.model.task import Task
 
 ADAPTIVE = ("adam", "adamw")
+OUTLIER = 20.0
 
 
 @dataclass(frozen=True)
@@ -26,18 +32,26 @@ class RuleCheck:
     be: Any
     task: Task
     state: Sequence[Any]
+    rule: str
 
     @classmethod
     def of(cls, bench: Bench, be: Any, task: Task) -> RuleCheck | None:
-        """None where our own rule holds, or none."""
-        return cls(bench, be, task, be.state(task) if bench.case.mode == "train" else ()) if bench.settings.other_rule else None
+        """None where our own rule holds alone, or none."""
+        own = next((variant.rule for variant, _ in bench.chain if variant.rule), "") if bench.settings.scrutinised else ""
+        rule = bench.settings.other_rule or own
+        return cls(bench, be, task, be.state(task) if bench.case.mode == "train" else (), rule) if rule else None
 
-    def verdict(self) -> Verification:
-        """What the rule says; one that cannot be applied says that, and the times stay."""
+    def verdict(self, own: Verification | None = None) -> tuple[Verification, dict[str, Figure]]:
+        """What the rule says, beside what our own found, and its figures; one that cannot be applied says that, and the times stay."""
+        if own is not None and own.status == "failed":
+            return own, {}
         try:
-            return rules.judge(self.bench.settings.other_rule, CaseAnswers(self.bench, self.be, self.task, self.state))
+            found = rules.judge(self.rule, CaseAnswers(self.bench, self.be, self.task, self.state))
         except Exception as error:
-            return Verification("none", message=f"verification raised: {told(error, 500)}", code=rules.RAISED)
+            found = Verification("none", message=f"verification raised: {told(error, 500)}", code=rules.RAISED)
+        if own is not None:
+            found = replace(found, checks=[*own.checks, *found.checks])
+        return found, rules.metrics(self.rule, found)
 
 
 @dataclass(frozen=True)
@@ -84,6 +98,26 @@ class CaseAnswers:
             raise Unsupported("there is no form of it in double precision")
         return self._leaves(be, wide, calls)
 
+    def beside(self, inputs: int, *, outliers: bool) -> Iterator[tuple[dict[str, Leaf], dict[str, Leaf]]]:
+        """What was timed and the plain task on the same arrays, which hold other values each time.
+
+        Activations have channels that are far larger than the others, and a format that has no room for these loses the rest:
+        `outliers` draws such ones.
+        """
+        other, plain = self.bench.base(self._plain())
+        plain = replace(_certain(plain), args=self.task.args, kwargs=self.task.kwargs)
+        given = {path: array for path, array in given_arrays(self.task).items() if self._floating(array, path)}
+        draw = self.bench.open()
+        for _ in range(inputs if given else 1):
+            with contextlib.ExitStack() as stack:
+                for array in given.values():
+                    stack.enter_context(altered(self.be, array, lambda x: _drawn(draw, x, outliers)))
+                yield self.candidate(1), self._leaves(other, plain, 1)
+
+    def _floating(self, array: Any, path: str) -> bool:
+        leaf = self.be.seen(array, path)
+        return leaf is not None and is_floating(leaf.dtype)
+
     def _plain(self) -> Any:
         return self.be.witness() or self.bench.open()
 
@@ -91,6 +125,17 @@ class CaseAnswers:
         """From the same random numbers each time, for what calls draw by themselves."""
         be.sow()
         return {leaf.path: leaf for leaf in kept(be, be.outputs(be.answer(task, self.mode, calls)))}
+
+
+def _drawn(draw: Any, like: Any, outliers: bool) -> Any:
+    """Normal numbers; with outliers one channel in two hundred, and at least one, is twenty times as large."""
+    shape = tuple(like.shape)
+    drawn = draw.randn(*shape)
+    if not outliers or not shape:
+        return drawn
+    scales = np.ones(shape[-1], np.float32)
+    scales[:: min(200, len(scales))] = OUTLIER
+    return drawn * draw.array(scales, "fp32")
 
 
 def _certain(task: Task) -> Task:

@@ -19,6 +19,7 @@ from steelyard.model.case import IDENTITY, Case
 from steelyard.model.define import Body, Variant, Workload, fingerprint
 from steelyard.model.experiment import Settings
 from steelyard.model.task import Task
+from steelyard.model.words import find_named
 
 TELLING = ("fn", "args", "kwargs", "scope", "prepare", "measure", "parameters", "optimizer")
 
@@ -149,12 +150,13 @@ def prepare_bench(case: Case, loaded: registry.Loaded, settings: Settings) -> Be
         raise NotApplicable(f"{workload.name} has no mode {case.mode}; it has {', '.join(workload.modes)}")
     chain = []
     for step in case.chain:
-        variant = workload.variants.get(step.name) or loaded.variants.get(step.name)
-        if variant is None:
+        found = find_named(step.name, workload.variants, loaded.variants)
+        if found is None:
             raise unknown("variant", step.name, [*workload.variants, *loaded.variants, IDENTITY])
+        variant, written = found
         if variant.backends and case.backend not in variant.backends:
             raise Unsupported(f"variant {variant.name} works with {', '.join(variant.backends)}, not with backend {case.backend}")
-        chain.append((variant, dict(step.options)))
+        chain.append((variant, {**written, **dict(step.options)}))
     return Bench(case, workload, tuple(chain), backend, settings, loaded)
 
 

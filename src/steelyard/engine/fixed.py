@@ -102,7 +102,8 @@ def time_fixed(bench: Bench, tell: Tell, gate: Callable[[], None], notes: Notes,
         status = _note(taken, bench, be, notes)
         if checked:
             tell("verify", None)
-            notes.verification = checked.verdict()
+            notes.verification, figures = checked.verdict()
+            notes.metrics.update(figures)
     finally:
         clean_up([task])
     if (figure := notes.metrics.get("time")) and (ready.flops or ready.bytes or ready.items):

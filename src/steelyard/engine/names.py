@@ -15,6 +15,7 @@ from steelyard.errors import Mistakes, UsageError, unknown
 from steelyard.model.case import HERE, IDENTITY, MODES, Case
 from steelyard.model.define import FAMILY
 from steelyard.model.experiment import Experiment, Matrix
+from steelyard.model.words import find_named
 from steelyard.registry import Catalogue
 
 T = TypeVar("T")
@@ -182,13 +183,16 @@ def settle(case: Case, catalogue: Catalogue) -> Case:
     for key, value in case.params:
         _check_value(case.workload, key, value, axes)
     for step in case.chain:
-        variant = info["variants"].get(step.name) or catalogue.variants.get(step.name)
-        if variant is None:
+        found = find_named(step.name, info["variants"], catalogue.variants)
+        if found is None:
             kind = f"variant of {case.workload}"
             names = [IDENTITY, *info["variants"], *catalogue.variants]
             meant = f"{step.name}/{IDENTITY}" if step.name in catalogue.backends else ""
             raise unknown(kind, step.name, names, listing="steelyard list variants", meant=meant)
+        variant, written = found
         for option, value in step.options if "options" in variant else ():
+            if option in written:
+                raise UsageError(f"{option} of variant {step.name} is given twice", do="write it behind the name or in brackets")
             if option not in variant["options"]:
                 raise unknown(f"option of variant {step.name}", option, variant["options"])
             choices = variant.get("choices", {}).get(option)

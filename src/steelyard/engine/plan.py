@@ -225,7 +225,7 @@ def _idle(experiment: Experiment, cases: Iterable[Case], catalogue: Catalogue) -
 def _misfit(case: Case, matrix: Matrix, catalogue: Catalogue) -> Rule | None:
     """Among several backends each variant belongs to those that it is made for; with one alone it was asked for, and is unsupported."""
     for step in case.chain:
-        variant = catalogue.workloads[case.workload]["variants"].get(step.name) or catalogue.variants[step.name]
+        variant = catalogue.variant(case.workload, step.name)
         belongs = variant.get("backends", ())
         if belongs and case.backend not in belongs and set(belongs) & set(matrix.backend):
             return Rule({"variant": case.variant, "backend": case.backend}, f"variant {step.name} works with {', '.join(belongs)}")
@@ -379,8 +379,7 @@ def _elsewhere(base: Case, place: Place, files: tuple[str, ...], catalogue: Cata
 
 
 def _compiles(case: Case, catalogue: Catalogue) -> bool:
-    own = catalogue.workloads[case.workload]["variants"]
-    return any((own.get(step.name) or catalogue.variants[step.name]).get("fresh", True) for step in case.chain)
+    return any(catalogue.variant(case.workload, step.name).get("fresh", True) for step in case.chain)
 
 
 def _needs_fresh(case: Case, catalogue: Catalogue) -> bool:

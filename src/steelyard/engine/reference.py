@@ -40,10 +40,11 @@ def judge(bench: Bench, be: Any, task: Task, got: Sequence[Leaf], found: tuple[A
     """Compare an answer with what `reference` found, with the tolerances that the user, the task and the device's rounding allow."""
     want, against, same = found
     asked = (bench.settings.rtol, bench.settings.atol)
-    seen = verify.compare(got, want, against, asked=asked, own=task.tolerance, same_dtype=same, norm=task.norm_tolerance)
+    norm, whole = task.norm_tolerance, task.whole_tolerance
+    seen = verify.compare(got, want, against, asked=asked, own=task.tolerance, same_dtype=same, norm=norm, whole=whole)
     if seen.status == "failed" and not task.tolerance and asked == (None, None) and _rounded(bench, be):
         against += ", as close as TF32 allows"
-        return verify.compare(got, want, against, own=TF32_TOLERANCE, same_dtype=same, norm=task.norm_tolerance)
+        return verify.compare(got, want, against, own=TF32_TOLERANCE, same_dtype=same, norm=norm, whole=whole)
     return seen
 
 

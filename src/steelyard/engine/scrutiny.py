@@ -373,8 +373,9 @@ class Scrutiny:
 
     def _compared(self, one: Sequence[Leaf], other: Sequence[Leaf]) -> Verification:
         """Two answers of this task, or of it and its reference, within what the task itself allows."""
-        own, norm = self._timed.tolerance, self._timed.norm_tolerance
-        return verify.compare(one, other, "its first answer", own=own, norm=norm, same_dtype=False)
+        task = self._timed
+        shares = task.norm_tolerance, task.whole_tolerance
+        return verify.compare(one, other, "its first answer", own=task.tolerance, same_dtype=False, norm=shares[0], whole=shares[1])
 
     def _judged(self, got: list[Leaf], found: Found) -> Verification:
         """Hold a later answer against the reference.

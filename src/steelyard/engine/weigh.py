@@ -127,6 +127,8 @@ class CaseWeighing:
         notes.metrics["build_time"] = Figure(self.clock.spent[INPUTS], "s", "lower", n=1)
         notes.environment = be.versions()
         notes.effective.update(task.effective)
+        if any(variant.rule for variant, _ in bench.chain):
+            notes.metrics["model_bytes"] = Figure(float(be.model_bytes(task)), "B", "lower", n=1)
         try:
             return self._time(bench, be, task, crew)
         finally:
@@ -150,6 +152,8 @@ class CaseWeighing:
         notes.metrics["first_call_time"] = Figure(self.clock.spent[first], "s", "lower", n=1)
         if be.device != "cpu":
             notes.metrics.update({name: Figure(value, "B", "lower", n=1) for name, value in be.peak_memory().items()})
+        if task.figures:
+            notes.metrics.update(task.figures(output))
         if task.inspect:
             notes.effective.update(task.inspect())
         if seen.wanted:
@@ -185,7 +189,10 @@ class CaseWeighing:
         if seen.wanted or check:
             tell("verify", None)
         with self.clock.phase(REFERENCE):
-            notes.verification = check.verdict() if check else recheck(seen, crew)
+            notes.verification = recheck(seen, crew) if seen.wanted or not check else None
+            if check:
+                notes.verification, figures = check.verdict(notes.verification)
+                notes.metrics.update(figures)
         if notes.verification and notes.verification.status == "failed":
             return "wrong", reason(notes.verification)
         return "ok", ""

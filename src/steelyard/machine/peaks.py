@@ -26,25 +26,25 @@ class Peaks:
     measured: str = ""
 
 
-def _sheet(name: str, bandwidth: float, fp64: float | None, fp32: float, tf32: float, half: float) -> Peaks:
-    table = {"fp64": fp64, "fp32": fp32, "tf32": tf32, "bf16": half, "fp16": half}
+def _sheet(name: str, bandwidth: float, fp64: float | None, fp32: float, tf32: float, half: float, int8: float, fp8: float | None) -> Peaks:
+    table = {"fp64": fp64, "fp32": fp32, "tf32": tf32, "bf16": half, "fp16": half, "int8": int8, "fp8e4m3": fp8, "fp8e5m2": fp8}
     return Peaks({key: value * 1e12 for key, value in table.items() if value is not None}, bandwidth * 1e12, "datasheet", name)
 
 
 DATASHEETS: tuple[tuple[str, Peaks], ...] = (
-    (r"H100 80GB HBM3", _sheet("NVIDIA H100 SXM", 3.35, 67, 67, 494.7, 989.4)),
-    (r"H100 PCIe", _sheet("NVIDIA H100 PCIe", 2.0, 51, 51, 378, 756.5)),
-    (r"H200", _sheet("NVIDIA H200 SXM", 4.8, 67, 67, 494.7, 989.4)),
-    (r"A100-(SXM4|PCIE)-40GB", _sheet("NVIDIA A100 40GB", 1.555, 19.5, 19.5, 156, 312)),
-    (r"A100-SXM4-80GB", _sheet("NVIDIA A100 80GB SXM", 2.039, 19.5, 19.5, 156, 312)),
-    (r"A100 80GB PCIe", _sheet("NVIDIA A100 80GB PCIe", 1.935, 19.5, 19.5, 156, 312)),
-    (r"L4", _sheet("NVIDIA L4", 0.3, None, 30.3, 60, 121)),
-    (r"L40S", _sheet("NVIDIA L40S", 0.864, None, 91.6, 183, 362.05)),
-    (r"GeForce RTX 4090", _sheet("NVIDIA GeForce RTX 4090", 1.008, 1.29, 82.6, 82.6, 165.2)),
-    (r"B200", _sheet("NVIDIA B200", 8.0, 37, 75, 1100, 2250)),
-    (r"(Instinct )?MI300X", _sheet("AMD Instinct MI300X", 5.3, 163.4, 163.4, 653.7, 1307.4)),
+    (r"H100 80GB HBM3", _sheet("NVIDIA H100 SXM", 3.35, 67, 67, 494.7, 989.4, 1978.9, 1978.9)),
+    (r"H100 PCIe", _sheet("NVIDIA H100 PCIe", 2.0, 51, 51, 378, 756.5, 1513, 1513)),
+    (r"H200", _sheet("NVIDIA H200 SXM", 4.8, 67, 67, 494.7, 989.4, 1978.9, 1978.9)),
+    (r"A100-(SXM4|PCIE)-40GB", _sheet("NVIDIA A100 40GB", 1.555, 19.5, 19.5, 156, 312, 624, None)),
+    (r"A100-SXM4-80GB", _sheet("NVIDIA A100 80GB SXM", 2.039, 19.5, 19.5, 156, 312, 624, None)),
+    (r"A100 80GB PCIe", _sheet("NVIDIA A100 80GB PCIe", 1.935, 19.5, 19.5, 156, 312, 624, None)),
+    (r"L4", _sheet("NVIDIA L4", 0.3, None, 30.3, 60, 121, 242, 242)),
+    (r"L40S", _sheet("NVIDIA L40S", 0.864, None, 91.6, 183, 362.05, 733, 733)),
+    (r"GeForce RTX 4090", _sheet("NVIDIA GeForce RTX 4090", 1.008, 1.29, 82.6, 82.6, 165.2, 660.6, 330.3)),
+    (r"B200", _sheet("NVIDIA B200", 8.0, 37, 75, 1100, 2250, 4500, 4500)),
+    (r"(Instinct )?MI300X", _sheet("AMD Instinct MI300X", 5.3, 163.4, 163.4, 653.7, 1307.4, 2614.9, 2614.9)),
 )
-"""Vendor datasheets: TFLOP/s of the fastest units, dense (no sparsity), and TB/s; the half formats accumulate in fp32."""
+"""Vendor datasheets: TFLOP/s of the fastest units, dense (no sparsity), and TB/s; the half formats and float8 accumulate in fp32."""
 
 
 @functools.lru_cache(64)

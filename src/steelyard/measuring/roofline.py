@@ -83,7 +83,7 @@ def launch_bound(record: Record, share: float) -> bool:
 
 def compute_format(record: Record) -> str | None:
     """The number format whose arithmetic the case uses: its dtype, unless a variant computes in another."""
-    cast = record.effective.get("autocast")
+    cast = record.effective.get("arithmetic") or record.effective.get("autocast")
     dtype = cast if isinstance(cast, str) else (record.case.get("params") or {}).get("dtype")
     if not isinstance(dtype, str):
         return None

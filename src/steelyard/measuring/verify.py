@@ -65,6 +65,13 @@ def _wide(array: Any, space: Any, complex_too: bool) -> Any:
     return np.asarray(array, dtype) if space is np else array.to(dtype)
 
 
+def side_by_side(got: LeafLike, want: LeafLike) -> tuple[Array, Array, Any]:
+    """Two arrays in double precision where they lie, or on the host, with the functions that work on them there."""
+    mine, theirs, space = _both(got, want)
+    complex_too, _ = _formats(got, want)
+    return _wide(mine, space, complex_too), _wide(theirs, space, complex_too), space
+
+
 def _first_that_works(leaf: LeafLike, work: Callable[[Any, Any], float]) -> float:
     """A figure of an array where it lies, or on the host if its device has no room for that, or no way."""
     if leaf.there is not None:
@@ -117,6 +124,7 @@ def compare(
     own: tuple[float, float] | None = None,
     same_dtype: bool = True,
     norm: float | None = None,
+    whole: float | None = None,
 ) -> Verification:
     """Compare all outputs; the first difference decides the message, the worst error the figures.
 
@@ -124,7 +132,8 @@ def compare(
     small outputs are not waved through. `same_dtype` is off when the reference was computed in higher precision. With
     `norm`, gradients and updates pass as whole arrays, since in half precision their elements scatter: the norm of the error
     is at most that share of the array's own, and the length along the reference is off by half of that at most, which noise
-    hardly moves and a wrong scale does. The loss is one number and has the relative tolerance alone.
+    hardly moves and a wrong scale does; with `whole` all arrays do, for formats of few bits. The loss is one number and has the
+    relative tolerance alone.
     """
     if len(got) != len(want):
         return Verification("failed", against, f"{len(got)} output arrays instead of {len(want)}")
@@ -135,7 +144,7 @@ def compare(
         rtol, atol = tolerance(mine.dtype, asked, own)
         if mine.path == LOSS and asked[1] is None:
             atol = 0.0
-        share = norm if is_gradient(mine.path) else None
+        share = norm if is_gradient(mine.path) else whole if asked == (None, None) else None
         found = _structure(mine, theirs, same_dtype) or _compared(mine, theirs, rtol, atol, share)
         if isinstance(found, str):
             return Verification("failed", against, f"{mine.path}: {found}", rtol=rtol, atol=atol)

@@ -20,6 +20,7 @@ from steelyard.errors import UsageError, unknown
 from steelyard.model.case import MODES
 from steelyard.model.dtypes import canonical
 from steelyard.model.task import Task
+from steelyard.model.words import Word
 
 Body = Callable[..., Task]
 GIVEN = ("be", "mode", "loaded", "member")
@@ -50,6 +51,8 @@ def _called(function: Callable[..., Any]) -> list[Callable[..., Any]]:
     code, names = getattr(function, "__code__", None), getattr(function, "__globals__", {})
     if code is None:
         return []
+    if wrapped := getattr(function, "__wrapped__", None):
+        return [wrapped]
     used = {name for part in _parts(code) for name in part.co_names}
     home = function.__module__.split(".")[0]
     return [item for name in used if isinstance(item := names.get(name), FunctionType) and item.__module__.split(".")[0] == home]
@@ -80,7 +83,8 @@ class Variant:
     `fresh` asks for a new interpreter (compilers do not survive a fork); `sticky` says that building the variant again
     is costly, so a rebuild moves its inputs instead; `asked` that it is part of the question, such as an optimizer, so that the plain
     task which answers are held against has it too; `casts` that it changes formats on purpose, which a rule that compares like with
-    like applies to the plain task as well.
+    like applies to the plain task as well. `words` are options that may be written behind the name, in this order: `int4wo-128-hqq`.
+    `rule` is the verification rule that its answers are held to beside our own, such as `sqnr`.
     """
 
     name: str
@@ -91,6 +95,8 @@ class Variant:
     sticky: bool = False
     asked: bool = False
     casts: bool = False
+    words: tuple[Word, ...] = ()
+    rule: str = ""
 
     def options(self) -> dict[str, Any]:
         """Option names with their defaults, read from the function's signature."""
@@ -113,7 +119,8 @@ class Variant:
         """The variant as plain data."""
         return {
             "doc": self.doc, "options": list(self.options()), "choices": self.choices(),
-            "backends": list(self.backends), "fresh": self.fresh,
+            "backends": list(self.backends), "fresh": self.fresh, "words": [word.describe() for word in self.words],
+            "rule": self.rule,
         }  # fmt: skip
 
     def __call__(self, task: Task, be: Any, options: Mapping[str, Any]) -> Task:
@@ -126,10 +133,18 @@ class Variant:
 
 
 def variant(
-    name: str, *, backends: Sequence[str] = (), fresh: bool = False, sticky: bool = False, asked: bool = False, casts: bool = False
+    name: str,
+    *,
+    backends: Sequence[str] = (),
+    fresh: bool = False,
+    sticky: bool = False,
+    asked: bool = False,
+    casts: bool = False,
+    words: Sequence[Word] = (),
+    rule: str = "",
 ) -> Callable[[Callable[..., Task]], Variant]:
     """Define a way of running tasks: `@variant("twice") def _(task): return replace(task, …)`."""
-    return lambda apply: Variant(name, apply, summary_of(apply), tuple(backends), fresh, sticky, asked, casts)
+    return lambda apply: Variant(name, apply, summary_of(apply), tuple(backends), fresh, sticky, asked, casts, tuple(words), rule)
 
 
 @dataclass(frozen=True)

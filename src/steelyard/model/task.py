@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from steelyard.errors import UsageError
+from steelyard.model.record import Figure
 from steelyard.model.units import check_tolerance
 
 
@@ -62,6 +63,8 @@ class Task:
     such as answers left to chance. `inspect` says after the first call what a
     variant really did, and raises NotApplied when that is nothing; it is asked again after timing. `back` is the pass back from
     an output, where it is timed apart from the call. `chance` turns off what calls leave to chance, such as dropout.
+    `figures` reads metrics off an answer, such as a perplexity.
+    `norm_tolerance` holds gradients as whole arrays to that share of their norm, `whole_tolerance` every array.
     """
 
     fn: Callable[..., Any] | None = None
@@ -77,6 +80,7 @@ class Task:
     reference: Callable[[], Any] | None = None
     tolerance: tuple[float, float] | None = None
     norm_tolerance: float | None = None
+    whole_tolerance: float | None = None
     any_dtype: bool = False
     unverified: str = ""
     observe: Callable[[], Any] | None = None
@@ -89,6 +93,7 @@ class Task:
     cleanup: Callable[[], None] | None = None
     back: Backward | None = None
     chance: Chance | None = None
+    figures: Callable[[Any], Mapping[str, Figure]] | None = None
     effective: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -97,8 +102,9 @@ class Task:
                 raise UsageError(f"the task's tolerance is {str(self.tolerance)[:60]}", do="give a pair: relative, absolute")
             for value, name in zip(self.tolerance, ("relative", "absolute"), strict=True):
                 check_tolerance(value, f"the task's {name} tolerance")
-        if self.norm_tolerance is not None:
-            check_tolerance(self.norm_tolerance, "the task's norm tolerance")
+        for share, name in ((self.norm_tolerance, "norm"), (self.whole_tolerance, "whole")):
+            if share is not None:
+                check_tolerance(share, f"the task's {name} tolerance")
 
     def __call__(self) -> Any:
         """One call, prepared and in scope: what verification looks at."""

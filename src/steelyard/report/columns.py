@@ -31,6 +31,12 @@ OWN = {
     "overhead",
     "roof",
     "peak_memory",
+    "sqnr",
+    "sqnr_outliers",
+    "cosine",
+    "max_error",
+    "mean_error",
+    "model_bytes",
     *RATES,
 }
 WIDEST_SPAN = 1e4
@@ -81,6 +87,8 @@ def columns(records: Sequence[Record], deltas: Mapping[str, Delta], bases: Mappi
         Column("", [check_mark(record) for record in records], "<"),
         Column(f"{versus}, {percent(1 - ALPHA)}", _versus(records, deltas, bases, several=versus == SEVERAL), "<"),
         _rate(records),
+        Column("SQNR", told("sqnr", lambda decibels: f"{decibels.value:.1f} dB"), rank=1),
+        Column("weights", told("model_bytes", lambda size: quantity(size.value, size.unit)), rank=2),
         Column("peak", told("roof", lambda share: percent(share.value)), rank=4),
         Column("memory", told("peak_memory", lambda size: quantity(size.value, size.unit)), rank=4),
         Column("p99", told("time_p99", lambda time: quantity(time.value, time.unit)), rank=5),

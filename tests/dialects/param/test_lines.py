@@ -111,10 +111,10 @@ def test_a_file_cut_anywhere_keeps_its_whole_lines(tmp_path: Path, ids: list[str
     found = lines.read(path)
     assert list(found.records) == [f"torch.add|{id}" for id in ids[: kept.count(b"\n") - 1]]
     output = RowFile(path, found.whole)
-    output.write(record("new"))
+    output.write(record("another"))
     output.close()
     again = lines.read(path)
-    assert list(again.records) == [*found.records, "torch.add|new"] and again.whole == path.stat().st_size
+    assert list(again.records) == [*found.records, "torch.add|another"] and again.whole == path.stat().st_size
 
 
 @pytest.mark.parametrize("text", ["hello\n", "[1]\n", '{"torch.add": {"config": []}}\n', "no end", '{"op_name": "a", "id": 3}\n'])

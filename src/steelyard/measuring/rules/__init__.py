@@ -9,14 +9,14 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Mapping
-from typing import Any, Protocol, get_type_hints
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, Protocol, get_type_hints
 
 from steelyard.errors import UsageError, unknown
 from steelyard.measuring.verify import LeafLike
 from steelyard.model.case import parse_variants
 from steelyard.model.experiment import NO_RULE, OWN_RULE
-from steelyard.model.record import Verification
+from steelyard.model.record import Figure, Verification
 from steelyard.model.units import is_amount
 
 MOST_CALLS = 1_000_000
@@ -47,6 +47,9 @@ class Answers(Protocol):
 
     def double(self, calls: int) -> Leaves:
         """The same in double precision; raises where there is no such thing."""
+
+    def beside(self, inputs: int, *, outliers: bool) -> Iterator[tuple[Leaves, Leaves]]:
+        """What was timed and the plain task, on the same inputs: so many, drawn anew, or those there are."""
 
 
 def names() -> list[str]:
@@ -103,6 +106,12 @@ def judge(text: str, answers: Answers) -> Verification:
     name, options = parse(text)
     found: Verification = _module(name).judge(answers, **options)
     return found
+
+
+def metrics(text: str, found: Verification) -> dict[str, Figure]:
+    """The figures of a rule that belong among the metrics of a record."""
+    known: Mapping[str, tuple[str, Literal["lower", "higher"]]] = getattr(_module(parse(text)[0]), "FIGURES", {})
+    return {name: Figure(found.figures[name], unit, better, n=1) for name, (unit, better) in known.items() if name in found.figures}
 
 
 def _module(name: str) -> Any:

@@ -13,7 +13,7 @@ EPS = 1e-5
 BASE = 10000.0
 
 
-def decoder(layers: int, hidden: int, heads: int, kv_heads: int, ffn: int, vocab: int, seq: int) -> Module:
+def decoder(layers: int, hidden: int, heads: int, kv_heads: int, ffn: int, vocab: int, seq: int, base: float = BASE) -> Module:
     """Embedding, pre-norm causal blocks, and an output layer of its own; the turns of all places are made once."""
     import torch
     import torch.nn.functional as F
@@ -66,7 +66,7 @@ def decoder(layers: int, hidden: int, heads: int, kv_heads: int, ffn: int, vocab
             self.blocks = nn.ModuleList(Block() for _ in range(layers))
             self.norm = nn.RMSNorm(hidden, EPS)
             self.out = nn.Linear(hidden, vocab, bias=False)
-            speed = BASE ** (torch.arange(0, width, 2, dtype=torch.float64) / -width)
+            speed = base ** (torch.arange(0, width, 2, dtype=torch.float64) / -width)
             angle = torch.outer(torch.arange(seq, dtype=torch.float64), speed)
             self.register_buffer("cos", angle.cos(), persistent=False)
             self.register_buffer("sin", angle.sin(), persistent=False)

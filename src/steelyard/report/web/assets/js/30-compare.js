@@ -60,6 +60,22 @@
     }));
   }
 
+  // Speedup against accuracy, where recipes were compared: the same as in report/charts/accuracy.py
+  function accuracyRows(deltas) {
+    const known = deltas.filter((delta) => delta.ratio > 0 && fmt.known(S.caseById(delta.case)?.metrics.sqnr?.[0]));
+    const rows = known.map((delta) => {
+      const { label, variant, metrics } = S.caseById(delta.case);
+      const [sqnr, size] = [metrics.sqnr[0], metrics.model_bytes?.[0] ?? null];
+      const over = (end) => (fmt.known(end) && end ? 1 / end : null);
+      return {
+        case: delta.case, label: label || delta.case, recipe: variant, point: delta.base, speedup: 1 / delta.ratio, low: over(delta.high), high: over(delta.low),
+        sqnr, size, text: delta.effect, sqnr_text: `${sqnr.toFixed(1)} dB`, size_text: size ? fmt.plain(size, "B") : "",
+      };
+    });
+    const beaten = (row) => rows.some((other) => other.point === row.point && other.speedup > row.speedup && other.sqnr > row.sqnr);
+    return rows.map(({ point, ...row }) => ({ ...row, best: !beaten({ point, ...row }) }));
+  }
+
   // ---- parts of the page
 
   // What both sides are called: within a run by what tells them apart, where that is one short word.
@@ -127,6 +143,8 @@
     const drawn = ranked.slice(0, query.all === "yes" ? MOST_ROWS : MOST_DRAWN);
     S.chart(holder, "compare-forest", forestRows(drawn), { click: toCase, data: () => forestRows(ranked), heading: "h2", words: [["head ÷ base", quotient(doc.comparison)]] });
     S.fill(holder, [forestNote(drawn.length, ranked.length, query)]);
+    const dots = accuracyRows(ranked);
+    if (dots.length > 1) S.chart(holder, "compare-accuracy", dots, { click: toCase, heading: "h2" });
   }
 
   const quotient = (comparison) => [arms(comparison).head, arms(comparison).base].join(" ÷ ");

@@ -1,0 +1,124 @@
+"""Options of a variant that are written behind its name: `int4wo-128-hqq` is int4wo with a group of 128, by HQQ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from steelyard.errors import UsageError, unknown
+
+SWITCH = {"true": True, "1": True, "false": False, "0": False}
+
+
+@dataclass(frozen=True)
+class Word:
+    """One such option: a choice of words or numbers, a whole number in a range, a word that turns it on, or true and false.
+
+    Without anything it takes any whole number.
+    """
+
+    option: str
+    values: tuple[Any, ...] = ()
+    least: int | None = None
+    most: int | None = None
+    on: str = ""
+    switch: bool = False
+
+    def describe(self) -> dict[str, Any]:
+        """As plain data."""
+        return {
+            "option": self.option, "values": list(self.values), "least": self.least, "most": self.most, "on": self.on,
+            "switch": self.switch,
+        }  # fmt: skip
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Word:
+        """From plain data."""
+        return cls(**{**plain, "values": tuple(plain["values"])})
+
+    @property
+    def form(self) -> str:
+        """What may stand there, for messages and lists."""
+        if self.on:
+            return self.on
+        if self.switch:
+            return "true|false"
+        if self.values:
+            return "|".join(map(str, self.values))
+        ends = ("" if self.least is None else str(self.least), "" if self.most is None else str(self.most))
+        return f"{self.option}" if ends == ("", "") else f"{self.option} {'..'.join(ends)}"
+
+    def read(self, text: str, variant: str) -> Any:
+        """The option's value."""
+        known: dict[str, Any] = {self.on: True} if self.on else SWITCH if self.switch else {str(value): value for value in self.values}
+        if known:
+            if text.lower() not in known:
+                raise unknown(f"{self.option} of {variant}", text, known)
+            return known[text.lower()]
+        try:
+            value = int(text)
+        except ValueError:
+            raise UsageError(f"{self.option} of {variant} is a whole number, not {text!r:.40}") from None
+        if (self.least is not None and value < self.least) or (self.most is not None and value > self.most):
+            raise UsageError(f"{self.option} of {variant} is {value}", do=f"give a whole number from {self.least} to {self.most}")
+        return value
+
+
+def read_words(name: str, rest: str, words: Sequence[Word]) -> dict[str, Any]:
+    """The options behind a variant's name; a number below zero is written with its sign, `-4--1`."""
+    given = _split(rest)
+    found: dict[str, Any] = {}
+    left = list(words)
+    for text in given:
+        while left and left[0].on and text.lower() != left[0].on:
+            left.pop(0)
+        if not left:
+            raise UsageError(f"{name}{rest} has more than variant {name} takes", do=f"write {spelling(name, words)}")
+        word = left.pop(0)
+        found[word.option] = word.read(text, name)
+    return found
+
+
+def _split(rest: str) -> list[str]:
+    """The words between hyphens; an empty one is the sign of the next."""
+    parts, found, sign = rest.split("-")[1:], list[str](), ""
+    for part in parts:
+        if not part and not sign:
+            sign = "-"
+            continue
+        found.append(sign + part)
+        sign = ""
+    return found + ([sign] if sign else [])
+
+
+def spelling(name: str, words: Sequence[Word]) -> str:
+    """`int4wo[-32|64|128|256][-hqq]`."""
+    return name + "".join(f"[-{word.form}]" for word in words)
+
+
+Known = TypeVar("Known")
+
+
+def find_named(name: str, *tables: Mapping[str, Known]) -> tuple[Known, dict[str, Any]] | None:
+    """The variant that a name means in the first table that knows it, with the options behind its name; None where none does.
+
+    The longest name counts: `semi-sparse` is not `semi` with a word.
+    """
+    for known, rest in _prefixes(name):
+        for table in tables:
+            if known in table and (not rest or _words_of(table[known])):
+                return table[known], read_words(known, rest, _words_of(table[known])) if rest else {}
+    return None
+
+
+def _words_of(found: Any) -> tuple[Word, ...]:
+    """Of a variant, or of one as plain data."""
+    return tuple(map(Word.of, found.get("words", ()))) if isinstance(found, Mapping) else found.words
+
+
+def _prefixes(name: str) -> Iterable[tuple[str, str]]:
+    yield name, ""
+    for place in range(len(name) - 1, 0, -1):
+        if name[place] == "-":
+            yield name[:place], name[place:]

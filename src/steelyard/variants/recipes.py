@@ -1,0 +1,238 @@
+"""TorchAO's recipes under its own names: number formats and sparsity for the weights of linear layers.
+
+What a name means does not depend on the device; how weights are packed does, and the record says how. A recipe that torchao no longer
+has, or that needs other hardware or another package, says so.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from steelyard.errors import Unsupported
+from steelyard.model.words import Word
+from steelyard.variants.recipe import GROUP, recipe
+
+BITS = Word("bits", least=1, most=8)
+HQQ = Word("hqq", on="hqq")
+
+
+@recipe("int8wo")
+def int8wo() -> Any:
+    """Weights in int8, a scale for each row."""
+    from torchao.quantization import Int8WeightOnlyConfig
+
+    return Int8WeightOnlyConfig(set_inductor_config=False)
+
+
+@recipe("int8dq", arithmetic="int8")
+def int8dq() -> Any:
+    """Weights and, as they come, activations in int8."""
+    from torchao.quantization import Int8DynamicActivationInt8WeightConfig
+
+    return Int8DynamicActivationInt8WeightConfig(set_inductor_config=False)
+
+
+@recipe("int8dq_prefill_wo_decode", arithmetic="int8")
+def int8dq_prefill_wo_decode() -> Any:
+    """int8dq for many rows at a time, weights alone for one; torchao 0.18 takes the switch and does what int8dq does."""
+    from torchao.quantization import Int8DynamicActivationInt8WeightConfig
+
+    return Int8DynamicActivationInt8WeightConfig(weight_only_decode=True, set_inductor_config=False)
+
+
+@recipe("int4wo", words=(Word(GROUP, values=(32, 64, 128, 256)), HQQ))
+def int4wo(be: Any, group: int = 128, hqq: bool = False) -> Any:
+    """Weights in int4 by groups, chosen by HQQ if asked; packed for the CPU there, and in tiles for tensor cores on CUDA."""
+    way = "hqq" if hqq else "tinygemm"
+    if be.device == "cpu":
+        if group == 256:
+            raise Unsupported("torchao packs int4 for the CPU in groups of 32, 64 or 128")
+        from torchao.prototype.quantization.int4 import PrototypeInt4WeightOnlyConfig
+
+        return PrototypeInt4WeightOnlyConfig(group, int4_choose_qparams_algorithm=way, set_inductor_config=False)
+    from torchao.quantization import Int4WeightOnlyConfig
+
+    tiles = "tile_packed_to_4d"
+    return Int4WeightOnlyConfig(group, int4_packing_format=tiles, int4_choose_qparams_algorithm=way, set_inductor_config=False)
+
+
+@recipe("intxwo", words=(BITS, Word(GROUP)))
+def intxwo(bits: int = 4, group: int = 32) -> Any:
+    """Weights of 1 to 8 bits by groups, held in int8; a group of 0 or less is a whole row."""
+    from torchao.quantization import IntxWeightOnlyConfig
+
+    return IntxWeightOnlyConfig(weight_dtype=_integer(bits), granularity=_granularity(group))
+
+
+@recipe("int8_dynamic_activation_intx_weight", words=(BITS, Word(GROUP), Word("asymmetric", switch=True)), arithmetic="int8")
+def int8_dynamic_activation_intx_weight(bits: int = 4, group: int = 32, asymmetric: bool = False) -> Any:
+    """Activations in int8 as they come, weights of 1 to 8 bits by groups, held in int8."""
+    from torchao.quantization import Int8DynamicActivationIntxWeightConfig
+    from torchao.quantization.quant_primitives import MappingType
+
+    kind = MappingType.ASYMMETRIC if asymmetric else MappingType.SYMMETRIC
+    return Int8DynamicActivationIntxWeightConfig(_integer(bits), weight_granularity=_granularity(group), weight_mapping_type=kind)
+
+
+@recipe("uintx", words=(BITS, Word(GROUP), HQQ))
+def uintx(bits: int = 4, group: int = 64, hqq: bool = False) -> Any:
+    """Weights of 1 to 8 bits without a sign, packed."""
+    raise Unsupported(
+        f"torchao {_version()} has no packed weights of {bits} bits but by the package gemlite",
+        do=f"use gemlitewo-{bits}-{group} where gemlite and Triton are installed, or intxwo-{bits}-{group}, which holds them in int8",
+    )
+
+
+@recipe("gemlitewo", words=(Word("bits", values=(4, 8)), Word(GROUP)))
+def gemlitewo(be: Any, bits: int = 4, group: int = 64) -> Any:
+    """Weights of 4 bits by groups or 8 bits by rows, by gemlite's Triton kernels."""
+    import importlib.util
+
+    if be.device == "cpu" or importlib.util.find_spec("gemlite") is None:
+        raise Unsupported("gemlitewo needs a GPU and the package gemlite", do="pip install gemlite")
+    from torchao.prototype.quantization.quant_api import UIntxWeightOnlyConfig
+
+    return UIntxWeightOnlyConfig(group if bits == 4 else None, bits, set_inductor_config=False)
+
+
+@recipe("float8wo")
+def float8wo() -> Any:
+    """Weights in float8 (e4m3), a scale for each row."""
+    from torchao.quantization import Float8WeightOnlyConfig
+
+    return Float8WeightOnlyConfig(set_inductor_config=False)
+
+
+@recipe("float8dq", words=(Word("scales", values=("tensor", "row")),), devices=("cuda", "xpu"), arithmetic="fp8e4m3")
+def float8dq(be: Any, scales: str = "tensor") -> Any:
+    """Weights and, as they come, activations in float8, a scale for the tensor or for each row; needs hardware that multiplies it."""
+    import torch
+    from torchao.quantization import Float8DynamicActivationFloat8WeightConfig, PerRow, PerTensor
+
+    if be.device == "cuda" and torch.version.hip is None and torch.cuda.get_device_capability() < (8, 9):
+        raise Unsupported("float8dq needs a GPU of compute capability 8.9 or newer")
+    fine = PerRow() if scales == "row" else PerTensor()
+    return Float8DynamicActivationFloat8WeightConfig(granularity=fine, set_inductor_config=False)
+
+
+@recipe("nf4")
+def nf4() -> Any:
+    """Weights in NF4, the four-bit format of QLoRA."""
+    from torchao.prototype._nf4tensor_api import NF4WeightOnlyConfig
+
+    return NF4WeightOnlyConfig()
+
+
+@recipe("nvfp4wo")
+def nvfp4wo() -> Any:
+    """Weights in NVFP4, blocks of 16 with a float8 scale."""
+    from torchao.prototype.mx_formats import NVFP4WeightOnlyConfig
+
+    return NVFP4WeightOnlyConfig()
+
+
+@recipe("codebook", words=(Word("bits", least=1, most=8),))
+def codebook(bits: int = 4) -> Any:
+    """Weights as places in a table found by k-means."""
+    import torch
+    from torchao.prototype.quantization.codebook.codebook_quantized_tensor import CodebookWeightOnlyConfig
+
+    return CodebookWeightOnlyConfig(getattr(torch, f"uint{bits}"))
+
+
+@recipe("semi-sparse", devices=("cuda",))
+def semi_sparse() -> Any:
+    """Two of every four weights are zero, the smaller ones, in the layout of sparse tensor cores."""
+
+    def change(model: Any) -> Any:
+        from torchao.sparsity import SemiSparseWeightConfig, sparsify_
+
+        _dense(model, "2:4")
+        for layer in _linear_layers(model):
+            layer.weight.data.mul_(_largest_two(layer.weight.data))
+        return sparsify_(model, SemiSparseWeightConfig())
+
+    return change
+
+
+@recipe("block-sparse", words=(Word("block", values=(16, 32, 64, 128)),), devices=("cuda",))
+def block_sparse(block: int = 64) -> Any:
+    """Half of the square blocks of every weight are zero, the smaller ones, by Triton kernels."""
+
+    def change(model: Any) -> Any:
+        from torchao.sparsity.sparse_api import BlockSparseWeightConfig, sparsify_
+
+        _dense(model, "blocks")
+        for layer in _linear_layers(model):
+            layer.weight.data.mul_(_larger_blocks(layer.weight.data, block))
+        return sparsify_(model, BlockSparseWeightConfig(block))
+
+    return change
+
+
+def _gone(name: str, why: str) -> Any:
+    """A recipe that torchao had once, by the name it had."""
+
+    def build() -> Any:
+        raise Unsupported(f"torchao has no {name} any more: {why}")
+
+    build.__doc__ = f"Removed from torchao: {why}."
+    return recipe(name)(build)
+
+
+int8adq_int4w_symm = _gone("int8adq-int4w-symm", "its CUTLASS kernel for int8 by int4 was removed")
+marlin = _gone("marlin", "its sparse Marlin layout was removed")
+marlin_qqq = _gone("marlin-qqq", "its QQQ layout was removed")
+fp6 = _gone("fp6", "its layout for formats of six bits was removed")
+
+
+def _integer(bits: int) -> Any:
+    import torch
+
+    return getattr(torch, f"int{bits}")
+
+
+def _granularity(group: int) -> Any:
+    from torchao.quantization.granularity import PerAxis, PerGroup
+
+    return PerGroup(group) if group > 0 else PerAxis(0)
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("torchao")
+
+
+def _linear_layers(model: Any) -> list[Any]:
+    import torch
+
+    return [layer for layer in model.modules() if isinstance(layer, torch.nn.Linear)]
+
+
+def _dense(model: Any, what: str) -> None:
+    """Refuse weights that another recipe has packed."""
+    import torch
+
+    for layer in _linear_layers(model):
+        if type(layer.weight) is not torch.nn.Parameter:
+            raise Unsupported(f"torchao {_version()} has no layout for {what} in weights of class {type(layer.weight).__name__}")
+
+
+def _largest_two(weight: Any) -> Any:
+    """1 for the two largest of every four weights of a row, 0 for the others."""
+    import torch
+
+    fours = weight.abs().reshape(-1, 4)
+    kept = torch.zeros_like(fours).scatter_(1, fours.topk(2, dim=1).indices, 1)
+    return kept.reshape(weight.shape)
+
+
+def _larger_blocks(weight: Any, block: int) -> Any:
+    """1 for the half of the square blocks whose weights are larger, 0 for the others."""
+    rows, columns = weight.shape
+    if rows % block or columns % block:
+        raise Unsupported(f"blocks of {block} do not divide a weight of {rows} by {columns}")
+    sums = weight.abs().reshape(rows // block, block, columns // block, block).sum((1, 3))
+    kept = (sums >= sums.flatten().median()).to(weight.dtype)
+    return kept.repeat_interleave(block, 0).repeat_interleave(block, 1)

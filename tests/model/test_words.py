@@ -1,0 +1,60 @@
+"""Options behind a variant's name are read strictly, and by one grammar wherever a name is looked up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from steelyard.errors import UsageError
+from steelyard.model.words import Word, find_named, read_words, spelling
+
+WORDS = (Word("group", values=(32, 64, 128)), Word("hqq", on="hqq"))
+BITS = (Word("bits", least=1, most=8), Word("group"), Word("asymmetric", switch=True))
+
+
+@pytest.mark.parametrize(
+    ("rest", "words", "options"),
+    [
+        ("", WORDS, {}),
+        ("-64", WORDS, {"group": 64}),
+        ("-64-hqq", WORDS, {"group": 64, "hqq": True}),
+        ("-4-32-false", BITS, {"bits": 4, "group": 32, "asymmetric": False}),
+        ("-4-32-0", BITS, {"bits": 4, "group": 32, "asymmetric": False}),
+        ("-4--1-true", BITS, {"bits": 4, "group": -1, "asymmetric": True}),
+        ("-8", BITS, {"bits": 8}),
+    ],
+)
+def test_words_are_read_in_order(rest: str, words: tuple[Word, ...], options: dict[str, Any]) -> None:
+    assert read_words("x", rest, words) == options
+    assert read_words("x", rest, [Word.of(word.describe()) for word in words]) == options
+
+
+@pytest.mark.parametrize(
+    ("rest", "words", "message"),
+    [
+        ("-5", WORDS, "no group of x named '5'"),
+        ("-64-hq", WORDS, "more than variant x takes"),
+        ("-64-hqq-1", WORDS, "more than variant x takes"),
+        ("-9", BITS, "bits of x is 9"),
+        ("-four", BITS, "whole number"),
+        ("-4-32-maybe", BITS, "no asymmetric of x named 'maybe'"),
+        ("-", BITS, "whole number"),
+        ("-4-", BITS, "whole number"),
+    ],
+)
+def test_anything_else_is_an_error(rest: str, words: tuple[Word, ...], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        read_words("x", rest, words)
+
+
+def test_the_longest_name_counts_and_only_those_with_words_take_any() -> None:
+    table = {"semi": {"words": [WORDS[0].describe()]}, "semi-sparse": {"words": []}, "plain": {}}
+    assert find_named("semi-sparse", table) == (table["semi-sparse"], {})
+    assert find_named("semi-32", table) == (table["semi"], {"group": 32})
+    assert find_named("plain-32", table) is None and find_named("other", table) is None
+
+
+def test_a_name_is_shown_with_what_may_stand_behind_it() -> None:
+    assert spelling("int4wo", WORDS) == "int4wo[-32|64|128][-hqq]"
+    assert spelling("intx", BITS) == "intx[-bits 1..8][-group][-true|false]"
