@@ -1,27 +1,25 @@
-"""A layer and a recipe of your own for TorchAO's configs: `model_type: my_mlp`, and `packed` among the recipes."""
+"""A layer and a recipe of your own for TorchAO's configs: `model_type: my_mlp`, and `rounded-6` among the recipes."""
 
-from dataclasses import replace
+import torch
 
-from steelyard import Task, workload
+from steelyard import register_model, register_recipe
 
 
-@workload("torchao/my_mlp", axes={"m": [64], "k": [64], "n": [64], "dtype": ["bf16"]})
-def my_mlp(m, k, n, dtype, be):
+@register_model("my_mlp")
+def my_mlp(m, k, n, dtype, device):
     """Two linear layers with relu between them: m rows, k features in, n features out."""
-    import torch
-
-    weights = be.randn(128, k, dtype=dtype), be.randn(n, 128, dtype=dtype)
-
-    def forward(x, first, second):
-        return torch.nn.functional.linear(torch.relu(torch.nn.functional.linear(x, first)), second)
-
-    return Task(forward, (be.randn(m, k, dtype=dtype), *weights))
+    model = torch.nn.Sequential(torch.nn.Linear(k, 512, bias=False), torch.nn.ReLU(), torch.nn.Linear(512, n, bias=False))
+    return model.to(device, dtype), torch.randn(m, k, device=device, dtype=dtype)
 
 
-@my_mlp.variant("packed")
-def packed(task):
-    """The weights laid out once as the product reads them."""
-    import torch
+@register_recipe("rounded", params={"bits": 8})
+def rounded(bits=8):
+    """Every weight rounded to a grid of 2**bits steps; a config of torchao's could be returned instead."""
 
-    x, *weights = task.args
-    return replace(task, fn=lambda x, first, second: torch.relu(x @ first) @ second, args=(x, *(w.t().contiguous() for w in weights)))
+    def change(model):
+        for layer in model.modules():
+            if isinstance(layer, torch.nn.Linear):
+                step = layer.weight.abs().max() / 2 ** (bits - 1)
+                layer.weight.data = (layer.weight / step).round() * step
+
+    return change

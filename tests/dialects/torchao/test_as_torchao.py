@@ -271,36 +271,19 @@ def test_the_self_test_says_what_works(here: Path, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.torch
-def test_profiles_lie_in_the_originals_folders_and_a_snapshot_of_the_cpu_is_unsupported(tmp_path: Path) -> None:
-    (tmp_path / "layer.py").write_text(
-        '''
-from dataclasses import replace
-from steelyard import Task, workload
-
-
-@workload("torchao/mine", axes={"m": [8], "k": [8], "n": [8], "dtype": ["bf16"]})
-def mine(m, k, n, dtype, be):
-    """A linear layer."""
-    import torch
-
-    return Task(torch.nn.functional.linear, (be.randn(m, k, dtype=dtype), be.randn(n, k, dtype=dtype)))
-
-
-@mine.variant("twice")
-def twice(task):
-    return replace(task, fn=lambda x, w: (task.fn(x, w), task.fn(x, w))[1])
-'''
-    )
+def test_a_recipe_of_torchao_has_accuracy_and_profiles_in_the_originals_folders(tmp_path: Path) -> None:
     (tmp_path / "x.yml").write_text(
-        "quantization_config_recipe_names: [twice]\noutput_dir: out\nmodel_params:\n  name: my/layer\n"
-        "  matrix_shapes: [{name: custom, shapes: [[8, 8, 8]]}]\n  high_precision_dtype: torch.float32\n  use_torch_compile: false\n"
-        "  device: cpu\n  model_type: mine\n  enable_profiler: true\n  enable_memory_profiler: true\n"
+        "quantization_config_recipe_names: [int8wo]\noutput_dir: out\nmodel_params:\n  name: my/layer\n"
+        "  matrix_shapes: [{name: custom, shapes: [[8, 32, 32]]}]\n  high_precision_dtype: torch.float32\n  use_torch_compile: false\n"
+        "  device: cpu\n  model_type: linear\n  enable_profiler: true\n  enable_memory_profiler: true\n"
     )
-    done = steelyard("as", "torchao", "--config", "x.yml", "--file", "layer.py", "--budget", "50ms", "--csv", "x.csv", cwd=tmp_path)
+    done = steelyard("as", "torchao", "--config", "x.yml", "--budget", "50ms", "--csv", "x.csv", cwd=tmp_path)
     [row] = rows(tmp_path / "x.csv")
-    assert row["profiler_json_path"] == "out/inference/profiler/my_layer_8_8_8_quant_twice_sparsity_None_profile.json"
+    assert row["status"] == "ok" and float(row["speedup"]) > 0, row["reason"]
+    assert float(row["sqnr"]) > 30 and float(row["model_bytes"]) < 0.5 * float(row["baseline_model_bytes"])
+    assert row["profiler_json_path"] == "out/inference/profiler/my_layer_8_32_32_quant_int8wo_sparsity_None_profile.json"
     trace = json.loads((tmp_path / row["profiler_json_path"]).read_text())
-    assert any("aten::linear" in str(event.get("name")) for event in trace["traceEvents"])
+    assert any("aten::" in str(event.get("name")) for event in trace["traceEvents"])
     assert row["memory_profile_path"] == "" and "peak_memory" in row["memory_stats"]
     assert "memory snapshot: unsupported: backend torch on cpu keeps no history" in row["notes"] and row["notes"] in done.stderr
 
