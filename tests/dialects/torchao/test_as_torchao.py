@@ -231,6 +231,12 @@ def test_an_interrupted_run_goes_on(here: Path, monkeypatch: pytest.MonkeyPatch,
     assert main(["list", "runs"]) == PASS and capsys.readouterr().out.count("torchao x.yml") == 1, "it is one run"
 
 
+def test_there_may_be_nothing_to_go_on_with(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "x.yml").write_text(ONE)
+    assert main([*RUN, "--resume"]) == PASS
+    assert "so nothing is continued and all is measured" in capsys.readouterr().err
+
+
 def test_run_is_strict_and_makes_the_same_cases_and_pairs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "x.yml", LAYER, "--dry-run"]) == USAGE
     told = capsys.readouterr().err

@@ -33,7 +33,6 @@ SEED = (*CONFIG, "baseline_inference_time_in_ms", "model_inference_time_in_ms", 
 LAST = (*(name for name in CONFIG if name != "use_torch_compile"), *TIMES.values(), *SPEEDUPS.values(), *FILES)
 ACCURACY = ("sqnr", "sqnr_outliers", "cosine", "max_error", "mean_error")
 MAIN = ("speedup_low", "speedup_high", "verdict")
-"""The bounds of the speedup that the first version has."""
 OURS = (
     "status", "reason", "shape_name", *MAIN, *TIMES.values(), *SPEEDUPS.values(),
     *(name for names in BOUNDS.values() for name in names), *ACCURACY, "model_bytes", "baseline_model_bytes", "threads", "noise",
