@@ -192,6 +192,7 @@ shapes = {
     "tritonbench": (*tuple(TRITONBENCH)[:3], "metrics", "environ"),
     "param": ("run_options", "sys_info", "op_name", "id", "metric", "config", "forward", "measure.time", "steelyard"),
     "ptxla": ("model", "experiment", "metrics", "model_name", "total_time", "xla", "accelerator_model", "timestamp", "error"),
+    "torchao": ("quantization", "sparsity", "m", "k", "n", "benchmark", "metric", "model", "extra_info", "benchmark_values", "speedup"),
 }
 
 
