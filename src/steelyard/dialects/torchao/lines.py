@@ -105,8 +105,8 @@ def _standing(records: Mapping[Form, Record], deltas: Mapping[Question, Delta | 
 
 
 def _figures(records: Mapping[Form, Record]) -> Line:
-    """Accuracy and size of the recipe's last form, and how calm the machine was."""
-    *_, last = records.values()
+    """Accuracy and size of the last form that was measured, and how calm the machine was."""
+    last = ([record for record in records.values() if record.metrics] or [*records.values()])[-1]
     found: Line = {name: last.metrics[name].value for name in (*ACCURACY, "model_bytes") if name in last.metrics}
     told = {"baseline_model_bytes": "bytes_before", "threads": "threads", "noise": "noise"}
     return found | {column: last.effective[name] for column, name in told.items() if name in last.effective}
