@@ -46,7 +46,7 @@ def name(page: Path) -> str:
 
 LONG = (
     "operators-from-configuration.md", "xla-and-matrices.md", "experiments.md", "collectives.md", "check.md", "own-workload.md",
-    "two-checkouts.md", "tutorial.md", "compare.md", "nightly.md", "models.md",
+    "two-checkouts.md", "tutorial.md", "compare.md", "nightly.md", "models.md", "coming-from-torchao.md",
 )  # fmt: skip
 """Pages whose commands together take longer than every commit should wait."""
 TYPED = [page for page in PAGES if any(commands(fence) for fence in fences(page))]

@@ -354,13 +354,15 @@ def _experiment(path: Path) -> None:
 
 def _torchao(path: Path) -> None:
     """As `as torchao` reads it, and as `run` does."""
+    from steelyard import registry
     from steelyard.dialects.torchao import config
+    from steelyard.dialects.torchao.lines import untried
     from steelyard.dialects.torchao.reading import read_rows
 
     config.recognise(path)
-    for row in read_rows(path, lenient=True)[0][:100]:
-        assert len(row.file_stem) < 10_000 and row.key
-    config.read(path)
+    for row in config.checked(read_rows(path, lenient=True)[0][:100], registry.catalogue()):
+        untried(row)
+    read_rows(path)
 
 
 def _torchao_files(ending: str) -> list[Any]:

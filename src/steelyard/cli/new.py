@@ -14,7 +14,6 @@ from steelyard.errors import UsageError
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 TAKEN = {"Task", "workload", "variant", "metric", "replace", "trial", "torch", "numpy", "np", "be", "task", "seconds", "n", "dtype"}
-MODULES = {"torch", "numpy", "jax", "tensorflow", "steelyard", "triton", "torchao", "transformers"}
 
 WORKLOAD = '''"""The workload {name}. Run it with: {run}"""
 
@@ -148,8 +147,11 @@ def identifier(name: str) -> str:
 
 def file_stem(name: str) -> str:
     """A file name that no import can mistake for a module it needs."""
+    from steelyard import registry
+
     plain = re.sub(r"\W", "_", name.rpartition("/")[2], flags=re.ASCII)
-    return f"{plain}_bench" if plain in MODULES or plain in sys.stdlib_module_names else plain
+    modules = {"steelyard", *registry.frameworks(), *sys.stdlib_module_names}
+    return f"{plain}_bench" if plain in modules else plain
 
 
 def quoted(path: Path) -> str:

@@ -20,14 +20,13 @@ from steelyard.model.experiment import Experiment
 from steelyard.registry import Catalogue
 
 kind = "TorchAO config"
-ENDINGS = (".yml", ".yaml")
 MODEL_TROUBLE = ("no workload", "no axis", "no activation", "not a workload")
 
 
 def recognise(path: Path) -> bool:
     """By its keys; a file that is no YAML at all is left to whoever can say why."""
     try:
-        text = read_text(path) if path.suffix.lower() in ENDINGS else ""
+        text = read_text(path) if path.suffix.lower() in (".yml", ".yaml") else ""
         return (reading.MODELS in text or "_recipe_names" in text) and reading.recognise(parse(text, str(path), "yaml", aliases=True))
     except UsageError:
         return False

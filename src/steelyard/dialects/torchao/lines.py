@@ -31,13 +31,14 @@ SPEEDUPS: Mapping[Question, str] = {
 BOUNDS = {question: tuple(f"{question}_{part}" for part in ("low", "high", "verdict")) for question in SPEEDUPS}
 SEED = (*CONFIG, "baseline_inference_time_in_ms", "model_inference_time_in_ms", "speedup", *FILES)
 LAST = (*(name for name in CONFIG if name != "use_torch_compile"), *TIMES.values(), *SPEEDUPS.values(), *FILES)
-ACCURACY = ("sqnr", "cosine", "max_error", "mean_error")
+ACCURACY = ("sqnr", "sqnr_outliers", "cosine", "max_error", "mean_error")
+MAIN = ("speedup_low", "speedup_high", "verdict")
 OURS = (
-    "status", "reason", "shape_name", "speedup_low", "speedup_high", "verdict", *TIMES.values(), *SPEEDUPS.values(),
+    "status", "reason", "shape_name", *MAIN, *TIMES.values(), *SPEEDUPS.values(),
     *(name for names in BOUNDS.values() for name in names), *ACCURACY, "model_bytes", "baseline_model_bytes", "threads", "noise",
     "case", "run", "notes",
 )  # fmt: skip
-SPREAD = {"speedup": ("speedup_low", "speedup_high"), **{SPEEDUPS[question]: names[:2] for question, names in BOUNDS.items()}}
+SPREAD = {"speedup": MAIN[:2], **{SPEEDUPS[question]: names[:2] for question, names in BOUNDS.items()}}
 """The columns with the bounds of each speedup."""
 CELLS = {
     "seed": dict(zip(("Baseline Inference Time (ms)", "Inference Time (ms)", "Speedup"), SEED[len(CONFIG) :], strict=False)),
@@ -49,7 +50,10 @@ CELLS = {
     },
 }  # fmt: skip
 """The columns of the console table that a row is measured for."""
-COLUMNS = {form: (*own, *(name for name in OURS if name not in own)) for form, own in (("seed", SEED), ("last", LAST))}
+COLUMNS = {
+    "seed": (*SEED, *(name for name in OURS if name not in SEED)),
+    "last": (*LAST, *(name for name in OURS if name not in (*LAST, *MAIN))),
+}
 DIGITS, TIME_DIGITS = 4, 9
 PEAK = "allocated_bytes.all.peak"
 SEED_METRIC = "speedup(wrt bf16)"
@@ -87,7 +91,7 @@ def measured(row: LayerRow, records: Mapping[Form, Record], deltas: Mapping[Ques
     line["baseline_inference_time_in_ms"] = line[f"baseline_model_{ending}_inference_time_in_ms"]
     line["model_inference_time_in_ms"] = line[f"{'baseline' if row.is_baseline else 'quantized'}_model_{ending}_inference_time_in_ms"]
     line["speedup"] = line[SPEEDUPS[main]]
-    line |= dict(zip(("speedup_low", "speedup_high", "verdict"), (line[name] for name in BOUNDS[main]), strict=True))
+    line |= dict(zip(MAIN, (line[name] for name in BOUNDS[main]), strict=True))
     return line | _standing(records, deltas) | _figures(records) | {"case": row.subject.id, "run": run}
 
 
@@ -101,13 +105,11 @@ def _standing(records: Mapping[Form, Record], deltas: Mapping[Question, Delta | 
 
 
 def _figures(records: Mapping[Form, Record]) -> Line:
-    """Accuracy and size of the recipe's last form, and how calm the machine was."""
-    *_, last = records.values()
-    base = next(iter(records.values()))
+    """Accuracy and size of the last form that was measured, and how calm the machine was."""
+    last = ([record for record in records.values() if record.metrics] or [*records.values()])[-1]
     found: Line = {name: last.metrics[name].value for name in (*ACCURACY, "model_bytes") if name in last.metrics}
-    if "model_bytes" in base.metrics:
-        found["baseline_model_bytes"] = base.metrics["model_bytes"].value
-    return found | {name: last.effective[name] for name in ("threads", "noise") if name in last.effective}
+    told = {"baseline_model_bytes": "bytes_before", "threads": "threads", "noise": "noise"}
+    return found | {column: last.effective[name] for column, name in told.items() if name in last.effective}
 
 
 def csv_text(lines: Sequence[Line], form: str, *, header: bool = True) -> str:

@@ -147,7 +147,7 @@ def _figures(row: Row, time: Any, question: Question) -> dict[str, Figure]:
         return {}
     for name in ACCURACY:
         if (value := number(row.get(name))) is not None:
-            found[name] = Figure(value, "dB" if name == "sqnr" else "1", "higher" if name in ("sqnr", "cosine") else "lower")
+            found[name] = Figure(value, "1" if "sqnr" not in name else "dB", "lower" if name.endswith("error") else "higher")
     peak = PEAK_TEXT.search(str(row.get("memory_stats"))[:1000])
     megabytes = number(peak[1]) if peak else None
     for name, size in (("model_bytes", number(row.get("model_bytes"))), ("peak_allocated", megabytes and megabytes * MEGA)):

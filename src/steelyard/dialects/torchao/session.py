@@ -26,7 +26,7 @@ from steelyard.machine.nvidia import gpus
 from steelyard.model.experiment import Experiment, Settings
 from steelyard.model.pair import Pair, weigh
 from steelyard.model.record import BAD, Record
-from steelyard.store.runs import Store
+from steelyard.store.runs import RunWriter, Store
 from steelyard.terminal import save
 
 STATS = {"peak_allocated": "allocated_bytes.all.peak", "peak_active": "active_bytes.all.peak", "peak_reserved": "reserved_bytes.all.peak"}
@@ -171,9 +171,13 @@ class TorchaoRun:
     def _execute(self, rows: Iterable[Any], settings: Settings, sink: LayerSink | None = None, **words: Any) -> conduct.RunOutcome:
         name, files = f"torchao {self.options.config.name}", self.options.files
         experiment = Experiment(name, rows=tuple(rows), settings=settings, files=files, **words)
-        ready, watch = conduct.from_experiment(experiment), WaitTold(self.say)
         resume = "" if self.options.resume and sink else None
-        return conduct.execute(ready, self.store, self.command, lambda writer: watch, resume=resume, sink=sink)
+        return conduct.execute(conduct.from_experiment(experiment), self.store, self.command, self._watched, resume=resume, sink=sink)
+
+    def _watched(self, writer: RunWriter) -> WaitTold:
+        for text in writer.warnings:
+            self.say(f"warning: {text}")
+        return WaitTold(self.say)
 
     def _profile(self, sink: LayerSink, rows: Iterable[LayerRow]) -> None:
         """Profiles of the rows that ask for them, beside the timing and in a run of their own; peaks too where a record needs them."""
@@ -230,9 +234,8 @@ class TorchaoRun:
     def _judged(self) -> int:
         if not self.options.strict_exit:
             return PASS
-        statuses = [line["status"] for line in self.lines]
-        bad = [FAILED] if set(BAD) & set(statuses) else []
-        return exit_code([*bad, *([] if {"ok", *BAD} & set(statuses) else [NOTHING])])
+        statuses = {line["status"] for line in self.lines}
+        return exit_code([*([FAILED] if statuses & {*BAD} else []), *([] if statuses & {"ok", *BAD} else [NOTHING])])
 
 
 def _free(path: Path, taken: Callable[[Path], bool] = Path.exists) -> Path:

@@ -37,7 +37,7 @@ class LayerShape:
 
 def keys_of(family: Any) -> tuple[str, ...]:
     """The keys that a family has in a file."""
-    return ("name", "shapes") if family == "custom" else ("name", "min_power", "max_power") if family in POWERS else ("name",)
+    return ("name", "shapes") if family == "custom" else ("name", "min_power", "max_power") if family in tuple(POWERS) else ("name",)
 
 
 def expand(given: Mapping[str, Any]) -> list[LayerShape]:
