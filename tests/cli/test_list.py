@@ -13,6 +13,7 @@ from rich.cells import cell_len
 from steelyard.cli.list import KINDS
 from steelyard.cli.main import main
 from steelyard.store.runs import Header, Store
+from tests.engine.drive import steelyard
 from tests.report.made import figures, record
 
 
@@ -147,3 +148,14 @@ def test_what_cannot_be_listed_of_a_file_is_told(own: str, args: list[str], said
     Path("broken.py").write_text("1 / 0")
     assert main(args) == 2
     assert said in capsys.readouterr().err
+
+
+def test_recipes_are_listed_as_they_are_written_and_tried(tmp_path: Path) -> None:
+    told = steelyard("list", "recipes", cwd=tmp_path).stdout
+    assert "int4wo[-32|64|128|256][-hqq]" in told and "Removed from torchao" in told
+    found = {
+        row["name"]: row for row in json.loads(steelyard("list", "recipes", "int8wo", "marlin", "--probe", "--json", cwd=tmp_path).stdout)
+    }
+    assert found["int8wo"]["status"] == "ok" and found["int8wo"]["sqnr"] > 35 and found["int8wo"]["smaller"] > 1.8
+    assert found["marlin"]["status"] == "unsupported" and "any more" in found["marlin"]["reason"]
+    assert "only recipes can be tried" in steelyard("list", "--probe", cwd=tmp_path, check=2).stderr

@@ -21,7 +21,7 @@ HEADS, WIDER, STEPS = 8, 4, 16
 SIZES: dict[str, dict[str, Any]] = {"small": {"m": 32, "k": 256, "n": 512}, "h200": {"m": 16384, "k": 8192, "n": 1280, "dtype": "bf16"}}
 
 
-@workload("torchao/linear", axes={"m": [256], "k": [1024], "n": [1024], "dtype": ["bf16"]}, tags=["layer", "quantization"], sizes=SIZES)
+@workload("torchao/linear", axes={"m": [256], "k": [1024], "n": [1024], "dtype": ["bf16"]}, tags=["quantization"], sizes=SIZES)
 def linear(m: int, k: int, n: int, dtype: str, be: Any) -> Task:
     """One linear layer without bias."""
     import torch
@@ -33,7 +33,7 @@ def linear(m: int, k: int, n: int, dtype: str, be: Any) -> Task:
 @workload(
     "torchao/ln_linear",
     axes={"m": [256], "k": [1024], "n": [1024], "activation": ["relu"], "dtype": ["bf16"]},
-    tags=["layer", "quantization"],
+    tags=["quantization"],
     sizes=SIZES,
 )
 def ln_linear(m: int, k: int, n: int, activation: str, dtype: str, be: Any) -> Task:
@@ -50,7 +50,7 @@ def ln_linear(m: int, k: int, n: int, activation: str, dtype: str, be: Any) -> T
 @workload(
     "torchao/transformer_block",
     axes={"m": [4], "k": [512], "n": [512], "dtype": ["bf16"]},
-    tags=["layer", "quantization"],
+    tags=["quantization"],
     sizes={"small": {"m": 2, "k": 256, "n": 256}, "h200": {"m": 64, "k": 4096, "n": 4096, "dtype": "bf16"}},
 )
 def transformer_block(m: int, k: int, n: int, dtype: str, be: Any) -> Task:

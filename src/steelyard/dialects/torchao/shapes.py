@@ -64,8 +64,7 @@ def _from_powers(family: str, least: int, most: int) -> Iterator[tuple[int, int,
     elif family == "pow2_extended":
         yield from ((size, size, size) for whole in sizes for size in (whole, whole + whole // 2))
     else:
-        every = product(sizes, repeat=3)
-        yield from ((m, k, n) for m, k, n in every if family == "sweep" or m <= k <= n)
+        yield from ((m, k, n) for m, k, n in product(sizes, repeat=3) if family == "sweep" or m <= k <= n)
 
 
 def _powers(given: Mapping[str, Any], family: str) -> tuple[int, int]:
