@@ -120,6 +120,14 @@ class TestDiscards:
         found = find(quads([[1, 2, 2, 1]] * 12, [True] * 12, [[1, 1, 1, 1]] * 12, group=[*range(12)]))
         assert found.discarded == (1.0, 1.0)
 
+    @pytest.mark.parametrize(("cpu", "decided"), [([1, 1.9, 1.9, 1], True), ([1, 1.0, 1.0, 1], False), ([1, 1.05, 1.05, 1], False)])
+    def test_calls_too_long_to_be_undisturbed_are_decided_where_cpu_time_agrees(self, cpu: list[float], decided: bool) -> None:
+        """In a call of half a second something always happens; that it takes twice as long is seen by either clock."""
+        rows = [[1 + 0.01 * (number % 3), 2, 2, 1] for number in range(12)]
+        found = find(quads(rows, [True] * 12, [[1, 1, 1, 1]] * 12, cpu=[cpu] * 12, group=[*range(12)]))
+        assert (found.discarded == (0.0, 0.0)) is decided
+        assert not decided or (1.8 < found.ratio.low < found.ratio.high < 2.1 and "CPU time" in found.notes[-1])
+
     def test_cpu_time_stands_in_where_most_pairs_were_disturbed_and_the_call_is_busy(self) -> None:
         busy = [[1, 2, 2, 1]] * 10
         rows = [[1, 2, 2, 1]] * 3 + [[5, 9, 7, 3]] * 7

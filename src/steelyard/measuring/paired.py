@@ -192,14 +192,14 @@ def find(rounds: Rounds, head: int = 1, *, peeked: bool = False, share: float = 
     if clock == CPU:
         notes.append(f"{max(lost):.0%} of blocks were disturbed: the thread's CPU time of all of them was used")
         lost = [0.0, 0.0]
-    elif max(lost) > MOST_DISCARDED and not mixed:
-        every, apart = _all_blocks(rounds).rows(head, WALL)
+    elif max(lost) > MOST_DISCARDED and (not mixed or np.any(rounds.cpu > 0)):
+        other = CPU if mixed else WALL
+        every, apart = _all_blocks(rounds).rows(head, other)
         spread = [Spread(PLACEBO_FACTOR * float(apart.std(ddof=1)), len(apart) - 1.0)] if len(apart) > 2 else []
         hull = _hull(interval, rounds.doubted(bounds(every, spread, peeked=peeked, share=share)[0], head))
         if hull.low > DWARFING or hull.high < -DWARFING:
-            notes.append(
-                f"{max(lost):.0%} of blocks were disturbed; the difference stays with and without them, and the interval holds both"
-            )
+            how = "by wall time and by the thread's CPU time" if mixed else "with and without them"
+            notes.append(f"{max(lost):.0%} of blocks were disturbed; the difference stays {how}, and the interval holds both")
             interval, lost = hull, [0.0, 0.0]
     return Finding(interval, rows[:, 0], p, strength, clock, (lost[0], lost[1]), floor, tuple(notes))
 
