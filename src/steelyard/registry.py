@@ -93,7 +93,7 @@ class Loaded:
             for kind, kind_of in KINDS.items():
                 if isinstance(value, kind_of):
                     table: dict[str, Any] = getattr(self, kind)
-                    built_in = None if ours else getattr(_own_definitions(), kind).get(value.name)
+                    built_in = None if ours else _built_in(kind, value.name)
                     _check_free(kind, value, table.get(value.name), built_in)
                     table[value.name] = value
         return self
@@ -106,6 +106,18 @@ class Loaded:
             "metrics": {name: {"doc": item.doc, "unit": item.unit, "better": item.better} for name, item in self.metrics.items()},
             **{kind: {name: {"doc": item.doc} for name, item in getattr(self, kind).items()} for kind in FOR_CONFIGS},
         }
+
+
+def _built_in(kind: str, name: str) -> Any:
+    """What a name means already, with words behind it too: `int4wo-32` is int4wo."""
+    table = getattr(_own_definitions(), kind)
+    if kind != "variants":
+        return table.get(name)
+    try:
+        found = find_named(name, table)
+    except UsageError:
+        return None
+    return found[0] if found else None
 
 
 def _check_free(kind: str, value: Any, known: Any, built_in: Any) -> None:

@@ -58,3 +58,12 @@ def test_the_longest_name_counts_and_only_those_with_words_take_any() -> None:
 def test_a_name_is_shown_with_what_may_stand_behind_it() -> None:
     assert spelling("int4wo", WORDS) == "int4wo[-32|64|128][-hqq]"
     assert spelling("intx", BITS) == "intx[-bits 1..8][-group][-true|false]"
+
+
+@pytest.mark.parametrize(
+    ("word", "good", "bad"), [(WORDS[0], 64, 65), (WORDS[1], True, "hqq"), (BITS[0], 8, 9), (BITS[0], 1, "x"), (BITS[2], False, 0)]
+)
+def test_options_in_brackets_are_held_to_the_same(word: Word, good: Any, bad: Any) -> None:
+    word.check(good, "x")
+    with pytest.raises(UsageError):
+        word.check(bad, "x")

@@ -88,6 +88,44 @@ def test_a_group_that_does_not_divide_the_width_is_not_applied() -> None:
     assert record.status == "not_applied" and "a group of 100 does not divide K = 256" in record.reason
 
 
+def test_a_group_that_divides_some_layers_alone_is_not_applied_either() -> None:
+    @register_model("uneven")
+    def _uneven(m: int, k: int, n: int, dtype: Any, device: Any) -> Any:
+        model = torch.nn.Sequential(torch.nn.Linear(k, 96, bias=False), torch.nn.Linear(96, n, bias=False))
+        return model.to(device, dtype), torch.randn(m, k, dtype=dtype, device=device)
+
+    record = weighed("intxwo-4-64", _uneven, workload="torchao/uneven")
+    assert record.status == "not_applied" and "K = 96: 1 of 2 linear layers would stay" in record.reason
+
+
+def test_defaults_are_those_that_were_registered() -> None:
+    def build(bits: int) -> Any:
+        return lambda model: [layer.weight.data.mul_(1 + 2.0**-bits) for layer in model.modules() if isinstance(layer, torch.nn.Linear)][:0]
+
+    made = register_recipe("nudged", build, params={"bits": 5})
+    assert 28 < weighed("nudged", made).metrics["sqnr"].value < 32
+    assert weighed("nudged-8", made).metrics["sqnr"].value > 40
+    with pytest.raises(UsageError, match="bits of recipe open has no default"):
+        register_recipe("open", build)
+
+
+def test_two_recipes_in_a_chain_say_what_cannot_be_done() -> None:
+    record = weighed("int8wo+int4wo-32")
+    assert record.status in ("unsupported", "not_applied"), record.reason
+
+
+def test_a_floor_of_ones_own_keeps_our_own_checks() -> None:
+    record = weighed("int8wo", rule="sqnr[floor=30]")
+    assert record.status == "ok" and record.verification and "inputs unchanged" in record.verification.checks
+
+
+def test_a_model_of_tokens_is_held_to_its_own_inputs() -> None:
+    sizes = (("batch", 1), ("seq", 8), ("layers", 1), ("hidden", 32), ("heads", 4), ("kv_heads", 2), ("ffn", 64), ("vocab", 64))
+    record = weighed("int8wo", workload="model/llama", sizes=(*sizes, ("dtype", "fp32")))
+    assert record.status == "ok" and record.verification
+    assert record.verification.checks[-1] == "SQNR on the task's own inputs" and "sqnr_outliers" not in record.metrics
+
+
 def test_a_wrong_scale_is_wrong() -> None:
     record = weighed("twice", changing("twice", lambda layer: layer.weight.data.mul_(2)))
     assert record.status == "wrong"

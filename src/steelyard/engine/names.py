@@ -15,7 +15,7 @@ from steelyard.errors import Mistakes, UsageError, unknown
 from steelyard.model.case import HERE, IDENTITY, MODES, Case
 from steelyard.model.define import FAMILY
 from steelyard.model.experiment import Experiment, Matrix
-from steelyard.model.words import find_named
+from steelyard.model.words import Word, find_named
 from steelyard.registry import Catalogue
 
 T = TypeVar("T")
@@ -195,6 +195,9 @@ def settle(case: Case, catalogue: Catalogue) -> Case:
                 raise UsageError(f"{option} of variant {step.name} is given twice", do="write it behind the name or in brackets")
             if option not in variant["options"]:
                 raise unknown(f"option of variant {step.name}", option, variant["options"])
+            for word in variant.get("words", ()):
+                if word["option"] == option:
+                    Word.of(word).check(value, step.name)
             choices = variant.get("choices", {}).get(option)
             if choices and value not in [choice for choice in choices if type(choice) is type(value)]:
                 raise unknown(f"{option} of variant {step.name}", str(value), map(str, choices))

@@ -28,6 +28,8 @@ _SPOKEN = {"gpu": "cuda", "nvidia": "cuda", "amd": "rocm", "hip": "rocm", "intel
 _TABLES = {"axes": "params", "flags": "flags"}
 MOST_SETTLING = 100.0
 OWN_RULE, NO_RULE = "steelyard", "none"
+BESIDE = ("sqnr",)
+"""Rules that are asked beside our own, not in its place."""
 BUDGETS: dict[str, float] = {"quick": 0.3, "normal": 1.0, "thorough": 5.0}
 
 
@@ -98,7 +100,7 @@ class Settings:
     @property
     def scrutinised(self) -> bool:
         """Whether answers are checked by our own rule."""
-        return bool(self.verify) and self.rule in (None, OWN_RULE)
+        return bool(self.verify) and (self.rule in (None, OWN_RULE) or str(self.rule).partition("[")[0] in BESIDE)
 
     @property
     def other_rule(self) -> str:

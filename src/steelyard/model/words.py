@@ -49,6 +49,14 @@ class Word:
         ends = ("" if self.least is None else str(self.least), "" if self.most is None else str(self.most))
         return f"{self.option}" if ends == ("", "") else f"{self.option} {'..'.join(ends)}"
 
+    def check(self, value: Any, variant: str) -> None:
+        """Refuse a value that could not be written behind the name."""
+        if self.on or self.switch:
+            if not isinstance(value, bool):
+                raise UsageError(f"{self.option} of {variant} is {value!r:.40}", do="give true or false")
+        elif self.read(str(value), variant) != value:
+            raise UsageError(f"{self.option} of {variant} is {value!r:.40}", do=f"give {self.form}")
+
     def read(self, text: str, variant: str) -> Any:
         """The option's value."""
         known: dict[str, Any] = {self.on: True} if self.on else SWITCH if self.switch else {str(value): value for value in self.values}
@@ -61,7 +69,7 @@ class Word:
         except ValueError:
             raise UsageError(f"{self.option} of {variant} is a whole number, not {text!r:.40}") from None
         if (self.least is not None and value < self.least) or (self.most is not None and value > self.most):
-            raise UsageError(f"{self.option} of {variant} is {value}", do=f"give a whole number from {self.least} to {self.most}")
+            raise UsageError(f"{self.option} of {variant} is {value}", do=f"give a whole number: {self.form}")
         return value
 
 

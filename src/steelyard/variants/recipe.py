@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from steelyard.errors import NotApplicable, NotApplied, SteelyardError, Unsupported, UsageError, out_of_memory, told
@@ -39,7 +40,7 @@ def register_recipe(
     if [str(step) for step in parse_variants(name)] != [name] or name == IDENTITY:
         raise UsageError(f"{name!r:.60} is no name for a recipe", do="use letters, digits, '_', '.' and '-'")
     words = tuple(_word(key, value) for key, value in params.items()) if isinstance(params, Mapping) else tuple(params)
-    made = recipe(name, words=words, devices=devices, ours=False)(builder)
+    made = recipe(name, words=words, devices=devices, ours=False, defaults=params if isinstance(params, Mapping) else {})(builder)
     sys._getframe(1).f_globals[f"_recipe_{len(name)}_{name}"] = made
     return made
 
@@ -52,7 +53,13 @@ def _word(option: str, default: Any) -> Word:
 
 
 def recipe(
-    name: str, *, words: Sequence[Word] = (), devices: Sequence[str] = (), arithmetic: str = "", ours: bool = True
+    name: str,
+    *,
+    words: Sequence[Word] = (),
+    devices: Sequence[str] = (),
+    arithmetic: str = "",
+    ours: bool = True,
+    defaults: Mapping[str, Any] = MappingProxyType({}),
 ) -> Callable[[Builder], Variant]:
     """Make a variant of a function that builds a config; what goes wrong with one of `ours` is what the package lacks here.
 
@@ -60,7 +67,13 @@ def recipe(
     """
 
     def define(builder: Builder) -> Variant:
-        given = [item for item in inspect.signature(builder).parameters.values() if item.name != "be"]
+        given = [
+            item.replace(default=defaults.get(item.name, item.default))
+            for item in inspect.signature(builder).parameters.values()
+            if item.name != "be"
+        ]
+        if open_ended := [item.name for item in given if item.default is item.empty]:
+            raise UsageError(f"{', '.join(open_ended)} of recipe {name} has no default", do="give it one in params or in the function")
 
         def apply(task: Task, be: Any, **options: Any) -> Task:
             if devices and be.device not in devices:
@@ -117,19 +130,21 @@ class Recipe:
             raise Unsupported(f"{self.name} needs what is not here: {told(error, 200)}", do="pip install 'steelyard[torchao]'") from error
 
     def _changed(self, model: Any, layers: Mapping[str, Any], config: Any) -> Any:
-        """The copy, with every layer changed whose width the group divides; torchao leaves others alone and says nothing."""
+        """The copy, with its layers changed; torchao leaves those alone whose width the group does not divide, and says nothing."""
         group = self.options.get(GROUP)
-        odd = {path for path, layer in layers.items() if group and group > 0 and layer.in_features % group}
-        if len(odd) == len(layers):
-            widths = sorted({layer.in_features for layer in layers.values()})
-            raise NotApplied(f"a group of {group} does not divide K = {', '.join(map(str, widths[:4]))}, so no weight would change")
+        odd = [layer.in_features for layer in layers.values() if group and group > 0 and layer.in_features % group]
+        if odd:
+            widths = ", ".join(map(str, sorted(set(odd))[:4]))
+            raise NotApplied(
+                f"a group of {group} does not divide K = {widths}: {len(odd)} of {len(layers)} linear layers would stay as they are"
+            )
         changed = copy.deepcopy(model)
         try:
             if callable(config) and not hasattr(config, "__dataclass_fields__"):
                 return config(changed) or changed
             from torchao.quantization import quantize_
 
-            quantize_(changed, config, filter_fn=lambda layer, path: path in layers and path not in odd)
+            quantize_(changed, config, filter_fn=lambda layer, path: path in layers)
         except Exception as error:
             raise self._refused(error) from error
         return changed
@@ -162,10 +177,12 @@ class Recipe:
             many = f"none of the {len(layers)} linear layers was" if len(layers) > 1 else "the linear layer was not"
             raise NotApplied(f"{self.name}: {many} changed")
         left = len(layers) - sum(kinds.values())
+        if left and self.ours:
+            raise NotApplied(f"{self.name}: {left} of the {len(layers)} linear layers were not changed")
         return {"changed": dict(kinds), **({"unchanged": left} if left else {})}
 
     def _prints(self, be: Any, model: Any) -> list[Any]:
-        return [(name, be.fingerprint(value.data)) for name, value in model.state_dict(keep_vars=True).items()]
+        return [(name, _print(be, value)) for name, value in model.state_dict(keep_vars=True).items()]
 
     def _facts(self, config: Any) -> dict[str, Any]:
         """What the config says of itself: its class, and how weights are packed."""
@@ -180,4 +197,12 @@ def _same(be: Any, old: Any, new: Any) -> bool:
     """Whether a layer is what it was: of the same class, with a weight of the same class and the same numbers."""
     if type(old) is not type(new) or type(old.weight) is not type(new.weight):
         return False
-    return bool(be.fingerprint(old.weight.data) == be.fingerprint(new.weight.data))
+    return bool(_print(be, old.weight) == _print(be, new.weight))
+
+
+def _print(be: Any, value: Any) -> Any:
+    """A fingerprint of a weight, or of the parts that a quantized one is made of."""
+    bare = value.detach()
+    if not hasattr(bare, "__tensor_flatten__"):
+        return be.fingerprint(bare)
+    return [(name, _print(be, getattr(bare, name))) for name in bare.__tensor_flatten__()[0]]

@@ -79,7 +79,8 @@ def uintx(bits: int = 4, group: int = 64, hqq: bool = False) -> Any:
     """Weights of 1 to 8 bits without a sign, packed."""
     raise Unsupported(
         f"torchao {_version()} has no packed weights of {bits} bits but by the package gemlite",
-        do=f"use gemlitewo-{bits}-{group} where gemlite and Triton are installed, or intxwo-{bits}-{group}, which holds them in int8",
+        do=(f"use gemlitewo-{bits}-{group} where gemlite and Triton are installed, or " if bits in (4, 8) else "use ")
+        + f"intxwo-{bits}-{group}, which holds them in int8",
     )
 
 

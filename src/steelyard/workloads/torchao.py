@@ -27,7 +27,7 @@ def linear(m: int, k: int, n: int, dtype: str, be: Any) -> Task:
     import torch
 
     model = be.module(lambda: torch.nn.Linear(k, n, bias=False), dtype)
-    return _task(model, be.randn(m, k, dtype=dtype), flops=2.0 * m * k * n)
+    return _task(model, be.randn(m, k, dtype=dtype), m * n, flops=2.0 * m * k * n)
 
 
 @workload(
@@ -44,7 +44,7 @@ def ln_linear(m: int, k: int, n: int, activation: str, dtype: str, be: Any) -> T
         raise UsageError(f"no activation is called {activation!r}", do=f"use one of {', '.join(ACTIVATIONS)}")
     norm, last = torch.nn.LayerNorm(k, elementwise_affine=False), getattr(torch.nn, ACTIVATIONS[activation])
     model = be.module(lambda: torch.nn.Sequential(norm, torch.nn.Linear(k, n, bias=False), last()), dtype)
-    return _task(model, be.randn(m, k, dtype=dtype), flops=2.0 * m * k * n)
+    return _task(model, be.randn(m, k, dtype=dtype), m * n, flops=2.0 * m * k * n)
 
 
 @workload(
@@ -79,13 +79,15 @@ def transformer_block(m: int, k: int, n: int, dtype: str, be: Any) -> Task:
         raise UsageError(f"k = {k} is not divisible by {HEADS} heads")
     model = be.module(Block, dtype)
     rows = m * STEPS
-    task = _task(model, be.randn(m, STEPS, k, dtype=dtype), flops=2.0 * rows * k * k * (4 + 2 * WIDER) + 4.0 * rows * STEPS * k)
+    task = _task(model, be.randn(m, STEPS, k, dtype=dtype), rows * k, flops=2.0 * rows * k * k * (4 + 2 * WIDER) + 4.0 * rows * STEPS * k)
     return replace(task, tolerance=layer_tolerance(dtype))
 
 
-def _task(model: Any, x: Any, flops: float) -> Task:
+def _task(model: Any, x: Any, answered: int, flops: float) -> Task:
+    """A model on its input; what moves at least are its weights, the input and so many numbers of the answer."""
     held = sum(item.numel() * item.element_size() for item in model.parameters())
-    return Task(model, (x,), parameters=tuple(model.parameters()), flops=flops, bytes=float(held + 2 * x.numel() * x.element_size()))
+    moved = float(held + (x.numel() + answered) * x.element_size())
+    return Task(model, (x,), parameters=tuple(model.parameters()), flops=flops, bytes=moved)
 
 
 def register_model(name: str, build: Callable[..., Any] | None = None, *, tags: Sequence[str] = ("quantization",)) -> Any:

@@ -309,7 +309,8 @@ def test_mixed_jobs_equal_names_and_strange_repositories_are_refused(said: Said,
         (tmp_path / name).mkdir()
         results(tmp_path / name, **METADATA)
     assert "two files would go to" in said("as", "v3", "upload", "a", "b", code=2)[1]
-    assert upload.path_of({**METADATA, "repo": "../../etc"}, "r.json") == ""
+    for repo in ("../../etc", "../..", "./x", "x/..", "../x"):
+        assert upload.path_of({**METADATA, "repo": repo}, "r.json") == ""
     assert upload.path_of({**METADATA, "repo": "pytorch/ao/x"}, "r.json") == ""
 
 

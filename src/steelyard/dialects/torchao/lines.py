@@ -164,7 +164,7 @@ def _records(line: Line, form: str, arch: str) -> list[dict[str, Any]]:
     asked: tuple[tuple[Any, ...], ...] = (
         ("Fwd Speedup (x)", line[SPEEDUPS["compile"]], "x", BOUNDS["compile"][:2]),
         ("Bfloat16 Fwd Time (ms)", line[TIMES["baseline_compiled"]], "ms"),
-        ("Quantized Fwd Time (ms)", line[TIMES["quantized_compiled"]], "ms"),
+        ("Quantized Fwd Time (ms)", line[TIMES["quantized_compiled"]] if line["status"] == "ok" else None, "ms"),
         ("Allocated Memory (MB)", peaks.get(PEAK, peaks.get("peak_memory")), "MB"),
     )
     return [_record(line, arch, f"{line['quantization']}-", *one) for one in asked]

@@ -77,12 +77,19 @@ def read(text: str, where: str) -> list[Row]:
 def _records(row: Mapping[str, str], form: str, where: str, line: int) -> Iterator[Row]:
     carried = {f"csv.{key}": row[key] for key in CARRIED if row.get(key)} | {MARK: form, ROW: str(line)}
     compiled = row.get("use_torch_compile", "").lower()
+    status = row.get("status", "").strip() or "ok"
+    if status != "ok":
+        carried |= {"status": status, "reason": row.get("reason", "")}
     for column, (name, use) in MEASURED[form].items():
         cell = row.get(column, "").strip()
-        if cell in NOTHING:
+        if cell in NOTHING and status == "ok":
+            continue
+        failed = status != "ok" and "baseline" not in column
+        if failed and not name.endswith("(x)"):
             continue
         extra = {"unit": "x" if name.endswith("(x)") else "ms", "direction": "higher" if name.endswith("(x)") else "lower", **carried}
-        metric = {"name": name, "benchmark_values": [_number(cell, column, where)], "target_value": 0.0, "extra_info": extra}
+        values = [] if failed or cell in NOTHING else [_number(cell, column, where)]
+        metric = {"name": name, "benchmark_values": values, "target_value": 0.0, "extra_info": extra}
         yield {**_common(row, use or ("true" if compiled == "true" else "false")), "metric": metric}
 
 

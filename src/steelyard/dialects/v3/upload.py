@@ -32,7 +32,7 @@ ANSWERS = {
     403: f"the service does not know this user name and password; look at {USERNAME} and {PASSWORD}",
     409: "there is a file at this path already, and none is ever replaced; give the file another name, or the job its own id",
 }
-_REPO = re.compile(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+")
+_REPO = re.compile(r"(?!\.{1,2}/)[A-Za-z0-9_.-]+/(?!\.{1,2}\Z)[A-Za-z0-9_.-]+")
 Json = dict[str, Any]
 
 

@@ -28,11 +28,15 @@ def judge(answers: Answers, floor: float = FLOOR, inputs: int = 2) -> Verificati
     plain, outliers = ([_figures(got, want) for got, want in answers.beside(inputs, outliers=extreme)] for extreme in (False, True))
     if broken := [row for row in (*plain, *outliers) if isinstance(row, str)]:
         return Verification("failed", AGAINST, broken[0])
+    if not plain:
+        return Verification("none", message="its inputs could not be given other values")
     found = _worst([row for row in plain if not isinstance(row, str)])
-    found["sqnr_outliers"] = _worst([row for row in outliers if not isinstance(row, str)])["sqnr"]
+    if outliers:
+        found["sqnr_outliers"] = _worst([row for row in outliers if not isinstance(row, str)])["sqnr"]
     kept = {name: value for name, value in found.items() if math.isfinite(value)}
-    least = min(found["sqnr"], found["sqnr_outliers"])
-    checks = [f"SQNR on {len(plain)} normal inputs and {len(outliers)} with outliers"]
+    least = min(found["sqnr"], found.get("sqnr_outliers", math.inf))
+    drawn = f"{len(plain)} normal inputs and {len(outliers)} with outliers" if outliers else "the task's own inputs"
+    checks = [f"SQNR on {drawn}"]
     good = least >= floor
     message = "" if good else f"keeps {least:.1f} dB of the signal, at least {floor:g} dB are asked for"
     same = math.isinf(least)

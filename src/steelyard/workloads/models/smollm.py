@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from steelyard.errors import Unsupported, unknown
+from steelyard.errors import Unsupported, UsageError, unknown
 from steelyard.model.define import workload
 from steelyard.model.record import Figure
 from steelyard.model.task import Task
@@ -38,11 +38,13 @@ TEXT = (
 """The first paragraphs of Alice's Adventures in Wonderland (Lewis Carroll, 1865), in the model's own tokens."""
 
 
-@workload("pretrained/*", axes={"seq": [len(TEXT)], "dtype": ["bf16"]}, tags=["pretrained", "language", "quantization"])
+@workload("pretrained/*", axes={"seq": [len(TEXT) - 1], "dtype": ["bf16"]}, tags=["pretrained", "language", "quantization"])
 def pretrained(seq: int, dtype: str, be: Any, member: str) -> Task:
     """A model with weights that were trained, such as pretrained/smollm2, on a text that it can read, with its perplexity."""
     if member != NAME:
         raise unknown("pretrained model", member, [NAME])
+    if not 1 <= seq < len(TEXT):
+        raise UsageError(f"seq is {seq}", do=f"the text has {len(TEXT)} tokens: give 1 to {len(TEXT) - 1}")
     import torch
 
     from steelyard.workloads.models._gguf import GGUFFile
@@ -50,16 +52,17 @@ def pretrained(seq: int, dtype: str, be: Any, member: str) -> Task:
     held = GGUFFile(_file())
     with torch.device(be.where):
         module = decoder(LAYERS, HIDDEN, HEADS, KV_HEADS, FFN, VOCAB, seq, TURNS).to(be.dtype(dtype)).eval()
+    module.out.weight = module.tokens.weight
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             parameter.copy_(torch.from_numpy(_weight(held, name)))
-    tokens = torch.tensor([(TEXT * (seq // len(TEXT) + 1))[: seq + 1]], device=be.where)
+    tokens = torch.tensor([TEXT[: seq + 1]], device=be.where)
     loss = surprise_at(tokens[:, 1:])
 
     def perplexity(logits: Any) -> dict[str, Figure]:
-        return {"perplexity": Figure(float(loss(logits[:, : tokens.shape[1] - 1].detach()).exp()), "1", "lower", n=1)}
+        return {"perplexity": Figure(float(loss(logits.detach()).exp()), "1", "lower", n=1)}
 
-    task = model_task(module, (tokens[:, :seq],), dtype, loss, flops=2.0 * seq * (count(module) - VOCAB * HIDDEN), items=seq)
+    task = model_task(module, (tokens[:, :seq],), dtype, loss, flops=2.0 * seq * count(module), items=seq)
     return replace(task, figures=perplexity)
 
 
