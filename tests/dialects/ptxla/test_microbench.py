@@ -169,8 +169,6 @@ def test_threads_that_are_waited_for_are_no_disturbance(monkeypatch: pytest.Monk
     assert (delta.disturbed, delta.pair.discarded, delta.pair.clock) == (False, {"base": 0.0, "head": 0.0}, "wall")
     other: Any = compare(short, lambda: short(), "sums", budget=0.05, **QUICK).delta
     assert other.disturbed and other.verdict == "unclear", "the same count of switches does disturb what nobody waits for"
-    large: Any = compare(short, long, "sums", budget=0.05, **QUICK).delta
-    assert large.verdict == "slower" and "CPU time" in large.pair.notes[-1], "what the CPU time says too is decided all the same"
 
 
 @pytest.mark.torch
