@@ -475,31 +475,3 @@ def test_gradients_that_training_made_small_are_held_to_the_size_they_had(answer
     seen = Scrutiny(bench, be, task, task=replace(task, norm_tolerance=0.08))
     seen.before, now, got = ([Leaf("out.gradients.w", "fp16", np.full(4, value))] for value in (0.1, 0.009, answer))
     assert seen._judged(got, (now, "torch fp64", False)).status == status
-
-
-class TestProcessState:
-    """A variant that sets something for the whole process must not have its reference, or its base, computed under it."""
-
-    @staticmethod
-    def product(be: Any) -> Task:
-        import torch
-
-        return Task(torch.matmul, (be.randn(64, 64), be.randn(64, 64)))
-
-    @staticmethod
-    def autocast(fn: Callable[..., Any]) -> Callable[..., Any]:
-        import torch
-
-        torch.set_autocast_enabled("cpu", True)
-        torch.set_autocast_dtype("cpu", torch.bfloat16)
-        return lambda *args: fn(*args).float()
-
-    def test_the_reference_is_computed_without_it(self) -> None:
-        loaded, case = case_of(self.product, with_fn(self.autocast), backend="torch")
-        record, _ = weigh_case(case, loaded, SETTINGS, lambda phase, fraction: None)
-        assert record.status == "wrong" and "not the answer of torch eager" in record.reason
-
-    def test_it_is_not_compared_with_what_would_run_under_it(self) -> None:
-        loaded, head = case_of(self.product, with_fn(self.autocast), backend="torch")
-        with pytest.raises(SteelyardError, match="for the whole process"):
-            weigh_heads(head.against("eager"), [head], loaded, SETTINGS, lambda phase, fraction: None)

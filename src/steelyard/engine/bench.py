@@ -187,7 +187,10 @@ def _ours(error: Exception) -> bool:
 
 
 @functools.cache
-def forget_garbage() -> None:
-    """Put what the framework's import left out of the collector's sight: a collection before each case costs 70 ms otherwise."""
+def forget_garbage(modules: int = 0) -> None:
+    """Put what imports left out of the collector's sight, and again for another number of modules.
+
+    A collection before each case costs 70 ms otherwise, and several in a case 80 ms each once a compiler is imported.
+    """
     gc.collect()
     gc.freeze()

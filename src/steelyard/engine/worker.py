@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import gc
 import importlib
 import os
@@ -123,7 +122,7 @@ def perform(job: Any, cache: Cache, send: Send, gate: Gate) -> None:
         if job.settings.fixed is None and (why := spoilt or left_over(job.cases[-1])):
             send(Retire(why))
         else:
-            set_aside(len(sys.modules))
+            importlib.import_module("steelyard.engine.bench").forget_garbage(len(sys.modules))
     elif isinstance(job, Weigh):
         compare(job, loaded, send)
     elif isinstance(job, Check):
@@ -192,19 +191,9 @@ def left_over(case: Case) -> str:
     return found
 
 
-@functools.lru_cache(1)
-def set_aside(modules: int) -> None:
-    """Keep what imports made out of garbage collection, once more when there are more modules: it would be walked through every time.
-
-    With a compiler imported that takes 80 ms, several times in a case. What the last case left is collected first.
-    """
-    gc.collect()
-    gc.freeze()
-
-
 def prepare(job: Prepare) -> None:
     """Do ahead what the first case would wait for; what fails here fails again there, and is told there."""
-    from steelyard.engine.bench import open_backend
+    from steelyard.engine.bench import forget_garbage, open_backend
 
     importlib.import_module("steelyard.engine.weigh")
     with contextlib.suppress(Exception):
@@ -213,7 +202,7 @@ def prepare(job: Prepare) -> None:
             backend.import_compiler()
         if job.device != "cpu" and not backend.speaks:
             backend(job.device).sync()
-    set_aside(len(sys.modules))
+    forget_garbage(len(sys.modules))
 
 
 def compare(job: Weigh, loaded: registry.Loaded, send: Send) -> None:

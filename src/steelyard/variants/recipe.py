@@ -20,8 +20,6 @@ from steelyard.model.words import Word
 from steelyard.variants.wrap import body_of
 
 RULE = "sqnr"
-FLOOR = 5.0
-"""Decibels that every recipe must keep of a signal: what two bits hold. A scale that is off by a factor of two leaves none."""
 GROUP = "group"
 Builder = Callable[..., Any]
 """Gives a config of torchao, or a function that changes a module; its arguments are the recipe's options, and `be` if it asks for it."""
@@ -98,6 +96,8 @@ class Recipe:
     def applied(self, task: Task, be: Any) -> Task:
         """The task with a changed copy of its model; the model itself must be untouched, since the baseline is made of it."""
         import torch
+
+        from steelyard.measuring.rules.sqnr import FLOOR
 
         model = body_of(task)
         if not isinstance(model, torch.nn.Module):

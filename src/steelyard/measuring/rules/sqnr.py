@@ -11,6 +11,7 @@ from steelyard.model.record import Verification
 
 AGAINST = "the plain task"
 FLOOR = 5.0
+"""Decibels that must be left of a signal: what two bits hold. A scale that is off by a factor of two leaves none."""
 FIGURES = {
     "sqnr": ("dB", "higher"), "sqnr_outliers": ("dB", "higher"), "cosine": ("1", "higher"), "max_error": ("1", "lower"),
     "mean_error": ("1", "lower"),
