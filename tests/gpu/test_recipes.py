@@ -33,7 +33,8 @@ def test_recipes_at_the_shapes_of_llama(tmp_path: Path, m: int, k: int, n: int) 
             continue
         assert record["status"] == "ok", (name, record["reason"])
         assert record["metrics"]["sqnr"]["value"] > least, name
-        assert record["metrics"].get("roof", {"value": 0})["value"] < 1.1, name
+        if name != "semi-sparse":
+            assert 0 < record["metrics"]["roof"]["value"] < 1.1, name
     assert records["float8dq-row"]["effective"]["arithmetic"] == "fp8e4m3"
     weighed = {pair["head"]["id"].rpartition("/")[2].partition(":")[0] for pair in found["pairs"]}
     assert set(KEPT) <= weighed
