@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -20,7 +21,6 @@ def compile(
 ) -> Task:
     """torch.compile with its mode, fullgraph and dynamic options."""
     import torch
-    from torch._dynamo.utils import counters
 
     if task.fn is None:
         raise SteelyardError("this task times itself; there is no function to compile")
@@ -28,11 +28,23 @@ def compile(
         raise Unsupported("torch.compile needs a C++ compiler on the CPU and none is on PATH", do="apt-get install g++, or set CXX")
     kept: dict[str, Any] = {"mode": mode} if mode != "default" else {}
     compiled = torch.compile(task.fn, fullgraph=fullgraph, dynamic=dynamic, backend=backend, **kept)
-    before, broken, earlier = _counts(counters), _breaks(counters), task.inspect
-    settled: list[int] = []
+    counted, earlier = graphs_counted(), task.inspect
 
     def inspect() -> dict[str, Any]:
-        known = dict(earlier()) if earlier else {}
+        return {**(earlier() if earlier else {}), **counted()}
+
+    asked = {"mode": mode, "fullgraph": fullgraph, "dynamic": dynamic, "backend": backend}
+    return replace(task, fn=compiled, inspect=inspect, effective={**task.effective, **asked})
+
+
+def graphs_counted() -> Callable[[], dict[str, Any]]:
+    """Counts what is compiled from now on; nothing compiled is not applied, and more of it while it is timed voids the figures."""
+    from torch._dynamo.utils import counters
+
+    before, broken = _counts(counters), _breaks(counters)
+    settled: list[int] = []
+
+    def count() -> dict[str, Any]:
         graphs, operations = (now - then for now, then in zip(_counts(counters), before, strict=True))
         if graphs <= 0:
             raise NotApplied("torch.compile compiled no graph, so this would time eager code", why=_reasons(counters))
@@ -41,10 +53,9 @@ def compile(
         if settled and graphs != settled[0]:
             raise SteelyardError(f"torch.compile compiled {graphs - settled[0]} more graphs while it was timed", why="the figures are void")
         settled[:] = [graphs]
-        return {**known, "graphs": graphs, "graph_breaks": _breaks(counters) - broken}
+        return {"graphs": graphs, "graph_breaks": _breaks(counters) - broken}
 
-    asked = {"mode": mode, "fullgraph": fullgraph, "dynamic": dynamic, "backend": backend}
-    return replace(task, fn=compiled, inspect=inspect, effective={**task.effective, **asked})
+    return count
 
 
 def _counts(counters: Any) -> tuple[int, int]:

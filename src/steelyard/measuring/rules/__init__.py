@@ -51,6 +51,9 @@ class Answers(Protocol):
     def beside(self, inputs: int, *, outliers: bool) -> Iterator[tuple[Leaves, Leaves]]:
         """What was timed and the plain task, on the same inputs: so many, drawn anew, or those there are."""
 
+    def scored(self, answer: Any) -> tuple[LeafLike, LeafLike] | None:
+        """What was timed and the plain task think should follow a given beginning of an answer; None where they cannot say."""
+
 
 def names() -> list[str]:
     """All rules that there are."""
