@@ -118,6 +118,22 @@ class HostTimer:
         return loop
 
 
+LONG, SLIGHT = 10_000_000, 0.005
+"""Nanoseconds from which on a block is long, and the share of it that may be lost without a word."""
+
+
+def cut_in(timer: Timer, mark: int, busy: int, took: int) -> bool:
+    """Whether something took the CPU away since `mark` and `busy` were read.
+
+    A block of a second has some switch in it everywhere: in a long one they count where the thread was kept off the CPU for a
+    noticeable share of it.
+    """
+    if timer.disturbances() <= mark:
+        return False
+    own = timer.busy() - busy
+    return not (took >= LONG and own > 0 and took - own <= SLIGHT * took)
+
+
 class WaitingTimer(HostTimer):
     """The host's clock for calls that wait for work of other threads.
 

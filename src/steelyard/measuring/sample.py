@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from steelyard import clocks
-from steelyard.measuring.clock import Loop, Timer, empty
+from steelyard.measuring.clock import Loop, Timer, cut_in, empty
 from steelyard.measuring.stats import Interval, median_interval, net_interval, noise_grade, trend
 from steelyard.model.experiment import Settings
 from steelyard.model.task import Task
@@ -189,9 +189,9 @@ def collect(
     hit: list[bool] = []
     spent, check_at, budget = 0, 32, settings.budget * 1e9
     while True:
-        before = timer.disturbances()
+        before, busy = timer.disturbances(), timer.busy()
         elapsed = loop(calls)
-        hit.append(timer.disturbances() > before)
+        hit.append(cut_in(timer, before, busy, elapsed))
         took.append(elapsed)
         spent, n = spent + elapsed, len(took)
         stop = ""

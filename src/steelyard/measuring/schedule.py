@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from steelyard import clocks
-from steelyard.measuring.clock import Loop, Timer
+from steelyard.measuring.clock import Loop, Timer, cut_in
 from steelyard.measuring.effort import EVIDENCE, Effort
 from steelyard.measuring.moving import scraps
 from steelyard.measuring.paired import Finding, Rounds, find
@@ -215,7 +215,7 @@ def _settle(doing: Weighing, arms: Arms, timer: Timer, effort: Effort, began: fl
         first = [min(loop(count) for _ in range(PROBES)) * 1e-9 for loop, count in zip(arms.loops, doing.calls, strict=True)]
     if doing.placebo is not None and max(first) > effort.settings.budget / SHORT_OF_TIME:
         doing.calls, first, doing.placebo = doing.calls[:-1], first[:-1], None
-    doing.on_cpu = not any(single(task) for task in arms.tasks)
+    doing.on_cpu = not any(single(task) and (task.reading is None or task.prepare is not None) for task in arms.tasks)
     doing.settling = max(first) < timer.settles and not any(task.times_itself for task in arms.tasks)
     effort.settle((3 if doing.settling else 2) * sum(first), building, fresh=all(task.times_itself for task in arms.tasks))
 
@@ -269,7 +269,7 @@ def _round(doing: Weighing, arms: Arms, timer: Timer, rng: random.Random, number
         last, mark, busy = arm, timer.disturbances(), timer.busy()
         took.append(loops[arm](doing.calls[arm]))
         cpu.append((timer.busy() - busy) * doing.on_cpu)
-        hits.append(timer.disturbances() > mark)
+        hits.append(cut_in(timer, mark, busy, took[-1]))
         if own := arms.readings[arm]:
             parts.append(own[-1].parts)
             own.clear()

@@ -80,6 +80,7 @@ class Task:
     `figures` reads metrics off an answer, such as a perplexity. `reading` reads the times off what a call returned, for calls that
     time themselves part by part, such as a stream of tokens; `amounts` are what those parts do. `rule` is the verification rule
     that its answers are held to in place of our own, and `score` what the function thinks of a given answer, for such a rule.
+    `heavy` says that building it again takes too long: a comparison gives its weights and inputs other places instead.
     `norm_tolerance` holds gradients as whole arrays to that share of their norm, `whole_tolerance` every array.
     """
 
@@ -113,6 +114,7 @@ class Task:
     reading: Callable[[Any], Reading] | None = None
     amounts: Mapping[str, Amounts] = field(default_factory=dict)
     rule: str = ""
+    heavy: bool = False
     score: Callable[[Callable[..., Any], Any], Any] | None = None
     effective: Mapping[str, Any] = field(default_factory=dict)
 

@@ -140,7 +140,7 @@ def generate(
     facts = {**made.facts, "model": type(made.module).__name__, "cache": cache, "rows": "together", "batch_size": batch}
     return Task(
         module, (tokens,), flops=whole.flops, bytes=whole.bytes, items=batch * new, parameters=tuple(made.module.parameters()),
-        reading=reading_of(new), amounts={"ttft": first, "itl": later}, rule="tokens",
+        heavy=True, reading=reading_of(new), amounts={"ttft": first, "itl": later}, rule="tokens",
         score=lambda fn, begun: fn.logits(tokens, begun),  # type: ignore[attr-defined]
         inspect=UsedModel(latest, tokens, dtype), effective=facts,
     )  # fmt: skip
