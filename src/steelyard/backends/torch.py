@@ -20,7 +20,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from steelyard.backends import _ranks, _torch_fixed, _torch_looks, _torch_modes, _torch_moves, _torch_numbers, _torch_passes, _torch_state
+from steelyard.backends import (
+    _ranks,
+    _torch_fixed,
+    _torch_graphs,
+    _torch_looks,
+    _torch_modes,
+    _torch_moves,
+    _torch_numbers,
+    _torch_passes,
+    _torch_state,
+)
 from steelyard.backends.base import Backend, Leaf, Seat, alter_array, step_through
 from steelyard.errors import Unsupported
 from steelyard.machine.telemetry import Log, Meter, watch
@@ -361,6 +371,9 @@ class Torch(Backend):
 
     def graphs(self) -> int:
         return int(torch._dynamo.utils.counters["stats"]["unique_graphs"]) if "torch._dynamo" in sys.modules else 0
+
+    def captured_graphs(self) -> dict[str, int]:
+        return {"cuda_graphs": _torch_graphs.captured_graphs(self.where)} if self.device == "cuda" else {}
 
     @classmethod
     def reset(cls) -> None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
-from steelyard.errors import NotApplied, SteelyardError, Unsupported
+from steelyard.backends._torch_graphs import Mode, graphs_counted
+from steelyard.errors import SteelyardError, Unsupported
 from steelyard.model.define import variant
 from steelyard.model.task import Task
-
-Mode = Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]
 
 
 @variant("compile", backends=["torch"], fresh=True, sticky=True)
@@ -35,37 +33,3 @@ def compile(
 
     asked = {"mode": mode, "fullgraph": fullgraph, "dynamic": dynamic, "backend": backend}
     return replace(task, fn=compiled, inspect=inspect, effective={**task.effective, **asked})
-
-
-def graphs_counted() -> Callable[[], dict[str, Any]]:
-    """Counts what is compiled from now on; nothing compiled is not applied, and more of it while it is timed voids the figures."""
-    from torch._dynamo.utils import counters
-
-    before, broken = _counts(counters), _breaks(counters)
-    settled: list[int] = []
-
-    def count() -> dict[str, Any]:
-        graphs, operations = (now - then for now, then in zip(_counts(counters), before, strict=True))
-        if graphs <= 0:
-            raise NotApplied("torch.compile compiled no graph, so this would time eager code", why=_reasons(counters))
-        if operations <= 0:
-            raise NotApplied("torch.compile compiled graphs without an operation, so this would time eager code", why=_reasons(counters))
-        if settled and graphs != settled[0]:
-            raise SteelyardError(f"torch.compile compiled {graphs - settled[0]} more graphs while it was timed", why="the figures are void")
-        settled[:] = [graphs]
-        return {"graphs": graphs, "graph_breaks": _breaks(counters) - broken}
-
-    return count
-
-
-def _counts(counters: Any) -> tuple[int, int]:
-    """Graphs that were compiled, and operations found for them."""
-    return int(counters["stats"]["unique_graphs"]), int(counters["stats"]["calls_captured"])
-
-
-def _breaks(counters: Any) -> int:
-    return int(sum(counters["graph_break"].values()))
-
-
-def _reasons(counters: Any) -> str:
-    return "; ".join(f"{reason} ({count})" for reason, count in list(counters["graph_break"].items())[:3])

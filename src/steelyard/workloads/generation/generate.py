@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from steelyard import clocks
 from steelyard.errors import NotApplied, UsageError
 from steelyard.measuring.requests import Stamps
 from steelyard.model.define import workload
 from steelyard.model.task import Amounts, Task
-from steelyard.variants.wrap import body_of
 from steelyard.workloads.generation._answer import GeneratedTokens, reading_of
-from steelyard.workloads.generation._language import LanguageModel, language_model, refusing
+from steelyard.workloads.generation._language import LanguageModel, language_model
 from steelyard.workloads.models.subject import installed
 
 CACHES = ("dynamic", "static")
-Mode = Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]
 
 
 class TokenTimes:
@@ -28,8 +25,9 @@ class TokenTimes:
         self.stamps: list[int] = []
 
     def put(self, value: Any) -> None:
-        """Note the time; the tokens themselves are the answer of `generate`."""
-        self.stamps.append(clocks.perf_counter_ns())
+        """Note the time, for each of several tokens of a row that come at once; the tokens themselves are the answer of `generate`."""
+        now, first = clocks.perf_counter_ns(), not self.stamps
+        self.stamps += [now] * (value.shape[-1] if value.ndim == 2 and not first else 1)
 
     def end(self) -> None:
         """Nothing comes after the last token."""
@@ -44,7 +42,9 @@ class Generating:
     cache: str = "dynamic"
     compiled: Mapping[str, Any] | None = None
     every_device: bool = False
-    more: dict[str, Any] = field(default_factory=dict)
+    more: Mapping[str, Any] = field(default_factory=dict)
+    ask: Callable[[Any, Any], GeneratedTokens] | None = None
+    """Makes the request in place of `generate`."""
 
 
 def generator(model: Any, how: Generating, latest: list[Any]) -> Any:
@@ -79,6 +79,8 @@ def generator(model: Any, how: Generating, latest: list[Any]) -> Any:
         def forward(self, prompt: Any) -> GeneratedTokens:
             """One request."""
             latest[:] = [self]
+            if self.how.ask is not None:
+                return self.how.ask(self, prompt)
             times, settings, mask = TokenTimes(), self.settings(self.how.new), torch.ones_like(prompt)
             began = clocks.perf_counter_ns()
             with torch.no_grad():
@@ -205,44 +207,3 @@ def costs(model: Any, batch: int, prompt: int, new: int) -> tuple[Amounts, Amoun
     assert first.flops and first.bytes and middle.flops and middle.bytes
     whole = Amounts(first.flops + (new - 1) * middle.flops, first.bytes + (new - 1) * middle.bytes)
     return whole, first, middle
-
-
-def changed(task: Task, **how: Any) -> Task:
-    """The task with requests of the same model made otherwise."""
-    module: Any = copy.copy(body_of(task))
-    module.how = replace(module.how, **how)
-    return replace(task, fn=module)
-
-
-def watching(task: Task, look: Any) -> Task:
-    """The task with more to look at after its first call and after timing."""
-    earlier = task.inspect
-    return replace(task, inspect=lambda: {**(earlier() if earlier else {}), **look()})
-
-
-@generate.variant("compile", fresh=True)
-def compile(task: Task, be: Any, mode: Mode | None = None, fullgraph: bool = False) -> Task:
-    """Decoding compiled over a static cache; on CUDA by graphs that are replayed, unless another mode is given."""
-    from steelyard.variants.compile import graphs_counted
-
-    mode = mode or ("reduce-overhead" if be.device == "cuda" else "default")
-    made = changed(task, cache="static", compiled={"mode": mode, "fullgraph": fullgraph}, every_device=True)
-    if made.fn.how.new < 2:  # type: ignore[union-attr]
-        raise NotApplied("decoding is compiled, and a single new token comes from the prompt alone")
-    counted = graphs_counted()
-    made = watching(made, counted)
-    return replace(made, effective={**made.effective, "mode": mode, "cache": "static", "fullgraph": fullgraph})
-
-
-def _attention(name: str) -> None:
-    @generate.variant(f"attention-{name.removesuffix('_attention')}")
-    def other(task: Task) -> Task:
-        """The same model with another implementation of attention."""
-        made = changed(task, attention=name)
-        with refusing(name):
-            made.fn.model.set_attn_implementation(name)  # type: ignore[union-attr]
-        return made
-
-
-for _name in ("eager", "sdpa", "flex_attention"):
-    _attention(_name)
