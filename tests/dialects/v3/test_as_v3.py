@@ -83,7 +83,7 @@ def test_files_and_folders_are_compared_gated_shown_and_reported(said: Said, tmp
     assert "commit 64c1ce36e0" in said("compare", "base", "head")[0]
     assert said("gate", "base", "head")[0].startswith("? inconclusive")
     (tmp_path / "hud.toml").write_text('[hud.ratio."latency"]\nbad = 1.3\ngood = 0.7\n')
-    assert said("gate", "base", "head", "--policy", "hud.toml", code=4)[0].startswith("▼ regression: 3 slower")
+    assert said("gate", "base", "head", "--policy", "hud.toml", code=4)[0].startswith("▼ regression: 3 worse by HUD's rules")
     assert said("gate", "head", "base", "--policy", "hud.toml")[0].startswith("✓ pass")
     shutil.copytree("base", "all")
     shutil.copy("head/2.json", "all")
