@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import http.server
 import json
@@ -10,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
+from urllib.parse import quote
 
 import pytest
 
@@ -201,6 +203,11 @@ class Service(http.server.BaseHTTPRequestHandler):
             return 302, ""
         if self.path == "/broken":
             return 500, "boom"
+        if self.path.startswith("/echo"):
+            user, word = body["username"], body["password"]
+            return 400, f"{self.path} {user} {word} {json.dumps(word)} {quote(word)} {base64.b64encode(f'{user}:{word}'.encode()).decode()}"
+        if self.path.startswith("/short"):
+            return 599, "x" * 100
         if self.path == "/picky":
             return 400, "Missing required parameter"
         if "username" not in body or "password" not in body:
@@ -216,6 +223,8 @@ class Service(http.server.BaseHTTPRequestHandler):
         self.send_response(code)
         if code == 302:
             self.send_header("Location", "/")
+        if code == 599:
+            self.send_header("Content-Length", "100000")
         self.end_headers()
         self.wfile.write(json.dumps({"message": message}).encode())
 
@@ -268,6 +277,36 @@ def test_a_password_travels_nowhere_in_the_open(url: str) -> None:
     with pytest.raises(UsageError, match="not an address to upload to"):
         upload.check_address(url)
     upload.check_address("https://example.com/x")
+
+
+SECRETS = ("the-user", 'p w/ü"1', "tok3n", "p%20w", "dGhlLXVzZXI6")
+
+
+@pytest.mark.parametrize("debug", [(), ("--debug",)])
+@pytest.mark.parametrize(
+    ("url", "code"),
+    [
+        ("http://the-user:tok3n@example.com/x", 2), ("https://the-user:tok3n@example.com/x", 2), ("https://the-user:tok3n@", 2),
+        ("https://the-user:tok3n@example.com:port/x", 2), ("the-user:tok3n@example.com", 2), ("http://[the-user:tok3n", 2),
+        ("http://example.com/tok3n?key=tok3n#tok3n", 2), ("ftp://the-user:tok3n@x", 2), ("https:/the-user:tok3n", 2),
+        ("http://127.0.0.1:9/tok3n?key=tok3n", 2), ("http://127.0.0.1:9/x y?key=tok3n", 2), ("http://127.0.0.1:9/\u00fc?key=tok3n", 2),
+        ("http://127.0.0.1:99999/?key=tok3n", 2), ("HERE/echo?key=tok3n", 3), ("HERE/short?tok3n", 3),
+    ],
+)  # fmt: skip
+def test_credentials_are_never_told(
+    said: Said, service: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, code: int, debug: tuple[str, ...]
+) -> None:
+    results(tmp_path)
+    monkeypatch.setenv(upload.USERNAME, SECRETS[0])
+    monkeypatch.setenv(upload.PASSWORD, SECRETS[1])
+    words = ("as", "v3", "upload", "results.json", "--metadata", json.dumps(METADATA), "--url", url.replace("HERE", service))
+    for told in (said(*debug, *words, "--no-dry-run", code=code), said(*debug, *words)):
+        assert not [secret for secret in SECRETS if secret in "".join(told)], told
+
+
+def test_a_user_name_within_a_word_is_left_and_long_answers_are_cut_after_hiding() -> None:
+    assert upload._safe("me: some message for me", "https://x", "me", "") == "…: some message for …"
+    assert upload._safe("a\x1b[31m\n b", "https://x", "", "") == "a [31m b"
 
 
 def test_a_service_that_is_not_there_is_told(said: Said, tmp_path: Path) -> None:

@@ -29,8 +29,9 @@ UNITS: dict[str, tuple[str, float]] = {
     "x": ("1", 1.0), "": ("1", 1.0), "1": ("1", 1.0),
 }  # fmt: skip
 HIGHER = (
-    "speedup", "throughput", "bandwidth", "tflops", "gflops", "flops", "gbps", "tps", "qps", "rps", "accuracy", "passrate", "compression",
-    "sqnr", "cosine", "efficiency", "utilization", "tokens per second", "token per sec", "tokens per sec", "samples per second", "pass rate",
+    "speedup", "throughput", "bandwidth", "tflops", "gflops", "flops", "gbps", "tps", "qps", "rps", "accuracy", "passrate", "pass rate",
+    "compression", "sqnr", "cosine", "efficiency", "utilization", "tokens per second", "token per sec", "tokens per sec",
+    "samples per second",
 )  # fmt: skip
 LOWER = (
     "time", "latency", "duration", "memory", "mem", "bytes", "ttft", "tpot", "itl", "loss", "error", "energy", "power", "elapsed",
