@@ -130,6 +130,13 @@ def test_check_names_every_mistake_with_file_and_path(said: Said, tmp_path: Path
     assert "repo: is missing; it comes with the metadata" in said("as", "v3", "check", str(results(tmp_path)), "--complete", code=2)[0]
 
 
+def test_check_shows_the_first_of_very_many_mistakes(said: Said, tmp_path: Path) -> None:
+    write(tmp_path / "bad.json", [row(values=["x"])] * 80)
+    out = said("as", "v3", "check", "bad.json", code=2)[0]
+    assert "80 records · 80 mistakes" in out and out.count("expected a number") == 50 and "… and 30 more: --json has them all" in out
+    assert len(json.loads(said("as", "v3", "check", "bad.json", "--json", code=2)[0])["files"][0]["mistakes"]) == 80
+
+
 def test_check_of_nothing_is_never_green(said: Said, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert "no files found" in said("as", "v3", "check", "empty", code=5)[1]

@@ -29,6 +29,9 @@ RUNNERS = click.option("--runners", metavar="JSON|FILE", help="Machines, for rec
 DEPENDENCIES = click.option("--dependencies", metavar="JSON|FILE", help="Versions, for records that have no key 'dependencies'.")
 
 
+MOST_SHOWN = 50
+
+
 class DatabaseCommands(Names):
     """What can be done with the database's files."""
 
@@ -83,8 +86,10 @@ def check(paths: tuple[Path, ...], complete: bool, as_json: bool) -> int:
             facts = [number_of(item["records"], "record")]
             facts += [number_of(len(item["mistakes"]), "mistake")] if item["mistakes"] else []
             say(f"{'✗' if item['mistakes'] else '✓'} {item['file']}  {' · '.join(facts)}")
-            for line in item["mistakes"]:
+            for line in item["mistakes"][:MOST_SHOWN]:
                 say(line, indent="    ")
+            if len(item["mistakes"]) > MOST_SHOWN:
+                say(f"… and {len(item['mistakes']) - MOST_SHOWN} more: --json has them all", indent="    ")
     if code == NOTHING:
         tell("no records found" if told else "no files found")
     return code
