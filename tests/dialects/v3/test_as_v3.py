@@ -6,6 +6,7 @@ import base64
 import gzip
 import http.server
 import json
+import shlex
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -94,6 +95,15 @@ def test_files_and_folders_are_compared_gated_shown_and_reported(said: Said, tmp
     assert "1.000 ms to 1.400 ms" in said("show", "all/1", "--history")[0]
     said("report", "base", "head", "-o", "r.html", "-o", "r.csv")
     assert (tmp_path / "r.html").stat().st_size > 10_000 and "foreign/v3" in (tmp_path / "r.csv").read_text()
+
+
+def test_the_hint_below_a_table_can_be_typed_and_a_table_without_times_has_a_head(said: Said, tmp_path: Path) -> None:
+    (tmp_path / "some where").mkdir()
+    write(tmp_path / "some where" / "r.json", [row("throughput", [100.0])])
+    out = said("show", "some where")[0]
+    assert "throughput" in out and "1 ok · read from 'some where'" in out
+    hint = out.partition("next: ")[2].strip()
+    assert "throughput  100" in said(*shlex.split(hint)[1:])[0]
 
 
 def test_files_without_a_time_are_compared_by_what_they_have(said: Said, tmp_path: Path) -> None:
