@@ -11,6 +11,7 @@ from steelyard.cli.output import CONTEXT, save
 from steelyard.cli.streams import complain
 from steelyard.errors import FAILED, PASS, Mistakes, UsageError, parts_of
 from steelyard.model.experiment import Experiment
+from steelyard.model.units import number_of
 
 
 @click.command("convert", context_settings=CONTEXT)
@@ -18,15 +19,22 @@ from steelyard.model.experiment import Experiment
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write here (.toml or .json) instead of to stdout.")
 @click.option("--file", "files", multiple=True, metavar="FILE.py", help="Load iterators and generators that the config names from here.")
 @click.option("--force", is_flag=True, help="Overwrite a file that is there.")
-def command(file: Path, output: Path | None, files: tuple[str, ...], force: bool) -> int:
-    """Turn another tool's config (recognised by content) into an experiment file that 'steelyard run' takes.
+@click.option("--to", "form", type=click.Choice(["v3"]), help="Of results: records of the PyTorch OSS benchmark database.")
+def command(file: Path, output: Path | None, files: tuple[str, ...], force: bool, form: str | None) -> int:
+    """Turn another tool's config (recognised by content) into an experiment file that 'steelyard run' takes, or with --to v3 its
+    results (TorchAO's CSV, TritonBench's JSON and others) into records of the PyTorch OSS benchmark database.
 
     Parts of it that are wrong, unknown operators and shapes that do not fit among them, are named, a line each, and left out; the
     exit code is then 3.
 
     \b
     steelyard convert gemm.json -o gemm.toml
+    steelyard convert results.csv --to v3 -o results.json
     """
+    if form:
+        return _records(file, output, force=force)
+    if file.suffix.lower() == ".csv":
+        raise UsageError(f"{file} is no config", why="a CSV file holds results", do="--to v3 makes records of them")
     from steelyard.cli.check import shape_words
     from steelyard.engine import check, conduct, configs
     from steelyard.engine.selection import Request
@@ -59,6 +67,18 @@ def command(file: Path, output: Path | None, files: tuple[str, ...], force: bool
         count = f"{number} config{'' if number == 1 else 's'}"
         click.echo(f"{count} · saved {output}    next: steelyard run {output} --dry-run", err=True)
     return FAILED if experiment.mistakes or wrong else PASS
+
+
+def _records(file: Path, output: Path | None, *, force: bool) -> int:
+    from steelyard.dialects.v3.converting import records, written
+
+    made = records(file)
+    if output is None:
+        click.echo(written(made), nl=False)
+    else:
+        _save(written(made), output, force=force)
+        click.echo(f"{number_of(len(made), 'record')} · saved {output}    next: steelyard as v3 check {output}", err=True)
+    return PASS
 
 
 def _nothing(file: Path) -> UsageError:

@@ -420,6 +420,23 @@ def test_torchaos_own_ci_records_become_rows(said: Said, tmp_path: Path) -> None
     assert (cells["m"], cells["k"], cells["n"], cells["speedup"], cells["model_inference_time_in_ms"]) == ("64", "32", "16", "1.3", "0.3")
 
 
+def test_convert_to_v3_is_the_same_by_both_commands(said: Said, tmp_path: Path) -> None:
+    (tmp_path / "r.csv").write_text(SEED)
+    assert said("convert", "r.csv", "--to", "v3")[0] == said("as", "v3", "convert", "r.csv")[0]
+    assert "9 records · saved r.json" in said("convert", "r.csv", "--to", "v3", "-o", "r.json")[1]
+    assert "r.json exists" in said("convert", "r.csv", "--to", "v3", "-o", "r.json", code=2)[1]
+    assert "--to v3 makes records of them" in said("convert", "r.csv", code=2)[1]
+
+
+def test_every_number_of_tritonbench_is_a_record(said: Said, tmp_path: Path) -> None:
+    point = "tritonbench_softmax_fwd[x_256-triton]_"
+    write(tmp_path / "t.json", {f"{point}latency": 0.02, f"{point}speedup": 2.0, f"{point}accuracy": 1, f"{point}best_config": "BLOCK 4"})
+    rows = json.loads(said("convert", "t.json", "--to", "v3")[0])
+    told = {item["metric"]["name"]: item["metric"] for item in rows}
+    assert set(told) == {"latency (ms)", "speedup (x)"} and told["speedup (x)"]["extra_info"]["direction"] == "higher"
+    assert told["speedup (x)"]["benchmark_values"] == [2.0]
+
+
 def test_tritonbenchs_results_become_records_and_failures_stay_failures(said: Said, tmp_path: Path) -> None:
     data = {
         "tritonbench_softmax_fwd[x_(256,)-triton]_latency": 0.02, "tritonbench_softmax_fwd[x_(256,)-triton]_tflops": 1.5,
