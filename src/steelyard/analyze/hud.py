@@ -15,7 +15,7 @@ from statistics import median
 from typing import Literal, TypeVar, get_args
 
 from steelyard.analyze.foreign.metric_names import spelled
-from steelyard.codec.hud import Aggregate, HudWindows, RatioRule, Way, WindowRule
+from steelyard.codec.hud import BAD_SIDE, Aggregate, HudWindows, RatioRule, Way, WindowRule
 from steelyard.errors import UsageError
 
 Rule = TypeVar("Rule", RatioRule, WindowRule)
@@ -91,7 +91,7 @@ def thresholds(rule: RatioRule, better: str) -> tuple[Way, float, float]:
     own = WAYS.get(better, "")
     if rule.way and own and rule.way != own:
         what = f'hud.ratio."{rule.pattern}" calls a change for the better bad'
-        raise UsageError(what, why=f"of this figure {'less' if own == 'down' else 'more'} is better", do="swap bad and good")
+        raise UsageError(what, why=f"of this figure {'less' if own == 'down' else 'more'} is better", do=BAD_SIDE)
     way: Way = rule.way or own or "up"
     bad, good = USUAL[way]
     return way, rule.bad if rule.bad is not None else bad, rule.good if rule.good is not None else good

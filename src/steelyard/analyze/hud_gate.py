@@ -166,13 +166,15 @@ def _passes(record: Record | None) -> bool | None:
 
 @dataclass(frozen=True)
 class SeriesReport:
-    """One case and metric over two windows, on one machine and branch."""
+    """One case and metric over two windows, on one machine and branch; `name` is the metric as its file calls it."""
 
     case: str
     metric: str
     machine: str
     branch: str
+    name: str
     unit: str
+    better: str
     rule: WindowRule
     verdict: hud.SeriesVerdict
 
@@ -201,7 +203,7 @@ def report(runs: Sequence[Run], windows: HudWindows, end: float | None) -> Windo
         raise UsageError("no run says when it was made", why="windows are windows of days", do="merge a timestamp into the records")
     upto = max(moments) if end is None else end
     series: dict[tuple[str, str, str, str], list[hud.SeriesPoint]] = {}
-    about: dict[tuple[str, str, str, str], tuple[WindowRule, str, str, float]] = {}
+    newest: dict[tuple[str, str, str, str], tuple[WindowRule, Record]] = {}
     skipped: dict[str, None] = {}
     for run in sorted(runs, key=lambda run: moment(run.header.created)):
         when, (commit, _) = moment(run.header.created), commit_in(run.header.machine)
@@ -210,15 +212,16 @@ def report(runs: Sequence[Run], windows: HudWindows, end: float | None) -> Windo
             for metric, figure in record.metrics.items() if record.status == "ok" else ():
                 rule = rule_of(windows.rules, metric, record)
                 if rule is None:
-                    skipped[metric] = None
+                    skipped[title_in_file(metric, record) or metric] = None
                     continue
                 key = (record.id, metric, run.header.machine_key, branch)
-                about[key] = (rule, figure.unit, figure.better, _factor(rule, metric, figure, record))
+                newest[key] = (rule, record)
                 series.setdefault(key, []).append(hud.SeriesPoint(when, figure.value, run.id, commit))
-    made = [
-        SeriesReport(*key, unit, rule, hud.judge_series(series[key], windows, rule, upto, better, factor))
-        for key, (rule, unit, better, factor) in about.items()
-    ]
+    made = []
+    for key, (rule, record) in newest.items():
+        metric, figure = key[1], record.metrics[key[1]]
+        verdict = hud.judge_series(series[key], windows, rule, upto, figure.better, _factor(rule, metric, figure, record))
+        made.append(SeriesReport(*key, title_in_file(metric, record) or metric, figure.unit, figure.better, rule, verdict))
     if not made:
         known = sorted(skipped)
         raise unknown("metric in these runs", windows.rules[0].pattern, known)

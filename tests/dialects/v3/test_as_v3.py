@@ -487,7 +487,11 @@ def test_the_example_of_six_nights(said: Said, tmp_path: Path) -> None:
         (shutil.copytree if name == "database" else shutil.copy)(ROOT / "examples" / name, tmp_path / name)
     words = ("as", "v3", "policy", "hud-torchao.toml", "database")
     out, _ = said(*words, "--at", "newest", "--markdown", "r.md", code=4)
-    assert out.startswith("▼ regression: 2 regression, 4 no_regression\n") and "▼ regression: time on refs/heads/main" in out
+    assert (
+        out.startswith("▼ regression: 2 regression, 4 no_regression\n")
+        and "▼ regression: Quantized Fwd Time (ms) on refs/heads/main, lower is better" in out
+    )
+    assert "▼ regression: Fwd Speedup (x) on refs/heads/main, higher is better" in out
     assert "less_equal 1.2 x min 303 µs; values 304 µs 397 µs! 403 µs!" in out and max(map(len, out.splitlines())) <= 100
     assert "| regression | `foreign/v3/" in (tmp_path / "r.md").read_text()
     assert said(*words, "--at", "2025-07-13")[0].startswith("✓ no_regression")
