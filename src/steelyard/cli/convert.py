@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,9 +10,8 @@ import click
 
 from steelyard.cli.output import CONTEXT, save
 from steelyard.cli.streams import complain
-from steelyard.errors import FAILED, PASS, Mistakes, UsageError, parts_of
+from steelyard.errors import FAILED, PASS, Mistakes, UsageError, parts_of, unknown
 from steelyard.model.experiment import Experiment
-from steelyard.model.units import number_of
 
 
 @click.command("convert", context_settings=CONTEXT)
@@ -19,10 +19,10 @@ from steelyard.model.units import number_of
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write here (.toml or .json) instead of to stdout.")
 @click.option("--file", "files", multiple=True, metavar="FILE.py", help="Load iterators and generators that the config names from here.")
 @click.option("--force", is_flag=True, help="Overwrite a file that is there.")
-@click.option("--to", "form", type=click.Choice(["v3"]), help="Of results: records of the PyTorch OSS benchmark database.")
+@click.option("--to", "form", metavar="DIALECT", help="Of results: whose format to write them in; the examples have one.")
 def command(file: Path, output: Path | None, files: tuple[str, ...], force: bool, form: str | None) -> int:
-    """Turn another tool's config (recognised by content) into an experiment file that 'steelyard run' takes, or with --to v3 its
-    results (TorchAO's CSV, TritonBench's JSON and others) into records of the PyTorch OSS benchmark database.
+    """Turn another tool's config (recognised by content) into an experiment file that 'steelyard run' takes, or with --to its results into
+    those of another tool: TorchAO's CSV, TritonBench's JSON and others into records of the PyTorch OSS benchmark database.
 
     Parts of it that are wrong, unknown operators and shapes that do not fit among them, are named, a line each, and left out; the
     exit code is then 3.
@@ -32,9 +32,13 @@ def command(file: Path, output: Path | None, files: tuple[str, ...], force: bool
     steelyard convert results.csv --to v3 -o results.json
     """
     if form:
-        return _records(file, output, force=force)
+        return _results(file, form, output, force=force)
     if file.suffix.lower() == ".csv":
-        raise UsageError(f"{file} is no config", why="a CSV file holds results", do="--to v3 makes records of them")
+        raise UsageError(
+            f"{file} is no config",
+            why="a CSV file holds results",
+            do="--to DIALECT writes them in another tool's format: steelyard convert --help",
+        )
     from steelyard.cli.check import shape_words
     from steelyard.engine import check, conduct, configs
     from steelyard.engine.selection import Request
@@ -69,15 +73,20 @@ def command(file: Path, output: Path | None, files: tuple[str, ...], force: bool
     return FAILED if experiment.mistakes or wrong else PASS
 
 
-def _records(file: Path, output: Path | None, *, force: bool) -> int:
-    from steelyard.dialects.v3.converting import records, written
+def _results(file: Path, form: str, output: Path | None, *, force: bool) -> int:
+    """Another tool's results in a dialect's format."""
+    from steelyard import registry
 
-    made = records(file)
+    parts = {dialect.name: importlib.import_module(dialect.export) for dialect in registry.dialects() if dialect.export}
+    writers = {name: part.text_of for name, part in parts.items() if hasattr(part, "text_of")}
+    if form not in writers:
+        raise unknown("dialect that results can be written in", form, writers)
+    text: str = writers[form](file)
     if output is None:
-        click.echo(written(made), nl=False)
+        click.echo(text, nl=False)
     else:
-        _save(written(made), output, force=force)
-        click.echo(f"{number_of(len(made), 'record')} · saved {output}    next: steelyard as v3 check {output}", err=True)
+        _save(text, output, force=force)
+        click.echo(f"{file.name} · saved {output}", err=True)
     return PASS
 
 

@@ -7,6 +7,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from steelyard.analyze.foreign.metric_names import titled, written
@@ -45,6 +46,13 @@ Row = dict[str, Any]
 def text(run: Run) -> str:
     """The whole file: a JSON array."""
     return json.dumps(records(run), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+def text_of(file: Path) -> str:
+    """Another tool's results in the same form."""
+    from steelyard.dialects.v3.converting import records, written
+
+    return written(records(file))
 
 
 def records(run: Run) -> list[Row]:
