@@ -11,11 +11,18 @@ from hypothesis import strategies as st
 
 from steelyard.analyze import hud, hud_gate
 from steelyard.analyze.compare import RunsSide
+from steelyard.analyze.foreign import read_file
+from steelyard.analyze.foreign.parts import as_runs
 from steelyard.analyze.gate import Judgement, gate
 from steelyard.codec.hud import HudPolicy, HudWindows, RatioRule, WindowRule
 from steelyard.codec.policy import Policy, load_policy
+from steelyard.dialects.v3 import export
+from steelyard.dialects.v3.results import read as v3_read
 from steelyard.errors import UsageError
 from steelyard.model.record import Figure
+from steelyard.report.labels import DIRECTIONS, labelled, values_text
+from steelyard.report.markdown import markdown
+from steelyard.report.verdict import verdict_document, verdict_page
 from steelyard.store.runs import Run
 from tests.analyze.saved import case, record, side
 
@@ -46,10 +53,18 @@ def test_a_rule_has_thresholds_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "label"), [(None, None, "neutral"), (1.0, None, "missing"), (None, 1.0, "missing"), (0.0, 1.0, "neutral")]
+    ("old", "new", "label"), [(None, None, "neutral"), (1.0, None, "missing"), (None, 1.0, "missing"), (-1.0, 1.0, "neutral")]
 )
 def test_what_is_missing_is_no_change(old: float | None, new: float | None, label: str) -> None:
     assert hud.ratio_cell(ANY, old, new, "lower").label == label
+
+
+@pytest.mark.parametrize(
+    ("new", "better", "label"),
+    [(1.0, "lower", "regression"), (0.0, "lower", "neutral"), (1.0, "higher", "good"), (-1.0, "higher", "regression")],
+)
+def test_a_change_from_0_has_a_label_too(new: float, better: str, label: str) -> None:
+    assert hud.ratio_cell(ANY, 0.0, new, better).label == label
 
 
 def test_a_failure_is_a_warning() -> None:
@@ -117,6 +132,44 @@ def test_equal_to_has_a_tolerance() -> None:
     rule = WindowRule("x", "min", "equal_to", 1.0, rel_tol=0.1)
     assert [hud.violates(rule, value, 10.0) for value in (9.0, 11.0, 8.9)] == [False, False, True]
     assert not hud.violates(rule, 0.09, 0.0)
+
+
+EQUAL = WindowRule("latency", "median", "equal_to", 1.0)
+
+
+def units_apart(unit: str, size: float, pattern: str = "latency") -> hud.SeriesLabel:
+    """The label of a latency of 0.3 ms that becomes 0.32 ms, as a file has it in a unit."""
+    runs = []
+    for number, value in enumerate((0.3, 0.3, 0.3, 0.3, 0.32, 0.32)):
+        row = {
+            "timestamp": 1767225600 + 86400 * number, "workflow_id": number + 1, "benchmark": {"name": "b"}, "model": {"name": "m"},
+            "metric": {"name": "latency", "benchmark_values": [value * size], "extra_info": {"unit": unit}},
+        }  # fmt: skip
+        (source,) = v3_read([row], Path("r.json"))
+        runs += as_runs("v3", Path(f"{number}.json"), source)
+    (found,) = hud_gate.report(runs, HudWindows(rules=(replace(EQUAL, pattern=pattern),)), None).series
+    assert found.unit == "s" and found.verdict.baseline == pytest.approx(0.3e-3)
+    return found.verdict.label
+
+
+def test_the_tolerance_of_equal_to_is_in_the_files_unit_or_in_the_rules() -> None:
+    assert units_apart("ms", 1.0) == "regression"
+    assert units_apart("us", 1e3) == "regression"
+    assert units_apart("s", 1e-3) == "no_regression"
+    for unit, size in (("ms", 1.0), ("us", 1e3), ("s", 1e-3), ("ns", 1e6)):
+        assert units_apart(unit, size, "latency (ms)") == "regression"
+        assert units_apart(unit, size, "latency (s)") == "no_regression"
+
+
+def test_a_saved_run_has_the_label_that_its_export_has(tmp_path: Path) -> None:
+    runs = nights(0.3e-3, 0.3e-3, 0.3e-3, 0.3e-3, 0.32e-3, 0.32e-3)
+    rules = HudWindows(rules=(replace(EQUAL, pattern="time"),))
+    exported = []
+    for number, run in enumerate(runs):
+        (tmp_path / f"{number}.json").write_text(export.text(run))
+        exported += read_file(tmp_path / f"{number}.json")
+    labels = [hud_gate.report(found, rules, None).series[0].verdict.label for found in (runs, exported)]
+    assert labels == ["regression", "regression"]
 
 
 @pytest.mark.parametrize(
@@ -220,6 +273,78 @@ def test_the_gate_goes_by_status_where_asked() -> None:
     again = judged({A: "failed", B: 1e-3}, {A: "failed", B: 1e-3})
     assert (again.exit_code, again.findings[0].kind, again.findings[0].counts) == (0, "failed", False)
     assert judged({A: "failed", B: 1e-3}, {A: 1e-3, B: 1e-3}).exit_code == 0
+
+
+def shown(found: Judgement) -> list[tuple[str, str, str, str]]:
+    """Label, metric, direction and values of every row of the table of labels."""
+    return [(item.hud.label, item.hud.name, DIRECTIONS[item.hud.direction], values_text(item.hud)) for item in labelled(found) if item.hud]
+
+
+def test_every_label_is_shown_with_direction_and_values_and_is_in_the_document() -> None:
+    c, d, e, f = (case(name) for name in "cdef")
+    base = {A: 1e-3, B: 1e-3, c: 1e-3, d: 1e-3, e: "failed", f: "failed"}
+    found = judged(base, {A: 1.2e-3, B: 0.8e-3, c: 1.1e-3, e: 1e-3, f: "oom"})
+    assert sorted(shown(found)) == [
+        ("good", "status", "", "failed → ok"), ("good", "time", "lower is better", "1 → 0.8 ms"), ("missing", "status", "", "ok → missing"),
+        ("neutral", "time", "lower is better", "1 → 1.1 ms"), ("regression", "time", "lower is better", "1 → 1.2 ms"),
+        ("warning", "status", "", "failed → oom"),
+    ]  # fmt: skip
+    page = verdict_page(found).plain
+    assert "HUD's labels: 1 regression, 1 warning, 1 missing, 2 good, 1 neutral" in page and max(map(len, page.splitlines())) <= 100
+    for label, name, direction, values in shown(found):
+        line = next(line for line in page.splitlines() if f" {label} " in line and values in line)
+        assert name in line and direction in line
+        assert f" {label} |" in markdown(found) and f"`{values}`" in markdown(found)
+    assert "regressions (" not in page and "improvements (" not in page and "within the margin" not in page
+    document = verdict_document(found)
+    assert document["labels"] == {"regression": 1, "good": 2, "neutral": 1, "warning": 1, "missing": 1}
+    told = {item["case"]: item["hud"] for item in document["findings"]}
+    assert told[A] == {
+        "label": "regression", "reason": "1.2 of base, and above 1.15 is bad", "name": "time", "direction": "down",
+        "old": pytest.approx(1.0), "new": pytest.approx(1.2), "unit": "ms",
+    }  # fmt: skip
+    assert (found.exit_code, document["exit_code"]) == (4, 4) and found.headline.startswith("regression: 1 worse by HUD's rules")
+
+
+@pytest.mark.parametrize(("time", "colours"), [(0.5e-3, set[str]()), (1.0e-3, set()), (2.0e-3, {"yellow"})])
+def test_a_faster_time_is_never_painted_red(time: float, colours: set[str]) -> None:
+    page = verdict_page(judged({A: 1e-3}, {A: time}))
+    row = next(place for place, line in enumerate(page.plain.splitlines()) if "lower is better" in line)
+    start = sum(len(line) + 1 for line in page.plain.splitlines()[:row])
+    styles = {str(span.style) for span in page.spans if start <= span.start < start + 20} & {"red", "yellow", "green"}
+    assert styles == colours
+
+
+def test_without_a_rule_for_statuses_a_failure_is_a_warning_and_what_is_not_there_missing() -> None:
+    ratios = Policy(hud=HudPolicy(ratios=(ANY,)))
+    found = judged({A: 1e-3, B: 1e-3}, {A: "failed", B: 1e-3}, ratios)
+    assert shown(found)[0] == ("warning", "time", "lower is better", "1 ms → failed") and found.exit_code == 3
+    gone = judged({A: 1e-3, B: 1e-3}, {B: 1e-3}, ratios)
+    assert shown(gone)[0] == ("missing", "time", "lower is better", "1 ms → missing") and gone.exit_code == 3
+    back = judged({A: "failed", B: 1e-3}, {A: 1e-3, B: 1e-3}, ratios)
+    assert shown(back)[0] == ("missing", "time", "lower is better", "failed → 1 ms") and back.exit_code == 0
+
+
+def test_a_status_rule_alone_leaves_the_rest_to_the_margins() -> None:
+    found = judged({A: 1e-3, B: 1e-3}, {A: 9e-3, B: 1e-3}, Policy(unconfirmed="fail", hud=HudPolicy(status=True)))
+    assert shown(found) == [("neutral", "status", "", "ok → ok")] * 2
+    page = verdict_page(found).plain
+    assert "slower" in page.partition("HUD's labels: 2 neutral")[2] and "worse by HUD" not in page
+    assert [item.kind for item in found.findings] == [item.kind for item in judged({A: 1e-3, B: 1e-3}, {A: 9e-3, B: 1e-3},
+                                                                                   Policy(unconfirmed="fail")).findings]  # fmt: skip
+
+
+def test_a_figure_that_was_0_is_judged_in_the_gate() -> None:
+    found = gate(with_figure("errors", 0.0, "lower"), with_figure("errors", 5.0, "lower"), HUD)
+    assert (found.exit_code, shown(found)) == (4, [("regression", "errors", "lower is better", "0 → 5")])
+    better = gate(with_figure("errors", 5.0, "lower"), with_figure("errors", 0.0, "lower"), HUD)
+    assert (better.exit_code, shown(better)) == (0, [("good", "errors", "lower is better", "5 → 0")])
+
+
+def test_a_figure_of_no_known_direction_is_told_and_not_judged() -> None:
+    base, head = with_figure("frobs", 1.0, "none"), with_figure("frobs", 9.0, "none")
+    assert any("no direction is known of frobs" in note for note in gate(base, head, HUD).notes)
+    assert gate(base, head, Policy(hud=HudPolicy(ratios=(RatioRule("frobs", "down"),)))).exit_code == 4
 
 
 def with_figure(name: str, value: float, better: str) -> RunsSide:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rich.cells import cell_len
 
 from steelyard.cli.list import KINDS
 from steelyard.cli.main import main
+from steelyard.engine import probing
+from steelyard.engine.run import RunWatch
+from steelyard.model.record import Record
+from steelyard.report.progress import ERASE
 from steelyard.store.runs import Header, Store
 from tests.engine.drive import steelyard
 from tests.report.made import figures, record
@@ -159,3 +167,33 @@ def test_recipes_are_listed_as_they_are_written_and_tried(tmp_path: Path) -> Non
     assert found["int8wo"]["status"] == "ok" and found["int8wo"]["sqnr"] > 35 and found["int8wo"]["smaller"] > 1.8
     assert found["marlin"]["status"] == "unsupported" and "any more" in found["marlin"]["reason"]
     assert "only recipes can be tried" in steelyard("list", "--probe", cwd=tmp_path, check=2).stderr
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_trying_recipes_tells_whom_it_waits_for_and_how_far_it_is(live: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = {"workload": "torchao/linear", "variant": "int8wo"}
+    stream = Terminal() if live else io.StringIO()
+
+    def execute(ready: Any, store: Any, words: Any, watch: Callable[[Any], RunWatch]) -> Any:
+        looking = watch(None)
+        looking.waiting("waiting for run k3f9, which measures on this machine")
+        looking.started("torchao/linear@torch/int8wo:eval")
+        looking.finished(record := Record("torchao/linear@torch/int8wo:eval", case, "ok"))
+        return SimpleNamespace(run=SimpleNamespace(records=[record]))
+
+    monkeypatch.setattr(probing.conduct, "from_experiment", lambda experiment: None)
+    monkeypatch.setattr(probing.conduct, "execute", execute)
+    monkeypatch.setattr(sys, "stderr", stream)
+    for name in ("CI", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    assert main(["list", "recipes", "int8wo", "--probe"]) == 0
+    told = stream.getvalue()
+    assert "waiting for run k3f9, which measures on this machine" in told
+    assert ("[1/1] torchao/linear" in told) is live and told.endswith(ERASE if live else "\n")

@@ -16,6 +16,7 @@ from typing import Literal, get_args
 
 from steelyard.analyze.compare import Comparison, Confirm, Mean, RunsSide, check_metrics, compare, mean_ratios, replaced, suspicious
 from steelyard.analyze.conditions import Conditions
+from steelyard.analyze.hud import HudCell
 from steelyard.analyze.hud_gate import recast, rules_time, with_figures
 from steelyard.analyze.repeat import repeat_lines
 from steelyard.analyze.suite import Suite, narrowed, retold
@@ -64,7 +65,7 @@ class Judged:
     """One case and figure as the gate sees it; `counts` says that the verdict rests on it, `excuse` why it does not.
 
     `ratio` is head over base with its interval, `was` and `now` the figures themselves, `repeat` the command that measures
-    the case again.
+    the case again. `hud` is the label that a rule of HUD's gave it.
     """
 
     kind: Kind
@@ -83,6 +84,18 @@ class Judged:
     now: Figure | None = None
     repeat: str = ""
     verdict: Verdict = "unclear"
+    hud: HudCell | None = None
+
+    @property
+    def compared(self) -> bool:
+        """Whether two values were compared: by their ratio, or by a rule of HUD's where one of them is 0."""
+        values = (self.hud.old, self.hud.new) if self.hud else ()
+        return self.ratio is not None or (bool(values) and all(isinstance(value, float) for value in values))
+
+    @property
+    def ruled(self) -> bool:
+        """Whether a rule of HUD's decided what it is; where it only says that a case passes as before, margins did."""
+        return self.hud is not None and not (self.hud.label == "neutral" and isinstance(self.hud.old, str))
 
     @property
     def effect(self) -> str:
@@ -123,13 +136,16 @@ class Judgement:
     @property
     def compared(self) -> int:
         """How many comparisons there were."""
-        return sum(finding.ratio is not None for finding in self.findings if finding.kind != "new pass")
+        return sum(finding.compared for finding in self.findings if finding.kind != "new pass")
 
     @property
     def headline(self) -> str:
         """The verdict in one sentence."""
         counted = Counter(finding.kind for finding in self.findings if finding.counts)
-        said = [f"{counted[kind]} {words}" for kind, words in WORDS.items() if counted[kind]]
+        ruled = sum(finding.counts and finding.ruled for finding in self.of("regression"))
+        counts = [(ruled, "worse by HUD's rules"), (counted["regression"] - ruled, WORDS["regression"])]
+        counts += [(counted[kind], words) for kind, words in WORDS.items() if kind != "regression"]
+        said = [f"{count} {words}" for count, words in counts if count]
         number = f"{self.compared} comparison{'' if self.compared == 1 else 's'}"
         left = [f"{len(found)} {WORDS[kind]}" for kind in OPEN if (found := self.of(kind))]
         if self.outcome in ("pass", "inconclusive") and left:
@@ -231,7 +247,8 @@ def judge(comparison: Comparison, base: RunsSide, head: RunsSide, policy: Policy
     suite = None if ruled else _together(suite_under(policy, comparison), findings, policy)
     decisive = [*findings, *([suite] if suite else [])]
     codes = [CODES[finding.kind] for finding in decisive if finding.counts]
-    code = exit_code(codes if comparison.comparable else [*codes, NOTHING])
+    comparable = comparison.comparable or any(finding.compared for finding in findings)
+    code = exit_code(codes if comparable else [*codes, NOTHING])
     suspected = any(finding.kind in ("not confirmed", "slower") and not finding.excuse for finding in findings)
     decided = any(map(_decided, findings)) or (suite is not None and _decided(suite) and not suspected)
     outcome = OUTCOMES[code] if code != PASS or decided else OUTCOMES[INCONCLUSIVE]
@@ -267,7 +284,7 @@ def _together(suite: Suite | None, findings: Sequence[Judged], policy: Policy) -
 
 def _decided(finding: Judged) -> bool:
     """Whether a comparison has an answer; what is excused was answered by whoever wrote the policy."""
-    return bool(finding.excuse) or (finding.ratio is not None and finding.kind not in OPEN)
+    return bool(finding.excuse) or (finding.compared and finding.kind not in OPEN)
 
 
 def _changes(comparison: Comparison, before: Records, after: Records, policy: Policy) -> Iterator[Judged]:
@@ -356,9 +373,10 @@ class _Scale:
         return replace(finding, excuse=why, counts=not why and self._matters(finding))
 
     def _outcome(self, finding: Judged) -> str:
-        if finding.kind == "failed" or (finding.kind == "regression" and finding.ratio is None):
-            record = self.after.get(finding.case)
-            return record.status if record and record.status in BAD else "failed"
+        record = self.after.get(finding.case)
+        broken = record.status if record and record.status in BAD else ""
+        if finding.kind == "failed" or (finding.kind == "regression" and broken):
+            return broken or "failed"
         return "slower" if finding.kind in ("regression", "not confirmed") else finding.kind
 
     def _matters(self, finding: Judged) -> bool:

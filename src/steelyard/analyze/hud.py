@@ -15,7 +15,7 @@ from statistics import median
 from typing import Literal, TypeVar, get_args
 
 from steelyard.analyze.foreign.metric_names import spelled
-from steelyard.codec.hud import Aggregate, HudWindows, RatioRule, Way, WindowRule
+from steelyard.codec.hud import BAD_SIDE, Aggregate, HudWindows, RatioRule, Way, WindowRule
 from steelyard.errors import UsageError
 
 Rule = TypeVar("Rule", RatioRule, WindowRule)
@@ -37,10 +37,19 @@ DAY = 86400.0
 
 @dataclass(frozen=True)
 class HudCell:
-    """What HUD calls a change from one value to another, and why."""
+    """What HUD calls a change from one value to another, and why.
+
+    `name` is the metric as its file calls it, `direction` where better lies; `old` and `new` are in `unit`, which is the file's own.
+    A rule about statuses has no values: `old` and `new` are the statuses.
+    """
 
     label: CellLabel
     reason: str = ""
+    name: str = ""
+    direction: Way = ""
+    old: float | str | None = None
+    new: float | str | None = None
+    unit: str = ""
 
 
 @dataclass(frozen=True)
@@ -82,7 +91,7 @@ def thresholds(rule: RatioRule, better: str) -> tuple[Way, float, float]:
     own = WAYS.get(better, "")
     if rule.way and own and rule.way != own:
         what = f'hud.ratio."{rule.pattern}" calls a change for the better bad'
-        raise UsageError(what, why=f"of this figure {'less' if own == 'down' else 'more'} is better", do="swap bad and good")
+        raise UsageError(what, why=f"of this figure {'less' if own == 'down' else 'more'} is better", do=BAD_SIDE)
     way: Way = rule.way or own or "up"
     bad, good = USUAL[way]
     return way, rule.bad if rule.bad is not None else bad, rule.good if rule.good is not None else good
@@ -93,17 +102,27 @@ def ratio_cell(rule: RatioRule, old: float | None, new: float | None, better: st
     if failed:
         return HudCell("warning", "it failed, so there is no value to compare")
     if old is None or new is None:
-        return HudCell("neutral" if old is None and new is None else "missing", "base or head has no value")
+        return HudCell("neutral" if old is None and new is None else "missing", f"{_lacking(old, new)} no value")
     way, bad, good = thresholds(rule, better)
     if not rule.way and better == "none":
         return HudCell("neutral", "neither direction of it is known to be the better one")
-    if old == 0 or not math.isfinite(ratio := new / old):
-        return HudCell("neutral", "a ratio over 0 says nothing")
-    worse, fine = (ratio > bad, ratio < good) if way == "down" else (ratio < bad, ratio > good)
-    side = "above" if way == "down" else "below"
+    if old < 0 or not (math.isfinite(old) and math.isfinite(new)):
+        return HudCell("neutral", "a ratio to a negative or infinite value says nothing")
+    worse, fine = (new > old * bad, new < old * good) if way == "down" else (new < old * bad, new > old * good)
+    side, other = ("above", "below") if way == "down" else ("below", "above")
+    share = f"{new / old:.3g} of base" if old else "base is 0"
     if worse:
-        return HudCell("regression", f"{ratio:.3g} of base, and {side} {bad:g} is bad")
-    return HudCell("good", f"{ratio:.3g} of base") if fine else HudCell("neutral", f"{ratio:.3g} of base, and {side} {bad:g} would be bad")
+        return HudCell("regression", f"{share}, and {side} {bad:g} is bad")
+    return (
+        HudCell("good", f"{share}, and {other} {good:g} is good")
+        if fine
+        else HudCell("neutral", f"{share}, and {side} {bad:g} would be bad")
+    )
+
+
+def _lacking(old: object, new: object) -> str:
+    """Which side has none of it."""
+    return "neither has" if old is None and new is None else f"{'base' if old is None else 'head'} has"
 
 
 def passed(status: str) -> bool | None:
@@ -115,9 +134,9 @@ def passed(status: str) -> bool | None:
 def status_cell(old: bool | None, new: bool | None) -> HudCell:
     """Two statuses: what passed and fails is a regression, what failed and passes is good, what fails again a warning."""
     if old is None or new is None:
-        return HudCell("neutral" if old is None and new is None else "missing", "base or head has no status")
+        return HudCell("neutral" if old is None and new is None else "missing", f"{_lacking(old, new)} no status of pass or fail")
     if new:
-        return HudCell("neutral" if old else "good", "passes" if old else "failed, and passes now")
+        return HudCell("neutral" if old else "good", "passes as before" if old else "failed, and passes now")
     return HudCell("regression", "passed, and fails now") if old else HudCell("warning", "fails as before")
 
 
@@ -132,7 +151,11 @@ def baseline_of(values: Sequence[float], kind: Aggregate) -> float | None:
 
 
 def violates(rule: WindowRule, value: float, baseline: float) -> bool:
-    """Whether a value is outside what the rule asks for; the strict forms also flag a value on the limit itself."""
+    """Whether a value is outside what the rule asks for; the strict forms also flag a value on the limit itself.
+
+    The tolerance of `equal_to` is a share of the limit, and below a limit of 1 that share of 1, as HUD has it. So the unit matters:
+    values must be in the unit of the file or of the rule.
+    """
     limit = baseline * rule.threshold
     if rule.condition == "equal_to":
         return abs(value - limit) > rule.rel_tol * max(1.0, abs(limit))
@@ -154,8 +177,13 @@ def label_of(flags: Sequence[bool]) -> SeriesLabel:
     return "regression" if runs[-1] >= TRAILING else "suspicious" if max(runs) >= ELSEWHERE else "no_regression"
 
 
-def judge_series(points: Sequence[SeriesPoint], windows: HudWindows, rule: WindowRule, end: float, better: str = "none") -> SeriesVerdict:
-    """A series under a rule, with windows that end at a moment."""
+def judge_series(
+    points: Sequence[SeriesPoint], windows: HudWindows, rule: WindowRule, end: float, better: str = "none", factor: float = 1.0
+) -> SeriesVerdict:
+    """A series under a rule, with windows that end at a moment.
+
+    `factor` is how much of the points' unit makes one of the unit that the rule is about: a tolerance has a least size of its own there.
+    """
     _check_side(rule, better)
     ordered = sorted(points, key=lambda point: point.moment)
     middle = end - windows.comparison_days * DAY
@@ -166,7 +194,8 @@ def judge_series(points: Sequence[SeriesPoint], windows: HudWindows, rule: Windo
     if baseline is None or not after:
         return SeriesVerdict("insufficient_data", reason="the baseline window is empty" if after else "the comparison window is empty")
     judged = tuple(
-        SeriesPoint(point.moment, point.value, point.run, point.commit, violates(rule, point.value, baseline)) for point in after
+        SeriesPoint(point.moment, point.value, point.run, point.commit, violates(rule, point.value / factor, baseline / factor))
+        for point in after
     )
     label = label_of([point.flagged for point in judged])
     return SeriesVerdict(label, baseline, judged, f"fewer than {FEWEST_POINTS} points" if label == "insufficient_data" else "")

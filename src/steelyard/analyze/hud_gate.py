@@ -7,15 +7,18 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from steelyard.analyze import hud
+from steelyard.analyze.foreign import metric_names as metric_words
 from steelyard.analyze.provenance import commit_in
+from steelyard.analyze.unpaired import UNPOSITIVE
 from steelyard.codec.hud import HudPolicy, HudWindows, RatioRule, WindowRule
 from steelyard.codec.policy import Policy
 from steelyard.errors import UsageError, unknown
-from steelyard.model.record import BAD, Record
+from steelyard.model.pair import Verdict
+from steelyard.model.record import BAD, Figure, Record
 from steelyard.store.runs import Run, moment
 
 if TYPE_CHECKING:
-    from steelyard.analyze.gate import Judged
+    from steelyard.analyze.gate import Judged, Kind
 
 LEAST_MARGIN, MOST_MARGIN = 0.001, 0.99
 MOST_NAMED = 4
@@ -26,11 +29,25 @@ ASIDE = ("overhead", "discarded", "time_q10", "build_time", "first_call_time")
 def metric_names(metric: str, record: Record | None) -> Iterator[str]:
     """What a figure is called: by us, and by the file that it was read from."""
     yield metric
-    told = record.effective.get("metric_names") if record else None
-    if isinstance(told, dict) and isinstance(named := told.get(metric), str):
+    if named := title_in_file(metric, record):
         yield named
     elif metric == "time":
         yield from ("latency", "time (ms)")
+
+
+def title_in_file(metric: str, record: Record | None) -> str:
+    """A figure's name in the file that it was read from, where that has another than ours."""
+    told = record.effective.get("metric_names") if record else None
+    named = told.get(metric) if isinstance(told, dict) else None
+    return named if isinstance(named, str) else ""
+
+
+def unit_in_file(metric: str, figure: Figure, record: Record | None) -> tuple[str, float]:
+    """The unit that a figure had where it was read from, and how much of ours one of it is; ours is written as dashboards have it."""
+    told = record.effective.get("metric_units") if record else None
+    unit = told.get(metric) if isinstance(told, dict) else None
+    known = metric_words.UNITS.get(unit.lower()) if isinstance(unit, str) else None
+    return (unit, known[1]) if isinstance(unit, str) and known and known[0] == figure.unit else metric_words.written(metric, figure.unit)
 
 
 def rule_of(rules: Sequence[hud.Rule], metric: str, record: Record | None) -> hud.Rule | None:
@@ -46,18 +63,24 @@ def with_figures(policy: Policy, runs: Sequence[Run]) -> tuple[Policy, list[str]
     notes = ["[hud.window] is about days, not about two sides: steelyard as v3 policy applies it"] if policy.hud.windows else []
     if not policy.hud.ratios:
         return policy, notes
-    margins, used = dict(policy.margins), set[str]()
+    margins, used, blind = dict(policy.margins), set[str](), dict[str, None]()
     for record in (record for run in runs for record in run.records):
         for metric, figure in record.metrics.items():
             rule = rule_of(policy.hud.ratios, metric, record)
             if rule and (figure.better != "none" or rule.way):
                 used.add(rule.pattern)
                 margins[metric] = _margin(rule, figure.better, policy.where)
+            elif rule:
+                used.add(rule.pattern)
+                blind[metric] = None
     idle = [rule.pattern for rule in policy.hud.ratios if rule.pattern not in used]
-    if policy.hud.ratios and not used:
+    if not used:
         known = {metric for run in runs for record in run.records for metric in record.metrics}
         raise unknown("figure of these runs", idle[0], known, where=f"{policy.where}  hud.ratio" if policy.where else "")
     notes += [f'hud.ratio."{pattern}" in the policy fits no figure that another rule does not' for pattern in idle[:MOST_NAMED]]
+    if blind:
+        named = f"{', '.join(list(blind)[:MOST_NAMED])}{' and others' * (len(blind) > MOST_NAMED)}"
+        notes.append(f'no direction is known of {named}, so HUD\'s rules were not applied; direction = "up" or "down" in a rule says it')
     return replace(policy, margins=margins), notes
 
 
@@ -76,28 +99,65 @@ def rules_time(policy: Policy, records: Iterable[Record]) -> bool:
     return bool(found) and any(rule_of(found, "time", record) for record in records)
 
 
+KINDS: Mapping[str, tuple[Kind, Verdict]] = {
+    "regression": ("regression", "slower"), "good": ("improvement", "faster"), "neutral": ("same", "same"),
+}  # fmt: skip
+"""What the gate makes of a label that two values have."""
+
+
 def recast(finding: Judged, policy: HudPolicy, before: Mapping[str, Record], after: Mapping[str, Record]) -> Judged:
-    """A finding as HUD's rules see it, which look at no interval; one that no rule is about stays as it is."""
+    """A finding as HUD's rules see it, with its label; they look at no interval. One that no rule is about stays as it is."""
     old, new = before.get(finding.base), after.get(finding.case)
-    if finding.ratio is None:
-        return _by_status(finding, old, new) if policy.status and finding.kind in ("failed", "new pass") else finding
-    rule = rule_of(policy.ratios, finding.metric, new)
-    better = finding.now.better if finding.now else finding.was.better if finding.was else "lower"
-    if rule is None or finding.kind == "new pass" or (better == "none" and not rule.way):
-        return finding
-    cell = hud.ratio_cell(rule, 1.0, finding.ratio, better)
+    rule = rule_of(policy.ratios, finding.metric, new or old)
+    better = next((figure.better for figure in (finding.now, finding.was) if figure), "lower")
+    if finding.kind != "new pass" and rule and (better != "none" or rule.way) and (finding.ratio is not None or _has_zero(finding)):
+        return _by_ratio(finding, rule, better, old, new)
+    passes = [_passes(record) for record in (old, new)]
+    if policy.status and (finding.ratio is not None or passes != [True, True]):
+        return _by_status(finding, hud.status_cell(*passes), old, new)
+    if rule and finding.kind in ("failed", "missing", "new pass") and (finding.kind == "missing" or passes != [True, True]):
+        cell = hud.ratio_cell(rule, *_values(finding), better, failed=passes[1] is False)
+        return replace(finding, hud=_filled(cell, finding, rule, better, old, new))
+    return finding
+
+
+def _values(finding: Judged) -> tuple[float | None, float | None]:
+    return finding.was.value if finding.was else None, finding.now.value if finding.now else None
+
+
+def _has_zero(finding: Judged) -> bool:
+    """Whether there are two values and no ratio, since one is 0 or less; HUD has a label for them all the same."""
+    return finding.ratio is None and finding.reason.endswith(UNPOSITIVE) and None not in _values(finding)
+
+
+def _by_ratio(finding: Judged, rule: RatioRule, better: str, old: Record | None, new: Record | None) -> Judged:
+    values = (1.0, finding.ratio) if finding.ratio is not None else _values(finding)
+    cell = hud.ratio_cell(rule, *values, better)
+    kind, verdict = KINDS[cell.label]
     ends = f", 99 % interval [{finding.low:.3g}, {finding.high:.3g}]" if finding.low is not None and finding.high is not None else ""
-    told = replace(finding, low=None, high=None, reason=f"HUD's ratio rule: {cell.reason}{ends}")
-    if cell.label == "regression":
-        return replace(told, kind="regression", verdict="slower")
-    return replace(told, kind="improvement", verdict="faster") if cell.label == "good" else replace(told, kind="same", verdict="same")
+    told = replace(finding, kind=kind, verdict=verdict, low=None, high=None, reason=f"HUD's ratio rule: {cell.reason}{ends}")
+    return replace(told, hud=_filled(cell, finding, rule, better, old, new))
 
 
-def _by_status(finding: Judged, old: Record | None, new: Record | None) -> Judged:
-    cell = hud.status_cell(*(_passes(record) for record in (old, new)))
+def _filled(cell: hud.HudCell, finding: Judged, rule: RatioRule, better: str, old: Record | None, new: Record | None) -> hud.HudCell:
+    """A cell with the names and values that a table shows: in the unit of the newer file, and a status in place of a value that failed."""
+    figure = finding.now or finding.was
+    unit, factor = unit_in_file(finding.metric, figure, new or old) if figure else ("", 1.0)
+    name = title_in_file(finding.metric, new or old) or finding.metric
+    shown = [
+        value / factor if value is not None else record.status if record and record.status != "ok" else None
+        for value, record in zip(_values(finding), (old, new), strict=True)
+    ]
+    return replace(cell, name=name, direction=hud.thresholds(rule, better)[0], old=shown[0], new=shown[1], unit="" if unit == "1" else unit)
+
+
+def _by_status(finding: Judged, cell: hud.HudCell, old: Record | None, new: Record | None) -> Judged:
+    """A finding by the status rule; where a case passes on both sides its margins go on deciding."""
+    statuses = [record.status if record else None for record in (old, new)]
+    told = replace(finding, hud=replace(cell, name="status", old=statuses[0], new=statuses[1]))
     if cell.label != "regression":
-        return finding
-    return replace(finding, kind="regression", reason=f"HUD's status rule: {cell.reason}; {finding.reason}")
+        return told
+    return replace(told, kind="regression", reason=f"HUD's status rule: {cell.reason}; {finding.reason}")
 
 
 def _passes(record: Record | None) -> bool | None:
@@ -106,13 +166,15 @@ def _passes(record: Record | None) -> bool | None:
 
 @dataclass(frozen=True)
 class SeriesReport:
-    """One case and metric over two windows, on one machine and branch."""
+    """One case and metric over two windows, on one machine and branch; `name` is the metric as its file calls it."""
 
     case: str
     metric: str
     machine: str
     branch: str
+    name: str
     unit: str
+    better: str
     rule: WindowRule
     verdict: hud.SeriesVerdict
 
@@ -141,7 +203,7 @@ def report(runs: Sequence[Run], windows: HudWindows, end: float | None) -> Windo
         raise UsageError("no run says when it was made", why="windows are windows of days", do="merge a timestamp into the records")
     upto = max(moments) if end is None else end
     series: dict[tuple[str, str, str, str], list[hud.SeriesPoint]] = {}
-    about: dict[tuple[str, str, str, str], tuple[WindowRule, str, str]] = {}
+    newest: dict[tuple[str, str, str, str], tuple[WindowRule, Record]] = {}
     skipped: dict[str, None] = {}
     for run in sorted(runs, key=lambda run: moment(run.header.created)):
         when, (commit, _) = moment(run.header.created), commit_in(run.header.machine)
@@ -150,15 +212,16 @@ def report(runs: Sequence[Run], windows: HudWindows, end: float | None) -> Windo
             for metric, figure in record.metrics.items() if record.status == "ok" else ():
                 rule = rule_of(windows.rules, metric, record)
                 if rule is None:
-                    skipped[metric] = None
+                    skipped[title_in_file(metric, record) or metric] = None
                     continue
                 key = (record.id, metric, run.header.machine_key, branch)
-                about[key] = (rule, figure.unit, figure.better)
+                newest[key] = (rule, record)
                 series.setdefault(key, []).append(hud.SeriesPoint(when, figure.value, run.id, commit))
-    made = [
-        SeriesReport(*key, unit, rule, hud.judge_series(series[key], windows, rule, upto, better))
-        for key, (rule, unit, better) in about.items()
-    ]
+    made = []
+    for key, (rule, record) in newest.items():
+        metric, figure = key[1], record.metrics[key[1]]
+        verdict = hud.judge_series(series[key], windows, rule, upto, figure.better, _factor(rule, metric, figure, record))
+        made.append(SeriesReport(*key, title_in_file(metric, record) or metric, figure.unit, figure.better, rule, verdict))
     if not made:
         known = sorted(skipped)
         raise unknown("metric in these runs", windows.rules[0].pattern, known)
@@ -167,3 +230,9 @@ def report(runs: Sequence[Run], windows: HudWindows, end: float | None) -> Windo
     return WindowReport(
         hud.report_status([item.verdict.label for item in made]), upto, max(inside, default=0.0), windows, made, list(skipped)
     )
+
+
+def _factor(rule: WindowRule, metric: str, figure: Figure, record: Record) -> float:
+    """How much of our unit makes one of the unit that a rule is about: the one in its name, else that of the file."""
+    named = metric_words.UNITS.get(metric_words.split(rule.pattern)[1].strip().lower())
+    return named[1] if named and named[0] == figure.unit else unit_in_file(metric, figure, record)[1]

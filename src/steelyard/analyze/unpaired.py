@@ -20,6 +20,7 @@ NORMAL_95 = 1.959964
 STEADY_UNITS = ("B",)
 NOTABLE_SHIFT = 0.02
 UNCONFIRMED = "unpaired, not confirmed"
+UNPOSITIVE = "is not a positive number"
 CHANGED: tuple[Verdict, ...] = ("slower", "faster")
 NAMES = ("base", "head")
 
@@ -115,7 +116,7 @@ def _lacking(metric: str, base: Mapping[int, Record], head: Mapping[int, Record]
     if not all(known):
         return "missing", f"{NAMES[known.index(False)]} has no {metric}"
     useless = [name for name, side in zip(NAMES, (base, head), strict=True) if not any(_positive(item, metric) for item in side.values())]
-    return ("incomparable", f"{metric} of {' and '.join(useless)} is not a positive number") if useless else None
+    return ("incomparable", f"{metric} of {' and '.join(useless)} {UNPOSITIVE}") if useless else None
 
 
 def _sources(base: Mapping[int, Record], head: Mapping[int, Record]) -> set[str]:

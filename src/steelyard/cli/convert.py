@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import click
 
 from steelyard.cli.output import CONTEXT, save
 from steelyard.cli.streams import complain
-from steelyard.errors import FAILED, PASS, Mistakes, UsageError, parts_of
+from steelyard.errors import FAILED, PASS, Mistakes, UsageError, parts_of, unknown
 from steelyard.model.experiment import Experiment
 
 
@@ -18,15 +19,26 @@ from steelyard.model.experiment import Experiment
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write here (.toml or .json) instead of to stdout.")
 @click.option("--file", "files", multiple=True, metavar="FILE.py", help="Load iterators and generators that the config names from here.")
 @click.option("--force", is_flag=True, help="Overwrite a file that is there.")
-def command(file: Path, output: Path | None, files: tuple[str, ...], force: bool) -> int:
-    """Turn another tool's config (recognised by content) into an experiment file that 'steelyard run' takes.
+@click.option("--to", "form", metavar="DIALECT", help="Of results: whose format to write them in; the examples have one.")
+def command(file: Path, output: Path | None, files: tuple[str, ...], force: bool, form: str | None) -> int:
+    """Turn another tool's config (recognised by content) into an experiment file that 'steelyard run' takes, or with --to its results into
+    those of another tool: TorchAO's CSV, TritonBench's JSON and others into records of the PyTorch OSS benchmark database.
 
     Parts of it that are wrong, unknown operators and shapes that do not fit among them, are named, a line each, and left out; the
     exit code is then 3.
 
     \b
     steelyard convert gemm.json -o gemm.toml
+    steelyard convert results.csv --to v3 -o results.json
     """
+    if form:
+        return _results(file, form, output, force=force)
+    if file.suffix.lower() == ".csv":
+        raise UsageError(
+            f"{file} is no config",
+            why="a CSV file holds results",
+            do="--to DIALECT writes them in another tool's format: steelyard convert --help",
+        )
     from steelyard.cli.check import shape_words
     from steelyard.engine import check, conduct, configs
     from steelyard.engine.selection import Request
@@ -59,6 +71,23 @@ def command(file: Path, output: Path | None, files: tuple[str, ...], force: bool
         count = f"{number} config{'' if number == 1 else 's'}"
         click.echo(f"{count} · saved {output}    next: steelyard run {output} --dry-run", err=True)
     return FAILED if experiment.mistakes or wrong else PASS
+
+
+def _results(file: Path, form: str, output: Path | None, *, force: bool) -> int:
+    """Another tool's results in a dialect's format."""
+    from steelyard import registry
+
+    parts = {dialect.name: importlib.import_module(dialect.export) for dialect in registry.dialects() if dialect.export}
+    writers = {name: part.text_of for name, part in parts.items() if hasattr(part, "text_of")}
+    if form not in writers:
+        raise unknown("dialect that results can be written in", form, writers)
+    text: str = writers[form](file)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        _save(text, output, force=force)
+        click.echo(f"{file.name} · saved {output}", err=True)
+    return PASS
 
 
 def _nothing(file: Path) -> UsageError:

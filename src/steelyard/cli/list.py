@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -197,9 +198,18 @@ def _put_trials(chosen: list[Item], device: str, dtype: str, as_json: bool) -> N
     from dataclasses import asdict
 
     from steelyard.engine.probing import probe, spelt
+    from steelyard.engine.run import WaitTold
     from steelyard.report.cells import clean, pad
+    from steelyard.report.progress import Progress, is_live
 
-    found = probe([word for item in chosen for word in spelt(item.name, item.data)], device, dtype)
+    words = [word for item in chosen for word in spelt(item.name, item.data)]
+    progress = Progress(len(words), sys.stderr)
+    try:
+        found = probe(
+            words, device, dtype, watch=progress if is_live(sys.stderr) else WaitTold(lambda text: click.echo(clean(text), err=True))
+        )
+    finally:
+        progress.close()
     if as_json:
         emit_json([asdict(trial) for trial in found])
         return

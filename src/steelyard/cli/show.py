@@ -54,7 +54,7 @@ def command(ref: str, samples: bool, history: bool, schema: bool, store: Path | 
     elif found.record is not None:
         show_record(found, as_json)
     else:
-        show_run(found.run, as_json)
+        show_run(found.run, as_json, ref if any("tool" in record.effective for record in found.run.records) else "")
 
 
 def resolve(ref: str, folder: Path | None) -> Ref | dict[str, Any]:
@@ -145,15 +145,18 @@ def show_file(file: str, as_json: bool) -> None:
         )
 
 
-def show_run(run: Run, as_json: bool) -> None:
-    """The table of a run, as it was printed when it ended."""
+def show_run(run: Run, as_json: bool, ref: str = "") -> None:
+    """The table of a run, as it was printed when it ended; `ref` is what was typed for one of another tool's file."""
     warn(run)
     if as_json:
         emit_json({"header": run.header, "records": run.records, "pairs": run.pairs, "seal": run.seal, "warnings": run.warnings})
         return
+    import shlex
+
+    from steelyard.report.cells import clean
     from steelyard.report.text import run_table
 
-    put(run_table(run.header, run.records, run.pairs, width=width()))
+    put(run_table(run.header, run.records, run.pairs, width=width(), ref=clean(shlex.quote(ref)) if ref else ""))
 
 
 def show_record(ref: Ref, as_json: bool) -> None:

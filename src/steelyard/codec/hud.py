@@ -106,12 +106,12 @@ def _ratio(page: CheckedFile, pattern: str, value: Any) -> RatioRule:
     ways |= {told} if told else set()
     if len(ways) > 1:
         limits = " and ".join(f"{name} = {factor:g}" for name, factor in (("bad", bad), ("good", good)) if factor is not None)
-        page.wrong(path, f"{limits}{f' with direction {told}' if told else ''} contradict each other", do=_ADVICE, near=near)
+        page.wrong(path, f"{limits}{f' with direction {told}' if told else ''} contradict each other", do=BAD_SIDE, near=near)
     way: Way = "up" if "up" in ways else "down" if ways else ""
     return RatioRule(pattern, way, bad, good)
 
 
-_ADVICE = "where less is better, bad is above 1 and good below; where more is better, the other way round"
+BAD_SIDE = "where less is better, bad is above 1 and good below; where more is better, the other way round"
 
 
 def _windows(page: CheckedFile, data: Any) -> HudWindows:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from steelyard.engine import conduct
-from steelyard.engine.run import NoWatch
+from steelyard.engine.run import NoWatch, RunWatch
 from steelyard.model.experiment import Experiment, Matrix, Settings
 from steelyard.model.record import Record
 from steelyard.model.words import Word
@@ -40,14 +40,14 @@ def spelt(name: str, info: Mapping[str, Any]) -> list[str]:
     return [f"{name}-{value}" for value in words[0].values] if words and words[0].values else [name]
 
 
-def probe(names: Sequence[str], device: str, dtype: str, files: Sequence[str] = ()) -> list[RecipeTrial]:
-    """Try every recipe once; the runs are kept nowhere."""
+def probe(names: Sequence[str], device: str, dtype: str, files: Sequence[str] = (), watch: RunWatch | None = None) -> list[RecipeTrial]:
+    """Try every recipe once while `watch` looks on; the runs are kept nowhere."""
     axes = {**{key: (value,) for key, value in SIZE.items()}, "dtype": (dtype,)}
     matrix = Matrix((WORKLOAD,), axes, ("torch",), tuple(names), device=(device,))
     settings = Settings(budget=0.01, telemetry=False)
     with tempfile.TemporaryDirectory() as folder:
         ready = conduct.from_experiment(Experiment("recipes", files=tuple(files), matrix=(matrix,), settings=settings))
-        done = conduct.execute(ready, Store(Path(folder) / "store"), ["list", "recipes"], lambda writer: NoWatch())
+        done = conduct.execute(ready, Store(Path(folder) / "store"), ["list", "recipes"], lambda writer: watch or NoWatch())
         return [_trial(record) for record in done.run.records]
 
 

@@ -23,7 +23,8 @@ class Dialect:
     Experiment, and, if one can name entry points, `packages(path)` for those. `convert` has `tidy(experiment)`, for a dialect whose
     experiments are to be written into a file in another way than they are read. `results` reads its result files:
     `lines(content, name)` for those that are no single JSON text, `fits(data)`, and `read(data, path)`, which gives sources as
-    `analyze.foreign` has them. `export` writes a saved run as such a file: `text(run)`.
+    `analyze.foreign` has them. `export` writes a saved run as such a file: `text(run)`, and, if it can,
+    what lies in another tool's result file: `text_of(path)`.
 
     `command` is the click command or group behind `steelyard as NAME`, as `package.module:attribute`; `programs` are further ones
     with names of their own.

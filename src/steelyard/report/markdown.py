@@ -13,6 +13,7 @@ from steelyard.analyze.conditions import side_lines
 from steelyard.analyze.gate import Judged, Judgement
 from steelyard.model.effects import margin_text
 from steelyard.report.cells import clean, cut
+from steelyard.report.labels import DIRECTIONS, LABEL_GLYPHS, MOST_LABELS, label_counts, labelled, values_text
 from steelyard.report.verdict import GLYPHS, HEADS, explanation, figures_text, summary
 
 MOST_BYTES = 60_000
@@ -56,8 +57,13 @@ def _blocks(judgement: Judgement) -> Iterator[str]:
         yield "\n".join(f"- {line}" for line in under)
     if suite := judgement.suite:
         yield f"{suite.case}: {suite.effect}; {code(suite.reason, LONGEST_REASON)}"
+    if labels := labelled(judgement):
+        yield f"### HUD's labels: {label_counts(labels)}"
+        yield _labels(labels[:MOST_LABELS])
+        if len(labels) > MOST_LABELS:
+            yield f"… and {label_counts(labels[MOST_LABELS:])} more."
     for kind, head in HEADS.items():
-        found = judgement.of(kind)
+        found = [finding for finding in judgement.of(kind) if not finding.ruled]
         if not found:
             continue
         yield f"### {GLYPHS[kind]} {head[0].upper()}{head[1:]} ({len(found)})"
@@ -86,6 +92,17 @@ def _table(found: Sequence[Judged]) -> str:
         for finding in found
     ]
     return "\n".join(table_lines(("case", "figure", "change", "margin", "from → to", "why"), rows))
+
+
+def _labels(found: Sequence[Judged]) -> str:
+    rows = [
+        (
+            f"{LABEL_GLYPHS[cell.label]} {cell.label}", code(finding.case), code(cell.name), DIRECTIONS[cell.direction],
+            code(values_text(cell)), code("; ".join(filter(None, (finding.reason or cell.reason, finding.excuse))), LONGEST_REASON),
+        )
+        for finding in found if (cell := finding.hud)
+    ]  # fmt: skip
+    return "\n".join(table_lines(("label", "case", "metric", "direction", "base → head", "why"), rows))
 
 
 def table_lines(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

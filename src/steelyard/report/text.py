@@ -43,14 +43,18 @@ MOST_REASONS = 3
 STYLES: dict[str, str] = {"faster": "green", "slower": "red", **dict.fromkeys(BAD, "red")}
 
 
-def run_table(header: Header, records: Sequence[Record], pairs: Sequence[Pair], *, width: int = 100) -> Text:
-    """Draw a run: machine, figures by workload, reasons, and what to look at next."""
+def run_table(header: Header, records: Sequence[Record], pairs: Sequence[Pair], *, width: int = 100, ref: str = "") -> Text:
+    """Draw a run: machine, figures by workload, reasons, and what to look at next.
+
+    `ref` is what to type for it, where that is not its id: a run from another tool's file.
+    """
     deltas, bases = pairs_by_head(pairs, records)
     drawn = [*_top(header, records, width), *(Text(part) for part in wrap_words(own_bases(pairs), width) if part)]
     if records:
         body, missed = _body(records, deltas, columns(records, deltas, bases), width)
-        drawn += [*body, *_caveats(records, width), *_notes(header.id, records, missed, width)]
-    return joined([*drawn, *_legend(records, deltas.values(), width), *_bottom(header.id, records, deltas, width)])
+        drawn += [*body, *_caveats(records, width), *_notes(ref or header.id, records, missed, width)]
+    saved = f"saved {header.id}" if not ref else f"read from {ref}"
+    return joined([*drawn, *_legend(records, deltas.values(), width), *_bottom(ref or header.id, saved, records, deltas, width)])
 
 
 def _top(header: Header, records: Sequence[Record], width: int) -> list[Text]:
@@ -67,7 +71,7 @@ def _body(records: Sequence[Record], deltas: Mapping[str, Delta], found: list[Co
     tree, kept, gap = _fit(group(records), found, width)
     room = width - taken(kept, gap)
     label = max(0, min(room, max((cell_len(line.label) for line in tree if line.index is not None), default=0)))
-    body = [] if kept[0].empty else [Text(pad("", label) + "".join(gap + column.padded() for column in kept), "dim")]
+    body = [] if all(column.empty for column in kept) else [Text(pad("", label) + "".join(gap + column.padded() for column in kept), "dim")]
     missed: list[int] = []
     for line in tree:
         if line.index is None:
@@ -172,7 +176,7 @@ def _legend(records: Sequence[Record], deltas: Iterable[Delta], width: int) -> l
     return [Text(cut(shortened(line), width), "dim") for line in told]
 
 
-def _bottom(run: str, records: Sequence[Record], deltas: Mapping[str, Delta], width: int) -> list[Text]:
+def _bottom(run: str, saved: str, records: Sequence[Record], deltas: Mapping[str, Delta], width: int) -> list[Text]:
     counts = Counter(record.status for record in records)
     words = [
         (f"{counts[status]} {status.replace('_', ' ')}", STYLES.get(status, "" if status == "ok" else "yellow"))
@@ -180,7 +184,7 @@ def _bottom(run: str, records: Sequence[Record], deltas: Mapping[str, Delta], wi
         if counts[status]
     ]
     made = [Text()]
-    for word, style in (*(words or [("nothing measured", "yellow")]), (f"saved {run}", "")):
+    for word, style in (*(words or [("nothing measured", "yellow")]), (saved, "")):
         if made[-1].plain and cell_len(made[-1].plain) + 3 + len(word) > width:
             made.append(Text())
         made[-1].append(" · " if made[-1].plain else "").append(word, style)

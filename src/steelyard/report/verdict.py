@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from steelyard.model.effects import margin_text
 from steelyard.model.pair import Delta
 from steelyard.model.units import measured
 from steelyard.report.cells import clean, pad
+from steelyard.report.labels import label_counts, label_lines, labelled
 from steelyard.report.page import joined, wrap_spaced, wrapped
 from steelyard.report.wrap import wrap_facts, wrap_text
 
@@ -51,7 +53,8 @@ def verdict_document(judgement: Judgement) -> dict[str, Any]:
     }
     if judgement.suite:
         found["suite"] = {**_named(found["suite"]), "effect": judgement.suite.effect}
-    return {"schema": found.pop("schema"), "headline": judgement.headline, **found, "means": means}
+    labels = Counter(finding.hud.label for finding in judgement.findings if finding.hud)
+    return {"schema": found.pop("schema"), "headline": judgement.headline, **found, "means": means, "labels": dict(labels)}
 
 
 def delta_document(delta: Delta) -> dict[str, Any]:
@@ -79,7 +82,7 @@ def explanation(finding: Judged) -> str:
 
 def summary(judgement: Judgement) -> Iterator[str]:
     """What else a reader wants to know: quiet changes, means."""
-    same, faster = len(judgement.of("same")), len(judgement.of("faster"))
+    same, faster = (sum(not finding.ruled for finding in judgement.of(kind)) for kind in ("same", "faster"))
     words = [f"{same} within the margin"] * bool(same) + [f"{faster} faster, size unclear"] * bool(faster)
     if words:
         yield " · ".join(words)
@@ -96,8 +99,10 @@ def verdict_page(judgement: Judgement, *, width: int = 100) -> Text:
     lines += [Text(line, "dim") for side in side_lines(judgement.conditions) for line in wrap_facts(side, width)]
     if suite := judgement.suite:
         lines += wrapped(f"{suite.case}: {suite.effect}; {clean(suite.reason)}", width)
+    if labels := labelled(judgement):
+        lines += [Text(""), Text(f"HUD's labels: {label_counts(labels)}", "bold"), *label_lines(labels, width)]
     for kind, head in HEADS.items():
-        if found := judgement.of(kind):
+        if found := [finding for finding in judgement.of(kind) if not finding.ruled]:
             lines += [Text(""), Text(f"{head} ({len(found)})", "bold"), *_table(found, width)]
     told = [*summary(judgement), *judgement.notes]
     lines += [Text("")] if told else []

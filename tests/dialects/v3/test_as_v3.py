@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import http.server
 import json
+import shlex
 import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
+from urllib.parse import quote
 
 import pytest
 
@@ -83,7 +86,7 @@ def test_files_and_folders_are_compared_gated_shown_and_reported(said: Said, tmp
     assert "commit 64c1ce36e0" in said("compare", "base", "head")[0]
     assert said("gate", "base", "head")[0].startswith("? inconclusive")
     (tmp_path / "hud.toml").write_text('[hud.ratio."latency"]\nbad = 1.3\ngood = 0.7\n')
-    assert said("gate", "base", "head", "--policy", "hud.toml", code=4)[0].startswith("▼ regression: 3 slower")
+    assert said("gate", "base", "head", "--policy", "hud.toml", code=4)[0].startswith("▼ regression: 3 worse by HUD's rules")
     assert said("gate", "head", "base", "--policy", "hud.toml")[0].startswith("✓ pass")
     shutil.copytree("base", "all")
     shutil.copy("head/2.json", "all")
@@ -92,6 +95,15 @@ def test_files_and_folders_are_compared_gated_shown_and_reported(said: Said, tmp
     assert "1.000 ms to 1.400 ms" in said("show", "all/1", "--history")[0]
     said("report", "base", "head", "-o", "r.html", "-o", "r.csv")
     assert (tmp_path / "r.html").stat().st_size > 10_000 and "foreign/v3" in (tmp_path / "r.csv").read_text()
+
+
+def test_the_hint_below_a_table_can_be_typed_and_a_table_without_times_has_a_head(said: Said, tmp_path: Path) -> None:
+    (tmp_path / "some where").mkdir()
+    write(tmp_path / "some where" / "r.json", [row("throughput", [100.0])])
+    out = said("show", "some where")[0]
+    assert "throughput" in out and "1 ok · read from 'some where'" in out
+    hint = out.partition("next: ")[2].strip()
+    assert "throughput  100" in said(*shlex.split(hint)[1:])[0]
 
 
 def test_files_without_a_time_are_compared_by_what_they_have(said: Said, tmp_path: Path) -> None:
@@ -126,6 +138,13 @@ def test_check_names_every_mistake_with_file_and_path(said: Said, tmp_path: Path
     data = json.loads(said("as", "v3", "check", "bad.json", "--json", code=2)[0])
     assert len(data["files"][0]["mistakes"]) == 4
     assert "repo: is missing; it comes with the metadata" in said("as", "v3", "check", str(results(tmp_path)), "--complete", code=2)[0]
+
+
+def test_check_shows_the_first_of_very_many_mistakes(said: Said, tmp_path: Path) -> None:
+    write(tmp_path / "bad.json", [row(values=["x"])] * 80)
+    out = said("as", "v3", "check", "bad.json", code=2)[0]
+    assert "80 records · 80 mistakes" in out and out.count("expected a number") == 50 and "… and 30 more: --json has them all" in out
+    assert len(json.loads(said("as", "v3", "check", "bad.json", "--json", code=2)[0])["files"][0]["mistakes"]) == 80
 
 
 def test_check_of_nothing_is_never_green(said: Said, tmp_path: Path) -> None:
@@ -201,6 +220,11 @@ class Service(http.server.BaseHTTPRequestHandler):
             return 302, ""
         if self.path == "/broken":
             return 500, "boom"
+        if self.path.startswith("/echo"):
+            user, word = body["username"], body["password"]
+            return 400, f"{self.path} {user} {word} {json.dumps(word)} {quote(word)} {base64.b64encode(f'{user}:{word}'.encode()).decode()}"
+        if self.path.startswith("/short"):
+            return 599, "x" * 100
         if self.path == "/picky":
             return 400, "Missing required parameter"
         if "username" not in body or "password" not in body:
@@ -216,6 +240,8 @@ class Service(http.server.BaseHTTPRequestHandler):
         self.send_response(code)
         if code == 302:
             self.send_header("Location", "/")
+        if code == 599:
+            self.send_header("Content-Length", "100000")
         self.end_headers()
         self.wfile.write(json.dumps({"message": message}).encode())
 
@@ -268,6 +294,36 @@ def test_a_password_travels_nowhere_in_the_open(url: str) -> None:
     with pytest.raises(UsageError, match="not an address to upload to"):
         upload.check_address(url)
     upload.check_address("https://example.com/x")
+
+
+SECRETS = ("the-user", 'p w/ü"1', "tok3n", "p%20w", "dGhlLXVzZXI6")
+
+
+@pytest.mark.parametrize("debug", [(), ("--debug",)])
+@pytest.mark.parametrize(
+    ("url", "code"),
+    [
+        ("http://the-user:tok3n@example.com/x", 2), ("https://the-user:tok3n@example.com/x", 2), ("https://the-user:tok3n@", 2),
+        ("https://the-user:tok3n@example.com:port/x", 2), ("the-user:tok3n@example.com", 2), ("http://[the-user:tok3n", 2),
+        ("http://example.com/tok3n?key=tok3n#tok3n", 2), ("ftp://the-user:tok3n@x", 2), ("https:/the-user:tok3n", 2),
+        ("http://127.0.0.1:9/tok3n?key=tok3n", 2), ("http://127.0.0.1:9/x y?key=tok3n", 2), ("http://127.0.0.1:9/\u00fc?key=tok3n", 2),
+        ("http://127.0.0.1:99999/?key=tok3n", 2), ("HERE/echo?key=tok3n", 3), ("HERE/short?tok3n", 3),
+    ],
+)  # fmt: skip
+def test_credentials_are_never_told(
+    said: Said, service: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, code: int, debug: tuple[str, ...]
+) -> None:
+    results(tmp_path)
+    monkeypatch.setenv(upload.USERNAME, SECRETS[0])
+    monkeypatch.setenv(upload.PASSWORD, SECRETS[1])
+    words = ("as", "v3", "upload", "results.json", "--metadata", json.dumps(METADATA), "--url", url.replace("HERE", service))
+    for told in (said(*debug, *words, "--no-dry-run", code=code), said(*debug, *words)):
+        assert not [secret for secret in SECRETS if secret in "".join(told)], told
+
+
+def test_a_user_name_within_a_word_is_left_and_long_answers_are_cut_after_hiding() -> None:
+    assert upload._safe("me: some message for me", "https://x", "me", "") == "…: some message for …"
+    assert upload._safe("a\x1b[31m\n b", "https://x", "", "") == "a [31m b"
 
 
 def test_a_service_that_is_not_there_is_told(said: Said, tmp_path: Path) -> None:
@@ -364,6 +420,24 @@ def test_torchaos_own_ci_records_become_rows(said: Said, tmp_path: Path) -> None
     assert (cells["m"], cells["k"], cells["n"], cells["speedup"], cells["model_inference_time_in_ms"]) == ("64", "32", "16", "1.3", "0.3")
 
 
+def test_convert_to_v3_is_the_same_by_both_commands(said: Said, tmp_path: Path) -> None:
+    (tmp_path / "r.csv").write_text(SEED)
+    assert said("convert", "r.csv", "--to", "v3")[0] == said("as", "v3", "convert", "r.csv")[0]
+    assert "r.csv · saved r.json" in said("convert", "r.csv", "--to", "v3", "-o", "r.json")[1]
+    assert "r.json exists" in said("convert", "r.csv", "--to", "v3", "-o", "r.json", code=2)[1]
+    assert "a CSV file holds results" in said("convert", "r.csv", code=2)[1]
+    assert "no dialect that results can be written in named 'v4'" in said("convert", "r.csv", "--to", "v4", code=2)[1]
+
+
+def test_every_number_of_tritonbench_is_a_record(said: Said, tmp_path: Path) -> None:
+    point = "tritonbench_softmax_fwd[x_256-triton]_"
+    write(tmp_path / "t.json", {f"{point}latency": 0.02, f"{point}speedup": 2.0, f"{point}accuracy": 1, f"{point}best_config": "BLOCK 4"})
+    rows = json.loads(said("convert", "t.json", "--to", "v3")[0])
+    told = {item["metric"]["name"]: item["metric"] for item in rows}
+    assert set(told) == {"latency (ms)", "speedup (x)"} and told["speedup (x)"]["extra_info"]["direction"] == "higher"
+    assert told["speedup (x)"]["benchmark_values"] == [2.0]
+
+
 def test_tritonbenchs_results_become_records_and_failures_stay_failures(said: Said, tmp_path: Path) -> None:
     data = {
         "tritonbench_softmax_fwd[x_(256,)-triton]_latency": 0.02, "tritonbench_softmax_fwd[x_(256,)-triton]_tflops": 1.5,
@@ -414,7 +488,11 @@ def test_the_example_of_six_nights(said: Said, tmp_path: Path) -> None:
         (shutil.copytree if name == "database" else shutil.copy)(ROOT / "examples" / name, tmp_path / name)
     words = ("as", "v3", "policy", "hud-torchao.toml", "database")
     out, _ = said(*words, "--at", "newest", "--markdown", "r.md", code=4)
-    assert out.startswith("▼ regression: 2 regression, 4 no_regression\n") and "▼ regression: time on refs/heads/main" in out
+    assert (
+        out.startswith("▼ regression: 2 regression, 4 no_regression\n")
+        and "▼ regression: Quantized Fwd Time (ms) on refs/heads/main, lower is better" in out
+    )
+    assert "▼ regression: Fwd Speedup (x) on refs/heads/main, higher is better" in out
     assert "less_equal 1.2 x min 303 µs; values 304 µs 397 µs! 403 µs!" in out and max(map(len, out.splitlines())) <= 100
     assert "| regression | `foreign/v3/" in (tmp_path / "r.md").read_text()
     assert said(*words, "--at", "2025-07-13")[0].startswith("✓ no_regression")

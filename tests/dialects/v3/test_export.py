@@ -55,6 +55,36 @@ def test_a_figure_is_a_record_with_all_that_is_known_of_it() -> None:
     assert time["benchmark"]["extra_info"]["repro"].startswith("steelyard run 'op/softmax")
 
 
+@pytest.mark.parametrize(
+    ("name", "figure", "title", "unit", "value"),
+    [
+        ("time", Figure(2e-3, "s", "lower"), "time (ms)", "ms", 2.0),
+        ("peak_memory", Figure(5e6, "B", "lower"), "peak_memory (MB)", "MB", 5.0),
+        ("bandwidth", Figure(3e9, "B/s", "higher"), "bandwidth (GB/s)", "GB/s", 3.0),
+        ("compute", Figure(4e12, "FLOP/s", "higher"), "compute (TFLOP/s)", "TFLOP/s", 4.0),
+        ("item_rate", Figure(7.0, "item/s", "higher"), "item_rate (item/s)", "item/s", 7.0),
+        ("energy", Figure(0.25, "J", "lower"), "energy (mJ)", "mJ", 250.0),
+        ("power", Figure(300.0, "W", "none"), "power (W)", "W", 300.0),
+        ("efficiency", Figure(2e9, "FLOP/J", "higher"), "efficiency (GFLOP/J)", "GFLOP/J", 2.0),
+        ("sqnr", Figure(41.0, "dB", "higher"), "sqnr (dB)", "dB", 41.0),
+        ("cosine", Figure(0.99, "1", "higher"), "cosine", "1", 0.99),
+        ("perplexity", Figure(12.0, "1", "lower"), "perplexity", "1", 12.0),
+        ("of_roof", Figure(0.5, "1", "higher"), "of_roof", "1", 0.5),
+        ("speedup", Figure(1.5, "1", "higher"), "speedup (x)", "x", 1.5),
+    ],
+)
+def test_every_figure_has_the_name_unit_and_direction_that_dashboards_show(
+    name: str, figure: Figure, title: str, unit: str, value: float, tmp_path: Path
+) -> None:
+    made = run({EAGER: {"time": TIME, name: figure}})
+    (row,) = [row for row in export.records(made) if row["metric"]["extra_info"]["figure"] == name]
+    told = row["metric"]
+    assert (told["name"], told["extra_info"]["unit"], told["extra_info"]["direction"]) == (title, unit, figure.better)
+    assert told["benchmark_values"] == [pytest.approx(value)]
+    found = back(made, tmp_path)[EAGER].metrics[name]
+    assert (found.value, found.unit, found.better) == (pytest.approx(figure.value), figure.unit, figure.better)
+
+
 def test_a_gpu_is_the_runner_of_its_cases() -> None:
     gpus = [{"name": "NVIDIA H200", "memory": 150_000_000_000, "driver": "580.1"}] * 2
     made = run({EAGER: {"time": TIME}, f"{EAGER}:device=cuda": {"time": TIME}}, gpus=gpus)

@@ -43,8 +43,27 @@ def test_bad_lines_are_told_with_their_place_and_skipped() -> None:
 
 
 def test_very_many_bad_lines_are_counted() -> None:
-    found = reading.parse(b"x\n" * 100, "r")
+    found = reading.parse(json.dumps(A).encode() + b"\n" + b"x\n" * 100, "r")
     assert len(found.warnings) == 21 and found.warnings[-1] == "… and 80 more records were skipped"
+
+
+@pytest.mark.parametrize(
+    ("content", "where", "what"),
+    [
+        (b"", "r", "the file is empty"),
+        (b" \r\n\n", "r", "the file is empty"),
+        (b"x\ny\nz\n", "r:1", "not JSON: Expecting value"),
+        (f"{json.dumps(A, indent=2)}\n{json.dumps(B, indent=2)}".encode(), "r:26", "not JSON: Extra data"),
+        (bytes(range(256)) * 9, "r:1", "not text in UTF-8"),
+        (json.dumps(A).encode("utf-16"), "r:1", "not text in UTF-8"),
+        (b'{"metric": 1' + b"0" * 5000 + b"}", "r:1", "not JSON: a number has too many digits"),
+        (b"[" * 100_000, "r:1", "not JSON: nested too deep"),
+        (b"null", "r", "expected an object, not null"),
+    ],
+)
+def test_what_holds_no_json_is_told_once(content: bytes, where: str, what: str) -> None:
+    (error,) = reading.parse(content, "r").trouble
+    assert (error.where, error.what) == (where, what)
 
 
 def test_one_bad_line_alone_is_refused_by_itself() -> None:

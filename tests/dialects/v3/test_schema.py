@@ -58,6 +58,11 @@ def test_the_full_record_has_every_column_and_no_mistake() -> None:
     assert set(full()) == set(schema.COLUMNS)
 
 
+def test_half_a_character_is_no_text() -> None:
+    found = dict(schema.mistakes(row("lat\ud800ency", extra={"a\udfff": "b"})))
+    assert set(found) == {"metric.name", "metric.extra_info.a\udfff"} and "half a character" in found["metric.name"]
+
+
 @pytest.mark.parametrize(("path", "kind"), EVERY, ids=[spelled(path) for path, _ in EVERY])
 def test_every_wrong_type_is_refused_with_its_path(path: tuple[Any, ...], kind: schema.Kind) -> None:
     wrong = WRONG[kind.type] if isinstance(kind, schema.Scalar) else [None, "x", 1, {} if isinstance(kind, schema.ArrayOf) else []]

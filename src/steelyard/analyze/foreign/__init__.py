@@ -135,4 +135,4 @@ def _lenient(content: bytes, path: Path, why: str) -> Any:
         for _, reader in readers():
             if hasattr(reader, "lines") and (lines := reader.lines(content, path.name)):
                 return lines
-        raise StoreError(f"not JSON: {str(path)!r}", why=why) from None
+        raise StoreError(f"not JSON: {str(path)!r}", why=why if content.strip() else "the file is empty") from None

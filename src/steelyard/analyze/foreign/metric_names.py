@@ -14,7 +14,9 @@ from steelyard.model.record import FEWEST, Figure
 
 Better = Literal["lower", "higher", "none"]
 
-SHOWN = {"s": ("ms", 1e-3), "B": ("MB", 1e6), "B/s": ("GB/s", 1e9), "FLOP/s": ("TFLOP/s", 1e12)}
+SHOWN = {
+    "s": ("ms", 1e-3), "B": ("MB", 1e6), "B/s": ("GB/s", 1e9), "FLOP/s": ("TFLOP/s", 1e12), "J": ("mJ", 1e-3), "FLOP/J": ("GFLOP/J", 1e9),
+}  # fmt: skip
 """The units that dashboards have, for ours, and how much of ours one of them is."""
 UNITS: dict[str, tuple[str, float]] = {
     "s": ("s", 1.0), "sec": ("s", 1.0), "secs": ("s", 1.0), "second": ("s", 1.0), "seconds": ("s", 1.0),
@@ -23,15 +25,17 @@ UNITS: dict[str, tuple[str, float]] = {
     "kib": ("B", 2.0**10), "mib": ("B", 2.0**20), "gib": ("B", 2.0**30),
     "gb/s": ("B/s", 1e9), "gbps": ("B/s", 1e9), "tb/s": ("B/s", 1e12),
     "gflops": ("FLOP/s", 1e9), "gflop/s": ("FLOP/s", 1e9), "tflops": ("FLOP/s", 1e12), "tflop/s": ("FLOP/s", 1e12),
+    "j": ("J", 1.0), "mj": ("J", 1e-3), "gflop/j": ("FLOP/J", 1e9), "tflop/j": ("FLOP/J", 1e12),
     "x": ("1", 1.0), "": ("1", 1.0), "1": ("1", 1.0),
 }  # fmt: skip
 HIGHER = (
-    "speedup", "throughput", "bandwidth", "tflops", "gflops", "flops", "gbps", "tps", "qps", "rps", "accuracy", "passrate", "compression",
-    "sqnr", "efficiency", "utilization", "tokens per second", "token per sec", "tokens per sec", "samples per second", "pass rate",
+    "speedup", "throughput", "bandwidth", "tflops", "gflops", "flops", "gbps", "tps", "qps", "rps", "accuracy", "passrate", "pass rate",
+    "compression", "sqnr", "cosine", "efficiency", "utilization", "tokens per second", "token per sec", "tokens per sec",
+    "samples per second",
 )  # fmt: skip
 LOWER = (
     "time", "latency", "duration", "memory", "mem", "bytes", "ttft", "tpot", "itl", "loss", "error", "energy", "power", "elapsed",
-    "breaks", "size",
+    "breaks", "size", "perplexity",
 )  # fmt: skip
 PRIMARY = ("time", "latency", "execution_time", "inference_time", "fwd_time", "quantized_fwd_time", "avg_inference_time", "mean_latency",
            "median_latency")  # fmt: skip
@@ -69,14 +73,28 @@ def direction(name: str) -> Better:
     return "none"
 
 
-def unit_of(name: str, told: str) -> tuple[str, float]:
-    """Unit and factor of a metric's values: what its record says, or its name does, in brackets or at its end.
+def written(name: str, unit: str) -> tuple[str, float]:
+    """The unit that dashboards have for a figure of ours, and how much of ours one of it is; a plain number is times only as a speedup."""
+    if unit == "1" and "speedup" in name.lower():
+        return "x", 1.0
+    return SHOWN.get(unit, (unit, 1.0))
 
-    One that nobody knows stays as it is.
-    """
+
+def titled(name: str, unit: str) -> str:
+    """A metric's name with its unit, as dashboards have it: `time (ms)`; a plain number has none."""
+    return f"{name} ({unit})" if unit not in ("", "1") else name
+
+
+def told_unit(name: str, told: str) -> str:
+    """The unit of a metric's values as its record says it, or its name does, in brackets or at its end."""
     ending = _ENDING.search(name.lower())
-    text = (told or split(name)[1] or (ending[1] if ending else "")).strip()
-    return UNITS.get(text.lower(), (text[:20], 1.0))
+    return (told or split(name)[1] or (ending[1] if ending else "")).strip()[:20]
+
+
+def unit_of(name: str, told: str) -> tuple[str, float]:
+    """Our unit for a metric's values, and how much of it one of theirs is; one that nobody knows stays as it is."""
+    text = told_unit(name, told)
+    return UNITS.get(text.lower(), (text, 1.0))
 
 
 def figure(values: Iterable[float], unit: str, factor: float, better: Better) -> Figure:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from steelyard.analyze.foreign import metric_names
 from steelyard.analyze.foreign.parts import ForeignResult, ForeignSource, number, rows, seconds, table, time_of, word
 from steelyard.model.record import Figure
 
@@ -15,6 +16,7 @@ MILLI = 1e-3
 _ENTRY = re.compile(r"tritonbench_(?P<op>[^\[\]]*)\[x_(?P<x>.*)-(?P<provider>[^-\[\]]*)\]_(?P<metric>[^\[\]]+)")
 _PASS = re.compile(r"tritonbench_(?P<op>[^\[\]]*)-pass")
 RATES = {"tflops": ("compute", "FLOP/s", 1e12), "gbps": ("bandwidth", "B/s", 1e9)}
+READ = ("latency", "walltime", "accuracy", *RATES)
 DERIVED_ROWS = ("average", "hashes")
 Cells = dict[str, dict[str, Any]]
 
@@ -80,7 +82,17 @@ def _result(name: str, found: dict[str, Any]) -> ForeignResult:
         for key, (metric, unit, factor) in RATES.items()
         if (value := number(found.get(key))) is not None and value > 0
     }
-    return ForeignResult(name, [{"time": time, **rates}])
+    return ForeignResult(name, [{"time": time, **rates, **_others(found)}])
+
+
+def _others(found: dict[str, Any]) -> dict[str, Figure]:
+    """Every other metric that is a number, such as a speedup; the file does not say its unit."""
+    known = {key: value for key, given in found.items() if key not in READ and (value := _number(given)) is not None}
+    return {metric_names.spelled(key): Figure(value, "1", metric_names.direction(key)) for key, value in known.items()}
+
+
+def _number(given: Any) -> float | None:
+    return None if isinstance(given, bool) else number(given)
 
 
 def _values(value: Any) -> Iterator[float]:

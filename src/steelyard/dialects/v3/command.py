@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,6 +26,9 @@ METADATA = click.option(
 )
 RUNNERS = click.option("--runners", metavar="JSON|FILE", help="Machines, for records that have no key 'runners' of their own.")
 DEPENDENCIES = click.option("--dependencies", metavar="JSON|FILE", help="Versions, for records that have no key 'dependencies'.")
+
+
+MOST_SHOWN = 50
 
 
 class DatabaseCommands(Names):
@@ -83,8 +85,10 @@ def check(paths: tuple[Path, ...], complete: bool, as_json: bool) -> int:
             facts = [number_of(item["records"], "record")]
             facts += [number_of(len(item["mistakes"]), "mistake")] if item["mistakes"] else []
             say(f"{'✗' if item['mistakes'] else '✓'} {item['file']}  {' · '.join(facts)}")
-            for line in item["mistakes"]:
+            for line in item["mistakes"][:MOST_SHOWN]:
                 say(line, indent="    ")
+            if len(item["mistakes"]) > MOST_SHOWN:
+                say(f"… and {len(item['mistakes']) - MOST_SHOWN} more: --json has them all", indent="    ")
     if code == NOTHING:
         tell("no records found" if told else "no files found")
     return code
@@ -116,11 +120,13 @@ def merge(
     \b
     steelyard as v3 merge results.json --metadata metadata.json -o merged.json
     """
+    from steelyard.dialects.v3.converting import written
+
     merging = _merging(metadata, runners, dependencies)
     made = [record for _, records in _merged(paths, merging, strict=strict, complete=metadata is not None) for record in records]
     if not made:
         raise _nothing(paths)
-    _hand_out(json.dumps(made, indent=1, ensure_ascii=True, allow_nan=False) + "\n", output, number_of(len(made), "record"))
+    _hand_out(written(made), output, number_of(len(made), "record"))
     return PASS
 
 
@@ -276,26 +282,18 @@ def convert(file: Path, form: str, output: Path | None) -> int:
     steelyard as v3 convert results.csv -o results.json
     steelyard as v3 convert results.json --to torchao -o results.csv
     """
-    from steelyard.dialects.v3 import reading, schema, torchao_csv, tritonbench
-    from steelyard.dialects.v3.results import fits
-    from steelyard.files import RESULTS, read_text
+    from steelyard.dialects.v3 import reading, torchao_csv
+    from steelyard.dialects.v3.converting import records, written
 
-    if form != "v3":
-        found = reading.read(file)
-        for line in found.warnings:
-            warn(line)
-        text = torchao_csv.write([placed.record for placed in found.found], "seed" if form == "torchao-seed" else "")
-        _hand_out(text, output, number_of(text.count("\n") - 1, "row"))
+    if form == "v3":
+        made = records(file)
+        _hand_out(written(made), output, number_of(len(made), "record"))
         return PASS
-    if file.suffix.lower() == ".csv":
-        records = torchao_csv.read(read_text(file, RESULTS), str(file))
-    else:
-        if file.exists() and fits([placed.record for placed in reading.read(file).found]):
-            raise UsageError(f"{file} is a file of the database already", do="--to torchao makes a CSV of it")
-        records = tritonbench.read(file)
-    for number, record in enumerate(records):
-        schema.check(record, f"record {number} made from {file}")
-    _hand_out(json.dumps(records, indent=1, ensure_ascii=True, allow_nan=False) + "\n", output, number_of(len(records), "record"))
+    found = reading.read(file)
+    for line in found.warnings:
+        warn(line)
+    text = torchao_csv.write([placed.record for placed in found.found], "seed" if form == "torchao-seed" else "")
+    _hand_out(text, output, number_of(text.count("\n") - 1, "row"))
     return PASS
 
 

@@ -7,9 +7,10 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-from steelyard.analyze.foreign.metric_names import SHOWN
+from steelyard.analyze.foreign.metric_names import titled, written
 from steelyard.analyze.repeat import repeat_lines
 from steelyard.dialects.v3.schema import FLOAT32, VERSION
 from steelyard.errors import UsageError
@@ -45,6 +46,13 @@ Row = dict[str, Any]
 def text(run: Run) -> str:
     """The whole file: a JSON array."""
     return json.dumps(records(run), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+def text_of(file: Path) -> str:
+    """Another tool's results in the same form."""
+    from steelyard.dialects.v3.converting import records, written
+
+    return written(records(file))
 
 
 def records(run: Run) -> list[Row]:
@@ -201,12 +209,12 @@ def _base(pair: Pair) -> str:
 
 def _holds(figure: Figure) -> bool:
     """Whether a figure fits the column."""
-    return math.isfinite(figure.value) and abs(figure.value / SHOWN.get(figure.unit, ("", 1.0))[1]) <= FLOAT32
+    return math.isfinite(figure.value) and abs(figure.value / written("", figure.unit)[1]) <= FLOAT32
 
 
 def _metric(name: str, figure: Figure, record: Record, more: Mapping[str, str] = {}) -> Row:
     """One figure: its value only where the case is ok, so that no dashboard shows a wrong or missing time as a time."""
-    unit, factor = SHOWN.get(figure.unit, ("x" if figure.unit == "1" else figure.unit, 1.0))
+    unit, factor = written(name, figure.unit)
     good = record.status == "ok" and math.isfinite(figure.value)
     told: dict[str, Any] = {
         "unit": unit, "direction": figure.better, "figure": name, "status": record.status,
@@ -221,4 +229,4 @@ def _metric(name: str, figure: Figure, record: Record, more: Mapping[str, str] =
     }  # fmt: skip
     extra = {key: str(value) for key, value in told.items() if value is not None}
     values = [figure.value / factor] if good else []
-    return {"name": f"{name} ({unit})" if unit else name, "benchmark_values": values, "target_value": 0.0, "extra_info": extra}
+    return {"name": titled(name, unit), "benchmark_values": values, "target_value": 0.0, "extra_info": extra}

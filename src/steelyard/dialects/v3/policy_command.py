@@ -112,13 +112,17 @@ def _lines(report: WindowReport) -> Iterator[tuple[str, str]]:
     yield "", _spans(report)
     shown = [] if report.stale else [item for item in report.series if item.verdict.label != "no_regression"]
     for item in shown[:MOST_ROWS]:
-        yield "", f"{GLYPHS[item.verdict.label]} {item.verdict.label}: {item.metric}{f' on {item.branch}' * bool(item.branch)}"
+        yield "", f"{GLYPHS[item.verdict.label]} {item.verdict.label}: {item.name}{f' on {item.branch}' * bool(item.branch)}{_better(item)}"
         yield "    ", item.case
         yield "    ", _why(item)
     if len(shown) > MOST_ROWS:
         yield "", f"… and {len(shown) - MOST_ROWS} more: --json has them all"
     if report.skipped:
         yield "", f"no rule for {', '.join(report.skipped[:10])}{' and others' * (len(report.skipped) > 10)}"
+
+
+def _better(item: SeriesReport) -> str:
+    return f", {item.better} is better" if item.better != "none" else ""
 
 
 def _why(item: SeriesReport) -> str:
@@ -145,7 +149,7 @@ def _markdown(report: WindowReport) -> str:
     from steelyard.report.markdown import code, table_lines
 
     rows = [
-        (item.verdict.label, code(item.case), code(item.metric), code(item.branch), code(_why(item), 400))
+        (item.verdict.label, code(item.case), code(item.name + _better(item)), code(item.branch), code(_why(item), 400))
         for item in report.series[:MOST_ROWS]
         if item.verdict.label != "no_regression" and not report.stale
     ]

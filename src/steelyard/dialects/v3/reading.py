@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from steelyard.codec.reading import shown
 from steelyard.errors import Mistakes, UsageError
 from steelyard.files import RESULTS, check_values, limit, read_whole, unpacked, unreadable
 
@@ -68,16 +69,18 @@ def read(path: Path) -> RecordsFile:
 
 
 def parse(content: bytes, name: str) -> RecordsFile:
-    """The records in a text: JSON as a whole, or else line by line; what is no record is kept as trouble with its line."""
-    made = RecordsFile()
+    """The records in a text: JSON as a whole, or else line by line; what is no record is kept as trouble with its line.
+
+    Where not even a line is JSON, the text is told as a whole: once, not once for every line.
+    """
+    if not content.strip():
+        return RecordsFile(trouble=[UsageError("the file is empty", where=name)])
     try:
-        whole = json.loads(content.decode("utf-8-sig"))
+        return taken(json.loads(content.decode("utf-8-sig")), name)
     except (ValueError, RecursionError) as error:
-        if b"\n" not in content.strip():
-            made.trouble.append(_bad(f"{name}:1", error))
-            return made
-    else:
-        return taken(whole, name)
+        whole = _bad(f"{name}:{getattr(error, 'lineno', 1)}", error)
+    made = RecordsFile()
+    some = False
     for number, line in enumerate(content.split(b"\n"), 1):
         if line.strip():
             try:
@@ -85,8 +88,9 @@ def parse(content: bytes, name: str) -> RecordsFile:
             except (ValueError, RecursionError) as error:
                 made.trouble.append(_bad(f"{name}:{number}", error))
             else:
+                some = some or isinstance(data, (dict, list))
                 _take(made, data, f"{name}:{number}")
-    return made
+    return made if some else RecordsFile(trouble=[whole])
 
 
 def taken(data: Any, name: str) -> RecordsFile:
@@ -97,14 +101,19 @@ def taken(data: Any, name: str) -> RecordsFile:
 
 
 def _bad(where: str, error: Exception) -> UsageError:
-    words = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deep" if isinstance(error, RecursionError) else str(error)
-    return UsageError(f"not JSON: {words[:200]}", where=where)
+    if isinstance(error, UnicodeDecodeError):
+        return UsageError("not text in UTF-8", where=where)
+    if isinstance(error, json.JSONDecodeError):
+        return UsageError(f"not JSON: {error.msg}", where=where)
+    return UsageError(
+        f"not JSON: {'nested too deep' if isinstance(error, RecursionError) else 'a number has too many digits'}", where=where
+    )
 
 
 def _take(made: RecordsFile, data: Any, where: str) -> None:
     for place, item in _items(data, where):
         if not isinstance(item, dict):
-            made.trouble.append(UsageError(f"expected an object, not a {type(item).__name__}", where=place))
+            made.trouble.append(UsageError(f"expected an object, not {shown(item)}", where=place))
         elif "metric" not in item:
             made.trouble.append(UsageError("metric: is missing, so it is no record of the database", where=place))
         else:

@@ -51,6 +51,7 @@ class Gathered:
     case: dict[str, Any]
     figures: dict[str, Figure] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
+    units: dict[str, str] = field(default_factory=dict)
     status: Status = "ok"
     reason: str = ""
     conditions: dict[str, Any] = field(default_factory=dict)
@@ -62,8 +63,8 @@ class Gathered:
         if status == "ok" and not self.figures:
             status, reason = "failed", reason or "it has no value"
         kept = [self.figures] if self.figures and status in ("ok", "wrong") else ()
-        names = {"metric_names": self.names} if self.names else {}
-        return ForeignResult(self.name, kept, status, reason, self.case, conditions={**self.conditions, **names})
+        told = {key: found for key, found in (("metric_names", self.names), ("metric_units", self.units)) if found}
+        return ForeignResult(self.name, kept, status, reason, self.case, conditions={**self.conditions, **told})
 
 
 def lines(content: bytes, name: str) -> RecordsFile | None:
@@ -252,6 +253,9 @@ def _add(into: Gathered, record: Mapping[str, Any]) -> str:
         into.names[name] = text(title)
     if figure:
         into.figures[name] = figure
+        told = metrics.told_unit(title, extra.get("unit", ""))
+        if told and told != metrics.written(name, figure.unit)[0]:
+            into.units[name] = text(told)
     return name
 
 

@@ -107,6 +107,7 @@ def wrong(value: Any, kind: Kind, path: str) -> Iterator[tuple[str, str]]:
         yield path, f"expected an object, not {shown(value)}"
     elif isinstance(kind, MapOf):
         for key, item in value.items():
+            yield from wrong(key, STRING, _below(path, key))
             yield from wrong(item, kind.values, _below(path, key))
     else:
         yield from _parts(value, kind, path)
@@ -132,7 +133,9 @@ def _below(path: str, key: str) -> str:
 def _scalar(value: Any, type: str) -> str:
     """What is wrong with a single value; nothing where it is right."""
     if type == "String":
-        return "" if isinstance(value, str) else f"expected a text, not {shown(value)}"
+        if not isinstance(value, str):
+            return f"expected a text, not {shown(value)}"
+        return "" if is_text(value) else f"expected a text, not half a character: {shown(value)}"
     if type == "Float32":
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return f"expected a number, not {shown(value)}"
@@ -144,6 +147,11 @@ def _scalar(value: Any, type: str) -> str:
     if value < 0:
         return f"expected a whole number from 0 on, not {_short(value)}"
     return "" if value <= LARGEST[type] else f"{_short(value)} is too large for {type}, which ends at {LARGEST[type]}"
+
+
+def is_text(value: str) -> bool:
+    """Whether a text can be written in UTF-8; JSON can also hold half of a character, by its number."""
+    return value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 def _short(value: float) -> str:

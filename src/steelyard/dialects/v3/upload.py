@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import http.client
 import json
@@ -22,7 +23,9 @@ from steelyard.files import read_text
 USERNAME, PASSWORD = "UPLOADER_USERNAME", "UPLOADER_PASSWORD"
 BENCHMARK_NAME = "BENCHMARK_NAME"
 PATIENCE = 60.0
+MOST_ANSWER = 10_000
 LONGEST_ANSWER = 300
+HIDDEN = "…"
 SHAPES = {"metadata": schema.TupleOf({key: schema.COLUMNS[key] for key in (*schema.METADATA, *schema.STAND_INS.values())}),
           "runners": schema.COLUMNS["runners"], "dependencies": schema.COLUMNS["dependencies"]}  # fmt: skip
 ANSWERS = {
@@ -118,18 +121,21 @@ class _Stay(urllib.request.HTTPRedirectHandler):
 
 
 def check_address(url: str) -> None:
-    """Refuse an address to which a password would travel in the open, other than on this machine."""
+    """Refuse an address to which a password would travel in the open, other than on this machine, or that holds one itself.
+
+    No part of it is ever told but its host: a password or a token may stand anywhere in what was typed.
+    """
     try:
         parts = urllib.parse.urlsplit(url)
-        host = parts.hostname or ""
+        host, _ = parts.hostname or "", parts.port
     except ValueError:
-        host = ""
-        parts = urllib.parse.urlsplit("")
-    if parts.scheme == "https" and host:
-        return
-    if parts.scheme == "http" and host in ("localhost", "127.0.0.1", "::1"):
-        return
-    raise UsageError(f"not an address to upload to: {url[:200]!r}", why="a password travels with it", do="use https://…")
+        parts, host = urllib.parse.urlsplit(""), ""
+    if not url.isascii() or not url.isprintable() or " " in url or not host or parts.scheme not in ("http", "https"):
+        raise UsageError("not an address to upload to", why="it is not told, since a password may be in it", do="use https://…")
+    if "@" in url:
+        raise UsageError("the address to upload to holds a user name", do=f"leave it out, and set {USERNAME} and {PASSWORD}")
+    if parts.scheme == "http" and host not in ("localhost", "127.0.0.1", "::1"):
+        raise UsageError(f"not an address to upload to: http to {host}", why="a password travels with it", do="use https://…")
 
 
 def send(url: str, path: str, content: str, username: str, password: str) -> UploadAnswer:
@@ -138,21 +144,27 @@ def send(url: str, path: str, content: str, username: str, password: str) -> Upl
     body: Json = {"s3_path": path, "content": content}
     body |= {key: value for key, value in (("username", username), ("password", password)) if value}
     request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"}, method="POST")
-    opener = urllib.request.build_opener(_Stay)
     try:
-        with opener.open(request, timeout=PATIENCE) as answer:
-            code, said = int(answer.status), answer.read(10_000)
-    except urllib.error.HTTPError as error:
-        with error:
-            code, said = error.code, error.read(10_000)
+        code, said = _answered(request)
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = getattr(error, "reason", None) or error
+        why = (reason.strerror or str(reason)) if isinstance(reason, OSError) else type(reason).__name__
         raise UsageError(
-            "could not reach the upload service", why=_safe(str(reason), password), do="look at the address and the network"
+            "could not reach the upload service", why=_safe(why, url, username, password), do="look at the address and the network"
         ) from None
-    told = _safe(_message(said), password)
+    told = _safe(_message(said), url, username, password)[:LONGEST_ANSWER]
     words = ANSWERS.get(code, f"the service answered {code}, which is neither yes nor a no that is known")
     return UploadAnswer(code, f"{words} (it said: {told})" if told and code != 200 else words)
+
+
+def _answered(request: urllib.request.Request) -> tuple[int, bytes]:
+    """Status and body of an answer, whatever the status."""
+    try:
+        answer = urllib.request.build_opener(_Stay).open(request, timeout=PATIENCE)
+    except urllib.error.HTTPError as error:
+        answer = error
+    with answer:
+        return int(answer.status), answer.read(MOST_ANSWER)
 
 
 def _message(said: bytes) -> str:
@@ -162,8 +174,31 @@ def _message(said: bytes) -> str:
     except (ValueError, RecursionError):
         return ""
     found = data.get("message") if isinstance(data, dict) else None
-    return " ".join(found.split())[:LONGEST_ANSWER] if isinstance(found, str) else ""
+    return found if isinstance(found, str) else ""
 
 
-def _safe(text: str, password: str) -> str:
-    return text.replace(password, "…") if password else text
+def _safe(text: str, url: str, username: str, password: str) -> str:
+    """A text in one line without the credentials, whichever way they are written in it, and without what follows the address' path."""
+    for secret in sorted(_secrets(url, username, password), key=len, reverse=True):
+        text = text.replace(secret, HIDDEN)
+    if username:
+        text = re.sub(rf"(?<!\w){re.escape(username)}(?!\w)", HIDDEN, text)
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+
+
+def _secrets(url: str, username: str, password: str) -> set[str]:
+    """The password plain, and as addresses, JSON and basic authentication have it; and the tokens in an address."""
+    parts = urllib.parse.urlsplit(url)
+    found = {parts.query, parts.fragment, *(value for _, value in urllib.parse.parse_qsl(parts.query))}
+    if password:
+        raw = password.encode("utf-8", "surrogateescape")
+        basic = base64.b64encode(username.encode("utf-8", "surrogateescape") + b":" + raw).decode()
+        found |= {
+            password,
+            json.dumps(password)[1:-1],
+            urllib.parse.quote(raw),
+            urllib.parse.quote(raw, ""),
+            urllib.parse.quote_plus(raw),
+            basic,
+        }
+    return found - {""}
