@@ -121,13 +121,13 @@ def test_the_first_columns_are_the_originals() -> None:
         "enable_profiler,enable_memory_profiler,baseline_inference_time_in_ms,model_inference_time_in_ms,speedup,profiler_json_path,"
         "memory_profile_path,memory_visualization_path,memory_stats"
     )
-    assert ",".join(lines.COLUMNS["seed"]).startswith(f"{seed},status,reason")
+    assert ",".join(lines.WRITTEN["seed"]).startswith(f"{seed},status,reason")
     last = seed.replace("use_torch_compile,", "").replace(
         "baseline_inference_time_in_ms,model_inference_time_in_ms,speedup",
         "baseline_model_eager_inference_time_in_ms,quantized_model_eager_inference_time_in_ms,baseline_model_compiled_inference_time_in_ms,"
         "quantized_model_compiled_inference_time_in_ms,eager speedup on baseline,compile speedup on baseline,eager vs compile speedup",
     )
-    assert ",".join(lines.COLUMNS["last"]).startswith(f"{last},status,reason")
+    assert ",".join(lines.WRITTEN["last"]).startswith(f"{last},status,reason")
 
 
 def test_rows_are_in_the_originals_folder_and_table_and_none_is_dropped(seed: Made) -> None:

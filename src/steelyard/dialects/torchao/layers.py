@@ -6,11 +6,14 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING
 
 from steelyard.dialects.torchao.shapes import LayerShape
 from steelyard.model.case import IDENTITY, Case
 from steelyard.model.experiment import ResultRow
+
+if TYPE_CHECKING:
+    from steelyard.codec.torchao import Form, Question
 
 BASELINE = "baseline"
 SPARSE = {"block": "block-sparse", "semi": "semi-sparse", "2:4": "semi-sparse"}
@@ -21,10 +24,6 @@ DTYPES = {"bf16": "torch.bfloat16", "fp32": "torch.float32", "fp16": "torch.floa
 ACTIVATIONS = ("relu", "sigmoid", "leakyrelu", "relu6", "gelu", "silu", "hardswish")
 NORMED = "ln_linear"
 NO_TRAINING = "recipes for training are not here yet; benchmark_mode: inference runs"
-
-Form = Literal["baseline_eager", "quantized_eager", "baseline_compiled", "quantized_compiled"]
-Question = Literal["eager", "compile", "eager_vs_compile"]
-"""What a pair of a row answers: quantized against baseline without and with torch.compile, and what compiling does for quantized."""
 
 
 def sparse_variant(recipe: str) -> str:

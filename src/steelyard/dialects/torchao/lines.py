@@ -9,28 +9,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from steelyard.dialects.torchao.layers import DTYPES, NO_TRAINING, Form, LayerRow, Question
+from steelyard.codec import torchao
+from steelyard.codec.torchao import COLUMNS, ONE_FORM, PEAK, SPEEDUP_OF_GUIDE, SPEEDUPS, TIMES, Form, Question
+from steelyard.dialects.torchao.layers import DTYPES, NO_TRAINING, LayerRow
 from steelyard.model.pair import Delta
 from steelyard.model.record import Record
 
 Line = dict[str, Any]
 """A value for each column of both forms; what is not known is None."""
-CONFIG = (
-    "name", "quantization", "sparsity", "m", "k", "n", "high_precision_dtype", "use_torch_compile", "torch_compile_mode", "device",
-    "model_type", "output_dir", "enable_profiler", "enable_memory_profiler",
-)  # fmt: skip
-FILES = ("profiler_json_path", "memory_profile_path", "memory_visualization_path", "memory_stats")
-TIMES: Mapping[Form, str] = {
-    "baseline_eager": "baseline_model_eager_inference_time_in_ms", "quantized_eager": "quantized_model_eager_inference_time_in_ms",
-    "baseline_compiled": "baseline_model_compiled_inference_time_in_ms",
-    "quantized_compiled": "quantized_model_compiled_inference_time_in_ms",
-}  # fmt: skip
-SPEEDUPS: Mapping[Question, str] = {
-    "eager": "eager speedup on baseline", "compile": "compile speedup on baseline", "eager_vs_compile": "eager vs compile speedup",
-}  # fmt: skip
 BOUNDS = {question: tuple(f"{question}_{part}" for part in ("low", "high", "verdict")) for question in SPEEDUPS}
-SEED = (*CONFIG, "baseline_inference_time_in_ms", "model_inference_time_in_ms", "speedup", *FILES)
-LAST = (*(name for name in CONFIG if name != "use_torch_compile"), *TIMES.values(), *SPEEDUPS.values(), *FILES)
 ACCURACY = ("sqnr", "sqnr_outliers", "cosine", "max_error", "mean_error")
 MAIN = ("speedup_low", "speedup_high", "verdict")
 OURS = (
@@ -41,7 +28,7 @@ OURS = (
 SPREAD = {"speedup": MAIN[:2], **{SPEEDUPS[question]: names[:2] for question, names in BOUNDS.items()}}
 """The columns with the bounds of each speedup."""
 CELLS = {
-    "seed": dict(zip(("Baseline Inference Time (ms)", "Inference Time (ms)", "Speedup"), SEED[len(CONFIG) :], strict=False)),
+    "seed": dict(zip(("Baseline Inference Time (ms)", "Inference Time (ms)", "Speedup"), ONE_FORM, strict=True)),
     "last": {
         "Eager Baseline Inference Time (ms)": TIMES["baseline_eager"], "Eager Model Inference Time (ms)": TIMES["quantized_eager"],
         "Eager Speedup": SPEEDUPS["eager"], "Compile Baseline Inference Time (ms)": TIMES["baseline_compiled"],
@@ -50,18 +37,17 @@ CELLS = {
     },
 }  # fmt: skip
 """The columns of the console table that a row is measured for."""
-COLUMNS = {
-    "seed": (*SEED, *(name for name in OURS if name not in SEED)),
-    "last": (*LAST, *(name for name in OURS if name not in (*LAST, *MAIN))),
+WRITTEN = {
+    "seed": (*COLUMNS["seed"], *(name for name in OURS if name not in COLUMNS["seed"])),
+    "last": (*COLUMNS["last"], *(name for name in OURS if name not in (*COLUMNS["last"], *MAIN))),
 }
+"""The original's columns, and ours behind them."""
 DIGITS, TIME_DIGITS = 4, 9
-PEAK = "allocated_bytes.all.peak"
-SEED_METRIC = "speedup(wrt bf16)"
 
 
 def config_line(row: LayerRow) -> Line:
     """What is known of a row before it is measured."""
-    shape, told = row.shape, dict.fromkeys((*SEED, *OURS))
+    shape, told = row.shape, dict.fromkeys((*COLUMNS["seed"], *OURS))
     return told | {
         "name": row.name, "quantization": row.quantization, "sparsity": row.sparsity, "m": shape.m, "k": shape.k, "n": shape.n,
         "high_precision_dtype": DTYPES[row.dtype], "use_torch_compile": bool(row.use_compile), "device": row.device,
@@ -117,9 +103,9 @@ def csv_text(lines: Sequence[Line], form: str, *, header: bool = True) -> str:
     file = io.StringIO()
     writer = csv.writer(file)
     if header:
-        writer.writerow(COLUMNS[form])
+        writer.writerow(WRITTEN[form])
     for line in lines:
-        writer.writerow([_one_line(line[name]) for name in COLUMNS[form]])
+        writer.writerow([_one_line(line[name]) for name in WRITTEN[form]])
     return file.getvalue()
 
 
@@ -159,13 +145,13 @@ def ci_text(lines: Sequence[Line], form: str, arches: Mapping[str, str]) -> str:
 def _records(line: Line, form: str, arch: str) -> list[dict[str, Any]]:
     """One record for a row, or the last version's four, which are about its compiled form."""
     if form == "seed":
-        return [_record(line, arch, "", SEED_METRIC, line["speedup"], "x", SPREAD["speedup"])]
+        return [_record(line, arch, "", SPEEDUP_OF_GUIDE, line["speedup"], "x", SPREAD["speedup"])]
     peaks = line["memory_stats"] or {}
     asked: tuple[tuple[Any, ...], ...] = (
-        ("Fwd Speedup (x)", line[SPEEDUPS["compile"]], "x", BOUNDS["compile"][:2]),
-        ("Bfloat16 Fwd Time (ms)", line[TIMES["baseline_compiled"]], "ms"),
-        ("Quantized Fwd Time (ms)", line[TIMES["quantized_compiled"]] if line["status"] == "ok" else None, "ms"),
-        ("Allocated Memory (MB)", peaks.get(PEAK, peaks.get("peak_memory")), "MB"),
+        (torchao.SPEEDUP, line[SPEEDUPS["compile"]], "x", BOUNDS["compile"][:2]),
+        (torchao.BASELINE_TIME, line[TIMES["baseline_compiled"]], "ms"),
+        (torchao.QUANTIZED_TIME, line[TIMES["quantized_compiled"]] if line["status"] == "ok" else None, "ms"),
+        (torchao.MEMORY, peaks.get(PEAK, peaks.get("peak_memory")), "MB"),
     )
     return [_record(line, arch, f"{line['quantization']}-", *one) for one in asked]
 
@@ -181,14 +167,14 @@ def _record(line: Line, arch: str, prefix: str, name: str, value: Any, unit: str
     more = {"unit": unit, "better": "higher" if unit == "x" else "lower", "status": line["status"], "reason": _one_line(line["reason"])}
     more |= dict(zip(("ci_low", "ci_high"), (line[bound] for bound in bounds), strict=False)) | {"case": line["case"]}
     if value is None and line["status"] == "ok":
-        more["reason"] = "not measured" if name != SEED_METRIC else "the baseline has no speedup over itself"
+        more["reason"] = "not measured" if name != SPEEDUP_OF_GUIDE else "the baseline has no speedup over itself"
     return {
         "benchmark": {
-            "name": "micro-benchmark api", "mode": line["output_dir"].rpartition("/")[2], "dtype": line["quantization"],
+            "name": torchao.API, "mode": line["output_dir"].rpartition("/")[2], "dtype": line["quantization"],
             "extra_info": {**how, **ours},
         },
         "model": {
-            "name": f"{prefix}{line['m']}-{line['k']}-{line['n']}", "type": "micro-benchmark custom layer", "origins": ["torchao"],
+            "name": f"{prefix}{line['m']}-{line['k']}-{line['n']}", "type": torchao.LAYER, "origins": ["torchao"],
         },
         "metric": {
             "name": name, "benchmark_values": [] if value is None else [value], "target_value": 0.0,

@@ -6,7 +6,6 @@ All four are read as rows of the last version's CSV, which has a column for ever
 from __future__ import annotations
 
 import csv
-import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,14 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from steelyard.analyze.foreign.parts import ForeignResult, ForeignSource, number, rows, status_of, table, text, time_of, word
-from steelyard.dialects.torchao.layers import BASELINE, Form, Question, sparse_variant
-from steelyard.dialects.torchao.lines import ACCURACY, BOUNDS, CONFIG, PEAK, SEED_METRIC, SPEEDUPS, TIMES
+from steelyard.codec import torchao
+from steelyard.codec.torchao import ONE_FORM, PEAK, SPEEDUP_OF_GUIDE, SPEEDUPS, TIMES, Form, Question, form_of
+from steelyard.dialects.torchao.layers import BASELINE, sparse_variant
+from steelyard.dialects.torchao.lines import ACCURACY, BOUNDS
 from steelyard.errors import UsageError
 from steelyard.model.case import Case
 from steelyard.model.record import Figure, Status
 
-API = "micro-benchmark api"
 MILLI, MEGA = 1e-3, 1e6
+LONGEST_HEAD = 10_000
 SHAPE = re.compile(r"(?:.+-)?(\d{1,12})-(\d{1,12})-(\d{1,12})")
 PEAK_TEXT = re.compile(rf"'{re.escape(PEAK)}': ([0-9.e+]{{1,30}})")
 FORMS: Mapping[bool, tuple[Form, Form, Question]] = {
@@ -33,10 +34,11 @@ Row = dict[str, Any]
 
 def lines(content: bytes, name: str) -> list[Row] | None:
     """The rows of a CSV file of its by column; None where it is none."""
-    if not content.startswith(",".join(CONFIG[:6]).encode()):
+    head = content.partition(b"\n")[0][:LONGEST_HEAD].decode("utf-8", "replace")
+    if not form_of(head.strip().split(",")):
         return None
     try:
-        return list(csv.DictReader(io.StringIO(content.decode("utf-8", "replace"), newline="")))
+        return list(torchao.table(content.decode("utf-8", "replace")))
     except csv.Error:
         return None
 
@@ -44,16 +46,13 @@ def lines(content: bytes, name: str) -> list[Row] | None:
 def fits(data: Any) -> bool:
     """What `lines` gave, or records as its CI runner writes them; once a job and its machine are in them, they are the database's."""
     bare = [row for row in rows(data)[:1] if row.get("runners") == [] and row.get("dependencies") == {} and "timestamp" not in row]
-    return any(map(_in_csv, rows(data)[:1])) or any(table(row.get("benchmark")).get("name") == API and "metric" in row for row in bare)
-
-
-def _in_csv(row: Mapping[str, Any]) -> bool:
-    return all(name in row for name in CONFIG[:6])
+    records = [row for row in bare if table(row.get("benchmark")).get("name") == torchao.API and "metric" in row]
+    return bool(records) or any(map(form_of, rows(data)[:1]))
 
 
 def read(data: Any, path: Path) -> ForeignSource:
     """A result for the baseline and for the recipe of each row, without and with torch.compile, named by a case like ours."""
-    listed = [_like_last(row) for row in rows(data) if _in_csv(row)] or _from_records(rows(data))
+    listed = [_like_last(row) for row in rows(data) if form_of(row)] or _from_records(rows(data))
     by_name: dict[str, list[ForeignResult]] = {}
     for result in (result for row in listed for result in _of_row(row)):
         by_name.setdefault(result.name, []).append(result)
@@ -63,12 +62,11 @@ def read(data: Any, path: Path) -> ForeignSource:
 
 def _like_last(row: Row) -> Row:
     """A row of the first version, which has one form, with the columns that the last one has for that."""
-    if "model_inference_time_in_ms" not in row:
+    if form_of(row) != "seed":
         return row
     base, recipe, question = FORMS[row.get("use_torch_compile") == "True"]
-    known = {TIMES[base]: row.get("baseline_inference_time_in_ms"), TIMES[recipe]: row["model_inference_time_in_ms"]}
-    bounds = dict(zip(BOUNDS[question], (row.get("speedup_low"), row.get("speedup_high")), strict=False))
-    return row | known | {SPEEDUPS[question]: row.get("speedup")} | bounds
+    known = dict(zip((TIMES[base], TIMES[recipe], SPEEDUPS[question]), map(row.get, ONE_FORM), strict=True))
+    return row | known | dict(zip(BOUNDS[question], (row.get("speedup_low"), row.get("speedup_high")), strict=False))
 
 
 def _from_records(listed: Sequence[Mapping[str, Any]]) -> list[Row]:
@@ -86,8 +84,8 @@ def _from_records(listed: Sequence[Mapping[str, Any]]) -> list[Row]:
         row = found.setdefault((name, *map(str, row.items())), row)
         base, quantized, question = FORMS[row["use_torch_compile"] == "True"]
         columns = {
-            SEED_METRIC: SPEEDUPS[question], "Fwd Speedup (x)": SPEEDUPS[question], "Quantized Fwd Time (ms)": TIMES[quantized],
-            "Bfloat16 Fwd Time (ms)": TIMES[base], "Allocated Memory (MB)": "memory_stats",
+            SPEEDUP_OF_GUIDE: SPEEDUPS[question], torchao.SPEEDUP: SPEEDUPS[question], torchao.QUANTIZED_TIME: TIMES[quantized],
+            torchao.BASELINE_TIME: TIMES[base], torchao.MEMORY: "memory_stats",
         }  # fmt: skip
         column = columns.get(word(metric.get("name")))
         if column and (value := _mean(metric.get("benchmark_values"))) is not None:
