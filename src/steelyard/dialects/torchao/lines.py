@@ -11,7 +11,7 @@ from typing import Any
 
 from steelyard.codec import torchao
 from steelyard.codec.torchao import COLUMNS, ONE_FORM, PEAK, SPEEDUP_OF_GUIDE, SPEEDUPS, TIMES, Form, Question
-from steelyard.dialects.torchao.layers import DTYPES, NO_TRAINING, LayerRow
+from steelyard.dialects.torchao.layers import DTYPES, NO_TRAINING, OWN_SIZES, LayerRow, shape_text
 from steelyard.model.pair import Delta
 from steelyard.model.record import Record
 
@@ -47,12 +47,13 @@ DIGITS, TIME_DIGITS = 4, 9
 
 def config_line(row: LayerRow) -> Line:
     """What is known of a row before it is measured."""
-    shape, told = row.shape, dict.fromkeys((*COLUMNS["seed"], *OURS))
+    told = dict.fromkeys((*COLUMNS["seed"], *OURS)) | row.sizes
     return told | {
-        "name": row.name, "quantization": row.quantization, "sparsity": row.sparsity, "m": shape.m, "k": shape.k, "n": shape.n,
-        "high_precision_dtype": DTYPES[row.dtype], "use_torch_compile": bool(row.use_compile), "device": row.device,
+        "name": row.name, "quantization": row.quantization, "sparsity": row.sparsity, "use_torch_compile": bool(row.use_compile),
+        "high_precision_dtype": DTYPES[row.dtype] if "dtype" in row.params else None, "device": row.device,
         "torch_compile_mode": None if row.use_compile is False else row.mode, "model_type": row.model_type, "output_dir": row.output_dir,
-        "enable_profiler": row.profiler, "enable_memory_profiler": row.memory_profiler, "shape_name": shape.name,
+        "enable_profiler": row.profiler, "enable_memory_profiler": row.memory_profiler, "notes": row.note or None,
+        "shape_name": row.shape.name if row.sizes else OWN_SIZES,
     }  # fmt: skip
 
 
@@ -119,12 +120,16 @@ def table(lines: Sequence[Line], form: str) -> str:
     from tabulate import tabulate  # type: ignore[import-untyped]
 
     rows = [
-        [line["name"], line["quantization"], line["sparsity"] or "none", f"{line['shape_name']} ({line['m']}, {line['k']}, {line['n']})",
+        [line["name"], line["quantization"], line["sparsity"] or "none", shape_text(line["shape_name"], _sizes(line)),
          *(_cell(line, name) for name in CELLS[form].values()), str(line["enable_profiler"])]
         for line in lines
     ]  # fmt: skip
     heads = ["Name", "Quantization", "Sparsity", "Shape", *CELLS[form], "Profiler Enabled"]
     return str(tabulate(rows, heads, "grid", disable_numparse=True))
+
+
+def _sizes(line: Line) -> list[int]:
+    return [line[axis] for axis in torchao.SHAPE if line[axis] is not None]
 
 
 def _cell(line: Line, name: str) -> str:
@@ -174,7 +179,7 @@ def _record(line: Line, arch: str, prefix: str, name: str, value: Any, unit: str
             "extra_info": {**how, **ours},
         },
         "model": {
-            "name": f"{prefix}{line['m']}-{line['k']}-{line['n']}", "type": torchao.LAYER, "origins": ["torchao"],
+            "name": prefix + ("-".join(map(str, _sizes(line))) or line["model_type"]), "type": torchao.LAYER, "origins": ["torchao"],
         },
         "metric": {
             "name": name, "benchmark_values": [] if value is None else [value], "target_value": 0.0,

@@ -66,9 +66,13 @@ def recognise(data: Any) -> bool:
 
 
 def read_rows(
-    path: Path, *, lenient: bool = False, both: bool = False, device: str = "", output_dir: str = ""
+    path: Path, *, lenient: bool = False, form: str = "", device: str = "", output_dir: str = ""
 ) -> tuple[list[LayerRow], list[str]]:
-    """The rows of a config in the order in which they run, and warnings; `both` times each without and with torch.compile."""
+    """The rows of a config in the order in which they run, and warnings.
+
+    The documented version, `seed`, times a row without torch.compile unless the file says otherwise, and the last one without and
+    with it. No `form` is that of the file: only the last version's has a mode of torch.compile and no switch.
+    """
     text = read_text(path)
     data = parse(text, str(path), "yaml", aliases=True)
     page = TorchaoPage(str(path), text, lenient=lenient)
@@ -82,7 +86,7 @@ def read_rows(
     if not data.get(MODELS):
         page.wrong(MODELS, "missing or empty: it lists the layers to run", "see docs/howto/coming-from-torchao.md")
     for where, table in page.tables(data, MODELS):
-        rows += _model_rows(page, table, where, recipes, both=both, device=device)
+        rows += _model_rows(page, table, where, recipes, form=form, device=device)
         _check_size(len(rows), page)
     if not recipes and not data.get(QUANTIZATION):
         page.wrong(QUANTIZATION, "missing or empty, so there is nothing to run", f"list recipes, such as int8wo, or {BASELINE}")
@@ -90,8 +94,7 @@ def read_rows(
         page.doubt("benchmark_mode", f"training is unsupported: {NO_TRAINING}")
         rows = [replace(row, trouble=NO_TRAINING) for row in rows]
     page.finish()
-    rows = [replace(row, output_dir=f"{folder}/{mode}") for row in rows]
-    return layers.with_keys(rows), list(dict.fromkeys(page.warnings))
+    return [replace(row, output_dir=f"{folder}/{mode}") for row in rows], list(dict.fromkeys(page.warnings))
 
 
 def _recipes(page: TorchaoPage, data: Mapping[str, Any]) -> list[tuple[str, str | None]]:
@@ -125,17 +128,20 @@ def _names(page: TorchaoPage, data: Mapping[str, Any], key: str) -> Sequence[Any
 
 
 def _model_rows(
-    page: TorchaoPage, table: Mapping[str, Any], where: str, recipes: Sequence[tuple[str, str | None]], *, both: bool, device: str
+    page: TorchaoPage, table: Mapping[str, Any], where: str, recipes: Sequence[tuple[str, str | None]], *, form: str, device: str
 ) -> list[LayerRow]:
     """The rows of one entry of `model_params`: each recipe with every shape."""
     page.known(table, where, MODEL_KEYS)
     compiles = page.read_loosely(table, where, "use_torch_compile", _switch, bool(table.get("use_torch_compile")))
+    switchless = "torch_compile_mode" in table and "use_torch_compile" not in table
+    if switchless and form == "seed":
+        page.warnings.append(f"{page.where}  {where}: without use_torch_compile nothing is compiled; --form last times both")
     template = LayerRow(
         "", BASELINE, None, LayerShape("", 1, 1, 1),
         dtype=page.read(table, where, "high_precision_dtype", _dtype, "bf16"),
-        use_compile=None if both or "use_torch_compile" not in table else compiles,
+        use_compile=None if form == "last" or (not form and switchless) else compiles,
         mode=page.read_loosely(table, where, "torch_compile_mode", _compile_mode, "default"),
-        device=device or page.read_loosely(table, where, "device", _device, "cpu"),
+        device=device or page.read_loosely(table, where, "device", _device, "cpu"), place=where,
         model_type=page.read(table, where, "model_type", text_value, "linear"),
         profiler=page.read_loosely(table, where, "enable_profiler", _switch, bool(table.get("enable_profiler"))),
         memory_profiler=page.read_loosely(table, where, "enable_memory_profiler", _switch, bool(table.get("enable_memory_profiler"))),

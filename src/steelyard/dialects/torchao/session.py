@@ -12,6 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from steelyard.codec.torchao import SPEEDUPS
 from steelyard.dialects.torchao import config, lines
 from steelyard.dialects.torchao.layers import LayerRow
 from steelyard.dialects.torchao.lines import Line
@@ -135,11 +136,11 @@ class TorchaoRun:
     def run(self) -> int:
         """Do all of it and answer the exit code: 0, as the original, unless the strict one was asked for."""
         options = self.options
-        both, folder = options.form == "last", options.output_dir
-        found, warnings = read_rows(options.config, lenient=True, both=both, device=options.device, output_dir=folder)
-        for text in warnings:
-            self.say(f"warning: {text}")
+        found, warnings = read_rows(options.config, lenient=True, form=options.form, device=options.device, output_dir=options.output_dir)
         rows = self._placed(found)
+        for text in [*warnings, *dict.fromkeys(f"{row.place}: {row.note}" for row in rows if row.note),
+                     *dict.fromkeys(row.trouble for row in rows if row.trouble)]:  # fmt: skip
+            self.say(f"warning: {text}")
         if options.output and not options.output.absolute().parent.is_dir():
             raise UsageError(f"cannot write {options.output}", why="there is no such folder", do="name another place with --output")
         path = options.csv or _free(Path(rows[0].output_dir) / datetime.now().strftime("results_%d%m%Y_%H%M%S.csv"))
@@ -161,10 +162,10 @@ class TorchaoRun:
             if not self.options.device and not has_device(device):
                 self.say(f"warning: there is no {device} here, so the CPU is used, as the original does it")
                 rows = [replace(row, device="cpu") if row.device == device else row for row in rows]
-        return list(config.checked(rows, config.catalogue(self.options.files)))
+        return config.checked(rows, config.catalogue(self.options.files))
 
     def _show(self, place: str, line: Line) -> None:
-        speedups = [f"{line[name]:.2f}x {said.replace('_', ' ')}" for said, name in lines.SPEEDUPS.items() if line[name] is not None]
+        speedups = [f"{line[name]:.2f}x {said.replace('_', ' ')}" for said, name in SPEEDUPS.items() if line[name] is not None]
         told = [line["status"], str(line["reason"])[:500]] if line["status"] != "ok" else []
         self.say("  ".join([place, *told, *speedups]))
 
@@ -200,7 +201,7 @@ class TorchaoRun:
                 self._keep_profiles(row, sink.ready[row.key], records[row.subject.id], done)
 
     def _keep_profiles(self, row: LayerRow, line: Line, record: Record, done: conduct.RunOutcome) -> None:
-        folder, notes = Path(row.output_dir), list[str]()
+        folder, notes = Path(row.output_dir), [row.note] if row.note else []
         memory, name = folder / "memory_profiler", f"{row.file_stem}_memory_profile"
         for kept in record.attachments:
             if kept.kind in (("trace",) if row.profiler else ()) + (("memory",) if row.memory_profiler else ()):
