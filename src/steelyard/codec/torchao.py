@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Collection, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 Form = Literal["baseline_eager", "quantized_eager", "baseline_compiled", "quantized_compiled"]
 """What a row times."""
@@ -27,6 +27,12 @@ TIMES: Mapping[Form, str] = {
 SPEEDUPS: Mapping[Question, str] = {
     "eager": "eager speedup on baseline", "compile": "compile speedup on baseline", "eager_vs_compile": "eager vs compile speedup",
 }  # fmt: skip
+BOUNDS = {question: (f"{question}_low", f"{question}_high", f"{question}_verdict") for question in SPEEDUPS}
+"""Our own columns behind each speedup's."""
+FORMS: Mapping[bool, tuple[Form, Form, Question]] = {
+    False: ("baseline_eager", "quantized_eager", "eager"), True: ("baseline_compiled", "quantized_compiled", "compile"),
+}  # fmt: skip
+"""Baseline, recipe and what is asked of both, without and with torch.compile."""
 FILES = ("profiler_json_path", "memory_profile_path", "memory_visualization_path", "memory_stats")
 MEASURED = {"seed": ONE_FORM, "last": (*TIMES.values(), *SPEEDUPS.values())}
 COLUMNS = {
@@ -42,6 +48,8 @@ SPEEDUP, BASELINE_TIME, QUANTIZED_TIME = "Fwd Speedup (x)", "Bfloat16 Fwd Time (
 MEMORY = "Allocated Memory (MB)"
 PEAK = "allocated_bytes.all.peak"
 """The peak of `memory_stats` that the records have."""
+Row = dict[str, Any]
+"""One row by column."""
 
 
 def form_of(heads: Collection[str]) -> str:
@@ -52,3 +60,12 @@ def form_of(heads: Collection[str]) -> str:
 def table(text: str, *, strict: bool = False) -> csv.DictReader[str]:
     """The rows of a CSV file by column; cells beyond the last column are under an empty name."""
     return csv.DictReader(io.StringIO(text, newline=""), restkey="", strict=strict)
+
+
+def like_last(row: Row) -> Row:
+    """A row of the documented version, which has one form, with the columns that the last one has for that."""
+    if form_of(row) != "seed":
+        return row
+    base, recipe, question = FORMS[row.get("use_torch_compile") == "True"]
+    known = dict(zip((TIMES[base], TIMES[recipe], SPEEDUPS[question]), map(row.get, ONE_FORM), strict=True))
+    return row | known | dict(zip(BOUNDS[question], (row.get("speedup_low"), row.get("speedup_high")), strict=False))

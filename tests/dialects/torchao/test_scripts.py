@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from steelyard import register_model, register_recipe
-from steelyard.errors import UsageError
+from steelyard.errors import Unsupported, UsageError
 from steelyard.torchao_bench import create_model_and_input_data, string_to_config
 
 torch = pytest.importorskip("torch")
@@ -88,3 +88,10 @@ def test_models_of_a_script_and_any_workload_are_built_with_their_inputs() -> No
         create_model_and_input_data("script_modle", 1, 1, 1)
     with pytest.raises(UsageError, match="no activation"):
         create_model_and_input_data("ln_linear", 2, 8, 4, torch.float32, "cpu", "rellu")
+
+
+def test_a_device_that_is_not_here_is_told_with_what_to_do() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is one")
+    with pytest.raises(Unsupported, match=r"(?s)no cuda device here.*-d cpu measures on the CPU"):
+        create_model_and_input_data("linear", 2, 8, 4, torch.float32, "cuda")

@@ -10,14 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from steelyard.codec import torchao
-from steelyard.codec.torchao import COLUMNS, ONE_FORM, PEAK, SPEEDUP_OF_GUIDE, SPEEDUPS, TIMES, Form, Question
+from steelyard.codec.torchao import BOUNDS, COLUMNS, ONE_FORM, PEAK, SPEEDUP_OF_GUIDE, SPEEDUPS, TIMES, Form, Question
 from steelyard.dialects.torchao.layers import DTYPES, NO_TRAINING, OWN_SIZES, LayerRow, shape_text
 from steelyard.model.pair import Delta
 from steelyard.model.record import Record
 
 Line = dict[str, Any]
 """A value for each column of both forms; what is not known is None."""
-BOUNDS = {question: tuple(f"{question}_{part}" for part in ("low", "high", "verdict")) for question in SPEEDUPS}
 ACCURACY = ("sqnr", "sqnr_outliers", "cosine", "max_error", "mean_error")
 MAIN = ("speedup_low", "speedup_high", "verdict")
 OURS = (

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from steelyard.codec.parsing import parse
-from steelyard.codec.reading import CheckedFile, expect, shown, text_value
+from steelyard.codec.reading import CheckedFile, choice, expect, shown, text_value
 from steelyard.dialects.torchao import layers, shapes
 from steelyard.dialects.torchao.layers import BASELINE, NO_TRAINING, LayerRow
 from steelyard.dialects.torchao.shapes import LayerShape
@@ -79,7 +79,7 @@ def read_rows(
     if not isinstance(data, dict):
         raise UsageError(f"expected a table with {MODELS}, not {shown(data)}", where=str(path))
     page.known(data, "", KEYS)
-    mode = page.read(data, "", "benchmark_mode", _choice("benchmark mode", BENCHMARK_MODES), BENCHMARK_MODES[0])
+    mode = page.read(data, "", "benchmark_mode", choice(BENCHMARK_MODES), BENCHMARK_MODES[0])
     folder = output_dir or page.read(data, "", "output_dir", text_value, OUTPUT_DIR)
     recipes = _recipes(page, data)
     rows: list[LayerRow] = []
@@ -140,7 +140,7 @@ def _model_rows(
         "", BASELINE, None, LayerShape("", 1, 1, 1),
         dtype=page.read(table, where, "high_precision_dtype", _dtype, "bf16"),
         use_compile=None if form == "last" or (not form and switchless) else compiles,
-        mode=page.read_loosely(table, where, "torch_compile_mode", _compile_mode, "default"),
+        mode=page.read_loosely(table, where, "torch_compile_mode", choice(layers.COMPILE_MODES), "default"),
         device=device or page.read_loosely(table, where, "device", _device, "cpu"), place=where,
         model_type=page.read(table, where, "model_type", text_value, "linear"),
         profiler=page.read_loosely(table, where, "enable_profiler", _switch, bool(table.get("enable_profiler"))),
@@ -176,18 +176,6 @@ def _shapes(page: TorchaoPage, table: Mapping[str, Any], where: str) -> list[Lay
 def _check_size(count: int, page: TorchaoPage) -> None:
     if count > MOST_CASES:
         raise UsageError(f"more than {MOST_CASES} rows", do="give fewer shapes or recipes", where=page.where)
-
-
-def _choice(kind: str, names: Sequence[str]) -> Callable[[Any], str]:
-    def read(value: Any) -> str:
-        if value not in names:
-            raise unknown(kind, str(value)[:60], names)
-        return str(value)
-
-    return read
-
-
-_compile_mode = _choice("mode of torch.compile", layers.COMPILE_MODES)
 
 
 def _switch(value: Any) -> bool:

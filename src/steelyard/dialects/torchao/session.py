@@ -21,7 +21,7 @@ from steelyard.engine import conduct
 from steelyard.engine.messages import Unweighed
 from steelyard.engine.run import WaitTold
 from steelyard.engine.sinks import MeasuredCase, RowSink
-from steelyard.errors import FAILED, NOTHING, PASS, UsageError, exit_code
+from steelyard.errors import FAILED, NOTHING, PASS, NothingMeasured, UsageError, exit_code
 from steelyard.machine import cpu
 from steelyard.machine.nvidia import gpus
 from steelyard.model.experiment import Experiment, Settings
@@ -56,6 +56,7 @@ class TorchaoOptions:
     device: str = ""
     settings: Settings = field(default_factory=Settings)
     files: tuple[str, ...] = ()
+    filters: tuple[str, ...] = ()
     resume: bool = False
     strict_exit: bool = False
 
@@ -162,7 +163,11 @@ class TorchaoRun:
             if not self.options.device and not has_device(device):
                 self.say(f"warning: there is no {device} here, so the CPU is used, as the original does it")
                 rows = [replace(row, device="cpu") if row.device == device else row for row in rows]
-        return config.checked(rows, config.catalogue(self.options.files))
+        found, filters = config.checked(rows, config.catalogue(self.options.files)), self.options.filters
+        kept = [row for row in found if not filters or any(part in row.key for part in filters)]
+        if not kept:
+            raise NothingMeasured("no row is left by --filter", why=f"a row is told as {found[0].key}", do="give a part of such a line")
+        return kept
 
     def _show(self, place: str, line: Line) -> None:
         speedups = [f"{line[name]:.2f}x {said.replace('_', ' ')}" for said, name in SPEEDUPS.items() if line[name] is not None]
