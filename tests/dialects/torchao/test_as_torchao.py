@@ -143,7 +143,7 @@ def test_rows_are_in_the_originals_folder_and_table_and_none_is_dropped(seed: Ma
     assert [row["speedup"] for row in found.values()] == ["2.0", "4.0", "", "", "", "", "8.0", "2.0", ""]
     assert found["uintx-4-64", ""]["reason"] == "quantized compiled: ValueError: no such kernel"
     assert found["my_new", ""]["reason"] == "quantization_config_recipe_names: no recipe named 'my_new'; all: steelyard list recipes"
-    assert f"warning: {found['my_new', '']['reason']}" in seed.err
+    assert f"warning: x.yml  {found['my_new', '']['reason']}" in seed.err
     assert "block sparsity needs triton" in found["baseline", "block"]["reason"]
     assert [record["metric"]["benchmark_values"] for record in seed.records] == [[2.0], [4.0], [], [], [], [], [8.0], [2.0], []]
     assert "| Name   | Quantization   | Sparsity    | Shape               |" in seed.out
@@ -202,8 +202,37 @@ def test_only_recipes_may_stand_where_recipes_are_named(here: Path, capsys: pyte
         told = f"x.yml  quantization_config_recipe_names: no recipe named '{name}'"
         assert main(["run", "x.yml", LAYER, "--dry-run"]) == USAGE and told in capsys.readouterr().err, name
     assert main([*RUN, "--csv", "x.csv", "--strict-exit"]) == FAILED
-    assert "warning: quantization_config_recipe_names: no recipe named 'semi-spars'; did you mean semi-sparse" in capsys.readouterr().err
+    said = "warning: x.yml  quantization_config_recipe_names: no recipe named 'semi-spars'; did you mean semi-sparse"
+    assert said in capsys.readouterr().err
     assert [(row["status"], row["speedup"]) for row in rows(here / "x.csv")] == [("failed", "")]
+
+
+def test_a_workload_with_sizes_of_its_own_is_one_row_that_says_so(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = ONE.replace('"standin"', '"net/standin"').replace("[[64, 32, 16]]", "[[64, 32, 16], [1, 2, 3]]")
+    (here / "x.yml").write_text(text.replace("true", "false"))
+    note = "net/standin has no m, k, n, dtype: it runs with seq=8"
+    assert main([*RUN, "--csv", "x.csv"]) == PASS
+    said = capsys.readouterr()
+    assert f"warning: x.yml  model_params[0]: {note}" in said.err and "| own sizes " in said.out
+    [row] = rows(here / "x.csv")
+    assert [row[name] for name in ("m", "k", "n", "shape_name", "high_precision_dtype")] == ["", "", "", "own sizes", ""]
+    assert (row["status"], row["speedup"], row["notes"], row["model_type"]) == ("ok", "2.0", note, "net/standin")
+    assert row["case"] == "net/standin[seq=8]@fake/int8wo:eval"
+    [record] = json.loads((here / "benchmark_results.json").read_text())
+    assert record["model"]["name"] == "net/standin" and all(isinstance(item, str) for item in record["benchmark"]["extra_info"].values())
+    assert main(["run", "x.yml", LAYER, "--budget", "20ms", "--json"]) == PASS
+    said = capsys.readouterr()
+    assert f"warning: x.yml  model_params[0]: {note}" in said.err and len(json.loads(said.out)["records"]) == 2
+    assert main(["show", "x.csv"]) == PASS and "net/standin" in capsys.readouterr().out
+    assert main(["as", "v3", "convert", "x.csv", "-o", "v3.json"]) == PASS
+    assert {record["model"]["name"] for record in json.loads((here / "v3.json").read_text())} == {"net/standin"}
+
+
+def test_a_part_of_the_rows_can_be_asked_for(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main([*RUN, "--csv", "x.csv", "-k", "int8dq custom", "-k", "baseline+semi"])
+    assert [(row["quantization"], row["sparsity"]) for row in rows(here / "x.csv")] == [("int8dq", ""), ("baseline", "semi-sparse")]
+    assert main([*RUN, "-k", "int7"]) == NOTHING
+    assert "no row is left by --filter" in capsys.readouterr().err
 
 
 def test_exit_codes_are_the_originals_unless_asked(here: Path) -> None:

@@ -23,7 +23,7 @@ from steelyard.model.case import Case
 from steelyard.model.experiment import Experiment
 from steelyard.model.words import find_named
 from steelyard.registry import Catalogue
-from steelyard.terminal import warn
+from steelyard.terminal import tell
 from steelyard.workloads.torchao import ACTIVATIONS
 
 kind = "TorchAO config"
@@ -47,7 +47,7 @@ def read(path: Path, files: tuple[str, ...] = (), place: Place | None = None, de
     if mistakes:
         raise mistakes[0] if len(mistakes) == 1 else Mistakes(mistakes, where=str(path))
     for note in dict.fromkeys(f"{path}  {row.place}: {row.note}" for row in rows if row.note):
-        warn(note)
+        tell(f"warning: {note}")
     return Experiment(str(path), files=files, rows=tuple(row.result_row for row in rows))
 
 

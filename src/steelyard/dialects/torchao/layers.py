@@ -21,8 +21,7 @@ SPARSE = {"block": "block-sparse", "semi": "semi-sparse", "2:4": "semi-sparse"}
 TAKES_SEMI = ("marlin", "int8dq", "float8dq")
 COMPILE_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 DTYPES = {"bf16": "torch.bfloat16", "fp32": "torch.float32", "fp16": "torch.float16", "fp64": "torch.float64"}
-HOME, NORMED = "torchao/", "ln_linear"
-OWN_SIZES = "own sizes"
+HOME, NORMED, OWN_SIZES = "torchao/", "ln_linear", "own sizes"
 NO_TRAINING = "recipes for training are not here yet; benchmark_mode: inference runs"
 
 
@@ -162,7 +161,7 @@ def with_keys(rows: Iterable[LayerRow]) -> list[LayerRow]:
     seen: dict[str, int] = {}
     found = []
     for row in rows:
-        recipes = f"{row.quantization}+{row.sparsity}" if row.sparsity else row.quantization
+        recipes = "+".join(filter(None, [row.quantization, row.sparsity]))
         key = f"{row.name} {recipes} {shape_text(row.shape.name, row.sizes.values())}"
         seen[key] = seen.get(key, 0) + 1
         found.append(replace(row, key=key if seen[key] == 1 else f"{key} #{seen[key]}"))
@@ -171,5 +170,4 @@ def with_keys(rows: Iterable[LayerRow]) -> list[LayerRow]:
 
 def shape_text(name: str, sizes: Iterable[int]) -> str:
     """A shape as tables show it."""
-    listed = ", ".join(map(str, sizes))
-    return f"{name} ({listed})" if listed else OWN_SIZES
+    return f"{name} ({listed})" if (listed := ", ".join(map(str, sizes))) else OWN_SIZES

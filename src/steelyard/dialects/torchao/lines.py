@@ -64,7 +64,7 @@ def untried(row: LayerRow) -> Line:
 def measured(row: LayerRow, records: Mapping[Form, Record], deltas: Mapping[Question, Delta | str], run: str) -> Line:
     """The line of a row; a comparison that was not made is told by its reason, and has no speedup."""
     line = config_line(row)
-    main: Question = "compile" if row.use_compile else "eager"
+    base, recipe, main = torchao.FORMS[bool(row.use_compile)]
     for form, record in records.items():
         if "time" in record.metrics:
             line[TIMES[form]] = round(record.metrics["time"].value * 1e3, TIME_DIGITS)
@@ -73,10 +73,8 @@ def measured(row: LayerRow, records: Mapping[Form, Record], deltas: Mapping[Ques
             bounds = (1 / delta.high, 1 / delta.low)
             line[SPEEDUPS[question]] = round(1 / delta.ratio, DIGITS)
             line |= dict(zip(BOUNDS[question], (*(round(bound, DIGITS) for bound in bounds), delta.verdict), strict=True))
-    ending = "compiled" if row.use_compile else "eager"
-    line["baseline_inference_time_in_ms"] = line[f"baseline_model_{ending}_inference_time_in_ms"]
-    line["model_inference_time_in_ms"] = line[f"{'baseline' if row.is_baseline else 'quantized'}_model_{ending}_inference_time_in_ms"]
-    line["speedup"] = line[SPEEDUPS[main]]
+    subject = base if row.is_baseline else recipe
+    line |= dict(zip(ONE_FORM, (line[TIMES[base]], line[TIMES[subject]], line[SPEEDUPS[main]]), strict=True))
     line |= dict(zip(MAIN, (line[name] for name in BOUNDS[main]), strict=True))
     return line | _standing(records, deltas) | _figures(records) | {"case": row.subject.id, "run": run}
 
@@ -175,7 +173,7 @@ def _record(line: Line, arch: str, prefix: str, name: str, value: Any, unit: str
     return {
         "benchmark": {
             "name": torchao.API, "mode": line["output_dir"].rpartition("/")[2], "dtype": line["quantization"],
-            "extra_info": {**how, **ours},
+            "extra_info": {key: item for key, item in {**how, **ours}.items() if item is not None},
         },
         "model": {
             "name": prefix + ("-".join(map(str, _sizes(line))) or line["model_type"]), "type": torchao.LAYER, "origins": ["torchao"],

@@ -21,8 +21,7 @@ from steelyard.errors import UsageError
 from steelyard.model.case import Case
 from steelyard.model.record import Figure, Status
 
-MILLI, MEGA = 1e-3, 1e6
-LONGEST_HEAD = 10_000
+MILLI, MEGA, LONGEST_HEAD = 1e-3, 1e6, 10_000
 SHAPED_NAME = re.compile(r"(?:.+-)?(\d{1,12})-(\d{1,12})-(\d{1,12})")
 PEAK_TEXT = re.compile(rf"'{re.escape(PEAK)}': ([0-9.e+]{{1,30}})")
 
@@ -139,9 +138,8 @@ def _held(
     variant = "+".join([*steps, *([f"compile[mode={mode}]" if mode not in ("", "default") else "compile"] if compiled else [])])
     params: dict[str, Any] = {key: int(size) for key in ("m", "k", "n") if (size := number(row.get(key))) is not None}
     params |= {"dtype": dtype} if dtype else {}
-    processes = [figures] if figures else []
+    processes, where = [figures] if figures else [], word(row.get("device")) or "cpu"
     try:
-        where = word(row.get("device")) or "cpu"
         case = Case(f"foreign/torchao/{model or 'layer'}", tuple(params.items()), "torch", variant or "eager", device=where)
     except UsageError:
         return ForeignResult(" ".join([model, *map(str, params.values()), variant]), processes, status, reason)
