@@ -7,8 +7,13 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import re
 import shlex
 import shutil
+import subprocess
+import sys
+import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,6 +27,7 @@ from steelyard.errors import NOTHING, USAGE, UsageError
 from steelyard.store.runs import Store
 from tests.engine.drive import steelyard
 
+ROOT = Path(__file__).parents[3]
 GUIDE = Path(__file__).parent / "guide"
 PLACE = Path("benchmarks/dashboard/microbenchmark_quantization_config.yml")
 RECIPES = ["int8wo", "int8dq", "float8dq-tensor", "float8dq-row", "float8wo", "my_new_quantization"]
@@ -130,3 +136,32 @@ def test_the_workflows_steps_are_no_config_of_benchmarks(here: Path, capsys: pyt
     assert "steps.yml  expected a table with model_params, not [" in capsys.readouterr().err
     assert main(["run", "steps.yml"]) == USAGE
     assert "steps.yml" in capsys.readouterr().err
+
+
+def workflow() -> dict[str, str]:
+    """The commands of the workflow in our own how-to, by the name of their step."""
+    page = (ROOT / "docs" / "howto" / "coming-from-torchao.md").read_text(encoding="utf-8")
+    [text] = [block for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "jobs:" in block]
+    return {item.get("name", item["run"]): item["run"] for item in yaml.safe_load(text)["jobs"]["torchao"]["steps"] if "run" in item}
+
+
+def test_the_workflow_installs_what_there_is_and_sends_nothing_without_an_address() -> None:
+    install, check, run, _, upload = workflow().values()
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert all(name in extras for name in re.findall(r"\[(.*)\]", install)[0].split(","))
+    assert check.startswith("steelyard check") and run.startswith("steelyard as torchao") and "${UPLOADER_URL:+--no-dry-run}" in upload
+
+
+@pytest.mark.deep
+@pytest.mark.torch
+@pytest.mark.skipif(shutil.which("jq") is None, reason="GitHub's machines have jq")
+def test_the_workflow_of_the_how_to_runs_as_it_stands(here: Path) -> None:
+    shapes = "[{name: custom, shapes: [[8, 8, 8]]}]"
+    Path("x.yml").write_text(f"quantization_config_recipe_names: [baseline]\nmodel_params:\n  {{matrix_shapes: {shapes}, device: cpu}}\n")
+    told = {"GITHUB_RUN_ID": "7", "GITHUB_RUN_ATTEMPT": "1", "GITHUB_JOB": "torchao", "GITHUB_REPOSITORY": "me/ao", "GITHUB_SHA": "abc",
+            "GITHUB_REF": "refs/heads/main", "CONFIG": "x.yml", "UPLOADER_URL": ""}  # fmt: skip
+    lines = [f'steelyard() {{ "{sys.executable}" -m steelyard "$@"; }}', *list(workflow().values())[1:]]
+    done = subprocess.run(["bash", "-ec", "\n".join(lines)], capture_output=True, text=True, env={**os.environ, **told}, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "would upload 1 record to v3/me/ao/7/7/benchmark_results.json" in done.stdout + done.stderr
+    assert Path("results.csv").exists()
