@@ -1,48 +1,64 @@
-"""Two functions of TorchAO's micro-benchmarks for scripts that call them: a recipe's config by name, and a model with its input."""
+"""Two functions of TorchAO's micro-benchmarks for scripts that call them: a recipe's config by name, and a model with its input.
+
+Both know our own names, those of installed packages, and whatever the script or a module that it has imported has registered.
+"""
 
 from __future__ import annotations
 
+import inspect
+import sys
+from collections.abc import Mapping
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from steelyard import registry
 from steelyard.errors import UsageError, unknown
+from steelyard.model.dtypes import canonical
 from steelyard.model.words import find_named
 
 if TYPE_CHECKING:
     import torch
 
-SPARSITIES = {"semi-sparse": ("semi", "2:4"), "block-sparse": ("block",)}
+HOME, NORMED = "torchao/", "ln_linear"
+NOTHING = (None, "", "baseline")
+PASSED_OVER = ("high_precision_dtype",)
+"""What the original hands to every recipe, and few ask for."""
 
 
-def string_to_config(quantization: str | None, sparsity: str | None = None, *, device: str = "", **options: Any) -> Any:
+def string_to_config(quantization: str | None, sparsity: str | None = None, *, device: str = "", **kwargs: Any) -> Any:
     """The config of a recipe string, such as `int4wo-128-hqq`, to be given to torchao's `quantize_`; None for the baseline.
 
-    A sparsity gives a function that changes a model in place, since weights are pruned first. What cannot be had here raises
-    Unsupported with the reason.
+    Options by name go to the recipe beside those written behind its name. A sparsity gives a function that changes a model in place,
+    since weights are pruned first. What cannot be had here raises Unsupported with the reason.
     """
+    from steelyard.dialects.torchao.layers import SPARSE, sparse_variant
+
     if sparsity:
-        name = next((name for name, parts in SPARSITIES.items() if any(part in sparsity for part in parts)), "")
-        if not name:
-            raise unknown("sparsity", sparsity, SPARSITIES)
-        if quantization not in (None, "", "baseline"):
+        if not sparse_variant(sparsity):
+            raise unknown("sparsity", sparsity, SPARSE.values())
+        if quantization not in NOTHING:
             raise UsageError(f"{quantization} and {sparsity} are two steps", do="ask for each config, and apply one after the other")
-        quantization = name
-    if quantization in (None, "", "baseline"):
+        quantization = sparse_variant(sparsity)
+    if quantization in NOTHING:
         return None
-    return _config(str(quantization), device or _usual(), options)
+    return _config(str(quantization), device or _usual(), kwargs)
 
 
-def _config(name: str, device: str, options: dict[str, Any]) -> Any:
-    from steelyard import registry
+def _config(name: str, device: str, options: Mapping[str, Any]) -> Any:
     from steelyard.backends.torch import Torch
 
-    known = {key: item for key, item in registry.built_ins().variants.items() if item.rule}
+    known = {key: item for key, item in _definitions("variants", name).items() if item.rule}
     found = find_named(name, known)
     if found is None:
         raise unknown("recipe", name, known, listing="steelyard list recipes")
     variant, written = found
-    builder: Any = variant.apply.__wrapped__  # type: ignore[attr-defined]
-    given = {"be": Torch(device)} if "be" in builder.__code__.co_varnames else {}
-    return builder(**given, **written, **options)
+    builder = inspect.unwrap(variant.apply)
+    taken = inspect.signature(builder).parameters
+    for key in options:
+        if key not in (*taken, *PASSED_OVER):
+            raise unknown(f"option of recipe {name}", key, [option for option in taken if option != "be"])
+    given = {"be": Torch(device)} if "be" in taken else {}
+    return builder(**given, **variant.options() | written | {key: value for key, value in options.items() if key in taken})
 
 
 def create_model_and_input_data(
@@ -54,20 +70,46 @@ def create_model_and_input_data(
     device: str = "",
     activation: str = "relu",
 ) -> tuple[Any, Any]:
-    """A model of TorchAO's micro-benchmarks with seeded weights, and its input; `ln_linear_silu` names the activation too."""
-    from steelyard import registry
+    """A model with seeded weights and its input, or a tuple of several: one of TorchAO's, of yours, or any workload by its full name.
+
+    `ln_linear_silu` names the activation too. A workload takes those of the sizes that it has axes for.
+    """
     from steelyard.backends.torch import Torch
 
-    name, _, act = model_type.partition("ln_linear_") if model_type.startswith("ln_linear_") else (model_type, "", activation)
-    name = name or "ln_linear"
-    workloads = {key.removeprefix("torchao/"): item for key, item in registry.built_ins().workloads.items() if key.startswith("torchao/")}
-    if name not in workloads:
-        raise unknown("model", model_type, workloads)
-    axes = {"m": m, "k": k, "n": n, "dtype": str(high_precision_dtype).rpartition(".")[2]}
-    task = workloads[name].bodies["torch"](
-        **axes, **({"activation": act} if name == "ln_linear" else {}), be=Torch(device or _usual(), seed=42)
-    )
-    return task.fn, task.args[0]
+    kind, _, named = model_type.partition(f"{NORMED}_") if model_type.startswith(f"{NORMED}_") else (model_type, "", activation)
+    name = kind or NORMED
+    name = name if "/" in name else f"{HOME}{name}"
+    known = _definitions("workloads", name)
+    if name not in known or "torch" not in known[name].bodies:
+        raise unknown("model", model_type, [key.removeprefix(HOME) for key, item in known.items() if "torch" in item.bodies])
+    workload, body = known[name], known[name].bodies["torch"]
+    asked = {"m": m, "k": k, "n": n, "dtype": canonical(str(high_precision_dtype).rpartition(".")[2]), "activation": named}
+    axes = {axis: asked.get(axis, values[0]) for axis, values in workload.axes.items()}
+    more = {"mode": "eval", "loaded": registry.built_ins(), "member": workload.member}
+    more = {key: value for key, value in more.items() if key in inspect.signature(body).parameters}
+    task = body(**axes, **more, be=Torch(device or _usual(), seed=42))
+    return task.fn, task.args[0] if len(task.args) == 1 else task.args
+
+
+def _definitions(kind: str, name: str) -> dict[str, Any]:
+    """Ours, then those of the packages that have this name as an entry point, and of the modules that are imported already."""
+    for point in registry.entry_points(kind):
+        if name == point or name.startswith(f"{point}-"):
+            registry.load_entry(kind, point)
+    found = getattr(registry.built_ins(), kind)
+    others = {*sys.stdlib_module_names, *registry.frameworks(), "steelyard", "numpy"}
+    for module in [module for key, module in sys.modules.items() if key.partition(".")[0] not in others]:
+        if isinstance(module, ModuleType):
+            for key, item in getattr(_defined(module), kind).items():
+                found.setdefault(key, item)
+    return found  # type: ignore[no-any-return]
+
+
+def _defined(module: ModuleType) -> registry.Loaded:
+    try:
+        return registry.Loaded().add(module)
+    except UsageError:  # a module of which a name means two things; whoever runs it is told
+        return registry.Loaded()
 
 
 def _usual() -> str:

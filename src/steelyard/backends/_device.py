@@ -444,6 +444,7 @@ def open_api(device: str) -> tuple[Any, Any]:
     if not api.is_available():
         without = kind == "cuda" and torch.version.cuda is None and torch.version.hip is None
         reason = "torch was built without it" if without else "none is visible"
-        raise Unsupported(f"no {device} device here: {reason}", do="nvidia-smi shows what the driver sees" if kind == "cuda" else "")
+        look = "nvidia-smi shows what the driver sees, and " if kind == "cuda" else ""
+        raise Unsupported(f"no {device} device here: {reason}", do=f"{look}-d cpu measures on the CPU")
     current = getattr(api, "current_device", None)
     return api, torch.device(kind) if current is None else torch.device(kind, current())

@@ -44,10 +44,10 @@ def converted(path: Path, files: tuple[str, ...] = ()) -> tuple[Experiment, str,
     return part.read(path, files), part.kind, tidy
 
 
-def load(path: Path, files: tuple[str, ...] = (), place: Place | None = None, device: str = "cpu") -> Experiment | None:
-    """The experiment of a config in a known dialect; None for a file that is none."""
+def load(path: Path, files: tuple[str, ...] = (), place: Place | None = None, device: str = "") -> Experiment | None:
+    """The experiment of a config in a known dialect; None for a file that is none. Without a device it is the file's own."""
     found = reader(path)
-    made: Experiment | None = found.read(path, files, place, device) if found else None
+    made: Experiment | None = found.read(path, files, place, **({"device": device} if device else {})) if found else None
     return made
 
 

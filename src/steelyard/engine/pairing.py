@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from steelyard.engine.names import settle
@@ -73,6 +74,6 @@ def _check(head: Case, base: Case) -> None:
             raise UsageError(f"{head} cannot be weighed against {base}", why=f"their {name} differ", do="measure both and compare two runs")
 
 
-def whole_rows(rows: Iterable[ResultRow], kept: Collection[Case]) -> tuple[ResultRow, ...]:
+def whole_rows(rows: Iterable[ResultRow], kept: AbstractSet[Case]) -> tuple[ResultRow, ...]:
     """The rows of which no rule and no filter left a case out."""
-    return tuple(row for row in rows if {*row.cases, *(case for pair in row.pairs for case in pair)} <= set(kept))
+    return tuple(row for row in rows if {*row.cases, *(case for pair in row.pairs for case in pair)} <= kept)

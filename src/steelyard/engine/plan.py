@@ -179,7 +179,8 @@ def expand(
         )  # fmt: skip
     if experiment.settings.ncu:
         ncu.check([case.device for case in kept])
-    wanted = {pair: row for pair, row in pairs.items() if {*pair} <= {*kept}}
+    left = set(kept)
+    wanted = {pair: row for pair, row in pairs.items() if left.issuperset(pair)}
     jobs, weighed = _jobs(kept, wanted, denied, experiment.settings, catalogue, place or Place(), against, other, experiment.files)
     jobs = [_named(job, named[job.case]) if job.case in named else job for job in jobs]
     sources = dict(catalogue.sources)
@@ -187,7 +188,7 @@ def expand(
         sources |= modules.programs(dict(job.case.params).get("argv") or (), Path.cwd()) if job.case.backend == "command" else {}
     return Plan(
         experiment, tuple(jobs), tuple(dropped), entries, other, idle=_idle(experiment, cases, catalogue), sources=sources,
-        pairs=tuple(weighed), rows=pairing.whole_rows(rows, kept),
+        pairs=tuple(weighed), rows=pairing.whole_rows(rows, left),
     )  # fmt: skip
 
 

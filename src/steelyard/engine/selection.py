@@ -108,7 +108,7 @@ def _is_experiment(word: str) -> bool:
 
 def _load(word: str, files: tuple[str, ...], request: Request, place: Place) -> Experiment:
     path = registry.suites().get(word, Path(word))
-    return configs.load(path, files, place, request.device[0] if request.device else "cpu") or codec.load_experiment(path)
+    return configs.load(path, files, place, request.device[0] if request.device else "") or codec.load_experiment(path)
 
 
 def _check_readable(path: Path) -> None:

@@ -70,3 +70,14 @@ def nothing(task, be):
 def broken(task, be):
     """Fails."""
     raise ValueError("no such kernel")
+
+
+@workload("net/standin", axes={"seq": [8]}, backend="fake")
+def net(seq, be):
+    """A model with a size of its own, and none of a layer's."""
+    return standin.bodies["fake"](seq, 1, 1, "fp32", be)
+
+
+for name in ("int8wo", "int8dq", "float8wo", "uintx-4-64"):
+    standin.variants[name] = replace(standin.variants[name], rule="sqnr")
+    net.variants[name] = standin.variants[name]

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from steelyard.cli.main import main
+from steelyard.codec.torchao import SPEEDUPS, TIMES
 from steelyard.dialects.torchao import lines, selftest, session
 from steelyard.dialects.torchao.layers import LayerRow
 from steelyard.dialects.torchao.shapes import LayerShape
@@ -121,13 +122,13 @@ def test_the_first_columns_are_the_originals() -> None:
         "enable_profiler,enable_memory_profiler,baseline_inference_time_in_ms,model_inference_time_in_ms,speedup,profiler_json_path,"
         "memory_profile_path,memory_visualization_path,memory_stats"
     )
-    assert ",".join(lines.COLUMNS["seed"]).startswith(f"{seed},status,reason")
+    assert ",".join(lines.WRITTEN["seed"]).startswith(f"{seed},status,reason")
     last = seed.replace("use_torch_compile,", "").replace(
         "baseline_inference_time_in_ms,model_inference_time_in_ms,speedup",
         "baseline_model_eager_inference_time_in_ms,quantized_model_eager_inference_time_in_ms,baseline_model_compiled_inference_time_in_ms,"
         "quantized_model_compiled_inference_time_in_ms,eager speedup on baseline,compile speedup on baseline,eager vs compile speedup",
     )
-    assert ",".join(lines.COLUMNS["last"]).startswith(f"{last},status,reason")
+    assert ",".join(lines.WRITTEN["last"]).startswith(f"{last},status,reason")
 
 
 def test_rows_are_in_the_originals_folder_and_table_and_none_is_dropped(seed: Made) -> None:
@@ -141,7 +142,8 @@ def test_rows_are_in_the_originals_folder_and_table_and_none_is_dropped(seed: Ma
     ]  # fmt: skip
     assert [row["speedup"] for row in found.values()] == ["2.0", "4.0", "", "", "", "", "8.0", "2.0", ""]
     assert found["uintx-4-64", ""]["reason"] == "quantized compiled: ValueError: no such kernel"
-    assert "no variant of torchao/standin named 'my_new'" in found["my_new", ""]["reason"]
+    assert found["my_new", ""]["reason"] == "quantization_config_recipe_names: no recipe named 'my_new'; all: steelyard list recipes"
+    assert f"warning: x.yml  {found['my_new', '']['reason']}" in seed.err
     assert "block sparsity needs triton" in found["baseline", "block"]["reason"]
     assert [record["metric"]["benchmark_values"] for record in seed.records] == [[2.0], [4.0], [], [], [], [], [8.0], [2.0], []]
     assert "| Name   | Quantization   | Sparsity    | Shape               |" in seed.out
@@ -168,8 +170,8 @@ def test_the_records_of_the_documented_version_have_its_keys_in_its_order(seed: 
 
 def test_the_last_version_has_four_records_and_three_speedups(last: Made) -> None:
     row, records = last.rows[0], last.records[:4]
-    assert [row[name] for name in lines.SPEEDUPS.values()] == ["2.0", "2.0", "1.25"]
-    assert [row[name] for name in lines.TIMES.values()] == ["0.064", "0.032", "0.0512", "0.0256"]
+    assert [row[name] for name in SPEEDUPS.values()] == ["2.0", "2.0", "1.25"]
+    assert [row[name] for name in TIMES.values()] == ["0.064", "0.032", "0.0512", "0.0256"]
     assert [record["metric"]["name"] for record in records] == [
         "Fwd Speedup (x)", "Bfloat16 Fwd Time (ms)", "Quantized Fwd Time (ms)", "Allocated Memory (MB)",
     ]  # fmt: skip
@@ -180,12 +182,57 @@ def test_the_last_version_has_four_records_and_three_speedups(last: Made) -> Non
     assert "Eager vs Compile Speedup" in last.out
 
 
-def test_a_config_of_the_last_version_in_the_first_ones_columns_has_all_figures_behind_them(here: Path) -> None:
+def test_without_the_switch_the_documented_version_compiles_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "x.yml").write_text(ONE.replace("    use_torch_compile: true\n", ""))
     main([*RUN, "--csv", "x.csv"])
     row = rows(here / "x.csv")[0]
     assert (row["use_torch_compile"], row["speedup"], row["model_inference_time_in_ms"]) == ("False", "2.0", "0.032")
-    assert row["compile speedup on baseline"] == "2.0" and row["eager vs compile speedup"] == "1.25"
+    assert (row["baseline_inference_time_in_ms"], row["torch_compile_mode"]) == ("0.064", "")
+    assert {row[name] for name in (*SPEEDUPS.values(), *TIMES.values()) if "compile" in name} == {""}
+    assert "without use_torch_compile nothing is compiled; --form last times both" in capsys.readouterr().err
+    [record] = json.loads((here / "benchmark_results.json").read_text())
+    assert record["benchmark"]["extra_info"]["use_compile"] == "false" and record["metric"]["benchmark_values"] == [2.0]
+    main(["run", "x.yml", LAYER, "--budget", "20ms", "--json"])
+    assert len(json.loads(capsys.readouterr().out)["records"]) == 4, "a mode without a switch is the last version's"
+
+
+def test_only_recipes_may_stand_where_recipes_are_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("compile", "bf16", "eager", "int8wo+compile", "semi-spars"):
+        (here / "x.yml").write_text(ONE.replace("int8wo", name))
+        told = f"x.yml  quantization_config_recipe_names: no recipe named '{name}'"
+        assert main(["run", "x.yml", LAYER, "--dry-run"]) == USAGE and told in capsys.readouterr().err, name
+    assert main([*RUN, "--csv", "x.csv", "--strict-exit"]) == FAILED
+    said = "warning: x.yml  quantization_config_recipe_names: no recipe named 'semi-spars'; did you mean semi-sparse"
+    assert said in capsys.readouterr().err
+    assert [(row["status"], row["speedup"]) for row in rows(here / "x.csv")] == [("failed", "")]
+
+
+def test_a_workload_with_sizes_of_its_own_is_one_row_that_says_so(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = ONE.replace('"standin"', '"net/standin"').replace("[[64, 32, 16]]", "[[64, 32, 16], [1, 2, 3]]")
+    (here / "x.yml").write_text(text.replace("true", "false"))
+    note = "net/standin has no m, k, n, dtype: it runs with seq=8"
+    assert main([*RUN, "--csv", "x.csv"]) == PASS
+    said = capsys.readouterr()
+    assert f"warning: x.yml  model_params[0]: {note}" in said.err and "| own sizes " in said.out
+    [row] = rows(here / "x.csv")
+    assert [row[name] for name in ("m", "k", "n", "shape_name", "high_precision_dtype")] == ["", "", "", "own sizes", ""]
+    assert (row["status"], row["speedup"], row["notes"], row["model_type"]) == ("ok", "2.0", note, "net/standin")
+    assert row["case"] == "net/standin[seq=8]@fake/int8wo:eval"
+    [record] = json.loads((here / "benchmark_results.json").read_text())
+    assert record["model"]["name"] == "net/standin" and all(isinstance(item, str) for item in record["benchmark"]["extra_info"].values())
+    assert main(["run", "x.yml", LAYER, "--budget", "20ms", "--json"]) == PASS
+    said = capsys.readouterr()
+    assert f"warning: x.yml  model_params[0]: {note}" in said.err and len(json.loads(said.out)["records"]) == 2
+    assert main(["show", "x.csv"]) == PASS and "net/standin" in capsys.readouterr().out
+    assert main(["as", "v3", "convert", "x.csv", "-o", "v3.json"]) == PASS
+    assert {record["model"]["name"] for record in json.loads((here / "v3.json").read_text())} == {"net/standin"}
+
+
+def test_a_part_of_the_rows_can_be_asked_for(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main([*RUN, "--csv", "x.csv", "-k", "int8dq custom", "-k", "baseline+semi"])
+    assert [(row["quantization"], row["sparsity"]) for row in rows(here / "x.csv")] == [("int8dq", ""), ("baseline", "semi-sparse")]
+    assert main([*RUN, "-k", "int7"]) == NOTHING
+    assert "no row is left by --filter" in capsys.readouterr().err
 
 
 def test_exit_codes_are_the_originals_unless_asked(here: Path) -> None:
@@ -240,7 +287,7 @@ def test_there_may_be_nothing_to_go_on_with(here: Path, capsys: pytest.CaptureFi
 def test_run_is_strict_and_makes_the_same_cases_and_pairs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "x.yml", LAYER, "--dry-run"]) == USAGE
     told = capsys.readouterr().err
-    assert "x.yml  quantization_config_recipe_names: no variant of torchao/standin named 'my_new'" in told
+    assert "x.yml  quantization_config_recipe_names: no recipe named 'my_new'" in told
     (here / "x.yml").write_text(LAST.replace('"float8wo", "uintx-4-64", "my_new", ', "").replace(', "block"', ""))
     assert main(["run", "x.yml", LAYER, "--budget", "20ms", "--json"]) == PASS
     found = json.loads(capsys.readouterr().out)

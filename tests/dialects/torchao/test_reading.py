@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from steelyard import registry
 from steelyard.dialects.torchao import config, reading
 from steelyard.dialects.torchao.layers import LayerRow, pairings
 from steelyard.errors import UsageError
@@ -42,13 +43,17 @@ def test_every_key_has_the_originals_default(tmp_path: Path) -> None:
 
 
 def test_the_first_form_times_what_a_row_needs_and_the_last_one_both(tmp_path: Path) -> None:
-    seed, plain, last = rows(tmp_path, {"use_torch_compile": True, "torch_compile_mode": "max-autotune"}, {"use_torch_compile": False}, {})
+    seed, plain, unsaid, last = rows(
+        tmp_path, {"use_torch_compile": True, "torch_compile_mode": "max-autotune"}, {"use_torch_compile": False}, {},
+        {"torch_compile_mode": "default"},
+    )  # fmt: skip
     point = "torchao/linear[dtype=bf16,k=32,m=16,n=64]@torch"
     compiling = "compile[fullgraph=true,mode=max-autotune]"
     assert seed.name == "benchmark_int8wo_linear_m16_k32_n64_compile"
     assert [case.id for case in seed.cases.values()] == [f"{point}/{compiling}:eval", f"{point}/int8wo+{compiling}:eval"]
     assert list(seed.pairs) == ["compile"]
     assert [case.id for case in plain.cases.values()] == [f"{point}/eager:eval", f"{point}/int8wo:eval"]
+    assert unsaid.cases == plain.cases and list(unsaid.pairs) == ["eager"], "the documented version's default is false"
     assert list(last.cases) == ["baseline_eager", "quantized_eager", "baseline_compiled", "quantized_compiled"]
     assert [(head.variant, base.variant) for head, base in last.pairs.values()] == [
         ("int8wo", "eager"), ("int8wo+compile[fullgraph=true]", "compile[fullgraph=true]"), ("int8wo+compile[fullgraph=true]", "int8wo"),
@@ -56,7 +61,7 @@ def test_the_first_form_times_what_a_row_needs_and_the_last_one_both(tmp_path: P
 
 
 def test_a_baseline_alone_is_held_against_nothing_but_its_compiled_self(tmp_path: Path) -> None:
-    seed, last = rows(tmp_path, {"use_torch_compile": False}, {}, quantization_config_recipe_names=["baseline"])
+    seed, last = rows(tmp_path, {}, {"torch_compile_mode": "default"}, quantization_config_recipe_names=["baseline"])
     assert list(seed.cases) == ["baseline_eager"] and not seed.pairs
     assert list(last.cases) == ["baseline_eager", "baseline_compiled"] and list(last.pairs) == ["eager_vs_compile"]
 
@@ -100,6 +105,7 @@ def test_the_order_is_that_of_the_file_and_rows_of_one_name_are_told_apart(tmp_p
     found = rows(tmp_path, {"matrix_shapes": shapes, "name": "x"}, quantization_config_recipe_names=["int8wo", "int8dq"])
     assert [row.quantization for row in found] == ["int8wo"] * 6 + ["int8dq"] * 6
     assert [row.shape.name for row in found[:4]] == ["gemma3_27b_QO_proj", "gemma3_27b_KV_proj"] * 2
+    found = config.checked(found, registry.catalogue())
     assert len({row.key for row in found}) == 12 and found[5].key == "x int8wo custom (1, 1, 1) #2"
 
 
@@ -163,12 +169,36 @@ def test_it_is_recognised_by_its_keys(tmp_path: Path) -> None:
 
 def test_names_that_nobody_has_are_told_with_the_key_they_stand_under(tmp_path: Path) -> None:
     for model_type, words in (
-        ("ln_linear_rellu", "model_type: no activation named 'rellu'; did you mean relu"),
-        ("no such", "model_type: not a"),
+        ("ln_linear_rellu", "model_params[0].model_type: no activation named 'rellu'; did you mean relu"),
+        ("no such", "model_params[0].model_type: not a"),
+        ("model/gtp", "model_params[0].model_type: no workload named 'model/gtp'; did you mean model/gpt"),
     ):
         with pytest.raises(UsageError) as error:
             config.read(write(tmp_path, model_params=[{"matrix_shapes": SHAPES, "model_type": model_type}]))
         assert words in str(error.value)
+
+
+def built(tmp_path: Path, model_type: str) -> list[LayerRow]:
+    shapes = [{"name": "custom", "shapes": [[1, 2, 3], [4, 5, 6]]}]
+    model = {"matrix_shapes": shapes, "model_type": model_type, "high_precision_dtype": "torch.float32"}
+    return config.checked(rows(tmp_path, model, quantization_config_recipe_names=["int8wo", "int8dq"]), registry.catalogue())
+
+
+def test_any_workload_may_be_the_layer_and_takes_the_sizes_that_it_has_axes_for(tmp_path: Path) -> None:
+    assert [row.shape.m for row in built(tmp_path, "torchao/linear")] == [1, 4] * 2
+    assert built(tmp_path, "torchao/linear")[0].cases == built(tmp_path, "linear")[0].cases
+    for name in ("model/gpt", "transformers/bert", "layer/linear"):
+        found = built(tmp_path, name)
+        assert [row.key for row in found] == [f"benchmark_{recipe}_{name} {recipe} own sizes" for recipe in ("int8wo", "int8dq")]
+        [first, *_] = found
+        assert first.trouble == "" and f"{name} has no m, k, n: it runs with" in first.note and not first.sizes
+        assert dict(first.subject.params)["dtype"] == "fp32", "the precision is an axis of its"
+        assert dict(first.subject.params).keys() == registry.catalogue().workloads[name]["axes"].keys()
+
+
+def test_either_version_can_be_asked_for(tmp_path: Path) -> None:
+    path = write(tmp_path, model_params=[{"matrix_shapes": SHAPES, "torch_compile_mode": "default"}])
+    assert [len(reading.read_rows(path, form=form)[0][0].cases) for form in ("seed", "last", "")] == [2, 4, 4]
 
 
 def test_a_config_of_too_many_rows_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,8 @@ import pytest
 from steelyard.analyze.foreign import read_file
 from steelyard.analyze.history import histories
 from steelyard.cli.main import main
-from steelyard.dialects.v3 import schema, torchao_csv, upload
+from steelyard.codec.torchao import COLUMNS
+from steelyard.dialects.v3 import schema, upload
 from steelyard.errors import UsageError
 from steelyard.store.runs import Store
 from tests.analyze.saved import case, save
@@ -372,25 +373,23 @@ def test_mixed_jobs_equal_names_and_strange_repositories_are_refused(said: Said,
 
 # convert
 
-SEED = f"""{",".join(torchao_csv.SEED)}
+SEED = f"""{",".join(COLUMNS["seed"])}
 bench_a,int8wo,None,1024,1024,1024,torch.bfloat16,True,default,cuda,linear,results,False,False,0.41,0.3,1.37,,,,
 bench_a,int8wo,semi,1024,1024,1024,torch.bfloat16,False,,cuda,linear,results,False,False,0.41,0.6,0.68,trace.json,,,"peak 3, now 1"
 bench_b,baseline,None,2048,1024,512,torch.bfloat16,False,,cpu,ln_linear_relu,results,True,False,5.5,5.5,1.0,,,,
 """
-LAST = f"""{",".join(torchao_csv.LAST)}
+LAST = f"""{",".join(COLUMNS["last"])}
 bench_a,int8wo,None,1024,1024,1024,torch.bfloat16,default,cuda,linear,results,False,False,0.41,0.6,0.39,0.3,0.68,1.3,2.0,,,,
 bench_a,float8wo,None,1024,1024,1024,torch.bfloat16,default,cuda,linear,results,False,False,0.41,0.5,0.39,,0.82,,,,,,
 """
 
 
 def test_the_columns_are_torchaos() -> None:
-    assert torchao_csv.SEED[:4] == ("name", "quantization", "sparsity", "m") and torchao_csv.SEED[7] == "use_torch_compile"
-    assert (
-        torchao_csv.SEED[14:17] == ("baseline_inference_time_in_ms", "model_inference_time_in_ms", "speedup")
-        and len(torchao_csv.SEED) == 21
-    )
-    assert torchao_csv.LAST[17:20] == ("eager speedup on baseline", "compile speedup on baseline", "eager vs compile speedup")
-    assert "use_torch_compile" not in torchao_csv.LAST and len(torchao_csv.LAST) == 24
+    assert COLUMNS["seed"][:4] == ("name", "quantization", "sparsity", "m") and COLUMNS["seed"][7] == "use_torch_compile"
+    assert COLUMNS["seed"][14:17] == ("baseline_inference_time_in_ms", "model_inference_time_in_ms", "speedup")
+    assert len(COLUMNS["seed"]) == 21
+    assert COLUMNS["last"][17:20] == ("eager speedup on baseline", "compile speedup on baseline", "eager vs compile speedup")
+    assert "use_torch_compile" not in COLUMNS["last"] and len(COLUMNS["last"]) == 24
 
 
 @pytest.mark.parametrize("text", [SEED, LAST], ids=["seed", "last"])

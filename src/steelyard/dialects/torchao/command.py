@@ -28,6 +28,7 @@ FILE = click.Path(path_type=Path)
     help="Columns and records of the documented version, or of the last one, which times every row without and with torch.compile.",
 )  # fmt: skip
 @click.option("--device", default="", metavar="KIND", help="cpu, cuda, xpu or mps for all rows, in place of the config's own.")
+@click.option("-k", "--filter", "filters", multiple=True, metavar="PART", help="Only rows with this in their line: int8wo, '(64, 32, 16)'.")
 @click.option("--budget", default="normal", show_default=True, metavar="TIME", help="Per case and comparison: quick, normal, 30s.")
 @click.option("--timeout", metavar="TIME", help="Longest time for one case.")
 @click.option("--file", "files", multiple=True, metavar="FILE.py", help="Your own Python file with recipes or layers; repeatable.")
@@ -35,8 +36,8 @@ FILE = click.Path(path_type=Path)
 @click.option("--strict-exit", is_flag=True, help="Exit with 3 where a row failed and 5 where none was measured; the original says 0.")
 @click.option("--self-test", is_flag=True, help="Run a tiny config of our own from end to end, and say what works here.")
 def command(
-    config: Path | None, output: Path, csv: Path | None, output_dir: str, form: str, device: str, budget: str, timeout: str | None,
-    files: tuple[str, ...], resume: bool, strict_exit: bool, self_test: bool,
+    config: Path | None, output: Path, csv: Path | None, output_dir: str, form: str, device: str,
+    filters: tuple[str, ...], budget: str, timeout: str | None, files: tuple[str, ...], resume: bool, strict_exit: bool, self_test: bool,
 ) -> int:  # fmt: skip
     """Run a config of TorchAO's micro-benchmarks: every recipe against its baseline, a row each in a CSV file, a table and records.
 
@@ -63,7 +64,7 @@ def command(
     if config is None:
         click.echo(click.get_current_context().get_help(), err=True)
         return USAGE
-    options = session.TorchaoOptions(config, output, csv, output_dir, form, device, settings, files, resume, strict_exit)
+    options = session.TorchaoOptions(config, output, csv, output_dir, form, device, settings, files, filters, resume, strict_exit)
     made = session.TorchaoRun(options, tell, Store.find(), typed)
     try:
         code = made.run()

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from steelyard import registry
 from steelyard.codec.parsing import parse
-from steelyard.dialects.torchao import reading
-from steelyard.dialects.torchao.layers import ACTIVATIONS, LayerRow
+from steelyard.dialects.torchao import layers, reading
+from steelyard.dialects.torchao.layers import LayerRow
+from steelyard.dialects.torchao.shapes import LayerShape
 from steelyard.engine import names
 from steelyard.engine.describe import describe
 from steelyard.engine.place import Place
 from steelyard.engine.sides import here
 from steelyard.errors import Mistakes, UsageError, told, unknown
 from steelyard.files import read_text
+from steelyard.model.case import Case
 from steelyard.model.experiment import Experiment
+from steelyard.model.words import find_named
 from steelyard.registry import Catalogue
+from steelyard.terminal import tell
+from steelyard.workloads.torchao import ACTIVATIONS
 
 kind = "TorchAO config"
-MODEL_TROUBLE = ("no workload", "no axis", "no activation", "not a workload")
+NO_SHAPE = LayerShape("", 0, 0, 0)
 
 
 def recognise(path: Path) -> bool:
@@ -32,13 +39,15 @@ def recognise(path: Path) -> bool:
         return False
 
 
-def read(path: Path, files: tuple[str, ...] = (), place: Place | None = None, device: str = "cpu") -> Experiment:
-    """The experiment of a config, read strictly; a device of the command line other than the CPU is for all rows."""
-    found, _ = reading.read_rows(path, device="" if device == "cpu" else device)
-    rows = list(checked(found, catalogue(files, place)))
+def read(path: Path, files: tuple[str, ...] = (), place: Place | None = None, device: str = "") -> Experiment:
+    """The experiment of a config, read strictly; a device of the command line is for all rows."""
+    found, _ = reading.read_rows(path, device=device)
+    rows = checked(found, catalogue(files, place))
     mistakes = [UsageError(text, where=str(path)) for text in dict.fromkeys(row.trouble for row in rows if row.trouble)]
     if mistakes:
         raise mistakes[0] if len(mistakes) == 1 else Mistakes(mistakes, where=str(path))
+    for note in dict.fromkeys(f"{path}  {row.place}: {row.note}" for row in rows if row.note):
+        tell(f"warning: {note}")
     return Experiment(str(path), files=files, rows=tuple(row.result_row for row in rows))
 
 
@@ -48,26 +57,56 @@ def catalogue(files: tuple[str, ...], place: Place | None = None) -> Catalogue:
     return found.extend(describe(place or here(None, Place(), files), files, ()), ", ".join(files)) if files else found
 
 
-def checked(rows: Iterable[LayerRow], known: Catalogue) -> Iterator[LayerRow]:
-    """The rows on the backend that each layer is written for; one that names what nobody has says so. Each name is looked up once."""
-    seen: dict[tuple[str, ...], tuple[str, str]] = {}
-    for row in rows:
-        key = (row.model_type, row.recipe, row.mode, str(row.use_compile))
-        if key not in seen:
-            info = known.workloads.get(f"torchao/{row.model_type}") or {}
-            backend = next(iter(info.get("backends", ())), row.backend)
-            seen[key] = backend, _trouble(replace(row, backend=backend), known)
-        yield replace(row, backend=seen[key][0], trouble=row.trouble or seen[key][1])
+def checked(rows: Iterable[LayerRow], known: Catalogue) -> list[LayerRow]:
+    """The rows with what their workloads take of them, and a key each; one that names what nobody has says so.
+
+    Shapes that a workload does not take are one row. Each name is looked up once.
+    """
+    seen: dict[tuple[str, ...], str] = {}
+    found: dict[tuple[Any, ...], LayerRow] = {}
+    for number, (_, alike) in enumerate(groupby(rows, lambda row: replace(row, name="", shape=NO_SHAPE))):
+        for row in alike:
+            built = _built(row, known)
+            key = (row.model_type, row.recipe, row.mode, str(row.use_compile))
+            if key not in seen:
+                seen[key] = _trouble(built, known)
+            spot = (number, *built.sizes.values()) if built.note else ("row", len(found))
+            found.setdefault(spot, replace(built, trouble=row.trouble or seen[key]))
+    return layers.with_keys(found.values())
+
+
+def _built(row: LayerRow, known: Catalogue) -> LayerRow:
+    """A row on the backend and with the axes of its workload."""
+    info = known.workloads.get(row.workload)
+    if not info or "axes" not in info:
+        return row
+    axes = {axis: values[0] for axis, values in info["axes"].items()}
+    made = replace(row, axes=tuple(axes.items()), backend=next(iter(info["backends"]), row.backend))
+    if unused := [axis for axis in row.asked if axis not in axes]:
+        taken = ", ".join(f"{axis}={value}" for axis, value in made.params.items())
+        made = replace(made, note=f"{row.workload} has no {', '.join(unused)}: it runs with {taken}")
+    return replace(made, name=layers.default_name(made)) if row.name == layers.default_name(row) else made
 
 
 def _trouble(row: LayerRow, known: Catalogue) -> str:
+    """What is wrong with the names in a row, with the key that each stands under."""
     try:
+        plain = Case(row.workload, tuple(row.params.items()), row.backend)
+        activation = row.params.get("activation") if row.workload == f"{layers.HOME}{layers.NORMED}" else None
+        if activation is not None and activation not in ACTIVATIONS:
+            raise unknown("activation", str(activation), ACTIVATIONS)
+        names.settle(plain, known)
+    except UsageError as error:
+        return f"{row.place}.model_type: {told(error)}"
+    try:
+        own = known.workloads[row.workload]["variants"]
+        for name in () if row.quantization.startswith(layers.BASELINE) else row.quantization.split("+"):
+            found = find_named(name.partition("[")[0], own, known.variants)
+            if found is None or not found[0].get("rule", True):
+                recipes = [name for table in (known.variants, own) for name, item in table.items() if item.get("rule")]
+                raise unknown("recipe", row.quantization, [layers.BASELINE, *recipes], listing="steelyard list recipes")
         for case in row.cases.values():
-            activation = dict(case.params).get("activation", ACTIVATIONS[0])
-            if activation not in ACTIVATIONS:
-                raise unknown("activation", activation, ACTIVATIONS)
             names.settle(case, known)
     except UsageError as error:
-        key = "model_type" if error.what.startswith(MODEL_TROUBLE) else reading.QUANTIZATION
-        return f"{key}: {told(error)}"
+        return f"{reading.QUANTIZATION}: {told(error)}"
     return ""

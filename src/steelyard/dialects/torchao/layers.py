@@ -6,11 +6,14 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Any
 
 from steelyard.dialects.torchao.shapes import LayerShape
 from steelyard.model.case import IDENTITY, Case
 from steelyard.model.experiment import ResultRow
+
+if TYPE_CHECKING:
+    from steelyard.codec.torchao import Form, Question
 
 BASELINE = "baseline"
 SPARSE = {"block": "block-sparse", "semi": "semi-sparse", "2:4": "semi-sparse"}
@@ -18,13 +21,8 @@ SPARSE = {"block": "block-sparse", "semi": "semi-sparse", "2:4": "semi-sparse"}
 TAKES_SEMI = ("marlin", "int8dq", "float8dq")
 COMPILE_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 DTYPES = {"bf16": "torch.bfloat16", "fp32": "torch.float32", "fp16": "torch.float16", "fp64": "torch.float64"}
-ACTIVATIONS = ("relu", "sigmoid", "leakyrelu", "relu6", "gelu", "silu", "hardswish")
-NORMED = "ln_linear"
+HOME, NORMED, OWN_SIZES = "torchao/", "ln_linear", "own sizes"
 NO_TRAINING = "recipes for training are not here yet; benchmark_mode: inference runs"
-
-Form = Literal["baseline_eager", "quantized_eager", "baseline_compiled", "quantized_compiled"]
-Question = Literal["eager", "compile", "eager_vs_compile"]
-"""What a pair of a row answers: quantized against baseline without and with torch.compile, and what compiling does for quantized."""
 
 
 def sparse_variant(recipe: str) -> str:
@@ -51,7 +49,8 @@ def pairings(quantizations: Sequence[str], sparsities: Iterable[str]) -> list[tu
 class LayerRow:
     """One config of the original; `use_compile` is None where both are timed, and `mode` is how torch.compile is called.
 
-    `trouble` is why it cannot be measured, where that is known before.
+    `axes` are those of its workload with their usual values, once that is known; `place` is where it stands in the file. `note` is
+    what the file asks for in vain, and `trouble` is why it cannot be measured, where that is known before.
     """
 
     name: str
@@ -67,7 +66,10 @@ class LayerRow:
     profiler: bool = False
     memory_profiler: bool = False
     backend: str = "torch"
+    axes: tuple[tuple[str, Any], ...] | None = None
+    place: str = ""
     key: str = ""
+    note: str = ""
     trouble: str = ""
 
     @property
@@ -81,15 +83,36 @@ class LayerRow:
         steps = [] if self.quantization.startswith(BASELINE) else [self.quantization]
         return "+".join([*steps, *([sparse_variant(self.sparsity)] if self.sparsity else [])]) or IDENTITY
 
+    @property
+    def workload(self) -> str:
+        """What is built: a name with a slash is any workload's own, one without is below `torchao/`."""
+        name = NORMED if self.model_type.startswith(NORMED) else self.model_type
+        return name if "/" in name else f"{HOME}{name}"
+
+    @property
+    def asked(self) -> dict[str, str | int]:
+        """What the file says of the workload, by axis."""
+        words: dict[str, str | int] = {"m": self.shape.m, "k": self.shape.k, "n": self.shape.n, "dtype": self.dtype}
+        activation = self.model_type.removeprefix(NORMED).lstrip("_") if self.workload == f"{HOME}{NORMED}" else ""
+        return words | ({"activation": activation} if activation else {})
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The same for the axes that the workload has, and its own values for the others."""
+        own = self.asked if self.axes is None else dict(self.axes)
+        return own | {axis: value for axis, value in self.asked.items() if axis in own}
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Those of m, k and n that the workload is built from."""
+        shape, params = self.shape, self.params
+        return {axis: size for axis, size in (("m", shape.m), ("k", shape.k), ("n", shape.n)) if axis in params}
+
     @cached_property
     def cases(self) -> dict[Form, Case]:
         """What is measured, by its part in the row."""
         compiling = f"compile[fullgraph=true{f',mode={self.mode}' if self.mode != 'default' else ''}]"
-        params: dict[str, str | int] = {"m": self.shape.m, "k": self.shape.k, "n": self.shape.n, "dtype": self.dtype}
-        workload = self.model_type
-        if workload.startswith(NORMED):
-            workload, params["activation"] = NORMED, workload.removeprefix(NORMED).lstrip("_") or ACTIVATIONS[0]
-        base = Case(f"torchao/{workload}", tuple(params.items()), self.backend, device=self.device)
+        base = Case(self.workload, tuple(self.params.items()), self.backend, device=self.device)
         found: dict[Form, Case] = {
             "baseline_eager": base, "quantized_eager": base.with_variant(self.recipe),
             "baseline_compiled": base.with_variant(compiling), "quantized_compiled": base.with_variant(f"{self.recipe}+{compiling}"),
@@ -122,15 +145,15 @@ class LayerRow:
     @property
     def file_stem(self) -> str:
         """What the files of its profiles begin with; a name cannot lead to another folder."""
-        shape = self.shape
-        stem = f"{self.name}_{shape.m}_{shape.k}_{shape.n}_quant_{self.quantization}_sparsity_{self.sparsity}"
+        sizes = "".join(f"_{size}" for size in self.sizes.values())
+        stem = f"{self.name}{sizes}_quant_{self.quantization}_sparsity_{self.sparsity}"
         return re.sub(r"[^\w.:+-]", "_", stem)
 
 
 def default_name(row: LayerRow) -> str:
     """The original's name for a row that has none."""
-    m, k, n = row.shape.m, row.shape.k, row.shape.n
-    return f"benchmark_{row.quantization}_{row.model_type}_m{m}_k{k}_n{n}{'_compile' if row.use_compile else ''}"
+    sizes = "".join(f"_{axis}{size}" for axis, size in row.sizes.items())
+    return f"benchmark_{row.quantization}_{row.model_type}{sizes}{'_compile' if row.use_compile else ''}"
 
 
 def with_keys(rows: Iterable[LayerRow]) -> list[LayerRow]:
@@ -138,9 +161,13 @@ def with_keys(rows: Iterable[LayerRow]) -> list[LayerRow]:
     seen: dict[str, int] = {}
     found = []
     for row in rows:
-        shape = row.shape
-        recipes = f"{row.quantization}+{row.sparsity}" if row.sparsity else row.quantization
-        key = f"{row.name} {recipes} {shape.name} ({shape.m}, {shape.k}, {shape.n})"
+        recipes = "+".join(filter(None, [row.quantization, row.sparsity]))
+        key = f"{row.name} {recipes} {shape_text(row.shape.name, row.sizes.values())}"
         seen[key] = seen.get(key, 0) + 1
         found.append(replace(row, key=key if seen[key] == 1 else f"{key} #{seen[key]}"))
     return found
+
+
+def shape_text(name: str, sizes: Iterable[int]) -> str:
+    """A shape as tables show it."""
+    return f"{name} ({listed})" if (listed := ", ".join(map(str, sizes))) else OWN_SIZES

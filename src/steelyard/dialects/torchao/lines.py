@@ -9,28 +9,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from steelyard.dialects.torchao.layers import DTYPES, NO_TRAINING, Form, LayerRow, Question
+from steelyard.codec import torchao
+from steelyard.codec.torchao import BOUNDS, COLUMNS, ONE_FORM, PEAK, SPEEDUP_OF_GUIDE, SPEEDUPS, TIMES, Form, Question
+from steelyard.dialects.torchao.layers import DTYPES, NO_TRAINING, OWN_SIZES, LayerRow, shape_text
 from steelyard.model.pair import Delta
 from steelyard.model.record import Record
 
 Line = dict[str, Any]
 """A value for each column of both forms; what is not known is None."""
-CONFIG = (
-    "name", "quantization", "sparsity", "m", "k", "n", "high_precision_dtype", "use_torch_compile", "torch_compile_mode", "device",
-    "model_type", "output_dir", "enable_profiler", "enable_memory_profiler",
-)  # fmt: skip
-FILES = ("profiler_json_path", "memory_profile_path", "memory_visualization_path", "memory_stats")
-TIMES: Mapping[Form, str] = {
-    "baseline_eager": "baseline_model_eager_inference_time_in_ms", "quantized_eager": "quantized_model_eager_inference_time_in_ms",
-    "baseline_compiled": "baseline_model_compiled_inference_time_in_ms",
-    "quantized_compiled": "quantized_model_compiled_inference_time_in_ms",
-}  # fmt: skip
-SPEEDUPS: Mapping[Question, str] = {
-    "eager": "eager speedup on baseline", "compile": "compile speedup on baseline", "eager_vs_compile": "eager vs compile speedup",
-}  # fmt: skip
-BOUNDS = {question: tuple(f"{question}_{part}" for part in ("low", "high", "verdict")) for question in SPEEDUPS}
-SEED = (*CONFIG, "baseline_inference_time_in_ms", "model_inference_time_in_ms", "speedup", *FILES)
-LAST = (*(name for name in CONFIG if name != "use_torch_compile"), *TIMES.values(), *SPEEDUPS.values(), *FILES)
 ACCURACY = ("sqnr", "sqnr_outliers", "cosine", "max_error", "mean_error")
 MAIN = ("speedup_low", "speedup_high", "verdict")
 OURS = (
@@ -41,7 +27,7 @@ OURS = (
 SPREAD = {"speedup": MAIN[:2], **{SPEEDUPS[question]: names[:2] for question, names in BOUNDS.items()}}
 """The columns with the bounds of each speedup."""
 CELLS = {
-    "seed": dict(zip(("Baseline Inference Time (ms)", "Inference Time (ms)", "Speedup"), SEED[len(CONFIG) :], strict=False)),
+    "seed": dict(zip(("Baseline Inference Time (ms)", "Inference Time (ms)", "Speedup"), ONE_FORM, strict=True)),
     "last": {
         "Eager Baseline Inference Time (ms)": TIMES["baseline_eager"], "Eager Model Inference Time (ms)": TIMES["quantized_eager"],
         "Eager Speedup": SPEEDUPS["eager"], "Compile Baseline Inference Time (ms)": TIMES["baseline_compiled"],
@@ -50,23 +36,23 @@ CELLS = {
     },
 }  # fmt: skip
 """The columns of the console table that a row is measured for."""
-COLUMNS = {
-    "seed": (*SEED, *(name for name in OURS if name not in SEED)),
-    "last": (*LAST, *(name for name in OURS if name not in (*LAST, *MAIN))),
+WRITTEN = {
+    "seed": (*COLUMNS["seed"], *(name for name in OURS if name not in COLUMNS["seed"])),
+    "last": (*COLUMNS["last"], *(name for name in OURS if name not in (*COLUMNS["last"], *MAIN))),
 }
+"""The original's columns, and ours behind them."""
 DIGITS, TIME_DIGITS = 4, 9
-PEAK = "allocated_bytes.all.peak"
-SEED_METRIC = "speedup(wrt bf16)"
 
 
 def config_line(row: LayerRow) -> Line:
     """What is known of a row before it is measured."""
-    shape, told = row.shape, dict.fromkeys((*SEED, *OURS))
+    told = dict.fromkeys((*COLUMNS["seed"], *OURS)) | row.sizes
     return told | {
-        "name": row.name, "quantization": row.quantization, "sparsity": row.sparsity, "m": shape.m, "k": shape.k, "n": shape.n,
-        "high_precision_dtype": DTYPES[row.dtype], "use_torch_compile": bool(row.use_compile), "device": row.device,
+        "name": row.name, "quantization": row.quantization, "sparsity": row.sparsity, "use_torch_compile": bool(row.use_compile),
+        "high_precision_dtype": DTYPES[row.dtype] if "dtype" in row.params else None, "device": row.device,
         "torch_compile_mode": None if row.use_compile is False else row.mode, "model_type": row.model_type, "output_dir": row.output_dir,
-        "enable_profiler": row.profiler, "enable_memory_profiler": row.memory_profiler, "shape_name": shape.name,
+        "enable_profiler": row.profiler, "enable_memory_profiler": row.memory_profiler, "notes": row.note or None,
+        "shape_name": row.shape.name if row.sizes else OWN_SIZES,
     }  # fmt: skip
 
 
@@ -78,7 +64,7 @@ def untried(row: LayerRow) -> Line:
 def measured(row: LayerRow, records: Mapping[Form, Record], deltas: Mapping[Question, Delta | str], run: str) -> Line:
     """The line of a row; a comparison that was not made is told by its reason, and has no speedup."""
     line = config_line(row)
-    main: Question = "compile" if row.use_compile else "eager"
+    base, recipe, main = torchao.FORMS[bool(row.use_compile)]
     for form, record in records.items():
         if "time" in record.metrics:
             line[TIMES[form]] = round(record.metrics["time"].value * 1e3, TIME_DIGITS)
@@ -87,10 +73,8 @@ def measured(row: LayerRow, records: Mapping[Form, Record], deltas: Mapping[Ques
             bounds = (1 / delta.high, 1 / delta.low)
             line[SPEEDUPS[question]] = round(1 / delta.ratio, DIGITS)
             line |= dict(zip(BOUNDS[question], (*(round(bound, DIGITS) for bound in bounds), delta.verdict), strict=True))
-    ending = "compiled" if row.use_compile else "eager"
-    line["baseline_inference_time_in_ms"] = line[f"baseline_model_{ending}_inference_time_in_ms"]
-    line["model_inference_time_in_ms"] = line[f"{'baseline' if row.is_baseline else 'quantized'}_model_{ending}_inference_time_in_ms"]
-    line["speedup"] = line[SPEEDUPS[main]]
+    subject = base if row.is_baseline else recipe
+    line |= dict(zip(ONE_FORM, (line[TIMES[base]], line[TIMES[subject]], line[SPEEDUPS[main]]), strict=True))
     line |= dict(zip(MAIN, (line[name] for name in BOUNDS[main]), strict=True))
     return line | _standing(records, deltas) | _figures(records) | {"case": row.subject.id, "run": run}
 
@@ -117,9 +101,9 @@ def csv_text(lines: Sequence[Line], form: str, *, header: bool = True) -> str:
     file = io.StringIO()
     writer = csv.writer(file)
     if header:
-        writer.writerow(COLUMNS[form])
+        writer.writerow(WRITTEN[form])
     for line in lines:
-        writer.writerow([_one_line(line[name]) for name in COLUMNS[form]])
+        writer.writerow([_one_line(line[name]) for name in WRITTEN[form]])
     return file.getvalue()
 
 
@@ -133,12 +117,16 @@ def table(lines: Sequence[Line], form: str) -> str:
     from tabulate import tabulate  # type: ignore[import-untyped]
 
     rows = [
-        [line["name"], line["quantization"], line["sparsity"] or "none", f"{line['shape_name']} ({line['m']}, {line['k']}, {line['n']})",
+        [line["name"], line["quantization"], line["sparsity"] or "none", shape_text(line["shape_name"], _sizes(line)),
          *(_cell(line, name) for name in CELLS[form].values()), str(line["enable_profiler"])]
         for line in lines
     ]  # fmt: skip
     heads = ["Name", "Quantization", "Sparsity", "Shape", *CELLS[form], "Profiler Enabled"]
     return str(tabulate(rows, heads, "grid", disable_numparse=True))
+
+
+def _sizes(line: Line) -> list[int]:
+    return [line[axis] for axis in torchao.SHAPE if line[axis] is not None]
 
 
 def _cell(line: Line, name: str) -> str:
@@ -159,13 +147,13 @@ def ci_text(lines: Sequence[Line], form: str, arches: Mapping[str, str]) -> str:
 def _records(line: Line, form: str, arch: str) -> list[dict[str, Any]]:
     """One record for a row, or the last version's four, which are about its compiled form."""
     if form == "seed":
-        return [_record(line, arch, "", SEED_METRIC, line["speedup"], "x", SPREAD["speedup"])]
+        return [_record(line, arch, "", SPEEDUP_OF_GUIDE, line["speedup"], "x", SPREAD["speedup"])]
     peaks = line["memory_stats"] or {}
     asked: tuple[tuple[Any, ...], ...] = (
-        ("Fwd Speedup (x)", line[SPEEDUPS["compile"]], "x", BOUNDS["compile"][:2]),
-        ("Bfloat16 Fwd Time (ms)", line[TIMES["baseline_compiled"]], "ms"),
-        ("Quantized Fwd Time (ms)", line[TIMES["quantized_compiled"]] if line["status"] == "ok" else None, "ms"),
-        ("Allocated Memory (MB)", peaks.get(PEAK, peaks.get("peak_memory")), "MB"),
+        (torchao.SPEEDUP, line[SPEEDUPS["compile"]], "x", BOUNDS["compile"][:2]),
+        (torchao.BASELINE_TIME, line[TIMES["baseline_compiled"]], "ms"),
+        (torchao.QUANTIZED_TIME, line[TIMES["quantized_compiled"]] if line["status"] == "ok" else None, "ms"),
+        (torchao.MEMORY, peaks.get(PEAK, peaks.get("peak_memory")), "MB"),
     )
     return [_record(line, arch, f"{line['quantization']}-", *one) for one in asked]
 
@@ -181,14 +169,14 @@ def _record(line: Line, arch: str, prefix: str, name: str, value: Any, unit: str
     more = {"unit": unit, "better": "higher" if unit == "x" else "lower", "status": line["status"], "reason": _one_line(line["reason"])}
     more |= dict(zip(("ci_low", "ci_high"), (line[bound] for bound in bounds), strict=False)) | {"case": line["case"]}
     if value is None and line["status"] == "ok":
-        more["reason"] = "not measured" if name != SEED_METRIC else "the baseline has no speedup over itself"
+        more["reason"] = "not measured" if name != SPEEDUP_OF_GUIDE else "the baseline has no speedup over itself"
     return {
         "benchmark": {
-            "name": "micro-benchmark api", "mode": line["output_dir"].rpartition("/")[2], "dtype": line["quantization"],
-            "extra_info": {**how, **ours},
+            "name": torchao.API, "mode": line["output_dir"].rpartition("/")[2], "dtype": line["quantization"],
+            "extra_info": {key: item for key, item in {**how, **ours}.items() if item is not None},
         },
         "model": {
-            "name": f"{prefix}{line['m']}-{line['k']}-{line['n']}", "type": "micro-benchmark custom layer", "origins": ["torchao"],
+            "name": prefix + ("-".join(map(str, _sizes(line))) or line["model_type"]), "type": torchao.LAYER, "origins": ["torchao"],
         },
         "metric": {
             "name": name, "benchmark_values": [] if value is None else [value], "target_value": 0.0,

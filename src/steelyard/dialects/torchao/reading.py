@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from steelyard.codec.parsing import parse
-from steelyard.codec.reading import CheckedFile, expect, shown, text_value
+from steelyard.codec.reading import CheckedFile, choice, expect, shown, text_value
 from steelyard.dialects.torchao import layers, shapes
 from steelyard.dialects.torchao.layers import BASELINE, NO_TRAINING, LayerRow
 from steelyard.dialects.torchao.shapes import LayerShape
-from steelyard.errors import UsageError, did_you_mean, unknown
+from steelyard.errors import UsageError, unknown
 from steelyard.files import read_text
 from steelyard.model.dtypes import canonical
 from steelyard.model.experiment import device_kind
 
+T = TypeVar("T")
 QUANTIZATION, SPARSITY, MODELS = "quantization_config_recipe_names", "sparsity_config_recipe_names", "model_params"
 KEYS = ("benchmark_mode", QUANTIZATION, SPARSITY, "output_dir", MODELS)
 MODEL_KEYS = (
@@ -37,27 +38,14 @@ class TorchaoPage(CheckedFile):
         self.lenient = lenient
         self.warnings: list[str] = []
 
-    def doubt(self, path: str, what: str, do: str = "") -> None:
-        """Something that the original passes over."""
-        self.wrong(path, what, do)
-        if self.lenient and self.mistakes:
-            where, said, advice = self.mistakes.pop()
-            self.warnings.append("  ".join([where, f"{said}; {advice}" if advice else said]))
-
-    def known(self, table: Mapping[Any, Any], path: str, allowed: Iterable[str]) -> None:
-        names = list(allowed)
-        for key in table:
-            if key not in names:
-                whole = f"{path}.{key}" if path else str(key)
-                self.doubt(whole, f"unknown key (allowed: {', '.join(names)})", did_you_mean(str(key), names))
-
-    def read_loosely(self, table: Mapping[str, Any], path: str, key: str, reader: Callable[[Any], Any], default: Any) -> Any:
-        """A value; where it is no good, the default, with a warning if the original would go on."""
-        try:
-            return reader(table[key]) if key in table else default
-        except UsageError as error:
-            self.doubt(f"{path}.{key}", error.what, error.do)
-        return default
+    def loosely(self, check: Callable[..., T], *words: Any) -> T:
+        """What a check finds; whatever is wrong with it is a warning where the original would go on."""
+        before, found = len(self.mistakes), check(*words)
+        if self.lenient:
+            told = [("  ".join([where, what]), do) for where, what, do in self.mistakes[before:]]
+            self.warnings += [f"{what}; {do}" if do else what for what, do in told]
+            del self.mistakes[before:]
+        return found
 
 
 def recognise(data: Any) -> bool:
@@ -66,32 +54,35 @@ def recognise(data: Any) -> bool:
 
 
 def read_rows(
-    path: Path, *, lenient: bool = False, both: bool = False, device: str = "", output_dir: str = ""
+    path: Path, *, lenient: bool = False, form: str = "", device: str = "", output_dir: str = ""
 ) -> tuple[list[LayerRow], list[str]]:
-    """The rows of a config in the order in which they run, and warnings; `both` times each without and with torch.compile."""
+    """The rows of a config in the order in which they run, and warnings.
+
+    The documented version, `seed`, times a row without torch.compile unless the file says otherwise, and the last one without and
+    with it. No `form` is that of the file: only the last version's has a mode of torch.compile and no switch.
+    """
     text = read_text(path)
     data = parse(text, str(path), "yaml", aliases=True)
     page = TorchaoPage(str(path), text, lenient=lenient)
     if not isinstance(data, dict):
         raise UsageError(f"expected a table with {MODELS}, not {shown(data)}", where=str(path))
-    page.known(data, "", KEYS)
-    mode = page.read(data, "", "benchmark_mode", _choice("benchmark mode", BENCHMARK_MODES), BENCHMARK_MODES[0])
+    page.loosely(page.known, data, "", KEYS)
+    mode = page.read(data, "", "benchmark_mode", choice(BENCHMARK_MODES), BENCHMARK_MODES[0])
     folder = output_dir or page.read(data, "", "output_dir", text_value, OUTPUT_DIR)
     recipes = _recipes(page, data)
     rows: list[LayerRow] = []
     if not data.get(MODELS):
         page.wrong(MODELS, "missing or empty: it lists the layers to run", "see docs/howto/coming-from-torchao.md")
     for where, table in page.tables(data, MODELS):
-        rows += _model_rows(page, table, where, recipes, both=both, device=device)
+        rows += _model_rows(page, table, where, recipes, form=form, device=device)
         _check_size(len(rows), page)
     if not recipes and not data.get(QUANTIZATION):
         page.wrong(QUANTIZATION, "missing or empty, so there is nothing to run", f"list recipes, such as int8wo, or {BASELINE}")
     if mode == "training":
-        page.doubt("benchmark_mode", f"training is unsupported: {NO_TRAINING}")
+        page.loosely(page.wrong, "benchmark_mode", f"training is unsupported: {NO_TRAINING}")
         rows = [replace(row, trouble=NO_TRAINING) for row in rows]
     page.finish()
-    rows = [replace(row, output_dir=f"{folder}/{mode}") for row in rows]
-    return layers.with_keys(rows), list(dict.fromkeys(page.warnings))
+    return [replace(row, output_dir=f"{folder}/{mode}") for row in rows], list(dict.fromkeys(page.warnings))
 
 
 def _recipes(page: TorchaoPage, data: Mapping[str, Any]) -> list[tuple[str, str | None]]:
@@ -99,22 +90,26 @@ def _recipes(page: TorchaoPage, data: Mapping[str, Any]) -> list[tuple[str, str 
     for place, name in enumerate(_names(page, data, QUANTIZATION)):
         spot = f"{QUANTIZATION}[{place}]"
         if not isinstance(name, str) or not name.strip():
-            page.doubt(spot, f"expected the name of a recipe, not {shown(name)}", f"write {BASELINE} for none")
+            page.loosely(page.wrong, spot, f"expected the name of a recipe, not {shown(name)}", f"write {BASELINE} for none")
             name = BASELINE
         if name.startswith(BASELINE) and name != BASELINE:
-            page.doubt(spot, f"{shown(name)} is taken for {BASELINE}", f"write {BASELINE}")
+            page.loosely(page.wrong, spot, f"{shown(name)} is taken for {BASELINE}", f"write {BASELINE}")
         quantizations.append(name)
     for place, name in enumerate(_names(page, data, SPARSITY)):
         spot = f"{SPARSITY}[{place}]"
         if name == "None":
-            page.doubt(spot, "the word None is no recipe", "write null, or leave it out: every recipe also runs without sparsity")
+            page.loosely(
+                page.wrong, spot, "the word None is no recipe", "write null, or leave it out: every recipe also runs without sparsity"
+            )
         elif name is not None and not (isinstance(name, str) and layers.sparse_variant(name)):
             hint = 'YAML reads 2:4 without quotes as a number: write "2:4"' if name == 124 else ""
             page.wrong(spot, f"no sparsity recipe is {shown(name)}", hint or f"a name that holds {', '.join(layers.SPARSE)}, or null")
         elif name is not None:
             sparsities.append(name)
             if not any(found[1] == name for found in layers.pairings(quantizations, [name])):
-                page.doubt(spot, f"{name} goes with none of the recipes", f"it goes with {', '.join([BASELINE, *layers.TAKES_SEMI])}")
+                page.loosely(
+                    page.wrong, spot, f"{name} goes with none of the recipes", f"it goes with {', '.join([BASELINE, *layers.TAKES_SEMI])}"
+                )
     return layers.pairings(quantizations, sparsities)
 
 
@@ -125,25 +120,29 @@ def _names(page: TorchaoPage, data: Mapping[str, Any], key: str) -> Sequence[Any
 
 
 def _model_rows(
-    page: TorchaoPage, table: Mapping[str, Any], where: str, recipes: Sequence[tuple[str, str | None]], *, both: bool, device: str
+    page: TorchaoPage, table: Mapping[str, Any], where: str, recipes: Sequence[tuple[str, str | None]], *, form: str, device: str
 ) -> list[LayerRow]:
     """The rows of one entry of `model_params`: each recipe with every shape."""
-    page.known(table, where, MODEL_KEYS)
-    compiles = page.read_loosely(table, where, "use_torch_compile", _switch, bool(table.get("use_torch_compile")))
+    page.loosely(page.known, table, where, MODEL_KEYS)
+    compiles = page.loosely(page.read, table, where, "use_torch_compile", _switch, bool(table.get("use_torch_compile")))
+    switchless = "torch_compile_mode" in table and "use_torch_compile" not in table
+    if switchless and form == "seed":
+        page.warnings.append(f"{page.where}  {where}: without use_torch_compile nothing is compiled; --form last times both")
     template = LayerRow(
         "", BASELINE, None, LayerShape("", 1, 1, 1),
         dtype=page.read(table, where, "high_precision_dtype", _dtype, "bf16"),
-        use_compile=None if both or "use_torch_compile" not in table else compiles,
-        mode=page.read_loosely(table, where, "torch_compile_mode", _compile_mode, "default"),
-        device=device or page.read_loosely(table, where, "device", _device, "cpu"),
+        use_compile=None if form == "last" or (not form and switchless) else compiles,
+        mode=page.loosely(page.read, table, where, "torch_compile_mode", choice(layers.COMPILE_MODES), "default"),
+        device=device or page.loosely(page.read, table, where, "device", _device, "cpu"), place=where,
         model_type=page.read(table, where, "model_type", text_value, "linear"),
-        profiler=page.read_loosely(table, where, "enable_profiler", _switch, bool(table.get("enable_profiler"))),
-        memory_profiler=page.read_loosely(table, where, "enable_memory_profiler", _switch, bool(table.get("enable_memory_profiler"))),
+        profiler=page.loosely(page.read, table, where, "enable_profiler", _switch, bool(table.get("enable_profiler"))),
+        memory_profiler=page.loosely(page.read, table, where, "enable_memory_profiler", _switch, bool(table.get("enable_memory_profiler"))),
     )  # fmt: skip
     if "device" not in table and not device and page.lenient:
         page.warnings.append(f"{page.where}  {where}: no device is named, so it runs on the CPU")
     name, found = page.read(table, where, "name", text_value, ""), list[LayerRow]()
     all_shapes = _shapes(page, table, where)
+    _check_size(len(recipes) * len(all_shapes), page)
     for quantization, sparsity in recipes:
         for shape in all_shapes:
             row = replace(template, quantization=quantization, sparsity=sparsity, shape=shape)
@@ -158,10 +157,9 @@ def _shapes(page: TorchaoPage, table: Mapping[str, Any], where: str) -> list[Lay
     for place, item in enumerate(listed if isinstance(listed, list) else [listed]):
         spot = f"{where}.matrix_shapes[{place}]"
         given = page.table(item, spot)
-        page.known(given, spot, shapes.keys_of(given.get("name")))
+        page.loosely(page.known, given, spot, shapes.keys_of(given.get("name")))
         try:
             found += shapes.expand(given) if given else []
-            _check_size(len(found), page)
         except UsageError as error:
             page.wrong(spot, error.what, error.do)
     return found
@@ -170,18 +168,6 @@ def _shapes(page: TorchaoPage, table: Mapping[str, Any], where: str) -> list[Lay
 def _check_size(count: int, page: TorchaoPage) -> None:
     if count > MOST_CASES:
         raise UsageError(f"more than {MOST_CASES} rows", do="give fewer shapes or recipes", where=page.where)
-
-
-def _choice(kind: str, names: Sequence[str]) -> Callable[[Any], str]:
-    def read(value: Any) -> str:
-        if value not in names:
-            raise unknown(kind, str(value)[:60], names)
-        return str(value)
-
-    return read
-
-
-_compile_mode = _choice("mode of torch.compile", layers.COMPILE_MODES)
 
 
 def _switch(value: Any) -> bool:

@@ -6,7 +6,6 @@ All four are read as rows of the last version's CSV, which has a column for ever
 from __future__ import annotations
 
 import csv
-import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,29 +13,26 @@ from pathlib import Path
 from typing import Any
 
 from steelyard.analyze.foreign.parts import ForeignResult, ForeignSource, number, rows, status_of, table, text, time_of, word
-from steelyard.dialects.torchao.layers import BASELINE, Form, Question, sparse_variant
-from steelyard.dialects.torchao.lines import ACCURACY, BOUNDS, CONFIG, PEAK, SEED_METRIC, SPEEDUPS, TIMES
+from steelyard.codec import torchao
+from steelyard.codec.torchao import BOUNDS, PEAK, SPEEDUPS, TIMES, Question, Row, form_of
+from steelyard.dialects.torchao.layers import BASELINE, sparse_variant
+from steelyard.dialects.torchao.lines import ACCURACY
 from steelyard.errors import UsageError
 from steelyard.model.case import Case
 from steelyard.model.record import Figure, Status
 
-API = "micro-benchmark api"
-MILLI, MEGA = 1e-3, 1e6
-SHAPE = re.compile(r"(?:.+-)?(\d{1,12})-(\d{1,12})-(\d{1,12})")
+MILLI, MEGA, LONGEST_HEAD = 1e-3, 1e6, 10_000
+SHAPED_NAME = re.compile(r"(?:.+-)?(\d{1,12})-(\d{1,12})-(\d{1,12})")
 PEAK_TEXT = re.compile(rf"'{re.escape(PEAK)}': ([0-9.e+]{{1,30}})")
-FORMS: Mapping[bool, tuple[Form, Form, Question]] = {
-    False: ("baseline_eager", "quantized_eager", "eager"), True: ("baseline_compiled", "quantized_compiled", "compile"),
-}  # fmt: skip
-"""Baseline, recipe and what is asked of both, without and with torch.compile."""
-Row = dict[str, Any]
 
 
 def lines(content: bytes, name: str) -> list[Row] | None:
     """The rows of a CSV file of its by column; None where it is none."""
-    if not content.startswith(",".join(CONFIG[:6]).encode()):
+    head = content.partition(b"\n")[0][:LONGEST_HEAD].decode("utf-8", "replace")
+    if not form_of(head.strip().split(",")):
         return None
     try:
-        return list(csv.DictReader(io.StringIO(content.decode("utf-8", "replace"), newline="")))
+        return list(torchao.table(content.decode("utf-8", "replace")))
     except csv.Error:
         return None
 
@@ -44,16 +40,13 @@ def lines(content: bytes, name: str) -> list[Row] | None:
 def fits(data: Any) -> bool:
     """What `lines` gave, or records as its CI runner writes them; once a job and its machine are in them, they are the database's."""
     bare = [row for row in rows(data)[:1] if row.get("runners") == [] and row.get("dependencies") == {} and "timestamp" not in row]
-    return any(map(_in_csv, rows(data)[:1])) or any(table(row.get("benchmark")).get("name") == API and "metric" in row for row in bare)
-
-
-def _in_csv(row: Mapping[str, Any]) -> bool:
-    return all(name in row for name in CONFIG[:6])
+    records = [row for row in bare if table(row.get("benchmark")).get("name") == torchao.API and "metric" in row]
+    return bool(records) or any(map(form_of, rows(data)[:1]))
 
 
 def read(data: Any, path: Path) -> ForeignSource:
     """A result for the baseline and for the recipe of each row, without and with torch.compile, named by a case like ours."""
-    listed = [_like_last(row) for row in rows(data) if _in_csv(row)] or _from_records(rows(data))
+    listed = [torchao.like_last(row) for row in rows(data) if form_of(row)] or _from_records(rows(data))
     by_name: dict[str, list[ForeignResult]] = {}
     for result in (result for row in listed for result in _of_row(row)):
         by_name.setdefault(result.name, []).append(result)
@@ -61,46 +54,32 @@ def read(data: Any, path: Path) -> ForeignSource:
     return ForeignSource([_merged(results) for results in by_name.values()], machine={"accelerator": ", ".join(devices)})
 
 
-def _like_last(row: Row) -> Row:
-    """A row of the first version, which has one form, with the columns that the last one has for that."""
-    if "model_inference_time_in_ms" not in row:
-        return row
-    base, recipe, question = FORMS[row.get("use_torch_compile") == "True"]
-    known = {TIMES[base]: row.get("baseline_inference_time_in_ms"), TIMES[recipe]: row["model_inference_time_in_ms"]}
-    bounds = dict(zip(BOUNDS[question], (row.get("speedup_low"), row.get("speedup_high")), strict=False))
-    return row | known | {SPEEDUPS[question]: row.get("speedup")} | bounds
-
-
 def _from_records(listed: Sequence[Mapping[str, Any]]) -> list[Row]:
     """Records that are of one config as one row; the last version's are about its compiled form."""
     found: dict[tuple[str, ...], Row] = {}
     for record in listed:
         benchmark, metric = table(record.get("benchmark")), table(record.get("metric"))
-        extra, more = table(benchmark.get("extra_info")), table(metric.get("extra_info"))
-        name, recipe = word(table(record.get("model")).get("name")), word(benchmark.get("dtype"))
-        row: Row = {key: word(value) for key, value in extra.items()} | {"quantization": recipe}
-        row["sparsity"] = "" if row.get("sparsity") == "none" else row.get("sparsity", "")
+        name, more = word(table(record.get("model")).get("name")), table(metric.get("extra_info"))
+        row: Row = {key: word(value) for key, value in table(benchmark.get("extra_info")).items()}
+        row |= {"quantization": word(benchmark.get("dtype")), "sparsity": "" if row.get("sparsity") == "none" else row.get("sparsity", "")}
         row["use_torch_compile"] = str(row.get("use_compile", str("torch_compile_mode" in row).lower()) == "true")
-        if shape := SHAPE.fullmatch(name):
-            row |= dict(zip(("m", "k", "n"), shape.groups(), strict=True))
+        if shape := SHAPED_NAME.fullmatch(name):
+            row |= dict(zip(torchao.SHAPE, shape.groups(), strict=True))
         row = found.setdefault((name, *map(str, row.items())), row)
-        base, quantized, question = FORMS[row["use_torch_compile"] == "True"]
+        base, quantized, question = torchao.FORMS[row["use_torch_compile"] == "True"]
         columns = {
-            SEED_METRIC: SPEEDUPS[question], "Fwd Speedup (x)": SPEEDUPS[question], "Quantized Fwd Time (ms)": TIMES[quantized],
-            "Bfloat16 Fwd Time (ms)": TIMES[base], "Allocated Memory (MB)": "memory_stats",
+            torchao.SPEEDUP_OF_GUIDE: SPEEDUPS[question], torchao.SPEEDUP: SPEEDUPS[question], torchao.QUANTIZED_TIME: TIMES[quantized],
+            torchao.BASELINE_TIME: TIMES[base], torchao.MEMORY: "memory_stats",
         }  # fmt: skip
         column = columns.get(word(metric.get("name")))
-        if column and (value := _mean(metric.get("benchmark_values"))) is not None:
-            row[column] = f"{{'{PEAK}': {value}}}" if column == "memory_stats" else value
+        raw = metric.get("benchmark_values")
+        values = [value for item in (raw if isinstance(raw, list) else []) if (value := number(item)) is not None]
+        if column and values:
+            mean = sum(values) / len(values)
+            row[column] = f"{{'{PEAK}': {mean}}}" if column == "memory_stats" else mean
         row |= {key: more[key] for key in ("status", "reason") if word(more.get(key))}
         row |= {bound: more.get(key) for key, bound in zip(("ci_low", "ci_high"), BOUNDS[question], strict=False) if key in more}
     return list(found.values())
-
-
-def _mean(values: Any) -> float | None:
-    """As the dashboard has it."""
-    known = [value for item in (values if isinstance(values, list) else []) if (value := number(item)) is not None]
-    return sum(known) / len(known) if known else None
 
 
 def _of_row(row: Row) -> Iterator[ForeignResult]:
@@ -108,7 +87,7 @@ def _of_row(row: Row) -> Iterator[ForeignResult]:
     sparsity, recipe = word(row.get("sparsity")), word(row.get("quantization"))
     steps = ([] if recipe in ("", BASELINE) else [recipe]) + ([sparse_variant(sparsity) or sparsity] if sparsity else [])
     told = False
-    for compiled, (base, quantized, question) in FORMS.items():
+    for compiled, (base, quantized, question) in torchao.FORMS.items():
         time = time_of([row.get(TIMES[base])], MILLI)
         if time:
             yield _held(row, [], compiled, {"time": time})
@@ -159,9 +138,8 @@ def _held(
     variant = "+".join([*steps, *([f"compile[mode={mode}]" if mode not in ("", "default") else "compile"] if compiled else [])])
     params: dict[str, Any] = {key: int(size) for key in ("m", "k", "n") if (size := number(row.get(key))) is not None}
     params |= {"dtype": dtype} if dtype else {}
-    processes = [figures] if figures else []
+    processes, where = [figures] if figures else [], word(row.get("device")) or "cpu"
     try:
-        where = word(row.get("device")) or "cpu"
         case = Case(f"foreign/torchao/{model or 'layer'}", tuple(params.items()), "torch", variant or "eager", device=where)
     except UsageError:
         return ForeignResult(" ".join([model, *map(str, params.values()), variant]), processes, status, reason)

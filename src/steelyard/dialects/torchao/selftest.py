@@ -52,7 +52,6 @@ def run(device: str, settings: Settings, files: Sequence[str] = (), command: Seq
             for path in written:
                 say(f"✓ {path.name} is written, and read again as {sum(len(run.records) for run in foreign.read_file(path))} results")
     broken = [status for status in statuses if status not in SIGNS]
-    say(
-        f"self-test: {len(broken)} broken" if broken else "self-test: nothing is broken" if "ok" in statuses else "self-test: nothing works"
-    )
+    verdict = f"{len(broken)} broken" if broken else "nothing is broken" if "ok" in statuses else "nothing works"
+    say(f"self-test: {verdict}")
     return FAILED if broken else PASS if "ok" in statuses else NOTHING

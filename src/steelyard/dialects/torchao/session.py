@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
-import platform
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import groupby
+from itertools import chain, count, groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from steelyard.codec.torchao import PEAK, SPEEDUPS
+from steelyard.dialects.devices import arches, has_device
 from steelyard.dialects.torchao import config, lines
-from steelyard.dialects.torchao.layers import LayerRow
+from steelyard.dialects.torchao.layers import NO_TRAINING, LayerRow
 from steelyard.dialects.torchao.lines import Line
 from steelyard.dialects.torchao.reading import read_rows
 from steelyard.engine import conduct
 from steelyard.engine.messages import Unweighed
 from steelyard.engine.run import WaitTold
 from steelyard.engine.sinks import MeasuredCase, RowSink
-from steelyard.errors import FAILED, NOTHING, PASS, UsageError, exit_code
-from steelyard.machine import cpu
-from steelyard.machine.nvidia import gpus
+from steelyard.errors import FAILED, NOTHING, NothingMeasured, UsageError, exit_code
 from steelyard.model.experiment import Experiment, Settings
 from steelyard.model.pair import Pair, weigh
 from steelyard.model.record import BAD, Record
 from steelyard.store.runs import RunWriter, Store
 from steelyard.terminal import save
 
-STATS = {"peak_allocated": "allocated_bytes.all.peak", "peak_active": "active_bytes.all.peak", "peak_reserved": "reserved_bytes.all.peak"}
-"""The original's names for the peaks of a device's memory."""
+STATS = {"peak_allocated": PEAK, "peak_active": "active_bytes.all.peak", "peak_reserved": "reserved_bytes.all.peak",
+         "peak_memory": "peak_memory"}  # fmt: skip
+"""The original's names for the peaks of a device's memory; where there is no device, the process has one."""
 MEGA = 1e6
 VIEWER = "https://cdn.jsdelivr.net/gh/pytorch/pytorch@main/torch/utils/viz/MemoryViz.js"
 PAGE = """<!DOCTYPE html>
@@ -55,6 +56,7 @@ class TorchaoOptions:
     device: str = ""
     settings: Settings = field(default_factory=Settings)
     files: tuple[str, ...] = ()
+    filters: tuple[str, ...] = ()
     resume: bool = False
     strict_exit: bool = False
 
@@ -135,11 +137,11 @@ class TorchaoRun:
     def run(self) -> int:
         """Do all of it and answer the exit code: 0, as the original, unless the strict one was asked for."""
         options = self.options
-        both, folder = options.form == "last", options.output_dir
-        found, warnings = read_rows(options.config, lenient=True, both=both, device=options.device, output_dir=folder)
-        for text in warnings:
-            self.say(f"warning: {text}")
+        found, warnings = read_rows(options.config, lenient=True, form=options.form, device=options.device, output_dir=options.output_dir)
         rows = self._placed(found)
+        told = [f"{row.place}: {row.note}" if row.note else row.trouble for row in rows if row.note or row.trouble]
+        for text in [*warnings, *(f"{options.config}  {text}" for text in dict.fromkeys(told) if text != NO_TRAINING)]:
+            self.say(f"warning: {text}")
         if options.output and not options.output.absolute().parent.is_dir():
             raise UsageError(f"cannot write {options.output}", why="there is no such folder", do="name another place with --output")
         path = options.csv or _free(Path(rows[0].output_dir) / datetime.now().strftime("results_%d%m%Y_%H%M%S.csv"))
@@ -161,10 +163,14 @@ class TorchaoRun:
             if not self.options.device and not has_device(device):
                 self.say(f"warning: there is no {device} here, so the CPU is used, as the original does it")
                 rows = [replace(row, device="cpu") if row.device == device else row for row in rows]
-        return list(config.checked(rows, config.catalogue(self.options.files)))
+        found, filters = config.checked(rows, config.catalogue(self.options.files)), self.options.filters
+        kept = [row for row in found if not filters or any(part in row.key for part in filters)]
+        if not kept:
+            raise NothingMeasured("no row is left by --filter", why=f"a row is told as {found[0].key}", do="give a part of such a line")
+        return kept
 
     def _show(self, place: str, line: Line) -> None:
-        speedups = [f"{line[name]:.2f}x {said.replace('_', ' ')}" for said, name in lines.SPEEDUPS.items() if line[name] is not None]
+        speedups = [f"{line[name]:.2f}x {said.replace('_', ' ')}" for said, name in SPEEDUPS.items() if line[name] is not None]
         told = [line["status"], str(line["reason"])[:500]] if line["status"] != "ok" else []
         self.say("  ".join([place, *told, *speedups]))
 
@@ -182,10 +188,7 @@ class TorchaoRun:
     def _profile(self, sink: LayerSink, rows: Iterable[LayerRow]) -> None:
         """Profiles of the rows that ask for them, beside the timing and in a run of their own; peaks too where a record needs them."""
         sized = self.options.form == "last" and self.options.output is not None
-
-        def asked(row: LayerRow) -> tuple[bool, bool]:
-            return row.profiler, row.memory_profiler
-
+        asked = attrgetter("profiler", "memory_profiler")
         for (traced, history), group in groupby(sorted(rows, key=asked), asked):
             if not (traced or history or sized):
                 continue
@@ -216,9 +219,8 @@ class TorchaoRun:
                 notes.append(f"{setting.replace('_', ' ')}: {said}")
         if record.status not in ("ok", "wrong"):
             notes.append(f"no profile: {record.status}: {record.reason}")
-        peaks = {ours: record.metrics[name].value / MEGA for name, ours in {**STATS, "peak_memory": "peak_memory"}.items()
-                 if name in record.metrics}  # fmt: skip
-        line["memory_stats"], line["notes"] = peaks or None, "; ".join(notes) or None
+        peaks = {theirs: record.metrics[name].value / MEGA for name, theirs in STATS.items() if name in record.metrics}
+        line["memory_stats"], line["notes"] = peaks or None, "; ".join(filter(None, [row.note, *notes])) or None
         for note in notes:
             self.say(f"warning: {row.key}: {note}")
 
@@ -232,28 +234,11 @@ class TorchaoRun:
         return str(path)
 
     def _judged(self) -> int:
-        if not self.options.strict_exit:
-            return PASS
-        statuses = {line["status"] for line in self.lines}
+        statuses = {line["status"] for line in self.lines} if self.options.strict_exit else {"ok"}
         return exit_code([*([FAILED] if statuses & {*BAD} else []), *([] if statuses & {"ok", *BAD} else [NOTHING])])
 
 
 def _free(path: Path, taken: Callable[[Path], bool] = Path.exists) -> Path:
     """A name that is not taken, where two runs or rows would have one."""
-    number, found = 1, path
-    while taken(found):
-        number += 1
-        found = path.with_stem(f"{path.stem}_{number}")
-    return found
-
-
-def has_device(device: str) -> bool:
-    """Whether there is such a device, as far as a look at the system tells."""
-    nodes = {"cuda": "nvidiactl", "xpu": "dri", "mps": "no such device on Linux"}
-    return device not in nodes or (Path("/dev") / nodes[device]).exists()
-
-
-def arches(devices: Iterable[str]) -> dict[str, str]:
-    """The names of devices by kind: of the CPU what Python knows, or the kernel, as the former is often nothing."""
-    names = [str(gpu["name"]) for gpu in gpus() if gpu.get("name")] if "cuda" in devices else []
-    return {"cpu": platform.processor() or cpu.model(cpu.cpuinfo(Path("/"))) or "unknown", "cuda": names[0] if names else "unknown"}
+    others = (path.with_stem(f"{path.stem}_{number}") for number in count(2))
+    return next(found for found in chain([path], others) if not taken(found))

@@ -48,7 +48,10 @@ def expand(given: Mapping[str, Any]) -> list[LayerShape]:
     if family not in FAMILIES:
         raise unknown("family of shapes", family, FAMILIES)
     if family == "custom":
-        return [LayerShape("custom", *_sizes(item, place)) for place, item in enumerate(_listed(given.get("shapes")))]
+        listed = given.get("shapes")
+        if not isinstance(listed, list) or not listed:
+            raise UsageError("shapes is missing or empty", do="list them as [m, k, n]: shapes: [[1024, 1024, 1024]]")
+        return [LayerShape("custom", *_sizes(item, place)) for place, item in enumerate(listed)]
     if family == "llama":
         return [LayerShape(f"llama_{part}", LARGE_BATCHES[0], k, n) for part, (k, n) in LLAMA.items()]
     if family in MODELS:
@@ -76,12 +79,6 @@ def _powers(given: Mapping[str, Any], family: str) -> tuple[int, int]:
     if least > most:
         raise UsageError(f"min_power {least} is above max_power {most}, so there are no shapes")
     return least, most
-
-
-def _listed(value: Any) -> Sequence[Any]:
-    if not isinstance(value, list) or not value:
-        raise UsageError("shapes is missing or empty", do="list them as [m, k, n]: shapes: [[1024, 1024, 1024]]")
-    return value
 
 
 def _sizes(item: Any, place: int) -> Sequence[int]:

@@ -8,59 +8,35 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from steelyard.codec import torchao
+from steelyard.codec.torchao import BASELINE_TIME, COLUMNS, FILES, QUANTIZED_TIME, SHAPE, SPEEDUP, SPEEDUPS, TIMES, form_of
 from steelyard.dialects.v3.schema import VERSION
 from steelyard.errors import UsageError
 
-SHAPE = ("m", "k", "n")
-START = ("name", "quantization", "sparsity", *SHAPE, "high_precision_dtype")
-MIDDLE = ("torch_compile_mode", "device", "model_type", "output_dir", "enable_profiler", "enable_memory_profiler")
-END = ("profiler_json_path", "memory_profile_path", "memory_visualization_path", "memory_stats")
-SEED = (*START, "use_torch_compile", *MIDDLE, "baseline_inference_time_in_ms", "model_inference_time_in_ms", "speedup", *END)
-LAST = (
-    *START, *MIDDLE, "baseline_model_eager_inference_time_in_ms", "quantized_model_eager_inference_time_in_ms",
-    "baseline_model_compiled_inference_time_in_ms", "quantized_model_compiled_inference_time_in_ms",
-    "eager speedup on baseline", "compile speedup on baseline", "eager vs compile speedup", *END,
-)  # fmt: skip
-COLUMNS = {"seed": SEED, "last": LAST}
-BASELINE, QUANTIZED, SPEEDUP, ACROSS = (
-    "Bfloat16 Fwd Time (ms)",
-    "Quantized Fwd Time (ms)",
-    "Fwd Speedup (x)",
-    "Eager vs Compile Speedup (x)",
-)
+ACROSS = "Eager vs Compile Speedup (x)"
 MEASURED: dict[str, dict[str, tuple[str, str]]] = {
-    "seed": {
-        "baseline_inference_time_in_ms": (BASELINE, ""), "model_inference_time_in_ms": (QUANTIZED, ""), "speedup": (SPEEDUP, ""),
-    },
+    "seed": dict(zip(torchao.ONE_FORM, ((BASELINE_TIME, ""), (QUANTIZED_TIME, ""), (SPEEDUP, "")), strict=True)),
     "last": {
-        "baseline_model_eager_inference_time_in_ms": (BASELINE, "false"),
-        "quantized_model_eager_inference_time_in_ms": (QUANTIZED, "false"),
-        "baseline_model_compiled_inference_time_in_ms": (BASELINE, "true"),
-        "quantized_model_compiled_inference_time_in_ms": (QUANTIZED, "true"),
-        "eager speedup on baseline": (SPEEDUP, "false"), "compile speedup on baseline": (SPEEDUP, "true"),
-        "eager vs compile speedup": (ACROSS, "true"),
+        TIMES["baseline_eager"]: (BASELINE_TIME, "false"), TIMES["quantized_eager"]: (QUANTIZED_TIME, "false"),
+        TIMES["baseline_compiled"]: (BASELINE_TIME, "true"), TIMES["quantized_compiled"]: (QUANTIZED_TIME, "true"),
+        SPEEDUPS["eager"]: (SPEEDUP, "false"), SPEEDUPS["compile"]: (SPEEDUP, "true"), SPEEDUPS["eager_vs_compile"]: (ACROSS, "true"),
     },
 }  # fmt: skip
 """Which metric a column is, and whether it is of the compiled model; of the guide's columns a column of its own says that."""
 IDENTITY = ("device", "sparsity", "high_precision_dtype", "torch_compile_mode", "model_type")
-CARRIED = ("name", *MIDDLE[3:], *END)
+CARRIED = ("name", "output_dir", "enable_profiler", "enable_memory_profiler", *FILES)
 """What no column of the database is for; it travels beside the metric, so that the way back loses nothing."""
 MARK, ROW = "csv.columns", "csv.row"
 NOTHING = ("", "None", "nan")
 Row = dict[str, Any]
 
 
-def recognised(heads: Sequence[str]) -> str:
-    """Which of the two a head line is; empty for neither. Columns may be missing or more, not the measured ones."""
-    return next((name for name, measured in MEASURED.items() if set(measured) <= set(heads) and set(SHAPE) <= set(heads)), "")
-
-
 def read(text: str, where: str) -> list[Row]:
     """A record for every figure of every row; a figure that is empty has none."""
-    reader = csv.DictReader(io.StringIO(text, newline=""), restkey="", strict=True)
+    reader = torchao.table(text, strict=True)
     made: list[Row] = []
     try:
-        form = recognised(reader.fieldnames or ())
+        form = form_of(reader.fieldnames or ())
         if not form:
             raise UsageError("not a results file of TorchAO", why="its columns are neither the guide's nor the last version's", where=where)
         for row in reader:
@@ -105,14 +81,15 @@ def _number(cell: str, column: str, where: str) -> float:
 
 def _common(row: Mapping[str, str], compiled: str) -> Row:
     extra = {"use_compile": compiled, **{key: row.get(key, "") for key in IDENTITY}}
+    sizes = [row[key] for key in SHAPE if row[key]]
     return {
         "schema_version": VERSION,
         "benchmark": {
-            "name": "micro-benchmark api", "mode": "inference", "dtype": row.get("quantization", ""),
+            "name": torchao.API, "mode": "inference", "dtype": row.get("quantization", ""),
             "extra_info": {key: value for key, value in extra.items() if value},
         },
         "model": {
-            "name": "-".join(row[key] for key in SHAPE), "type": "micro-benchmark custom layer", "origins": ["torchao"],
+            "name": "-".join(sizes) or row.get("model_type", ""), "type": torchao.LAYER, "origins": ["torchao"],
         },
     }  # fmt: skip
 

@@ -1,0 +1,71 @@
+"""TorchAO's result files: the columns of its CSV in both versions, and the names of its metrics, for all who read or write them."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Collection, Mapping
+from typing import Any, Literal
+
+Form = Literal["baseline_eager", "quantized_eager", "baseline_compiled", "quantized_compiled"]
+"""What a row times."""
+Question = Literal["eager", "compile", "eager_vs_compile"]
+"""What a pair of a row answers: quantized against baseline without and with torch.compile, and what compiling does for quantized."""
+
+SHAPE = ("m", "k", "n")
+CONFIG = (
+    "name", "quantization", "sparsity", *SHAPE, "high_precision_dtype", "use_torch_compile", "torch_compile_mode", "device",
+    "model_type", "output_dir", "enable_profiler", "enable_memory_profiler",
+)  # fmt: skip
+ONE_FORM = ("baseline_inference_time_in_ms", "model_inference_time_in_ms", "speedup")
+"""What the documented version has of a row, which it times without or with torch.compile."""
+TIMES: Mapping[Form, str] = {
+    "baseline_eager": "baseline_model_eager_inference_time_in_ms", "quantized_eager": "quantized_model_eager_inference_time_in_ms",
+    "baseline_compiled": "baseline_model_compiled_inference_time_in_ms",
+    "quantized_compiled": "quantized_model_compiled_inference_time_in_ms",
+}  # fmt: skip
+SPEEDUPS: Mapping[Question, str] = {
+    "eager": "eager speedup on baseline", "compile": "compile speedup on baseline", "eager_vs_compile": "eager vs compile speedup",
+}  # fmt: skip
+BOUNDS = {question: (f"{question}_low", f"{question}_high", f"{question}_verdict") for question in SPEEDUPS}
+"""Our own columns behind each speedup's."""
+FORMS: Mapping[bool, tuple[Form, Form, Question]] = {
+    False: ("baseline_eager", "quantized_eager", "eager"), True: ("baseline_compiled", "quantized_compiled", "compile"),
+}  # fmt: skip
+"""Baseline, recipe and what is asked of both, without and with torch.compile."""
+FILES = ("profiler_json_path", "memory_profile_path", "memory_visualization_path", "memory_stats")
+MEASURED = {"seed": ONE_FORM, "last": (*TIMES.values(), *SPEEDUPS.values())}
+COLUMNS = {
+    "seed": (*CONFIG, *MEASURED["seed"], *FILES),
+    "last": (*(name for name in CONFIG if name != "use_torch_compile"), *MEASURED["last"], *FILES),
+}
+"""All columns of the documented version and of the last one, in their order."""
+
+API = "micro-benchmark api"
+LAYER = "micro-benchmark custom layer"
+SPEEDUP_OF_GUIDE = "speedup(wrt bf16)"
+SPEEDUP, BASELINE_TIME, QUANTIZED_TIME = "Fwd Speedup (x)", "Bfloat16 Fwd Time (ms)", "Quantized Fwd Time (ms)"
+MEMORY = "Allocated Memory (MB)"
+PEAK = "allocated_bytes.all.peak"
+"""The peak of `memory_stats` that the records have."""
+Row = dict[str, Any]
+"""One row by column."""
+
+
+def form_of(heads: Collection[str]) -> str:
+    """Which of the two a head line is; empty for neither. Columns may be missing or more, not the measured ones."""
+    return next((form for form, measured in MEASURED.items() if {*measured, *SHAPE} <= {*heads}), "")
+
+
+def table(text: str, *, strict: bool = False) -> csv.DictReader[str]:
+    """The rows of a CSV file by column; cells beyond the last column are under an empty name."""
+    return csv.DictReader(io.StringIO(text, newline=""), restkey="", strict=strict)
+
+
+def like_last(row: Row) -> Row:
+    """A row of the documented version, which has one form, with the columns that the last one has for that."""
+    if form_of(row) != "seed":
+        return row
+    base, recipe, question = FORMS[row.get("use_torch_compile") == "True"]
+    known = dict(zip((TIMES[base], TIMES[recipe], SPEEDUPS[question]), map(row.get, ONE_FORM), strict=True))
+    return row | known | dict(zip(BOUNDS[question], (row.get("speedup_low"), row.get("speedup_high")), strict=False))
