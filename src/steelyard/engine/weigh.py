@@ -34,7 +34,7 @@ from steelyard.model.case import Case
 from steelyard.model.define import fingerprint
 from steelyard.model.experiment import Settings
 from steelyard.model.record import Arrays, Figure, Record, Status, Verification
-from steelyard.model.task import Reading, Task, clean_up, observed
+from steelyard.model.task import Reading, Task, clean_up, first_time, observed
 
 NO_SOURCES = Sources()
 
@@ -144,7 +144,7 @@ class CaseWeighing:
             be.release_memory()
             be.start_memory()
         first = COMPILE if bench.compiles else FIRST
-        with self.clock.phase(first):
+        with self.clock.phase(first), first_time(task):
             crew.tell("check")
             task = bench.ready(be, task)
             output = observed(task) if task.fn is not None else task.measure() if task.measure else None

@@ -40,6 +40,24 @@ class Backward:
     again: Callable[[Any], Step] | None = None
 
 
+@dataclass(frozen=True)
+class Standard:
+    """What the answers of a variant are held to that costs some accuracy on purpose: how many decibels of the signal must be left.
+
+    `make` makes of the plain task the one that they are compared with, such as a pruned one, and `words` say what that is; without it
+    that is the plain task. `loss` is the figure for what `make` itself costs against the plain task, where that is something.
+    """
+
+    floor: float
+    words: str = "the plain task"
+    make: Callable[[Task], Task] | None = None
+    loss: str = ""
+
+    def applied(self, plain: Task) -> Task:
+        """The task that answers are compared with."""
+        return self.make(plain) if self.make else plain
+
+
 class Chance(Protocol):
     """What a task leaves to chance, and how to stop that where answers are compared."""
 
@@ -64,7 +82,8 @@ class Task:
     variant really did, and raises NotApplied when that is nothing; it is asked again after timing. `back` is the pass back from
     an output, where it is timed apart from the call. `chance` turns off what calls leave to chance, such as dropout.
     `figures` reads metrics off an answer, such as a perplexity.
-    `norm_tolerance` holds gradients as whole arrays to that share of their norm, `whole_tolerance` every array.
+    `norm_tolerance` holds gradients as whole arrays to that share of their norm, `whole_tolerance` every array. `standard` is for
+    variants that cost accuracy on purpose. `refused` says what an error of the first call means, such as a kernel that is not here.
     """
 
     fn: Callable[..., Any] | None = None
@@ -94,6 +113,8 @@ class Task:
     back: Backward | None = None
     chance: Chance | None = None
     figures: Callable[[Any], Mapping[str, Figure]] | None = None
+    standard: Standard | None = None
+    refused: Callable[[Exception], Exception] | None = None
     effective: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -116,6 +137,18 @@ class Task:
             return self.fn(*self.args, **self.kwargs)
         with self.scope():
             return self.fn(*self.args, **self.kwargs)
+
+
+@contextmanager
+def first_time(task: Task) -> Iterator[None]:
+    """Around a task's first call: an error whose meaning a variant knows is raised as that."""
+    try:
+        yield
+    except Exception as error:
+        meant = task.refused(error) if task.refused else error
+        if meant is error:
+            raise
+        raise meant from error
 
 
 def observed(task: Task) -> Any:
