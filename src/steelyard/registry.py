@@ -231,15 +231,17 @@ def load_entry(kind: str, name: str) -> ModuleType:
 
 
 def entries_named(workloads: Iterable[str], variants: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """The installed workloads and variants that words may mean, as kind and name: globs, and variants with words behind their names."""
-    found = [("workloads", name) for name in entry_points("workloads") if any(fnmatch.fnmatchcase(name, word) for word in workloads)]
-    written = list(variants)
+    """The installed workloads and variants that words mean, as kind and name: globs, and variants with words behind their names.
+
+    What is built in is not looked for in packages.
+    """
+    named, written = list(workloads), list(variants)
     starts = {start for word in written for start, _ in prefixes(word)}
-    found += [
-        ("variants", name)
-        for name in entry_points("variants")
-        if name in starts or any(fnmatch.fnmatchcase(name, word) for word in written)
-    ]
+    found = []
+    for kind, words in (("workloads", named), ("variants", [*written, *starts])):
+        own = getattr(_own_definitions(), kind)
+        foreign = [name for name in entry_points(kind) if name not in own]
+        found += [(kind, name) for name in foreign if any(fnmatch.fnmatchcase(name, word) for word in words)]
     return tuple(found)
 
 

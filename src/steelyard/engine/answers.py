@@ -144,7 +144,8 @@ class CaseAnswers:
         for _ in range(inputs if given else 0):
             with contextlib.ExitStack() as stack:
                 change = functools.partial(_drawn, draw, outliers)
-                if all([stack.enter_context(altered(self.be, array, change)) for array in given.values()]):
+                done = [stack.enter_context(altered(self.be, array, change)) for array in given.values()]
+                if all(done):
                     count += 1
                     yield
         if not count and not outliers:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
+import importlib
 import random
 import traceback
 from collections.abc import Callable, Mapping
@@ -104,6 +106,12 @@ class Bench:
     def compiles(self) -> bool:
         """Whether a variant hands the task to a compiler."""
         return any(variant.fresh for variant, _ in self.chain)
+
+    def import_needs(self) -> None:
+        """Import what the variants need; what is missing is told by the variant itself."""
+        for module in dict.fromkeys(name for variant, _ in self.chain for name in variant.imports):
+            with contextlib.suppress(ImportError):
+                importlib.import_module(module)
 
     @property
     def sources(self) -> str:

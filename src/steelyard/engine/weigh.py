@@ -108,6 +108,7 @@ class CaseWeighing:
             bench.backend.import_mode(bench.case.mode)
             if bench.compiles:
                 bench.backend.import_compiler()
+            bench.import_needs()
         self.tell("build", None)
         with (
             bench.backend.wholly_as_it_was() as changed,

@@ -80,12 +80,13 @@ def _source(function: Callable[..., Any]) -> str:
 class Variant:
     """A named change of a task: `Task -> Task`, with keyword options.
 
-    `fresh` asks for a new interpreter (compilers do not survive a fork); `sticky` says that building the variant again
-    is costly, so a rebuild moves its inputs instead; `asked` that it is part of the question, such as an optimizer, so that the plain
+    `fresh` says that it hands the task to a compiler, which asks for a new interpreter, as compilers do not survive a fork; `sticky`
+    says that building the variant again is costly, so a rebuild moves its inputs instead; `asked` that it is part of the question,
+    such as an optimizer, so that the plain
     task which answers are held against has it too; `casts` that it changes formats on purpose, which a rule that compares like with
     like applies to the plain task as well. `words` are options that may be written behind the name, in this order: `int4wo-128-hqq`.
     `rule` is the verification rule that its answers are held to beside our own, such as `sqnr`; `modes` are those that it has a
-    meaning in, all where none is named.
+    meaning in, all where none is named. `imports` are modules that it needs, imported before anything is built or timed.
     """
 
     name: str
@@ -99,6 +100,7 @@ class Variant:
     words: tuple[Word, ...] = ()
     rule: str = ""
     modes: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
 
     def options(self) -> dict[str, Any]:
         """Option names with their defaults, read from the function's signature."""

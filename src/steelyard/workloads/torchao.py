@@ -114,5 +114,5 @@ def register_model(name: str, build: Callable[..., Any] | None = None, *, tags: 
 
     body.__signature__ = inspect.signature(body)  # type: ignore[attr-defined]
     body.__doc__, body.__wrapped__ = build.__doc__, build  # type: ignore[attr-defined]
-    axes = {"m": [256], "k": [1024], "n": [1024], "dtype": ["bf16"]}
+    axes: dict[str, list[Any]] = {"m": [256], "k": [1024], "n": [1024], "dtype": ["bf16"]}
     return register(workload(f"torchao/{name}", axes=axes, tags=tags, modes=TRAINABLE)(body), build)
