@@ -13,7 +13,7 @@ from steelyard.engine import conduct
 from steelyard.engine.run import NoWatch
 from steelyard.model.experiment import Experiment, Matrix, Settings
 from steelyard.model.record import Record
-from steelyard.model.words import Word
+from steelyard.model.words import Word, find_named
 from steelyard.store.runs import Store
 
 WORKLOAD, SIZE = "torchao/linear", {"m": 32, "k": 256, "n": 512}
@@ -54,7 +54,7 @@ def probe(names: Sequence[str], device: str, dtype: str, files: Sequence[str] = 
 
 def _mode(name: str) -> str:
     """A recipe for training is tried in training."""
-    found = registry.find_variant(name)
+    found = find_named(name, registry.built_ins().variants)
     return "train" if found and found[0].modes and "eval" not in found[0].modes else "eval"
 
 

@@ -23,6 +23,7 @@ from steelyard.model.words import Word
 from steelyard.variants.wrap import body_of
 
 GROUP = "group"
+PACKED = {"Int4OpaqueTensor": "opaque"}
 PACKAGES = ("torchao.quantization",)
 MOST_LOST = 12.0
 """Decibels that layers behind one another may lose together; measured on models of up to 169 linear layers."""
@@ -34,8 +35,8 @@ Floor = float | Callable[..., float]
 """Decibels of the signal that one linear layer must keep, or how they follow from the recipe's options."""
 
 MISSING = re.compile(
-    r"could not run|no kernel|not (yet )?(implemented|supported|available|installed|compiled with)|unsupported|only (supports?|works?)\b"
-    r"|only .{1,60} supported|requires? (?!grad|module)|divi[sd]a?ble|multiple of|compute capability|cannot use|no module named"
+    r"could not run|no kernel|not (yet )?(implemented|supported|available|installed|compiled with)|unsupported|only (support(s|ed)?|works?)\b"
+    r"|only .{1,60} supported|requires? (?!grad|module)|divi(si|da)ble|multiple of|compute capability|cannot use|no module named"
     r"|not_supported|_opnamespace|module 'torch\S*' has no attribute",
     re.IGNORECASE,
 )
@@ -204,7 +205,7 @@ class Recipe:
         )  # fmt: skip
         made = _loosely_trained(made) if self.trains else made
         smaller = be.model_bytes(made)
-        facts = {"recipe": self.name, **self._facts(then), **found, "bytes_before": size, "bytes_after": smaller}
+        facts = {"recipe": self.name, **_facts(then, found["changed"]), **found, "bytes_before": size, "bytes_after": smaller}
         moved = task.bytes - size + smaller if task.bytes and task.bytes > size else task.bytes
         return replace(made, bytes=moved, effective={**task.effective, **facts})
 
@@ -276,13 +277,15 @@ class Recipe:
     def _prints(self, be: Any, model: Any) -> list[Any]:
         return [(name, _print(be, value)) for name, value in model.state_dict(keep_vars=True).items()]
 
-    def _facts(self, config: Any) -> dict[str, Any]:
-        """What the config says of itself: its class, and how weights are packed."""
-        facts = {"config": type(config).__name__} if config is not None else {}
-        for key in vars(config) if hasattr(config, "__dict__") else ():
-            if key.endswith("packing_format"):
-                facts["packing"] = str(getattr(getattr(config, key), "value", getattr(config, key)))
-        return facts
+
+def _facts(config: Any, kinds: Mapping[str, int]) -> dict[str, Any]:
+    """What the config says of itself: its class, and how weights are packed; where it does not say that, their class does."""
+    facts = {"config": type(config).__name__} if config is not None else {}
+    facts |= {"packing": PACKED[kind] for kind in kinds if kind in PACKED}
+    for key in vars(config) if hasattr(config, "__dict__") else ():
+        if key.endswith("packing_format"):
+            facts["packing"] = str(getattr(getattr(config, key), "value", getattr(config, key)))
+    return facts
 
 
 def _transformed(model: Any, config: Any, layers: Container[str]) -> Any:

@@ -58,13 +58,14 @@ def share_lost(floor: float) -> float:
 def held_at(task: Task, floor: float | None) -> Task:
     """A task under the floor that a user asks for, in place of that of its variants.
 
-    Our own checks, which look for answers of other calls and other inputs, hold every array to no more than the usual floor: this
-    rule judges accuracy.
+    Our own checks, which look for answers of other calls and other inputs, hold every array to no more than the usual floor, and also
+    to its length: this rule judges accuracy. They let through whatever a user's floor does.
     """
     if task.standard is None:
         return task
-    standard = task.standard if floor is None else replace(task.standard, floor=floor)
-    return replace(task, standard=standard, whole_tolerance=share_lost(min(standard.floor, FLOOR)))
+    if floor is None:
+        return replace(task, whole_tolerance=share_lost(min(task.standard.floor, FLOOR)))
+    return replace(task, standard=replace(task.standard, floor=floor), whole_tolerance=2 * share_lost(min(floor, FLOOR)))
 
 
 def _worst(rows: Iterable[Mapping[str, float] | str]) -> dict[str, float]:
