@@ -14,7 +14,7 @@ from steelyard.engine.filters import TAG, TIER
 from steelyard.errors import Mistakes, UsageError, unknown
 from steelyard.model.case import HERE, IDENTITY, MODES, Case, VariantSpec, sorted_pairs
 from steelyard.model.define import FAMILY
-from steelyard.model.experiment import Experiment, Matrix
+from steelyard.model.experiment import Experiment, Matrix, Rule
 from steelyard.model.words import Word, find_named, in_full
 from steelyard.registry import Catalogue
 
@@ -227,6 +227,21 @@ def same_variant(written: str, case: Case, catalogue: Catalogue) -> bool:
         return True
     try:
         return settle(meant, catalogue) == case
+    except UsageError:
+        return False
+
+
+def fits(rule: Rule, case: Case, catalogue: Catalogue) -> bool:
+    """Whether a rule means a settled case; it may write a variant as a user does."""
+    tags = catalogue.workloads[case.workload].get("tags", ())
+    if rule.fits(case, tags):
+        return True
+    written = rule.match.get("variant")
+    if not isinstance(written, str) or "-" not in case.variant:
+        return False
+    rest = replace(rule, match={key: value for key, value in rule.match.items() if key != "variant"})
+    try:
+        return rest.fits(case, tags) and same_variant(f"{case.backend}/{written}", case, catalogue)
     except UsageError:
         return False
 

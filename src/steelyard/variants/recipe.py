@@ -34,13 +34,13 @@ for it."""
 Floor = float | Callable[..., float]
 """Decibels of the signal that one linear layer must keep, or how they follow from the recipe's options."""
 
-MISSING = re.compile(
-    r"could not run|no kernel|not (yet )?(implemented|supported|available|installed|compiled with)|unsupported|only (support(s|ed)?|works?)\b"
-    r"|only .{1,60} supported|requires? (?!grad|module)|divi(si|da)ble|multiple of|compute capability|cannot use|no module named"
-    r"|not_supported|_opnamespace|module 'torch\S*' has no attribute",
-    re.IGNORECASE,
-)
-"""What torchao and torch say of a kernel, a package, hardware or a shape that something cannot be done without."""
+LACKING = (
+    r"could not run", r"no kernel", r"not (yet )?(implemented|supported|available|installed|compiled with)", r"unsupported",
+    r"only (support(s|ed)?|works?)\b", r"only .{1,60} supported", r"requires? (?!grad|module)", r"divi(si|da)ble", r"multiple of",
+    r"compute capability", r"cannot use", r"no module named", r"not_supported", r"_opnamespace", r"module 'torch\S*' has no attribute",
+)  # fmt: skip
+"""How torchao and torch tell of a kernel, a package, hardware or a shape that something cannot be done without."""
+MISSING = re.compile("|".join(LACKING), re.IGNORECASE)
 REFUSING = (AssertionError, AttributeError, RuntimeError, ValueError)
 
 
@@ -281,7 +281,8 @@ class Recipe:
 def _facts(config: Any, kinds: Mapping[str, int]) -> dict[str, Any]:
     """What the config says of itself: its class, and how weights are packed; where it does not say that, their class does."""
     facts = {"config": type(config).__name__} if config is not None else {}
-    facts |= {"packing": PACKED[kind] for kind in kinds if kind in PACKED}
+    if packed := [PACKED[kind] for kind in kinds if kind in PACKED]:
+        facts["packing"] = packed[0]
     for key in vars(config) if hasattr(config, "__dict__") else ():
         if key.endswith("packing_format"):
             facts["packing"] = str(getattr(getattr(config, key), "value", getattr(config, key)))
