@@ -25,8 +25,8 @@ FEWEST = 3.0
 
 
 def by_bits(bits: int, **others: Any) -> float:
-    """The floor of integers: six decibels for a bit, less two bits for the sign and what groups lose."""
-    return max(6.0 * bits - 12, FEWEST)
+    """The floor of integers: six decibels for a bit, less two bits for the sign and what groups and rows lose."""
+    return min(max(6.0 * bits - 12, FEWEST), EIGHT_BITS)
 
 
 def by_bits_and_activations(bits: int, **others: Any) -> float:
