@@ -97,7 +97,8 @@ class Loaded:
                 if isinstance(value, kind_of):
                     table: dict[str, Any] = getattr(self, kind)
                     built_in = None if ours else _built_in(kind, value.name)
-                    _check_free(kind, value, table.get(value.name), built_in)
+                    known = dict.get(table, value.name) if ours else table.get(value.name)  # one of ours may stand out of a family
+                    _check_free(kind, value, known, built_in)
                     table[value.name] = value
         return self
 

@@ -80,7 +80,7 @@ class EventTimer:
 
     def bind(self, task: Task) -> Loop:
         """A block between two events on the current stream; a task that times itself needs neither."""
-        if task.measure is not None:
+        if task.times_itself:
             return HostTimer().bind(task)
         self._counts = False
         return self._loop(task, HostTally(self.method))
@@ -176,7 +176,7 @@ class GraphTimer(EventTimer):
 
     def bind(self, task: Task) -> Loop:
         """Capture n calls once per n; a task that must be prepared cannot be replayed, and is timed and named as by events."""
-        if task.prepare is not None or task.measure is not None:
+        if task.prepare is not None or task.times_itself:
             return super().bind(task)
         self._counts = False
         replays: dict[int, Loop] = {}

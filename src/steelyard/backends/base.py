@@ -340,6 +340,10 @@ class Backend(ABC):
         """How many graphs a compiler has made in this process so far; a change while timing voids the figures."""
         return 0
 
+    def captured_graphs(self) -> dict[str, int]:
+        """How many graphs of the device a compiler has recorded in this process, where it does such a thing."""
+        return {}
+
     @classmethod
     def unreturned(cls) -> str:
         """What a case that is over still holds in this process, where the next one would miss it; empty where nothing is worth a word."""

@@ -20,7 +20,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from steelyard.backends import _ranks, _torch_fixed, _torch_looks, _torch_modes, _torch_moves, _torch_numbers, _torch_passes, _torch_state
+from steelyard.backends import (
+    _ranks,
+    _torch_fixed,
+    _torch_graphs,
+    _torch_looks,
+    _torch_modes,
+    _torch_moves,
+    _torch_numbers,
+    _torch_passes,
+    _torch_state,
+)
 from steelyard.backends.base import Backend, Leaf, Seat, alter_array, step_through
 from steelyard.errors import Unsupported
 from steelyard.machine.telemetry import Log, Meter, watch
@@ -109,7 +119,7 @@ class Torch(Backend):
         return timer if self.seat.size == 1 else _ranks.unheld(timer)
 
     def pair_timer(self, arms: Sequence[Task]) -> Timer:
-        if self.api is None or self.seat.size > 1 or any(task.measure or task.fn is None for task in arms):
+        if self.api is None or self.seat.size > 1 or any(task.times_itself or task.fn is None for task in arms):
             return self.timer()
         from steelyard.backends._device import PairTimer
 
@@ -161,6 +171,11 @@ class Torch(Backend):
         """A module with seeded weights drawn in named order: matrices by fan-in, gains 1, biases 0."""
         with torch.device(self.where):
             module = make().to(FORMATS[canonical(dtype)]).eval()
+        self.draw_weights(module, dtype)
+        return module
+
+    def draw_weights(self, module: Any, dtype: str) -> None:
+        """Seeded weights for a module, in named order."""
         with torch.no_grad():
             for name, parameter in module.named_parameters():
                 if parameter.ndim >= 2:
@@ -168,7 +183,6 @@ class Torch(Backend):
                     parameter.copy_(self.randn(*parameter.shape, dtype=dtype, scale=fan_in**-0.5))
                 else:
                     parameter.fill_(0.0 if name.endswith("bias") else 1.0)
-        return module
 
     def randn(self, *shape: int, dtype: str = "fp32", scale: float = 1.0) -> Any:
         if not self._drawn_there(shape):
@@ -357,6 +371,9 @@ class Torch(Backend):
 
     def graphs(self) -> int:
         return int(torch._dynamo.utils.counters["stats"]["unique_graphs"]) if "torch._dynamo" in sys.modules else 0
+
+    def captured_graphs(self) -> dict[str, int]:
+        return {"cuda_graphs": _torch_graphs.captured_graphs(self.where)} if self.device == "cuda" else {}
 
     @classmethod
     def reset(cls) -> None:

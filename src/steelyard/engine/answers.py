@@ -39,9 +39,14 @@ class RuleCheck:
     @classmethod
     def of(cls, bench: Bench, be: Any, task: Task) -> RuleCheck | None:
         """None where our own rule holds alone, or none."""
-        own = next((variant.rule for variant, _ in bench.chain if variant.rule), "") if bench.settings.scrutinised else ""
-        rule = bench.settings.other_rule or own
+        rule = bench.settings.other_rule or (cls.own(bench, task) if bench.settings.scrutinised else "")
         return cls(bench, be, task, be.state(task) if bench.case.mode == "train" else (), rule) if rule else None
+
+    @staticmethod
+    def own(bench: Bench, task: Task) -> str:
+        """The rule that the task or a variant brings along; the task's own rule is told where a variant loses something on purpose."""
+        named = next((variant.rule for variant, _ in bench.chain if variant.rule), "")
+        return (f"{task.rule}[lossy=true]" if named else task.rule) if task.rule else named
 
     def verdict(self, own: Verification | None = None) -> tuple[Verification, dict[str, Figure]]:
         """What the rule says, beside what our own found, and its figures; one that cannot be applied says that, and the times stay."""
@@ -154,6 +159,16 @@ class CaseAnswers:
     def _judged(self, leaves: dict[str, Leaf]) -> dict[str, Leaf]:
         """What accuracy is told by: of a training step its gradients, since its weights hardly move and hide all else."""
         return {path: leaf for path, leaf in leaves.items() if GRADIENTS in path} if self.mode == "train" else leaves
+
+    def scored(self, answer: Any) -> tuple[Leaf, Leaf] | None:
+        """By the function that was timed, and by that of the plain task."""
+        be = self._plain()
+        found = []
+        for place, task in ((self.be, self.task), (be, _certain(self.bench.plain(be)))):
+            if task.score is None or task.fn is None:
+                return None
+            found.append(place.outputs(task.score(task.fn, answer))[0])
+        return found[0], found[1]
 
     def _floating(self, array: Any, path: str) -> bool:
         leaf = self.be.seen(array, path)

@@ -264,7 +264,7 @@ def _alternate(job: Alternate, be: Any, source: BlockSource, token: Token) -> tu
     agreed = _agree(job, source, token)
     before = be.graphs()
     calls = agreed.calls[arm]
-    untimed = 0 if task.measure or agreed.quad / 4 > LONG else calls
+    untimed = 0 if task.times_itself or agreed.quad / 4 > LONG else calls
     order = turns(coins(job.turns.seed, agreed.quads))
     took, busy, hit = take_turns(arm, order, source, calls, untimed, token, agreed.rebuilds, holds=arm == job.turns.first)
     if be.graphs() != before:
@@ -304,8 +304,8 @@ def _probe(source: BlockSource) -> dict[str, Any]:
     """What calls, empty calls and building cost here."""
     task, loop, timer = source.task, source.loop, source.timer
     calls = 1 if single(task) else calibrate(loop, timer)
-    seconds = max(1, loop(1) if task.measure else fastest(loop, calls)) * 1e-9 / calls
-    overhead, doubt = (0.0, 0.0) if task.measure or not timer.net else empty_cost(task, timer, calls)
+    seconds = max(1, loop(1) if task.times_itself else fastest(loop, calls)) * 1e-9 / calls
+    overhead, doubt = (0.0, 0.0) if task.times_itself or not timer.net else empty_cost(task, timer, calls)
     building = source.building if source.rebuild else None
     return {"calls": calls, "seconds": seconds, "overhead": overhead, "doubt": doubt, "building": building}
 
@@ -346,7 +346,7 @@ def turns(drawn: Sequence[bool]) -> list[int]:
 
 def _busy_clock(task: Task, timer: Timer) -> Callable[[], int]:
     """The thread's own CPU time where that is what a block is made of, and nothing where it is not."""
-    plain = isinstance(timer, HostTimer) and timer.now is clocks.perf_counter_ns and not task.measure
+    plain = isinstance(timer, HostTimer) and timer.now is clocks.perf_counter_ns and not task.times_itself
     return clocks.thread_time_ns if plain else lambda: 0
 
 

@@ -130,7 +130,7 @@ class Bench:
         """
         if self.rooted(task):
             return lambda: self.ready(be, task)
-        if self.sticky:
+        if self.sticky or task.heavy:
             return lambda: self.ready(be, be.relocate(task, rng, whole=False))
         if be.movable(task):
             return lambda: self.ready(be, be.relocate(task, rng))

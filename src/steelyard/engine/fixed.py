@@ -20,6 +20,7 @@ from steelyard.engine.reference import reason
 from steelyard.engine.scrutiny import Scrutiny
 from steelyard.errors import NotApplicable, Unsupported, told
 from steelyard.machine.load import watch_others
+from steelyard.measuring import parts
 from steelyard.measuring.calm import calm
 from steelyard.measuring.figures import derive
 from steelyard.measuring.fixed import NO_GRADIENT, Labels, NoLabels, PassSeries, Renew, Sampled, Stopwatch, take
@@ -28,7 +29,7 @@ from steelyard.measuring.stats import median_interval, noise_grade, time_figure
 from steelyard.model.experiment import Settings
 from steelyard.model.protocol import Fixed
 from steelyard.model.record import Arrays, Figure, Record, Status
-from steelyard.model.task import Task, clean_up, first_time, observed
+from steelyard.model.task import Reading, Task, clean_up, first_time, observed, recorded
 
 if TYPE_CHECKING:
     from steelyard.engine.weigh import Notes
@@ -85,8 +86,9 @@ def time_fixed(bench: Bench, tell: Tell, gate: Callable[[], None], notes: Notes,
     notes.environment = be.versions()
     notes.effective.update(task.effective)
     try:
+        readings: list[Reading] = []
         with first_time(task):
-            ready = bench.ready(be, task)
+            ready = recorded(bench.ready(be, task), readings)
         check(ready, fixed)
         labels = be.labels(traced=fixed.traced) if fixed.ranges else NoLabels()
         watch = be.stopwatch(flush=labels.range(f"[{fixed.ranges}|clear_cache]") if fixed.flush else None)
@@ -101,6 +103,9 @@ def time_fixed(bench: Bench, tell: Tell, gate: Callable[[], None], notes: Notes,
         if ready.inspect:
             notes.effective.update(ready.inspect())
         status = _note(taken, bench, be, notes)
+        counted = readings[-fixed.repeats :] if fixed.repeats else []
+        notes.metrics.update(parts.extras(counted) | parts.figures(counted, ready.amounts))
+        notes.arrays.update(parts.arrays(counted))
         if checked:
             tell("verify", None)
             notes.verification, figures = checked.verdict()
@@ -137,8 +142,8 @@ def _renewing(be: Any, task: Task, fixed: Fixed) -> Renew | None:
 
 def check(task: Task, fixed: Fixed) -> None:
     """Refuse what such a protocol cannot time rightly."""
-    if task.fn is None:
-        raise NotApplicable("a task that times itself is not timed by a fixed number of calls")
+    if task.times_itself and (fixed.grouped or fixed.clock != "discrete"):
+        raise NotApplicable("a task that times itself gives one time per run", do="take the clock discrete, one call per repeat")
     if task.prepare and fixed.clock not in ("discrete", "fastest"):
         raise NotApplicable(f"something is prepared before each call, so calls cannot be {fixed.clock}", do="take the clock discrete")
 

@@ -28,7 +28,7 @@ from steelyard.measuring.sample import Tell, single
 from steelyard.measuring.settling import BROKEN_OFF, needed_seconds
 from steelyard.model.case import Case
 from steelyard.model.experiment import Settings
-from steelyard.model.pair import ALPHA, MARGIN, Arm, Pair
+from steelyard.model.pair import ALPHA, MARGIN, Arm, Pair, PairPart
 from steelyard.model.record import Arrays
 from steelyard.model.task import Task, clean_up, observed
 
@@ -78,7 +78,8 @@ def weigh_heads(
         how = {"stopped_by": doing.stop, "looks": doing.looks, "measured_s": doing.spent, "schedule": done.schedule}
         arms = Arm(base.id, source=benches[0].sources), Arm(bench.case.id, source=bench.sources)
         pair = pair_from(finding, done.rounds, number, arms, margin=settings.margin, **how)
-        pair = replace(pair, clock=done.method or pair.clock, notes=[*pair.notes, *done.notes])
+        parts = {name: part_from(doing, name, number) for name in doing.parts}
+        pair = replace(pair, clock=done.method or pair.clock, notes=[*pair.notes, *done.notes], parts=parts)
         found.append((pair, {**arrays_of(done.rounds.only(number)), **done.telemetry}))
     return found
 
@@ -159,6 +160,13 @@ def pair_from(found: Finding, rounds: Rounds, head: int, arms: tuple[Arm, Arm], 
         clock=found.clock, floor=found.floor, p=found.p, evidence=found.evidence, notes=list(found.notes),
         needed_s=needed_seconds(found.interval, spent, float(more.get("margin", MARGIN))), **more,
     )  # fmt: skip
+
+
+def part_from(doing: schedule.Weighing, name: str, head: int) -> PairPart:
+    """What the rounds say about one part of the runs."""
+    rounds, found = doing.rounds(name), doing.finding(head, name)
+    base, own = (rounds.time(number, found.clock) for number in (0, head))
+    return PairPart(found.ratio.centre, found.ratio.low, found.ratio.high, found.p, base, own)
 
 
 def arrays_of(rounds: Rounds) -> Arrays:

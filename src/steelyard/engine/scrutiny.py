@@ -134,7 +134,7 @@ class Scrutiny:
     """Its answers differ from call to call, and nothing says which is right."""
 
     def __post_init__(self) -> None:
-        self.wanted = self.bench.settings.scrutinised and self.built.fn is not None
+        self.wanted = self.bench.settings.scrutinised and self.built.fn is not None and not self.built.rule
         still = self.wanted and not (self.built.prepare or self.built.in_place or self.built.unverified or not self.built.repeatable)
         given = self._given() if still and self.bench.case.mode != "bwd" else {}
         self.prints, self.places = prints(self.be, given), frozenset(given)

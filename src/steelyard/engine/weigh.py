@@ -9,8 +9,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-import numpy as np
-
 from steelyard import clocks, registry
 from steelyard.engine import ranks
 from steelyard.engine.answers import RuleCheck
@@ -25,6 +23,7 @@ from steelyard.engine.scrutiny import Scrutiny
 from steelyard.errors import NotApplicable, NotApplied, SteelyardError, Unsupported, out_of_memory, spoken
 from steelyard.machine.load import watch_others
 from steelyard.machine.telemetry import watch
+from steelyard.measuring import parts
 from steelyard.measuring.figures import figures as figures_of
 from steelyard.measuring.fixed import take
 from steelyard.measuring.metrics import check_amounts
@@ -34,7 +33,7 @@ from steelyard.model.case import Case
 from steelyard.model.define import fingerprint
 from steelyard.model.experiment import Settings
 from steelyard.model.record import Arrays, Figure, Record, Status, Verification
-from steelyard.model.task import Reading, Task, clean_up, first_time, observed
+from steelyard.model.task import Reading, Task, clean_up, first_time, observed, recorded
 
 NO_SOURCES = Sources()
 
@@ -162,7 +161,7 @@ class CaseWeighing:
         with self.clock.phase(REFERENCE):
             notes.verification = crew.agree(seen.first(task, output))
         del output
-        timer, task = crew.timer(be), _recorded(crew.lead(be, task, bench.settings), readings)
+        timer, task = crew.timer(be), recorded(crew.lead(be, task, bench.settings), readings)
         with self.clock.phase(START):
             self.gate()
         with be.observe() if bench.settings.telemetry else watch(None) as log, watch_others() as others:
@@ -180,13 +179,14 @@ class CaseWeighing:
             task.inspect()
         notes.metrics.update(figures)
         notes.effective.update(facts | ({"telemetry": log.summary()} if log.rows else {}))
-        notes.metrics.update(_extras(readings[-len(taken.seconds) :]))
+        counted = readings[-len(taken.seconds) :]
+        notes.metrics.update(parts.extras(counted) | parts.figures(counted, task.amounts))
         notes.effective.update(_effective(taken, be) | crew.facts())
         notes.arrays = {
             "block_time": ("s", "<f8", taken.seconds.astype("<f8").tobytes()),
             "preempted": ("1", "|u1", taken.preempted.astype("|u1").tobytes()),
         }
-        notes.arrays.update(log.arrays())
+        notes.arrays.update(log.arrays() | parts.arrays(counted))
         if seen.wanted or check:
             tell("verify", None)
         with self.clock.phase(REFERENCE):
@@ -238,18 +238,6 @@ def recheck(seen: Scrutiny, crew: Ranks, task: Task | None = None) -> Verificati
     return crew.agree(seen.repeat())
 
 
-def _recorded(task: Task, readings: list[Reading]) -> Task:
-    measure = task.measure
-    if measure is None:
-        return task
-
-    def record() -> Reading:
-        readings.append(measure())
-        return readings[-1]
-
-    return replace(task, measure=record)
-
-
 def _phases(task: Task, be: Any, settings: Settings, tell: Tell) -> dict[str, Figure]:
     """The parts of a task timed on their own, each with a share of the budget."""
     found = {}
@@ -258,20 +246,6 @@ def _phases(task: Task, be: Any, settings: Settings, tell: Tell) -> dict[str, Fi
         taken = sample(replace(part, scope=task.scope), be.timer(), replace(settings, budget=settings.budget / 4), tell)
         found[f"{name}_time"] = time_figure(taken.interval)
     return found
-
-
-def _extras(readings: list[Reading]) -> dict[str, Figure]:
-    units = {"peak_memory": "B"}
-    names = {name for reading in readings for name in reading.extras}
-    return {
-        name: Figure(
-            float(np.median([reading.extras[name] for reading in readings if name in reading.extras])),
-            units.get(name, "s"),
-            "lower",
-            n=len(readings),
-        )
-        for name in sorted(names)
-    }
 
 
 def _effective(taken: Sample, be: Any) -> dict[str, Any]:

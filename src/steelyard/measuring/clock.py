@@ -75,7 +75,7 @@ class HostTimer:
 
     def bind(self, task: Task) -> Loop:
         """A loop with nothing in it but the call; its own cost is measured with an empty call and subtracted."""
-        loop = self._self_timed(task) if task.measure else _own_code(self._timed(task))
+        loop = self._self_timed(task) if task.times_itself else _own_code(self._timed(task))
         return scoped(loop, task)
 
     def _timed(self, task: Task) -> Loop:
@@ -109,16 +109,29 @@ class HostTimer:
         return with_kwargs if kwargs else with_args if args else bare
 
     def _self_timed(self, task: Task) -> Loop:
-        measure = task.measure
-        assert measure is not None
-
         def loop(n: int) -> int:
-            seconds = sum(measure().seconds for _ in range(n))
+            seconds = sum(task.timed_run().seconds for _ in range(n))
             if not 0 < seconds < math.inf:
                 raise ValueError(f"a task that times itself reported {seconds} s")
             return round(1e9 * seconds)
 
         return loop
+
+
+LONG, SLIGHT = 10_000_000, 0.005
+"""Nanoseconds from which on a block is long, and the share of it that may be lost without a word."""
+
+
+def cut_in(timer: Timer, mark: int, busy: int, took: int) -> bool:
+    """Whether something took the CPU away since `mark` and `busy` were read.
+
+    A block of a second has some switch in it everywhere: in a long one they count where the thread was kept off the CPU for a
+    noticeable share of it.
+    """
+    if timer.disturbances() <= mark:
+        return False
+    own = timer.busy() - busy
+    return not (took >= LONG and own > 0 and took - own <= SLIGHT * took)
 
 
 class WaitingTimer(HostTimer):

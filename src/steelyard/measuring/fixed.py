@@ -153,11 +153,25 @@ Loop = Callable[[Task, Backward | None, Stopwatch, int, Ranges], Taken]
 
 def discrete(task: Task, back: Backward | None, watch: Stopwatch, count: int, ranges: Ranges) -> Taken:
     """One number per call and pass; on a device from idle to idle."""
+    if task.times_itself:
+        return _by_itself(task, watch, count, ranges)
     if watch.asynchronous:
         return _on_device(task, back, watch, count, ranges)
     with ranges.whole:
         forward, backward, lost = _on_host(task, back, count, ranges)
     return Taken(PassSeries(forward, [0] * len(forward)), PassSeries(backward, [0] * len(backward)), lost)
+
+
+def _by_itself(task: Task, watch: Stopwatch, count: int, ranges: Ranges) -> Taken:
+    """What runs of a task that times itself report."""
+    series = PassSeries()
+    with ranges.whole:
+        for _ in repeat(None, count):
+            watch.before()
+            with ranges.forward:
+                series.time.append(round(task.timed_run().seconds * 1e9))
+            series.memory.append(watch.peak())
+    return Taken(series)
 
 
 def _on_host(task: Task, back: Backward | None, count: int, ranges: Ranges) -> tuple[list[float], list[float], bool]:
@@ -426,6 +440,9 @@ def counted(fixed: Fixed, probe: Callable[[int], Any], now: Callable[[], float] 
 
 def _rehearse(task: Task, back: Backward | None) -> Backward | None:
     """One call that is kept nowhere, for what only the first ones do."""
+    if task.times_itself:
+        task.timed_run()
+        return None
     assert task.fn is not None
     if task.prepare is not None:
         task.prepare()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from steelyard import clocks
-from steelyard.measuring.clock import Loop, Timer, empty
+from steelyard.measuring.clock import Loop, Timer, cut_in, empty
 from steelyard.measuring.stats import Interval, median_interval, net_interval, noise_grade, trend
 from steelyard.model.experiment import Settings
 from steelyard.model.task import Task
@@ -107,7 +107,7 @@ def sample(task: Task, timer: Timer, settings: Settings, tell: Tell = lambda pha
     tell = throttled(tell)
     with quiet_collector():
         calls = 1 if settings.sampling == "calls" or single(task) else calibrate(loop, timer)
-        overhead, doubt = (0.0, 0.0) if task.measure else empty_cost(task, timer, calls)
+        overhead, doubt = (0.0, 0.0) if task.times_itself else empty_cost(task, timer, calls)
         warm_seconds, warm_blocks, warm_end = warm_up(loop, timer, calls, settings, tell)
         seconds, preempted, stop = collect(loop, timer, calls, overhead, settings, tell)
     return Sample(seconds, preempted, calls, overhead, warm_seconds, warm_blocks, warm_end, stop, settings.sampling, doubt)
@@ -115,7 +115,7 @@ def sample(task: Task, timer: Timer, settings: Settings, tell: Tell = lambda pha
 
 def single(task: Task) -> bool:
     """Tasks that must be prepared, cannot be repeated or time themselves get one call per block."""
-    return task.measure is not None or task.prepare is not None or not task.repeatable
+    return task.times_itself or task.prepare is not None or not task.repeatable
 
 
 def calibrate(loop: Loop, timer: Timer) -> int:
@@ -189,9 +189,9 @@ def collect(
     hit: list[bool] = []
     spent, check_at, budget = 0, 32, settings.budget * 1e9
     while True:
-        before = timer.disturbances()
+        before, busy = timer.disturbances(), timer.busy()
         elapsed = loop(calls)
-        hit.append(timer.disturbances() > before)
+        hit.append(cut_in(timer, before, busy, elapsed))
         took.append(elapsed)
         spent, n = spent + elapsed, len(took)
         stop = ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -18,14 +18,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from steelyard import clocks
-from steelyard.measuring.clock import Loop, Timer
+from steelyard.measuring.clock import Loop, Timer, cut_in
 from steelyard.measuring.effort import EVIDENCE, Effort
 from steelyard.measuring.moving import scraps
 from steelyard.measuring.paired import Finding, Rounds, find
 from steelyard.measuring.sample import Tell, calibrate, empty_cost, fitting, quiet_collector, single, throttled
 from steelyard.measuring.settling import BUDGET
 from steelyard.model.experiment import Settings
-from steelyard.model.task import Task, clean_up
+from steelyard.model.task import Reading, Task, clean_up, recorded
 
 PROBES = 3
 LONG_SHARE, SHORT_OF_TIME = 50, 4
@@ -35,13 +35,17 @@ Check = Callable[[Sequence[Task]], None]
 
 
 class RawRound(NamedTuple):
-    """One round, a value for each block in order of time: nanoseconds, CPU nanoseconds, whether something cut in, and the arm."""
+    """One round, a value for each block in order of time: nanoseconds, CPU nanoseconds, whether something cut in, and the arm.
+
+    `parts` are the times inside of each block, by name, where tasks report some.
+    """
 
     took: tuple[int, ...]
     cpu: tuple[int, ...]
     hits: tuple[bool, ...]
     order: tuple[int, ...]
     group: int
+    parts: tuple[Mapping[str, float], ...] = ()
 
 
 @dataclass
@@ -70,17 +74,24 @@ class Weighing:
         """Seconds in blocks so far."""
         return 1e-9 * sum(sum(each.took) for each in self.taken)
 
-    def rounds(self) -> Rounds:
-        """What was measured, as arrays."""
-        took, cpu, hits, order, group = zip(*self.taken, strict=True)
+    @property
+    def parts(self) -> list[str]:
+        """The parts that every block of every arm has a time for."""
+        blocks = [block for each in self.taken for block in each.parts]
+        return sorted(set.intersection(*map(set, blocks))) if blocks else []
+
+    def rounds(self, part: str = "") -> Rounds:
+        """What was measured, as arrays; or only the times of one part of each block, which have no CPU time of their own."""
+        took, cpu, hits, order, group, parts = zip(*self.taken, strict=True)
+        times = [[block[part] for block in blocks] for blocks in parts] if part else took
         return Rounds(
-            np.asarray(took, float) * 1e-9, np.asarray(cpu, float) * 1e-9, np.asarray(hits, bool), np.asarray(order, np.int32),
-            np.asarray(group, np.int32), self.calls, self.placebo, self.overhead, self.seed, self.doubt,
+            np.asarray(times, float) * 1e-9, np.asarray(cpu, float) * (0.0 if part else 1e-9), np.asarray(hits, bool),
+            np.asarray(order, np.int32), np.asarray(group, np.int32), self.calls, self.placebo, self.overhead, self.seed, self.doubt,
         )  # fmt: skip
 
-    def finding(self, head: int = 1) -> Finding:
-        """What the rounds say about one head at the look that ended the measurement."""
-        return find(self.rounds(), head, peeked=self.stop == EVIDENCE, share=self.share)
+    def finding(self, head: int = 1, part: str = "") -> Finding:
+        """What the rounds say about one head, or one part of its runs, at the look that ended the measurement."""
+        return find(self.rounds(part), head, peeked=self.stop == EVIDENCE, share=self.share)
 
     def fall_back(self, error: Exception) -> None:
         """To what the last look saw: going on may not cost what was found before."""
@@ -135,7 +146,7 @@ def weigh_arms(
                         arms.loops[arm](doing.calls[arm])
                 built = timer.effort()
                 for _ in range(effort.rounds):
-                    _round(doing, arms.loops, timer, rng, number)
+                    _round(doing, arms, timer, rng, number)
             except Exception as error:
                 if doing.seen is None:
                     raise
@@ -168,11 +179,13 @@ class Arms:
     tasks: list[Task]
     loops: list[Loop]
     padding: list[Any]
+    readings: list[list[Reading]]
+    """What runs of each arm have reported, where its task times itself."""
 
     def keep(self, count: int) -> None:
         """Let the last ones go."""
         clean_up(self.tasks[count:])
-        self.tasks, self.loops = self.tasks[:count], self.loops[:count]
+        self.tasks, self.loops, self.readings = self.tasks[:count], self.loops[:count], self.readings[:count]
         self.order = [arm for arm in self.order if arm < count]
 
 
@@ -181,13 +194,14 @@ def _rebuild(makers: Sequence[Build], timer: Timer, rng: random.Random) -> Arms:
     padding: list[Any] = []
     tasks: dict[int, Task] = {}
     loops: dict[int, Loop] = {}
+    readings: list[list[Reading]] = [[] for _ in makers]
     order = rng.sample(range(len(makers)), len(makers))
     for arm in order:
         padding += scraps(rng)
         tasks[arm] = own_code(makers[arm]())
-        loops[arm] = timer.bind(tasks[arm])
+        loops[arm] = timer.bind(recorded(tasks[arm], readings[arm]))
     numbers = range(len(makers))
-    return Arms(order, [tasks[arm] for arm in numbers], [loops[arm] for arm in numbers], padding)
+    return Arms(order, [tasks[arm] for arm in numbers], [loops[arm] for arm in numbers], padding, readings)
 
 
 def _settle(doing: Weighing, arms: Arms, timer: Timer, effort: Effort, began: float) -> None:
@@ -201,9 +215,9 @@ def _settle(doing: Weighing, arms: Arms, timer: Timer, effort: Effort, began: fl
         first = [min(loop(count) for _ in range(PROBES)) * 1e-9 for loop, count in zip(arms.loops, doing.calls, strict=True)]
     if doing.placebo is not None and max(first) > effort.settings.budget / SHORT_OF_TIME:
         doing.calls, first, doing.placebo = doing.calls[:-1], first[:-1], None
-    doing.on_cpu = not any(single(task) for task in arms.tasks)
-    doing.settling = max(first) < timer.settles and not any(task.measure for task in arms.tasks)
-    effort.settle((3 if doing.settling else 2) * sum(first), building, fresh=all(task.measure for task in arms.tasks))
+    doing.on_cpu = not any(single(task) and (task.reading is None or task.prepare is not None) for task in arms.tasks)
+    doing.settling = max(first) < timer.settles and not any(task.times_itself for task in arms.tasks)
+    effort.settle((3 if doing.settling else 2) * sum(first), building, fresh=all(task.times_itself for task in arms.tasks))
 
 
 def own_code(task: Task) -> Task:
@@ -230,7 +244,7 @@ def _calls(tasks: Sequence[Task], loops: Sequence[Loop], timer: Timer) -> tuple[
         counts = [1 if single(task) else fitting(each, timer) for task, each in zip(tasks, seconds, strict=True)]
     few = min(counts)
     alike = tuple(few if count <= 2 * few else count for count in counts)
-    if not timer.net or any(task.measure for task in tasks):
+    if not timer.net or any(task.times_itself for task in tasks):
         return alike, 0.0, 0.0
     overhead, doubt = min(empty_cost(task, timer, count) for task, count in zip(tasks, alike, strict=True))
     return alike, overhead, doubt
@@ -243,8 +257,9 @@ def _steady(loops: Sequence[Loop], calls: Sequence[int], timer: Timer, until: fl
             loop(count)
 
 
-def _round(doing: Weighing, loops: Sequence[Loop], timer: Timer, rng: random.Random, number: int) -> None:
+def _round(doing: Weighing, arms: Arms, timer: Timer, rng: random.Random, number: int) -> None:
     """Every arm once in drawn order and once in reverse."""
+    loops, parts = arms.loops, list[Mapping[str, float]]()
     order = rng.sample(range(len(loops)), len(loops))
     order += order[::-1]
     took, cpu, hits, last = [], [], [], -1
@@ -254,5 +269,8 @@ def _round(doing: Weighing, loops: Sequence[Loop], timer: Timer, rng: random.Ran
         last, mark, busy = arm, timer.disturbances(), timer.busy()
         took.append(loops[arm](doing.calls[arm]))
         cpu.append((timer.busy() - busy) * doing.on_cpu)
-        hits.append(timer.disturbances() > mark)
-    doing.taken.append(RawRound(tuple(took), tuple(cpu), tuple(hits), tuple(order), number))
+        hits.append(cut_in(timer, mark, busy, took[-1]))
+        if own := arms.readings[arm]:
+            parts.append(own[-1].parts)
+            own.clear()
+    doing.taken.append(RawRound(tuple(took), tuple(cpu), tuple(hits), tuple(order), number, tuple(parts)))

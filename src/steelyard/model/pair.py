@@ -33,6 +33,18 @@ class Arm:
 
 
 @dataclass(frozen=True)
+class PairPart:
+    """One part of both arms' runs, such as the time to the first token: its ratio with interval, and what it took in each arm."""
+
+    ratio: float
+    low: float
+    high: float
+    p: float | None = None
+    base: Figure | None = None
+    head: Figure | None = None
+
+
+@dataclass(frozen=True)
 class Pair:
     """Two arms measured interleaved; `ratio` is head time over base time, with its interval over rebuilds and processes.
 
@@ -41,7 +53,8 @@ class Pair:
     none: by Student's or the randomisation test, whichever is larger, or by the evidence if that is stronger, times two for the
     choice. `evidence` is the e-value, which stays valid however often one looks. `clock` is wall time, thread CPU time, or how a
     device was timed. It was `stopped_by` evidence, its budget, or being settled in its extension, after so many `looks`, each of
-    which has its share of the error. `needed_s` is how many seconds more would settle its margin.
+    which has its share of the error. `needed_s` is how many seconds more would settle its margin. `parts` are times inside of the runs,
+    by name, where runs report some; the whole time decides how long is measured.
     """
 
     base: Arm
@@ -69,6 +82,7 @@ class Pair:
     needed_s: float | None = None
     margin: float = MARGIN
     notes: list[str] = field(default_factory=list)
+    parts: dict[str, PairPart] = field(default_factory=dict)
     samples: list[Series] = field(default_factory=list)
     schema: int = SCHEMA
 
@@ -156,6 +170,16 @@ def weigh(pair: Pair, margin: float | None = None) -> Delta:
         reason = f"about {pair.needed_s:.2g} s more would settle it"
     ends = (pair.ratio, pair.low, pair.high)
     return Delta(base, pair.head.id, "time", *ends, margin, verdict, paired=True, reason=reason, p=pair.p, disturbed=disturbed)
+
+
+def weigh_parts(pair: Pair, margin: float | None = None) -> list[Delta]:
+    """A verdict for each part of the runs, by the same margin and the same rules as for the whole."""
+    found = []
+    for name, part in pair.parts.items():
+        base, head = replace(pair.base, time=part.base), replace(pair.head, time=part.head)
+        own = replace(pair, base=base, head=head, ratio=part.ratio, low=part.low, high=part.high, p=part.p, needed_s=None)
+        found.append(replace(weigh(own, margin), metric=name))
+    return found
 
 
 def told_from_chance(deltas: Sequence[Delta]) -> list[Delta]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from steelyard.errors import UsageError
@@ -14,10 +14,16 @@ from steelyard.model.units import check_tolerance
 
 @dataclass(frozen=True)
 class Reading:
-    """What a task that times itself reports for one run: seconds, and any other quantities by metric name."""
+    """What a task that times itself reports for one run: seconds, and any other quantities by metric name.
+
+    `parts` are times inside of the run in nanoseconds, such as that to the first token: each becomes a metric with an interval, and
+    has a verdict of its own in a comparison. `series` are all raw times of a kind, in nanoseconds, such as those between tokens.
+    """
 
     seconds: float
     extras: Mapping[str, float] = field(default_factory=dict)
+    parts: Mapping[str, float] = field(default_factory=dict)
+    series: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 Step = Callable[[], Any]
@@ -38,6 +44,14 @@ class Backward:
     clear: Step = lambda: None
     pending: int = MOST_PENDING
     again: Callable[[Any], Step] | None = None
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """What a part of a run does at least: operations, and bytes that it moves."""
+
+    flops: float | None = None
+    bytes: float | None = None
 
 
 @dataclass(frozen=True)
@@ -81,7 +95,10 @@ class Task:
     such as answers left to chance. `inspect` says after the first call what a
     variant really did, and raises NotApplied when that is nothing; it is asked again after timing. `back` is the pass back from
     an output, where it is timed apart from the call. `chance` turns off what calls leave to chance, such as dropout.
-    `figures` reads metrics off an answer, such as a perplexity.
+    `figures` reads metrics off an answer, such as a perplexity. `reading` reads the times off what a call returned, for calls that
+    time themselves part by part, such as a stream of tokens; `amounts` are what those parts do. `rule` is the verification rule
+    that its answers are held to in place of our own, and `score` what the function thinks of a given answer, for such a rule.
+    `heavy` says that building it again takes too long: a comparison gives its weights and inputs other places instead.
     `norm_tolerance` holds gradients as whole arrays to that share of their norm, `whole_tolerance` every array. `standard` is for
     variants that cost accuracy on purpose. `refused` says what an error of the first call means, such as a kernel that is not here.
     """
@@ -113,6 +130,11 @@ class Task:
     back: Backward | None = None
     chance: Chance | None = None
     figures: Callable[[Any], Mapping[str, Figure]] | None = None
+    reading: Callable[[Any], Reading] | None = None
+    amounts: Mapping[str, Amounts] = field(default_factory=dict)
+    rule: str = ""
+    heavy: bool = False
+    score: Callable[[Callable[..., Any], Any], Any] | None = None
     standard: Standard | None = None
     refused: Callable[[Exception], Exception] | None = None
     effective: Mapping[str, Any] = field(default_factory=dict)
@@ -126,6 +148,21 @@ class Task:
         for share, name in ((self.norm_tolerance, "norm"), (self.whole_tolerance, "whole")):
             if share is not None:
                 check_tolerance(share, f"the task's {name} tolerance")
+
+    @property
+    def times_itself(self) -> bool:
+        """Whether a run reports its own time."""
+        return self.measure is not None or self.reading is not None
+
+    def timed_run(self) -> Reading:
+        """One run of a task that times itself; its scope is entered by whoever calls."""
+        if self.measure is not None:
+            return self.measure()
+        if self.reading is None or self.fn is None:
+            raise TypeError("this task does not time itself")
+        if self.prepare:
+            self.prepare()
+        return self.reading(self.fn(*self.args, **self.kwargs))
 
     def __call__(self) -> Any:
         """One call, prepared and in scope: what verification looks at."""
@@ -159,6 +196,19 @@ def observed(task: Task) -> Any:
         return task.observe()
     with task.scope():
         return task.observe()
+
+
+def recorded(task: Task, readings: list[Reading]) -> Task:
+    """The task with every reading of it added to a list; unchanged where it does not time itself."""
+    measure, reading = task.measure, task.reading
+
+    def keep(found: Reading) -> Reading:
+        readings.append(found)
+        return found
+
+    if measure is not None:
+        return replace(task, measure=lambda: keep(measure()))
+    return task if reading is None else replace(task, reading=lambda output: keep(reading(output)))
 
 
 def nested(outer: Scope | None, inner: Scope) -> Scope:

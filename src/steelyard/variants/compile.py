@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
-from steelyard.errors import NotApplied, SteelyardError, Unsupported
+from steelyard.backends._torch_graphs import Mode, graphs_counted
+from steelyard.errors import SteelyardError, Unsupported
 from steelyard.model.define import variant
 from steelyard.model.task import Task
-
-Mode = Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]
 
 
 @variant("compile", backends=["torch"], fresh=True, sticky=True)
@@ -20,7 +19,6 @@ def compile(
 ) -> Task:
     """torch.compile with its mode, fullgraph and dynamic options."""
     import torch
-    from torch._dynamo.utils import counters
 
     if task.fn is None:
         raise SteelyardError("this task times itself; there is no function to compile")
@@ -28,33 +26,10 @@ def compile(
         raise Unsupported("torch.compile needs a C++ compiler on the CPU and none is on PATH", do="apt-get install g++, or set CXX")
     kept: dict[str, Any] = {"mode": mode} if mode != "default" else {}
     compiled = torch.compile(task.fn, fullgraph=fullgraph, dynamic=dynamic, backend=backend, **kept)
-    before, broken, earlier = _counts(counters), _breaks(counters), task.inspect
-    settled: list[int] = []
+    counted, earlier = graphs_counted(), task.inspect
 
     def inspect() -> dict[str, Any]:
-        known = dict(earlier()) if earlier else {}
-        graphs, operations = (now - then for now, then in zip(_counts(counters), before, strict=True))
-        if graphs <= 0:
-            raise NotApplied("torch.compile compiled no graph, so this would time eager code", why=_reasons(counters))
-        if operations <= 0:
-            raise NotApplied("torch.compile compiled graphs without an operation, so this would time eager code", why=_reasons(counters))
-        if settled and graphs != settled[0]:
-            raise SteelyardError(f"torch.compile compiled {graphs - settled[0]} more graphs while it was timed", why="the figures are void")
-        settled[:] = [graphs]
-        return {**known, "graphs": graphs, "graph_breaks": _breaks(counters) - broken}
+        return {**(earlier() if earlier else {}), **counted()}
 
     asked = {"mode": mode, "fullgraph": fullgraph, "dynamic": dynamic, "backend": backend}
     return replace(task, fn=compiled, inspect=inspect, effective={**task.effective, **asked})
-
-
-def _counts(counters: Any) -> tuple[int, int]:
-    """Graphs that were compiled, and operations found for them."""
-    return int(counters["stats"]["unique_graphs"]), int(counters["stats"]["calls_captured"])
-
-
-def _breaks(counters: Any) -> int:
-    return int(sum(counters["graph_break"].values()))
-
-
-def _reasons(counters: Any) -> str:
-    return "; ".join(f"{reason} ({count})" for reason, count in list(counters["graph_break"].items())[:3])

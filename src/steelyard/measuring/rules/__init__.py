@@ -58,6 +58,9 @@ class Answers(Protocol):
     def standards(self, inputs: int) -> Iterator[tuple[Leaves, Leaves]]:
         """What it is held to and the plain task, in the same way; nothing where both are the same."""
 
+    def scored(self, answer: Any) -> tuple[LeafLike, LeafLike] | None:
+        """What was timed and the plain task think should follow a given beginning of an answer; None where they cannot say."""
+
 
 def names() -> list[str]:
     """All rules that there are."""

@@ -49,7 +49,7 @@ def pretrained(seq: int, dtype: str, be: Any, member: str) -> Task:
 
     from steelyard.workloads.models._gguf import GGUFFile
 
-    held = GGUFFile(_file())
+    held = GGUFFile(file())
     with torch.device(be.where):
         module = decoder(LAYERS, HIDDEN, HEADS, KV_HEADS, FFN, VOCAB, seq, TURNS).to(be.dtype(dtype)).eval()
     module.out.weight = module.tokens.weight
@@ -66,7 +66,8 @@ def pretrained(seq: int, dtype: str, be: Any, member: str) -> Task:
     return replace(task, figures=perplexity)
 
 
-def _file() -> Path:
+def file() -> Path:
+    """Where the weights lie."""
     spec = importlib.util.find_spec(PACKAGE)
     path = Path(spec.origin).parent / FILE if spec and spec.origin else None
     if path is None or not path.is_file():

@@ -1,0 +1,55 @@
+"""One request of text generation: when each token of each row came, in whole nanoseconds, and the times that follow from that."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from steelyard.errors import SteelyardError
+from steelyard.model.task import Reading
+
+
+@dataclass
+class Stamps:
+    """The host's clock at the start of a request, at each token of each row, and at its end.
+
+    Rows that come together, as those of one batch do, are one row here, and `together` says how many they are.
+    """
+
+    start: int
+    rows: list[list[int]] = field(default_factory=list)
+    end: int = 0
+    together: int = 1
+
+    def reading(self, tokens: int) -> Reading:
+        """The time to the first token, those between tokens, the rest, and the whole; they must add up, for every row.
+
+        `itl` is the median of the times between tokens of a request and `tpot` their mean; over rows that come apart, the median row.
+        """
+        if not self.rows:
+            raise SteelyardError("no token came")
+        gaps = [self._gaps(row, tokens) for row in self.rows]
+        first = [row[0] - self.start for row in self.rows]
+        tails = [self.end - row[-1] for row in self.rows]
+        parts = {"ttft": statistics.median(first)}
+        if tokens > 1:
+            parts["itl"] = statistics.median(statistics.median(each) for each in gaps)
+            parts["tpot"] = statistics.median(sum(each) / len(each) for each in gaps)
+        if len(self.rows) > 1:
+            parts["ttft_last"] = max(first)
+        series = {"ttft": first, "itl": [gap for each in gaps for gap in each], "tail": tails}
+        return Reading((self.end - self.start) * 1e-9, parts=parts, series=series)
+
+    def _gaps(self, row: Sequence[int], tokens: int) -> list[int]:
+        if len(row) != tokens:
+            raise SteelyardError(
+                f"{len(row)} tokens came where {tokens} were asked for",
+                why="it ended early" if len(row) < tokens else "it went on after the last",
+            )
+        gaps = [later - earlier for earlier, later in pairwise(row)]
+        first, tail = row[0] - self.start, self.end - row[-1]
+        if min(first, tail, *gaps) < 0 or first + sum(gaps) + tail != self.end - self.start:
+            raise SteelyardError("the times of a request do not add up", why="a token has a time before the one that it follows")
+        return gaps

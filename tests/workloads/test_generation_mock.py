@@ -1,0 +1,65 @@
+"""Requests of known times: the mock's closed form in records, fixed protocols and comparisons, and faults with their own statuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steelyard.workloads.generation.mock import closed_form
+from tests.engine.drive import steelyard
+
+WORDS = ("run", "generate/mock", "--json")
+
+
+def run(tmp_path: Path, *words: str, check: int = 0) -> Any:
+    return json.loads(steelyard(*WORDS, *words, cwd=tmp_path, check=check).stdout)
+
+
+@pytest.mark.parametrize(("batch", "new", "variant", "share"), [(1, 32, "eager", 1.0), (4, 8, "eager", 1.0), (2, 100, "kernelize", 0.6)])
+def test_figures_are_the_closed_form(tmp_path: Path, batch: int, new: int, variant: str, share: float) -> None:
+    (record,) = run(tmp_path, "-a", f"batch={batch}", "-a", f"new={new}", "-V", variant)["records"]
+    first, whole = closed_form(batch, new, share)
+    figures = {name: item["value"] for name, item in record["metrics"].items()}
+    assert figures["ttft"] == pytest.approx(first, abs=2e-9) and figures["time"] == pytest.approx(whole, abs=2e-7)
+    assert figures["itl"] == pytest.approx((whole - first) / new, abs=2e-8)
+    assert figures["item_rate"] == pytest.approx(batch * new / whole, rel=1e-6) and record["effective"]["mock_benchmark"] is True
+
+
+def test_scatter_comes_from_the_seed(tmp_path: Path) -> None:
+    words = ("-a", "scatter=1.0", "--fixed", "1+12")
+    first, again = (run(tmp_path, *words)["records"][0] for _ in range(2))
+    assert first["metrics"]["ttft"] == again["metrics"]["ttft"] and first["metrics"]["ttft"]["low"] < first["metrics"]["ttft"]["high"]
+    assert first["metrics"]["ttft"]["low"] >= 0.135 and first["metrics"]["ttft"]["high"] <= 0.165
+
+
+def test_a_fixed_number_of_requests_is_kept_request_by_request(tmp_path: Path) -> None:
+    (record,) = run(tmp_path, "--fixed", "3+10", "-a", "new=5")["records"]
+    counts = {series["name"]: series["count"] for series in record["samples"]}
+    assert (counts["request_time"], counts["request_ttft"], counts["request_itl"], counts["request_tail"]) == (10, 10, 40, 10)
+    assert record["metrics"]["ttft"]["n"] == 10 and record["metrics"]["time"]["n"] == 10
+
+
+def test_each_part_has_a_verdict(tmp_path: Path) -> None:
+    found = run(tmp_path, "-V", "eager,compile", "--vs", "eager", "--budget", "30s")
+    (pair,) = found["pairs"]
+    assert set(pair["parts"]) == {"ttft", "itl", "tpot"}
+    for part in pair["parts"].values():
+        assert part["ratio"] == pytest.approx(0.8, rel=1e-3) and part["high"] < 0.81
+        assert part["head"]["value"] == pytest.approx(0.8 * part["base"]["value"], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"), [("early", "16 tokens came where 32 were asked for; it ended early"), ("back", "do not add up")]
+)
+def test_a_request_that_cannot_be_is_failed_and_the_rest_goes_on(tmp_path: Path, fault: str, words: str) -> None:
+    bad, good = run(tmp_path, "-a", f"fault={fault},none", check=3)["records"]
+    assert (bad["status"], good["status"]) == ("failed", "ok") and words in bad["reason"]
+
+
+def test_a_model_that_repeats_a_token_is_wrong(tmp_path: Path) -> None:
+    good, bad = run(tmp_path, "-V", "eager,stuck", check=3)["records"]
+    assert (good["status"], bad["status"]) == ("ok", "wrong")
+    assert "the first that differs is number 2" in bad["reason"] and bad["metrics"]["equal_tokens"]["value"] < 0.1
