@@ -131,6 +131,7 @@ LACKS = [
     RuntimeError("Could not run 'torchao::x' with arguments from the 'CPU' backend"), RuntimeError("no kernel image is available"),
     RuntimeError('"addmm_impl_cpu_" not implemented for \'Float8_e4m3fn\''),
     AssertionError("Float8 dynamic activation quantization is only supported on CUDA>=8.9 and MI300+"),
+    RuntimeError("Error original_tensor.dtype torch.float64 is not a supported dtype!"),
     AssertionError("Requires mslk >= 1.0.0"), ValueError("Cannot use tinygemm int4 kernel with a device of compute capability (7, 5)"),
     AssertionError("Number of scalers must be divisible by scaler block size, got 24"),
     RuntimeError("_convert_weight_to_int4pack_cpu : expect N to be dividable by 16"),
@@ -139,6 +140,12 @@ LACKS = [
 
 
 class TestRefusals:
+    def test_what_a_compiler_cannot_do_is_a_failure(self) -> None:
+        from torch._dynamo.exc import Unsupported as Untraceable
+
+        record = weighed("breaks", failing(Untraceable("this is unsupported"), late=True))
+        assert record.status == "failed" and "this is unsupported" in record.reason
+
     @pytest.mark.parametrize("late", [False, True])
     @pytest.mark.parametrize("error", FAULTS, ids=repr)
     def test_a_fault_is_a_failure(self, error: Exception, late: bool) -> None:

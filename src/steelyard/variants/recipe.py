@@ -35,7 +35,7 @@ Floor = float | Callable[..., float]
 """Decibels of the signal that one linear layer must keep, or how they follow from the recipe's options."""
 
 LACKING = (
-    r"could not run", r"no kernel", r"not (yet )?(implemented|supported|available|installed|compiled with)", r"unsupported",
+    r"could not run", r"no kernel", r"not (yet |a )?(implemented|supported|available|installed|compiled with)", r"unsupported",
     r"only (support(s|ed)?|works?)\b", r"only .{1,60} supported", r"requires? (?!grad|module)", r"divi(si|da)ble", r"multiple of",
     r"compute capability", r"cannot use", r"no module named", r"not_supported", r"_opnamespace", r"module 'torch\S*' has no attribute",
 )  # fmt: skip
@@ -256,8 +256,12 @@ class Recipe:
             raise meant from error
 
     def _refused(self, error: Exception) -> Exception:
-        """What an error means: unsupported where torchao says what it lacks here, and else what it is, a fault that is told as one."""
-        if not self.ours or out_of_memory(error) or isinstance(error, SteelyardError):
+        """What an error means: unsupported where torchao says what it lacks here, and else what it is, a fault that is told as one.
+
+        What a compiler raises is about compiling, and is a failure of the case as without a recipe.
+        """
+        compiler = type(error).__module__.startswith("torch._")
+        if not self.ours or compiler or out_of_memory(error) or isinstance(error, SteelyardError):
             return error
         known = isinstance(error, (ImportError, NotImplementedError)) or (isinstance(error, REFUSING) and MISSING.search(str(error)))
         return Unsupported(f"{self.name} cannot run here: {told(error, 300)}") if known else error
