@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from steelyard.model.operators import generator, iterator, operator
     from steelyard.model.record import Record
     from steelyard.model.task import Reading, Task
-    from steelyard.variants.recipe import register_recipe
+    from steelyard.variants.recipe import Pruning, register_recipe
     from steelyard.workloads.torchao import register_model
 
 _HOMES = {
@@ -28,13 +28,14 @@ _HOMES = {
     "Task": "model.task", "Reading": "model.task", "Case": "model.case", "Record": "model.record",
     "Experiment": "model.experiment", "Matrix": "model.experiment", "Rule": "model.experiment", "Settings": "model.experiment",
     "compare": "comparing", "measure": "library", "run": "library", "do_bench": "drop_in", "register_recipe": "variants.recipe",
-    "register_model": "workloads.torchao",
+    "register_model": "workloads.torchao", "Pruning": "variants.recipe",
 }  # fmt: skip
 
 __all__ = [
     "Case",
     "Experiment",
     "Matrix",
+    "Pruning",
     "Reading",
     "Record",
     "Rule",

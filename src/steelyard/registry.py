@@ -6,6 +6,7 @@ Nothing is imported to list a name that is not ours. An entry point's own name i
 
 from __future__ import annotations
 
+import fnmatch
 import functools
 import importlib
 import importlib.util
@@ -14,7 +15,7 @@ import os
 import pkgutil
 import sys
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
@@ -22,11 +23,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from steelyard import clocks  # noqa: F401  taken here, because what is loaded below may put others into `time`
 from steelyard.errors import UsageError, unknown
+from steelyard.model import registering
 from steelyard.model.about import About
 from steelyard.model.define import FAMILY, Metric, Variant, Workload
 from steelyard.model.dialect import Dialect
 from steelyard.model.operators import DataGenerator, Operator, SpecIterator
-from steelyard.model.words import find_named
+from steelyard.model.registering import registered
+from steelyard.model.words import find_named, prefixes
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -89,7 +92,7 @@ class Loaded:
     def add(self, module: ModuleType) -> Loaded:
         """Take what a module defines under its own attributes; a name that means something else already is a mistake."""
         ours = module.__name__.startswith(f"{__package__}.")
-        for value in vars(module).values():
+        for value in [*vars(module).values(), *registered(module)]:
             for kind, kind_of in KINDS.items():
                 if isinstance(value, kind_of):
                     table: dict[str, Any] = getattr(self, kind)
@@ -122,19 +125,26 @@ def _built_in(kind: str, name: str) -> Any:
 
 
 def _check_free(kind: str, value: Any, known: Any, built_in: Any) -> None:
-    """One name has one meaning; the same function imported once more is the same meaning."""
+    """One name has one meaning; the same function imported once more, by another name of its file, is the same meaning."""
     for other, words in ((built_in, "built in: "), (known, "")):
-        if other is not None and other is not value and _place(other) != _place(value):
+        if other is None or other is value:
+            continue
+        if _place(other) != _place(value) or _function(other).__module__ == _function(value).__module__:
             what = f"{kind.removesuffix('s')} {value.name!r} is defined twice"
             raise UsageError(what, why=f"{words}{_place(other)}, and again: {_place(value)}", do="give one of them another name")
 
 
-def _place(item: Any) -> str:
-    """Where a definition's function was written; whatever is no plain function is told by itself."""
+def _function(item: Any) -> Any:
+    """The function that a definition was made of."""
     names = {Metric: "compute", Variant: "apply", Operator: "make", SpecIterator: "expand", DataGenerator: "make"}
     function: Any = next(iter(item.bodies.values())) if isinstance(item, Workload) else getattr(item, names[type(item)])
     function = function.args[0] if isinstance(function, functools.partial) and function.args else function
-    function = inspect.unwrap(getattr(function, "forward", function))
+    return inspect.unwrap(getattr(function, "forward", function))
+
+
+def _place(item: Any) -> str:
+    """Where a definition's function was written; whatever is no plain function is told by itself."""
+    function = _function(item)
     code = getattr(function, "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code else f"{type(function).__module__}.{type(function).__qualname__}"
 
@@ -218,7 +228,30 @@ def load_entry(kind: str, name: str) -> ModuleType:
     point = entry_points(kind).get(name)
     if point is None:
         raise unknown(kind.removesuffix("s"), name, entry_points(kind))
-    return importlib.import_module(point.module)
+    return registering.loaded(functools.partial(importlib.import_module, point.module))
+
+
+def entries_named(workloads: Iterable[str], variants: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """The installed workloads and variants that words mean, as kind and name: globs, and variants with words behind their names.
+
+    What is built in is not looked for in packages.
+    """
+    named, written = list(workloads), list(variants)
+    starts = {start for word in written for start, _ in prefixes(word)}
+    found = []
+    for kind, words in (("workloads", named), ("variants", [*written, *starts])):
+        own = getattr(_own_definitions(), kind)
+        foreign = [name for name in entry_points(kind) if name not in own]
+        found += [(kind, name) for name in foreign if any(fnmatch.fnmatchcase(name, word) for word in words)]
+    return tuple(found)
+
+
+def find_variant(name: str) -> tuple[Variant, dict[str, Any]] | None:
+    """A variant for any task with the options behind its name, of ours or of an installed package, which is then loaded."""
+    known = built_ins()
+    for kind, entry in entries_named((), [name]):
+        known.add(load_entry(kind, entry))
+    return find_named(name, known.variants)
 
 
 def load_file(path: str | Path) -> ModuleType:
@@ -238,7 +271,8 @@ def load_file(path: str | Path) -> ModuleType:
     if str(file.parent) not in sys.path:
         look_first([str(file.parent)])
     try:
-        spec.loader.exec_module(module)
+        execute = functools.partial(spec.loader.exec_module, module)
+        registering.loaded(lambda: execute() or module)
     except BaseException as error:
         sys.modules.pop(name, None)
         sys.path[:] = before

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from steelyard.errors import UsageError
-from steelyard.model.words import Word, find_named, read_words, spelling
+from steelyard.model.words import Word, find_named, in_full, prefixes, read_words, spelling
 
 WORDS = (Word("group", values=(32, 64, 128)), Word("hqq", on="hqq"))
 BITS = (Word("bits", least=1, most=8), Word("group"), Word("asymmetric", switch=True))
@@ -67,3 +67,30 @@ def test_options_in_brackets_are_held_to_the_same(word: Word, good: Any, bad: An
     word.check(good, "x")
     with pytest.raises(UsageError):
         word.check(bad, "x")
+
+
+@pytest.mark.parametrize(
+    ("rest", "words", "defaults", "name"),
+    [
+        ("", WORDS, {"group": 128, "hqq": False}, "x-128"),
+        ("-0032", WORDS, {"group": 128, "hqq": False}, "x-32"),
+        ("-128-HQQ", WORDS, {"group": 128, "hqq": False}, "x-128-hqq"),
+        ("", BITS, {"bits": 4, "group": 32, "asymmetric": False}, "x-4-32-false"),
+        ("-04-32-1", BITS, {"bits": 4, "group": 32, "asymmetric": False}, "x-4-32-true"),
+        ("-4--1", BITS, {"bits": 4, "group": 32, "asymmetric": False}, "x-4--1-false"),
+        ("-4--1", (BITS[0], Word("group", zero_below=True)), {"bits": 4, "group": 32}, "x-4-0"),
+    ],
+)
+def test_one_meaning_has_one_spelling_which_means_the_same(rest: str, words: tuple[Word, ...], defaults: dict[str, Any], name: str) -> None:
+    options = {**defaults, **read_words("x", rest, words)}
+    assert in_full("x", words, options) == (name, {})
+    assert {**defaults, **read_words("x", name[1:], words)} == options
+
+
+def test_what_cannot_be_written_behind_a_name_stays_an_option() -> None:
+    words = (Word("bits"), Word("group"), Word("last"))
+    assert in_full("x", words, {"bits": 4, "group": None, "last": 3, "other": 1.5}) == ("x-4", {"group": None, "last": 3, "other": 1.5})
+
+
+def test_every_beginning_of_a_name_is_tried_the_longest_first() -> None:
+    assert list(prefixes("a-b-1")) == [("a-b-1", ""), ("a-b", "-1"), ("a", "-b-1")]

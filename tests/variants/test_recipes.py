@@ -52,16 +52,20 @@ def changing(name: str, change: Callable[[torch.nn.Linear], None]) -> Variant:
 
 
 @pytest.mark.parametrize(
-    ("variant", "least", "smaller"),
-    [("int8wo", 40, 1.9), ("int8dq", 37, 1.9), ("int4wo-32", 20, 3.1), ("float8wo", 30, 1.9), ("intxwo-8-32", 40, 1.7), ("nf4", 19, 3.5)],
-)
-def test_a_recipe_keeps_what_its_format_can_and_says_how_much(variant: str, least: float, smaller: float) -> None:
+    ("variant", "least", "smaller", "floor"),
+    [
+        ("int8wo", 40, 1.9, 30), ("int8dq", 37, 1.9, 20), ("int4wo-32", 20, 3.1, 14), ("float8wo", 30, 1.9, 24),
+        ("intxwo-8-32", 40, 1.7, 30), ("nf4", 19, 3.5, 14),
+    ],
+)  # fmt: skip
+def test_a_recipe_keeps_what_its_format_can_and_says_how_much(variant: str, least: float, smaller: float, floor: float) -> None:
     record = weighed(variant)
     assert (record.status, record.reason) == ("ok", "")
     assert least < record.metrics["sqnr"].value < least + 12 and record.metrics["cosine"].value > 0.98
     assert 0 < record.metrics["mean_error"].value < record.metrics["max_error"].value
     assert record.effective["bytes_before"] / record.metrics["model_bytes"].value > smaller
-    assert record.verification and record.verification.checks[-1] == "SQNR on 2 normal inputs and 2 with outliers"
+    assert record.verification and record.verification.figures["floor"] == floor
+    assert record.verification.checks[-1] == f"SQNR on 2 normal inputs and 2 with outliers, at least {floor} dB"
     assert sum(record.effective["changed"].values()) == 1
     assert compute_format(replace(record, case=Case("torchao/linear", SIZES).plain())) == ("int8" if variant == "int8dq" else "bf16")
 
@@ -123,7 +127,7 @@ def test_a_model_of_tokens_is_held_to_its_own_inputs() -> None:
     sizes = (("batch", 1), ("seq", 8), ("layers", 1), ("hidden", 32), ("heads", 4), ("kv_heads", 2), ("ffn", 64), ("vocab", 64))
     record = weighed("int8wo", workload="model/llama", sizes=(*sizes, ("dtype", "fp32")))
     assert record.status == "ok" and record.verification
-    assert record.verification.checks[-1] == "SQNR on the task's own inputs" and "sqnr_outliers" not in record.metrics
+    assert record.verification.checks[-1].startswith("SQNR on the task's own inputs, ") and "sqnr_outliers" not in record.metrics
 
 
 def test_a_wrong_scale_is_wrong() -> None:

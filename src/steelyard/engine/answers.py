@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,10 +19,11 @@ from steelyard.errors import Unsupported, told
 from steelyard.measuring import rules
 from steelyard.measuring.verify import is_floating
 from steelyard.model.record import Figure, Verification
-from steelyard.model.task import Task
+from steelyard.model.task import Standard, Task
 
 ADAPTIVE = ("adam", "adamw")
 OUTLIER = 20.0
+GRADIENTS = ".gradients"
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,8 @@ class RuleCheck:
             return own, {}
         try:
             found = rules.judge(self.rule, CaseAnswers(self.bench, self.be, self.task, self.state))
+        except Unsupported as error:
+            found = Verification("none", message=told(error, 500), code=rules.RAISED)
         except Exception as error:
             found = Verification("none", message=f"verification raised: {told(error, 500)}", code=rules.RAISED)
         if own is not None:
@@ -84,6 +87,11 @@ class CaseAnswers:
         """How far a step of the optimizer moves a weight, where that does not depend on the gradient's size."""
         return float(self.task.effective["rate"]) if self.task.effective.get("optimizer") in ADAPTIVE else None
 
+    @property
+    def standard(self) -> Standard | None:
+        """What a variant that costs accuracy is held to."""
+        return self.task.standard
+
     def candidate(self, calls: int) -> dict[str, Leaf]:
         """What was timed, with the weights that it began with and an optimizer that has seen nothing."""
         if self.state:
@@ -105,23 +113,52 @@ class CaseAnswers:
         return self._leaves(be, wide, calls)
 
     def beside(self, inputs: int, *, outliers: bool) -> Iterator[tuple[dict[str, Leaf], dict[str, Leaf]]]:
-        """What was timed and the plain task on the same arrays, which hold other values each time.
+        """What was timed and what it is held to, on the same arrays, which hold other values each time.
 
         Activations have channels that are far larger than the others, and a format that has no room for these loses the rest:
-        `outliers` draws such ones. A task without inputs of floating numbers answers to its own.
+        `outliers` draws such ones. A task whose inputs cannot be given other floating numbers answers to its own.
         """
-        other, plain = self.bench.base(self._plain())
-        plain = replace(_certain(plain), args=self.task.args, kwargs=self.task.kwargs)
+        want = self._answering(self._plain(), held=True)
+        for _ in self._draws(inputs, outliers):
+            yield self._judged(self.candidate(1)), want()
+
+    def standards(self, inputs: int) -> Iterator[tuple[dict[str, Leaf], dict[str, Leaf]]]:
+        """What it is held to and the plain task, on normal inputs."""
+        if self.standard is not None and self.standard.make is not None:
+            held, plain = self._answering(self._plain(), held=True), self._answering(self._plain(), held=False)
+            for _ in self._draws(inputs, outliers=False):
+                yield held(), plain()
+
+    def _answering(self, be: Any, *, held: bool) -> Callable[[], dict[str, Leaf]]:
+        """How to have the answer of the plain task, or of what is made of it, to the values that the inputs hold, from its beginning."""
+        other, task = self.bench.standard(self.task, be) if held else self.bench.base(be)
+        task = replace(_certain(task), args=self.task.args, kwargs=self.task.kwargs)
+        state = other.state(task) if self.mode == "train" else ()
+
+        def answer() -> dict[str, Leaf]:
+            if state:
+                other.rewind(task, state)
+            return self._judged(self._leaves(other, task, 1))
+
+        return answer
+
+    def _draws(self, inputs: int, outliers: bool) -> Iterator[None]:
+        """Other values in all inputs of floating numbers, so many times; those there are, once, where that cannot be done."""
         given = {path: array for path, array in given_arrays(self.task).items() if self._floating(array, path)}
-        if not given and not outliers:
-            yield self.candidate(1), self._leaves(other, plain, 1)
-        draw = self.bench.open()
+        draw, count = self.bench.open(), 0
         for _ in range(inputs if given else 0):
             with contextlib.ExitStack() as stack:
                 change = functools.partial(_drawn, draw, outliers)
                 done = [stack.enter_context(altered(self.be, array, change)) for array in given.values()]
                 if all(done):
-                    yield self.candidate(1), self._leaves(other, plain, 1)
+                    count += 1
+                    yield
+        if not count and not outliers:
+            yield
+
+    def _judged(self, leaves: dict[str, Leaf]) -> dict[str, Leaf]:
+        """What accuracy is told by: of a training step its gradients, since its weights hardly move and hide all else."""
+        return {path: leaf for path, leaf in leaves.items() if GRADIENTS in path} if self.mode == "train" else leaves
 
     def scored(self, answer: Any) -> tuple[Leaf, Leaf] | None:
         """By the function that was timed, and by that of the plain task."""

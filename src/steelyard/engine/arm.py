@@ -33,7 +33,7 @@ from steelyard.measuring.clock import HostTimer, Timer
 from steelyard.measuring.moving import scraps
 from steelyard.measuring.sample import calibrate, empty_cost, fastest, quiet_collector, single
 from steelyard.model.record import Arrays, Status
-from steelyard.model.task import Task, clean_up, observed
+from steelyard.model.task import Task, clean_up, first_time, observed
 
 WARM_BLOCKS = 4
 MOST_REBUILDS, FEWEST_BETWEEN, REBUILDING = 12, 4, 0.25
@@ -134,9 +134,10 @@ def _ready(bench: Bench, crew: ranks.Ranks) -> Iterator[tuple[Scrutiny, Task, An
     seen = Scrutiny(bench, be, built)
     try:
         crew.tell("check")
-        task = bench.ready(be, built)
-        output = observed(task) if task.fn is not None else task.measure() if task.measure else None
-        be.sync()
+        with first_time(built):
+            task = bench.ready(be, built)
+            output = observed(task) if task.fn is not None else task.measure() if task.measure else None
+            be.sync()
         yield seen, task, output
     finally:
         clean_up([built])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
+import importlib
 import random
 import traceback
 from collections.abc import Callable, Mapping
@@ -14,7 +16,9 @@ from typing import Any
 from steelyard import registry
 from steelyard.backends.base import ALONE, Seat
 from steelyard.errors import NotApplicable, NotApplied, SteelyardError, Unsupported, told, unknown
+from steelyard.measuring import rules
 from steelyard.measuring.moving import loose_arrays
+from steelyard.measuring.rules import sqnr
 from steelyard.model.case import IDENTITY, Case
 from steelyard.model.define import Body, Variant, Workload, fingerprint
 from steelyard.model.experiment import Settings
@@ -81,7 +85,12 @@ class Bench:
                 be.left_set.append(variant.name)
             if all(getattr(before, name) is getattr(task, name) for name in TELLING):
                 raise NotApplied(f"variant {variant.name} changed nothing of the task")
-        return be, task
+        return be, sqnr.held_at(task, rules.asked(self.settings.other_rule, sqnr.RULE, "floor"))
+
+    def standard(self, task: Task, be: Any = None) -> tuple[Any, Task]:
+        """What the answers of a task are compared with: the plain task, or what its variants make of that."""
+        be, plain = self.base(be)
+        return be, task.standard.applied(plain) if task.standard else plain
 
     def ready(self, be: Any, task: Task) -> Task:
         """The task as the case's mode runs it; compilers may do their work here, so it counts as part of the first call."""
@@ -97,6 +106,12 @@ class Bench:
     def compiles(self) -> bool:
         """Whether a variant hands the task to a compiler."""
         return any(variant.fresh for variant, _ in self.chain)
+
+    def import_needs(self) -> None:
+        """Import what the variants need; what is missing is told by the variant itself."""
+        for module in dict.fromkeys(name for variant, _ in self.chain for name in variant.imports):
+            with contextlib.suppress(ImportError):
+                importlib.import_module(module)
 
     @property
     def sources(self) -> str:
@@ -156,6 +171,10 @@ def prepare_bench(case: Case, loaded: registry.Loaded, settings: Settings) -> Be
         variant, written = found
         if variant.backends and case.backend not in variant.backends:
             raise Unsupported(f"variant {variant.name} works with {', '.join(variant.backends)}, not with backend {case.backend}")
+        if variant.modes and case.mode not in variant.modes:
+            raise NotApplicable(
+                f"{variant.name} is for mode {' and '.join(variant.modes)}, not for {case.mode}", do=f"--mode {variant.modes[0]}"
+            )
         chain.append((variant, {**written, **dict(step.options)}))
     return Bench(case, workload, tuple(chain), backend, settings, loaded)
 

@@ -29,7 +29,7 @@ from steelyard.measuring.stats import median_interval, noise_grade, time_figure
 from steelyard.model.experiment import Settings
 from steelyard.model.protocol import Fixed
 from steelyard.model.record import Arrays, Figure, Record, Status
-from steelyard.model.task import Reading, Task, clean_up, observed, recorded
+from steelyard.model.task import Reading, Task, clean_up, first_time, observed, recorded
 
 if TYPE_CHECKING:
     from steelyard.engine.weigh import Notes
@@ -87,14 +87,15 @@ def time_fixed(bench: Bench, tell: Tell, gate: Callable[[], None], notes: Notes,
     notes.effective.update(task.effective)
     try:
         readings: list[Reading] = []
-        ready = recorded(bench.ready(be, task), readings)
+        with first_time(task):
+            ready = recorded(bench.ready(be, task), readings)
         check(ready, fixed)
         labels = be.labels(traced=fixed.traced) if fixed.ranges else NoLabels()
         watch = be.stopwatch(flush=labels.range(f"[{fixed.ranges}|clear_cache]") if fixed.flush else None)
         checked = RuleCheck.of(bench, be, task)
         gate()
         tell("measure", None)
-        with ready.scope() if ready.scope else contextlib.nullcontext(), _looking_on(bench.settings, notes):
+        with first_time(task), ready.scope() if ready.scope else contextlib.nullcontext(), _looking_on(bench.settings, notes):
             if fixed.grouped:
                 taken = take(be.unwaited(ready), fixed, watch, labels, name, _renewing(be, ready, fixed))
             else:
@@ -212,9 +213,13 @@ def _verified(bench: Bench, tell: Tell, notes: Notes) -> tuple[Status, str]:
         task = bench.ready(be, built)
         output = observed(task)
         be.sync()
-        notes.verification = seen.first(task, output)
+        own = seen.first(task, output)
     finally:
         clean_up([built])
+    if own and (notes.verification is None or own.status == "failed"):
+        notes.verification = own
+    elif own and notes.verification:
+        notes.verification = replace(notes.verification, checks=[*own.checks, *notes.verification.checks])
     if notes.verification and notes.verification.status == "failed":
         return "wrong", reason(notes.verification)
     return "ok", ""

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 from steelyard.engine import envs
 from steelyard.engine.filters import TAG, TIER
 from steelyard.errors import Mistakes, UsageError, unknown
-from steelyard.model.case import HERE, IDENTITY, MODES, Case
+from steelyard.model.case import HERE, IDENTITY, MODES, Case, VariantSpec, sorted_pairs
 from steelyard.model.define import FAMILY
-from steelyard.model.experiment import Experiment, Matrix
-from steelyard.model.words import Word, find_named
+from steelyard.model.experiment import Experiment, Matrix, Rule
+from steelyard.model.words import Word, find_named, in_full
 from steelyard.registry import Catalogue
 
 T = TypeVar("T")
@@ -166,7 +166,7 @@ def select(pattern: str, catalogue: Catalogue) -> list[str]:
 
 
 def settle(case: Case, catalogue: Catalogue) -> Case:
-    """Check every name in a case and fill in the parameters it left out."""
+    """Check every name in a case, fill in the parameters it left out, and write its variants in their one spelling."""
     info = catalogue.workloads.get(case.workload)
     if info is None:
         raise unknown("workload", case.workload, catalogue.workloads, listing="steelyard list")
@@ -182,6 +182,7 @@ def settle(case: Case, catalogue: Catalogue) -> Case:
             raise unknown(f"axis of {case.workload}", key, axes)
     for key, value in case.params:
         _check_value(case.workload, key, value, axes)
+    chain = []
     for step in case.chain:
         found = find_named(step.name, info["variants"], catalogue.variants)
         if found is None:
@@ -201,10 +202,48 @@ def settle(case: Case, catalogue: Catalogue) -> Case:
             choices = variant.get("choices", {}).get(option)
             if choices and value not in [choice for choice in choices if type(choice) is type(value)]:
                 raise unknown(f"{option} of variant {step.name}", str(value), map(str, choices))
+        chain.append(_spelt(step, variant, written))
     given = dict(case.params)
-    if len(given) == len(axes):
+    variant_text = "+".join(map(str, chain)) or IDENTITY
+    if len(given) == len(axes) and variant_text == case.variant:
         return case
-    return replace(case, params=tuple({**{key: values[0] for key, values in axes.items()}, **given}.items()))
+    return replace(case, params=tuple({**{key: values[0] for key, values in axes.items()}, **given}.items()), variant=variant_text)
+
+
+def _spelt(step: VariantSpec, variant: Mapping[str, Any], written: Mapping[str, Any]) -> VariantSpec:
+    """A step with its options behind its name, defaults too; one that takes none there stays as it is."""
+    words = [Word.of(word) for word in variant.get("words", ())]
+    if not words:
+        return step
+    name, left = in_full(variant["name"], words, {**variant["defaults"], **written, **dict(step.options)})
+    own = dict(step.options) | dict(written)
+    return VariantSpec(name, sorted_pairs({key: value for key, value in left.items() if key in own}))
+
+
+def same_variant(written: str, case: Case, catalogue: Catalogue) -> bool:
+    """Whether a base as it was typed, `int4wo` or `torch/int4wo`, means what a settled case is."""
+    meant = case.against(written)
+    if meant == case:
+        return True
+    try:
+        return settle(meant, catalogue) == case
+    except UsageError:
+        return False
+
+
+def fits(rule: Rule, case: Case, catalogue: Catalogue) -> bool:
+    """Whether a rule means a settled case; it may write a variant as a user does."""
+    tags = catalogue.workloads[case.workload].get("tags", ())
+    if rule.fits(case, tags):
+        return True
+    written = rule.match.get("variant")
+    if not isinstance(written, str) or "-" not in case.variant:
+        return False
+    rest = replace(rule, match={key: value for key, value in rule.match.items() if key != "variant"})
+    try:
+        return rest.fits(case, tags) and same_variant(f"{case.backend}/{written}", case, catalogue)
+    except UsageError:
+        return False
 
 
 def _check_value(workload: str, key: str, value: Any, axes: Mapping[str, Sequence[Any]]) -> None:

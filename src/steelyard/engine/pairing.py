@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from steelyard.engine.names import settle
+from steelyard.engine.names import same_variant, settle
 from steelyard.errors import UsageError, unknown
 from steelyard.model.case import Case
 from steelyard.model.experiment import Experiment, ResultRow
@@ -54,7 +54,7 @@ def _meant(head: str | Case, base: str | Case, cases: Iterable[Case], catalogue:
         workload, _, word = head.rpartition("@")
         if workload and workload not in catalogue.workloads:
             raise unknown("workload", workload, catalogue.workloads, where="pairs")
-        heads = [case for case in cases if workload in ("", case.workload) and case.against(word) == case]
+        heads = [case for case in cases if workload in ("", case.workload) and same_variant(word, case, catalogue)]
         if not heads and not workload:
             raise UsageError(f"pairs: no case is {head}", do="add it to the variants of a matrix, or write a whole case id")
     if isinstance(base, Case) or ":" in base:

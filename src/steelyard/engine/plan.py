@@ -16,7 +16,7 @@ from steelyard.engine import envs, modules, names, ncu, pairing
 from steelyard.engine.filters import Filters, patient
 from steelyard.engine.launch import forkable
 from steelyard.engine.messages import Sources
-from steelyard.engine.names import errors_at, points, select, settle
+from steelyard.engine.names import errors_at, fits, points, select, settle
 from steelyard.engine.pairing import CasePair
 from steelyard.engine.place import Place
 from steelyard.engine.sides import TWO_BACKENDS, BaseSide
@@ -218,8 +218,7 @@ def _idle(experiment: Experiment, cases: Iterable[Case], catalogue: Catalogue) -
     for case in cases:
         if not left:
             break
-        tags = catalogue.workloads[case.workload].get("tags", ())
-        left = [rule for rule in left if not rule.fits(case, tags)]
+        left = [rule for rule in left if not fits(rule, case, catalogue)]
     return tuple(left)
 
 
@@ -240,8 +239,8 @@ def _sort_out(
     kept, dropped = [], []
     for case in cases:
         tags = catalogue.workloads[case.workload].get("tags", ())
-        excluding = misfits.get(case) or next((rule for rule in experiment.exclude if rule.fits(case, tags)), None)
-        denying = next((rule for rule in experiment.deny if rule.fits(case, tags)), None)
+        excluding = misfits.get(case) or next((rule for rule in experiment.exclude if fits(rule, case, catalogue)), None)
+        denying = next((rule for rule in experiment.deny if fits(rule, case, catalogue)), None)
         if (filtering := filters.against(case, tags)) is not None:
             dropped.append(Dropped(case, filtering, "filter"))
         elif excluding:

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from steelyard import registry
 from steelyard.engine import conduct
 from steelyard.engine.run import NoWatch, RunWatch
 from steelyard.model.experiment import Experiment, Matrix, Settings
 from steelyard.model.record import Record
-from steelyard.model.words import Word
+from steelyard.model.words import Word, find_named
 from steelyard.store.runs import Store
 
 WORKLOAD, SIZE = "torchao/linear", {"m": 32, "k": 256, "n": 512}
@@ -43,12 +44,18 @@ def spelt(name: str, info: Mapping[str, Any]) -> list[str]:
 def probe(names: Sequence[str], device: str, dtype: str, files: Sequence[str] = (), watch: RunWatch | None = None) -> list[RecipeTrial]:
     """Try every recipe once while `watch` looks on; the runs are kept nowhere."""
     axes = {**{key: (value,) for key, value in SIZE.items()}, "dtype": (dtype,)}
-    matrix = Matrix((WORKLOAD,), axes, ("torch",), tuple(names), device=(device,))
+    matrices = [Matrix((WORKLOAD,), axes, ("torch",), (name,), (_mode(name),), (device,)) for name in names]
     settings = Settings(budget=0.01, telemetry=False)
     with tempfile.TemporaryDirectory() as folder:
-        ready = conduct.from_experiment(Experiment("recipes", files=tuple(files), matrix=(matrix,), settings=settings))
+        ready = conduct.from_experiment(Experiment("recipes", files=tuple(files), matrix=tuple(matrices), settings=settings))
         done = conduct.execute(ready, Store(Path(folder) / "store"), ["list", "recipes"], lambda writer: watch or NoWatch())
         return [_trial(record) for record in done.run.records]
+
+
+def _mode(name: str) -> str:
+    """A recipe for training is tried in training."""
+    found = find_named(name, registry.built_ins().variants)
+    return "train" if found and found[0].modes and "eval" not in found[0].modes else "eval"
 
 
 def _trial(record: Record) -> RecipeTrial:

@@ -99,7 +99,8 @@ def _reference(bench: Bench, be: Any, task: Task, alike: Alike) -> tuple[Any, st
         if want is not None or not varied:
             return want, against, False
     try:
-        return _answer(bench, *bench.base(), mode=True, alike=alike), f"{bench.case.backend} {IDENTITY}", not task.any_dtype
+        against = task.standard.words if task.standard and task.standard.make else f"{bench.case.backend} {IDENTITY}"
+        return _answer(bench, *bench.standard(task), mode=True, alike=alike), against, not task.any_dtype
     except Exception as error:
         if not (isinstance(error, (Unsupported, NotImplementedError)) or out_of_memory(error)):
             raise
@@ -113,15 +114,16 @@ def _unable(error: Exception) -> str:
 def exact(bench: Bench, be: Any, task: Task, witness: Any = None, alike: Alike = as_built) -> tuple[Any, str]:
     """The workload's own reference, an independent numpy form in double precision, or, where data is too large, the plain task in
     double precision; nothing where that is too large too."""
-    if task.reference:
+    own = task.standard is not None and task.standard.make is not None
+    if task.reference and not own:
         return kept(be, be.outputs(task.reference())), "the workload's reference"
-    if _in_numpy(bench) and _small(bench, be, task):
+    if _in_numpy(bench) and not own and _small(bench, be, task):
         from steelyard.backends.numpy import Precise
 
         precise = Precise(seed=bench.settings.seed)
         with contextlib.suppress(Unlike):
             return _answer(bench, precise, bench.body("numpy", precise), mode=False, alike=alike), "numpy fp64"
-    other, plain = bench.base(witness)
+    other, plain = bench.standard(task, witness)
     with alike(other, plain):
         wide = other.upcast(plain) if (task.flops or 0) <= UPCAST_FLOPS else None
         if wide is None:

@@ -78,6 +78,7 @@ def supervise(
     it came to the end: the first record at which `stop` says so is the last.
     """
     sink = sink or Sink()
+    sink.planned(plan.rows)
     todo = [job for job in plan.jobs if not _done(job, writer)]
     if not todo and not any(_due(job, writer) for job in plan.pairs) and not sink.replayed:
         return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fnmatch
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -145,12 +144,7 @@ def _describe(
 
 def _named_entries(catalogue: Catalogue, patterns: Sequence[str], request: Request, sources: Sequence[Experiment]) -> Entries:
     variants = {step.split("[")[0] for chain in _variant_words(request, sources) for step in chain.split("+")}
-    named = {pattern.split("[")[0].split("@")[0] for pattern in patterns}
-    found = []
-    for kind, names in (("workloads", named), ("variants", variants)):
-        table: dict[str, dict[str, Any]] = getattr(catalogue, kind)
-        foreign = [name for name, item in table.items() if item["origin"].startswith("package")]
-        found += [(kind, name) for name in foreign if any(fnmatch.fnmatchcase(name, pattern) for pattern in names)]
+    found = list(registry.entries_named({pattern.split("[")[0].split("@")[0] for pattern in patterns}, variants))
     if found:
         found += [("metrics", name) for name, item in catalogue.metrics.items() if item["origin"].startswith("package")]
     return tuple(found)
@@ -161,7 +155,8 @@ def _variant_words(request: Request, sources: Sequence[Experiment]) -> list[str]
     vs = None if is_side(request.settings.get("vs")) else parse_base(request.settings.get("vs") or "")[1]
     from_pairs = [str(word).split("@")[-1].split("/")[-1].split(":")[0] for source in sources for pair in source.pairs for word in pair]
     from_cases = [word.split("/")[-1].split(":")[0] for word in request.selectors if "@" in word]
-    return [*request.variant, *from_files, *([vs] if vs else []), *from_pairs, *from_cases]
+    from_rows = [case.variant for source in sources for row in source.rows for case in row.cases]
+    return [*request.variant, *from_files, *([vs] if vs else []), *from_pairs, *from_cases, *from_rows]
 
 
 def _listed_cases(source: Experiment) -> list[str | Case]:

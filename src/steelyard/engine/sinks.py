@@ -35,6 +35,9 @@ class Sink:
     yielding = False
     replayed = False
 
+    def planned(self, rows: Sequence[ResultRow]) -> None:
+        """The rows of the run as they are measured: names in their one spelling, parameters in full."""
+
     def opened(self, run: Path) -> None:
         """The machine is ours now: whoever measured before has written all that they will. `run` is where the run is kept."""
 
@@ -139,13 +142,16 @@ class RowSink(Sink):
         self.written: dict[str, Mapping[str, Any]] = {}
         self._queue: RowQueue[tuple[str, Mapping[str, Any]]] = RowQueue(self.rows)
         self._open = dict(self.rows)
-        self._naming: dict[str, list[ResultRow]] = {}
-        for row in rows:
-            for case in dict.fromkeys((*row.cases, *chain.from_iterable(row.pairs))):
-                self._naming.setdefault(case.id, []).append(row)
+        self._naming = _by_case(rows)
         self._cases: dict[str, MeasuredCase] = {}
         self._pairs: dict[tuple[str, str], Pair | Unweighed] = {}
         self._file: RowFile | None = None
+
+    def planned(self, rows: Sequence[ResultRow]) -> None:
+        settled = {row.key: row for row in rows}
+        self.rows = {key: settled.get(key, row) for key, row in self.rows.items()}
+        self._open = {key: self.rows[key] for key in self._open}
+        self._naming = _by_case(self.rows.values())
 
     def row(self, key: str, cases: Sequence[MeasuredCase], pairs: Sequence[Pair | Unweighed]) -> Mapping[str, Any]:
         """The line of a row, from its cases and pairs in the order in which the row names them, whatever became of each."""
@@ -227,3 +233,12 @@ class RowSink(Sink):
         """Let go of the file."""
         if self._file:
             self._file.close()
+
+
+def _by_case(rows: Iterable[ResultRow]) -> dict[str, list[ResultRow]]:
+    """The rows that name a case, by its id."""
+    found: dict[str, list[ResultRow]] = {}
+    for row in rows:
+        for case in dict.fromkeys((*row.cases, *chain.from_iterable(row.pairs))):
+            found.setdefault(case.id, []).append(row)
+    return found

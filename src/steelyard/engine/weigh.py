@@ -33,7 +33,7 @@ from steelyard.model.case import Case
 from steelyard.model.define import fingerprint
 from steelyard.model.experiment import Settings
 from steelyard.model.record import Arrays, Figure, Record, Status, Verification
-from steelyard.model.task import Reading, Task, clean_up, observed, recorded
+from steelyard.model.task import Reading, Task, clean_up, first_time, observed, recorded
 
 NO_SOURCES = Sources()
 
@@ -107,6 +107,7 @@ class CaseWeighing:
             bench.backend.import_mode(bench.case.mode)
             if bench.compiles:
                 bench.backend.import_compiler()
+            bench.import_needs()
         self.tell("build", None)
         with (
             bench.backend.wholly_as_it_was() as changed,
@@ -143,7 +144,7 @@ class CaseWeighing:
             be.release_memory()
             be.start_memory()
         first = COMPILE if bench.compiles else FIRST
-        with self.clock.phase(first):
+        with self.clock.phase(first), first_time(task):
             crew.tell("check")
             task = bench.ready(be, task)
             output = observed(task) if task.fn is not None else task.measure() if task.measure else None

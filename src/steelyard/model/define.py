@@ -80,11 +80,13 @@ def _source(function: Callable[..., Any]) -> str:
 class Variant:
     """A named change of a task: `Task -> Task`, with keyword options.
 
-    `fresh` asks for a new interpreter (compilers do not survive a fork); `sticky` says that building the variant again
-    is costly, so a rebuild moves its inputs instead; `asked` that it is part of the question, such as an optimizer, so that the plain
+    `fresh` says that it hands the task to a compiler, which asks for a new interpreter, as compilers do not survive a fork; `sticky`
+    says that building the variant again is costly, so a rebuild moves its inputs instead; `asked` that it is part of the question,
+    such as an optimizer, so that the plain
     task which answers are held against has it too; `casts` that it changes formats on purpose, which a rule that compares like with
     like applies to the plain task as well. `words` are options that may be written behind the name, in this order: `int4wo-128-hqq`.
-    `rule` is the verification rule that its answers are held to beside our own, such as `sqnr`.
+    `rule` is the verification rule that its answers are held to beside our own, such as `sqnr`; `modes` are those that it has a
+    meaning in, all where none is named. `imports` are modules that it needs, imported before anything is built or timed.
     """
 
     name: str
@@ -97,6 +99,8 @@ class Variant:
     casts: bool = False
     words: tuple[Word, ...] = ()
     rule: str = ""
+    modes: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
 
     def options(self) -> dict[str, Any]:
         """Option names with their defaults, read from the function's signature."""
@@ -117,10 +121,11 @@ class Variant:
 
     def describe(self) -> dict[str, Any]:
         """The variant as plain data."""
+        options = self.options()
         return {
-            "doc": self.doc, "options": list(self.options()), "choices": self.choices(),
+            "name": self.name, "doc": self.doc, "options": list(options), "choices": self.choices(),
             "backends": list(self.backends), "fresh": self.fresh, "words": [word.describe() for word in self.words],
-            "rule": self.rule,
+            "defaults": {word.option: options.get(word.option) for word in self.words}, "rule": self.rule, "modes": list(self.modes),
         }  # fmt: skip
 
     def __call__(self, task: Task, be: Any, options: Mapping[str, Any]) -> Task:
@@ -142,9 +147,15 @@ def variant(
     casts: bool = False,
     words: Sequence[Word] = (),
     rule: str = "",
+    modes: Sequence[str] = (),
 ) -> Callable[[Callable[..., Task]], Variant]:
     """Define a way of running tasks: `@variant("twice") def _(task): return replace(task, …)`."""
-    return lambda apply: Variant(name, apply, summary_of(apply), tuple(backends), fresh, sticky, asked, casts, tuple(words), rule)
+
+    def define(apply: Callable[..., Task]) -> Variant:
+        chosen = (tuple(words), rule, tuple(modes))
+        return Variant(name, apply, summary_of(apply), tuple(backends), fresh, sticky, asked, casts, *chosen)
+
+    return define
 
 
 @dataclass(frozen=True)

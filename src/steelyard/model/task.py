@@ -54,6 +54,24 @@ class Amounts:
     bytes: float | None = None
 
 
+@dataclass(frozen=True)
+class Standard:
+    """What the answers of a variant are held to that costs some accuracy on purpose: how many decibels of the signal must be left.
+
+    `make` makes of the plain task the one that they are compared with, such as a pruned one, and `words` say what that is; without it
+    that is the plain task. `loss` is the figure for what `make` itself costs against the plain task, where that is something.
+    """
+
+    floor: float
+    words: str = "the plain task"
+    make: Callable[[Task], Task] | None = None
+    loss: str = ""
+
+    def applied(self, plain: Task) -> Task:
+        """The task that answers are compared with."""
+        return self.make(plain) if self.make else plain
+
+
 class Chance(Protocol):
     """What a task leaves to chance, and how to stop that where answers are compared."""
 
@@ -81,7 +99,8 @@ class Task:
     time themselves part by part, such as a stream of tokens; `amounts` are what those parts do. `rule` is the verification rule
     that its answers are held to in place of our own, and `score` what the function thinks of a given answer, for such a rule.
     `heavy` says that building it again takes too long: a comparison gives its weights and inputs other places instead.
-    `norm_tolerance` holds gradients as whole arrays to that share of their norm, `whole_tolerance` every array.
+    `norm_tolerance` holds gradients as whole arrays to that share of their norm, `whole_tolerance` every array. `standard` is for
+    variants that cost accuracy on purpose. `refused` says what an error of the first call means, such as a kernel that is not here.
     """
 
     fn: Callable[..., Any] | None = None
@@ -116,6 +135,8 @@ class Task:
     rule: str = ""
     heavy: bool = False
     score: Callable[[Callable[..., Any], Any], Any] | None = None
+    standard: Standard | None = None
+    refused: Callable[[Exception], Exception] | None = None
     effective: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -153,6 +174,18 @@ class Task:
             return self.fn(*self.args, **self.kwargs)
         with self.scope():
             return self.fn(*self.args, **self.kwargs)
+
+
+@contextmanager
+def first_time(task: Task) -> Iterator[None]:
+    """Around a task's first call: an error whose meaning a variant knows is raised as that."""
+    try:
+        yield
+    except Exception as error:
+        meant = task.refused(error) if task.refused else error
+        if meant is error:
+            raise
+        raise meant from error
 
 
 def observed(task: Task) -> Any:

@@ -15,7 +15,7 @@ SWITCH = {"true": True, "1": True, "false": False, "0": False}
 class Word:
     """One such option: a choice of words or numbers, a whole number in a range, a word that turns it on, or true and false.
 
-    Without anything it takes any whole number.
+    Without anything it takes any whole number; with `zero_below`, those below zero mean what 0 means.
     """
 
     option: str
@@ -24,12 +24,13 @@ class Word:
     most: int | None = None
     on: str = ""
     switch: bool = False
+    zero_below: bool = False
 
     def describe(self) -> dict[str, Any]:
         """As plain data."""
         return {
             "option": self.option, "values": list(self.values), "least": self.least, "most": self.most, "on": self.on,
-            "switch": self.switch,
+            "switch": self.switch, "zero_below": self.zero_below,
         }  # fmt: skip
 
     @classmethod
@@ -54,20 +55,33 @@ class Word:
         if self.on or self.switch:
             if not isinstance(value, bool):
                 raise UsageError(f"{self.option} of {variant} is {value!r:.40}", do="give true or false")
-        elif self.read(str(value), variant) != value:
+        elif type(self.read(str(value), variant)) is not type(value):
             raise UsageError(f"{self.option} of {variant} is {value!r:.40}", do=f"give {self.form}")
+
+    def write(self, value: Any, variant: str) -> str | None:
+        """The one way to write a value, empty for a word that is left out; None where the value cannot be written at all."""
+        if self.on:
+            return self.on if value else ""
+        if self.switch:
+            return str(bool(value)).lower()
+        try:
+            return str(self.read(str(value), variant))
+        except UsageError:
+            return None
 
     def read(self, text: str, variant: str) -> Any:
         """The option's value."""
         known: dict[str, Any] = {self.on: True} if self.on else SWITCH if self.switch else {str(value): value for value in self.values}
         if known:
-            if text.lower() not in known:
+            word = str(int(text)) if text.isdecimal() and text.isascii() else text.lower()
+            if word not in known:
                 raise unknown(f"{self.option} of {variant}", text, known)
-            return known[text.lower()]
+            return known[word]
         try:
             value = int(text)
         except ValueError:
             raise UsageError(f"{self.option} of {variant} is a whole number, not {text!r:.40}") from None
+        value = max(value, 0) if self.zero_below else value
         if (self.least is not None and value < self.least) or (self.most is not None and value > self.most):
             raise UsageError(f"{self.option} of {variant} is {value}", do=f"give a whole number: {self.form}")
         return value
@@ -100,6 +114,21 @@ def _split(rest: str) -> list[str]:
     return found + ([sign] if sign else [])
 
 
+def in_full(name: str, words: Sequence[Word], options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """A variant's name with all options behind it that can be written there, and those that cannot: one spelling for one meaning.
+
+    `int4wo`, `int4wo-0128` and `int4wo[group=128]` are all `int4wo-128`.
+    """
+    left, found = dict(options), name
+    for word in words:
+        text = word.write(options.get(word.option), name)
+        if text is None:
+            break
+        found += f"-{text}" if text else ""
+        left.pop(word.option, None)
+    return found, left
+
+
 def spelling(name: str, words: Sequence[Word]) -> str:
     """`int4wo[-32|64|128|256][-hqq]`."""
     return name + "".join(f"[-{word.form}]" for word in words)
@@ -113,7 +142,7 @@ def find_named(name: str, *tables: Mapping[str, Known]) -> tuple[Known, dict[str
 
     The longest name counts: `semi-sparse` is not `semi` with a word.
     """
-    for known, rest in _prefixes(name):
+    for known, rest in prefixes(name):
         for table in tables:
             if known in table and (not rest or _words_of(table[known])):
                 return table[known], read_words(known, rest, _words_of(table[known])) if rest else {}
@@ -125,7 +154,8 @@ def _words_of(found: Any) -> tuple[Word, ...]:
     return tuple(map(Word.of, found.get("words", ()))) if isinstance(found, Mapping) else found.words
 
 
-def _prefixes(name: str) -> Iterable[tuple[str, str]]:
+def prefixes(name: str) -> Iterable[tuple[str, str]]:
+    """Every name that a written one may begin with, the longest first, and what is left behind it."""
     yield name, ""
     for place in range(len(name) - 1, 0, -1):
         if name[place] == "-":

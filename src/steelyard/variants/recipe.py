@@ -4,43 +4,115 @@ from __future__ import annotations
 
 import copy
 import inspect
-import sys
+import math
+import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import replace
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
 from steelyard.errors import NotApplicable, NotApplied, SteelyardError, Unsupported, UsageError, out_of_memory, told
-from steelyard.model.case import IDENTITY, parse_variants
+from steelyard.measuring.rules.sqnr import FLOOR as LOWEST
+from steelyard.measuring.rules.sqnr import RULE, share_lost
+from steelyard.model.case import IDENTITY, MODES, parse_variants
 from steelyard.model.define import Variant, summary_of
-from steelyard.model.task import Task
+from steelyard.model.registering import register
+from steelyard.model.task import Standard, Task
 from steelyard.model.words import Word
 from steelyard.variants.wrap import body_of
 
-RULE = "sqnr"
 GROUP = "group"
+PACKED = {"Int4OpaqueTensor": "opaque"}
+PACKAGES = ("torchao.quantization",)
+MOST_LOST = 12.0
+"""Decibels that layers behind one another may lose together; measured on models of up to 169 linear layers."""
+INFERENCE = ("eval", "call")
 Builder = Callable[..., Any]
-"""Gives a config of torchao, or a function that changes a module; its arguments are the recipe's options, and `be` if it asks for it."""
+"""Gives a config of torchao, a function that changes a module, or a Pruning; its arguments are the recipe's options, and `be` if it asks
+for it."""
+Floor = float | Callable[..., float]
+"""Decibels of the signal that one linear layer must keep, or how they follow from the recipe's options."""
+
+LACKING = (
+    r"could not run", r"no kernel", r"not (yet |a )?(implemented|supported|available|installed|compiled with)", r"unsupported",
+    r"only (support(s|ed)?|works?)\b", r"only .{1,60} supported", r"requires? (?!grad|module)", r"divi(si|da)ble", r"multiple of",
+    r"compute capability", r"cannot use", r"no module named", r"not_supported", r"_opnamespace", r"module 'torch\S*' has no attribute",
+)  # fmt: skip
+"""How torchao and torch tell of a kernel, a package, hardware or a shape that something cannot be done without."""
+MISSING = re.compile("|".join(LACKING), re.IGNORECASE)
+REFUSING = (AssertionError, AttributeError, RuntimeError, ValueError)
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """Weights that are set to zero first, and what stores the others then: a config of torchao's, a function, or nothing.
+
+    `mask` gives 1 for each weight that stays and 0 for the others. `pattern` says whether a weight is pruned as it should be, and
+    `words` what that is. Answers are held to those of the pruned model in its plain layout, since computing these is what a sparse
+    kernel is for; what pruning itself costs is a figure of its own.
+    """
+
+    mask: Callable[[Any], Any]
+    then: Any = None
+    pattern: Callable[[Any], bool] = lambda weight: bool((weight == 0).any())
+    words: str = "pruned"
+
+    def __call__(self, model: Any) -> Any:
+        """Prune a model in place and store it as it should be, for scripts that do so themselves."""
+        self._prune(model, "pruning")
+        return _transformed(model, self.then, linear_layers(model)) if self.then is not None else model
+
+    def applied(self, model: Any, name: str) -> Any:
+        """A pruned copy of a model."""
+        made = copy.deepcopy(model)
+        self._prune(made, name)
+        return made
+
+    def _prune(self, model: Any, name: str) -> None:
+        for layer in linear_layers(model).values():
+            if not _is_plain(layer.weight):
+                raise Unsupported(f"{name} is for plain weights, not for those of class {type(layer.weight).__name__}")
+            layer.weight.data.mul_(self.mask(layer.weight.data).to(layer.weight.dtype))
+
+    def facts(self, model: Any, name: str) -> dict[str, Any]:
+        """The share of zeros, after a look at every weight."""
+        weights = [layer.weight.data for layer in linear_layers(model).values()]
+        zeros = sum(int((weight == 0).sum()) for weight in weights) / sum(weight.numel() for weight in weights)
+        if loose := [weight for weight in weights if not self.pattern(weight)]:
+            raise NotApplied(
+                f"{name}: {len(loose)} of the {len(weights)} weights are not {self.words}; {zeros:.0%} of all numbers are zero"
+            )
+        return {"pruned": self.words, "zeros": round(zeros, 4)}
 
 
 def register_recipe(
-    name: str, builder: Builder | None = None, *, params: Mapping[str, Any] | Sequence[Word] = (), devices: Sequence[str] = ()
+    name: str,
+    builder: Builder | None = None,
+    *,
+    params: Mapping[str, Any] | Sequence[Word] = (),
+    devices: Sequence[str] = (),
+    floor: Floor = LOWEST,
+    modes: Sequence[str] = INFERENCE,
 ) -> Any:
     """Make a recipe known under a name, for `-V`, experiment files and YAML: `register_recipe("int3wo", build, params={"group": 64})`.
 
     `params` are the builder's options that may be written behind the name, in order, with their defaults; `devices` are those it
-    works on. Without a builder it decorates one.
+    works on; `floor` is how many decibels of the signal one linear layer must keep; `modes` are those it is for. Without a builder it
+    decorates one.
     """
     if builder is None:
-        return lambda given: register_recipe(name, given, params=params, devices=devices)
+        return lambda given: register_recipe(name, given, params=params, devices=devices, floor=floor, modes=modes)
     if [str(step) for step in parse_variants(name)] != [name] or name == IDENTITY:
         raise UsageError(f"{name!r:.60} is no name for a recipe", do="use letters, digits, '_', '.' and '-'")
+    if unknown_modes := [mode for mode in modes if mode not in MODES]:
+        raise UsageError(f"recipe {name} has a mode {unknown_modes[0]!r:.40}", do=f"name some of {', '.join(MODES)}")
+    if not callable(floor) and not (isinstance(floor, (int, float)) and math.isfinite(floor)):
+        raise UsageError(f"the floor of recipe {name} is {floor!r:.40}", do="give decibels, such as 30")
     words = tuple(_word(key, value) for key, value in params.items()) if isinstance(params, Mapping) else tuple(params)
-    made = recipe(name, words=words, devices=devices, ours=False, defaults=params if isinstance(params, Mapping) else {})(builder)
-    sys._getframe(1).f_globals[f"_recipe_{len(name)}_{name}"] = made
-    return made
+    defaults = params if isinstance(params, Mapping) else {}
+    made = recipe(name, words=words, devices=devices, ours=False, defaults=defaults, floor=floor, modes=modes)(builder)
+    return register(made, builder)
 
 
 def _word(option: str, default: Any) -> Word:
@@ -53,15 +125,19 @@ def _word(option: str, default: Any) -> Word:
 def recipe(
     name: str,
     *,
+    floor: Floor,
     words: Sequence[Word] = (),
     devices: Sequence[str] = (),
+    modes: Sequence[str] = INFERENCE,
     arithmetic: str = "",
     ours: bool = True,
     defaults: Mapping[str, Any] = MappingProxyType({}),
+    facts: Mapping[str, Any] = MappingProxyType({}),
 ) -> Callable[[Builder], Variant]:
-    """Make a variant of a function that builds a config; what goes wrong with one of `ours` is what the package lacks here.
+    """Make a variant of a function that builds a config; what one of `ours` lacks here is unsupported, with torchao's own words.
 
-    `arithmetic` is the format that products are computed in, where it is not the model's own: its roof is another.
+    `arithmetic` is the format that products are computed in, where it is not the model's own: its roof is another. `facts` are what
+    the record should say of the recipe.
     """
 
     def define(builder: Builder) -> Variant:
@@ -76,55 +152,89 @@ def recipe(
         def apply(task: Task, be: Any, **options: Any) -> Task:
             if devices and be.device not in devices:
                 raise Unsupported(f"{name} works on {', '.join(devices)}, not on {be.device}")
-            made = Recipe(name, builder, {item.name: item.default for item in given} | options, ours).applied(task, be)
-            return replace(made, effective={**made.effective, "arithmetic": arithmetic}) if arithmetic else made
+            chosen = {item.name: item.default for item in given} | options
+            least = floor(**chosen) if callable(floor) else floor
+            made = Recipe(name, builder, chosen, ours, least, trains=not set(modes) <= set(INFERENCE)).applied(task, be)
+            return replace(made, effective={**made.effective, **facts, **({"arithmetic": arithmetic} if arithmetic else {})})
 
         head = [inspect.Parameter(key, inspect.Parameter.POSITIONAL_OR_KEYWORD) for key in ("task", "be")]
         apply.__signature__ = inspect.Signature([*head, *(item.replace(kind=item.KEYWORD_ONLY) for item in given)])  # type: ignore[attr-defined]
         apply.__wrapped__ = builder  # type: ignore[attr-defined]
-        return Variant(name, apply, summary_of(builder), ("torch",), fresh=True, words=tuple(words), rule=RULE)
+        return Variant(name, apply, summary_of(builder), ("torch",), words=tuple(words), rule=RULE, modes=tuple(modes), imports=PACKAGES)
 
     return define
 
 
+@dataclass(frozen=True)
 class Recipe:
-    """One recipe with its options, applied to a copy of a model."""
+    """One recipe with its options, applied to a copy of a model; `floor` is that of one layer."""
 
-    def __init__(self, name: str, builder: Builder, options: Mapping[str, Any], ours: bool) -> None:
-        self.name, self.builder, self.options, self.ours = name, builder, dict(options), ours
+    name: str
+    builder: Builder
+    options: Mapping[str, Any]
+    ours: bool
+    floor: float
+    trains: bool = False
 
     def applied(self, task: Task, be: Any) -> Task:
-        """The task with a changed copy of its model; the model itself must be untouched, since the baseline is made of it."""
-        import torch
+        """The task with a changed copy of its model; the model itself must be untouched, since the baseline is made of it.
 
-        from steelyard.measuring.rules.sqnr import FLOOR
+        Nothing is called here: the first call is the first one that is timed.
+        """
+        import torch
 
         model = body_of(task)
         if not isinstance(model, torch.nn.Module):
             raise NotApplicable(f"{self.name} changes the linear layers of a model, and this workload is a function without any")
-        layers = {path: layer for path, layer in model.named_modules() if isinstance(layer, torch.nn.Linear)}
+        layers = linear_layers(model)
         if not layers:
             raise NotApplicable(f"{self.name} changes linear layers, and this model has none")
         config = self._config(be)
         before, size = self._prints(be, model), be.model_bytes(task)
-        changed = self._changed(model, layers, config)
+        pruning = config if isinstance(config, Pruning) else None
+        start = pruning.applied(model, self.name) if pruning else model
+        found = pruning.facts(start, self.name) if pruning else {}
+        then = pruning.then if pruning else config
+        changed = start if pruning and then is None else self._changed(start, layers, then)
         if self._prints(be, model) != before:
             raise SteelyardError(f"{self.name} changed the model that it was given", why="the baseline is measured on that one")
-        found = self._found(be, layers, changed)
+        found |= self._found(be, model if then is None else start, changed, pruned=pruning is not None)
         made = replace(
-            task, fn=changed, parameters=tuple(changed.parameters()), whole_tolerance=10 ** (-FLOOR / 20), tolerance=None, any_dtype=True,
+            task, fn=changed, parameters=tuple(changed.parameters()), tolerance=None, any_dtype=True,
+            standard=self._standard(task, len(layers), pruning), refused=self._refused,
         )  # fmt: skip
-        self._try(made)
+        made = _loosely_trained(made) if self.trains else made
         smaller = be.model_bytes(made)
-        facts = {"recipe": self.name, **self._facts(config), **found, "bytes_before": size, "bytes_after": smaller}
+        facts = {"recipe": self.name, **_facts(then, found["changed"]), **found, "bytes_before": size, "bytes_after": smaller}
         moved = task.bytes - size + smaller if task.bytes and task.bytes > size else task.bytes
         return replace(made, bytes=moved, effective={**task.effective, **facts})
+
+    def _standard(self, task: Task, layers: int, pruning: Pruning | None) -> Standard:
+        """What its answers are held to: with a recipe before it, the lower floor and what both prune.
+
+        Layers behind one another add up what each loses: half of the signal for twice as many.
+        """
+        floor = max(self.floor - min(10 * math.log10(layers), MOST_LOST), min(self.floor, LOWEST))
+        earlier = task.standard or Standard(math.inf)
+        found = replace(earlier, floor=round(min(floor, earlier.floor), 1))
+        if pruning is None and not self.trains:
+            return found
+
+        def made(plain: Task) -> Task:
+            plain = _loosely_trained(earlier.applied(plain)) if self.trains else earlier.applied(plain)
+            if pruning is None:
+                return plain
+            model = pruning.applied(plain.fn, self.name)
+            return replace(plain, fn=model, parameters=tuple(model.parameters()))
+
+        found = replace(found, make=made)
+        return replace(found, words="the pruned model in its plain layout", loss="sqnr_pruning") if pruning else found
 
     def _config(self, be: Any) -> Any:
         given = {"be": be} if "be" in inspect.signature(self.builder).parameters else {}
         try:
             return self.builder(**given, **self.options)
-        except (ImportError, AttributeError) as error:
+        except ImportError as error:
             if not self.ours:
                 raise
             raise Unsupported(f"{self.name} needs what is not here: {told(error, 200)}", do="pip install 'steelyard[torchao]'") from error
@@ -138,59 +248,87 @@ class Recipe:
             raise NotApplied(
                 f"a group of {group} does not divide K = {widths}: {len(odd)} of {len(layers)} linear layers would stay as they are"
             )
-        changed = copy.deepcopy(model)
         try:
-            if callable(config) and not hasattr(config, "__dataclass_fields__"):
-                return config(changed) or changed
-            from torchao.quantization import quantize_
-
-            quantize_(changed, config, filter_fn=lambda layer, path: path in layers)
+            return _transformed(copy.deepcopy(model), config, layers)
         except Exception as error:
-            raise self._refused(error) from error
-        return changed
+            if (meant := self._refused(error)) is error:
+                raise
+            raise meant from error
 
     def _refused(self, error: Exception) -> Exception:
-        """What torchao says when it cannot do something here is what is missing, and no fault of the workload."""
-        if not self.ours or out_of_memory(error) or isinstance(error, SteelyardError):
+        """What an error means: unsupported where torchao says what it lacks here, and else what it is, a fault that is told as one.
+
+        What a compiler raises is about compiling, and is a failure of the case as without a recipe.
+        """
+        compiler = type(error).__module__.startswith("torch._")
+        if not self.ours or compiler or out_of_memory(error) or isinstance(error, SteelyardError):
             return error
-        return Unsupported(f"{self.name} cannot run here: {told(error, 300)}")
+        known = isinstance(error, (ImportError, NotImplementedError)) or (isinstance(error, REFUSING) and MISSING.search(str(error)))
+        return Unsupported(f"{self.name} cannot run here: {told(error, 300)}") if known else error
 
-    def _try(self, task: Task) -> None:
-        """One call, since kernels are looked for when they are needed."""
-        import torch
-
-        try:
-            with torch.no_grad(), task.scope() if task.scope else nullcontext():
-                task()
-        except Exception as error:
-            raise self._refused(error) from error
-
-    def _found(self, be: Any, layers: Mapping[str, Any], changed: Any) -> dict[str, Any]:
+    def _found(self, be: Any, model: Any, changed: Any, *, pruned: bool) -> dict[str, Any]:
         """How many weights are now of which class; a copy whose weights are as they were was not changed."""
-        now = dict(changed.named_modules())
-        kinds = Counter(
-            type(getattr(now[path], "weight", now[path])).__name__
-            for path, layer in layers.items()
-            if path in now and not _same(be, layer, now[path])
-        )
+        layers, now = linear_layers(model), dict(changed.named_modules())
+        kinds = Counter(_kind(now[path]) for path, layer in layers.items() if path in now and not _same(be, layer, now[path]))
+        left, what = len(layers) - sum(kinds.values()), "pruned and not stored as sparse ones" if pruned else "not changed"
         if not kinds:
-            many = f"none of the {len(layers)} linear layers was" if len(layers) > 1 else "the linear layer was not"
-            raise NotApplied(f"{self.name}: {many} changed")
-        left = len(layers) - sum(kinds.values())
-        if left and self.ours:
-            raise NotApplied(f"{self.name}: {left} of the {len(layers)} linear layers were not changed")
+            many = f"none of the {len(layers)} linear layers was changed" if len(layers) > 1 else "the linear layer was not changed"
+            raise NotApplied(f"{self.name}: the weights were {what}" if pruned else f"{self.name}: {many}")
+        if left and (self.ours or pruned):
+            raise NotApplied(f"{self.name}: {left} of the {len(layers)} linear layers were {what}")
         return {"changed": dict(kinds), **({"unchanged": left} if left else {})}
 
     def _prints(self, be: Any, model: Any) -> list[Any]:
         return [(name, _print(be, value)) for name, value in model.state_dict(keep_vars=True).items()]
 
-    def _facts(self, config: Any) -> dict[str, Any]:
-        """What the config says of itself: its class, and how weights are packed."""
-        facts = {"config": type(config).__name__}
-        for key in vars(config) if hasattr(config, "__dict__") else ():
-            if key.endswith("packing_format"):
-                facts["packing"] = str(getattr(getattr(config, key), "value", getattr(config, key)))
-        return facts
+
+def _facts(config: Any, kinds: Mapping[str, int]) -> dict[str, Any]:
+    """What the config says of itself: its class, and how weights are packed; where it does not say that, their class does."""
+    facts = {"config": type(config).__name__} if config is not None else {}
+    if packed := [PACKED[kind] for kind in kinds if kind in PACKED]:
+        facts["packing"] = packed[0]
+    for key in vars(config) if hasattr(config, "__dict__") else ():
+        if key.endswith("packing_format"):
+            facts["packing"] = str(getattr(getattr(config, key), "value", getattr(config, key)))
+    return facts
+
+
+def _transformed(model: Any, config: Any, layers: Container[str]) -> Any:
+    """A model changed by a function, or by a config of torchao's, which cannot put another module in the place of the outermost one."""
+    import torch
+
+    if callable(config) and not hasattr(config, "__dataclass_fields__"):
+        return config(model) or model
+    from torchao.quantization import quantize_
+
+    held = torch.nn.Sequential(model)
+    quantize_(held, config, filter_fn=lambda layer, path: path != "" and path.partition(".")[2] in layers)
+    return held[0]
+
+
+def _loosely_trained(task: Task) -> Task:
+    """A task whose loss and gradients are compared as loosely as our own checks compare answers; the rule judges how much is kept."""
+    share = share_lost(LOWEST)
+    return replace(task, tolerance=(share, share), norm_tolerance=share)
+
+
+def linear_layers(model: Any) -> dict[str, Any]:
+    """The linear layers of a model by their paths."""
+    import torch
+
+    return {path: layer for path, layer in model.named_modules() if isinstance(layer, torch.nn.Linear)}
+
+
+def _is_plain(weight: Any) -> bool:
+    import torch
+
+    return type(weight) is torch.nn.Parameter and weight.layout is torch.strided
+
+
+def _kind(layer: Any) -> str:
+    """What a changed layer is told by: the class of its weight, or its own where the weight is a plain one."""
+    weight = getattr(layer, "weight", None)
+    return type(layer if weight is None or (_is_plain(weight) and type(layer).__name__ != "Linear") else weight).__name__
 
 
 def _same(be: Any, old: Any, new: Any) -> bool:

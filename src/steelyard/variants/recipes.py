@@ -1,22 +1,45 @@
 """TorchAO's recipes under its own names: number formats and sparsity for the weights of linear layers.
 
 What a name means does not depend on the device; how weights are packed does, and the record says how. A recipe that torchao no longer
-has, or that needs other hardware or another package, says so.
+has, or that needs other hardware or another package, says so. Torchao's settings of inductor are left alone: they hold for the whole
+process, and so for the baseline.
+
+A floor is what one linear layer kept in the worst of normal inputs and such with outliers, in bf16 and fp32 with K from 256 to 8192,
+less about a third. Outliers are what lowers those with activations in int8.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from steelyard.errors import Unsupported
 from steelyard.model.words import Word
-from steelyard.variants.recipe import GROUP, recipe
+from steelyard.variants.recipe import GROUP, Pruning, recipe
 
 BITS = Word("bits", least=1, most=8)
+ANY_GROUP = Word(GROUP, zero_below=True)
 HQQ = Word("hqq", on="hqq")
+FOUR_BITS, EIGHT_BITS = 14.0, 30.0
+FEWEST = 3.0
 
 
-@recipe("int8wo")
+def by_bits(bits: int, **others: Any) -> float:
+    """The floor of integers: six decibels for a bit, less two bits for the sign and what groups and rows lose."""
+    return min(max(6.0 * bits - 12, FEWEST), EIGHT_BITS)
+
+
+def by_bits_and_activations(bits: int, **others: Any) -> float:
+    """The same where activations are in int8, which outliers leave some 24 dB of."""
+    return min(by_bits(bits), 18.0)
+
+
+def of_codebook(bits: int) -> float:
+    """The floor of a table of so many bits."""
+    return min(max(6.0 * bits - 10, 4.0), EIGHT_BITS)
+
+
+@recipe("int8wo", floor=EIGHT_BITS)
 def int8wo() -> Any:
     """Weights in int8, a scale for each row."""
     from torchao.quantization import Int8WeightOnlyConfig
@@ -24,7 +47,7 @@ def int8wo() -> Any:
     return Int8WeightOnlyConfig(set_inductor_config=False)
 
 
-@recipe("int8dq", arithmetic="int8")
+@recipe("int8dq", floor=20, arithmetic="int8")
 def int8dq() -> Any:
     """Weights and, as they come, activations in int8."""
     from torchao.quantization import Int8DynamicActivationInt8WeightConfig
@@ -32,7 +55,12 @@ def int8dq() -> Any:
     return Int8DynamicActivationInt8WeightConfig(set_inductor_config=False)
 
 
-@recipe("int8dq_prefill_wo_decode", arithmetic="int8")
+@recipe(
+    "int8dq_prefill_wo_decode",
+    floor=20,
+    arithmetic="int8",
+    facts={"same_as": "int8dq: torchao 0.18 takes weight_only_decode and does nothing with it"},
+)
 def int8dq_prefill_wo_decode() -> Any:
     """int8dq for many rows at a time, weights alone for one; torchao 0.18 takes the switch and does what int8dq does."""
     from torchao.quantization import Int8DynamicActivationInt8WeightConfig
@@ -40,7 +68,7 @@ def int8dq_prefill_wo_decode() -> Any:
     return Int8DynamicActivationInt8WeightConfig(weight_only_decode=True, set_inductor_config=False)
 
 
-@recipe("int4wo", words=(Word(GROUP, values=(32, 64, 128, 256)), HQQ))
+@recipe("int4wo", floor=FOUR_BITS, words=(Word(GROUP, values=(32, 64, 128, 256)), HQQ))
 def int4wo(be: Any, group: int = 128, hqq: bool = False) -> Any:
     """Weights in int4 by groups, chosen by HQQ if asked; packed for the CPU there, and in tiles for tensor cores on CUDA."""
     way = "hqq" if hqq else "tinygemm"
@@ -56,7 +84,7 @@ def int4wo(be: Any, group: int = 128, hqq: bool = False) -> Any:
     return Int4WeightOnlyConfig(group, int4_packing_format=tiles, int4_choose_qparams_algorithm=way, set_inductor_config=False)
 
 
-@recipe("intxwo", words=(BITS, Word(GROUP)))
+@recipe("intxwo", floor=by_bits, words=(BITS, ANY_GROUP))
 def intxwo(bits: int = 4, group: int = 32) -> Any:
     """Weights of 1 to 8 bits by groups, held in int8; a group of 0 or less is a whole row."""
     from torchao.quantization import IntxWeightOnlyConfig
@@ -64,7 +92,12 @@ def intxwo(bits: int = 4, group: int = 32) -> Any:
     return IntxWeightOnlyConfig(weight_dtype=_integer(bits), granularity=_granularity(group))
 
 
-@recipe("int8_dynamic_activation_intx_weight", words=(BITS, Word(GROUP), Word("asymmetric", switch=True)), arithmetic="int8")
+@recipe(
+    "int8_dynamic_activation_intx_weight",
+    floor=by_bits_and_activations,
+    words=(BITS, ANY_GROUP, Word("asymmetric", switch=True)),
+    arithmetic="int8",
+)
 def int8_dynamic_activation_intx_weight(bits: int = 4, group: int = 32, asymmetric: bool = False) -> Any:
     """Activations in int8 as they come, weights of 1 to 8 bits by groups, held in int8."""
     from torchao.quantization import Int8DynamicActivationIntxWeightConfig
@@ -74,7 +107,7 @@ def int8_dynamic_activation_intx_weight(bits: int = 4, group: int = 32, asymmetr
     return Int8DynamicActivationIntxWeightConfig(_integer(bits), weight_granularity=_granularity(group), weight_mapping_type=kind)
 
 
-@recipe("uintx", words=(BITS, Word(GROUP), HQQ))
+@recipe("uintx", floor=by_bits, words=(BITS, Word(GROUP), HQQ))
 def uintx(bits: int = 4, group: int = 64, hqq: bool = False) -> Any:
     """Weights of 1 to 8 bits without a sign, packed."""
     raise Unsupported(
@@ -84,7 +117,7 @@ def uintx(bits: int = 4, group: int = 64, hqq: bool = False) -> Any:
     )
 
 
-@recipe("gemlitewo", words=(Word("bits", values=(4, 8)), Word(GROUP)))
+@recipe("gemlitewo", floor=by_bits, words=(Word("bits", values=(4, 8)), Word(GROUP)))
 def gemlitewo(be: Any, bits: int = 4, group: int = 64) -> Any:
     """Weights of 4 bits by groups or 8 bits by rows, by gemlite's Triton kernels."""
     import importlib.util
@@ -96,7 +129,7 @@ def gemlitewo(be: Any, bits: int = 4, group: int = 64) -> Any:
     return UIntxWeightOnlyConfig(group if bits == 4 else None, bits, set_inductor_config=False)
 
 
-@recipe("float8wo")
+@recipe("float8wo", floor=24)
 def float8wo() -> Any:
     """Weights in float8 (e4m3), a scale for each row."""
     from torchao.quantization import Float8WeightOnlyConfig
@@ -104,7 +137,7 @@ def float8wo() -> Any:
     return Float8WeightOnlyConfig(set_inductor_config=False)
 
 
-@recipe("float8dq", words=(Word("scales", values=("tensor", "row")),), devices=("cuda", "xpu"), arithmetic="fp8e4m3")
+@recipe("float8dq", floor=18, words=(Word("scales", values=("tensor", "row")),), devices=("cuda", "xpu"), arithmetic="fp8e4m3")
 def float8dq(be: Any, scales: str = "tensor") -> Any:
     """Weights and, as they come, activations in float8, a scale for the tensor or for each row; needs hardware that multiplies it."""
     import torch
@@ -116,7 +149,7 @@ def float8dq(be: Any, scales: str = "tensor") -> Any:
     return Float8DynamicActivationFloat8WeightConfig(granularity=fine, set_inductor_config=False)
 
 
-@recipe("nf4")
+@recipe("nf4", floor=FOUR_BITS)
 def nf4() -> Any:
     """Weights in NF4, the four-bit format of QLoRA."""
     from torchao.prototype._nf4tensor_api import NF4WeightOnlyConfig
@@ -124,7 +157,7 @@ def nf4() -> Any:
     return NF4WeightOnlyConfig()
 
 
-@recipe("nvfp4wo")
+@recipe("nvfp4wo", floor=FOUR_BITS)
 def nvfp4wo() -> Any:
     """Weights in NVFP4, blocks of 16 with a float8 scale."""
     from torchao.prototype.mx_formats import NVFP4WeightOnlyConfig
@@ -132,7 +165,7 @@ def nvfp4wo() -> Any:
     return NVFP4WeightOnlyConfig()
 
 
-@recipe("codebook", words=(Word("bits", least=1, most=8),))
+@recipe("codebook", floor=of_codebook, words=(BITS,))
 def codebook(bits: int = 4) -> Any:
     """Weights as places in a table found by k-means."""
     import torch
@@ -141,34 +174,30 @@ def codebook(bits: int = 4) -> Any:
     return CodebookWeightOnlyConfig(getattr(torch, f"uint{bits}"))
 
 
-@recipe("semi-sparse", devices=("cuda",))
+@recipe("semi-sparse", floor=EIGHT_BITS, devices=("cuda",))
 def semi_sparse() -> Any:
     """Two of every four weights are zero, the smaller ones, in the layout of sparse tensor cores."""
 
     def change(model: Any) -> Any:
-        from torchao.sparsity import SemiSparseWeightConfig, sparsify_
+        from torchao.sparsity.sparse_api import SemiSparseWeightConfig, sparsify_
 
-        _dense(model, "2:4")
-        for layer in _linear_layers(model):
-            layer.weight.data.mul_(_largest_two(layer.weight.data))
         return sparsify_(model, SemiSparseWeightConfig())
 
-    return change
+    return Pruning(largest_two, change, two_of_four, "zero in two of every four places")
 
 
-@recipe("block-sparse", words=(Word("block", values=(16, 32, 64, 128)),), devices=("cuda",))
+@recipe("block-sparse", floor=EIGHT_BITS, words=(Word("block", values=(16, 32, 64, 128)),), devices=("cuda",))
 def block_sparse(block: int = 64) -> Any:
     """Half of the square blocks of every weight are zero, the smaller ones, by Triton kernels."""
 
     def change(model: Any) -> Any:
         from torchao.sparsity.sparse_api import BlockSparseWeightConfig, sparsify_
 
-        _dense(model, "blocks")
-        for layer in _linear_layers(model):
-            layer.weight.data.mul_(_larger_blocks(layer.weight.data, block))
         return sparsify_(model, BlockSparseWeightConfig(block))
 
-    return change
+    return Pruning(
+        partial(larger_blocks, block=block), change, partial(half_of_blocks, block=block), f"zero in half of the blocks of {block}"
+    )
 
 
 def _gone(name: str, why: str) -> Any:
@@ -178,7 +207,7 @@ def _gone(name: str, why: str) -> Any:
         raise Unsupported(f"torchao has no {name} any more: {why}")
 
     build.__doc__ = f"Removed from torchao: {why}."
-    return recipe(name)(build)
+    return recipe(name, floor=FEWEST)(build)
 
 
 int8adq_int4w_symm = _gone("int8adq-int4w-symm", "its CUTLASS kernel for int8 by int4 was removed")
@@ -205,35 +234,40 @@ def _version() -> str:
     return version("torchao")
 
 
-def _linear_layers(model: Any) -> list[Any]:
-    import torch
-
-    return [layer for layer in model.modules() if isinstance(layer, torch.nn.Linear)]
-
-
-def _dense(model: Any, what: str) -> None:
-    """Refuse weights that another recipe has packed."""
-    import torch
-
-    for layer in _linear_layers(model):
-        if type(layer.weight) is not torch.nn.Parameter:
-            raise Unsupported(f"torchao {_version()} has no layout for {what} in weights of class {type(layer.weight).__name__}")
-
-
-def _largest_two(weight: Any) -> Any:
+def largest_two(weight: Any) -> Any:
     """1 for the two largest of every four weights of a row, 0 for the others."""
     import torch
 
+    if weight.shape[-1] % 4:
+        raise Unsupported(f"rows of {weight.shape[-1]} weights cannot be pruned by fours")
     fours = weight.abs().reshape(-1, 4)
     kept = torch.zeros_like(fours).scatter_(1, fours.topk(2, dim=1).indices, 1)
     return kept.reshape(weight.shape)
 
 
-def _larger_blocks(weight: Any, block: int) -> Any:
+def two_of_four(weight: Any) -> bool:
+    """Whether two of every four weights of a row are zero."""
+    return bool(((weight.reshape(-1, 4) == 0).sum(1) >= 2).all())
+
+
+def larger_blocks(weight: Any, block: int) -> Any:
     """1 for the half of the square blocks whose weights are larger, 0 for the others."""
+    import torch
+
+    sums = _in_blocks(weight.abs(), block).sum((1, 3))
+    kept = torch.ones_like(sums).flatten()
+    kept[sums.flatten().argsort()[: kept.numel() // 2]] = 0
+    return kept.reshape(sums.shape).repeat_interleave(block, 0).repeat_interleave(block, 1)
+
+
+def half_of_blocks(weight: Any, block: int) -> bool:
+    """Whether at least half of the square blocks are zero; of an odd number, all but the larger half."""
+    empty = (_in_blocks(weight, block) == 0).all(3).all(1)
+    return bool(empty.numel() > 1 and int(empty.sum()) >= empty.numel() // 2)
+
+
+def _in_blocks(weight: Any, block: int) -> Any:
     rows, columns = weight.shape
     if rows % block or columns % block:
         raise Unsupported(f"blocks of {block} do not divide a weight of {rows} by {columns}")
-    sums = weight.abs().reshape(rows // block, block, columns // block, block).sum((1, 3))
-    kept = (sums >= sums.flatten().median()).to(weight.dtype)
-    return kept.repeat_interleave(block, 0).repeat_interleave(block, 1)
+    return weight.reshape(rows // block, block, columns // block, block)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from steelyard.errors import UsageError
 from steelyard.model.define import workload
+from steelyard.model.registering import register
 from steelyard.model.task import Task
 from steelyard.workloads.layers.rounding import layer_tolerance
 
@@ -18,10 +18,13 @@ ACTIVATIONS = {
     "hardswish": "Hardswish",
 }  # fmt: skip
 HEADS, WIDER, STEPS = 8, 4, 16
+TRAINABLE = ("eval", "fwd", "bwd", "train")
 SIZES: dict[str, dict[str, Any]] = {"small": {"m": 32, "k": 256, "n": 512}, "h200": {"m": 16384, "k": 8192, "n": 1280, "dtype": "bf16"}}
 
 
-@workload("torchao/linear", axes={"m": [256], "k": [1024], "n": [1024], "dtype": ["bf16"]}, tags=["quantization"], sizes=SIZES)
+@workload(
+    "torchao/linear", axes={"m": [256], "k": [1024], "n": [1024], "dtype": ["bf16"]}, tags=["quantization"], sizes=SIZES, modes=TRAINABLE
+)
 def linear(m: int, k: int, n: int, dtype: str, be: Any) -> Task:
     """One linear layer without bias."""
     import torch
@@ -35,6 +38,7 @@ def linear(m: int, k: int, n: int, dtype: str, be: Any) -> Task:
     axes={"m": [256], "k": [1024], "n": [1024], "activation": ["relu"], "dtype": ["bf16"]},
     tags=["quantization"],
     sizes=SIZES,
+    modes=TRAINABLE,
 )
 def ln_linear(m: int, k: int, n: int, activation: str, dtype: str, be: Any) -> Task:
     """LayerNorm without weights, a linear layer without bias, and an activation."""
@@ -52,6 +56,7 @@ def ln_linear(m: int, k: int, n: int, activation: str, dtype: str, be: Any) -> T
     axes={"m": [4], "k": [512], "n": [512], "dtype": ["bf16"]},
     tags=["quantization"],
     sizes={"small": {"m": 2, "k": 256, "n": 256}, "h200": {"m": 64, "k": 4096, "n": 4096, "dtype": "bf16"}},
+    modes=TRAINABLE,
 )
 def transformer_block(m: int, k: int, n: int, dtype: str, be: Any) -> Task:
     """Attention of eight heads and a perceptron four times as wide, both after RMSNorm; m sequences of 16 steps, and n is not used."""
@@ -109,6 +114,5 @@ def register_model(name: str, build: Callable[..., Any] | None = None, *, tags: 
 
     body.__signature__ = inspect.signature(body)  # type: ignore[attr-defined]
     body.__doc__, body.__wrapped__ = build.__doc__, build  # type: ignore[attr-defined]
-    made = workload(f"torchao/{name}", axes={"m": [256], "k": [1024], "n": [1024], "dtype": ["bf16"]}, tags=tags)(body)
-    sys._getframe(1).f_globals[f"_model_{name}"] = made
-    return made
+    axes: dict[str, list[Any]] = {"m": [256], "k": [1024], "n": [1024], "dtype": ["bf16"]}
+    return register(workload(f"torchao/{name}", axes=axes, tags=tags, modes=TRAINABLE)(body), build)

@@ -200,7 +200,7 @@ class TorchaoRun:
             done = self._execute((), settings, include=tuple(dict.fromkeys(row.subject for row in members)))
             records = {record.id: record for record in done.run.records}
             for row in members:
-                self._keep_profiles(row, sink.ready[row.key], records[row.subject.id], done)
+                self._keep_profiles(row, sink.ready[row.key], records[sink.rows[row.key].cases[-1].id], done)
 
     def _keep_profiles(self, row: LayerRow, line: Line, record: Record, done: conduct.RunOutcome) -> None:
         folder, notes = Path(row.output_dir), list[str]()

@@ -17,6 +17,7 @@ from steelyard.measuring.verify import LeafLike
 from steelyard.model.case import parse_variants
 from steelyard.model.experiment import NO_RULE, OWN_RULE
 from steelyard.model.record import Figure, Verification
+from steelyard.model.task import Standard
 from steelyard.model.units import is_amount
 
 MOST_CALLS = 1_000_000
@@ -29,7 +30,8 @@ Leaves = Mapping[str, LeafLike]
 class Answers(Protocol):
     """What a rule may ask for; each is what the last of some calls from the start answered.
 
-    `rate` is how far one step of an optimizer moves a weight whatever its gradient is, as Adam's does; None for others.
+    `rate` is how far one step of an optimizer moves a weight whatever its gradient is, as Adam's does; None for others. `standard` is
+    what a variant that costs accuracy on purpose is held to; None for others.
     """
 
     @property
@@ -38,6 +40,8 @@ class Answers(Protocol):
     def device(self) -> str: ...
     @property
     def rate(self) -> float | None: ...
+    @property
+    def standard(self) -> Standard | None: ...
 
     def candidate(self, calls: int) -> Leaves:
         """What was timed, from its beginning."""
@@ -49,7 +53,10 @@ class Answers(Protocol):
         """The same in double precision; raises where there is no such thing."""
 
     def beside(self, inputs: int, *, outliers: bool) -> Iterator[tuple[Leaves, Leaves]]:
-        """What was timed and the plain task, on the same inputs: so many, drawn anew, or those there are."""
+        """What was timed and what it is held to, on the same inputs: so many, drawn anew, or those there are. Gradients in training."""
+
+    def standards(self, inputs: int) -> Iterator[tuple[Leaves, Leaves]]:
+        """What it is held to and the plain task, in the same way; nothing where both are the same."""
 
     def scored(self, answer: Any) -> tuple[LeafLike, LeafLike] | None:
         """What was timed and the plain task think should follow a given beginning of an answer; None where they cannot say."""
@@ -102,6 +109,12 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
     if len(steps) != 1:
         raise UsageError(f"not a verification rule: {text!r:.60}", do=f"name one of {', '.join(names())}")
     return steps[0].name, dict(steps[0].options)
+
+
+def asked(text: str, rule: str, option: str) -> Any:
+    """The value of an option in a rule as a user wrote it; None where it is another rule, or leaves it out."""
+    name, options = parse(text) if text else ("", {})
+    return options.get(option) if name == rule else None
 
 
 def judge(text: str, answers: Answers) -> Verification:

@@ -3,53 +3,78 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
+from steelyard.errors import Unsupported
 from steelyard.measuring.rules import Answers, Leaves
 from steelyard.measuring.verify import side_by_side
 from steelyard.model.record import Verification
+from steelyard.model.task import Standard, Task
 
-AGAINST = "the plain task"
+RULE = "sqnr"
 FLOOR = 5.0
-"""Decibels that must be left of a signal: what two bits hold. A scale that is off by a factor of two leaves none."""
+"""Decibels that must be left of a signal where a variant says nothing else: what two bits hold."""
 FIGURES = {
-    "sqnr": ("dB", "higher"), "sqnr_outliers": ("dB", "higher"), "cosine": ("1", "higher"), "max_error": ("1", "lower"),
-    "mean_error": ("1", "lower"),
+    "sqnr": ("dB", "higher"), "sqnr_outliers": ("dB", "higher"), "sqnr_pruning": ("dB", "higher"), "cosine": ("1", "higher"),
+    "max_error": ("1", "lower"), "mean_error": ("1", "lower"),
 }  # fmt: skip
 """The figures that are metrics of the record, with unit and direction; errors are shares of the signal's root mean square."""
 MOST = 200.0
 """Decibels beyond which nothing is told apart; two answers of the same bits have none at all."""
 
 
-def judge(answers: Answers, floor: float = FLOOR, inputs: int = 2) -> Verification:
+def judge(answers: Answers, floor: float | None = None, inputs: int = 2) -> Verification:
     """The worst of so many normal inputs, and of as many with the outliers that activations have; below the floor it is wrong.
 
-    `sqnr` and the errors are of normal inputs, as formats are compared everywhere; `sqnr_outliers` is of the others.
+    `sqnr` and the errors are of normal inputs, as formats are compared everywhere; `sqnr_outliers` is of the others. Without a floor
+    that of the variant holds. What pruning costs is told beside, and not judged: whoever prunes asked for it.
     """
+    standard = answers.standard or Standard(FLOOR)
+    least = standard.floor if floor is None else floor
     plain, outliers = ([_figures(got, want) for got, want in answers.beside(inputs, outliers=extreme)] for extreme in (False, True))
     if broken := [row for row in (*plain, *outliers) if isinstance(row, str)]:
-        return Verification("failed", AGAINST, broken[0])
-    if not plain:
-        return Verification("none", message="its inputs could not be given other values")
-    found = _worst([row for row in plain if not isinstance(row, str)])
+        return Verification("failed", standard.words, broken[0])
+    found = _worst(plain)
     if outliers:
-        found["sqnr_outliers"] = _worst([row for row in outliers if not isinstance(row, str)])["sqnr"]
-    kept = {name: value for name, value in found.items() if math.isfinite(value)}
-    least = min(found["sqnr"], found.get("sqnr_outliers", math.inf))
+        found["sqnr_outliers"] = _worst(outliers)["sqnr"]
+    kept = min(found["sqnr"], found.get("sqnr_outliers", math.inf))
+    pruned = [_figures(got, want) for got, want in answers.standards(inputs)] if standard.loss else []
+    found |= {standard.loss: _worst(pruned)["sqnr"]} if pruned else {}
     drawn = f"{len(plain)} normal inputs and {len(outliers)} with outliers" if outliers else "the task's own inputs"
-    checks = [f"SQNR on {drawn}"]
-    good = least >= floor
-    message = "" if good else f"keeps {least:.1f} dB of the signal, at least {floor:g} dB are asked for"
-    same = math.isinf(least)
-    return Verification("passed" if good else "failed", AGAINST, message, identical=same, checks=checks, figures=kept)
+    what = "SQNR of gradients" if answers.mode in ("train", "bwd") else "SQNR"
+    good = kept >= least
+    message = "" if good else f"keeps {kept:.1f} dB of the signal, at least {least:g} dB are asked for"
+    figures = {name: value for name, value in (found | {"floor": least}).items() if math.isfinite(value)}
+    checks = [f"{what} on {drawn}, at least {least:g} dB"]
+    return Verification("passed" if good else "failed", standard.words, message, identical=math.isinf(kept), checks=checks, figures=figures)
 
 
-def _worst(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    return {name: (min if FIGURES[name][1] == "higher" else max)(row[name] for row in rows) for name in rows[0]}
+def share_lost(floor: float) -> float:
+    """The share of an array's norm that an error may have at a floor."""
+    return float(10 ** (-floor / 20))
+
+
+def held_at(task: Task, floor: float | None) -> Task:
+    """A task under the floor that a user asks for, in place of that of its variants.
+
+    Our own checks, which look for answers of other calls and other inputs, hold every array to no more than the usual floor, and also
+    to its length: this rule judges accuracy. They let through whatever a user's floor does.
+    """
+    if task.standard is None:
+        return task
+    if floor is None:
+        return replace(task, whole_tolerance=share_lost(min(task.standard.floor, FLOOR)))
+    return replace(task, standard=replace(task.standard, floor=floor), whole_tolerance=2 * share_lost(min(floor, FLOOR)))
+
+
+def _worst(rows: Iterable[Mapping[str, float] | str]) -> dict[str, float]:
+    told: Sequence[Mapping[str, float]] = [row for row in rows if not isinstance(row, str)]
+    return {name: (min if FIGURES[name][1] == "higher" else max)(row[name] for row in told) for name in told[0]}
 
 
 def _figures(got: Leaves, want: Leaves) -> dict[str, float] | str:
-    """Over all arrays of an answer together, or what cannot be compared."""
+    """Over all arrays of an answer together, or what is wrong with it however much it keeps."""
     if set(got) != set(want):
         return "answers of another structure"
     error = signal = product = own = absolute = 0.0
@@ -58,12 +83,16 @@ def _figures(got: Leaves, want: Leaves) -> dict[str, float] | str:
         if got[path].shape != leaf.shape:
             return f"{path}: shape {got[path].shape} instead of {leaf.shape}"
         mine, theirs, space = side_by_side(got[path], leaf)
+        if not bool(space.isfinite(theirs).all()):
+            raise Unsupported(f"no accuracy can be told: the plain task itself answers {path} with values that are not finite")
         if not bool(space.isfinite(mine).all()):
             return f"{path}: values that are not finite"
         apart = space.abs(mine - theirs)
         error, signal, own = error + float((apart**2).sum()), signal + float((theirs**2).sum()), own + float((mine**2).sum())
         product, absolute = product + float((mine * theirs).sum()), absolute + float(apart.sum())
         largest, count = max(largest, float(apart.max())), count + math.prod(mine.shape)
+    if not signal and not error:
+        raise Unsupported("no accuracy can be told: this and the plain task answer nothing but zeros")
     if not signal:
         return "the plain task answers nothing but zeros"
     scale = math.sqrt(signal / count)

@@ -1,0 +1,41 @@
+"""What users' files register by a call, `register_recipe` and `register_model`, rather than by an attribute of their module.
+
+A call may stand in a loop, in a function, or in another module than the file that was named, so nothing is looked for afterwards:
+whoever loads a file takes what was registered meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+KEPT = "__steelyard_registered__"
+"""Where a module keeps what was registered while it was loaded: a process loads it once, and may ask for it again."""
+_made: list[tuple[str, Any]] = []
+"""Everything that this process has registered, in order, with the module in which its function was written."""
+
+
+def register(definition: T, function: Callable[..., Any]) -> T:
+    """Make a definition known to whoever loads the file that is being loaded now."""
+    _made.append((function.__module__, definition))
+    return definition
+
+
+def loaded(load: Callable[[], ModuleType]) -> ModuleType:
+    """Load a module, and keep with it what is registered meanwhile; what a file registers before it fails is forgotten."""
+    before = len(_made)
+    try:
+        module = load()
+    except BaseException:
+        del _made[before:]
+        raise
+    vars(module).setdefault(KEPT, [definition for _, definition in _made[before:]])
+    return module
+
+
+def registered(module: ModuleType) -> list[Any]:
+    """What was registered while a module was loaded, or by functions of its own where something else had imported it before."""
+    own = [definition for home, definition in _made if home == module.__name__]
+    return list({id(item): item for item in [*vars(module).get(KEPT, ()), *own]}.values())
