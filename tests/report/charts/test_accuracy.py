@@ -10,12 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steelyard.model.record import Figure
+from steelyard.model.pair import Pair
+from steelyard.model.record import Figure, Record
 from steelyard.report.charts.accuracy import CHARTS, COLUMNS, accuracy_rows, beats, left_out, places
 from steelyard.report.plots import picture
 from steelyard.report.web.document import document
 from steelyard.store.runs import Header, Run, Seal
-from tests.analyze.saved import case, pair, record
+from tests.analyze.saved import case as case
+from tests.analyze.saved import pair, record
 from tests.report.charts.drawn import drawn
 
 MIB = 2.0**20
@@ -29,7 +31,7 @@ STATES = {
 }  # fmt: skip
 
 
-def page(points: tuple[str, ...] = ("a",)) -> dict[str, Any]:
+def weighed_recipes(points: tuple[str, ...] = ("a",)) -> tuple[list[Record], list[Pair]]:
     """Recipes of one or several points; one is not settled, one is wrong, one changed nothing."""
     records, pairs = [], []
     for point in points:
@@ -43,6 +45,11 @@ def page(points: tuple[str, ...] = ("a",)) -> dict[str, Any]:
         records += [replace(record(case(point, "broken"), 0.1), status="wrong", reason="keeps nothing")]
         records += [replace(record(case(point, "idle"), 0.1), status="not_applied", reason="nothing was changed", metrics={})]
         pairs.append(pair(case(point), case(point, "compile"), 0.9, 0.01))
+    return records, pairs
+
+
+def page(points: tuple[str, ...] = ("a",)) -> dict[str, Any]:
+    records, pairs = weighed_recipes(points)
     known: dict[str, Any] = {"machine_key": "m" * 12, "created": "2026-01-02T03:00:00Z"}
     return document([Run(Path("k3f9"), Header(id="k3f9", **known), tuple(records), tuple(pairs), Seal("", len(records)))])
 

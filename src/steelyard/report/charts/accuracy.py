@@ -72,7 +72,7 @@ def _tradeoff() -> Chart:
     ]
     reading = (
         "Each mark is a case: the further right the faster, the higher the more accurate, the larger the more bytes of weights. Blue "
-        "circles are the Pareto front: no other case is at least as fast, as accurate and as small (to 1 %) and better in one of these. "
+        "circles are the Pareto front: no other case is at least as fast, as accurate and as small and better in one of these. "
         "Diamonds are cases whose change of time is unclear. The triangle is the baseline, which loses nothing and stands above the scale."
     )
     return Chart("compare-accuracy", "Speedup against accuracy and size", reading, vega.framed(layers, TALL), COLUMNS, accuracy_rows)
@@ -118,7 +118,7 @@ def accuracy_rows(document: dict[str, Any], case: str | None = None) -> Rows:
     if not wanted:
         return []
     base = Counter(wanted).most_common(1)[0][0]
-    rows = [_row(delta, cases[delta["case"]]) for delta in fitting if delta["base"] == base]
+    rows = sorted((_row(delta, cases[delta["case"]]) for delta in fitting if delta["base"] == base), key=lambda row: str(row["case"]))
     sizes = [cases[row["case"]]["effective"].get(BASE_SIZE) for row in rows]
     first = _baseline(base, cases.get(base), next((size for size in sizes if isinstance(size, (int, float))), None))
     for row in rows:

@@ -19,8 +19,8 @@ EMPTY: dict[str, Any] = dict.fromkeys(COLUMNS)
 MARGIN = 4.0
 """How far the roofs reach beyond the outermost points, as a factor."""
 
-ROOM = 320
-"""How wide a chart must be for its roofs to be named in it."""
+ROOM, WIDE = 320, 420
+"""How wide a chart must be for its roofs to be named in it, and its place for the signs to be explained in one line."""
 
 _SHAPES = {"compute": "square", "memory": "circle", "launch": "triangle-up"}
 
@@ -30,17 +30,19 @@ def _roofline() -> Chart:
     across: Spec = {"field": "intensity", "type": "quantitative", "scale": {"type": "log", "nice": False}, "axis": ticks}
     rates = vega.log_axis("y", vega.with_prefix("datum.value", "'FLOP/s'"))
     up: Spec = {"field": "achieved", "type": "quantitative", "scale": {"type": "log", "nice": True}, "axis": rates}
+    wide = f"(isFinite(containerSize()[0]) ? containerSize()[0] : width) >= {WIDE}"
+    below: Spec = {"orient": "bottom", "offset": 30, "columns": {"expr": f"{wide} ? {len(_SHAPES)} : 1"}}
     dash: Spec = {
         "field": "source",
         "type": "nominal",
         "scale": {"domain": ["measured", "datasheet"], "range": [[1, 0], [5, 4]]},
-        "legend": {"title": "roof", "orient": "bottom", "symbolStrokeWidth": 1.75},
+        "legend": {"title": "roof", "symbolStrokeWidth": 1.75, **below},
     }
     shape: Spec = {
         "field": "bound",
         "type": "nominal",
         "scale": {"domain": list(_SHAPES), "range": list(_SHAPES.values())},
-        "legend": {"title": "bound by", "orient": "bottom", "symbolFillColor": GREY, "symbolStrokeColor": GREY},
+        "legend": {"title": "bound by", **below, "symbolFillColor": GREY, "symbolStrokeColor": GREY},
     }
     tooltip = vega.told(("label", "case"), ("line", "variant"), ("text", "achieved"), ("share", "of the roof"), ("bound", "bound by"))
     name: Spec = {"fontSize": 10.5, "color": GREY, "text": {"expr": f"width < {ROOM} ? '' : datum.label"}}

@@ -120,7 +120,7 @@
 
   // The cases that are held against one base, and that base.
   function accuracyRows(deltas, base) {
-    const rows = deltas.filter((delta) => delta.base === base && hasAccuracy(delta)).map(accuracyRow);
+    const rows = deltas.filter((delta) => delta.base === base && hasAccuracy(delta)).map(accuracyRow).sort((one, other) => (one.case < other.case ? -1 : 1));
     const first = baselineRow(base, rows.map((row) => S.caseById(row.case).effective.bytes_before).find(fmt.known) ?? null);
     const state = (row) => (row.state === "unclear" ? "unclear" : [first, ...rows].some((other) => beats(other, row)) ? "beaten" : "front");
     const [wide, narrow] = [WIDE, NARROW].map((width) => places(rows, first.recipe, width));
@@ -199,10 +199,9 @@
     const counts = [...S.counted(deltas.filter(hasAccuracy), (delta) => delta.base)].sort((a, b) => b[1] - a[1]);
     if (!counts.length) return;
     const base = counts.some(([id]) => id === query.against) ? query.against : counts[0][0];
-    if (counts.length > 1) {
-      const options = counts.map(([id]) => el("option", { value: id, selected: id === base }, shortName(id)));
-      holder.append(el("label", { class: "note" }, "Speedup against accuracy, held against ", el("select", { id: "accuracy-base", onchange: (event) => S.go({ against: event.target.value }) }, options)));
-    }
+    const choice = el("div");
+    S.filters(choice, [{ name: "against", label: "Speedup and accuracy against", any: null, usual: counts[0][0], options: counts.map(([id]) => [id, shortName(id)]) }], false);
+    if (counts.length > 1) holder.append(choice);
     S.chart(holder, "compare-accuracy", accuracyRows(deltas, base), { click: toCase, heading: "h2", note: notDrawn(base) });
   }
 

@@ -107,8 +107,8 @@
 
   function shareBar(item) {
     const part = Math.min(1, Math.max(0, item.roof.share ?? 0));
-    return S.svg("svg", { class: "interval", viewBox: "0 0 110 14", width: 110, height: 14, "aria-hidden": "true" },
-      S.svg("line", { class: "interval-axis", x1: 0, x2: 110, y1: 7, y2: 7 }), S.svg("line", { class: "interval-span", x1: 0, x2: 110 * part, y1: 7, y2: 7 }));
+    return S.svg("svg", { class: "interval", viewBox: "0 0 60 14", width: 60, height: 14, "aria-hidden": "true" },
+      S.svg("line", { class: "interval-axis", x1: 0, x2: 60, y1: 7, y2: 7 }), S.svg("line", { class: "interval-span", x1: 0, x2: 60 * part, y1: 7, y2: 7 }));
   }
 
   function columns() {
@@ -119,7 +119,7 @@
       { key: "bound", title: "Bound by", value: (item) => item.roof.bound },
       { key: "intensity", title: "FLOP per byte", numeric: true, value: (item) => item.roof.intensity, cell: (item) => fmt.plain(item.roof.intensity) },
       { key: "achieved", title: "Achieved", numeric: true, first: "desc", value: (item) => item.roof.achieved, cell: (item) => pointRow(item).text },
-      { key: "time", title: "Measured", numeric: true, value: (item) => item.metrics.time?.[0] ?? null, cell: (item) => item.metrics.time && fmt.measured(...item.metrics.time.slice(0, 3), "s") },
+      { key: "time", title: "Measured", numeric: true, value: (item) => item.metrics.time?.[0] ?? null, cell: (item) => item.metrics.time && fmt.plain(item.metrics.time[0], "s") },
       { key: "predicted", title: "Predicted", numeric: true, help: "The time that the roof allows at best", value: predicted, cell: (item) => fmt.known(predicted(item)) ? fmt.plain(predicted(item), "s") : null },
       { key: "share", title: "Of its roof", numeric: true, first: "desc", value: (item) => item.roof.share, cell: share },
       { key: "bar", title: "", sort: false, csv: false, cell: shareBar },
