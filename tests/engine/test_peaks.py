@@ -80,12 +80,20 @@ class TestMeasuring:
         assert set(peaks.measure(run, {"packages": {"torch": None}}, "cpu", 1).compute) == {"fp32", "fp64"}
         assert {matrix.backend for experiment in seen for matrix in experiment.matrix} == {("numpy",)}
 
-    def test_nothing_measured_says_why(self) -> None:
-        def run(experiment: Experiment) -> list[Record]:
-            return [answered("op/copy@torch/eager:eval:device=cuda", 1.0, "bandwidth", status="unsupported", reason="no cuda device here")]
+    @pytest.mark.parametrize("lost", [("op/matmul", "op/int_matmul", "op/scaled_matmul"), ("op/copy", "op/triad", "op/scaled_matmul")])
+    def test_nothing_measured_says_why(self, lost: tuple[str, ...]) -> None:
+        _, script = self.script()
 
-        with pytest.raises(NothingMeasured, match="no cuda device here"):
+        def run(experiment: Experiment) -> list[Record]:
+            reasons = {name: "no cuda device here" if name != "op/scaled_matmul" else "no float8" for name in lost}
+            return [
+                replace(record, status="unsupported", reason=reasons[name]) if (name := str(record.case["workload"])) in lost else record
+                for record in script(experiment)
+            ]
+
+        with pytest.raises(NothingMeasured) as error:
             peaks.measure(run, {}, "cuda", 1)
+        assert "no cuda device here" in error.value.why
 
 
 def test_numpy_through_the_engine() -> None:

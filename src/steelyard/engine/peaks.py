@@ -98,7 +98,8 @@ def best(records: Sequence[Record], metric: str) -> dict[str, tuple[float, str]]
 def _settle(records: Sequence[Record]) -> Peaks:
     compute, memory = best(records, "compute"), best(records, "bandwidth")
     if not compute or not memory:
-        failed = next((record for record in records if record.status != "ok"), None)
+        lacking = (record for record in records if (record.case["workload"] in MEMORY) == bool(compute))
+        failed = next((record for record in lacking if record.status != "ok"), None)
         raise NothingMeasured("no peaks could be measured", why=f"{failed.id}: {failed.reason}" if failed else "no case gave a rate")
     rate, case = max(memory.values())
     worked = next(record for record in records if record.id == case)
