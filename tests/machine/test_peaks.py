@@ -198,6 +198,17 @@ class TestRuns:
         assert found.metrics["roof"].value == pytest.approx(share) and found.effective["roof_source"] == source
         assert found.metrics["predicted_time"].value == pytest.approx(share * found.metrics["time"].value)
 
+    @pytest.mark.torch
+    def test_quantized_weights_are_predicted_by_the_bytes_that_they_have_now(self, tmp_path: Path) -> None:
+        pytest.importorskip("torchao")
+        peaks.save(MADE, facts.key(facts.collect()), "cpu", 1)
+        axes = {"m": (1,), "k": (512,), "n": (512,), "dtype": ("bf16",)}
+        chosen = Matrix(("torchao/linear",), axes, ("torch",), variant=("eager", "int8wo"))
+        run = steelyard.run(Experiment("bytes", matrix=(chosen,), settings=Settings(budget=0.01)), store=tmp_path / "store")
+        plain, quantized = (record.metrics["predicted_time"].value for record in run.records)
+        assert plain == pytest.approx(2 * (512 * 512 + 2 * 512) / MADE.bandwidth)
+        assert quantized == pytest.approx((512 * 512 + 2 * 512 + 2 * 2 * 512) / MADE.bandwidth, rel=0.02)
+
     def test_a_virtual_clock_has_no_roof(self) -> None:
         made = answered("fake/work@fake/eager:eval", 1e9, "bandwidth")
         assert under_roof(made, {("cpu", 1): MADE}) is made
