@@ -14,7 +14,8 @@ from benchmarks.simulated import FIRST, MACHINE, STACKS, Entry, commit, header, 
 from steelyard.model.case import Case
 from steelyard.model.pair import Arm, Pair
 from steelyard.model.record import Arrays, Attachment, Figure, Record, Verification
-from steelyard.store.runs import Run, Store, read_run
+from steelyard.store.runs import Header, Run, Store, read_run
+from tests.report.charts.test_accuracy import weighed_recipes
 
 MODELS: Mapping[str, tuple[float, dict[str, Any]]] = {
     "model/bert": (5.8e-3, {"batch": 8, "dtype": "bf16", "hidden": 768, "layers": 12, "seq": 128}),
@@ -199,3 +200,15 @@ def elsewhere(store: Store) -> Run:
     machine = {**MACHINE, "gpus": [{"name": "NVIDIA L4", "driver": "550.54"}]}
     head = header("other", FIRST + timedelta(days=1), [record.id for record, _ in entries], machine=machine, machine_key="0123456789ab")
     return write_run(store, head, entries)
+
+
+def recipes(store: Store) -> Run:
+    """What weighing number formats gives: the cases of the chart's own test."""
+    records, pairs = weighed_recipes(("a", "b"))
+    with store.create(Header(created="2026-01-02T03:00:00Z", machine_key="m" * 12)) as writer:
+        for record in records:
+            writer.append(record)
+        for pair in pairs:
+            writer.append_pair(pair)
+        writer.seal()
+    return read_run(writer.path)

@@ -81,6 +81,11 @@ def from_the_future(folder: Path) -> Path:
     return of(folder, made.from_the_future)
 
 
+def recipes(folder: Path) -> Path:
+    """Number formats of two points, with what is unclear, wrong and not applied."""
+    return of(folder, made.recipes)
+
+
 def mixed_machines(folder: Path) -> Path:
     """The same cases from two machines."""
     return of(folder, made.grid, made.elsewhere)

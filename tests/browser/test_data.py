@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from benchmarks.chromium import PATIENCE, Tab
@@ -17,9 +18,12 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 from steelyard.cli.main import main
 from steelyard.model import effects
+from steelyard.report.charts.accuracy import accuracy_rows
 from tests.browser import made
 from tests.browser.conftest import Report
 from tests.browser.test_pages import each
+from tests.report.charts.test_accuracy import case
+from tests.report.charts.test_accuracy import page as recipes_page
 
 FIGURES = "return [...document.querySelectorAll('main figure[data-chart]')]"
 FOREIGN = "img, iframe, object, embed, base, form[action], main script, main style, [onerror], [onclick]"
@@ -199,3 +203,18 @@ def test_threads_and_load_are_on_the_page(page: Tab, report: Report) -> None:
     assert "1 thread" in page.run(shown)
     page.visit(report("grid") + page.run("return Steelyard.caseHref(Steelyard.doc.cases[0].id)"))
     assert "threads" in page.run(shown)
+
+
+def test_the_picture_of_recipes_has_the_rows_that_a_picture_without_a_browser_has(page: Tab, report: Report) -> None:
+    figure = "main figure[data-chart=compare-accuracy]"
+    page.visit(report("recipes") + "#/compare")
+    bases = page.run("return [...document.querySelectorAll('#filter-against option')].map((item) => item.value)")
+    assert sorted(bases) == [case("a"), case("b")]
+    for base in bases:
+        page.visit(f"{report('recipes')}#/compare?against={quote(base, safe='')}")
+        found = {row["case"]: row for row in json.loads(taken(page, link(page, "json", figure)))}
+        expected = {row["case"]: row for row in accuracy_rows(recipes_page(("a", "b")), case=base)}
+        assert set(found) == set(expected)
+        for id, row in expected.items():
+            assert found[id] == {name: pytest.approx(value) if isinstance(value, float) else value for name, value in row.items()}
+        assert "Not drawn: broken (wrong), idle (not applied)." in page.run(f"return document.querySelector('{figure}').textContent")

@@ -20,6 +20,7 @@ EXPECTED = {
     "sweep": {"overview", "sweep", "roofline", "runs"},
     "broken": {"overview", "matrix", "sweep", "runs"},
     "nights": {"overview", "compare", "matrix", "roofline", "history", "runs"},
+    "recipes": {"overview", "compare", "matrix", "runs"},
     "hostile": {"overview", "compare", "history", "runs"},
 }
 CHOSEN = """
@@ -116,7 +117,7 @@ def test_every_link_inside_leads_somewhere(page: Tab, report: Report, survey: Su
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("name", ["grid", "sweep", "nights"])
+@pytest.mark.parametrize("name", ["grid", "sweep", "nights", "recipes"])
 def test_all_text_stands_out_from_its_ground(page: Tab, report: Report, name: str, dark: bool) -> None:
     page.appear(dark=dark)
     faint = []

@@ -43,6 +43,16 @@ class TestKeeping:
         assert peaks.saved(KEY) == {"cpu-4": MADE} and not peaks.saved("f" * 12)
         assert [file.name for file in cache.iterdir()] == [f"{KEY}-cpu-4.json"]
 
+    def test_what_was_left_out_is_kept_and_may_be_missing_in_an_older_file(self, cache: Path) -> None:
+        told = replace(MADE, left_out={"fp8e4m3": "no such GPU"})
+        peaks.save(told, KEY, "cpu", 1)
+        assert peaks.load(KEY, "cpu", 1) == (told, "")
+        file = cache / f"{KEY}-cpu-1.json"
+        file.write_text(
+            json.dumps({name: value for name, value in json.loads(file.read_text()).items() if name not in ("left_out", "filled")})
+        )
+        assert peaks.load(KEY, "cpu", 1) == (MADE, "")
+
     def test_an_accelerator_has_one_file_whatever_the_threads(self) -> None:
         assert peaks.path(KEY, "cuda", 8) == peaks.path(KEY, "cuda", 1) != peaks.path(KEY, "cpu", 1)
 
@@ -115,11 +125,20 @@ class TestDatasheets:
 
     def test_measured_comes_first_where_it_is_the_same_device(self) -> None:
         mine = replace(MADE, name="NVIDIA H200")
-        assert peaks.choose(mine, "NVIDIA H200") is mine
         assert peaks.choose(MADE, None) is MADE
         other = peaks.choose(mine, "NVIDIA L4")
         assert other is not None and (other.source, other.name) == ("datasheet", "NVIDIA L4")
         assert peaks.choose(mine, "Tesla T4") is peaks.choose(None, None) is None
+        assert peaks.choose(replace(mine, name="Tesla T4"), "Tesla T4") == replace(mine, name="Tesla T4")
+
+    @pytest.mark.parametrize("name", ["NVIDIA H200", None])
+    def test_a_format_that_was_not_measured_has_the_vendors_rate_and_says_so(self, name: str | None) -> None:
+        mine = replace(MADE, name="NVIDIA H200")
+        found = peaks.choose(mine, name)
+        assert found is not None and (found.source, found.bandwidth) == ("measured", MADE.bandwidth)
+        assert {format: (found.compute[format], found.source_of(format)) for format in ("bf16", "int8", "fp8e4m3")} == {
+            "bf16": (2.5e12, "measured"), "int8": (1978.9e12, "datasheet"), "fp8e4m3": (1978.9e12, "datasheet"),
+        }  # fmt: skip
 
 
 def answered(case: str, rate: float, metric: str = "compute", *, fast: float = 0.8, **more: Any) -> Record:
@@ -160,7 +179,7 @@ class TestRuns:
     def test_the_table_shows_the_share(self, tmp_path: Path) -> None:
         peaks.save(replace(MADE, bandwidth=1e18), facts.key(facts.collect()), "cpu", 1)
         done = drive("run", "op/copy", "-B", "numpy", "-a", "n=4096", "--budget", "10ms", cwd=tmp_path)
-        assert " peak " in done.stdout and "<0.1 %" in done.stdout
+        assert " peak " in done.stdout and "<0.1 %" in done.stdout and " predicted " in done.stdout
 
     def test_a_known_gpu_without_measured_peaks_falls_back_on_its_datasheet(self) -> None:
         made = answered(
@@ -168,6 +187,27 @@ class TestRuns:
         )
         found = under_roof(made, {})
         assert found.metrics["roof"].value == pytest.approx(0.5) and found.effective["roof_source"] == "datasheet"
+
+    @pytest.mark.parametrize(
+        ("arithmetic", "share", "source"), [("", 0.4, "measured"), ("int8", 1e12 / 1978.9e12, "datasheet")], ids=["bf16", "int8"]
+    )
+    def test_measured_peaks_do_not_hide_the_datasheet_of_other_formats(self, arithmetic: str, share: float, source: str) -> None:
+        case, mine = "op/linear[dtype=bf16]@torch/int8dq:eval:device=cuda", replace(MADE, name="NVIDIA H200")
+        effective = {"arithmetic": arithmetic} if arithmetic else {}
+        found = under_roof(answered(case, 1e12, environment={"device": "NVIDIA H200"}, effective=effective), {("cuda", 1): mine})
+        assert found.metrics["roof"].value == pytest.approx(share) and found.effective["roof_source"] == source
+        assert found.metrics["predicted_time"].value == pytest.approx(share * found.metrics["time"].value)
+
+    @pytest.mark.torch
+    def test_quantized_weights_are_predicted_by_the_bytes_that_they_have_now(self, tmp_path: Path) -> None:
+        pytest.importorskip("torchao")
+        peaks.save(MADE, facts.key(facts.collect()), "cpu", 1)
+        axes = {"m": (1,), "k": (512,), "n": (512,), "dtype": ("bf16",)}
+        chosen = Matrix(("torchao/linear",), axes, ("torch",), variant=("eager", "int8wo"))
+        run = steelyard.run(Experiment("bytes", matrix=(chosen,), settings=Settings(budget=0.01)), store=tmp_path / "store")
+        plain, quantized = (record.metrics["predicted_time"].value for record in run.records)
+        assert plain == pytest.approx(2 * (512 * 512 + 2 * 512) / MADE.bandwidth)
+        assert quantized == pytest.approx((512 * 512 + 2 * 512 + 2 * 2 * 512) / MADE.bandwidth, rel=0.02)
 
     def test_a_virtual_clock_has_no_roof(self) -> None:
         made = answered("fake/work@fake/eager:eval", 1e9, "bandwidth")
@@ -180,8 +220,10 @@ class TestCommand:
         cli.measure_peaks("cpu", 1, "10ms", as_json=False, scale=0.05)
         said = capsys.readouterr().out.splitlines()
         found, warning = peaks.load(facts.key(facts.collect()), "cpu", 1)
-        assert found is not None and not warning and set(found.compute) == {"fp32", "fp64", "bf16", "fp16"}
-        assert [line.split()[0] for line in said[2:-1]] == ["fp32", "fp64", "bf16", "fp16", "memory"]
+        assert found is not None and not warning and set(found.compute) == {"fp32", "fp64", "bf16", "fp16", "int8"}
+        assert set(found.left_out) == {"fp8e4m3"} and "compute capability 8.9" in found.left_out["fp8e4m3"]
+        assert [line.split()[0] for line in said[2:-2]] == ["fp32", "fp64", "bf16", "fp16", "int8", "memory"]
+        assert said[-2].startswith("fp8e4m3 left out: ")
         assert max(map(len, said[:-1])) <= 100 and said[-1].startswith("saved ")
         shown = CliRunner().invoke(cli.command, ["--json"])
         assert json.loads(shown.stdout)["peaks"]["cpu-1"]["bandwidth"] == found.bandwidth

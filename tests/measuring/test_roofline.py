@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from steelyard.measuring.roofline import Roof, bound_of, compute_format, share_of, with_roof
+from steelyard.measuring.roofline import Roof, bound_of, compute_format, share_of, sources_of, told_source, with_roof
 from steelyard.model.record import Figure, Record, Status
 
 ROOF = Roof(compute=100e9, bandwidth=20e9, source="measured")
@@ -54,6 +54,30 @@ def test_shares_and_bounds_by_hand(compute: float | None, bandwidth: float | Non
     assert (figure.low, figure.high) == (pytest.approx(share / 1.2), pytest.approx(share / 0.9))
     assert found.effective.get("bound") == bound
     assert found.effective["roof_source"] == "measured"
+    operations, moved = (1e-3 * (rate or 0.0) for rate in (compute, bandwidth))
+    predicted = found.metrics["predicted_time"]
+    assert predicted == Figure(pytest.approx(max(operations / 100e9, moved / 20e9)), "s")
+
+
+@pytest.mark.parametrize(
+    ("compute", "bandwidth", "told"),
+    [(80e9, 1e9, "datasheet compute, measured memory"), (40e9, None, "datasheet"), (None, 5e9, "measured")],
+)
+def test_a_roof_of_two_sources_says_both_where_both_count(compute: float | None, bandwidth: float | None, told: str) -> None:
+    roof = Roof(100e9, 20e9, "measured", "datasheet")
+    assert roof.sources == "datasheet compute, measured memory"
+    assert with_roof(record(compute, bandwidth), roof).effective["roof_source"] == told
+
+
+@pytest.mark.parametrize(
+    "told", ["measured", "datasheet", "datasheet compute, measured memory", "", "a compute, b", "x compute, y memory "]
+)
+def test_sources_are_read_back_as_they_were_told(told: str) -> None:
+    assert told_source(*sources_of(told)) == told
+
+
+def test_an_unknown_peak_has_no_source() -> None:
+    assert Roof(None, 20e9, "measured", "datasheet").sources == "measured"
 
 
 @pytest.mark.parametrize(

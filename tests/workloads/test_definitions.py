@@ -12,9 +12,11 @@ import pytest
 
 from steelyard.codec import load_experiment
 from steelyard.registry import suites
-from tests.workloads.tiny import MODELS, OURS
+from tests.workloads.tiny import MODELS, NARROW, OURS
 
-EVERY = {**OURS, **MODELS}
+EVERY = {**OURS, **MODELS, **NARROW}
+FORMATS = {"op/int_matmul": "int8", "op/scaled_matmul": "fp8e4m3"}
+TORCH_ALONE = {*MODELS, "op/scaled_matmul"}
 LISTING = """
 import importlib, pathlib, sys
 import steelyard.workloads as rooms
@@ -35,8 +37,8 @@ def test_a_workload_describes_itself(name: str) -> None:
     item = EVERY[name]
     assert item.doc.endswith(".") and "bound" in item.doc
     assert item.tags[0] == name.partition("/")[0] and set(item.tags[1:]) & {"memory", "compute", "latency"}
-    assert item.axes["dtype"] == ("fp32",)
-    assert set(item.bodies) == ({"torch"} if name in MODELS else {"torch", "numpy"})
+    assert item.axes["dtype"] == (FORMATS.get(name, "fp32"),)
+    assert set(item.bodies) == ({"torch"} if name in TORCH_ALONE else {"torch", "numpy"})
     assert set(item.sizes) == {"small", "h200"}
     assert all(set(preset) <= set(item.axes) for preset in item.sizes.values())
 

@@ -12,7 +12,9 @@ from steelyard.model.task import Task
 from steelyard.registry import built_ins
 
 FOUND = built_ins().workloads
-OURS = {name: item for name, item in FOUND.items() if name.startswith(("op/", "layer/"))}
+NARROW = {name: FOUND[name] for name in ("op/int_matmul", "op/scaled_matmul")}
+"""Products of one number format alone, which have tests of their own."""
+OURS = {name: item for name, item in FOUND.items() if name.startswith(("op/", "layer/")) and name not in NARROW}
 MODELS = {name: item for name, item in FOUND.items() if name.startswith("model/")}
 
 TINY: dict[str, dict[str, dict[str, Any]]] = {

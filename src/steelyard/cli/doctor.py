@@ -131,6 +131,8 @@ def measure_peaks(device: str, threads: int, budget: str | None, *, as_json: boo
     console().print(f"{facts.summary(machine)} · key {key}", style="bold")
     for line in _peak_lines(f"{device} · {found.name or number_of(threads, 'thread')}", found, sheet):
         click.echo(line)
+    for name, why in found.left_out.items():
+        click.echo(f"{name} left out: {why}")
     if sheet:
         click.echo(f"datasheet: vendor datasheet of {sheet.name}, dense (no sparsity)")
     click.echo(f"saved {file}")
@@ -222,7 +224,7 @@ def _peak_lines(title: str, found: Peaks, sheet: Peaks | None) -> list[str]:
     for name, (rate, promised, unit) in rates.items():
         case = Case.parse(found.cases[name])
         params: dict[str, Any] = dict(case.params)
-        cells = [f"{name:<6}  {case.workload} n={params['n']}", plain(rate, unit)]
+        cells = [f"{name:<7}  {case.workload} n={params['n']}", plain(rate, unit)]
         cells += [plain(promised, unit), percent(rate / promised)] if promised else []
         rows.append(cells)
     return _table(rows)

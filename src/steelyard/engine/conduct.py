@@ -192,13 +192,13 @@ def _roofs(ready: Plan, machine_key: str, warnings: list[str]) -> Roofs:
 
 
 def under_roof(record: Record, roofs: Roofs) -> Record:
-    """A record with its share of the roof and its bound; time on a virtual clock has no roof."""
+    """A record with its share of the roof, the time that predicts and its bound; time on a virtual clock has no roof."""
     case = record.case
     found = peaks.choose(roofs.get((case["device"], case["threads"])), record.environment.get("device"))
     if found is None or registry.about_backend(case["backend"]).virtual:
         return record
-    compute = found.compute.get(roofline.compute_format(record) or "")
-    return roofline.with_roof(record, roofline.Roof(compute, found.bandwidth, found.source))
+    format = roofline.compute_format(record) or ""
+    return roofline.with_roof(record, roofline.Roof(found.compute.get(format), found.bandwidth, found.source, found.source_of(format)))
 
 
 def _header(ready: Plan, machine: dict[str, object], fingerprint: str, command: Sequence[str]) -> Header:

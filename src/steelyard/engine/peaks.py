@@ -14,8 +14,11 @@ from steelyard.model.experiment import BUDGETS, Experiment, Matrix, Settings
 from steelyard.model.record import Record
 
 BUDGET = BUDGETS["quick"]
-TF32 = {"tf32": (("fp32",), "tf32")}
-"""The rate that is no format: how it is measured, by format and variant."""
+PLAIN, MEMORY = "op/matmul", ("op/copy", "op/triad")
+NARROW = {"int8": "op/int_matmul", "fp8e4m3": "op/scaled_matmul"}
+"""Formats whose products have kernels of their own; what a device cannot multiply is left out, with the reason."""
+TF32 = "tf32"
+"""The rate that is no format but a variant of fp32."""
 
 Run = Callable[[Experiment], Sequence[Record]]
 
@@ -41,13 +44,13 @@ def measure(run: Run, machine: Mapping[str, Any], device: str, threads: int, *, 
     how: dict[str, Any] = {"backend": (backend,), "device": (device,), "threads": (settled_threads(device, threads),)}
     settings = Settings(budget=budget, verify=False)
     probe, elements = max(32, round(effort.probe * scale)), max(4096, round(effort.elements * scale))
-    memory = Matrix(("op/copy", "op/triad"), {"n": (elements,), "dtype": ("fp32",)}, **how)
-    formats = ("fp32", "fp64") if backend == "numpy" else ("fp32", "fp64", "bf16", "fp16")
-    products = [_products(probe, formats, "eager", how)]
-    products += [_products(probe, *TF32["tf32"], how)] if device == "cuda" else []
+    memory = Matrix(MEMORY, {"n": (elements,), "dtype": ("fp32",)}, **how)
+    formats = ("fp32", "fp64") if backend == "numpy" else ("fp32", "fp64", "bf16", "fp16", *NARROW)
+    formats += (TF32,) if device == "cuda" else ()
+    products = [_product(name, probe, how) for name in formats]
     records = list(run(Experiment("peaks", matrix=(*products, memory), settings=settings)))
     sizes = {name: _larger(rate, effort, scale) for name, (rate, _) in best(records, "compute").items()}
-    again = [_products(n, *TF32.get(name, ((name,), "eager")), how) for name, found in sizes.items() for n in found]
+    again = [_product(name, n, how) for name, found in sizes.items() for n in found]
     if again:
         records += run(Experiment("peaks, larger", matrix=tuple(again), settings=settings))
     return _settle(records)
@@ -63,8 +66,15 @@ def _effort(machine: Mapping[str, Any], device: str, threads: int) -> Saturation
     return Saturation(512, (4096, 2048, 1024), 0.05, max(4096, min(wanted, available // 16) // 4))
 
 
-def _products(n: int, formats: tuple[str, ...], variant: str, how: Mapping[str, Any]) -> Matrix:
-    return Matrix(("op/matmul",), {"m": (n,), "n": (n,), "k": (n,), "dtype": formats}, variant=(variant,), **how)
+def _product(name: str, n: int, how: Mapping[str, Any]) -> Matrix:
+    """A square product in one number format."""
+    dtype, variant = ("fp32", TF32) if name == TF32 else (name, "eager")
+    return Matrix((NARROW.get(name, PLAIN),), {"m": (n,), "n": (n,), "k": (n,), "dtype": (dtype,)}, variant=(variant,), **how)
+
+
+def _format(record: Record) -> str:
+    """The number format that a product was measured for."""
+    return TF32 if record.case["variant"] == TF32 else str(record.case["params"]["dtype"])
 
 
 def _larger(rate: float, effort: Saturation, scale: float) -> list[int]:
@@ -77,23 +87,27 @@ def best(records: Sequence[Record], metric: str) -> dict[str, tuple[float, str]]
     found: dict[str, tuple[float, str]] = {}
     for record in records:
         figure, time, fast = (record.metrics.get(name) for name in (metric, "time", "time_q10"))
-        wanted = record.case["workload"] == "op/matmul" if metric == "compute" else record.case["workload"] != "op/matmul"
+        wanted = (record.case["workload"] in MEMORY) == (metric == "bandwidth")
         if record.status != "ok" or not wanted or figure is None or time is None or fast is None or not fast.value > 0:
             continue
-        name = "tf32" if record.case["variant"] == "tf32" else str(record.case["params"]["dtype"])
-        found[name] = max(found.get(name, (0.0, "")), (figure.value * time.value / fast.value, record.id))
+        rate = figure.value * time.value / fast.value
+        found[_format(record)] = max(found.get(_format(record), (0.0, "")), (rate, record.id))
     return found
 
 
 def _settle(records: Sequence[Record]) -> Peaks:
     compute, memory = best(records, "compute"), best(records, "bandwidth")
     if not compute or not memory:
-        failed = next((record for record in records if record.status != "ok"), None)
+        lacking = (record for record in records if (record.case["workload"] in MEMORY) == bool(compute))
+        failed = next((record for record in lacking if record.status != "ok"), None)
         raise NothingMeasured("no peaks could be measured", why=f"{failed.id}: {failed.reason}" if failed else "no case gave a rate")
     rate, case = max(memory.values())
     worked = next(record for record in records if record.id == case)
+    products = [record for record in records if record.case["workload"] not in MEMORY]
+    left_out = {_format(record): record.reason or record.status for record in products if _format(record) not in compute}
     return Peaks(
         {name: value for name, (value, _) in compute.items()}, rate, "measured", str(worked.environment.get("device", "")),
         {**{name: id for name, (_, id) in compute.items()}, "memory": case},
         {str(name): str(version) for name, version in worked.environment.items()}, datetime.now(UTC).isoformat(timespec="seconds"),
+        left_out,
     )  # fmt: skip

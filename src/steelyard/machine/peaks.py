@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from steelyard.machine.kept import Shelf, quantity
@@ -15,7 +15,10 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class Peaks:
-    """Highest rates of one device: FLOP/s per number format and bytes per second; `cases` says which case gave each."""
+    """Highest rates of one device: FLOP/s per number format and bytes per second; `cases` says which case gave each.
+
+    `left_out` are formats that could not be measured here, and why; `filled` those whose rate is the vendor's among measured ones.
+    """
 
     compute: Mapping[str, float]
     bandwidth: float
@@ -24,6 +27,12 @@ class Peaks:
     cases: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     measured: str = ""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    filled: tuple[str, ...] = ()
+
+    def source_of(self, format: str) -> str:
+        """Where the rate of one number format is from."""
+        return "datasheet" if format in self.filled else self.source
 
 
 def _sheet(name: str, bandwidth: float, fp64: float | None, fp32: float, tf32: float, half: float, int8: float, fp8: float | None) -> Peaks:
@@ -55,16 +64,19 @@ def datasheet(name: str | None) -> Peaks | None:
 
 
 def choose(measured: Peaks | None, name: str | None) -> Peaks | None:
-    """Peaks for a device: those measured here if it is that device, else the vendor's, else none."""
-    if measured and (not name or not measured.name or measured.name == name):
-        return measured
-    return datasheet(name)
+    """Peaks for a device: those measured here if it is that device, the vendor's for formats that were not, else none."""
+    if measured is None or (name and measured.name and measured.name != name):
+        return datasheet(name)
+    sheet = datasheet(name or measured.name)
+    promised = {format: rate for format, rate in sheet.compute.items() if format not in measured.compute} if sheet else {}
+    return replace(measured, compute={**measured.compute, **promised}, filled=tuple(promised)) if promised else measured
 
 
 def _decode(data: Mapping[str, Any]) -> Peaks:
     compute = {str(name): quantity(value) for name, value in data["compute"].items()}
-    cases, versions = ({str(name): str(value) for name, value in data[part].items()} for part in ("cases", "versions"))
-    return Peaks(compute, quantity(data["bandwidth"]), "measured", str(data["name"]), cases, versions, str(data["measured"]))
+    told = {"left_out": {}, **data}
+    cases, versions, left = ({str(name): str(value) for name, value in told[part].items()} for part in ("cases", "versions", "left_out"))
+    return Peaks(compute, quantity(data["bandwidth"]), "measured", str(data["name"]), cases, versions, str(data["measured"]), left)
 
 
 SHELF = Shelf("peaks", SCHEMA, _decode)

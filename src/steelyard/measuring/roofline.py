@@ -7,6 +7,8 @@ its memory, so the attainable rate is `min(peak, intensity * bandwidth)`; the tw
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -14,18 +16,23 @@ from steelyard.model.record import Figure, Record
 
 Bound = Literal["compute", "memory", "launch"]
 
-METRIC = "roof"
+METRIC, PREDICTED = "roof", "predicted_time"
+"""The share of the roof, and the seconds that the roof allows at best: `max(flops / peak, bytes / bandwidth)`, the share of the time."""
 TINY = 0.1
 """Below this share of the roof the device is idle most of the time, so a host that is late is to blame."""
 
 
 @dataclass(frozen=True)
 class Roof:
-    """The peaks of one device for one number format; `compute` is None where that format's peak is not known."""
+    """The peaks of one device for one number format; `compute` is None where that format's peak is not known.
+
+    `source` is where the peaks are from, measured or a datasheet; `compute_source` that of `compute`, where it is another.
+    """
 
     compute: float | None
     bandwidth: float
     source: str
+    compute_source: str = ""
 
     @property
     def ridge(self) -> float | None:
@@ -36,20 +43,44 @@ class Roof:
         """The highest rate in FLOP/s for a task of this many operations per byte."""
         return None if self.compute is None else min(self.compute, intensity * self.bandwidth)
 
+    @property
+    def sources(self) -> str:
+        """Where both peaks are from."""
+        return told_source(self.source if self.compute is None else self.compute_source or self.source, self.source)
+
+    def source_for(self, metrics: Mapping[str, Figure]) -> str:
+        """Where the peaks are from that a case with these figures is held against."""
+        compute, memory = sources_of(self.sources)
+        return told_source(compute if "compute" in metrics else memory, memory if "bandwidth" in metrics else compute)
+
+
+def told_source(compute: str, memory: str) -> str:
+    """One word where both peaks of a roof have one source, and what is from where if not: `datasheet compute, measured memory`."""
+    return compute if compute == memory else f"{compute} compute, {memory} memory"
+
+
+def sources_of(told: str) -> tuple[str, str]:
+    """The sources of compute and of memory, as `told_source` wrote them."""
+    found = re.fullmatch(r"(\w+) compute, (\w+) memory", told)
+    return (found[1], found[2]) if found else (told, told)
+
 
 def with_roof(record: Record, roof: Roof) -> Record:
-    """The record with its share of the roof and its bound; unchanged where it did not work or does not say what it moves."""
+    """The record with its share of the roof, the time that the roof predicts, and its bound; unchanged where it did not work or
+    does not say what it moves."""
     share = share_of(record.metrics, roof) if record.status == "ok" else None
     if share is None:
         return record
-    facts = {"roof_source": roof.source}
+    figures, facts = {METRIC: share}, {"roof_source": roof.source_for(record.metrics)}
+    if time := record.metrics.get("time"):
+        figures[PREDICTED] = Figure(share.value * time.value, "s")
     held = bound_of(record, roof, share.value)
     if held is not None:
         facts["bound"] = held
-    return replace(record, metrics={**record.metrics, METRIC: share}, effective={**record.effective, **facts})
+    return replace(record, metrics={**record.metrics, **figures}, effective={**record.effective, **facts})
 
 
-def share_of(metrics: dict[str, Figure], roof: Roof) -> Figure | None:
+def share_of(metrics: Mapping[str, Figure], roof: Roof) -> Figure | None:
     """Reached over attainable rate, the interval of the time carried along; the peaks themselves count as exact."""
     computed, moved = metrics.get("compute"), metrics.get("bandwidth")
     intensity = computed.value / moved.value if computed and moved else math.inf

@@ -31,6 +31,7 @@ NAMES = {
     "time_p90": "p90",
     "time_p99": "p99",
     "overhead": "loop overhead",
+    "predicted_time": "predicted time",
 }
 
 

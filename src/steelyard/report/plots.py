@@ -17,15 +17,14 @@ from typing import Any, Literal
 
 from steelyard.errors import UsageError, unknown
 from steelyard.report.cells import clean, cut, visible
-from steelyard.report.charts import ROWS, Chart
-from steelyard.report.charts.sweep import left_out
+from steelyard.report.charts import ROWS, Chart, Rows, accuracy, sweep
 from steelyard.report.charts.theme import theme as page_theme
 from steelyard.report.wrap import wrap_text
 
 Document = Mapping[str, Any]
 Form = Literal["png", "svg"]
 
-PAGES = ("compare", "accuracy", "matrix", "sweep", "history", "roofline", "case")
+PAGES = ("compare", "matrix", "sweep", "history", "roofline", "case", "accuracy")
 """In this order a chart is chosen where none is named."""
 VEGA_LITE = "5.21"
 WIDTH = 760
@@ -54,11 +53,17 @@ def picture(document: Document, form: Form, name: str | None = None, *, case: st
             raise UsageError(f"the plot {name} shows all cases", do=f"plots of one case: {', '.join(known)}")
     for chart in [known[name]] if name is not None else known.values():
         if rows := chart.rows(document):
-            note = left_out(dict(document), rows) if chart.name.startswith("sweep-") else ""
-            return chart.name, draw(chart, rows, form, dark=dark, note=note)
+            return chart.name, draw(chart, rows, form, dark=dark, note=_left_out(chart, dict(document), rows))
     filled = [chart.name for chart in known.values() if chart.rows(document)]
     what = f"the plot {name} has nothing to show" if name else "there is nothing to plot"
     raise UsageError(what, why="these runs hold no figures for it", do=f"plots of these runs: {', '.join(filled)}" if filled else "")
+
+
+def _left_out(chart: Chart, document: dict[str, Any], rows: Rows) -> str:
+    """What a picture does not show, where it may leave something out."""
+    if chart.name.startswith("sweep-"):
+        return sweep.left_out(document, rows)
+    return accuracy.left_out(document, rows) if chart.name == "compare-accuracy" else ""
 
 
 def _check_case(document: Document, case: str) -> None:
@@ -117,7 +122,7 @@ def title(chart: Chart, rows: Sequence[Mapping[str, Any]], note: str = "") -> di
     named = [cut(clean(cases.pop()), LINE)] if len(cases) == 1 else []
     return {
         "text": chart.title,
-        "subtitle": [*named, *wrap_text(chart.reading, LINE), *([note] if note else [])],
+        "subtitle": [*named, *wrap_text(chart.reading, LINE), *(wrap_text(note, LINE) if note else [])],
         "anchor": "start",
         "offset": 24,
     }

@@ -59,6 +59,13 @@ def test_a_name_that_two_roofs_share_stands_once() -> None:
     assert labels == ["4.00 TB/s measured"]
 
 
+def test_a_roof_of_two_sources_is_dashed_and_names_each_where_it_counts() -> None:
+    rows = roof_rows([{**MEASURED, "source": "datasheet compute, measured memory"}], [1.0])
+    told = {row["kind"]: (row["source"], row["label"]) for row in rows if row["kind"] != "roof"}
+    assert told == {"peak": ("datasheet", "bf16 900 TFLOP/s datasheet"), "slope": ("measured", "4.00 TB/s measured")}
+    assert {row["source"] for row in rows if row["kind"] == "roof"} == {"datasheet"}
+
+
 def test_two_roofs_of_one_name_are_two_lines() -> None:
     rows = roof_rows([MEASURED, {**MEASURED, "compute": 1e14}], [1.0])
     corners = {row["roof"]: row["achieved"] for row in rows if row["kind"] == "roof"}

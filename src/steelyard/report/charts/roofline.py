@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+from steelyard.measuring.roofline import sources_of
 from steelyard.model.units import percent, plain
 from steelyard.report.charts import Chart, Rows, vega
 from steelyard.report.charts.vega import GREY, Spec
 
 COLUMNS = ("kind", "intensity", "achieved", "low", "high", "roof", "source", "line", "bound", "share", "label", "text", "case")
 """`kind` is point (a case), roof (a corner of a roof line), peak or slope (where the roof's name stands); `intensity` FLOP per byte,
-`achieved` FLOP/s with its interval; `roof` names the roof, `source` measured or datasheet; `line` the variant, `bound` compute, memory or
-launch, `share` the part of the roof reached as text; `label` names the case or the roof, `text` is `achieved` as people read it."""
+`achieved` FLOP/s with its interval; `roof` names the roof, `source` measured or datasheet, for a line datasheet where one of its peaks
+is; `line` the variant, `bound` compute, memory or launch, `share` the part of the roof reached as text; `label` names the case or the
+roof, `text` is `achieved` as people read it."""
 EMPTY: dict[str, Any] = dict.fromkeys(COLUMNS)
 
 MARGIN = 4.0
 """How far the roofs reach beyond the outermost points, as a factor."""
 
-ROOM = 320
-"""How wide a chart must be for its roofs to be named in it."""
+ROOM, WIDE = 320, 420
+"""How wide a chart must be for its roofs to be named in it, and its place for the signs to be explained in one line."""
 
 _SHAPES = {"compute": "square", "memory": "circle", "launch": "triangle-up"}
 
@@ -28,17 +30,19 @@ def _roofline() -> Chart:
     across: Spec = {"field": "intensity", "type": "quantitative", "scale": {"type": "log", "nice": False}, "axis": ticks}
     rates = vega.log_axis("y", vega.with_prefix("datum.value", "'FLOP/s'"))
     up: Spec = {"field": "achieved", "type": "quantitative", "scale": {"type": "log", "nice": True}, "axis": rates}
+    wide = f"(isFinite(containerSize()[0]) ? containerSize()[0] : width) >= {WIDE}"
+    below: Spec = {"orient": "bottom", "offset": 30, "columns": {"expr": f"{wide} ? {len(_SHAPES)} : 1"}}
     dash: Spec = {
         "field": "source",
         "type": "nominal",
         "scale": {"domain": ["measured", "datasheet"], "range": [[1, 0], [5, 4]]},
-        "legend": {"title": "roof", "orient": "bottom", "symbolStrokeWidth": 1.75},
+        "legend": {"title": "roof", "symbolStrokeWidth": 1.75, **below},
     }
     shape: Spec = {
         "field": "bound",
         "type": "nominal",
         "scale": {"domain": list(_SHAPES), "range": list(_SHAPES.values())},
-        "legend": {"title": "bound by", "orient": "bottom", "symbolFillColor": GREY, "symbolStrokeColor": GREY},
+        "legend": {"title": "bound by", **below, "symbolFillColor": GREY, "symbolStrokeColor": GREY},
     }
     tooltip = vega.told(("label", "case"), ("line", "variant"), ("text", "achieved"), ("share", "of the roof"), ("bound", "bound by"))
     name: Spec = {"fontSize": 10.5, "color": GREY, "text": {"expr": f"width < {ROOM} ? '' : datum.label"}}
@@ -58,9 +62,9 @@ def _roofline() -> Chart:
         *vega.captions("'achieved FLOP/s'", "'intensity, FLOP per byte moved'"),
     ]
     reading = (
-        "Each point is a case; the line above it is the most this machine could do at that intensity (measured roofs solid, datasheet "
-        "roofs dashed), so the closer to its roof the less is left to win: under the slope memory is the limit, under the flat part it is "
-        "arithmetic."
+        "Each point is a case; the line above it is the most this machine could do at that intensity (measured roofs solid, dashed "
+        "where a peak is from a datasheet), so the closer to its roof the less is left to win: under the slope memory is the limit, under "
+        "the flat part it is arithmetic."
     )
     return Chart("roofline", "Roofline", reading, vega.framed(layers, 430, transform=vega.ends_of("achieved")), COLUMNS, roofline_rows)
 
@@ -121,14 +125,16 @@ def _roof(roof: dict[str, Any], left: float, right: float, name: str) -> Rows:
     corners = [(left, min(bandwidth * left, compute or float("inf")) if bandwidth else compute), (right, min(reach))]
     if ridge and left < ridge < right:
         corners.insert(1, (ridge, compute))
-    common = {**EMPTY, "roof": name, "source": roof["source"]}
+    of_compute, of_memory = sources_of(roof["source"])
+    common = {**EMPTY, "roof": name, "source": "datasheet" if "datasheet" in (of_compute, of_memory) else roof["source"]}
     rows = [{**common, "kind": "roof", "intensity": x, "achieved": y, "label": name} for x, y in corners]
     if compute:
-        words = " ".join(part for part in (roof["dtype"], plain(compute, "FLOP/s"), roof["source"]) if part)
-        rows.append({**common, "kind": "peak", "intensity": right, "achieved": compute, "label": words})
+        words = " ".join(part for part in (roof["dtype"], plain(compute, "FLOP/s"), of_compute) if part)
+        rows.append({**common, "kind": "peak", "source": of_compute, "intensity": right, "achieved": compute, "label": words})
     if bandwidth:
-        words = f"{plain(bandwidth, 'B/s')} {roof['source']}"
-        rows.append({**common, "kind": "slope", "label": words, **_on_slope(bandwidth, left, min(ridge or right, right), roof["source"])})
+        words = f"{plain(bandwidth, 'B/s')} {of_memory}"
+        place = _on_slope(bandwidth, left, min(ridge or right, right), of_memory)
+        rows.append({**common, "kind": "slope", "source": of_memory, "label": words, **place})
     return rows
 
 

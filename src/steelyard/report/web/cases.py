@@ -55,6 +55,7 @@ LABELS = {
     "power": "mean power",
     "efficiency": "operations per joule",
     "roof": "share of the roof",
+    "predicted_time": "time predicted by the roof",
 }
 
 

@@ -7,7 +7,6 @@ machine or the vendor's figures for its GPU do.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 from steelyard.analyze.stacks import PlacedRecord
@@ -20,7 +19,7 @@ from steelyard.store.runs import Run
 VIRTUAL = ("fake",)
 NEAR = 0.01
 RoofPeaks = dict[str, Any]
-"""Of a roof: `compute` and `bandwidth`, each of which may be unknown, and their `source`."""
+"""Of a roof: `compute` and `bandwidth`, each of which may be unknown, and their `source`, as `roofline.told_source` writes it."""
 
 
 class Roofs:
@@ -55,13 +54,16 @@ class Roofs:
         """The peaks of a case's roof, the share of it that was reached, and what bounds the case."""
         record = item.record
         kept = self._peaks(item)
-        roof = Roof(kept.compute.get(roofline.compute_format(record) or ""), kept.bandwidth, kept.source) if kept else None
+        format = roofline.compute_format(record) or ""
+        roof = Roof(kept.compute.get(format), kept.bandwidth, kept.source, kept.source_of(format)) if kept else None
         share, stored = roofline.share_of(record.metrics, roof) if roof else None, record.metrics.get(roofline.METRIC)
         if stored is None or not stored.value > 0:
-            return (asdict(roof), share.value, roofline.bound_of(record, roof, share.value) or "memory") if roof and share else None
+            if not roof or not share:
+                return None
+            return _sides(roof, roof.sources), share.value, roofline.bound_of(record, roof, share.value) or "memory"
         source, bound = str(record.effective.get("roof_source") or "measured"), str(record.effective.get("bound") or "memory")
         if roof and share and abs(share.value / stored.value - 1) < NEAR:
-            return {**asdict(roof), "source": source}, stored.value, bound
+            return _sides(roof, roof.sources if source == roof.source_for(record.metrics) else source), stored.value, bound
         return _derived(record, stored.value, bound, source, roof), stored.value, bound
 
     def _peaks(self, item: PlacedRecord) -> peaks.Peaks | None:
@@ -74,6 +76,10 @@ class Roofs:
             self._known[place] = peaks.load(*place)[0]
         name = item.record.environment.get("device")
         return peaks.choose(self._known[place], name if isinstance(name, str) else None)
+
+
+def _sides(roof: Roof, source: str) -> RoofPeaks:
+    return {"compute": roof.compute, "bandwidth": roof.bandwidth, "source": source}
 
 
 def _derived(record: Record, share: float, bound: str, source: str, roof: Roof | None) -> RoofPeaks:

@@ -60,20 +60,81 @@
     }));
   }
 
-  // Speedup against accuracy, where recipes were compared: the same as in report/charts/accuracy.py
-  function accuracyRows(deltas) {
-    const known = deltas.filter((delta) => delta.ratio > 0 && fmt.known(S.caseById(delta.case)?.metrics.sqnr?.[0]));
-    const rows = known.map((delta) => {
-      const { label, variant, metrics } = S.caseById(delta.case);
-      const [sqnr, size] = [metrics.sqnr[0], metrics.model_bytes?.[0] ?? null];
-      const over = (end) => (fmt.known(end) && end ? 1 / end : null);
-      return {
-        case: delta.case, label: label || delta.case, recipe: variant, point: delta.base, speedup: 1 / delta.ratio, low: over(delta.high), high: over(delta.low),
-        sqnr, size, text: delta.effect, sqnr_text: `${sqnr.toFixed(1)} dB`, size_text: size ? fmt.plain(size, "B") : "",
+  // ---- speedup against accuracy and size, where recipes were compared: the same as in report/charts/accuracy.py
+
+  const SAME_SIZE = 0.01;
+  const [TOP, EDGE, MARGIN, TALL, WIDE, NARROW, LETTER, LINE, GAP] = [14, 34, 42, 380, 640, 235, 6.2, 13, 14];
+  const MOST_NAMED = 12;
+  const hasAccuracy = (delta) => delta.metric === "time" && delta.ratio > 0 && fmt.known(S.caseById(delta.case)?.metrics.sqnr?.[0]);
+
+  function accuracyRow(delta) {
+    const { label, variant, metrics } = S.caseById(delta.case);
+    const [sqnr, size] = [metrics.sqnr[0], metrics.model_bytes?.[0] ?? null];
+    const over = (end) => (fmt.known(end) && end ? 1 / end : null);
+    return {
+      case: delta.case, label: label || delta.case, recipe: variant, state: delta.verdict, speedup: 1 / delta.ratio, low: over(delta.high), high: over(delta.low),
+      sqnr, size, text: delta.effect, sqnr_text: `${sqnr.toFixed(1)} dB`, size_text: size ? fmt.plain(size, "B") : "",
+    };
+  }
+
+  function baselineRow(id, size) {
+    const item = S.caseById(id);
+    return {
+      case: id, label: item?.label || id, recipe: item ? item.variant : "baseline", state: "baseline", speedup: 1, low: null, high: null, sqnr: null, size,
+      text: "1.00×", sqnr_text: "nothing is lost", size_text: size ? fmt.plain(size, "B") : "",
+    };
+  }
+
+  // At least as good in speed, accuracy and size, and better in one; an unclear speed beats nobody.
+  function beats(one, other) {
+    if (one === other || one.state === "unclear") return false;
+    const ahead = [one.speedup - other.speedup, one.sqnr === null ? Infinity : one.sqnr - other.sqnr];
+    if (one.size && other.size && Math.abs(one.size / other.size - 1) > SAME_SIZE) ahead.push(other.size - one.size);
+    return Math.min(...ahead) >= 0 && Math.max(...ahead) > 0;
+  }
+
+  function pixels(values, length) {
+    const [low, high] = [Math.min(...values), Math.max(...values)];
+    return values.map((value) => (high > low ? ((value - low) / (high - low)) * length : length / 2));
+  }
+
+  // Where the name of each mark stands so that it covers no mark and no other name; empty where there is no room.
+  function places(rows, base, width) {
+    const [even, ...across] = pixels([0, ...rows.map((row) => Math.log(row.speedup))], width);
+    const up = pixels(rows.map((row) => -row.sqnr), TALL - 2 * MARGIN);
+    const [reach, level] = [GAP + LETTER * base.length, TOP - MARGIN];
+    const meet = (one, other) => one[0] < other[2] && other[0] < one[2] && one[1] < other[3] && other[1] < one[3];
+    const taken = [...up.map((y, at) => [across[at] - GAP, y - GAP, across[at] + GAP, y + GAP]), [even - reach, level - GAP, even + reach, level + GAP]];
+    return rows.map((row, at) => {
+      const [x, y, long] = [across[at], up[at], LETTER * row.recipe.length];
+      const boxes = {
+        above: [x - long / 2, y - GAP - LINE, x + long / 2, y - GAP], below: [x - long / 2, y + GAP, x + long / 2, y + GAP + LINE],
+        right: [x + GAP, y - LINE / 2, x + GAP + long, y + LINE / 2], left: [x - GAP - long, y - LINE / 2, x - GAP, y + LINE / 2],
       };
+      const fits = (box) => box[0] >= -EDGE && box[2] <= width + EDGE && !taken.some((other) => meet(box, other));
+      const side = Object.keys(boxes).find((name) => fits(boxes[name])) || "";
+      if (side) taken.push(boxes[side]);
+      return side;
     });
-    const beaten = (row) => rows.some((other) => other.point === row.point && other.speedup > row.speedup && other.sqnr > row.sqnr);
-    return rows.map(({ point, ...row }) => ({ ...row, best: !beaten({ point, ...row }) }));
+  }
+
+  // The cases that are held against one base, and that base.
+  function accuracyRows(deltas, base) {
+    const rows = deltas.filter((delta) => delta.base === base && hasAccuracy(delta)).map(accuracyRow).sort((one, other) => (one.case < other.case ? -1 : 1));
+    const first = baselineRow(base, rows.map((row) => S.caseById(row.case).effective.bytes_before).find(fmt.known) ?? null);
+    const state = (row) => (row.state === "unclear" ? "unclear" : [first, ...rows].some((other) => beats(other, row)) ? "beaten" : "front");
+    const [wide, narrow] = [WIDE, NARROW].map((width) => places(rows, first.recipe, width));
+    const whole = rows.map((row, at) => ({ ...row, state: state(row), place: wide[at], narrow: narrow[at] }));
+    return [first, ...whole].map((row) => ({ ...row, base: first.recipe }));
+  }
+
+  // Cases of the same point that are not ok: they have no place in the picture, and nobody should look for them.
+  function notDrawn(base) {
+    const point = (item) => JSON.stringify([item?.workload, item?.params]);
+    const broken = doc.cases.filter((item) => item.status !== "ok" && point(item) === point(S.caseById(base)));
+    const names = broken.map((item) => `${item.variant} (${fmt.words(item.status)})`);
+    const more = names.length > MOST_NAMED ? [`and ${names.length - MOST_NAMED} more`] : [];
+    return names.length ? `Not drawn: ${[...names.slice(0, MOST_NAMED), ...more].join(", ")}.` : "";
   }
 
   // ---- parts of the page
@@ -133,6 +194,17 @@
     show();
   }
 
+  // One picture for each base; where there are several, the reader chooses, and sees that of the most cases first.
+  function drawAccuracy(holder, deltas, query) {
+    const counts = [...S.counted(deltas.filter(hasAccuracy), (delta) => delta.base)].sort((a, b) => b[1] - a[1]);
+    if (!counts.length) return;
+    const base = counts.some(([id]) => id === query.against) ? query.against : counts[0][0];
+    const choice = el("div");
+    S.filters(choice, [{ name: "against", label: "Speedup and accuracy against", any: null, usual: counts[0][0], options: counts.map(([id]) => [id, shortName(id)]) }], false);
+    if (counts.length > 1) holder.append(choice);
+    S.chart(holder, "compare-accuracy", accuracyRows(deltas, base), { click: toCase, heading: "h2", note: notDrawn(base) });
+  }
+
   function drawFigures(holder, deltas, query) {
     holder.replaceChildren();
     const ranked = byEffect(deltas);
@@ -143,8 +215,7 @@
     const drawn = ranked.slice(0, query.all === "yes" ? MOST_ROWS : MOST_DRAWN);
     S.chart(holder, "compare-forest", forestRows(drawn), { click: toCase, data: () => forestRows(ranked), heading: "h2", words: [["head ÷ base", quotient(doc.comparison)]] });
     S.fill(holder, [forestNote(drawn.length, ranked.length, query)]);
-    const dots = accuracyRows(ranked);
-    if (dots.length > 1) S.chart(holder, "compare-accuracy", dots, { click: toCase, heading: "h2" });
+    drawAccuracy(holder, ranked, query);
   }
 
   const quotient = (comparison) => [arms(comparison).head, arms(comparison).base].join(" ÷ ");
@@ -262,7 +333,7 @@
       verdicts.draw(now.query, S.counted(ofMetric, (delta) => delta.verdict));
       sync(now);
       grid.update([...byEffect(kept), ...kept.filter((delta) => !(delta.ratio > 0))], ofMetric.length);
-      const signature = [now.query.metric, now.query.verdict, now.query.workload, now.query.q, now.query.all].join("\n");
+      const signature = [now.query.metric, now.query.verdict, now.query.workload, now.query.q, now.query.all, now.query.against].join("\n");
       if (signature !== drawn) {
         drawFigures(figures, kept, now.query);
         drawScatter(scatter, byEffect(kept), now.query);

@@ -214,7 +214,15 @@
   function roof(item) {
     if (!item.roof) return null;
     const { intensity, achieved, bound, share, peak_compute: compute, peak_bandwidth: bandwidth, dtype } = item.roof;
-    return panel("Roofline", S.factList([["bound by", bound], ["reached", `${fmt.plain(achieved, "FLOP/s")}${fmt.known(share) ? `, ${fmt.percent(share)} of the roof` : ""}`], ["intensity", `${fmt.plain(intensity, "")} FLOP/B`], ["roofs", [compute && fmt.plain(compute, "FLOP/s"), bandwidth && fmt.plain(bandwidth, "B/s"), dtype].filter(Boolean).join(" · ")]]), el("p", { class: "note" }, S.link("Roofline", "roofline")));
+    const time = item.metrics.time?.[0];
+    const told = [
+      ["bound by", bound],
+      ["reached", `${fmt.plain(achieved, "FLOP/s")}${fmt.known(share) ? `, ${fmt.percent(share)} of the roof` : ""}`],
+      ["predicted", fmt.known(share) && fmt.known(time) ? `${fmt.plain(share * time, "s")} at best; measured ${fmt.plain(time, "s")}` : ""],
+      ["intensity", `${fmt.plain(intensity, "")} FLOP/B`],
+      ["roofs", [compute && fmt.plain(compute, "FLOP/s"), bandwidth && fmt.plain(bandwidth, "B/s"), dtype].filter(Boolean).join(" · ")],
+    ];
+    return panel("Roofline", S.factList(told), el("p", { class: "note" }, S.link("Roofline", "roofline")));
   }
 
   function identity(item) {

@@ -30,6 +30,9 @@
     return { intensity, achieved: bandwidth * intensity };
   }
 
+  // Where the peaks of compute and memory are from: one word, or `datasheet compute, measured memory`.
+  const sourcesOf = (told) => /^(\w+) compute, (\w+) memory$/.exec(told)?.slice(1) || [told, told];
+
   const roofName = ({ device, dtype, source }) => [device, dtype, source].filter(Boolean).join(" ");
 
   function oneRoof(roof, left, right, name) {
@@ -38,11 +41,12 @@
     const height = (at) => Math.min(compute || Infinity, bandwidth ? bandwidth * at : Infinity);
     const ridge = compute && bandwidth ? compute / bandwidth : null;
     const corners = [left, ...(ridge && ridge > left && ridge < right ? [ridge] : []), right];
-    const common = { ...EMPTY, roof: name, source };
+    const [ofCompute, ofMemory] = sourcesOf(source);
+    const common = { ...EMPTY, roof: name, source: [ofCompute, ofMemory].includes("datasheet") ? "datasheet" : source };
     return [
       ...corners.map((at) => ({ ...common, kind: "roof", intensity: at, achieved: height(at), label: name })),
-      compute && { ...common, kind: "peak", intensity: right, achieved: compute, label: [dtype, fmt.plain(compute, "FLOP/s"), source].filter(Boolean).join(" ") },
-      bandwidth && { ...common, kind: "slope", label: `${fmt.plain(bandwidth, "B/s")} ${source}`, ...slopeName(bandwidth, left, Math.min(ridge || right, right), source) },
+      compute && { ...common, kind: "peak", source: ofCompute, intensity: right, achieved: compute, label: [dtype, fmt.plain(compute, "FLOP/s"), ofCompute].filter(Boolean).join(" ") },
+      bandwidth && { ...common, kind: "slope", source: ofMemory, label: `${fmt.plain(bandwidth, "B/s")} ${ofMemory}`, ...slopeName(bandwidth, left, Math.min(ridge || right, right), ofMemory) },
     ].filter(Boolean);
   }
 
@@ -96,12 +100,15 @@
     return [`${fmt.plural(items.length, "case")}: bound ${told}. `, fmt.known(best.roof.share) ? ["Closest to its roof is ", S.caseLink(best.id, nameOf(best)), ` at ${fmt.percent(best.roof.share)}.`] : ""];
   }
 
+  // The roof's own time for the work that a case declares: its share of the time that was measured.
+  const predicted = ({ roof, metrics }) => (fmt.known(roof.share) && metrics.time ? roof.share * metrics.time[0] : null);
+
   const share = (item) => (fmt.known(item.roof.share) ? fmt.percent(item.roof.share) : null);
 
   function shareBar(item) {
     const part = Math.min(1, Math.max(0, item.roof.share ?? 0));
-    return S.svg("svg", { class: "interval", viewBox: "0 0 110 14", width: 110, height: 14, "aria-hidden": "true" },
-      S.svg("line", { class: "interval-axis", x1: 0, x2: 110, y1: 7, y2: 7 }), S.svg("line", { class: "interval-span", x1: 0, x2: 110 * part, y1: 7, y2: 7 }));
+    return S.svg("svg", { class: "interval", viewBox: "0 0 60 14", width: 60, height: 14, "aria-hidden": "true" },
+      S.svg("line", { class: "interval-axis", x1: 0, x2: 60, y1: 7, y2: 7 }), S.svg("line", { class: "interval-span", x1: 0, x2: 60 * part, y1: 7, y2: 7 }));
   }
 
   function columns() {
@@ -112,6 +119,8 @@
       { key: "bound", title: "Bound by", value: (item) => item.roof.bound },
       { key: "intensity", title: "FLOP per byte", numeric: true, value: (item) => item.roof.intensity, cell: (item) => fmt.plain(item.roof.intensity) },
       { key: "achieved", title: "Achieved", numeric: true, first: "desc", value: (item) => item.roof.achieved, cell: (item) => pointRow(item).text },
+      { key: "time", title: "Measured", numeric: true, value: (item) => item.metrics.time?.[0] ?? null, cell: (item) => item.metrics.time && fmt.plain(item.metrics.time[0], "s") },
+      { key: "predicted", title: "Predicted", numeric: true, help: "The time that the roof allows at best", value: predicted, cell: (item) => fmt.known(predicted(item)) ? fmt.plain(predicted(item), "s") : null },
       { key: "share", title: "Of its roof", numeric: true, first: "desc", value: (item) => item.roof.share, cell: share },
       { key: "bar", title: "", sort: false, csv: false, cell: shareBar },
       { key: "id", hidden: true },
