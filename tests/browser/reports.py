@@ -13,6 +13,7 @@ from steelyard.report.web.gather import ReportRequest, gather
 from steelyard.report.web.html import single_page
 from steelyard.store.runs import Run, Store
 from tests.browser import made
+from tests.report.generated import generated
 from tests.report.nights import simulate
 
 
@@ -59,6 +60,11 @@ def hostile(folder: Path) -> Path:
     store = Store(folder / "store")
     runs = [made.hostile(store, night, f"evil{night}") for night in range(3)]
     return write(store, runs[1].id, runs[2].id, title=made.EVIL)
+
+
+def requests(folder: Path) -> Path:
+    """Text generation on a virtual clock: three variants and two batches."""
+    return write(generated(folder / "store"), "latest")
 
 
 def many(folder: Path) -> Path:

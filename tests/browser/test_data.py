@@ -18,6 +18,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 from steelyard.cli.main import main
 from steelyard.model import effects
+from steelyard.report.charts import generation
 from steelyard.report.charts.accuracy import accuracy_rows
 from tests.browser import made
 from tests.browser.conftest import Report
@@ -218,3 +219,20 @@ def test_the_picture_of_recipes_has_the_rows_that_a_picture_without_a_browser_ha
         for id, row in expected.items():
             assert found[id] == {name: pytest.approx(value) if isinstance(value, float) else value for name, value in row.items()}
         assert "Not drawn: broken (wrong), idle (not applied)." in page.run(f"return document.querySelector('{figure}').textContent")
+
+
+def test_charts_of_requests_have_the_rows_that_pictures_have(page: Tab, report: Report) -> None:
+    page.visit(report("requests") + "#/generation?point=generate/mock+batch%3D1")
+    document = page.run("return Steelyard.doc")
+    for chart in generation.CHARTS:
+        expected = json.loads(json.dumps(chart.rows(document)))
+        shown = page.run(f"return document.querySelector('figure[data-chart={chart.name}] a[data-data=json]')")
+        assert bool(shown) == bool(expected), chart.name
+        if shown:
+            told = json.loads(taken(page, shown))
+            assert list(map(_compared, told)) == list(map(_compared, expected)) and set(told[0]) == set(chart.columns), chart.name
+
+
+def _compared(row: dict[str, Any]) -> dict[str, Any]:
+    """A row without its words, whose last digit may be rounded either way."""
+    return {name: float(f"{value:.9g}") if isinstance(value, float) else value for name, value in row.items() if name != "text"}

@@ -22,6 +22,7 @@ EXPECTED = {
     "nights": {"overview", "compare", "matrix", "roofline", "history", "runs"},
     "recipes": {"overview", "compare", "matrix", "runs"},
     "hostile": {"overview", "compare", "history", "runs"},
+    "requests": {"overview", "compare", "matrix", "generation", "sweep", "runs"},
 }
 CHOSEN = """
 const cases = Steelyard.doc.cases, changed = (Steelyard.doc.history?.series || []).find((item) => item.changes.length);
@@ -106,7 +107,18 @@ def test_no_page_says_what_is_no_answer(survey: Survey, name: str) -> None:
 def test_every_link_inside_leads_somewhere(page: Tab, report: Report, survey: Survey, name: str) -> None:
     links = {link for seen in survey(name) for link in seen.links}
     kinds = {link.removeprefix("#/").partition("?")[0].partition("/")[0]: link for link in links}
-    assert "case" in kinds and set(kinds) <= {"", "overview", "compare", "case", "matrix", "sweep", "roofline", "history", "runs"}
+    assert "case" in kinds and set(kinds) <= {
+        "",
+        "overview",
+        "compare",
+        "case",
+        "matrix",
+        "generation",
+        "sweep",
+        "roofline",
+        "history",
+        "runs",
+    }
     for kind, link in kinds.items():
         page.visit(report(name) + link)
         assert page.run(SHOWN) == kind or not kind, link

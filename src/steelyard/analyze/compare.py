@@ -17,14 +17,17 @@ from steelyard.analyze.suite import Suite, retold, together
 from steelyard.analyze.unpaired import CHANGED, Both, Question, answer, held, not_ok, silent
 from steelyard.errors import UsageError, unknown
 from steelyard.model.case import Case
-from steelyard.model.effects import change
-from steelyard.model.pair import ALPHA, MARGIN, Delta, Pair, told_from_chance, weigh
+from steelyard.model.effects import COMPARABLE, change
+from steelyard.model.pair import ALPHA, MARGIN, Delta, Pair, told_from_chance, weigh, weigh_part
+from steelyard.model.parts import TOLD, generates
 from steelyard.model.record import Record
 from steelyard.store.runs import Run
 
 Confirm = Callable[[list[Delta]], tuple[list[Pair], dict[str, str]]]
 """Measures cases again, interleaved: the pairs there are, and for the other cases why there is none."""
 MOST_NAMED = 4
+OWN_METRICS = ("time", *TOLD)
+"""What is told of the pairs of a run: the whole, and the parts that they have."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ def compare(
 ) -> Comparison:
     """Match cases by id and judge each; a run against itself answers with the pairs that it holds."""
     if base.runs == head.runs:
-        return own_pairs(head, margins=margins)
+        return own_pairs(head, margins=margins, metrics=metrics)
     if both := {run.id for run in base.runs if run in head.runs}:
         raise UsageError(f"run {', '.join(sorted(both))} is on both sides", do="name different runs for base and head")
     sides, asked = (held(base.runs), held(head.runs)), list(dict.fromkeys(metrics))
@@ -119,11 +122,11 @@ def compare(
     return Comparison(base.name, head.name, deltas, new, mean_ratios(deltas), list(dict.fromkeys(notes)), figures, suite, under)
 
 
-def own_pairs(side: RunsSide, *, margins: Mapping[str, float] = {}) -> Comparison:
-    """What a run says about itself: the arms that were weighed together in it, with `--vs`."""
+def own_pairs(side: RunsSide, *, margins: Mapping[str, float] = {}, metrics: Sequence[str] = OWN_METRICS) -> Comparison:
+    """What a run says about itself: the arms that were weighed together in it, with `--vs`, and the parts of their runs."""
     margin = margins.get("time", MARGIN)
-    deltas: dict[tuple[str, str], Delta] = {}
-    figures: dict[str, Both] = {}
+    deltas: dict[tuple[str, ...], Delta] = {}
+    figures: dict[str, dict[str, Both]] = {"time": {}}
     for id, why in lost_cases(side.runs).items():
         deltas["", id] = silent(id, "time", margin, "missing", why, paired=True)
     for run in side.runs:
@@ -131,8 +134,13 @@ def own_pairs(side: RunsSide, *, margins: Mapping[str, float] = {}) -> Compariso
             deltas["", id] = silent(id, "time", margin, "missing", why, paired=True)
         records, bases = {record.id: record for record in run.records}, Counter(pair.head.id for pair in run.pairs)
         for pair in run.pairs:
-            deltas[pair.base.id, pair.head.id] = _own_delta(pair, records, margins.get("time"))
-            figures[pair.head.id] = _own_times(pair, records) if bases[pair.head.id] == 1 else (None, None)
+            whole = deltas[pair.base.id, pair.head.id] = _own_delta(pair, records, margins.get("time"))
+            alone = bases[pair.head.id] == 1
+            figures["time"][pair.head.id] = _own_times(pair, records) if alone else (None, None)
+            for name in [name for name in metrics if name in pair.parts and whole.verdict in COMPARABLE]:
+                deltas[pair.base.id, pair.head.id, name] = weigh_part(pair, name, margins.get(name))
+                part = pair.parts[name]
+                figures.setdefault(name, {})[pair.head.id] = (part.base, part.head) if alone else (None, None)
         for head, base in run.header.pairs:
             if (base, head) not in deltas:
                 left = silent(head, "time", margin, "failed", "it was to be weighed, and was not", paired=True)
@@ -142,17 +150,18 @@ def own_pairs(side: RunsSide, *, margins: Mapping[str, float] = {}) -> Compariso
                 why = f"not weighed: {record.effective['unweighed']}"
                 deltas["", record.id] = silent(record.id, "time", margin, "failed", why, paired=True)
     weighed = {id for delta in deltas.values() for id in (delta.base, delta.head)}
-    alone = len({record.id for run in side.runs for record in run.records if record.id not in weighed})
+    unpaired = len({record.id for run in side.runs for record in run.records if record.id not in weighed})
     notes = ["paired: both arms were measured interleaved in the same run"] if deltas else []
-    if alone:
-        notes.append(f"{alone} case{'' if alone == 1 else 's'} had no partner to be compared with")
+    if unpaired:
+        notes.append(f"{unpaired} case{'' if unpaired == 1 else 's'} had no partner to be compared with")
     pairs = [pair for run in side.runs for pair in run.pairs]
     notes += weighed_commits(pairs)
     under = of_sides(side.runs, side.runs, (pair.base.id for pair in pairs), (pair.head.id for pair in pairs))
-    found = told_from_chance(list(deltas.values()))
+    known = [delta for delta in deltas.values() if delta.metric in metrics or delta.ratio is None]
+    found = told_from_chance(sorted(known, key=lambda delta: metrics.index(delta.metric) if delta.metric in metrics else 0))
     hows = {delta.head.rpartition("@")[2].rpartition(":")[0] for delta in found}
     suite = together(found) if len(hows) == 1 else None
-    return Comparison(side.name, side.name, found, [], mean_ratios(found), notes, {"time": figures}, suite, under)
+    return Comparison(side.name, side.name, found, [], mean_ratios(found), notes, figures, suite, under)
 
 
 def _own_times(pair: Pair, records: Mapping[str, Record]) -> Both:
@@ -198,8 +207,8 @@ def replaced(deltas: Sequence[Delta], suspects: Sequence[Delta], confirm: Confir
     chosen = {delta.head for delta in suspects}
     found, reasons = confirm(list(suspects))
     pairs = {pair.head.id: pair for pair in found if pair.head.id in chosen}
-    again = {place: item for place, item in enumerate(deltas) if item.metric == "time" and item.head in pairs}
-    judged = told_from_chance([replace(weigh(pairs[item.head], item.margin), base=item.base) for item in again.values()])
+    again = {place: item for place, item in enumerate(deltas) if item.head in pairs and item.metric in ("time", *pairs[item.head].parts)}
+    judged = told_from_chance([replace(_again(pairs[item.head], item), base=item.base) for item in again.values()])
     fresh = dict(zip(again, judged, strict=True))
     left = sorted(chosen - set(pairs))
     notes = [f"{len(pairs)} of {len(chosen)} {name} were measured again, interleaved"]
@@ -208,15 +217,21 @@ def replaced(deltas: Sequence[Delta], suspects: Sequence[Delta], confirm: Confir
     return [fresh.get(place, item) for place, item in enumerate(deltas)], notes
 
 
+def _again(pair: Pair, item: Delta) -> Delta:
+    return weigh(pair, item.margin) if item.metric == "time" else weigh_part(pair, item.metric, item.margin)
+
+
 def timed(runs: Sequence[Run]) -> bool:
     """Whether anything in some runs has a time; files of other tools may hold other figures alone."""
     return any("time" in record.metrics for run in runs for record in run.records)
 
 
 def usual_metrics(runs: Sequence[Run]) -> tuple[str, ...]:
-    """What is compared where nobody says: time, or where nothing has one every figure whose better direction is known."""
+    """What is compared where nobody says: time, with its parts where requests have some, or where nothing has a time every figure
+    whose better direction is known."""
     if timed(runs):
-        return ("time",)
+        requests = any(generates(record.metrics) for run in runs for record in run.records)
+        return OWN_METRICS if requests else ("time",)
     known = (name for run in runs for record in run.records for name, figure in record.metrics.items() if figure.better != "none")
     return tuple(dict.fromkeys(known)) or ("time",)
 

@@ -252,7 +252,7 @@ def judge(comparison: Comparison, base: RunsSide, head: RunsSide, policy: Policy
     suspected = any(finding.kind in ("not confirmed", "slower") and not finding.excuse for finding in findings)
     decided = any(map(_decided, findings)) or (suite is not None and _decided(suite) and not suspected)
     outcome = OUTCOMES[code] if code != PASS or decided else OUTCOMES[INCONCLUSIVE]
-    notes = [*comparison.notes, *_policy_notes(policy, {*before, *after}, alone)]
+    notes = [*comparison.notes, *_policy_notes(policy, {*before, *after}, {delta.metric for delta in comparison.deltas} if alone else None)]
     told = (findings, comparison.means, notes, policy.where, suite, comparison.conditions)
     return Judgement(outcome, code, comparison.base, comparison.head, *told)
 
@@ -394,11 +394,12 @@ class _Scale:
         return had and not gained and self.policy.missing == "fail"
 
 
-def _policy_notes(policy: Policy, cases: set[str], alone: bool) -> Iterator[str]:
+def _policy_notes(policy: Policy, cases: set[str], weighed: set[str] | None) -> Iterator[str]:
+    """What of a policy had no effect; `weighed` are the metrics that the pairs of a single run have."""
     patterns = [(key, item.pattern) for key, items in (("expected", policy.expected), ("allowed", policy.allowed)) for item in items]
     for key, pattern in (*patterns, *(("cases", pattern) for pattern in policy.cases)):
         if not any(Excuse(pattern).fits(case) for case in cases):
             yield f'{key}."{pattern}" in the policy fits no case'
-    others = [metric for metric in policy.metrics if metric != "time"]
-    if alone and others:
+    others = [metric for metric in policy.metrics if weighed is not None and metric not in ("time", *weighed)]
+    if others:
         yield f"pairs are weighed by time alone, so {', '.join(others)} was not judged"

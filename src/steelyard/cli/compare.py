@@ -23,7 +23,13 @@ OWN = "vs"
 @click.command("compare")
 @click.argument("base")
 @click.argument("head", required=False)
-@click.option("--metric", "metrics", metavar="NAME", multiple=True, help="Compare this figure; may be repeated. By default time.")
+@click.option(
+    "--metric",
+    "metrics",
+    metavar="NAME",
+    multiple=True,
+    help="Compare this figure; may be repeated. By default time, of requests ttft and itl too.",
+)
 @click.option(
     "--margin",
     "margins",
@@ -64,7 +70,7 @@ def command(
     check_trust(trust, confirm)
     if before.runs == after.runs:
         refuse_unpaired_options({"--alpha": alpha, "--floor": floor, "--allow-edited": allow_edited, "--confirm": confirm})
-        return own(after, metrics or ("time",), allowed, as_json)
+        return own(after, metrics, allowed, as_json)
     warn_of(before, after)
     found = compare(
         before,
@@ -95,12 +101,14 @@ def refuse_unpaired_options(given: Mapping[str, object]) -> None:
 
 def own(side: RunsSide, metrics: Sequence[str], margins: dict[str, float], as_json: bool) -> int:
     """The comparisons inside a run, which were paired when it was measured."""
-    from steelyard.analyze.compare import own_pairs
+    from steelyard.analyze.compare import OWN_METRICS, own_pairs
 
-    if other := [metric for metric in metrics if metric != "time"]:
-        raise UsageError(f"a run compares time alone, not {other[0]}", do="name two runs: steelyard compare BASE HEAD")
+    known = {"time", *(name for run in side.runs for pair in run.pairs for name in pair.parts)}
+    if other := [metric for metric in metrics if metric not in known]:
+        compared = "time alone" if len(known) == 1 else ", ".join(sorted(known))
+        raise UsageError(f"a run compares {compared}, not {other[0]}", do="name two runs: steelyard compare BASE HEAD")
     warn_of(side)
-    found = own_pairs(side, margins=margins)
+    found = own_pairs(side, margins=margins, metrics=metrics or OWN_METRICS)
     if not found.deltas:
         raise NothingMeasured(f"{side.name} holds no comparison", do="name two sides, or measure with --vs: steelyard run … --vs eager")
     return show(found, as_json)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 
+from steelyard.model.parts import is_time
 from steelyard.model.units import digits_after_point
 
 UNBOUNDED = 1e6
@@ -93,7 +94,7 @@ def margin_text(margin: float) -> str:
 
 
 def _words(metric: str) -> tuple[str, str]:
-    return ("slower", "faster") if "time" in metric else ("more", "less")
+    return ("slower", "faster") if is_time(metric) else ("more", "less")
 
 
 def _by_factor(ratio: float) -> bool:

@@ -174,21 +174,29 @@ def weigh(pair: Pair, margin: float | None = None) -> Delta:
 
 def weigh_parts(pair: Pair, margin: float | None = None) -> list[Delta]:
     """A verdict for each part of the runs, by the same margin and the same rules as for the whole."""
-    found = []
-    for name, part in pair.parts.items():
-        base, head = replace(pair.base, time=part.base), replace(pair.head, time=part.head)
-        own = replace(pair, base=base, head=head, ratio=part.ratio, low=part.low, high=part.high, p=part.p, needed_s=None)
-        found.append(replace(weigh(own, margin), metric=name))
-    return found
+    return [weigh_part(pair, name, margin) for name in pair.parts]
+
+
+def weigh_part(pair: Pair, name: str, margin: float | None = None) -> Delta:
+    """The verdict of one part."""
+    part = pair.parts[name]
+    base, head = replace(pair.base, time=part.base), replace(pair.head, time=part.head)
+    own = replace(pair, base=base, head=head, ratio=part.ratio, low=part.low, high=part.high, p=part.p, needed_s=None)
+    return replace(weigh(own, margin), metric=name)
 
 
 def told_from_chance(deltas: Sequence[Delta]) -> list[Delta]:
-    """The paired verdicts of a whole suite: among many comparisons a few look different by chance, and those become unclear."""
-    tested = [delta for delta in deltas if delta.paired and delta.p is not None and not delta.disturbed]
-    kept = dict(zip(map(id, tested), benjamini_hochberg([delta.p or 0.0 for delta in tested]), strict=True))
-    reason = f"among {len(tested)} comparisons one as clear as this can be chance"
+    """The paired verdicts of a whole suite, each metric by itself: among many comparisons a few look different by chance, and those
+    become unclear."""
+    tested: dict[str, list[Delta]] = {}
+    for delta in deltas:
+        if delta.paired and delta.p is not None and not delta.disturbed:
+            tested.setdefault(delta.metric, []).append(delta)
+    kept: dict[int, bool] = {}
+    for found in tested.values():
+        kept |= zip(map(id, found), benjamini_hochberg([delta.p or 0.0 for delta in found]), strict=True)
     return [
-        replace(delta, verdict="unclear", reason=reason)
+        replace(delta, verdict="unclear", reason=f"among {len(tested[delta.metric])} comparisons one as clear as this can be chance")
         if delta.verdict in ("slower", "faster") and not kept.get(id(delta), True)
         else delta
         for delta in deltas

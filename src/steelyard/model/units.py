@@ -20,6 +20,8 @@ _BYTE_SIZES = {"": 1, "B": 1}
 for _place, _letter in enumerate("KMGT", 1):
     _BYTE_SIZES |= {_letter: 2 ** (10 * _place), f"{_letter}IB": 2 ** (10 * _place), f"{_letter}B": 10 ** (3 * _place)}
 WIDE, LOPSIDED = 0.25, 3.0
+COUNTED = ("tok/s",)
+"""Units that nobody writes with a prefix."""
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _QUANTITY = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-zµ%]*)\s*")
 
@@ -35,6 +37,8 @@ def scale(value: float, unit: str) -> tuple[float, str]:
         return next(((float(factor), name) for name, factor in _BINARY if size >= factor), (1.0, "B"))
     if unit in ("", "1"):
         return 1.0, ""
+    if unit in COUNTED:
+        return 1.0, unit
     if unit in ("J", "W") and 0 < size < 1:
         return next(((factor, name + unit) for name, factor in _SMALL if size >= factor), (1e-9, f"n{unit}"))
     factor, prefix = next(((factor, name) for name, factor in _DECIMAL if size >= factor), (1.0, ""))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from rich.cells import cell_len
@@ -13,6 +13,7 @@ from rich.cells import cell_len
 from steelyard.errors import UsageError
 from steelyard.model.case import Case
 from steelyard.model.pair import ALPHA, Delta, Pair, told_from_chance, weigh
+from steelyard.model.parts import NAMES, TOKENS, TOLD, generates, is_secondary
 from steelyard.model.record import Figure, Record
 from steelyard.model.units import measured, percent, scale
 from steelyard.model.units import plain as quantity
@@ -43,6 +44,8 @@ OWN = {
 WIDEST_SPAN = 1e4
 BASE = "  base"
 INTENSE = 8.0
+BELOW = 7
+"""How soon a column is given up whose content stands below the table, too."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +77,13 @@ def taken(columns: Sequence[Column], gap: str) -> int:
     return sum(len(gap) + column.width for column in columns)
 
 
-def columns(records: Sequence[Record], deltas: Mapping[str, Delta], bases: Mapping[str, str]) -> list[Column]:
-    """Every column that has something to show, in reading order; the time always, whatever the width."""
+def columns(
+    records: Sequence[Record], deltas: Mapping[str, Delta], bases: Mapping[str, str], *, below: bool = False
+) -> list[Column]:  # fmt: skip
+    """Every column that has something to show, in reading order; the time always, whatever the width.
+
+    Verdicts that also stand `below` the table are the first to be given up.
+    """
 
     def told(name: str, words: Callable[[Figure], str]) -> list[str]:
         return [words(record.metrics[name]) if name in record.metrics else "" for record in records]
@@ -83,10 +91,12 @@ def columns(records: Sequence[Record], deltas: Mapping[str, Delta], bases: Mappi
     def measurements(name: str) -> list[str]:
         return aligned([parts_of(record.metrics.get(name)) for record in records])
 
-    extras, versus = dict.fromkeys(name for record in records for name in record.metrics if name not in OWN), versus_head(deltas)
+    extras, versus = dict.fromkeys(name for record in records for name in record.metrics if _is_extra(name)), versus_head(deltas)
+    requests = all(generates(record.metrics) for record in records if "time" in record.metrics)
     rest = [
         Column("", [check_mark(record) for record in records], "<"),
-        Column(f"{versus}, {percent(1 - ALPHA)}", _versus(records, deltas, bases, several=versus == SEVERAL), "<"),
+        *(Column(f"{NAMES[name]} ± 95 %", measurements(name), rank=1) for name in TOLD),
+        Column(f"{versus}, {percent(1 - ALPHA)}", _versus(records, deltas, bases, several=versus == SEVERAL), "<", BELOW if below else 0),
         _rate(records),
         Column("SQNR", told("sqnr", lambda decibels: f"{decibels.value:.1f} dB"), rank=1),
         Column("weights", told("model_bytes", lambda size: quantity(size.value, size.unit)), rank=2),
@@ -98,7 +108,8 @@ def columns(records: Sequence[Record], deltas: Mapping[str, Delta], bases: Mappi
         Column("n", told("time", lambda time: quantity(time.n, "", 1) if time.n else ""), rank=3),
         Column("noise", [noise(record) for record in records], "<", 2),
     ]
-    return [Column("median ± 95 %", measurements("time")), *(column for column in rest if not column.empty)]
+    time = f"{NAMES['time'] if requests else 'median'} ± 95 %"
+    return [Column(time, measurements("time")), *(column for column in rest if not column.empty)]
 
 
 SEVERAL = "vs base"
@@ -108,10 +119,21 @@ _case = functools.lru_cache(maxsize=2**15)(Case.parse)
 
 def pairs_by_head(pairs: Sequence[Pair], records: Sequence[Record]) -> tuple[dict[str, Delta], dict[str, str]]:
     """Deltas by head, the first that it has, and the cases that serve as base; only records that are ok enter a speedup."""
-    fine = {record.id for record in records if record.status == "ok"}
-    kept = [pair for pair in pairs if pair.base.id in fine and pair.head.id in fine]
+    kept = sound_pairs(pairs, records)
     deltas = told_from_chance([weigh(pair) for pair in kept])
     return {delta.head: delta for delta in reversed(deltas)}, {pair.base.id: pair.head.id for pair in kept}
+
+
+def sound_pairs(pairs: Sequence[Pair], records: Sequence[Record]) -> list[Pair]:
+    """The pairs of which both arms are ok."""
+    fine = {record.id for record in records if record.status == "ok"}
+    return [pair for pair in pairs if pair.base.id in fine and pair.head.id in fine]
+
+
+def told_below(pairs: Sequence[Pair], records: Sequence[Record]) -> bool:
+    """Whether every comparison of a run is of requests, whose verdicts stand below the table."""
+    sound = sound_pairs(pairs, records)
+    return bool(sound) and all(pair.parts for pair in sound) and not any("unweighed" in record.effective for record in records)
 
 
 def versus_head(deltas: Mapping[str, Delta]) -> str:
@@ -177,6 +199,10 @@ def noise(record: Record) -> str:
     return " ".join(filter(None, (clean(record.effective.get("noise") or ""), share)))
 
 
+def _is_extra(name: str) -> bool:
+    return not (name in OWN or name in TOLD or is_secondary(name))
+
+
 def _rate(records: Sequence[Record]) -> Column:
     """One rate per record; its unit stands in the head when all share it and lie near enough to read in it."""
     found = [_own_rate(record) for record in records]
@@ -191,11 +217,19 @@ def _rate(records: Sequence[Record]) -> Column:
 
 
 def _own_rate(record: Record) -> Figure | None:
-    """The rate that limits the record: arithmetic where many operations fall on a byte, else memory, else items."""
+    """The rate that limits the record: arithmetic where many operations fall on a byte, else memory, else items; of requests tokens."""
+    if generates(record.metrics):
+        return tokens_rate(record)
     moved, computed = record.metrics.get("bandwidth"), record.metrics.get("compute")
     if moved and computed and computed.value >= INTENSE * moved.value:
         return computed
     return next((record.metrics[name] for name in RATES if name in record.metrics), None)
+
+
+def tokens_rate(record: Record) -> Figure | None:
+    """Tokens per second, under that name."""
+    rate = record.metrics.get("item_rate")
+    return replace(rate, unit=TOKENS) if rate else None
 
 
 def _scaled(figure: Figure, factor: float) -> str:

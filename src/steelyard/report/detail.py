@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,11 +11,15 @@ from rich.text import Text
 
 from steelyard.analyze.conditions import OTHER_LOAD, conditions
 from steelyard.analyze.repeat import repeat_line
-from steelyard.model.pair import Delta, Pair, told_from_chance, weigh
+from steelyard.model.pair import Delta, Pair, told_from_chance, weigh, weigh_part
+from steelyard.model.parts import NAMES as PART_NAMES
+from steelyard.model.parts import TOLD as PARTS
+from steelyard.model.parts import generates
 from steelyard.model.record import BAD, Figure, Record, Verification
 from steelyard.model.units import percent
 from steelyard.model.units import plain as quantity
 from steelyard.report.cells import aligned, clean, cut, delta_text, figure_text, flattened, parts_of, reason, status_words
+from steelyard.report.columns import tokens_rate
 from steelyard.report.page import Page, Rows
 from steelyard.store.runs import Run
 
@@ -32,6 +36,10 @@ NAMES = {
     "time_p99": "p99",
     "overhead": "loop overhead",
     "predicted_time": "predicted time",
+    "ttft": "TTFT",
+    "itl": "ITL",
+    "tpot": "TPOT",
+    "tokens": "tokens per second",
 }
 
 
@@ -51,7 +59,7 @@ def record_detail(record: Record, run: Run, *, width: int = 100) -> Text:
     )
     page.text("reason", reason(record) if record.status != "ok" else "")
     page.text("traceback", str(record.effective.get("traceback") or ""))
-    page.rows("figures", _figures(record.metrics))
+    page.rows("figures", _figures(_told(record)))
     page.rows("phases", _phases(record))
     page.rows("where the time went", _wall(record.effective.get("wall")))
     page.rows("top kernels", _kernels(record.effective.get("top_kernels")))
@@ -67,6 +75,16 @@ def record_detail(record: Record, run: Run, *, width: int = 100) -> Text:
     )
     page.text("repeat", repeat_line(record, run.header))
     return page.drawn()
+
+
+def _told(record: Record) -> Mapping[str, Figure]:
+    """The figures of a record, those of requests by what they are called: tokens, and the times that matter first."""
+    if not generates(record.metrics):
+        return record.metrics
+    rate = tokens_rate(record)
+    first = ("time", *PARTS, "tpot")
+    found = {name: record.metrics[name] for name in first if name in record.metrics} | ({"tokens": rate} if rate else {})
+    return found | {name: figure for name, figure in record.metrics.items() if name not in (*first, "item_rate")}
 
 
 def _figures(metrics: Mapping[str, Figure]) -> Rows:
@@ -122,17 +140,28 @@ def _blocks(count: Any) -> str:
 
 
 def _weighed(record: Record, run: Run) -> Rows:
-    rows = []
+    rows, parts = [], judged_parts(run)
     for pair, delta in judged(run):
         if record.id in (pair.base.id, pair.head.id):
             as_head = record.id == pair.head.id
             other = pair.base.id if as_head else pair.head.id
             label = clean(f"{other}  {pair.base.environment}" if as_head and pair.base.environment else other)
             interval = f"interval of {percent(pair.confidence)} over {pair.rebuilds} rebuilds, {pair.quads} rounds"
-            lines = [label, f"{delta_text(delta)} · {interval}", _own_blocks(pair), " · ".join(_evidence(pair))]
+            lines = [label, f"{delta_text(delta)} · {interval}", _own_blocks(pair)]
+            lines += [*_parts(pair, parts.get(id(pair), ())), " · ".join(_evidence(pair))]
             lines += [clean(text) for text in (delta.reason, *pair.notes)]
             rows.append(("base" if as_head else "head", "\n".join(filter(None, lines))))
     return rows
+
+
+def _parts(pair: Pair, deltas: Sequence[Delta]) -> list[str]:
+    """A line for each part of the runs: its verdict, and what it took in both arms."""
+    told = []
+    for delta in deltas:
+        part = pair.parts[delta.metric]
+        both = f" · {figure_text(part.base)} → {figure_text(part.head)}" if part.base and part.head else ""
+        told.append(clean(f"{PART_NAMES.get(delta.metric, delta.metric)} {delta_text(delta)}{both}"))
+    return told
 
 
 def _own_blocks(pair: Pair) -> str:
@@ -145,11 +174,28 @@ def _own_blocks(pair: Pair) -> str:
 
 def judged(run: Run) -> list[tuple[Pair, Delta]]:
     """Every pair of a run with its verdict among all of them, as the run's table has it; an arm that is not ok has none."""
-    broken = {record.id for record in run.records if record.status != "ok"}
-    sound = [pair for pair in run.pairs if not {pair.base.id, pair.head.id} & broken]
+    sound = _sound(run)
     found = dict(zip(map(id, sound), told_from_chance([weigh(pair) for pair in sound]), strict=True))
     failed = {id(pair): replace(weigh(pair), verdict="failed", reason="one of the two is not ok") for pair in run.pairs}
     return [(pair, found.get(id(pair), failed[id(pair)])) for pair in run.pairs]
+
+
+def judged_parts(run: Run) -> dict[int, list[Delta]]:
+    """The verdicts on the parts of each sound pair, by the pair's identity."""
+    places = [(id(pair), weigh_part(pair, name)) for pair in _sound(run) for name in sorted(pair.parts, key=_place)]
+    found: dict[int, list[Delta]] = {}
+    for (place, _), delta in zip(places, told_from_chance([delta for _, delta in places]), strict=True):
+        found.setdefault(place, []).append(delta)
+    return found
+
+
+def _place(name: str) -> int:
+    return PARTS.index(name) if name in PARTS else len(PARTS)
+
+
+def _sound(run: Run) -> list[Pair]:
+    broken = {record.id for record in run.records if record.status != "ok"}
+    return [pair for pair in run.pairs if not {pair.base.id, pair.head.id} & broken]
 
 
 def _evidence(pair: Pair) -> list[str]:
@@ -179,12 +225,14 @@ def _verification(found: Verification | None) -> Rows:
 
 
 def _settings(record: Record) -> Rows:
-    rows = []
-    for key in dict.fromkeys((*record.requested, *record.effective)):
-        if key in TOLD or (key in PASSES and not record.requested.get(key)):
+    """What was asked for, by settings and by parameters of the case, and what was done where that is something else."""
+    rows, params = [], record.case.get("params") or {}
+    requested = {**{key: value for key, value in params.items() if key in record.effective}, **record.requested}
+    for key in dict.fromkeys((*requested, *record.effective)):
+        if key in TOLD or (key in PASSES and not requested.get(key)):
             continue
-        asked, done = _value(record.requested.get(key)), _value(record.effective.get(key))
-        both = key in record.requested and key in record.effective
+        asked, done = _value(requested.get(key)), _value(record.effective.get(key))
+        both = key in requested and key in record.effective
         text = done if not both and key in record.effective else asked if asked == done or not both else f"{asked} → {done}"
         rows.append((key, text if text else "–"))
     return rows

@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from steelyard.model.parts import TOLD
 from steelyard.report.cells import clean
 from steelyard.report.summary import markdown_report
 
@@ -25,6 +26,7 @@ LONGEST_CELL = 32_000
 PARTS = ("", " low", " high", " n")
 PLACE = ("run", "number", "created", "commit", "machine", "case")
 WORDS = ("status", "reason", "workload", "backend", "variant", "mode", "device", "threads", "ranks", "env")
+DELTA = {"ratio": "ratio", "low": "ratio low", "high": "ratio high", "verdict": "verdict"}
 LONG = ("run", "number", "case", "status", "metric", "value", "low", "high", "n", "unit", "better", "threads", "noise", "other load")
 
 
@@ -38,6 +40,8 @@ def cases_csv(document: Document) -> str:
     heads += [_head(name, part, metrics) for name, parts in shown.items() for part in parts]
     heads += ["noise", "load at start", "other load (CPUs)", "verification", "verification message"]
     heads += ["max absolute error", "max relative error", "check", "measure again"]
+    weighed = _weighed_parts(document)
+    heads += ["against", *(f"{metric} {part}" for metric in weighed for part in DELTA.values())] if weighed else []
     rows = []
     for case in cases:
         run = document["runs"][case["run"]]
@@ -49,8 +53,22 @@ def cases_csv(document: Document) -> str:
         check = case["verification"] or {}
         row += [case["noise"], run["load"], case["other_load"], check.get("status"), check.get("message")]
         row += [check.get("max_abs"), check.get("max_rel"), case["check"], case["repeat"]]
+        own = [deltas.get(case["id"], {}) for deltas in weighed.values()]
+        row += [next((delta["base"] for delta in own if delta), None)] if weighed else []
+        row += [delta.get(part) for delta in own for part in DELTA]
         rows.append(row)
     return table(heads, rows)
+
+
+def _weighed_parts(document: Document) -> dict[str, dict[str, Mapping[str, Any]]]:
+    """The deltas of requests by metric and case, where their parts were compared; each case's first."""
+    deltas = (document["comparison"] or {"deltas": ()})["deltas"]
+    if not any(delta["metric"] in TOLD for delta in deltas):
+        return {}
+    found: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for delta in deltas:
+        found.setdefault(delta["metric"], {}).setdefault(delta["case"], delta)
+    return found
 
 
 def figures_csv(document: Document) -> str:

@@ -18,6 +18,7 @@ from steelyard.analyze.compare import Mean
 from steelyard.errors import UsageError
 from steelyard.model import effects
 from steelyard.model.case import Case
+from steelyard.model.parts import NAMES, TOKENS, TOLD, generates
 from steelyard.model.units import with_error
 from steelyard.report.cells import clean, cut, glyph
 from steelyard.report.markdown import LONGEST_COMMAND, LONGEST_REASON, MOST_BYTES, code, fenced, table_lines
@@ -108,10 +109,9 @@ def _comparison(document: Document) -> Iterator[str | Table]:
     if not found:
         return
     inside = f"Weighed inside {code(found['head'])}" if found["paired"] else f"{code(found['head'])} against {code(found['base'])}"
-    counts = Counter(delta["verdict"] for delta in found["deltas"])
     means = [f"{prose(name)} in geometric mean {Mean(*mean).words(name)}" for name, mean in found["means"].items()]
     yield f"### {inside}"
-    yield " · ".join([f"{number} {verdict}" for verdict, number in counts.items()] + means) or "nothing was compared"
+    yield " · ".join([*_counted(found["deltas"]), *means]) or "nothing was compared"
     if any(delta["ratio"] and not delta["paired"] for delta in found["deltas"]):
         yield UNPAIRED
     units = {name: metric["unit"] for name, metric in document["metrics"].items()}
@@ -129,6 +129,16 @@ def _comparison(document: Document) -> Iterator[str | Table]:
         rows = [(code(item["case"]), _status(item["status"]), item["side"], code(item["reason"], LONGEST_REASON)) for item in found["bad"]]
         yield f"**Not ok ({len(rows)})**"
         yield Table(("case", "status", "side", "why"), rows, MOST_CHANGED)
+
+
+def _counted(deltas: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """`4 faster`, `2 unclear`; of requests by what is compared: `time: 6 faster`, `ttft: 6 same`."""
+    metrics = list(dict.fromkeys(delta["metric"] for delta in deltas))
+    apart = not set(metrics).isdisjoint(TOLD)
+    for metric in metrics if apart else [""]:
+        counts = Counter(delta["verdict"] for delta in deltas if metric in ("", delta["metric"]))
+        words = [f"{number} {verdict}" for verdict, number in counts.items()]
+        yield from [f"{prose(metric)}: {', '.join(words)}"] if apart else words
 
 
 def _effect(delta: Mapping[str, Any]) -> float:
@@ -231,13 +241,16 @@ def _cases(document: Document) -> Iterator[str | Table]:
             code(case["id"], 300),
             _status(case["status"]),
             _measured(case["metrics"].get("time"), "s"),
+            *(_measured(case["metrics"].get(part), "s") for part in TOLD),
+            _measured(case["metrics"].get("item_rate"), TOKENS) if generates(case["metrics"]) else "",
             prose(case["noise"]),
             prose(case["check"], LONGEST_REASON),
             code(case["reason"] if case["status"] != "ok" else "", LONGEST_REASON),
         )
         for case in ordered
     ]
-    yield Table(("case", "status", "time per call, 95 %", "noise", "check", "why"), rows, MOST_CASES)
+    parts = [f"{NAMES[part]}, 95 %" for part in TOLD]
+    yield Table(("case", "status", "time per call, 95 %", *parts, "tokens per second", "noise", "check", "why"), rows, MOST_CASES)
 
 
 def _runs(document: Document) -> Iterator[str]:

@@ -28,9 +28,10 @@ from steelyard.report.cells import (
     status_words,
     unverified,
 )
-from steelyard.report.columns import Column, columns, own_bases, pairs_by_head, taken
+from steelyard.report.columns import Column, columns, own_bases, pairs_by_head, taken, told_below
 from steelyard.report.heading import heading
 from steelyard.report.page import joined
+from steelyard.report.requests import part_lines
 from steelyard.report.tree import Group, TreeLine, group, lines
 from steelyard.report.wrap import wrap_text, wrap_words
 from steelyard.store.runs import Header
@@ -51,8 +52,9 @@ def run_table(header: Header, records: Sequence[Record], pairs: Sequence[Pair], 
     deltas, bases = pairs_by_head(pairs, records)
     drawn = [*_top(header, records, width), *(Text(part) for part in wrap_words(own_bases(pairs), width) if part)]
     if records:
-        body, missed = _body(records, deltas, columns(records, deltas, bases), width)
-        drawn += [*body, *_caveats(records, width), *_notes(ref or header.id, records, missed, width)]
+        body, missed, kept = _body(records, deltas, columns(records, deltas, bases, below=told_below(pairs, records)), width)
+        parts = part_lines(ref or header.id, records, pairs, width, whole=not any(map(_is_versus, kept)))
+        drawn += [*body, *_caveats(records, width), *parts, *_notes(ref or header.id, records, missed, width)]
     saved = f"saved {header.id}" if not ref else f"read from {ref}"
     return joined([*drawn, *_legend(records, deltas.values(), width), *_bottom(ref or header.id, saved, records, deltas, width)])
 
@@ -66,8 +68,10 @@ def _top(header: Header, records: Sequence[Record], width: int) -> list[Text]:
     return [*(Text(part, "bold") for part in wrap_words(left, width)), Text(pad(right, width, ">"), "bold"), *load]
 
 
-def _body(records: Sequence[Record], deltas: Mapping[str, Delta], found: list[Column], width: int) -> tuple[list[Text], list[int]]:
-    """The table proper, and which records have more to say than their row could hold."""
+def _body(
+    records: Sequence[Record], deltas: Mapping[str, Delta], found: list[Column], width: int
+) -> tuple[list[Text], list[int], list[Column]]:
+    """The table proper, which records have more to say than their row could hold, and the columns that had room."""
     tree, kept, gap = _fit(group(records), found, width)
     room = width - taken(kept, gap)
     label = max(0, min(room, max((cell_len(line.label) for line in tree if line.index is not None), default=0)))
@@ -85,7 +89,11 @@ def _body(records: Sequence[Record], deltas: Mapping[str, Delta], found: list[Co
         body.append(row)
         if not whole:
             missed.append(line.index)
-    return body, missed
+    return body, missed, kept
+
+
+def _is_versus(column: Column) -> bool:
+    return column.head.startswith("vs ")
 
 
 def _fit(groups: Sequence[Group], found: list[Column], width: int) -> tuple[list[TreeLine], list[Column], str]:
@@ -121,7 +129,7 @@ def _row(name: str, delta: Delta | None, kept: Sequence[Column], gap: str, index
         return Text(name + gap.join(column.padded(index) for column in kept))
     made = Text(name)
     for column in kept:
-        made.append(column.padded(index), style if column.head.startswith("vs ") else "").append(gap)
+        made.append(column.padded(index), style if _is_versus(column) else "").append(gap)
     return made
 
 

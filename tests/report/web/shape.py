@@ -99,6 +99,10 @@ HISTORY = {
         }
     ),
 }  # fmt: skip
+REQUESTS = {
+    "case": TEXT, "line": TEXT, "n": Table(WHOLE), "ttft": [NUMBER], "itl": [NUMBER], "tokens?": [[NUMBER]], "end?": REAL,
+}  # fmt: skip
+GENERATION = {"points": [{"name": TEXT, "workload": TEXT, "cases": [REQUESTS]}], "roofline": [Table(SCALAR)]}
 DOCUMENT = {
     "format": Choice("steelyard-report/1"), "title": TEXT, "made": TEXT, "version": TEXT,
     "banner": {"tone": Choice("good", "bad", "mixed", "none"), "text": TEXT, "sentences": [TEXT]}, "warnings": [TEXT],
@@ -124,6 +128,7 @@ DOCUMENT = {
             "points": [TEXT],
         }
     ),
+    "generation": Maybe(GENERATION),
     "history": Maybe(HISTORY), "charts": Table({"title": TEXT, "reading": TEXT, "spec": Table(ANY), "columns": [TEXT]}),
 }  # fmt: skip
 

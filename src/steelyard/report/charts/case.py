@@ -35,7 +35,8 @@ PHASE_METRICS = {
 }  # fmt: skip
 
 
-def _times(field: str, **more: Any) -> Spec:
+def times_axis(field: str, **more: Any) -> Spec:
+    """A scale of times from left to right or from below, each with its unit."""
     axis = {"title": None, "labelExpr": SECONDS, "tickCount": 6, "labelOverlap": True, "labelFlush": False, "labelSeparation": 8}
     return {"field": field, "type": "quantitative", "scale": {"zero": False, "nice": True}, "axis": axis, **more}
 
@@ -52,11 +53,11 @@ def _dots(across: Spec, top: float = 0.0) -> list[Spec]:
     ]
     tooltip = vega.told(("text", "sample"), ("order", "position"), ("state", "state"))
     scale: Spec = {"zero": False, "nice": True, "range": [{"expr": "height"}, {"expr": f"height * {top}"}]}
-    dots: Spec = {"x": across, "y": _times("drawn", scale=scale), **looks, "tooltip": tooltip}
+    dots: Spec = {"x": across, "y": times_axis("drawn", scale=scale), **looks, "tooltip": tooltip}
     line: Spec = {"type": "rule", "strokeWidth": 1.25, "strokeDash": [5, 3], "tooltip": None}
     return [
         vega.layer("point", dots, "isValid(datum.time)", filled=True, size=22, opacity=0.7),
-        {"transform": middle, "mark": line, "encoding": {"y": _times("median", scale=scale)}},
+        {"transform": middle, "mark": line, "encoding": {"y": times_axis("median", scale=scale)}},
     ]
 
 
@@ -96,7 +97,7 @@ def _clocks() -> Chart:
 
 
 def _distribution() -> Chart:
-    across: Spec = {**_times("least"), "bin": {"binned": True}}
+    across: Spec = {**times_axis("least"), "bin": {"binned": True}}
     tooltip = [*vega.told(("text", "time per call"), ("number", "samples")), {**SHARE, "format": ".1%"}]
     layers = [
         vega.layer("bar", {"x": across, "x2": {"field": "most"}, "y": SHARES, "tooltip": tooltip}, color=BLUE, opacity=0.8, binSpacing=1),
@@ -112,7 +113,7 @@ def _distribution() -> Chart:
 def _cumulative() -> Chart:
     ranked = [{"window": [{"op": "cume_dist", "as": "share"}], "sort": [{"field": "drawn"}]}]
     tooltip = [*vega.told(("text", "time per call")), {**SHARE, "title": "at most that", "format": ".1%"}]
-    across = _times("drawn")
+    across = times_axis("drawn")
     layers = [
         {"transform": ranked, **vega.layer("line", {"x": across, "y": SHARES}, color=BLUE, interpolate="step-after", strokeWidth=1.75)},
         {"transform": ranked, **vega.layer("point", {"x": across, "y": SHARES, "tooltip": tooltip}, opacity=0, size=60)},

@@ -13,6 +13,7 @@ from steelyard.analyze.stacks import PlacedRecord, Words, quad, varying_words
 from steelyard.errors import StoreError
 from steelyard.machine.telemetry import UNITS
 from steelyard.model.case import ENV, IDENTITY
+from steelyard.model.parts import TOKENS, generates
 from steelyard.model.record import Figure, Record
 from steelyard.model.units import plain as quantity
 from steelyard.model.values import value_text
@@ -28,6 +29,7 @@ MOST_COMMON = 3
 UNSAID = ("threads", "ranks", ENV)
 SILENT, ONE_THREAD = (USUAL["ranks"], USUAL[ENV]), "1 thread"
 """Told only where they are not what they usually are, but for threads, which nobody should have to guess."""
+RATE = "item_rate"
 TOLD = {"traceback", "noise", "top_kernels", "threads", OTHER_LOAD}
 LABELS = {
     "time": "time per call",
@@ -50,6 +52,15 @@ LABELS = {
     "bandwidth": "memory rate",
     "bus_bandwidth": "bus rate",
     "item_rate": "items per second",
+    "ttft": "TTFT, to the first token",
+    "itl": "ITL, between tokens",
+    "tpot": "TPOT, mean between tokens",
+    "ttft_last": "TTFT of the last row",
+    "ttft_compute": "arithmetic rate of prefill",
+    "ttft_bandwidth": "memory rate of prefill",
+    "itl_compute": "arithmetic rate of decoding",
+    "itl_bandwidth": "memory rate of decoding",
+    "equal_tokens": "share of tokens that are the same",
     "peak_memory": "peak memory",
     "energy": "energy per call",
     "power": "mean power",
@@ -214,10 +225,13 @@ def metric_words(seen: Sequence[PlacedRecord]) -> dict[str, dict[str, str]]:
         for name, figure in item.record.metrics.items():
             found.setdefault(name, figure)
     named = sorted(found, key=lambda name: name != "time")
-    return {
+    words = {
         name: {"unit": found[name].unit, "better": found[name].better, "label": LABELS.get(name, clean(name.replace("_", " ")))}
         for name in named
     }
+    if RATE in words and all(generates(item.record.metrics) for item in seen if RATE in item.record.metrics):
+        words[RATE] |= {"unit": TOKENS, "label": "tokens per second"}
+    return words
 
 
 class EarlierRecords:

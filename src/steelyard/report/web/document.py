@@ -16,12 +16,14 @@ from steelyard.analyze.stacks import PlacedRecord, newest, once
 from steelyard.analyze.sweep import sweeps
 from steelyard.report import charts
 from steelyard.report.cells import COMMAND, clean, facets
+from steelyard.report.charts.generation import phases_on_roofs
 from steelyard.report.web import roofs
 from steelyard.report.web.cases import EarlierRecords, Environments, case_entry, in_common, labels, metric_words
 from steelyard.report.web.comparing import comparison_part, find_comparison
 from steelyard.report.web.fit import fit
 from steelyard.report.web.over_time import FEWEST, history_part
 from steelyard.report.web.plain import Document, plain
+from steelyard.report.web.requests import requests_part
 from steelyard.report.web.runs import machine_cards, merged, page_warnings, run_entry
 from steelyard.report.web.samples import Sidecar, count_of, level, sample_entry
 from steelyard.report.web.words import banner
@@ -93,9 +95,12 @@ def document(
         "matrix": table,
         "sweep": sweeps(seen, baseline=baseline or (table.baseline if table else None), told=told) or None,
         "roofline": roofs.lay(seen, entries, shown, machines),
+        "generation": requests_part(seen, shown, told),
         "history": history,
     }
     whole: Document = {**plain(made), "charts": chart_specs()}
+    if whole["generation"]:
+        whole["generation"]["roofline"] = plain(phases_on_roofs(whole))
     _lay_samples(seen, whole["cases"], shown, min(samples, fit(whole) // A_SAMPLE))
     return whole
 

@@ -24,7 +24,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from steelyard.analyze.compare import Comparison, RunsSide, compare
+from steelyard.analyze.compare import Comparison, RunsSide, compare, usual_metrics
 from steelyard.analyze.history import History, Point, histories
 from steelyard.errors import SteelyardError, StoreError, UsageError, told
 from steelyard.report.web import html
@@ -304,7 +304,7 @@ def _point(entry: Entry, row: Mapping[str, Any]) -> Point:
 def _compared(base: RunsSide, head: RunsSide) -> Comparison | None:
     """Two runs that cannot be compared are shown without a comparison."""
     try:
-        return compare(base, head)
+        return compare(base, head, metrics=usual_metrics((*base.runs, *head.runs)))
     except SteelyardError:
         return None
 

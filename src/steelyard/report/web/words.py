@@ -16,6 +16,7 @@ from steelyard.errors import UsageError
 from steelyard.model.case import Case
 from steelyard.model.effects import COMPARABLE, NOT_CONFIRMED, change, speedup
 from steelyard.model.pair import Delta
+from steelyard.model.parts import NAMES, TOLD
 from steelyard.model.record import BAD
 from steelyard.report.cells import clean
 from steelyard.report.columns import versus_head
@@ -43,7 +44,7 @@ def banner(
     """
     slower = slower_since(series)
     beside, since = list(_beside(comparison, labels)), list(_since(slower, labels))
-    compared = beside or list(_compared(comparison, labels))
+    compared = beside or [*_compared(comparison, labels), *_parts_compared(comparison)]
     asked = comparison is not None and not _inside(comparison) and any(delta.verdict in CHANGED for delta in comparison.comparable)
     told = [*compared, *since] if asked else [*since, *compared]
     broken = _broken(counts) if told else ()
@@ -113,6 +114,19 @@ def _compared(comparison: Comparison | None, labels: Mapping[str, str]) -> Itera
     yield f"{', '.join(parts)}{f' ({NOT_CONFIRMED})' if loose else ''}{average}."
 
 
+def _parts_compared(comparison: Comparison | None) -> Iterable[str]:
+    """`TTFT: 6 within the margin; ITL: 6 faster, in geometric mean 1.31x faster [1.29, 1.33] over 6.`, where requests were compared."""
+    told = []
+    for part in TOLD:
+        known = [delta for delta in comparison.comparable if delta.metric == part] if comparison else []
+        counts = Counter("within the margin" if delta.verdict == "same" else delta.verdict for delta in known)
+        mean = comparison.means.get(part) if comparison else None
+        average = f", in geometric mean {mean.words(part)}" if mean and mean.n > 1 else ""
+        told += [f"{NAMES[part]}: {_counted(counts)}{average}"] if known else []
+    if told:
+        yield f"{'; '.join(told)}."
+
+
 def _by_base(known: Sequence[Delta]) -> Iterable[list[Delta]]:
     """Deltas of one kind of base at a time, in order."""
     groups: dict[str, list[Delta]] = {}
@@ -132,12 +146,13 @@ def _reach(known: Sequence[Delta], than: str, inside: bool) -> str:
 def _beside(comparison: Comparison | None, labels: Mapping[str, str]) -> Iterable[str]:
     """`On op/softmax n=1024, compile against eager: 1.62x faster [1.60, 1.64].`, where a run compares its stacks in one or two cases."""
     known = comparison.comparable if comparison and _inside(comparison) else []
-    found = [_faster(delta, labels) for delta in known]
+    parts = [delta for delta in known if delta.metric in TOLD]
+    found = [_faster(delta, labels, parts) for delta in known if delta.metric not in TOLD]
     if found and len(found) <= MOST_BESIDE and all(found):
         yield f"{'; '.join(found)}."
 
 
-def _faster(delta: Delta, labels: Mapping[str, str]) -> str:
+def _faster(delta: Delta, labels: Mapping[str, str], parts: Sequence[Delta] = ()) -> str:
     """Which of two stacks is the faster one; nothing where something else than the stack tells them apart."""
     try:
         base, head = Case.parse(delta.base), Case.parse(delta.head)
@@ -150,7 +165,8 @@ def _faster(delta: Delta, labels: Mapping[str, str]) -> str:
         return ""
     label = labels.get(delta.head, "").removesuffix(head.variant).removesuffix(f"{head.backend}/").strip()
     where = label if label.startswith(head.workload) else f"{head.workload} {label}".strip()
-    return clean(f"on {where}, {one} against {other}: {delta.effect}")
+    own = [f", {NAMES[part.metric]} {part.effect}" for part in parts if (part.base, part.head) == (delta.base, delta.head)]
+    return clean(f"on {where}, {one} against {other}: {delta.effect}{''.join(own)}")
 
 
 def _share(found: Sequence[Delta], known: Sequence[Delta], kind: str, loose: bool) -> str:

@@ -8,6 +8,7 @@
   const BINARY = [["TiB", 2 ** 40], ["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10], ["B", 1]];
   const DECIMAL = [["P", 1e15], ["T", 1e12], ["G", 1e9], ["M", 1e6], ["k", 1e3], ["", 1]];
   const SMALL = [["m", 1e-3], ["µ", 1e-6], ["n", 1e-9]];
+  const COUNTED = new Set(["tok/s"]);
   const SHARES = new Set(["discarded", "roof"]);
 
   const known = (value) => typeof value === "number" && Number.isFinite(value);
@@ -18,6 +19,7 @@
     if (unit === "s") return chosen(TIME, size, TIME[3]);
     if (unit === "B") return chosen(BINARY, size, BINARY[4]);
     if (unit === "" || unit === "1") return ["", 1];
+    if (COUNTED.has(unit)) return [unit, 1];
     const tiny = (unit === "J" || unit === "W") && size > 0 && size < 1;
     const [prefix, factor] = tiny ? chosen(SMALL, size, SMALL[2]) : chosen(DECIMAL, size, DECIMAL[5]);
     return [prefix + unit, factor];
@@ -90,11 +92,14 @@
     return ratio >= 1 ? 100 * (end - 1) : 100 * (1 - end);
   }
 
+  // Of which metrics more is slower, by the rules of model/parts.py.
+  const isTime = (name) => name.includes("time") || /^(ttft|itl|tpot|tail)(?!_(compute|bandwidth|roof)$)(_|$)/.test(name);
+
   // `4.0 % slower [3.1, 4.9]`, `2.30x faster [2.21, 2.39]`; without an interval, the size alone.
   function change(ratio, low, high, name = "time") {
     if (!known(ratio)) return "–";
     if (!bounded(ratio, low, high)) return "unbounded";
-    const [more, less] = name.includes("time") ? ["slower", "faster"] : ["more", "less"];
+    const [more, less] = isTime(name) ? ["slower", "faster"] : ["more", "less"];
     const word = ratio < 1 ? less : more;
     const unit = byFactor(ratio) ? "x" : " %";
     const size = sizeOf(ratio, ratio);

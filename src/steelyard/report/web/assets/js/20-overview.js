@@ -162,6 +162,7 @@
       { key: "case", title: "Case", head: true, value: (item) => item.label || item.id, cell: caseCell, class: "case-cell" },
       figure(metric, capital(fmt.label(metric)), { help: better === "none" || !better ? null : `${better} is better` }),
       end(metric, 1), end(metric, 2),
+      ...["ttft", "itl"].map((name) => metric === "time" && figure(name, name.toUpperCase(), { help: fmt.label(name), wide: true })),
       has(metric) && barColumn(metric),
       doc.comparison && { key: "speedup", title: versus(), numeric: false, class: "nowrap", first: "desc", value: (item) => (deltas().get(item.id)?.ratio ? 1 / deltas().get(item.id).ratio : null), cell: (item) => deltaCell(deltas().get(item.id), item.id) },
       metric !== "peak_memory" && figure("peak_memory", "Peak memory"),

@@ -8,6 +8,7 @@
   const MOST_BINS = 50;
   const PHASES = [["build_time", "build"], ["compile_time", "compile"], ["first_call_time", "first call"], ["warmup_time", "warm-up"], ["time", "steady, one call"]];
   const TILES = ["time", "time_p99", "bandwidth", "bus_bandwidth", "compute", "item_rate", "peak_memory", "energy"];
+  const REQUEST_TILES = ["time", "ttft", "itl", "item_rate", "peak_memory"];
   const MEMORY = /memory|bytes/;
   const MOST_TILES = 5;
 
@@ -91,14 +92,15 @@
   function deltaTile(delta) {
     const shown = delta.ratio ? S.badge(delta.verdict, delta.effect) : S.badge(delta.verdict);
     const against = S.caseById(delta.base) && delta.base !== delta.case ? S.caseLink(delta.base) : doc.comparison.base;
-    return tile(["Against ", against], shown, delta.ratio ? `${delta.verdict}, ${delta.paired ? "interleaved" : "measured apart"}` : delta.reason);
+    const whose = delta.metric === "time" ? "Against " : `${S.requestNames[delta.metric]} against `;
+    return tile([whose, against], shown, delta.ratio ? `${delta.verdict}, ${delta.paired ? "interleaved" : "measured apart"}` : delta.reason);
   }
 
   function tiles(item) {
-    const metrics = TILES.filter((name) => item.metrics[name]).slice(0, MOST_TILES);
+    const metrics = (item.metrics.ttft ? REQUEST_TILES : TILES).filter((name) => item.metrics[name]).slice(0, MOST_TILES);
     const delta = S.deltaOf(item.id);
     if (!metrics.length && !delta) return null;
-    return el("div", { class: "tiles" }, metrics.map((name) => metricTile(item, name)), delta && deltaTile(delta));
+    return el("div", { class: "tiles" }, metrics.map((name) => metricTile(item, name)), delta && deltaTile(delta), S.partDeltas(item.id).map(deltaTile));
   }
 
   // ---- figures
@@ -261,6 +263,7 @@
     if (item.reason) main.append(el("p", { class: "notice" }, item.reason));
     if (item.traceback?.length) main.append(el("details", { class: "traceback" }, el("summary", {}, "Traceback"), el("pre", { class: "scroll", tabindex: "0" }, item.traceback.join("\n"))));
     S.fill(main, [tiles(item), ...repeat(item)]);
+    S.drawRequests(main, item);
     drawSamples(main, item);
     drawPhases(main, item);
     drawHistory(main, item);
@@ -269,5 +272,6 @@
     return null;
   }
 
+  S.scaleEnds = scaleEnds;
   S.page("case", "Case", 90, { when: () => doc.cases.length > 0, draw });
 })();

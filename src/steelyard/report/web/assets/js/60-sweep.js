@@ -167,5 +167,6 @@
     S.fill(aside, [notes(sweep)]);
   }
 
+  S.sweepRows = lineRows;
   S.page("sweep", "Sweep", 40, { when: () => Boolean(doc.sweep && doc.sweep.length), draw });
 })();
