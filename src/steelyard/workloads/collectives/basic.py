@@ -121,6 +121,4 @@ def all_to_all(bytes: int, dtype: str, be: Backend) -> Task:
     count, mine = share * seat.size, slice(seat.rank * share, (seat.rank + 1) * share)
     data = be.array(patterns.values(seat.rank, count, patterns.MOVED), canonical(dtype))
     received = be.full(count, dtype=dtype)
-    return filled(
-        dist.all_to_all_single, received, data, lambda: patterns.parts(seat.size, count, mine.start, mine.stop), seat, dtype, be
-    )
+    return filled(dist.all_to_all_single, received, data, lambda: patterns.parts(seat.size, count, mine.start, mine.stop), seat, dtype, be)
