@@ -62,6 +62,11 @@ def table(text: str, *, strict: bool = False) -> csv.DictReader[str]:
     return csv.DictReader(io.StringIO(text, newline=""), restkey="", strict=strict)
 
 
+def benchmark_mode(row: Mapping[str, Any]) -> str:
+    """The benchmark mode of a row, which is the last folder of its results."""
+    return "training" if str(row.get("output_dir") or "").rstrip("/").rpartition("/")[2] == "training" else "inference"
+
+
 def like_last(row: Row) -> Row:
     """A row of the documented version, which has one form, with the columns that the last one has for that."""
     if form_of(row) != "seed":
