@@ -48,6 +48,8 @@ SPEEDUP, BASELINE_TIME, QUANTIZED_TIME = "Fwd Speedup (x)", "Bfloat16 Fwd Time (
 MEMORY = "Allocated Memory (MB)"
 PEAK = "allocated_bytes.all.peak"
 """The peak of `memory_stats` that the records have."""
+RUNNABLE = ("=", "+", "-", "@")
+"""What a cell begins with that a spreadsheet takes for a formula."""
 Row = dict[str, Any]
 """One row by column."""
 

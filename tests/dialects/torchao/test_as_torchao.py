@@ -235,6 +235,16 @@ def test_a_part_of_the_rows_can_be_asked_for(here: Path, capsys: pytest.CaptureF
     assert "no row is left by --filter" in capsys.readouterr().err
 
 
+def test_a_wrong_layer_hides_no_wrong_recipe_and_a_spreadsheet_runs_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = ONE.replace('"int8wo"', '"=cmd()"').replace('"standin"', '"stand"').replace('"small"', '"=1+1"')
+    (here / "x.yml").write_text(text)
+    assert main(["run", "x.yml", LAYER]) == USAGE
+    said = capsys.readouterr().err
+    assert "model_params[0].model_type: no workload named 'torchao/stand'" in said and "no recipe named '=cmd()'" in said
+    assert main([*RUN, "--csv", "x.csv"]) == PASS
+    assert [(row["name"], row["quantization"], row["status"]) for row in rows(here / "x.csv")] == [("'=1+1", "'=cmd()", "failed")]
+
+
 def test_exit_codes_are_the_originals_unless_asked(here: Path) -> None:
     for recipe, code in (("uintx-4-64", FAILED), ("my_new", FAILED), ("float8wo", NOTHING)):
         (here / "x.yml").write_text(ONE.replace("int8wo", recipe))

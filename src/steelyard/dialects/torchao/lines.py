@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from steelyard.codec import torchao
-from steelyard.codec.torchao import BOUNDS, COLUMNS, ONE_FORM, PEAK, SPEEDUP_OF_GUIDE, SPEEDUPS, TIMES, Form, Question
+from steelyard.codec.torchao import BOUNDS, COLUMNS, ONE_FORM, PEAK, RUNNABLE, SPEEDUP_OF_GUIDE, SPEEDUPS, TIMES, Form, Question
 from steelyard.dialects.torchao.layers import DTYPES, OWN_SIZES, LayerRow, shape_text
 from steelyard.model.pair import Delta
 from steelyard.model.record import Record
@@ -97,13 +97,13 @@ def _figures(records: Mapping[Form, Record]) -> Line:
 
 
 def csv_text(lines: Sequence[Line], form: str, *, header: bool = True) -> str:
-    """Rows as the original's writer has them: None is empty."""
+    """Rows as the original's writer has them: None is empty; what a spreadsheet would run gets a quote before it."""
     file = io.StringIO()
     writer = csv.writer(file)
     if header:
         writer.writerow(WRITTEN[form])
-    for line in lines:
-        writer.writerow([_one_line(line[name]) for name in WRITTEN[form]])
+    rows = ([_one_line(line[name]) for name in WRITTEN[form]] for line in lines)
+    writer.writerows([f"'{cell}" if str(cell).startswith(RUNNABLE) and isinstance(cell, str) else cell for cell in row] for row in rows)
     return file.getvalue()
 
 
