@@ -47,5 +47,5 @@ def monitored(jobs: Sequence[Job], settings: Settings) -> Iterator[RunMonitor]:
 
 def _devices(jobs: Sequence[Job]) -> set[int]:
     """The GPUs that jobs use, by the numbers that frameworks have for them: one for each rank."""
-    own = [(job.place.device_index or 0, job.case.ranks) for job in jobs if job.case.device == "cuda"]
-    return {first + rank for first, ranks in own for rank in range(ranks)}
+    own = [(str(job.place.device_index or 0), job.case.ranks) for job in jobs if job.case.device == "cuda"]
+    return {int(first) + rank for first, ranks in own if first.isdecimal() for rank in range(ranks)}

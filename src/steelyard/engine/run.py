@@ -114,7 +114,7 @@ class Supervision:
     judge: Callable[[Record], Record]
     told: dict[str, str]
     """The users' files that records have told of, with the hash that each had last."""
-    monitor: RunMonitor = RunMonitor()
+    monitor: RunMonitor
     waiting: list[list[Job]] = field(default_factory=list)
     """The listed pairs that are still to be weighed; those that follow each other in one row and share a base, together."""
 

@@ -27,20 +27,11 @@ from steelyard.store.runs import Run
 PHASES = {"build_time": "build", "first_call_time": "first call"}
 PASSES = {"peak_memory", "memory_snapshot", "profile", "ncu", "compile_time", "dump_ir", "runtime_profile", "save_output"}
 TOLD = {
-    "top_kernels",
-    "traceback",
-    "warmup_blocks",
-    "warmup_time",
-    "blocks",
-    "calls_per_block",
-    "stopped_by",
-    "noise",
-    OTHER_LOAD,
-    "wall",
+    "top_kernels", "traceback", "warmup_blocks", "warmup_time", "blocks", "calls_per_block", "stopped_by", "noise", OTHER_LOAD, "wall",
     MONITOR,
-}
+}  # fmt: skip
 LONGEST_NAME = 64
-SHARES = ("discarded", "roof")
+SHARES = ("discarded", "roof", "ttft_roof", "itl_roof")
 NAMES = {
     "time": "median time",
     "time_q10": "10th percentile",
@@ -53,6 +44,8 @@ NAMES = {
     "itl": "ITL",
     "tpot": "TPOT",
     "tokens": "tokens per second",
+    "ttft_roof": "prefill, of the roof",
+    "itl_roof": "decoding, of the roof",
 }
 
 

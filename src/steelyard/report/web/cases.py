@@ -61,6 +61,8 @@ LABELS = {
     "ttft_bandwidth": "memory rate of prefill",
     "itl_compute": "arithmetic rate of decoding",
     "itl_bandwidth": "memory rate of decoding",
+    "ttft_roof": "prefill, share of the roof",
+    "itl_roof": "decoding, share of the roof",
     "equal_tokens": "share of tokens that are the same",
     "peak_memory": "peak memory",
     "energy": "energy per call",
