@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from steelyard.errors import NotApplied, UsageError
 from steelyard.measuring.requests import Stamps
 from steelyard.model.define import workload
 from steelyard.model.task import Amounts, Task
-from steelyard.workloads.generation._answer import GeneratedTokens, reading_of
+from steelyard.workloads.generation._answer import GeneratedTokens, check_sizes, reading_of
 from steelyard.workloads.generation._language import LanguageModel, language_model
 from steelyard.workloads.models.subject import installed
 
@@ -91,9 +92,10 @@ def generator(model: Any, how: Generating, latest: list[Any]) -> Any:
 
         def logits(self, prompt: Any, begun: Any) -> Any:
             """What should follow a prompt and some tokens, without a cache."""
+            last = {"logits_to_keep": 1} if "logits_to_keep" in inspect.signature(self.model.forward).parameters else {}
             tokens = torch.cat([prompt, torch.as_tensor(begun, device=prompt.device, dtype=prompt.dtype)], dim=1)
             with torch.no_grad():
-                return self.model(input_ids=tokens, use_cache=False).logits[:, -1].float()
+                return self.model(input_ids=tokens, use_cache=False, **last).logits[:, -1].float()
 
         def seen_at_first(self, prompt: Any) -> SeenPrefill:
             """What the model really does for the first token, with the same settings and nothing compiled."""
@@ -164,9 +166,7 @@ def generate(
     for what, name, known in (("cache", cache, CACHES), ("scale", scale, SCALES)):
         if name not in known:
             raise UsageError(f"no {what} is called {name!r:.60}", do=f"use one of {', '.join(known)}")
-    for name, value, least in (("batch", batch, 1), ("prompt", prompt, 1), ("new", new, 1)):
-        if value < least:
-            raise UsageError(f"{name} is {value}", do=f"give at least {least}")
+    check_sizes(batch, prompt, new)
     made = language_model(member, be, places=prompt + new, dtype=dtype, attention=attention, scale=scale, folder=folder)
     if made.module.dtype != be.dtype(dtype):
         raise NotApplied(f"a model in {dtype} was asked for, and this one is in {be.dtype_name(made.module.dtype)}")
