@@ -149,6 +149,7 @@ class SeenPrefill:
         "folder": [""],
     },
     tags=["generation", "library"],
+    imports=["transformers.modeling_utils", "transformers.generation"],
     sizes={
         "small": {"prompt": 8, "new": 4},
         "h200": {"prompt": 1024, "new": 128, "dtype": "bf16"},
