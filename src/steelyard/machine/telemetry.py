@@ -119,8 +119,8 @@ class Log:
 
 
 @contextmanager
-def watch(meter: Meter | None) -> Iterator[Log]:
-    """Read the device every so often in a thread while the body runs."""
+def watch(meter: Meter | None, every: float = EVERY) -> Iterator[Log]:
+    """Read the device every so many seconds in a thread while the body runs."""
     log, stop = Log(), threading.Event()
     if meter is None:
         yield log
@@ -131,7 +131,7 @@ def watch(meter: Meter | None) -> Iterator[Log]:
             before = clocks.thread_time_ns()
             log.rows.append(meter.row())
             log.cost += (clocks.thread_time_ns() - before) * 1e-9
-            if stop.wait(EVERY):
+            if stop.wait(every):
                 return
 
     thread = threading.Thread(target=read, name="steelyard-telemetry", daemon=True)
