@@ -67,7 +67,7 @@ class Runner:
         if build is not None:
             axes = {name: (value,) for name, value in case.params}
             self.loaded.workloads[case.workload] = Workload(case.workload, axes, modes=(case.mode,), bodies={case.backend: build})
-        case = self._settled(case)
+        case = self.settled(case)
         if case.id not in self.held:
             answers: list[RecordAnswer] = []
             asked = Measure(self.sources, settings or self.settings, (case,))
@@ -79,7 +79,7 @@ class Runner:
         """Tell the conductor's sink something about the script itself, such as a line of its log; nobody hears it where there is none."""
         self.send(Found(facts=facts))
 
-    def _settled(self, case: Case) -> Case:
+    def settled(self, case: Case) -> Case:
         """With the parameters that it left out, as a plan has it."""
         found = self.loaded.workloads.get(case.workload)
         if found is None:

@@ -1,0 +1,175 @@
+"""`steelyard as hf`: the flags of both versions of benchmark_v2, and files with which its README's own commands run here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from steelyard.dialects.commands import LOUDNESS, Names
+from steelyard.errors import INTERRUPTED, USAGE, UsageError
+from steelyard.terminal import CONTEXT, heed_signals, save, tell
+
+FOLDER = click.Path(path_type=Path)
+LEVELS = click.Choice([name for name in LOUDNESS if name != "CRITICAL"])
+
+
+class HFPrograms(Names):
+    """The original's programs by name."""
+
+    kind = "program of hf"
+
+
+class Listing(click.Command):
+    """Takes `--include A B` as the original does: every word up to the next option; none at all is an empty list."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        lists = {name for param in self.params if isinstance(param, click.Option) and param.multiple for name in param.opts}
+        return super().parse_args(ctx, spread(args, lists))
+
+
+def spread(args: list[str], lists: set[str]) -> list[str]:
+    """`--include A B` as `--include A --include B`."""
+    given: list[str] = []
+    listing = ""
+    for word in args:
+        if word.startswith("-") and not word.lstrip("-").isdecimal():
+            listing = word if word in lists else ""
+            given += [] if listing else [word]
+        else:
+            given += [listing, word] if listing else [word]
+    return given
+
+
+@click.group("hf", cls=HFPrograms, invoke_without_command=True, context_settings=CONTEXT)
+@click.pass_context
+def command(ctx: click.Context) -> None:
+    """Hugging Face's benchmark_v2: bench files of your own and ours, or levels of generation configs.
+
+    \b
+    steelyard as hf run_benchmarks --include mock_benchmark --enable-mock
+    steelyard as hf run_benchmarks --model-id gpt2 --preset tiny --variants eager
+    steelyard as hf v2 --model-id gpt2 -b 1 -s 128 -n 64 --level 1
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help(), err=True)
+        ctx.exit(USAGE)
+
+
+def _common(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Our own flags, which both programs have."""
+    for option in reversed((
+        click.option("--preset", type=click.Choice(["tiny"]), help="A small model of the same architecture, for tests and small machines."),
+        click.option("--env", default="", metavar="NAME", help="Run in this environment, such as transformers."),
+        click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Threads on the CPU."),
+        click.option("--seed", type=int, default=0, show_default=True, help="For weights, prompts and the mock."),
+        click.option("--timeout", default="1h", show_default=True, metavar="TIME", help="Longest time for one scenario."),
+        click.option("--no-verify", is_flag=True, help="Do not compare tokens with those of the plain model."),
+        click.option("--resume", is_flag=True, help="Go on with an interrupted run of the same arguments."),
+        click.option("--strict-exit", is_flag=True, help="Exit with 3 where something failed and 5 where nothing was measured."),
+    )):  # fmt: skip
+        function = option(function)
+    return function
+
+
+def settings_of(seed: int, timeout: str, no_verify: bool) -> Any:
+    """How everything is measured."""
+    from steelyard.model.experiment import Settings
+    from steelyard.model.units import parse_seconds
+
+    return Settings(seed=seed, timeout=parse_seconds(timeout), verify=not no_verify)
+
+
+@command.command("run_benchmarks", cls=Listing, context_settings=CONTEXT)
+@click.option("--output-dir", type=FOLDER, default="benchmark_results", show_default=True, metavar="DIR", help="Where results and log go.")
+@click.option("--benches-dir", type=FOLDER, metavar="DIR", help="Folder of bench files.  [default: ./benches]")
+@click.option("--log-level", type=LEVELS, default="INFO", show_default=True, help="How much is told and logged.")
+@click.option("--model-id", metavar="ID", help="The model, for benches that take one; offline, its sizes with seeded weights.")
+@click.option("--warmup-iterations", type=click.IntRange(0), default=3, show_default=True, help="Untimed generations.")
+@click.option("--measurement-iterations", type=click.IntRange(1), default=5, show_default=True, help="Timed generations.")
+@click.option("--num-tokens-to-generate", type=click.IntRange(1), default=100, show_default=True, help="New tokens of each.")
+@click.option("--include", multiple=True, metavar="PART...", help="Only benches with one of these in their name.")
+@click.option("--exclude", multiple=True, metavar="PART...", help="No bench with one of these in its name.")
+@click.option("--enable-mock", is_flag=True, help="Run the mock benchmark, which is skipped otherwise.")
+@click.option("--variants", multiple=True, metavar="NAME...", help="For the built-in benches: eager, compiled, kernelized.")
+@_common
+def run_benchmarks(
+    output_dir: Path, benches_dir: Path | None, log_level: str, include: tuple[str, ...], exclude: tuple[str, ...],
+    env: str, threads: int, seed: int, timeout: str, no_verify: bool, resume: bool, strict_exit: bool, **given: Any,
+) -> int:  # fmt: skip
+    """Run every bench file of a folder, each in a process of its own, and ours: llama_benchmark and mock_benchmark.
+
+    \b
+    steelyard as hf run_benchmarks --include mock_benchmark --enable-mock
+    steelyard as hf run_benchmarks --output-dir my_results --exclude old_benchmark --log-level DEBUG
+    """
+    from steelyard.dialects.hf import session
+    from steelyard.dialects.hf.cases import VARIANTS
+    from steelyard.errors import unknown
+    from steelyard.store.runs import Store
+
+    for name in given["variants"]:
+        if name not in VARIANTS:
+            raise unknown("variant", name, VARIANTS)
+    kept = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items() if value not in (None, ())}
+    options = session.BenchOptions(
+        output_dir, benches_dir or Path("benches"), benches_dir is not None, kept, log_level, include, exclude, env, "", threads,
+        settings_of(seed, timeout, no_verify), resume, strict_exit,
+    )  # fmt: skip
+    typed = click.get_current_context().find_root().obj or ()
+    made = session.BenchesRun(options, tell, Store.find(), typed)
+    heed_signals()
+    try:
+        code = made.run()
+    except UsageError as error:
+        if strict_exit:
+            raise
+        tell(f"error: {error}")
+        return session.FALLEN
+    except KeyboardInterrupt:
+        tell(f"interrupted: {len(made.outcomes)} benches done; continue: the same command with --resume")
+        return INTERRUPTED
+    good = sum(outcome.status == "completed" for outcome in made.outcomes.values())
+    bad = sum(outcome.status == "failed" for outcome in made.outcomes.values())
+    tell(f"{good} ok · {bad} failed · {len(made.outcomes) - good - bad} skipped · saved {output_dir / session.SUMMARY}")
+    return code
+
+
+RUNNER = '''"""benchmark_v2's runner, by Steelyard."""
+
+import sys
+
+from steelyard.cli.main import main
+
+sys.exit(main(["as", "hf", "run_benchmarks", *sys.argv[1:]]))
+'''
+FRAMEWORK = '''"""benchmark_v2's framework, by Steelyard."""
+
+from steelyard import hf_bench  # noqa: F401  (from here on `framework` is Steelyard's)
+'''
+
+
+@command.command("init", context_settings=CONTEXT)
+@click.argument("folder", type=FOLDER, default=".")
+def init(folder: Path) -> int:
+    """Write run_benchmarks.py, framework.py and benches/ into a folder, where the original's own commands then run.
+
+    \b
+    steelyard as hf init my_benchmarks
+    """
+    from steelyard.dialects.hf.session import BENCHES
+
+    made = {folder / "run_benchmarks.py": RUNNER, folder / "framework.py": FRAMEWORK}
+    head = "import os\nimport sys\n\nsys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))\n"
+    for path in sorted(BENCHES.glob("*_benchmark.py")):
+        text = path.read_text(encoding="utf-8")
+        made[folder / "benches" / path.name] = text.replace("\nimport logging\n", f"\n{head}import logging\n", 1)
+    if there := [str(path) for path in made if path.exists()]:
+        raise UsageError(f"{there[0]} is there already", do="name another folder, or use it as it is: steelyard as hf run_benchmarks")
+    (folder / "benches").mkdir(parents=True, exist_ok=True)
+    for path, text in made.items():
+        save(path, text)
+        tell(f"wrote {path}")
+    return 0
