@@ -31,14 +31,17 @@ def threads() -> int:
     return max(1, int(given)) if given.isdecimal() else 1
 
 
-def steps(*, compiled: bool, mode: str | None, kernelized: bool, continuous: bool = False, kernel: str | None = None) -> str:
+def steps(
+    *, compiled: bool, mode: str | None, kernelized: bool, continuous: bool = False, kernel: str | None = None, fullgraph: bool = False
+) -> str:  # fmt: skip
     """Our variants, in the order in which they are applied."""
     if mode not in MODES:
         raise unknown("compile mode", str(mode), [each for each in MODES if each])
     if kernel is not None and kernel not in KERNELS:
         raise unknown("SDPA backend", str(kernel), KERNELS)
     found = ["kernelize"] if kernelized else []
-    found += [f"compile[mode={mode}]" if mode else "compile"] if compiled else []
+    options = [*(["fullgraph=true"] if fullgraph else []), *([f"mode={mode}"] if mode else [])]
+    found += [f"compile[{','.join(options)}]" if options else "compile"] if compiled else []
     found += [f"sdpa[kernel={KERNELS[kernel]}]"] if kernel else []
     return "+".join([*found, *(["continuous"] if continuous else [])]) or "eager"
 

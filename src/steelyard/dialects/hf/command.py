@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from steelyard.dialects.commands import LOUDNESS, Names
+from steelyard.dialects.commands import LOUDNESS, Names, status_counts
 from steelyard.errors import INTERRUPTED, USAGE, UsageError
 from steelyard.terminal import CONTEXT, heed_signals, save, tell
 
@@ -35,9 +35,10 @@ def spread(args: list[str], lists: set[str]) -> list[str]:
     given: list[str] = []
     listing = ""
     for word in args:
+        name, sign, value = word.partition("=")
         if word.startswith("-") and not word.lstrip("-").isdecimal():
-            listing = word if word in lists else ""
-            given += [] if listing else [word]
+            listing = name if name in lists else ""
+            given += [name, value] if listing and sign else [] if listing else [word]
         else:
             given += [listing, word] if listing else [word]
     return given
@@ -173,3 +174,79 @@ def init(folder: Path) -> int:
         save(path, text)
         tell(f"wrote {path}")
     return 0
+
+
+SIZE = click.IntRange(1)
+
+
+@command.command("v2", cls=Listing, context_settings=CONTEXT)
+@click.option("--output-dir", type=FOLDER, default="benchmark_results", show_default=True, metavar="DIR", help="Where results go.")
+@click.option("--log-level", type=LEVELS, default="WARNING", show_default=True, help="How much is told beside the results.")
+@click.option(
+    "--model-id", required=True, metavar="ID", help="A hub id (offline: its sizes, seeded weights), an architecture, a folder, or mock."
+)
+@click.option("-w", "--warmup", type=click.IntRange(0), default=3, show_default=True, help="Untimed generations.")
+@click.option("-i", "--iterations", type=SIZE, default=10, show_default=True, help="Timed generations.")
+@click.option("-b", "--batch-size", type=SIZE, multiple=True, metavar="N...", help="Rows of a request.")
+@click.option("-s", "--sequence-length", type=SIZE, multiple=True, metavar="N...", help="Tokens of a prompt.")
+@click.option("-n", "--num-tokens-to-generate", type=SIZE, multiple=True, metavar="N...", help="New tokens, at least 2.")
+@click.option("--level", type=click.IntRange(0, 4), default=1, show_default=True, help="How many configs: 1, 4, 8, 32 or 80.")
+@click.option("--config-file", type=FOLDER, metavar="FILE", help="Configs from a .json or .jsonl file in place of a level.")
+@click.option(
+    "-p", "--num-tokens-to-profile", type=click.IntRange(0), default=0, metavar="N", help="Also a trace of so many tokens per config."
+)
+@click.option("--enable-tp", is_flag=True, help="Tensor parallel; such configs are unsupported here.")
+@click.option("--branch-name", default="", help="For the file, in place of git's.")
+@click.option("--commit-id", default="", help="For the file, in place of git's.")
+@click.option("--commit-message", default="", help="For the file.")
+@click.option("--no-gpu-monitoring", is_flag=True, help="Names and files say that nothing was monitored.")
+@click.option(
+    "--push-result-to-dataset",
+    "dataset",
+    default="",
+    metavar="ID",
+    help="Write the rows of that dataset to full_results/; nothing is sent.",
+)
+@_common
+def v2(
+    output_dir: Path, log_level: str, model_id: str, warmup: int, iterations: int, batch_size: tuple[int, ...],
+    sequence_length: tuple[int, ...], num_tokens_to_generate: tuple[int, ...], level: int, config_file: Path | None,
+    num_tokens_to_profile: int, enable_tp: bool, branch_name: str, commit_id: str, commit_message: str, no_gpu_monitoring: bool,
+    dataset: str, preset: str | None, env: str, threads: int, seed: int, timeout: str, no_verify: bool, resume: bool, strict_exit: bool,
+) -> int:  # fmt: skip
+    """Measure the configs of a level, or of a file, in every size, and write a row for each by its hash.
+
+    \b
+    steelyard as hf v2 --model-id mock -b 1 4 -s 64 -n 16 --level 1
+    steelyard as hf v2 --model-id meta-llama/Llama-3.1-8B -b 1 32 -s 128 -n 256 --level 2
+    """
+    from steelyard.dialects.hf import leveled, levels
+    from steelyard.store.runs import Store
+
+    leveled.check_sizes({"batch-size": batch_size, "sequence-length": sequence_length, "num-tokens-to-generate": num_tokens_to_generate})
+    found, notes = levels.read_configs(config_file) if config_file else (levels.by_level(level), [])
+    for note in notes:
+        tell(f"warning: {note}")
+    same = {"warmup_iterations": warmup, "measurement_iterations": iterations, "gpu_monitoring": not no_gpu_monitoring}
+    configs = levels.crossed(
+        found, batch_size, sequence_length, num_tokens_to_generate, **same, **({"tp_plan": "auto"} if enable_tp else {})
+    )
+    options = leveled.LevelOptions(
+        model_id, configs, output_dir, branch_name, commit_id, commit_message, num_tokens_to_profile, dataset, env, threads, preset,
+        settings_of(seed, timeout, no_verify), resume, strict_exit,
+    )  # fmt: skip
+    if dataset:
+        tell(f"warning: rows for {dataset} are written to {output_dir / 'full_results'}; nothing is sent from here")
+    heed_signals()
+    quiet = LOUDNESS[log_level] > LOUDNESS["WARNING"]
+    made = leveled.LevelRun(
+        options, click.echo, (lambda text: None) if quiet else tell, Store.find(), click.get_current_context().find_root().obj or ()
+    )
+    try:
+        code = made.run()
+    except KeyboardInterrupt:
+        tell("interrupted; continue: the same command with --resume")
+        return INTERRUPTED
+    if made.sink:
+        tell(f"{' · '.join(status_counts(made.sink.statuses))} · saved {made.sink.whole}")
+    return code

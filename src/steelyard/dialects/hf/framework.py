@@ -349,6 +349,7 @@ class BenchmarkRunner:
         runner = driving.runner()
         if isinstance(benchmark, RequestBenchmark):
             case = runner.settled(benchmark.case(config))
+            _asked()[case.id] += 1
             if monitor and case.device != "cpu":
                 monitor.start()
             found = runner.measure(case, settings=_settings(config))

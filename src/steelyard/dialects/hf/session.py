@@ -224,7 +224,7 @@ def _judged(run: str, records: Sequence[Record], facts: Mapping[str, Any]) -> Be
             scenarios[record.status] = scenarios.get(record.status, 0) + 1
     made = BenchOutcome(str(facts.get("outcome", "failed")), str(facts.get("reason", "")), str(facts.get("path", "")), run, scenarios)
     if own is not None:
-        made.status, made.reason = "failed", " ".join(own.reason.split())
+        made.status, made.reason = "failed", "; ".join(part.strip() for part in own.reason.splitlines())
     elif made.status == "completed" and scenarios and not {"ok", "wrong"} & scenarios.keys():
         first = next(record for record in records if record.status not in ("ok", "wrong"))
         made.status, made.reason = "failed", f"no scenario could be measured; the first: {first.status}: {first.reason}"
