@@ -81,18 +81,3 @@ def of_scenario(config: Any, *, threads: int = 1, preset: str | None = None) -> 
         "dtype": config.torch_dtype, "attention": config.attn_implementation,
     }  # fmt: skip
     return generating(config.model_id, variant, params, device=config.device, threads=threads, preset=preset)
-
-
-def requests(found: Any, tokens: int) -> dict[str, list[float]]:
-    """Seconds of every request from raw series: the whole, to the first token, and the mean between tokens; rows apart by their median."""
-    from statistics import fmean, median
-
-    whole = found.get("request_time") or found.get("forward.measure.time") or []
-    first, gaps = found.get("request_ttft", []), found.get("request_itl", [])
-    rows = len(first) // len(whole) if whole else 0
-    each = rows * (tokens - 1)
-    return {
-        "latency": list(whole),
-        "time_to_first_token": [median(first[i * rows : (i + 1) * rows]) for i in range(len(whole))] if rows else [],
-        "time_per_output_token": [fmean(gaps[i * each : (i + 1) * each]) for i in range(len(whole))] if each and gaps else [],
-    }

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from steelyard.dialects.commands import LOUDNESS, Names, status_counts
+from steelyard.dialects.commands import LOUDNESS, Listing, Names, status_counts
 from steelyard.errors import INTERRUPTED, USAGE, UsageError
-from steelyard.terminal import CONTEXT, heed_signals, save, tell
+from steelyard.terminal import CONTEXT, heed_signals, tell
 
 FOLDER = click.Path(path_type=Path)
 LEVELS = click.Choice([name for name in LOUDNESS if name != "CRITICAL"])
@@ -20,28 +20,6 @@ class HFPrograms(Names):
     """The original's programs by name."""
 
     kind = "program of hf"
-
-
-class Listing(click.Command):
-    """Takes `--include A B` as the original does: every word up to the next option; none at all is an empty list."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        lists = {name for param in self.params if isinstance(param, click.Option) and param.multiple for name in param.opts}
-        return super().parse_args(ctx, spread(args, lists))
-
-
-def spread(args: list[str], lists: set[str]) -> list[str]:
-    """`--include A B` as `--include A --include B`."""
-    given: list[str] = []
-    listing = ""
-    for word in args:
-        name, sign, value = word.partition("=")
-        if word.startswith("-") and not word.lstrip("-").isdecimal():
-            listing = name if name in lists else ""
-            given += [name, value] if listing and sign else [] if listing else [word]
-        else:
-            given += [listing, word] if listing else [word]
-    return given
 
 
 @click.group("hf", cls=HFPrograms, invoke_without_command=True, context_settings=CONTEXT)
@@ -138,44 +116,6 @@ def run_benchmarks(
     return code
 
 
-RUNNER = '''"""benchmark_v2's runner, by Steelyard."""
-
-import sys
-
-from steelyard.cli.main import main
-
-sys.exit(main(["as", "hf", "run_benchmarks", *sys.argv[1:]]))
-'''
-FRAMEWORK = '''"""benchmark_v2's framework, by Steelyard."""
-
-from steelyard import hf_bench  # noqa: F401  (from here on `framework` is Steelyard's)
-'''
-
-
-@command.command("init", context_settings=CONTEXT)
-@click.argument("folder", type=FOLDER, default=".")
-def init(folder: Path) -> int:
-    """Write run_benchmarks.py, framework.py and benches/ into a folder, where the original's own commands then run.
-
-    \b
-    steelyard as hf init my_benchmarks
-    """
-    from steelyard.dialects.hf.session import BENCHES
-
-    made = {folder / "run_benchmarks.py": RUNNER, folder / "framework.py": FRAMEWORK}
-    head = "import os\nimport sys\n\nsys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))\n"
-    for path in sorted(BENCHES.glob("*_benchmark.py")):
-        text = path.read_text(encoding="utf-8")
-        made[folder / "benches" / path.name] = text.replace("\nimport logging\n", f"\n{head}import logging\n", 1)
-    if there := [str(path) for path in made if path.exists()]:
-        raise UsageError(f"{there[0]} is there already", do="name another folder, or use it as it is: steelyard as hf run_benchmarks")
-    (folder / "benches").mkdir(parents=True, exist_ok=True)
-    for path, text in made.items():
-        save(path, text)
-        tell(f"wrote {path}")
-    return 0
-
-
 SIZE = click.IntRange(1)
 
 
@@ -248,5 +188,5 @@ def v2(
         tell("interrupted; continue: the same command with --resume")
         return INTERRUPTED
     if made.sink:
-        tell(f"{' · '.join(status_counts(made.sink.statuses))} · saved {made.sink.whole}")
+        tell(f"{' · '.join(status_counts(made.sink.statuses))} · saved {made.sink.results}")
     return code

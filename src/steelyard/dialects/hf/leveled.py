@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,12 +15,12 @@ from typing import Any
 from steelyard.dialects.devices import has_device
 from steelyard.dialects.hf import cases, files, levels
 from steelyard.dialects.hf.levels import LevelConfig
-from steelyard.dialects.hf.scenarios import SUPPORT, percentile
 from steelyard.engine import conduct, envs
 from steelyard.engine.run import WaitTold
 from steelyard.engine.sinks import MeasuredCase, RowSink
 from steelyard.errors import FAILED, NOTHING, PASS, UsageError, exit_code
 from steelyard.machine import facts, nvidia
+from steelyard.measuring.requests import of_each
 from steelyard.model.case import Case
 from steelyard.model.experiment import Experiment, ResultRow, Settings
 from steelyard.model.protocol import Fixed
@@ -31,6 +32,7 @@ from steelyard.terminal import save
 GB = 2**30
 SHOWN = {"e2e_latency": "E2E latency", "time_to_first_token": "Time to first token", "inter_token_latency": "Inter-token latency"}
 FLASH = "flash_attn"
+FEWEST_FOR_P95 = 20
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class LevelSink(RowSink):
     def __init__(self, configs: Mapping[str, PlannedConfig], made: LevelRun, path: Path) -> None:
         rows = [ResultRow(hash, (each.case,)) for hash, each in configs.items() if each.case]
         super().__init__(rows, path.parent.parent / "full_results" / f"{path.stem.partition('_benchmark_')[2]}.jsonl")
-        self.configs, self.made, self.whole = configs, made, path
+        self.configs, self.made, self.results = configs, made, path
         self.file: dict[str, Any] = {}
         self.statuses: list[str] = []
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -113,7 +115,7 @@ class LevelSink(RowSink):
         """Put a config into the file."""
         self.file[key] = row(self.configs[key], record, series, self.made.metadata)
         self.statuses.append(record.status)
-        save(self.whole, json.dumps(files.plain(self.file), indent=4) + "\n")
+        save(self.results, json.dumps(files.plain(self.file), indent=4) + "\n")
         self.made.show(self.configs[key].config, self.file[key])
         return dict(self.file[key])
 
@@ -121,18 +123,19 @@ class LevelSink(RowSink):
 def row(each: PlannedConfig, record: Record, series: Mapping[str, list[float]], metadata: Mapping[str, Any]) -> dict[str, Any]:
     """A config's part of the file: the original's keys, and what we know beside them in `metadata`."""
     config, measured = each.config, record.status in ("ok", "wrong")
-    found = cases.requests(series, config.num_tokens_to_generate) if measured else {}
+    found = of_each(series, config.num_tokens_to_generate) if measured else {}
     hardware = {**metadata["hardware_info"], "torch_version": record.environment.get("torch")}
-    ours = {"status": record.status, "reason": record.reason, "case": record.id, "effective": dict(record.effective)}
+    ours: dict[str, Any] = {"success": record.status == "ok", "status": record.status, "reason": record.reason, "case": record.id}
+    ours |= {"effective": dict(record.effective)}
     if each.asked != config:
         ours |= {"requested": each.asked.plain(), "changed": list(each.notes)}
     shape = f"({config.batch_size}, {config.num_tokens_to_generate})"
     return {
-        "metadata": {**metadata, "timestamp": datetime.now(UTC).isoformat(), "hardware_info": hardware, "success": record.status == "ok", **ours},
+        "metadata": {**metadata, "timestamp": datetime.now(UTC).isoformat(), "hardware_info": hardware, **ours},
         "measurements": {
-            "e2e_latency": found.get("latency", []), "time_to_first_token": found.get("time_to_first_token", []),
-            "inter_token_latency": found.get("time_per_output_token", []),
-            "shape_and_decoded_outputs": [shape] * len(found.get("latency", [])), "gpu_metrics": None, "timestamps": None,
+            "e2e_latency": found.get("time", []), "time_to_first_token": found.get("ttft", []),
+            "inter_token_latency": found.get("tpot", []),
+            "shape_and_decoded_outputs": [shape] * len(found.get("time", [])), "gpu_metrics": None, "timestamps": None,
         },
         "config": config.plain(),
     }  # fmt: skip
@@ -161,7 +164,7 @@ class LevelRun:
             "commit_id": options.commit or git.get("commit") or "", "commit_message": options.message,
             "hardware_info": {
                 "gpu_name": gpu.get("name"), "gpu_memory_total_gb": round((gpu.get("memory") or 0) / GB, 2) or None,
-                "python_version": str((facts.system() or {}).get("python") or ""), "torch_version": None,
+                "python_version": platform.python_version(), "torch_version": None,
             },
         }  # fmt: skip
         name = options.model.rstrip("/").rpartition("/")[2]
@@ -213,14 +216,12 @@ class LevelRun:
             return
         settings = replace(self.options.settings, runs=1, warmup=0.0, verify=False, telemetry=False, profile=True)
         done = self._execute(Experiment(f"hf v2 traces {self.options.model}", include=tuple(asked.values()), settings=settings))
-        for name, case, record in ((name, case, record) for name, case in asked.items() for record in done.run.records):
-            for kept in (
-                record.attachments if Case.from_plain(record.case).id == conduct.plan.settle(case, conduct.registry.catalogue()).id else ()
-            ):
-                if kept.kind == "trace":
-                    folder.mkdir(parents=True, exist_ok=True)
-                    (folder / f"{name}.json.gz").write_bytes(done.run.attachment(kept).read_bytes())
-                    self.tell(f"trace: {folder / name}.json.gz")
+        traces = {record.id: kept for record in done.run.records for kept in record.attachments if kept.kind == "trace"}
+        for job, name in zip(done.ready.jobs, asked, strict=False):
+            if job.case.id in traces:
+                folder.mkdir(parents=True, exist_ok=True)
+                (folder / f"{name}.json.gz").write_bytes(done.run.attachment(traces[job.case.id]).read_bytes())
+                self.tell(f"trace: {folder / name}.json.gz")
 
     def _code(self) -> int:
         """The original's: 0, but for nothing at all; or ours."""
@@ -236,7 +237,8 @@ def spread_of(values: Sequence[float], words: Callable[[float], str]) -> str:
         "avg": statistics.fmean(values), "std": statistics.pstdev(values), "min": min(values), "med": statistics.median(values),
         "max": max(values),
     }  # fmt: skip
-    last = words(percentile(values, 95)) if len(values) >= SUPPORT["p95"] else f"- ({len(values)} values)"
+    enough = len(values) >= FEWEST_FOR_P95
+    last = words(statistics.quantiles(values, n=20, method="inclusive")[-1]) if enough else f"- ({len(values)} values)"
     return "  ".join([*(f"{name} {words(value)}" for name, value in told.items()), f"p95 {last}"])
 
 

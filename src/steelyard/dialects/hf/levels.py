@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from steelyard.codec.parsing import parse_json
+from steelyard.codec.reading import CheckedFile, choice, expect
 from steelyard.dialects.hf import cases
-from steelyard.errors import UsageError, did_you_mean, unknown
+from steelyard.errors import UsageError, did_you_mean
 from steelyard.files import read_text
 from steelyard.model.case import Case
 
@@ -140,66 +142,49 @@ def crossed(
 
 
 def read_configs(path: Path) -> tuple[list[LevelConfig], list[str]]:
-    """The configs of a .json or .jsonl file, and what in it nobody knows; a value that cannot be is an error with its place."""
+    """The configs of a .json or .jsonl file, and what in it nobody knows; values that cannot be are told with their places."""
     if path.suffix not in (".json", ".jsonl"):
         raise UsageError(f"{path.name} is neither .json nor .jsonl", do="a config file has that ending", where=str(path))
     text = read_text(path)
-    if path.suffix == ".json":
-        data = parse_json(text, str(path))
-        placed = [(f"{path}", item) for item in (data if isinstance(data, list) else [data])]
-    else:
-        lines = enumerate(text.splitlines(), 1)
-        placed = [(f"{path}:{number}", parse_json(line, f"{path}:{number}")) for number, line in lines if line.startswith("{")]
+    whole = parse_json(text, str(path)) if path.suffix == ".json" else None
+    lines = [(f"{path}:{number}", line) for number, line in enumerate(text.splitlines(), 1) if line.startswith("{")]
+    placed = [(str(path), item) for item in (whole if isinstance(whole, list) else [whole])] if path.suffix == ".json" else []
+    placed = placed or [(where, parse_json(line, where)) for where, line in lines]
     if not placed:
         raise UsageError("there is no config in it", do="write one as a JSON object, in a .jsonl file one on each line", where=str(path))
     notes: list[str] = []
-    return [_config(item, where, notes) for where, item in placed], notes
+    return [_config(item, CheckedFile(where, ""), notes) for where, item in placed], notes
 
 
-def _config(data: Any, where: str, notes: list[str]) -> LevelConfig:
+def _config(data: Any, file: CheckedFile, notes: list[str]) -> LevelConfig:
     if not isinstance(data, dict):
-        raise UsageError("a config is a JSON object", where=where)
-    usual = {item.name: item.default for item in fields(LevelConfig)}
-    given = {}
-    for key, value in data.items():
-        if key in ("name", "dtype", "device"):
-            continue
-        if key not in usual:
-            notes.append(f"{where}  {key}: unknown key, left alone {did_you_mean(key, usual)}".rstrip())
-            continue
-        given[key] = _checked(key, value, usual[key], where)
-    return LevelConfig(**given)
+        raise UsageError("a config is a JSON object", where=file.where)
+    usual: dict[str, Any] = {item.name: item.default for item in fields(LevelConfig)}
+    unread = [key for key in data if key not in (*usual, "name", "dtype", "device")]
+    notes += [f"{file.where}  {key}: unknown key, left alone; {did_you_mean(key, usual)}".rstrip("; ") for key in unread]
+    made = LevelConfig(
+        **{key: file.read(data, "", key, functools.partial(_value, key, default), default) for key, default in usual.items()}
+    )
+    file.finish()
+    return made
 
 
-def _checked(key: str, value: Any, usual: Any, where: str) -> Any:
+def _value(key: str, usual: Any, value: Any) -> Any:
+    """A value that a field can have."""
     if key == "compile_kwargs":
-        for name, item in _object(value, key, where):
-            if name not in COMPILE_KEYS or not isinstance(item, COMPILE_KEYS[name]):
-                raise UsageError(
-                    f"{key}.{name}: cannot be {item!r}", do='it has "mode" (text) and "fullgraph" (true or false)', where=where
-                )
-            if name == "mode" and item not in cases.MODES:
-                raise unknown("compile mode", item, [mode for mode in cases.MODES if mode], where=f"{where}  {key}.mode")
-        return value
-    if key == "attn_implementation":
-        name = str(value).removeprefix("paged|")
-        if name not in ATTENTION:
-            raise unknown("attention", str(value), ATTENTION, where=f"{where}  {key}")
-        return name
-    if key == "tp_plan":
-        if value is not None and not isinstance(value, str):
-            raise UsageError(f"{key}: is {value!r}", do="give a text or null", where=where)
-        return value
-    least = 0 if key.startswith("warmup") else 1
-    if type(value) is not type(usual) or (isinstance(value, int) and not isinstance(value, bool) and not least <= value < 10**9):
-        kind = "true or false" if isinstance(usual, bool) else f"a whole number of at least {least}"
-        raise UsageError(f"{key}: is {str(value)[:60]!r}", do=f"give {kind}", where=where)
+        expect(value is None or isinstance(value, dict), "an object or null", value)
+        for name, item in (value or {}).items():
+            expect(
+                name in COMPILE_KEYS and isinstance(item, COMPILE_KEYS[name]), '"mode" (text) and "fullgraph" (true or false)', {name: item}
+            )
+            choice([mode for mode in cases.MODES if mode])(item) if name == "mode" else None
+    elif key == "attn_implementation":
+        return choice(ATTENTION)(value.removeprefix("paged|") if isinstance(value, str) else value)
+    elif key == "tp_plan":
+        expect(value is None or isinstance(value, str), "text or null", value)
+    elif isinstance(usual, bool):
+        expect(isinstance(value, bool), "true or false", value)
+    else:
+        least = 0 if key.startswith("warmup") else 1
+        expect(type(value) is int and least <= value < 10**9, f"a whole number of at least {least}", value)
     return value
-
-
-def _object(value: Any, key: str, where: str) -> Iterator[tuple[str, Any]]:
-    if value is None:
-        return
-    if not isinstance(value, dict):
-        raise UsageError(f"{key}: is {str(value)[:60]!r}", do="give an object or null", where=where)
-    yield from value.items()

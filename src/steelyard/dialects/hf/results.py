@@ -1,4 +1,4 @@
-"""Result files of benchmark_v2 for compare, gate, show and report: the first version's, its successor's, the later version's and its rows."""
+"""Result files of benchmark_v2 for compare, gate, show and report: all its versions, and rows of its datasets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from steelyard.model.record import Figure, Status
 SCENARIOS, HASH = "benchmark_scenarios", "benchmark_config_hash"
 TIMES = {
     "latency": "time", "e2e_latency": "time", "time_to_first_token": "ttft", "time_per_output_token": "tpot",
-    "inter_token_latency": "tpot",
+    "inter_token_latency": "itl",
 }  # fmt: skip
 """Our metrics by the names that the files have, which may end in `_seconds`."""
 PART = "measurements"
@@ -99,4 +99,4 @@ def _figures(measured: Mapping[str, Any]) -> Iterator[tuple[str, Figure]]:
             known = sorted(value for item in kept if (value := number(item)) is not None and value > 0)
             middle = number(table(found).get("median", table(found).get("mean")))
             if known or middle:
-                yield "item_rate", Figure(known[len(known) // 2] if known else middle or 0.0, "1/s", "higher", n=len(known) or None)
+                yield "item_rate", Figure(known[len(known) // 2] if known else middle or 0.0, "item/s", "higher", n=len(known) or None)

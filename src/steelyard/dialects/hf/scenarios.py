@@ -1,18 +1,14 @@
-"""What a bench file says and gets as plain data: a scenario's config, its variants, one timing, and statistics of several."""
+"""What a bench file says and gets as plain data: a scenario's config, its variants, and one timing."""
 
 from __future__ import annotations
 
 import copy
 import itertools
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 GREEDY: Mapping[str, Any] = {"do_sample": False, "top_p": 1.0, "temperature": 1.0}
-PERCENTILES = (25, 75, 90, 95, 99)
-SUPPORT = {"p90": 10, "p95": 20, "p99": 100}
-"""How many values it takes for a percentile to be more than the largest value by another name."""
 
 
 @dataclass
@@ -56,62 +52,6 @@ class TimingResult:
     tokens_per_second: float | None = None
     total_tokens_generated: int = 0
     metadata: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass
-class BenchmarkStatistics:
-    """The values of several iterations, and what is usually asked of them."""
-
-    name: str
-    measurements: list[float]
-    mean: float
-    median: float
-    std: float
-    min: float
-    max: float
-    p25: float
-    p75: float
-    p90: float
-    p95: float
-    p99: float
-    unit: str = "seconds"
-
-    @classmethod
-    def from_measurements(cls, name: str, measurements: Sequence[float], unit: str = "seconds") -> BenchmarkStatistics:
-        """Of some values; the standard deviation is that of the values themselves, and percentiles lie between two of them."""
-        if not measurements:
-            raise ValueError("Cannot create statistics from empty measurements")
-        values = [float(value) for value in measurements]
-        shares = {f"p{share}": percentile(values, share) for share in PERCENTILES}
-        return cls(
-            name, values, statistics.fmean(values), statistics.median(values), statistics.pstdev(values), min(values), max(values),
-            **shares, unit=unit,
-        )  # fmt: skip
-
-    def plain(self) -> dict[str, Any]:
-        """As the result file has it; percentiles that so few values cannot support are named."""
-        weak = [name for name, least in SUPPORT.items() if len(self.measurements) < least]
-        return asdict(self) | ({"too_few_values_for": weak} if weak else {})
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """By the line between the two nearest values."""
-    ordered, place = sorted(values), (len(values) - 1) * share / 100
-    low = int(place)
-    return ordered[low] + (ordered[min(low + 1, len(ordered) - 1)] - ordered[low]) * (place - low)
-
-
-@dataclass
-class HardwareInfo:
-    """What a scenario ran on; memory in MB."""
-
-    gpu_name: str
-    gpu_memory_total: int
-    cpu_count: int
-    memory_total: int
-    python_version: str
-    torch_version: str | None = None
-    cuda_version: str | None = None
 
 
 def create_config_variants(base_config: ScenarioConfig, variant_configs: Mapping[str, Sequence[Any]]) -> list[ScenarioConfig]:

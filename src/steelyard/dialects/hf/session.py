@@ -24,7 +24,7 @@ from steelyard.store.runs import RunWriter, Store
 from steelyard.terminal import save
 
 BENCHES = Path(__file__).parent / "benches"
-SHIM = "steelyard.dialects.hf.framework"
+SHIM = "steelyard.hf"
 FALLEN = 1
 """The original's exit code for everything that did not go well."""
 SUMMARY = "benchmark_summary.json"

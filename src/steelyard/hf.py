@@ -1,4 +1,7 @@
-"""What bench files import as `framework`, on our engine: every scenario that a runner is given is measured as a case of ours."""
+"""benchmark_v2's framework for Python, which bench files import as `framework`: its scenarios are measured as cases of ours.
+
+from steelyard.hf import BenchmarkRunner, ModelBenchmark, ScenarioConfig
+"""
 
 from __future__ import annotations
 
@@ -24,11 +27,12 @@ from types import ModuleType
 from typing import Any
 
 from steelyard.dialects.hf import cases, files
-from steelyard.dialects.hf.scenarios import BenchmarkStatistics, HardwareInfo, ScenarioConfig, TimingResult
+from steelyard.dialects.hf.scenarios import ScenarioConfig, TimingResult
 from steelyard.dialects.hf.scenarios import create_config_variants as create_config_variants
 from steelyard.engine import driving
 from steelyard.errors import NotApplied, SteelyardError, status_of, told
 from steelyard.machine import facts, nvidia, telemetry
+from steelyard.measuring.requests import of_each
 from steelyard.model.case import Case
 from steelyard.model.protocol import Fixed
 from steelyard.model.task import Reading, Task
@@ -37,6 +41,65 @@ MB = 2**20
 MOST_FAILURES = 5
 """Readings in a row without an answer after which a monitor says so."""
 Scenarios = dict[str, dict[str, Any]]
+PERCENTILES = (25, 75, 90, 95, 99)
+SUPPORT = {"p90": 10, "p95": 20, "p99": 100}
+"""How many values it takes for a percentile to be more than the largest value by another name."""
+
+
+@dataclass
+class BenchmarkStatistics:
+    """The values of several iterations, and what is usually asked of them."""
+
+    name: str
+    measurements: list[float]
+    mean: float
+    median: float
+    std: float
+    min: float
+    max: float
+    p25: float
+    p75: float
+    p90: float
+    p95: float
+    p99: float
+    unit: str = "seconds"
+
+    @classmethod
+    def from_measurements(cls, name: str, measurements: Sequence[float], unit: str = "seconds") -> BenchmarkStatistics:
+        """Of some values; the standard deviation is that of the values themselves, and percentiles lie between two of them."""
+        if not measurements:
+            raise ValueError("Cannot create statistics from empty measurements")
+        values = [float(value) for value in measurements]
+        shares = {f"p{share}": percentile(values, share) for share in PERCENTILES}
+        return cls(
+            name, values, statistics.fmean(values), statistics.median(values), statistics.pstdev(values), min(values), max(values),
+            **shares, unit=unit,
+        )  # fmt: skip
+
+    def plain(self) -> dict[str, Any]:
+        """As the result file has it; percentiles that so few values cannot support are named."""
+        weak = [name for name, least in SUPPORT.items() if len(self.measurements) < least]
+        return asdict(self) | ({"too_few_values_for": weak} if weak else {})
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """By the line between the two nearest values."""
+    ordered, place = sorted(values), (len(values) - 1) * share / 100
+    low = int(place)
+    return ordered[low] + (ordered[min(low + 1, len(ordered) - 1)] - ordered[low]) * (place - low)
+
+
+@dataclass
+class HardwareInfo:
+    """What a scenario ran on; memory in MB."""
+
+    gpu_name: str
+    gpu_memory_total: int
+    cpu_count: int
+    memory_total: int
+    python_version: str
+    torch_version: str | None = None
+    cuda_version: str | None = None
 
 
 def torch_here() -> Any:
@@ -180,35 +243,16 @@ class ModelBenchmark(ABC):
         return None
 
 
-class RequestBenchmark(ModelBenchmark):
+@dataclass
+class RequestBenchmark:
     """A bench of ours: a scenario is a case of `generate/…`, of which one request gives all times."""
 
-    def __init__(self, logger: logging.Logger, preset: str | None = None) -> None:
-        super().__init__(logger)
-        self.preset = preset
+    logger: logging.Logger
+    preset: str | None = None
 
     def case(self, config: ScenarioConfig) -> Case:
         """The case that a scenario means."""
         return cases.of_scenario(config, threads=cases.threads(), preset=self.preset)
-
-    def setup_model(self, config: ScenarioConfig) -> None:
-        """The case is built where it is measured."""
-
-    def cleanup_model(self) -> None:
-        """Nothing is held here."""
-
-    def measure_time_to_first_token(self, config: ScenarioConfig) -> float:
-        """Of one request."""
-        return self.measure_latency(config).time_to_first_token or 0.0
-
-    def measure_latency(self, config: ScenarioConfig) -> TimingResult:
-        """One request."""
-        once = replace(config, warmup_iterations=0, measurement_iterations=1)
-        found = driving.runner().measure(self.case(config), settings=_settings(once))
-        if found.status not in ("ok", "wrong"):
-            raise RuntimeError(f"{found.status}: {found.reason}")
-        tokens = config.batch_size * config.num_tokens_to_generate
-        return TimingResult(found.figures.get("ttft"), found.figures["time"], tokens / found.figures["time"], tokens)
 
 
 def _settings(config: ScenarioConfig, **words: Any) -> Any:
@@ -289,6 +333,9 @@ class ScenarioTask:
             self.benchmark.logger.warning("cleanup_model of %s failed: %s", self.config.name, told(error, 300))
 
 
+Benchmark = ModelBenchmark | RequestBenchmark
+
+
 @functools.cache
 def _asked() -> Counter[str]:
     """How often this process asked for each case: a bench may ask again with something else behind it, and means to measure again."""
@@ -303,7 +350,7 @@ class BenchmarkRunner:
         Path(self.output_dir).mkdir(parents=True, exist_ok=True)
 
     def run_benchmark(
-        self, benchmark: ModelBenchmark, configs: Sequence[ScenarioConfig], collect_gpu_metrics: bool = True
+        self, benchmark: Benchmark, configs: Sequence[ScenarioConfig], collect_gpu_metrics: bool = True
     ) -> Scenarios:  # fmt: skip
         """Every config's result by its name; one that fails has its status and reason in place of measurements."""
         found: Scenarios = {}
@@ -317,7 +364,7 @@ class BenchmarkRunner:
             found[config.name] = result
         return found
 
-    def _scenario(self, benchmark: ModelBenchmark, config: ScenarioConfig, monitor: GPUMonitor | None) -> dict[str, Any]:
+    def _scenario(self, benchmark: Benchmark, config: ScenarioConfig, monitor: GPUMonitor | None) -> dict[str, Any]:
         known, asked = _git(Path.cwd()), copy.deepcopy(config)
         metadata = {
             "timestamp": datetime.now(UTC).isoformat(), "commit_id": get_git_commit_id(), "repository": files.repository(Path.cwd()),
@@ -330,9 +377,10 @@ class BenchmarkRunner:
         known, effective = result.effective, {k: v for k, v in result.effective.items() if k not in ("gpu_metrics", *files.UNITS)}
         values = {name: list(known[name]) for name in files.UNITS if known.get(name)}
         if not values and result.series:
-            values = cases.requests(result.series, config.num_tokens_to_generate)
+            found = of_each(result.series, config.num_tokens_to_generate)
             tokens = config.batch_size * config.num_tokens_to_generate
-            values["tokens_per_second"] = [tokens / each for each in values["latency"] if each > 0]
+            rates = [tokens / each for each in found["time"] if each > 0]
+            values = dict(zip(files.UNITS, (*found.values(), rates), strict=True))
         measured = result.status in ("ok", "wrong")
         statistics_of = {
             name: BenchmarkStatistics.from_measurements(name, list(values[name]), unit)
@@ -345,7 +393,7 @@ class BenchmarkRunner:
             "gpu_metrics": known.get("gpu_metrics") or {},
         }  # fmt: skip
 
-    def _measured(self, benchmark: ModelBenchmark, config: ScenarioConfig, monitor: GPUMonitor | None) -> tuple[str, driving.DrivenResult]:
+    def _measured(self, benchmark: Benchmark, config: ScenarioConfig, monitor: GPUMonitor | None) -> tuple[str, driving.DrivenResult]:
         runner = driving.runner()
         if isinstance(benchmark, RequestBenchmark):
             case = runner.settled(benchmark.case(config))
