@@ -10,7 +10,6 @@ import functools
 import gc
 import importlib
 import importlib.metadata
-import importlib.util
 import logging
 import os
 import platform
@@ -36,6 +35,7 @@ from steelyard.measuring.requests import of_each
 from steelyard.model.case import Case
 from steelyard.model.protocol import Fixed
 from steelyard.model.task import Reading, Task
+from steelyard.model.units import plain as quantity
 
 MB = 2**20
 MOST_FAILURES = 5
@@ -252,7 +252,7 @@ class RequestBenchmark:
 
     def case(self, config: ScenarioConfig) -> Case:
         """The case that a scenario means."""
-        return cases.of_scenario(config, threads=cases.threads(), preset=self.preset)
+        return cases.of_scenario(config, threads=_threads(), preset=self.preset)
 
 
 def _settings(config: ScenarioConfig, **words: Any) -> Any:
@@ -358,7 +358,7 @@ class BenchmarkRunner:
             self.logger.info("Running benchmark for config: %s", config.name)
             result = self._scenario(benchmark, config, GPUMonitor(logger=self.logger) if collect_gpu_metrics else None)
             if result["status"] == "ok":
-                self.logger.info("%s: %s", config.name, files.line(result["measurements"]))
+                self.logger.info("%s: %s", config.name, _told(result["measurements"]))
             else:
                 self.logger.error("%s: %s: %s", config.name, result["status"], result["reason"])
             found[config.name] = result
@@ -367,7 +367,7 @@ class BenchmarkRunner:
     def _scenario(self, benchmark: Benchmark, config: ScenarioConfig, monitor: GPUMonitor | None) -> dict[str, Any]:
         known, asked = _git(Path.cwd()), copy.deepcopy(config)
         metadata = {
-            "timestamp": datetime.now(UTC).isoformat(), "commit_id": get_git_commit_id(), "repository": files.repository(Path.cwd()),
+            "timestamp": datetime.now(UTC).isoformat(), "commit_id": get_git_commit_id(), "repository": _repository(Path.cwd()),
             "branch": known.get("branch") or "unknown", "hardware_info": asdict(get_hardware_info()), "config": files.plain(asdict(asked)),
         }  # fmt: skip
         try:
@@ -404,11 +404,11 @@ class BenchmarkRunner:
             watched = monitor.stop() if monitor else {}
             return case.id, replace(found, effective={"gpu_metrics": watched, **found.effective})
         kind = type(benchmark)
-        backend = "torch" if importlib.util.find_spec("torch") else "numpy"
+        backend = "torch" if torch_here() else "numpy"
         params = tuple(files.plain(config.told()).items())
-        place = f"hf/{files.stem_of(kind)}/{kind.__name__}"
+        place = f"hf/{_stem_of(kind)}/{kind.__name__}"
         device = cases.device_here(config.device) if backend == "torch" else "cpu"
-        case = _again(Case(place, params, backend, device=device, threads=cases.threads()))
+        case = _again(Case(place, params, backend, device=device, threads=_threads()))
         doing = ScenarioTask(benchmark, config, monitor)
 
         def build(be: Any, **params: Any) -> Task:
@@ -426,6 +426,31 @@ def _again(case: Case) -> Case:
     _asked()[case.id] += 1
     count = _asked()[case.id]
     return replace(case, params=(*case.params, ("again", count))) if count > 1 else case
+
+
+def _told(measurements: Mapping[str, Any]) -> str:
+    """The medians in a few words."""
+    known = {name: (found.median, found.unit) for name, found in measurements.items()}
+    words = [f"{name} {quantity(value, 's') if unit == 'seconds' else f'{value:.4g} {unit}'}" for name, (value, unit) in known.items()]
+    return ", ".join(words) or "nothing was measured"
+
+
+def _repository(folder: Path) -> str:
+    """The name of the checkout that a folder is in."""
+    return next((place.name for place in (folder, *folder.parents) if (place / ".git").exists()), "unknown")
+
+
+def _stem_of(kind: type) -> str:
+    """The bench file that a class is from, in letters that a case's name may have."""
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    name = Path(file).stem if file else kind.__module__
+    return "".join(char if char.isalnum() or char in "_.-" else "_" for char in name) or "bench"
+
+
+def _threads() -> int:
+    """How many threads this process was started for."""
+    given = os.environ.get("OMP_NUM_THREADS", "1")
+    return max(1, int(given)) if given.isdecimal() else 1
 
 
 NAMES = (

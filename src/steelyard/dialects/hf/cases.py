@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,12 +22,6 @@ def device_here(asked: str) -> str:
     """The kind of device that a scenario runs on: the CPU where there is no other, and the record says so."""
     kind = asked.partition(":")[0]
     return kind if kind != "cuda" or has_device("cuda") else "cpu"
-
-
-def threads() -> int:
-    """How many threads this process was started for."""
-    given = os.environ.get("OMP_NUM_THREADS", "1")
-    return max(1, int(given)) if given.isdecimal() else 1
 
 
 def steps(

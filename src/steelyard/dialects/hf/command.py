@@ -94,7 +94,7 @@ def run_benchmarks(
             raise unknown("variant", name, VARIANTS)
     kept = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items() if value not in (None, ())}
     options = session.BenchOptions(
-        output_dir, benches_dir or Path("benches"), benches_dir is not None, kept, log_level, include, exclude, env, "", threads,
+        output_dir, benches_dir or Path("benches"), benches_dir is not None, kept, log_level, include, exclude, env, threads,
         settings_of(seed, timeout, no_verify), resume, strict_exit,
     )  # fmt: skip
     typed = click.get_current_context().find_root().obj or ()

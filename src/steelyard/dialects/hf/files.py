@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict, is_dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
-
-from steelyard.model.units import plain as quantity
 
 UNITS = {"latency": "seconds", "time_to_first_token": "seconds", "time_per_output_token": "seconds", "tokens_per_second": "tokens/sec"}
 """What is measured, by the original's names; the third is a later version's."""
@@ -31,27 +28,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if value is None or isinstance(value, (bool, int, str)) else str(value)
-
-
-def line(measurements: Mapping[str, Any]) -> str:
-    """The medians in a few words."""
-    told = []
-    for name, found in measurements.items():
-        value = found.median
-        told.append(f"{name} {quantity(value, 's') if UNITS.get(name) == 'seconds' else f'{value:.4g} {found.unit}'}")
-    return ", ".join(told) or "nothing was measured"
-
-
-def repository(folder: Path) -> str:
-    """The name of the checkout that a folder is in."""
-    return next((place.name for place in (folder, *folder.parents) if (place / ".git").exists()), "unknown")
-
-
-def stem_of(kind: type) -> str:
-    """The bench file that a class is from, in letters that a case's name may have."""
-    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
-    name = Path(file).stem if file else kind.__module__
-    return "".join(char if char.isalnum() or char in "_.-" else "_" for char in name) or "bench"
 
 
 def free(path: Path) -> Path:

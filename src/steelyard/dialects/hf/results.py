@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -67,21 +68,12 @@ def _result(row: Mapping[str, Any], path: Path, names: dict[str, int]) -> Foreig
     figures = figures if status in ("ok", "wrong") else {}
     name = text(word(row.get("scenario_name")) or word(config.get("name")) or path.stem)
     model = word(config.get("model_id")) or word(metadata.get("model_id"))
-    case = _case(word(row.get("case")) or word(metadata.get("case")), config)
-    if case is None:
-        return ForeignResult(f"{model} {name}".strip(), [figures] if figures else [], status, reason)
-    names[case.id] = names.get(case.id, 0) + 1
-    if names[case.id] > 1:
-        return ForeignResult(f"{model} {name}".strip(), [figures] if figures else [], status, reason)
-    return ForeignResult(case.id, [figures] if figures else [], status, reason, case.plain())
-
-
-def _case(id: str, config: Mapping[str, Any]) -> Case | None:
-    """The case that a file of ours names."""
-    try:
-        return Case.parse(id) if id else None
-    except UsageError:
-        return None
+    id, known = word(row.get("case")) or word(metadata.get("case")), [figures] if figures else []
+    with suppress(UsageError):
+        if id and not names.get(id):
+            names[id] = 1
+            return ForeignResult(id, known, status, reason, Case.parse(id).plain())
+    return ForeignResult(f"{model} {name}".strip(), known, status, reason)
 
 
 def _figures(measured: Mapping[str, Any]) -> Iterator[tuple[str, Figure]]:

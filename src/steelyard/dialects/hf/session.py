@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,6 @@ class BenchOptions:
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     env: str = ""
-    device: str = ""
     threads: int = 1
     settings: Settings = field(default_factory=Settings)
     resume: bool = False
@@ -59,7 +58,6 @@ class BenchOutcome:
     path: str = ""
     run: str = ""
     scenarios: dict[str, int] = field(default_factory=dict)
-    kept: bool = field(default=False, compare=False)
 
     @property
     def result(self) -> str | None:
@@ -81,9 +79,6 @@ class BenchSink(Sink):
 
     def printed(self, text: str) -> None:
         self.log("DEBUG", f"the worker printed: {text}")
-
-    def lost(self, reason: str) -> None:
-        self.log("WARNING", reason)
 
 
 def discover(options: BenchOptions) -> dict[str, Path]:
@@ -151,7 +146,7 @@ class BenchesRun:
             return BenchOutcome("skipped", SKIPPED_MOCK)
         words = json.dumps({**options.given, "output_dir": str(options.output_dir), "log_level": options.log_level}, sort_keys=True)
         backend = "fake" if own and stem.startswith("mock") else "torch"
-        device = device_here(options.device or "cuda") if backend == "torch" else "cpu"
+        device = device_here("cuda") if backend == "torch" else "cpu"
         script = UserScript(SHIM, str(file), (words,), backend, device, options.threads)
         sink = BenchSink(self.log)
         try:
@@ -186,10 +181,7 @@ class BenchesRun:
             },
             "benchmark_results": {stem: outcome.result for stem, outcome in found.items()},
             "output_directory": str(self.options.output_dir),
-            "details": {
-                stem: {"status": each.status, "reason": each.reason, "path": each.path, "run": each.run, "scenarios": each.scenarios}
-                for stem, each in found.items()
-            },
+            "details": {stem: asdict(each) for stem, each in found.items()},
         }  # fmt: skip
         save(self.options.output_dir / SUMMARY, json.dumps(made, indent=2) + "\n")
 
@@ -201,7 +193,7 @@ class BenchesRun:
             before = data.get("run_metadata", {})
             if before.get("complete", True) or before.get("arguments") != self._arguments():
                 return {}
-            return {stem: BenchOutcome(**each, kept=True) for stem, each in data["details"].items() if each["status"] == "completed"}
+            return {stem: BenchOutcome(**each) for stem, each in data["details"].items() if each["status"] == "completed"}
         except (ValueError, TypeError, KeyError, AttributeError):
             raise UsageError("the summary that is continued cannot be read", do="run without --resume", where=str(path)) from None
 
