@@ -6,6 +6,7 @@ import json
 import platform
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -172,9 +173,9 @@ class LevelRun:
         sink = self.sink = LevelSink(configs, self, path)
         first = options.configs[0]
         fixed = Fixed(first.warmup_iterations, first.measurement_iterations)
-        if sink.rows:
-            rows = tuple(sink.rows.values())
-            self._execute(Experiment(f"hf v2 {name}", rows=rows, settings=replace(options.settings, fixed=fixed)), sink)
+        with closing(sink):
+            rows, settings = tuple(sink.rows.values()), replace(options.settings, fixed=fixed)
+            self._execute(Experiment(f"hf v2 {name}", rows=rows, settings=settings), sink) if rows else None
         if options.profiled:
             self._profile([each for hash, each in configs.items() if sink.file.get(hash, {}).get("metadata", {}).get("success")])
         return self._code()
