@@ -21,8 +21,9 @@ from typing import IO, Any
 from steelyard import registry
 from steelyard.engine.messages import Quit, encode
 from steelyard.engine.place import Place
-from steelyard.engine.process import children, end, end_tree
+from steelyard.engine.process import end, end_tree
 from steelyard.errors import SteelyardError, UsageError
+from steelyard.machine.processes import children
 
 COMMON = ("numpy.random", "numpy.ma", "steelyard.engine.weigh", "steelyard.engine.arm", "steelyard.backends.numpy")
 """What every nursery imports, so that a child forked from it starts warm."""

@@ -17,6 +17,7 @@ from steelyard.engine.conversation import Lost
 from steelyard.engine.crew import Crew
 from steelyard.engine.driving import result_of
 from steelyard.engine.messages import PairAnswer, RecordAnswer
+from steelyard.engine.monitoring import RunMonitor, monitored
 from steelyard.engine.phases import PAIRS, with_phase
 from steelyard.engine.plan import Job, Plan
 from steelyard.engine.pool import NoComparison
@@ -83,17 +84,21 @@ def supervise(
     if not todo and not any(_due(job, writer) for job in plan.pairs) and not sink.replayed:
         return True
     owner, told = f"run {writer.id}, pid {os.getpid()}", sources.told(plan.sources, writer.done.values())
-    for jobs in [[job] for job in todo] if sink.yielding else [todo]:
-        with locks.hold(_places(jobs or plan.jobs), owner, lambda who: watch.waiting(f"waiting for {who}, which measures on this machine")):
-            sink.opened(writer.path)
-            try:
-                with Crew.assemble(watch.phase) as crew:
-                    crew.heard = sink.printed
-                    if any(map(stop, Supervision(plan, writer, watch, crew, sink, judge, told).records(jobs))):
-                        crew.abandon()
-                        return False
-            finally:
-                sink.released()
+    with monitored(todo, plan.settings) as monitor:
+        for jobs in [[job] for job in todo] if sink.yielding else [todo]:
+            with locks.hold(
+                _places(jobs or plan.jobs), owner, lambda who: watch.waiting(f"waiting for {who}, which measures on this machine")
+            ):
+                monitor.begin()
+                sink.opened(writer.path)
+                try:
+                    with Crew.assemble(watch.phase) as crew:
+                        crew.heard = sink.printed
+                        if any(map(stop, Supervision(plan, writer, watch, crew, sink, judge, told, monitor).records(jobs))):
+                            crew.abandon()
+                            return False
+                finally:
+                    sink.released()
     return True
 
 
@@ -109,6 +114,7 @@ class Supervision:
     judge: Callable[[Record], Record]
     told: dict[str, str]
     """The users' files that records have told of, with the hash that each had last."""
+    monitor: RunMonitor
     waiting: list[list[Job]] = field(default_factory=list)
     """The listed pairs that are still to be weighed; those that follow each other in one row and share a base, together."""
 
@@ -254,7 +260,7 @@ class Supervision:
             record = replace(record, attachments=[*record.attachments, kept])
         record = after.complete(record, job, self.plan, self.crew, self.writer)
         record = modules.noted(record, answer.modules, self.told)
-        record = self.writer.append(self.judge(record), answer.arrays)
+        record = self.writer.append(self.judge(self.monitor.noted(record)), answer.arrays)
         self.sink.take(job, record, answer.arrays)
         return record
 
