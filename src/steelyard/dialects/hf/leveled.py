@@ -25,12 +25,11 @@ from steelyard.measuring.requests import of_each
 from steelyard.model.case import Case
 from steelyard.model.experiment import Experiment, ResultRow, Settings
 from steelyard.model.protocol import Fixed
-from steelyard.model.record import BAD, Record
+from steelyard.model.record import BAD, MONITOR, Record
 from steelyard.model.units import plain as quantity
 from steelyard.store.runs import RunWriter, Store
 from steelyard.terminal import save
 
-GB = 2**30
 SHOWN = {"e2e_latency": "E2E latency", "time_to_first_token": "Time to first token", "inter_token_latency": "Inter-token latency"}
 FLASH = "flash_attn"
 FEWEST_FOR_P95 = 20
@@ -130,13 +129,19 @@ def row(each: PlannedConfig, record: Record, series: Mapping[str, list[float]], 
     ours |= {"effective": dict(record.effective)}
     if each.asked != config:
         ours |= {"requested": each.asked.plain(), "changed": list(each.notes)}
+    seen = (
+        {name: value for name, value in record.effective.get(MONITOR, {}).items() if name.startswith("gpu")}
+        if config.gpu_monitoring
+        else {}
+    )
     shape = f"({config.batch_size}, {config.num_tokens_to_generate})"
     return {
         "metadata": {**metadata, "timestamp": datetime.now(UTC).isoformat(), "hardware_info": hardware, **ours},
         "measurements": {
             "e2e_latency": found.get("time", []), "time_to_first_token": found.get("ttft", []),
             "inter_token_latency": found.get("tpot", []),
-            "shape_and_decoded_outputs": [shape] * len(found.get("time", [])), "gpu_metrics": None, "timestamps": None,
+            "shape_and_decoded_outputs": [shape] * len(found.get("time", [])), "gpu_metrics": [seen] if seen else None,
+            "timestamps": None,
         },
         "config": config.plain(),
     }  # fmt: skip
@@ -164,7 +169,7 @@ class LevelRun:
             "model_id": options.model, "timestamp": "", "branch_name": options.branch or git.get("branch") or "",
             "commit_id": options.commit or git.get("commit") or "", "commit_message": options.message,
             "hardware_info": {
-                "gpu_name": gpu.get("name"), "gpu_memory_total_gb": round((gpu.get("memory") or 0) / GB, 2) or None,
+                "gpu_name": gpu.get("name"), "gpu_memory_total_gb": round((gpu.get("memory") or 0) / 2**30, 2) or None,
                 "python_version": platform.python_version(), "torch_version": None,
             },
         }  # fmt: skip

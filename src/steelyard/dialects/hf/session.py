@@ -28,7 +28,6 @@ SHIM = "steelyard.hf"
 FALLEN = 1
 """The original's exit code for everything that did not go well."""
 SUMMARY = "benchmark_summary.json"
-SKIPPED_MOCK = "the mock is skipped unless --enable-mock is given"
 
 
 @dataclass(frozen=True)
@@ -143,7 +142,7 @@ class BenchesRun:
         options = self.options
         own = file.parent == BENCHES
         if own and stem.startswith("mock") and not options.given.get("enable_mock"):
-            return BenchOutcome("skipped", SKIPPED_MOCK)
+            return BenchOutcome("skipped", "the mock is skipped unless --enable-mock is given")
         words = json.dumps({**options.given, "output_dir": str(options.output_dir), "log_level": options.log_level}, sort_keys=True)
         backend = "fake" if own and stem.startswith("mock") else "torch"
         device = device_here("cuda") if backend == "torch" else "cpu"
