@@ -10,7 +10,7 @@ import pytest
 
 from steelyard.analyze import foreign
 from steelyard.cli.main import main
-from steelyard.errors import PASS, UsageError
+from steelyard.errors import PASS, StoreError
 from steelyard.model.record import Record
 
 HARDWARE = {"gpu_name": "NVIDIA A100", "gpu_memory_total": 40960, "cpu_count": 64, "torch_version": "2.8.0", "python_version": "3.11.2"}
@@ -89,5 +89,5 @@ def test_two_files_are_compared_and_a_slower_one_fails_the_gate(tmp_path: Path, 
 
 
 def test_a_summary_is_no_file_of_times_and_says_which_is(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="a summary holds no times"):
+    with pytest.raises(StoreError, match="a summary holds no times"):
         read(tmp_path, {"run_metadata": {}, "benchmark_results": {}})

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from steelyard.analyze.foreign.parts import ForeignResult, ForeignSource, json_lines, number, rows, status_of, table, text, time_of, word
-from steelyard.errors import UsageError
+from steelyard.errors import StoreError, UsageError
 from steelyard.model.case import Case
 from steelyard.model.record import Figure, Status
 
@@ -32,7 +32,7 @@ def fits(data: Any) -> bool:
         return any(HASH in row and PART in row for row in rows(data)[:1])
     found = table(data)
     if "benchmark_results" in found and "run_metadata" in found:
-        raise UsageError("a summary holds no times", why="it names the files that do", do="name a file of one model")
+        raise StoreError("a summary holds no times", why="it names the files that do", do="name a file of one model")
     first = next(iter(found.values()), None)
     return isinstance(found.get(SCENARIOS), list) or (isinstance(first, dict) and {"metadata", PART, "config"} <= first.keys())
 
