@@ -211,10 +211,11 @@ def _unmade(found: Run) -> set[tuple[str, str]]:
     return {(head, base) for head, base in found.header.pairs if head in fine and base in fine} - made
 
 
-def from_experiment(experiment: Experiment) -> Plan:
-    """The plan of an experiment built in Python."""
+def from_experiment(experiment: Experiment, env: str = "") -> Plan:
+    """The plan of an experiment built in Python, for our own interpreter or that of an environment."""
     scripts = (experiment.script.file,) if experiment.script else ()
-    catalogue, place = registry.catalogue(), sides.here(experiment.settings.vs, Place(), (*experiment.files, *scripts))
+    start = envs.place(env) if env else Place()
+    catalogue, place = registry.catalogue(), sides.here(experiment.settings.vs, start, (*experiment.files, *scripts))
     if experiment.files:
         catalogue = catalogue.extend(describe(place, experiment.files, ()), ", ".join(experiment.files))
-    return plan.expand(experiment, catalogue, place=place, other=_other_side(experiment, place, (), ""))
+    return replace(plan.expand(experiment, catalogue, place=place, other=_other_side(experiment, place, (), "")), env=env)
