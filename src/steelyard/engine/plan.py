@@ -330,8 +330,16 @@ def _jobs(
     homes = sorted({(case.env, case.backend) for case in wanted})
     places = {(env, backend): envs.place(env, place) if env else envs.place_for(backend, place) for env, backend in homes}
 
+    known: dict[tuple[Any, ...], Place] = {}
+
+    def home(case: Case) -> Place:
+        key = (case.env, case.backend, case.device, case.threads, case.flags)
+        if key not in known:
+            known[key] = at_home(case, places[case.env, case.backend])
+        return known[key]
+
     def made(case: Case, base: Case | None, label: str = "") -> Job:
-        job = _job(case, base, settings, catalogue, places[case.env, case.backend])
+        job = _job(case, base, settings, catalogue, home(case))
         side = other if base is not None else None
         if base is not None and base.backend != case.backend and not _beside_numpy(case, base, places):
             side = _elsewhere(base, places[base.env, base.backend], files, catalogue)
@@ -391,7 +399,7 @@ def _job(case: Case, vs: Case | None, settings: Settings, catalogue: Catalogue, 
     beside = vs is not None and vs.backend == case.backend and _compiles(vs, catalogue)
     fresh = beside or _needs_fresh(case, catalogue)
     unit = {"case": case.id, "none": case.backend}.get(settings.isolate, f"{case.workload}@{case.backend}")
-    return Job(case, vs, at_home(case, place), unit, fresh, _compiles(case, catalogue))
+    return Job(case, vs, place, unit, fresh, _compiles(case, catalogue))
 
 
 def at_home(case: Case, place: Place) -> Place:
