@@ -206,7 +206,7 @@ class Case:
 
     @classmethod
     def sent(cls, data: Mapping[str, Any]) -> Case:
-        """The inverse of `plain` with an id beside it, for what this installation made, checked and sent itself: it is not checked again."""
+        """The inverse of `plain` with an id beside it, for what our own conductor made, checked and sent: it is not checked again."""
         made = object.__new__(cls)
         lists = {"params": tuple(data["params"].items()), "flags": tuple(data["flags"].items())}
         vars(made).update({"env": "", **data, **lists})
