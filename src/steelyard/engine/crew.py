@@ -47,7 +47,7 @@ from steelyard.engine.sinks import Sink
 from steelyard.engine.spares import SpareWorker
 from steelyard.errors import SteelyardError, UsageError, told
 from steelyard.model.case import Case
-from steelyard.model.record import Record, Status
+from steelyard.model.record import Record, Status, altered
 
 PATIENCE = 60
 MOST_RESTING = 2
@@ -480,7 +480,7 @@ def _whole(answer: RecordAnswer, before: Record | None, job: Job, plan: Plan, wa
     record = answer.record
     last = before if answer.as_before and before else record
     settings = replace(plan.settings, rule=job.rule) if job.rule else plan.settings
-    record = replace(record, case=job.case.plain(), requested=settings.plain(), environment=last.environment, source=last.source)
+    record = altered(record, case=job.case.plain(), requested=settings.plain(), environment=last.environment, source=last.source)
     return RecordAnswer(with_phase(record, START, waited), answer.arrays, answer.modules)
 
 

@@ -28,7 +28,7 @@ from steelyard.measuring.sample import Tell
 from steelyard.measuring.stats import median_interval, noise_grade, time_figure
 from steelyard.model.experiment import Settings
 from steelyard.model.protocol import Fixed
-from steelyard.model.record import Arrays, Figure, Record, Status
+from steelyard.model.record import Arrays, Figure, Record, Status, altered
 from steelyard.model.task import Reading, Task, clean_up, first_time, observed, recorded
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def measure_all(job: Measure, loaded: registry.Loaded, send: Callable[[Answer], 
                 record, arrays = CaseWeighing(case, loaded, settings, sources=job.sources, label=label).record()
             same = before is not None and (before.environment, before.source) == (record.environment, record.source)
             before = record
-            send(RecordAnswer(replace(record, environment={}, source={}) if same else record, arrays, user_modules(), same))
+            send(RecordAnswer(altered(record, environment={}, source={}) if same else record, arrays, user_modules(), same))
             gc.collect(0)
             if record.status == "failed" and be and not be.recovers(record.reason):
                 send(Retire("the device cannot be used any more by this process"))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
+T = TypeVar("T")
 SCHEMA = 1
 FEWEST = 6
 """How many samples it takes for a 95 % interval of their median, whatever they are drawn from."""
@@ -94,6 +95,13 @@ class Series:
     dtype: str
     count: int
     offset: int
+
+
+def altered(item: T, **values: Any) -> T:
+    """As `dataclasses.replace`, in a fifth of the time: for records and pairs, of which a run makes thousands, and which check nothing."""
+    made = object.__new__(type(item))
+    vars(made).update(vars(item) | values)
+    return made
 
 
 @dataclass(frozen=True)
