@@ -242,13 +242,13 @@ def costs(model: Any, batch: int, prompt: int, new: int) -> tuple[Amounts, Amoun
     window = getattr(config, "sliding_window", None) or math.inf
 
     def moved(tokens: float, before: float) -> float:
-        return width * (body + min(1.0, tokens * used) * expert + head.numel()) + batch * place * min(before, window)
+        return float(width * (body + min(1.0, tokens * used) * expert + head.numel()) + batch * place * min(before, window))
 
     active = 2.0 * (body + used * expert)
     seen = sum(min(number, window) for number in (1, prompt)) / 2 * prompt
     first = Amounts(batch * (active * prompt + 2.0 * head.numel() + mixing * seen), moved(batch * prompt, prompt))
     before = prompt + new / 2
-    middle = Amounts(batch * (active + 2.0 * head.numel() + mixing * min(before, window)), moved(batch, before))
+    middle = Amounts(batch * (active + 2.0 * head.numel() + mixing * min(before, window)), moved(batch, before), new - 1)
     assert first.flops and first.bytes and middle.flops and middle.bytes
     whole = Amounts(first.flops + (new - 1) * middle.flops, first.bytes + (new - 1) * middle.bytes)
     return whole, first, middle
