@@ -159,13 +159,13 @@ class Sampler:
 
 
 @contextmanager
-def watch(meter: Meter | None) -> Iterator[Log]:
-    """Read the device every so often while the body runs."""
+def watch(meter: Meter | None, every: float = EVERY) -> Iterator[Log]:
+    """Read the device every so many seconds while the body runs."""
     log = Log()
     if meter is None:
         yield log
         return
-    sampler = Sampler(lambda: log.rows.append(meter.row()), EVERY, "steelyard-telemetry")
+    sampler = Sampler(lambda: log.rows.append(meter.row()), every, "steelyard-telemetry")
     sampler.start()
     try:
         yield log
