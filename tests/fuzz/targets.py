@@ -189,7 +189,7 @@ def _param_seeds() -> list[Any]:
 def _read_param(path: Path) -> None:
     from steelyard.dialects.param import expand, native
 
-    sheet = expand.load(path, most=2000)
+    sheet = expand.sheet(path, most=2000)
     if sheet.configs:
         native.experiment(sheet)
 

@@ -36,7 +36,7 @@ def lines(folder: Path, what: dict[str, Any], *words: str, check: int = 0) -> di
     (folder / "out.json").unlink(missing_ok=True)
     env = {"STEELYARD_LOCKS": str(folder / "locks")}
     (folder / ".steelyard").mkdir(exist_ok=True)
-    steelyard("as", "param", "-c", "ops.json", "-d", "cuda", "-o", "out.json", *words, cwd=folder, env=env, check=check)
+    steelyard("as", "param", "-c", "ops.json", "-d", "cuda", "-o", "out.json", "--strict-exit", *words, cwd=folder, env=env, check=check)
     return {line["op_name"]: line for line in read_records(folder / "out.json")}
 
 

@@ -34,11 +34,6 @@ SHIFTS = 1 << 16
 FAREWELL = 5.0
 
 
-def forkable(backend: str) -> bool:
-    """Whether a backend survives a fork."""
-    return registry.about_backend(backend).forks
-
-
 def nursery_modules(backend: str) -> tuple[str, ...]:
     """What a nursery imports for a backend."""
     return tuple(dict.fromkeys((*COMMON, registry.backend_module(backend))))

@@ -102,7 +102,8 @@ class Effort:
     def conclude(self, reason: str, findings: Sequence[Finding], done: int, spent: float, wall: float, patience: float) -> str:
         """Whether what a look found ends the measurement, and by what; nothing where it goes on.
 
-        `wall` seconds have passed of `patience`: going on must not cost what is there.
+        `wall` seconds have passed of `patience`: going on must not cost what is there. A model whose first few requests took longer than
+        the budget does not go on for multiples of that.
         """
         open_ = [found.interval for found in findings if not settled(found.interval, self.margin)]
         if reason == EVIDENCE:
@@ -111,6 +112,8 @@ class Effort:
         if self.look == 0:
             self.first = max(self.settings.budget, spent)
         left = (self.looks.at[-1] - self.looks.at[self.look]) * self.first
+        if self.heavy:
+            left = min(left, self.looks.at[-1] * self.settings.budget - spent)
         if not any(goes_on(interval, self.margin, spent, left) for interval in open_):
             return ending(reason, self.look, decided=not open_)
         if wall * self.looks.at[self.look + 1] / self.looks.at[self.look] > PATIENCE * patience:

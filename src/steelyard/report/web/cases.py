@@ -57,6 +57,11 @@ LABELS = {
     "itl": "ITL, between tokens",
     "tpot": "TPOT, mean between tokens",
     "ttft_last": "TTFT of the last row",
+    **{
+        f"{part}_{label}": f"{name}, {share}th percentile of all"
+        for part, name in (("ttft", "TTFT"), ("itl", "ITL"), ("tail", "tail"))
+        for label, share in (("p50", 50), ("p90", 90), ("p99", 99))
+    },
     "ttft_compute": "arithmetic rate of prefill",
     "ttft_bandwidth": "memory rate of prefill",
     "itl_compute": "arithmetic rate of decoding",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from steelyard.errors import NotApplicable, Unsupported, UsageError, told
+from steelyard.errors import NotApplicable, Unsupported, UsageError, did_you_mean, told
 from steelyard.files import CONFIG, read_whole
 from steelyard.workloads.generation._presets import preset
 from steelyard.workloads.models.subject import installed
@@ -100,7 +100,9 @@ def _config(library: Any, name: str, places: int, scale: str) -> tuple[Any, str]
             return known[architecture](), f"default of {architecture}, as that of {name} is not on this machine"
         raise Unsupported(
             f"transformers {library.__version__} has no architecture {name!r}, and no config of that id is here",
-            do=f"hf download {name} config.json" if "/" in name else "name an architecture such as llama or gpt2, or a hub id",
+            do=f"hf download {name} config.json"
+            if "/" in name
+            else did_you_mean(name, known.keys()) or "name one such as llama, or a hub id",
         ) from error
 
 
@@ -120,7 +122,7 @@ def _smollm(library: Any) -> Any:
 
 def _fits(name: str, config: Any, places: int) -> None:
     if getattr(config, "is_encoder_decoder", False):
-        raise NotApplicable(f"{name} has an encoder, and only models that go on with their prompt are generated with here")
+        raise NotApplicable(f"{name} has an encoder; generate/… takes models that continue their prompt, such as llama or gpt2")
     most = getattr(config, "max_position_embeddings", None)
     if isinstance(most, int) and 0 < most < places:
         raise NotApplicable(f"{name} has {most} places, and prompt and new tokens need {places}", do="ask for fewer of either")

@@ -149,6 +149,7 @@ class SeenPrefill:
         "folder": [""],
     },
     tags=["generation", "library"],
+    imports=["transformers.modeling_utils", "transformers.generation"],
     sizes={
         "small": {"prompt": 8, "new": 4},
         "h200": {"prompt": 1024, "new": 128, "dtype": "bf16"},
@@ -241,7 +242,7 @@ def costs(model: Any, batch: int, prompt: int, new: int) -> tuple[Amounts, Amoun
     window = getattr(config, "sliding_window", None) or math.inf
 
     def moved(tokens: float, before: float) -> float:
-        return width * (body + min(1.0, tokens * used) * expert + head.numel()) + batch * place * min(before, window)
+        return float(width * (body + min(1.0, tokens * used) * expert + head.numel()) + batch * place * min(before, window))
 
     active = 2.0 * (body + used * expert)
     seen = sum(min(number, window) for number in (1, prompt)) / 2 * prompt

@@ -153,7 +153,7 @@ def continuous(task: Task, be: Any) -> Task:
         return GeneratedTokens(torch.tensor([each.generated_tokens for each in answers], device=prompt.device), stamps)
 
     made = changed(task, ask=ask)
-    return replace(made, effective={**made.effective, "cache": "paged", "rows": "apart"})
+    return replace(made, own_threads=True, effective={**made.effective, "cache": "paged", "rows": "apart"})
 
 
 @generate.variant("assisted")
