@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -21,13 +22,14 @@ import ml_dtypes
 import numpy as np
 
 from steelyard import clocks
-from steelyard.backends import _jax_modes
+from steelyard.backends import _jax_modes, _jax_numbers
 from steelyard.backends._jax_runtime import COMPILATIONS, CompileWork, QueueTimer, WaitedTimer
 from steelyard.backends._places import Places
 from steelyard.backends.base import Backend, host_memory, step_through
 from steelyard.errors import NotApplicable, Unsupported
 from steelyard.measuring.clock import Timer
 from steelyard.measuring.fixed import Range, Stopwatch
+from steelyard.model.dtypes import canonical
 from steelyard.model.experiment import Settings
 from steelyard.model.record import Figure
 from steelyard.model.task import Task, nested
@@ -48,6 +50,8 @@ FORMATS: dict[str, Any] = {
 """Whole numbers of 64 bits, which are indices here, have 32 in JAX unless it is told otherwise."""
 NAMES: dict[Any, str] = {np.dtype(kind): name for name, kind in FORMATS.items()} | {np.dtype(np.float64): "fp64"}
 PLAIN_KINDS = "biufc"
+DRAWN_THERE = 2**18
+"""Numbers from which on a device makes them faster than the host."""
 PLATFORMS = {"cpu": "cpu", "cuda": "gpu", "tpu": "tpu"}
 """What JAX calls our kinds of devices."""
 
@@ -128,6 +132,12 @@ class Jax(Backend):
         if dtype == "int64" and data.size and np.abs(data).max() >= 2**31:
             raise Unsupported("these whole numbers do not fit into the 32 bits that JAX has for them", do="use backend torch")
         return jax.device_put(data.astype(FORMATS[dtype]), self.spot)
+
+    def randn(self, *shape: int, dtype: str = "fp32", scale: float = 1.0) -> Any:
+        if self.device != "cuda" or math.prod(shape) < DRAWN_THERE or FORMATS.get(canonical(dtype)) is None:
+            return super().randn(*shape, dtype=dtype, scale=scale)
+        with in_double(True):
+            return _jax_numbers.normals(self._stream(), shape, scale, FORMATS[canonical(dtype)])
 
     def leaf(self, value: Any) -> tuple[str, np.ndarray[Any, Any]] | None:
         if not is_array(value):
