@@ -50,6 +50,7 @@ FORMATS: dict[str, Any] = {
 """Whole numbers of 64 bits, which are indices here, have 32 in JAX unless it is told otherwise."""
 NAMES: dict[Any, str] = {np.dtype(kind): name for name, kind in FORMATS.items()} | {np.dtype(np.float64): "fp64"}
 PLAIN_KINDS = "biufc"
+DEVICE_MEMORY = ("bytes_in_use", "peak_bytes_in_use", "pool_bytes", "bytes_limit")
 DRAWN_THERE = 2**18
 """Numbers from which on a device makes them faster than the host."""
 PLATFORMS = {"cpu": "cpu", "cuda": "gpu", "tpu": "tpu"}
@@ -232,6 +233,8 @@ class Jax(Backend):
     def beside(self, task: Task, timer: Timer, seconds: float, settings: Settings) -> tuple[dict[str, Figure], dict[str, Any]]:
         """The phases of the first call, what XLA says of the program, and the kernel's account of the process."""
         facts: dict[str, Any] = {"host_memory": host_memory()}
+        if stats := self.spot.memory_stats():
+            facts["device_memory"] = {name: stats[name] for name in DEVICE_MEMORY if name in stats}
         if self._first is None:
             return {}, facts
         work, whole = self._first

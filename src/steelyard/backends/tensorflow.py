@@ -178,8 +178,9 @@ class TensorFlow(Backend):
         """One call; the first is taken apart into tracing and all that comes after it."""
         begin = clocks.perf_counter()
         fn = task.fn.started if isinstance(task.fn, DoneCall) else None
-        if not self._phases and hasattr(fn, "get_concrete_function"):
-            fn.get_concrete_function(*task.args, **task.kwargs)
+        trace = getattr(fn, "get_concrete_function", None)
+        if not self._phases and trace is not None:
+            trace(*task.args, **task.kwargs)
             self._phases["tracing_time"] = clocks.perf_counter() - begin
         start = clocks.perf_counter()
         out = replace(task, scope=None, observe=None)()
@@ -197,8 +198,8 @@ class TensorFlow(Backend):
             found["compiling_time"] = max(0.0, found["first_run_time"] - seconds)
         figures = {name: Figure(value, "s", "lower", n=1) for name, value in found.items()}
         facts: dict[str, Any] = {"host_memory": host_memory()}
-        if hasattr(started, "get_concrete_function"):
-            facts["graph"] = _graph_facts(started.get_concrete_function(*task.args, **task.kwargs))
+        if (trace := getattr(started, "get_concrete_function", None)) is not None:
+            facts["graph"] = _graph_facts(trace(*task.args, **task.kwargs))
         return figures, facts
 
     def upcast(self, task: Task) -> Task | None:
