@@ -24,8 +24,9 @@ import numpy as np
 from steelyard import clocks
 from steelyard.backends import _jax_modes, _jax_numbers
 from steelyard.backends._jax_runtime import COMPILATIONS, CompileWork, QueueTimer, WaitedTimer
+from steelyard.backends._memory import host_memory
 from steelyard.backends._places import Places
-from steelyard.backends.base import Backend, host_memory, step_through
+from steelyard.backends.base import Backend, step_through
 from steelyard.errors import NotApplicable, Unsupported
 from steelyard.measuring.clock import Timer
 from steelyard.measuring.fixed import Range, Stopwatch
@@ -35,7 +36,7 @@ from steelyard.model.record import Figure
 from steelyard.model.task import Task, nested
 
 ABOUT = {
-    "package": "jax", "stack": "jax", "requires": ["numpy", "jax"], "pins": "jax.txt", "extra": "jax", "usual": "jit",
+    "package": "jax", "stack": "jax", "requires": ["numpy", "jax"], "pins": "jax.txt", "usual": "jit",
     "devices": {"cpu": "cpu", "cuda": "cuda", "tpu": "tpu"},
     "variables": {
         "JAX_PLATFORMS": "{device}", "PJRT_NPROC": "{threads}", "NPROC": "{threads}", "XLA_FLAGS": "",

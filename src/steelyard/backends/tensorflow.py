@@ -14,8 +14,9 @@ import numpy as np
 import tensorflow as tf
 
 from steelyard import clocks
+from steelyard.backends._memory import host_memory
 from steelyard.backends._places import Places
-from steelyard.backends.base import Backend, host_memory, step_through
+from steelyard.backends.base import Backend, step_through
 from steelyard.errors import Unsupported
 from steelyard.measuring.clock import Timer, WaitingTimer
 from steelyard.measuring.fixed import Range, Stopwatch
@@ -25,7 +26,7 @@ from steelyard.model.task import Task
 
 ABOUT = {
     "package": "tensorflow", "stack": "tensorflow", "requires": ["numpy", "tensorflow-cpu"], "pins": "tensorflow.txt",
-    "extra": "tensorflow", "usual": "graph",
+    "usual": "graph",
     "variables": {
         "TF_NUM_INTRAOP_THREADS": "{threads}", "TF_NUM_INTEROP_THREADS": "1", "TF_FORCE_GPU_ALLOW_GROWTH": "true",
         "TF_CPP_MIN_LOG_LEVEL": "2", "TF_XLA_FLAGS": "", "XLA_FLAGS": "",
