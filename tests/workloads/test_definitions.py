@@ -18,8 +18,9 @@ EVERY = {**OURS, **MODELS, **NARROW}
 FORMATS = {"op/int_matmul": "int8", "op/scaled_matmul": "fp8e4m3"}
 TORCH_ALONE = {*MODELS, "op/scaled_matmul"}
 EVERYWHERE = {
-    "op/matmul", "op/bmm", "op/linear", "op/softmax", "op/layer_norm", "op/rms_norm", "op/gelu", "op/sdpa", "layer/linear", "layer/ln_linear",
-    "layer/attention", "layer/mlp", "layer/transformer_block", "model/bert", "model/gpt", "model/resnet50", "model/vit",
+    "op/matmul", "op/bmm", "op/linear", "op/softmax", "op/layer_norm", "op/rms_norm", "op/gelu", "op/sdpa", "layer/linear",
+    "layer/ln_linear", "layer/attention", "layer/mlp", "layer/transformer_block", "model/bert", "model/gpt", "model/resnet50",
+    "model/vit",
 }  # fmt: skip
 LISTING = """
 import importlib, pathlib, sys
