@@ -66,7 +66,7 @@ def in_double(on: bool) -> Any:
 
 def is_array(value: Any) -> bool:
     """Whether something is an array with data."""
-    return isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
+    return isinstance(value, jax.Array) and not isinstance(value, getattr(jax.core, "Tracer", ()))
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,8 @@ class Jax(Backend):
             return None
         value = self.places.now(value)
         step = step_through(value.size)
-        host = np.asarray(value if step <= 1 else value.reshape(-1)[::step])
+        with in_double(True) if value.dtype == np.float64 else contextlib.nullcontext():
+            host = np.asarray(value if step <= 1 else value.reshape(-1)[::step])
         name = NAMES.get(host.dtype, str(host.dtype))
         return name, host if host.dtype.kind in PLAIN_KINDS else host.astype(np.float32)
 
