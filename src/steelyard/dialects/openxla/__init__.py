@@ -1,1 +1,5 @@
 """OpenXLA: the comparative benchmark suite of models in JAX, PyTorch and TensorFlow, and models of one's own beside it."""
+
+from steelyard.model.dialect import Dialect
+
+DIALECT = Dialect("openxla", "OpenXLA's comparative benchmarks of models in JAX, PyTorch and TensorFlow.")
