@@ -2,4 +2,9 @@
 
 from steelyard.model.dialect import Dialect
 
-DIALECT = Dialect("openxla", "OpenXLA's comparative benchmarks of models in JAX, PyTorch and TensorFlow.")
+DIALECT = Dialect(
+    "openxla",
+    "OpenXLA's comparative benchmarks of models in JAX, PyTorch and TensorFlow.",
+    command="steelyard.dialects.openxla.command:command",
+    names="steelyard.dialects.openxla.names",
+)
