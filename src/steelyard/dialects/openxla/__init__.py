@@ -5,6 +5,8 @@ from steelyard.model.dialect import Dialect
 DIALECT = Dialect(
     "openxla",
     "OpenXLA's comparative benchmarks of models in JAX, PyTorch and TensorFlow.",
+    config="steelyard.dialects.openxla.config",
+    results="steelyard.dialects.openxla.results",
     command="steelyard.dialects.openxla.command:command",
     names="steelyard.dialects.openxla.names",
 )

@@ -108,7 +108,8 @@ def tool_command(tool: str) -> click.Command:
 def _options(offline: bool, preset: str, root: Path | None, **given: Any) -> ToolOptions:
     from steelyard.dialects.openxla.session import ToolOptions
 
-    return ToolOptions(download=not offline, preset="" if preset == "full" else preset, **({"root": root} if root else {}), **given)
+    words: dict[str, Any] = {"root": root, **given} if root else given
+    return ToolOptions(download=not offline, preset="" if preset == "full" else preset, **words)
 
 
 def begin(several: Sequence[ToolOptions]) -> tuple[int, dict[str, str]]:
@@ -168,7 +169,7 @@ def benchmark_all(device: str, output: Path, tools: tuple[str, ...], iterations:
     several = []
     for tool in tools or TOOLS:
         names, usual = nightly(tool, device)
-        asked = {"tool": tool, "names": names, "device": device, "output": output, "compiler": COMPILERS[tool][0]}
+        asked: dict[str, Any] = {"tool": tool, "names": names, "device": device, "output": output, "compiler": COMPILERS[tool][0]}
         several.append(_options(**asked, iterations=iterations or usual, **given))
     return ended(begin(several))
 

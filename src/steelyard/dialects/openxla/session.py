@@ -36,6 +36,7 @@ GONE = {
     "iree": "no PJRT plugin of IREE can be installed today; IREE runs exported programs",
 }
 AUTOTUNED = "compile[mode=max-autotune]"
+TF32 = "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"
 ARTIFACTS, CACHE, OFFLINE = "STEELYARD_INPUTS", "STEELYARD_INPUTS_CACHE", "STEELYARD_NO_DOWNLOAD"
 
 
@@ -91,7 +92,8 @@ def case_of(benchmark: BenchmarkCase, options: ToolOptions) -> Case:
     }  # fmt: skip
     threads = len(os.sched_getaffinity(0))
     kind, variant = KINDS[options.spec.accelerator_type], variant_of(benchmark, options)
-    return Case(f"openxla/{model.name}", sorted_pairs(params), BACKENDS[options.tool], variant, device=kind, threads=threads)
+    fast = ((TF32, "1"),) if options.tool == "pytorch" and kind == "cuda" else ()
+    return Case(f"openxla/{model.name}", sorted_pairs(params), BACKENDS[options.tool], variant, device=kind, threads=threads, flags=fast)
 
 
 def variant_of(benchmark: BenchmarkCase, options: ToolOptions) -> str:

@@ -99,26 +99,28 @@ def wrong(item: Any, kind: type[Model] | type[BenchmarkCase]) -> str:
     """Why a definition cannot be used; types are what Python does not check."""
     if not isinstance(item, kind):
         return f"{item!r:.80} is no {kind.__name__}"
-    model = item.model if isinstance(item, BenchmarkCase) else item
-    if not isinstance(model, Model) or not isinstance(model.model_impl, ModelImplementation):
-        return f"{item.name}: its model is no Model, or that has no ModelImplementation"
-    if isinstance(item, BenchmarkCase) and not isinstance(item.input_data, ModelTestData):
-        return f"{item.name}: input_data is {item.input_data!r:.80}, not a ModelTestData"
-    if not isinstance(model.model_impl.framework_type, ModelFrameworkType):
-        return f"{item.name}: framework_type is {model.model_impl.framework_type!r:.80}, not a ModelFrameworkType"
-    tags = [*_listed(model.tags), *_listed(model.model_impl.tags)]
-    if not all(isinstance(tag, str) for tag in tags) or isinstance(model.tags, str):
-        return f"{item.name}: tags are a list of text"
+    model: Any = item.model if isinstance(item, BenchmarkCase) else item
+    impl = getattr(model, "model_impl", None)
+    fields: list[tuple[str, Any, type[Any]]] = [
+        ("name", item.name, str), ("model", model, Model), ("model_impl", impl, ModelImplementation),
+        ("framework_type", getattr(impl, "framework_type", None), ModelFrameworkType),
+        ("tags", getattr(model, "tags", None), list), ("tags of model_impl", getattr(impl, "tags", None), list),
+        ("model_parameters", getattr(model, "model_parameters", None), dict),
+        *([("input_data", item.input_data, ModelTestData)] if isinstance(item, BenchmarkCase) else []),
+    ]  # fmt: skip
+    for field, value, wanted in fields:
+        if not isinstance(value, wanted):
+            return f"{item.name!s:.120}: {field} is {value!r:.80}, not a {wanted.__name__}"
     try:
-        plain = json.loads(json.dumps(model.model_parameters, allow_nan=False))
+        json.dumps(carried(item), allow_nan=False)
     except (TypeError, ValueError) as error:
-        return f"{item.name}: model_parameters hold what cannot be handed on ({error}): use text, numbers, lists and tables"
-    return "" if isinstance(plain, dict) else f"{item.name}: model_parameters are a table of keywords"
+        return f"{item.name}: it holds what cannot be handed on ({error}): use text, numbers, lists and tables"
+    return ""
 
 
 def carried(item: Model | BenchmarkCase) -> dict[str, Any]:
     """A definition as JSON has it; `restored` is the way back."""
-    return _plain(asdict(item))
+    return {key: _plain(value) for key, value in asdict(item).items()}
 
 
 def _plain(value: Any) -> Any:

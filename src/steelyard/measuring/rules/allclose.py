@@ -49,7 +49,7 @@ def apart(mine: LeafLike, theirs: LeafLike, atol: float, rtol: float) -> tuple[f
     return largest, f"{share}, by up to {largest:.6g}, absolute tolerance {atol:g}, relative tolerance {rtol:g}"
 
 
-def differences(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def differences(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> Any:
     """Absolute differences that neither wrap, as those of unsigned numbers do, nor fail, as those of truth values do."""
     if one.dtype == bool:
         return (one != other).astype(np.float64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import io
 import json
 import os
@@ -162,9 +163,7 @@ def _in_format(data: Any, name: str) -> Any:
     """What numpy has no format for was written as bits."""
     if not name:
         return data
-    import ml_dtypes
-
-    return data.view(getattr(ml_dtypes, name))
+    return data.view(getattr(importlib.import_module("ml_dtypes"), name))
 
 
 def keep(arrays: Sequence[tuple[str, Any]]) -> None:
