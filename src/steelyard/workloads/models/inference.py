@@ -12,7 +12,7 @@ import numpy as np
 
 from steelyard import clocks, registry
 from steelyard.backends.base import own_memory
-from steelyard.errors import SteelyardError, Unsupported, UsageError
+from steelyard.errors import NotApplied, SteelyardError, Unsupported, UsageError
 from steelyard.model.case import VariantSpec, sorted_pairs
 from steelyard.model.define import workload
 from steelyard.model.task import Task
@@ -24,6 +24,7 @@ __all__ = ["FunctionalModel", "InferenceModel", "as_tuple", "inference"]
 
 METHODS = ("generate_default_inputs", "preprocess", "forward", "postprocess")
 MEMORY = ("VmHWM", "VmRSS", "RssFile")
+FORMATS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
 
 @runtime_checkable
@@ -81,7 +82,7 @@ def inference(module: str, parameters: dict[str, Any], input: str, atol: float, 
         items=batch if type(batch) is int and batch > 0 else None,
         parameters=weights,
         rule=str(VariantSpec("allclose", sorted_pairs({"atol": atol, "rtol": rtol}))),
-        inspect=looked_at(model, args, be),
+        inspect=looked_at(model, args, be, lambda leaves: check_format(parameters.get("data_type"), weights, leaves)),
         effective={"model": type(model).__name__, "weights": "as its module makes them", "spent": spent},
     )
 
@@ -148,7 +149,15 @@ def to_device(value: Any, be: Any, where: Any) -> Any:
     return value
 
 
-def looked_at(model: Any, args: tuple[Any, ...], be: Any) -> Callable[[], dict[str, Any]]:
+def check_format(asked: Any, weights: tuple[Any, ...], leaves: list[Any]) -> None:
+    """Refuse a model that takes no notice of the format that it is asked for: it would be measured under another one's name."""
+    held = {str(item.dtype).rpartition(".")[2] for item in weights}
+    floating = {leaf.dtype for leaf in leaves if leaf.dtype in FORMATS}
+    if asked in FORMATS and held and FORMATS[asked] not in held and asked not in floating:
+        raise NotApplied(f"data_type is {asked}, and neither a weight nor an answer is", do="does create_model use its data_type?")
+
+
+def looked_at(model: Any, args: tuple[Any, ...], be: Any, check: Callable[[list[Any]], None]) -> Callable[[], dict[str, Any]]:
     """After timing: what bringing an answer back and making something of it takes, and the memory that the process came to hold."""
 
     def look() -> dict[str, Any]:
@@ -156,15 +165,16 @@ def looked_at(model: Any, args: tuple[Any, ...], be: Any) -> Callable[[], dict[s
         answer = model.forward(*args)
         be.sync()
         begun = clocks.perf_counter()
-        shapes = [[leaf.dtype, list(leaf.shape)] for leaf in be.outputs(answer) if leaf.data is not None]
+        leaves = [leaf for leaf in be.outputs(answer) if leaf.data is not None]
         back = clocks.perf_counter()
+        check(leaves)
         if callable(post := getattr(model, "postprocess", None)):
             post(answer)
         return {
             "output_transfer_time": back - begun,
             "postprocess_time": clocks.perf_counter() - back,
             "memory": memory,
-            "outputs": shapes,
+            "outputs": [[leaf.dtype, list(leaf.shape)] for leaf in leaves],
         }
 
     return look
