@@ -1,10 +1,10 @@
-"""A package of a user's own, outside of the repository: models of all sorts, written as the suite's document says, and their definitions."""
+"""A package of a user's own, outside of the repository: models of all sorts and their definitions, as the suite's document has them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-HEAD = '''\
+HEAD = """\
 import numpy as np
 import torch
 from openxla.benchmark.models import model_interfaces, utils
@@ -24,7 +24,7 @@ class Base(model_interfaces.InferenceModel):
   def forward(self, x):
     return self.model(x)
 
-'''
+"""
 MODELS = {
     "good": "class Made(Base): pass",
     "half": "class Made(Base):\n  def __init__(self, **words):\n    super().__init__(**words)\n    self.model.half()\n"
@@ -40,7 +40,7 @@ MODELS = {
     "mute": "class Made:\n  def __init__(self, **words): pass",
 }
 MAKE = "\n\ndef create_model(**parameters):\n  return Made(**parameters)\n"
-DEFINITIONS = '''\
+DEFINITIONS = """\
 from openxla.benchmark import def_types
 from openxla.benchmark.comparative_suite import utils
 
@@ -63,8 +63,8 @@ LIAR = variant("good", 3, "fp16")
 HALF = variant("half", 2, "fp16")
 LOST = variant("nowhere", 1)
 ALL_MODELS = [*GOODS.values(), *OTHERS, LIAR, HALF, LOST]
-'''
-BENCHMARKS = '''\
+"""
+BENCHMARKS = """\
 from openxla.benchmark import def_types, testdata
 from openxla.benchmark.comparative_suite import utils
 from my_suite import model_definitions
@@ -75,19 +75,19 @@ ALL_BENCHMARKS = [
     *(def_types.BenchmarkCase.build(model=model, input_data=testdata.INPUT_DATA_MODEL_DEFAULT)
       for model in [*model_definitions.OTHERS, model_definitions.LIAR, model_definitions.HALF, model_definitions.LOST]),
 ]
-'''
-MISSPELT = '''\
+"""
+MISSPELT = """\
 from openxla.benchmark import def_types
 
 ALL_MODELS = [def_types.Model(name="A", tags=[], modle_impl=None, model_parameters={})]
-'''
-MISTYPED = '''\
+"""
+MISTYPED = """\
 from openxla.benchmark import def_types, testdata
 
 IMPL = def_types.ModelImplementation(name="TYPO", tags=["t"], framework_type="pytorch", module_path="my_suite.models.good")
 MODEL = def_types.Model(name="TYPO_FP32_PT", tags=[], model_impl=IMPL, model_parameters={})
 ALL_BENCHMARKS = [def_types.BenchmarkCase.build(model=MODEL, input_data=testdata.INPUT_DATA_MODEL_DEFAULT)]
-'''
+"""
 
 
 def write(folder: Path, names: tuple[str, ...] = ("good",), *, broken: bool = False) -> Path:
