@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from steelyard.workloads.models.families._shared import Array, Draft, Prepared, number_format, seeded
@@ -24,15 +24,23 @@ class JaxModel(Prepared):
 
         self.draft, self.net = draft, net
         self.dtype = jnp.dtype(number_format(draft.data_type))
-        shapes: dict[str, tuple[int, ...]] = {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
 
         def ask(name: str, *shape: int) -> Array:
-            shapes[name] = shape
+            self.shapes[name] = shape
             return jnp.zeros(shape, self.dtype)
 
         inputs = self.preprocess(draft.raw)
         jax.eval_shape(partial(net, ask), *(inputs if isinstance(inputs, tuple) else (inputs,)))
-        self.weights = {name: jnp.asarray(seeded(name, shape), self.dtype) for name, shape in shapes.items()}
+
+    @cached_property
+    def weights(self) -> dict[str, Array]:
+        """Made when they are first needed: the shapes alone cost nothing."""
+        import jax
+        import jax.numpy as jnp
+
+        with jax.ensure_compile_time_eval():
+            return {name: jnp.asarray(seeded(name, shape, self.draft.gain), self.dtype) for name, shape in self.shapes.items()}
 
     def pure(self, weights: dict[str, Array], *inputs: Array) -> Any:
         """The answer as a function of the weights too."""
@@ -99,8 +107,8 @@ def attend(q: Array, k: Array, v: Array, *, scale: float | None = None, bias: Ar
 
 
 def block(
-    get: Get, name: str, x: Array, heads: int, ffn: int, eps: float, activation: Callable[[Array], Array], *,
-    norm_first: bool = True, **how: Any,
+    get: Get, name: str, x: Array, heads: int, ffn: int, eps: float, activation: Callable[[Array], Array],
+    mixing: Callable[[Array, Array, Array], Array], *, norm_first: bool = True,
 ) -> Array:  # fmt: skip
     """A transformer block, with the names that `models.parts` gives its weights in PyTorch."""
     import jax.numpy as jnp
@@ -109,7 +117,7 @@ def block(
 
     def mix(x: Array) -> Array:
         q, k, v = jnp.split(linear(get, f"{name}.attention.qkv", x, 3 * width), 3, axis=-1)
-        return linear(get, f"{name}.attention.out", attend(split(q, heads), split(k, heads), split(v, heads), **how), width)
+        return linear(get, f"{name}.attention.out", mixing(split(q, heads), split(k, heads), split(v, heads)), width)
 
     def feed(x: Array) -> Array:
         return linear(get, f"{name}.feed.2", activation(linear(get, f"{name}.feed.0", x, ffn)), width)

@@ -7,6 +7,7 @@ whatever order it asks for them.
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import zlib
 from collections.abc import Callable, Mapping
@@ -21,6 +22,8 @@ SEED = 19
 PAD, END, FIRST = 0, 1, 2
 """Tokens that stand for no word."""
 GAIN_SPREAD, BIAS_SPREAD, VARIANCE_SPREAD = 0.1, 0.02, 0.2
+UNSCALED, QUERY_GAIN = "Attention.q.weight", 0.125
+"""T5 does not scale what queries and keys give; its queries begin smaller instead."""
 SIDE = 256
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -51,16 +54,18 @@ def number_format(data_type: str) -> str:
     return FORMATS[data_type]
 
 
-def seeded(name: str, shape: tuple[int, ...], seed: int = SEED) -> Array:
-    """A weight in float32: products keep the spread of what they multiply, gains are near 1, and biases near 0."""
+def seeded(name: str, shape: tuple[int, ...], gain: float = 1.0) -> Array:
+    """A weight in float32: products keep the spread of what they multiply, gains are near 1, and biases near 0.
+
+    `gain` is for convolutions. Behind many activations there would be nothing left of an image without it, and every image would get
+    the same answer.
+    """
     import numpy as np
 
-    from steelyard.backends._numbers import HostNumbers, stream_of
-
-    stream = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
-    drawn = HostNumbers(stream_of(seed, stream)).normals(int(np.prod(shape))).reshape(shape)
+    drawn = normal(name, *shape)
     if len(shape) > 1:
-        drawn *= np.float32(np.prod(shape[1:]) ** -0.5)
+        factor = gain if len(shape) == 4 else QUERY_GAIN if name.endswith(UNSCALED) else 1.0
+        drawn *= np.float32(math.prod(shape[1:]) ** -0.5 * factor)
         return drawn
     kind = name.rpartition(".")[2]
     if kind == "running_var":
@@ -68,14 +73,22 @@ def seeded(name: str, shape: tuple[int, ...], seed: int = SEED) -> Array:
     return np.float32(1) + np.float32(GAIN_SPREAD) * drawn if kind == "weight" else np.float32(BIAS_SPREAD) * drawn
 
 
+def normal(name: str, *shape: int) -> Array:
+    """Normal numbers in float32 that are the same in every framework."""
+    return _stream(name).normals(math.prod(shape)).reshape(shape)
+
+
 def uniform(name: str, *shape: int) -> Array:
     """Numbers in [0, 1) that are the same in every framework, for a model that draws by chance."""
     import numpy as np
 
+    return _stream(name).between(0.0, 1.0, math.prod(shape)).reshape(shape).astype(np.float32)
+
+
+def _stream(name: str) -> Any:
     from steelyard.backends._numbers import HostNumbers, stream_of
 
-    stream = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
-    return HostNumbers(stream_of(SEED, stream)).between(0.0, 1.0, int(np.prod(shape))).reshape(shape).astype(np.float32)
+    return HostNumbers(stream_of(SEED, int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")))
 
 
 def tokens(text: str, vocabulary: int, length: int | None, *, end: bool = True) -> list[int]:
@@ -128,13 +141,14 @@ def pixels(image: Array, side: int, batch: int) -> Array:
 class Draft:
     """A model before it is in a framework: its raw input, what becomes of it, and what is made of an answer.
 
-    `prepare` answers numpy arrays; floating ones get the model's format. `effective` says what is built, for the record.
+    `prepare` answers numpy arrays; floating ones get the model's format. `gain` is that of its convolutions. `effective` says what is built, for the record.
     """
 
     raw: Any
     prepare: Callable[..., tuple[Array, ...]]
     effective: Mapping[str, Any]
     data_type: str = "fp32"
+    gain: float = 1.0
     finish: Callable[[Any], Any] = lambda output: output
 
 

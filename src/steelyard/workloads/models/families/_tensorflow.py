@@ -28,7 +28,7 @@ def tensorflow_model(draft: Draft, net: Net) -> Any:
 
         def weight(self, name: str, *shape: int, turned: tuple[int, ...] | None = None) -> Array:
             if name not in self.weights:
-                value = seeded(name, shape)
+                value = seeded(name, shape, draft.gain)
                 with tf.init_scope():
                     self.weights[name] = tf.Variable(tf.cast(value if turned is None else value.transpose(turned), form), trainable=False)
             return self.weights[name]
@@ -93,8 +93,8 @@ def attend(q: Array, k: Array, v: Array, *, scale: float | None = None, bias: Ar
 
 
 def block(
-    get: Get, name: str, x: Array, heads: int, ffn: int, eps: float, activation: Callable[[Array], Array], *,
-    norm_first: bool = True, **how: Any,
+    get: Get, name: str, x: Array, heads: int, ffn: int, eps: float, activation: Callable[[Array], Array],
+    mixing: Callable[[Array, Array, Array], Array], *, norm_first: bool = True,
 ) -> Array:  # fmt: skip
     """A transformer block, with the names that `models.parts` gives its weights in PyTorch."""
     import tensorflow as tf
@@ -103,7 +103,7 @@ def block(
 
     def mix(x: Array) -> Array:
         q, k, v = tf.split(linear(get, f"{name}.attention.qkv", x, 3 * width), 3, axis=-1)
-        return linear(get, f"{name}.attention.out", attend(split(q, heads), split(k, heads), split(v, heads), **how), width)
+        return linear(get, f"{name}.attention.out", mixing(split(q, heads), split(k, heads), split(v, heads)), width)
 
     def feed(x: Array) -> Array:
         return linear(get, f"{name}.feed.2", activation(linear(get, f"{name}.feed.0", x, ffn)), width)

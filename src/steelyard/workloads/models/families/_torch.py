@@ -16,7 +16,7 @@ def torch_model(draft: Draft, inner: Any, call: Callable[..., Any] | None = None
     with torch.no_grad():
         for name, item in inner.state_dict().items():
             if item.is_floating_point():
-                item.copy_(torch.from_numpy(seeded(name, tuple(item.shape))))
+                item.copy_(torch.from_numpy(seeded(name, tuple(item.shape), draft.gain)))
 
     class TorchModel(Prepared, torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:

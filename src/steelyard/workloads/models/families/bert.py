@@ -90,13 +90,13 @@ def jax_states(sizes: BertSizes, get: Any, ids: Array, mask: Array) -> Array:
     """The same in JAX."""
     import jax
 
-    from steelyard.workloads.models.families._jax import block, layer_norm
+    from steelyard.workloads.models.families._jax import attend, block, layer_norm
 
     x = get("tokens.weight", sizes.vocabulary, sizes.hidden)[ids] + get("positions.weight", ids.shape[1], sizes.hidden)
     x = layer_norm(get, "norm", x + get("segments.weight", SEGMENTS, sizes.hidden)[0], EPS)
-    activation, seen = partial(jax.nn.gelu, approximate=False), (mask > 0)[:, None, None, :]
+    activation, mixing = partial(jax.nn.gelu, approximate=False), partial(attend, mask=(mask > 0)[:, None, None, :])
     for number in range(sizes.layers):
-        x = block(get, f"blocks.{number}", x, sizes.heads, sizes.ffn, EPS, activation, norm_first=False, mask=seen)
+        x = block(get, f"blocks.{number}", x, sizes.heads, sizes.ffn, EPS, activation, mixing, norm_first=False)
     return x
 
 
@@ -104,11 +104,11 @@ def tensorflow_states(sizes: BertSizes, get: Any, ids: Array, mask: Array) -> Ar
     """The same in TensorFlow."""
     import tensorflow as tf
 
-    from steelyard.workloads.models.families._tensorflow import block, layer_norm
+    from steelyard.workloads.models.families._tensorflow import attend, block, layer_norm
 
     x = tf.gather(get("tokens.weight", sizes.vocabulary, sizes.hidden), ids) + get("positions.weight", ids.shape[1], sizes.hidden)
     x = layer_norm(get, "norm", x + get("segments.weight", SEGMENTS, sizes.hidden)[0], EPS)
-    seen = (mask > 0)[:, None, None, :]
+    mixing = partial(attend, mask=(mask > 0)[:, None, None, :])
     for number in range(sizes.layers):
-        x = block(get, f"blocks.{number}", x, sizes.heads, sizes.ffn, EPS, tf.nn.gelu, norm_first=False, mask=seen)
+        x = block(get, f"blocks.{number}", x, sizes.heads, sizes.ffn, EPS, tf.nn.gelu, mixing, norm_first=False)
     return x
