@@ -98,11 +98,25 @@ def split(x: Array, heads: int) -> Array:
     return x.reshape(*x.shape[:-1], heads, -1)
 
 
-def attend(q: Array, k: Array, v: Array, *, scale: float | None = None, bias: Array | None = None, **how: Any) -> Array:
-    """Attention of [batch, place, head, width], with the heads joined again."""
-    import jax
+def attend(
+    q: Array, k: Array, v: Array, *, scale: float | None = None, bias: Array | None = None, mask: Array | None = None, causal: bool = False
+) -> Array:  # fmt: skip
+    """Attention of [batch, place, head, width], with the heads joined again; softmax in single precision.
 
-    mixed = jax.nn.dot_product_attention(q, k, v, bias=bias, scale=scale, **how)
+    JAX's own function asks for products of fp16 that sum in fp32, which its processor code does not have.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    scores = jnp.einsum("bqhd,bkhd->bhqk", q, k).astype(jnp.float32) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    if bias is not None:
+        scores = scores + bias.astype(jnp.float32)
+    if causal:
+        past = jnp.tril(jnp.ones(scores.shape[-2:], bool))
+        mask = past if mask is None else mask & past
+    if mask is not None:
+        scores = jnp.where(mask, scores, jnp.finfo(jnp.float32).min)
+    mixed = jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores).astype(v.dtype), v)
     return mixed.reshape(*mixed.shape[:2], -1)
 
 

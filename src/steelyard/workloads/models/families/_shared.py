@@ -124,17 +124,20 @@ def picture() -> Array:
     return (image * 255).astype(np.uint8)
 
 
-def pixels(image: Array, side: int, batch: int) -> Array:
-    """An image of bytes at another size, normalised as classifiers are trained, repeated for a batch; channels first."""
+def pixels(image: Array, side: int, batch: int, *, plain: bool = False) -> Array:
+    """An image of bytes at another size, normalised as classifiers are trained, repeated for a batch; channels first.
+
+    `plain` leaves the values as they are, for a model that normalises them itself.
+    """
     import numpy as np
 
     source = np.asarray(image)
     if source.ndim != 3 or source.shape[2] != 3:
         raise UsageError(f"an image has rows, columns and 3 colours, and this has the shape {source.shape}")
     rows, columns = (np.arange(side) * size // side for size in source.shape[:2])
-    small = source[rows][:, columns].astype(np.float32) / 255
-    normal = (small - np.asarray(MEAN, np.float32)) / np.asarray(DEVIATION, np.float32)
-    return np.tile(normal.transpose(2, 0, 1)[None], (batch, 1, 1, 1))
+    small = source[rows][:, columns].astype(np.float32)
+    made = small if plain else (small / 255 - np.asarray(MEAN, np.float32)) / np.asarray(DEVIATION, np.float32)
+    return np.tile(made.transpose(2, 0, 1)[None], (batch, 1, 1, 1))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ KINDS = {"gamma": "weight", "beta": "bias", "bias": "bias", "moving_mean": "runn
 """What Keras calls the weights of one dimension."""
 GIVEN = ("mean", "variance", "count")
 """Statistics of images that a layer holds, which stay as Keras sets them."""
-LOW, HIGH = 0, 255
 
 
 @dataclass(frozen=True)
@@ -38,10 +37,7 @@ def create_model(
     sizes = chosen(MODELS, model_name, preset)
 
     def prepare(image: Array) -> tuple[Array, ...]:
-        import numpy as np
-
-        made = pixels(image, sizes.image, batch_size).transpose(0, 2, 3, 1)
-        return (np.ascontiguousarray(made),)
+        return (pixels(image, sizes.image, batch_size, plain=True).transpose(0, 2, 3, 1),)
 
     effective = {"model": model_name, "preset": preset, "batch_size": batch_size, **asdict(sizes)}
     draft = Draft(picture(), prepare, effective, data_type, sizes.gain)
@@ -49,7 +45,7 @@ def create_model(
 
 
 def keras_model(draft: Draft, sizes: EfficientSizes) -> Any:
-    """Keras' model with seeded weights; the images that it gets are normalised already, so its own first layers get them as bytes."""
+    """Keras' model with seeded weights; it normalises images itself."""
     import tensorflow as tf
 
     form = number_format(draft.data_type)

@@ -65,7 +65,7 @@ def jax_scores(sizes: Gpt2Sizes, get: Any, ids: Array, mask: Array) -> Array:
     from steelyard.workloads.models.families._jax import attend
 
     places = get("positions.weight", ids.shape[1], sizes.hidden)
-    mixing = partial(attend, is_causal=True, mask=(mask > 0)[:, None, None, :] | (mask[:, None, :, None] == 0))
+    mixing = partial(attend, causal=True, mask=(mask > 0)[:, None, None, :] | (mask[:, None, :, None] == 0))
     return jax_head(sizes, get, jax_decoder(sizes, get, ids, places, lambda _: mixing))
 
 

@@ -136,7 +136,7 @@ def jax_decoder(sizes: T5Sizes, get: Any, ids: Array, known: Array) -> Array:
     for number in range(sizes.layers):
         name = f"decoder.block.{number}.layer"
         heads = jax_heads(sizes, get, f"{name}.0.SelfAttention", rms_norm(get, f"{name}.0.layer_norm", x, EPS))
-        x = x + jax_attend(sizes, get, f"{name}.0.SelfAttention", *heads, bias=bias, is_causal=True)
+        x = x + jax_attend(sizes, get, f"{name}.0.SelfAttention", *heads, bias=bias, causal=True)
         across = f"{name}.1.EncDecAttention"
         (q,) = jax_heads(sizes, get, across, rms_norm(get, f"{name}.1.layer_norm", x, EPS), "q")
         x = x + jax_attend(sizes, get, across, q, *jax_heads(sizes, get, across, known, "kv"))
