@@ -100,6 +100,8 @@ class Backend(ABC):
     name: ClassVar[str]
     install: ClassVar[str] = ""
     speaks: ClassVar[str] = ""
+    exactly: ClassVar[bool] = False
+    """Whether variants too are held against what is exact, and not against the plain task of this backend."""
     draws_exactly: ClassVar[bool] = True
     """Whether dropout at a probability next to nothing leaves every number as it was."""
 
@@ -407,6 +409,14 @@ class Backend(ABC):
         """
         return False
 
+    def now(self, value: Any) -> Any:
+        """What stands for an array, where arrays cannot be changed and others take their places."""
+        return value
+
+    def rounds_to_tf32(self, task: Task) -> bool:
+        """Whether the framework's own settings let fp32 products of a plain task round to TF32."""
+        return False
+
     def relocate(self, task: Task, rng: random.Random, *, whole: bool = True) -> Task:
         """The same task with everything that it works on at fresh addresses: placement is part of the noise and must vary.
 
@@ -481,6 +491,11 @@ def own_memory(name: str) -> float:
         if line.startswith(f"{name}:"):
             return float(line.split()[1]) * 1024
     return 0.0
+
+
+def host_memory() -> dict[str, float]:
+    """The kernel's account of this process: the highest, the present, and what of that are pages of files."""
+    return {name: own_memory(name) for name in ("VmHWM", "VmRSS", "RssFile")} if Path("/proc/self/status").is_file() else {}
 
 
 def alter_array(value: Any, change: Callable[[Any], Any]) -> bool:

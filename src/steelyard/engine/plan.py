@@ -285,7 +285,8 @@ def check_size(experiment: Experiment, catalogue: Catalogue) -> None:
 def _product(matrix: Matrix, axes: Mapping[str, Sequence[Any]]) -> int:
     points = math.prod(len(matrix.axes.get(key, values)) for key, values in axes.items())
     sizes = len(matrix.axes.get("size", ())) if "size" not in axes else 0
-    how = (matrix.device, matrix.mode, matrix.threads, matrix.ranks, matrix.env, matrix.flags, matrix.backend or ("",), matrix.variant)
+    stacks = (matrix.backend or ("",), matrix.variant or ("",))
+    how = (matrix.device, matrix.mode, matrix.threads, matrix.ranks, matrix.env, matrix.flags, *stacks)
     return points * max(sizes, 1) * math.prod(map(len, how))
 
 
@@ -295,10 +296,9 @@ def _matrix_cases(matrix: Matrix, catalogue: Catalogue) -> Iterator[Case]:
         info = catalogue.workloads[name]
         found = points(matrix.axes, info)
         backends = matrix.backend or tuple(info["backends"][:1])
-        how = itertools.product(
-            matrix.device, matrix.mode, matrix.threads, matrix.ranks, matrix.env, matrix.flags, backends, matrix.variant
-        )
-        for values, (device, mode, threads, ranks, env, flags, backend, variant) in itertools.product(found, list(how)):
+        stacks = [(backend, word) for backend in backends for word in matrix.variant or (registry.about_backend(backend).usual,)]
+        how = itertools.product(matrix.device, matrix.mode, matrix.threads, matrix.ranks, matrix.env, matrix.flags, stacks)
+        for values, (device, mode, threads, ranks, env, flags, (backend, variant)) in itertools.product(found, list(how)):
             case = Case(name, tuple(values.items()), backend, variant, mode, device, threads, ranks, tuple(flags.items()), env)
             yield settle(case, catalogue)
 
