@@ -144,27 +144,16 @@ def block(
     return norm_2(x + feed(x))
 
 
-def conv(get: Get, name: str, x: Array, filters: int, kernel: int, stride: int = 1, *, bias: bool = True, padding: int | None = None) -> Array:
+def conv(get: Get, name: str, x: Array, filters: int, kernel: int, stride: int = 1, *, bias: bool = True) -> Array:
     """A convolution of images with channels first."""
     import jax
 
     weight = get(f"{name}.weight", filters, x.shape[1], kernel, kernel)
-    around = kernel // 2 if padding is None else padding
+    around = kernel // 2
     y = jax.lax.conv_general_dilated(
         x, weight, (stride, stride), ((around, around), (around, around)), dimension_numbers=("NCHW", "OIHW", "NCHW")
     )
     return y + get(f"{name}.bias", filters)[:, None, None] if bias else y
-
-
-def batch_norm(get: Get, name: str, x: Array, eps: float = 1e-5) -> Array:
-    """By statistics that were kept in training, which a compiler folds into one product and one sum."""
-    import jax.numpy as jnp
-
-    gain, bias, mean, variance = (
-        get(f"{name}.{part}", x.shape[1]).astype(jnp.float32)[:, None, None] for part in ("weight", "bias", "running_mean", "running_var")
-    )
-    scale = gain * _inverse_root(variance + eps)
-    return (x.astype(jnp.float32) * scale + (bias - mean * scale)).astype(x.dtype)
 
 
 def group_norm(get: Get, name: str, x: Array, groups: int, eps: float) -> Array:

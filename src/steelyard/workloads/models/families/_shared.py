@@ -10,7 +10,7 @@ import hashlib
 import math
 import re
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -24,6 +24,7 @@ PAD, END, FIRST = 0, 1, 2
 GAIN_SPREAD, BIAS_SPREAD, VARIANCE_SPREAD = 0.1, 0.02, 0.2
 UNSCALED, QUERY_GAIN = "Attention.q.weight", 0.125
 """T5 does not scale what queries and keys give; its queries begin smaller instead."""
+KERNEL_LAST = (2, 3, 1, 0)
 SIDE = 256
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -140,11 +141,29 @@ def pixels(image: Array, side: int, batch: int, *, plain: bool = False) -> Array
     return np.tile(made.transpose(2, 0, 1)[None], (batch, 1, 1, 1))
 
 
+class NamedWeights(Mapping[str, Array]):
+    """The weights of a form that asks for them by name alone, with kernels in the order that images with channels last need."""
+
+    def __init__(self, get: Callable[..., Array], shapes: Mapping[str, tuple[int, ...]], last: bool) -> None:
+        self.get_weight, self.shapes, self.last = get, shapes, last
+
+    def __getitem__(self, name: str) -> Array:
+        shape = self.shapes[name]
+        return self.get_weight(name, *shape, turned=KERNEL_LAST) if self.last and len(shape) == 4 else self.get_weight(name, *shape)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.shapes)
+
+    def __len__(self) -> int:
+        return len(self.shapes)
+
+
 @dataclass(frozen=True)
 class Draft:
     """A model before it is in a framework: its raw input, what becomes of it, and what is made of an answer.
 
-    `prepare` answers numpy arrays; floating ones get the model's format. `gain` is that of its convolutions. `effective` says what is built, for the record.
+    `prepare` answers numpy arrays; floating ones get the model's format. `gain` is that of its convolutions. `effective` says what is
+    built, for the record.
     """
 
     raw: Any

@@ -114,24 +114,3 @@ def block(
         return x + feed(norm_2(x))
     x = norm_1(x + mix(x))
     return norm_2(x + feed(x))
-
-
-def conv(get: Get, name: str, x: Array, filters: int, kernel: int, stride: int = 1, *, bias: bool = True) -> Array:
-    """A convolution of images with channels last, padded by half its kernel on both sides as the other frameworks do it."""
-    import tensorflow as tf
-
-    weight = get(f"{name}.weight", filters, x.shape[-1], kernel, kernel, turned=(2, 3, 1, 0))
-    around = kernel // 2
-    y = tf.nn.conv2d(x, weight, stride, [[0, 0], [around, around], [around, around], [0, 0]])
-    return y + get(f"{name}.bias", filters) if bias else y
-
-
-def batch_norm(get: Get, name: str, x: Array, eps: float = 1e-5) -> Array:
-    """By statistics that were kept in training."""
-    import tensorflow as tf
-
-    gain, bias, mean, variance = (
-        tf.cast(get(f"{name}.{part}", x.shape[-1]), tf.float32) for part in ("weight", "bias", "running_mean", "running_var")
-    )
-    scale = gain * tf.math.rsqrt(variance + eps)
-    return tf.cast(tf.cast(x, tf.float32) * scale + (bias - mean * scale), x.dtype)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
 
-from steelyard.workloads.models.families._shared import Array, Draft, choose, chosen, picture, pixels
-from steelyard.workloads.models.resnet import EXPANSION, STAGES, residual_network
+from steelyard.workloads.models.families._shared import Array, Draft, NamedWeights, choose, chosen, picture, pixels
+from steelyard.workloads.models.resnet import classify, residual_network, residual_shapes
+from steelyard.workloads.ops.spaces import space_of
 
 GAIN = 1.2
 
@@ -46,62 +46,17 @@ def create_model(
     def in_jax() -> Any:
         from steelyard.workloads.models.families._jax import JaxModel
 
-        return JaxModel(draft, partial(jax_scores, sizes))
+        return JaxModel(draft, elsewhere(sizes, "jax"))
 
     def in_tensorflow() -> Any:
         from steelyard.workloads.models.families._tensorflow import tensorflow_model
 
-        return tensorflow_model(draft, partial(tensorflow_scores, sizes))
+        return tensorflow_model(draft, elsewhere(sizes, "tensorflow"))
 
     return choose(framework, {"jax": in_jax, "pytorch": in_torch, "tensorflow": in_tensorflow}, "ResNet-50")
 
 
-def jax_scores(sizes: ResnetSizes, get: Any, x: Array) -> Array:
-    """The modules of `models/resnet` by the names that they have there."""
-    import jax
-    import jax.numpy as jnp
-
-    from steelyard.workloads.models.families._jax import batch_norm, conv, linear
-
-    def layer(name: str, place: int, x: Array, filters: int, kernel: int, stride: int = 1) -> Array:
-        return batch_norm(get, f"{name}{place + 1}", conv(get, f"{name}{place}", x, filters, kernel, stride, bias=False))
-
-    x = jax.nn.relu(layer("", 0, x, sizes.width, 7, 2))
-    edges = ((0, 0), (0, 0), (1, 1), (1, 1))
-    x = jax.lax.reduce_window(x, jnp.asarray(-jnp.inf, x.dtype), jax.lax.max, (1, 1, 3, 3), (1, 1, 2, 2), edges)
-    number = 4
-    for blocks, factor, first in STAGES:
-        inner = factor * sizes.width
-        for index in range(blocks):
-            stride, name = first if index == 0 else 1, f"{number}.branch."
-            y = jax.nn.relu(layer(name, 0, x, inner, 1))
-            y = jax.nn.relu(layer(name, 3, y, inner, 3, stride))
-            y = layer(name, 6, y, EXPANSION * inner, 1)
-            x = jax.nn.relu(y + (layer(f"{number}.shortcut.", 0, x, EXPANSION * inner, 1, stride) if index == 0 else x))
-            number += 1
-    return linear(get, f"{number + 2}", x.mean((2, 3)), sizes.classes)
-
-
-def tensorflow_scores(sizes: ResnetSizes, get: Any, x: Array) -> Array:
-    """The same in TensorFlow."""
-    import tensorflow as tf
-
-    from steelyard.workloads.models.families._tensorflow import batch_norm, conv, linear
-
-    def layer(name: str, place: int, x: Array, filters: int, kernel: int, stride: int = 1) -> Array:
-        return batch_norm(get, f"{name}{place + 1}", conv(get, f"{name}{place}", x, filters, kernel, stride, bias=False))
-
-    x = tf.nn.relu(layer("", 0, x, sizes.width, 7, 2))
-    edged = tf.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)), constant_values=x.dtype.min)
-    x = tf.nn.max_pool2d(edged, 3, 2, "VALID")
-    number = 4
-    for blocks, factor, first in STAGES:
-        inner = factor * sizes.width
-        for index in range(blocks):
-            stride, name = first if index == 0 else 1, f"{number}.branch."
-            y = tf.nn.relu(layer(name, 0, x, inner, 1))
-            y = tf.nn.relu(layer(name, 3, y, inner, 3, stride))
-            y = layer(name, 6, y, EXPANSION * inner, 1)
-            x = tf.nn.relu(y + (layer(f"{number}.shortcut.", 0, x, EXPANSION * inner, 1, stride) if index == 0 else x))
-            number += 1
-    return linear(get, f"{number + 2}", tf.reduce_mean(x, (1, 2)), sizes.classes)
+def elsewhere(sizes: ResnetSizes, framework: str) -> Any:
+    """The form that `models/resnet` has for all frameworks but torch."""
+    space, shapes = space_of(framework), residual_shapes(sizes.width, sizes.classes)
+    return lambda get, images: classify(space, NamedWeights(get, shapes, space.last), images, False)

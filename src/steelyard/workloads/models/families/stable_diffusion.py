@@ -55,7 +55,9 @@ def create_model(
     draft = Draft(TEXT, prepare, {"model": model_name, "preset": preset, **sized, **asdict(sizes)}, data_type)
     noise = normal("stable_diffusion.noise", batch_size, LATENT, sizes.side, sizes.side)
     nothing = token_batch("", sizes.vocabulary, length, batch_size)[0]
-    return choose(framework, {"jax": lambda: JaxModel(draft, partial(pipeline, sizes, num_inference_steps, noise, nothing))}, "Stable Diffusion")
+    return choose(
+        framework, {"jax": lambda: JaxModel(draft, partial(pipeline, sizes, num_inference_steps, noise, nothing))}, "Stable Diffusion"
+    )
 
 
 def pipeline(sizes: DiffusionSizes, steps: int, noise: Array, nothing: Array, get: Any, ids: Array) -> Array:
@@ -161,7 +163,9 @@ def predict_noise(sizes: DiffusionSizes, get: Any, x: Array, time: Array, states
     half = widths[0] // 2
     waves = time * jnp.exp(-jnp.log(10000.0) * jnp.arange(half) / half)
     moment = jnp.broadcast_to(jnp.concatenate((jnp.cos(waves), jnp.sin(waves))).astype(x.dtype), (x.shape[0], widths[0]))
-    moment = linear(get, "time_embedding.linear_2", jax.nn.silu(linear(get, "time_embedding.linear_1", moment, 4 * widths[0])), 4 * widths[0])
+    moment = linear(
+        get, "time_embedding.linear_2", jax.nn.silu(linear(get, "time_embedding.linear_1", moment, 4 * widths[0])), 4 * widths[0]
+    )
     layer = partial(residual, get, groups=sizes.groups, eps=1e-5, moment=moment)
     x = conv(get, "conv_in", x, widths[0], 3)
     seen = [x]

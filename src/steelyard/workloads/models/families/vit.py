@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
 
-from steelyard.workloads.models.families._shared import Array, Draft, choose, chosen, picture, pixels
-from steelyard.workloads.models.vit import EPS, vision_transformer
+from steelyard.workloads.models.families._shared import Array, Draft, NamedWeights, choose, chosen, picture, pixels
+from steelyard.workloads.models.vit import look, vision_shapes, vision_transformer
+from steelyard.workloads.ops.spaces import space_of
 
 
 @dataclass(frozen=True)
@@ -52,24 +52,13 @@ def create_model(
     def in_jax() -> Any:
         from steelyard.workloads.models.families._jax import JaxModel
 
-        return JaxModel(draft, partial(jax_scores, sizes))
+        return JaxModel(draft, elsewhere(sizes, "jax"))
 
     return choose(framework, {"jax": in_jax, "pytorch": in_torch}, "ViT")
 
 
-def jax_scores(sizes: VitSizes, get: Any, images: Array) -> Array:
-    """The modules of `models/vit` by the names that they have there."""
-    import jax
-    import jax.numpy as jnp
-
-    from steelyard.workloads.models.families._jax import attend, block, conv, layer_norm, linear
-
-    x = conv(get, "cut", images, sizes.hidden, sizes.patch, sizes.patch, padding=0)
-    x = x.reshape(*x.shape[:2], -1).swapaxes(1, 2)
-    summary = jnp.broadcast_to(get("summary", 1, sizes.hidden), (x.shape[0], 1, sizes.hidden))
-    x = jnp.concatenate((summary, x), axis=1)
-    x = x + get("positions", x.shape[1], sizes.hidden)
-    activation = partial(jax.nn.gelu, approximate=False)
-    for number in range(sizes.layers):
-        x = block(get, f"blocks.{number}", x, sizes.heads, sizes.ffn, EPS, activation, attend)
-    return linear(get, "classify", layer_norm(get, "norm", x[:, 0], EPS), sizes.classes)
+def elsewhere(sizes: VitSizes, framework: str) -> Any:
+    """The form that `models/vit` has for all frameworks but torch."""
+    patches = (sizes.image // sizes.patch) ** 2
+    space, shapes = space_of(framework), vision_shapes(patches, sizes.patch, sizes.layers, sizes.hidden, sizes.ffn, sizes.classes)
+    return lambda get, images: look(space, NamedWeights(get, shapes, space.last), images, sizes.patch, sizes.layers, sizes.heads)
