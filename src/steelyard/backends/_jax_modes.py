@@ -36,7 +36,7 @@ def train(be: Jax, task: Task) -> Task:
     def call(*args: Any, **kwargs: Any) -> Any:
         loss, moved = step([be.now(item) for item in weights], args, kwargs)
         for item, new in zip(weights, moved, strict=True):
-            be.places.instead[id(item)] = (item, new)
+            be.places.put(item, new)
         jax.block_until_ready(moved)
         return loss
 

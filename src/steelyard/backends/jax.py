@@ -23,6 +23,7 @@ import numpy as np
 from steelyard import clocks
 from steelyard.backends import _jax_modes
 from steelyard.backends._jax_runtime import COMPILATIONS, CompileWork, QueueTimer, WaitedTimer
+from steelyard.backends._places import Places
 from steelyard.backends.base import Backend, host_memory, step_through
 from steelyard.errors import NotApplicable, Unsupported
 from steelyard.measuring.clock import Timer
@@ -60,22 +61,6 @@ def in_double(on: bool) -> Any:
 def is_array(value: Any) -> bool:
     """Whether something is an array with data."""
     return isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
-
-
-@dataclass
-class Places:
-    """What stands in the place of arrays, by identity; the arrays are kept, so that no other gets their number."""
-
-    instead: dict[int, tuple[Any, Any]]
-
-    def now(self, value: Any) -> Any:
-        """What stands for an array; itself where nothing does."""
-        found = self.instead.get(id(value))
-        return value if found is None else found[1]
-
-    def all(self, values: Any) -> Any:
-        """The same for a whole structure."""
-        return jax.tree_util.tree_map(self.now, values) if self.instead else values
 
 
 @dataclass(frozen=True)
@@ -131,7 +116,7 @@ class Jax(Backend):
             why, do = " ".join(str(error).split())[:300], "a jax with support for it: see JAX's installation guide"
             raise Unsupported(f"JAX {jax.__version__} has no {self.device} device here", why=why, do=do) from error
         jax.config.update("jax_default_device", self.spot)
-        self.places = Places({})
+        self.places = Places()
         self._program: Callable[[], Any] | None = None
         self._first: tuple[CompileWork, float] | None = None
 
@@ -168,7 +153,7 @@ class Jax(Backend):
             return super().alter(value, change)
         held = self.places.now(value)
         wanted = jnp.asarray(change(held)).astype(held.dtype)
-        self.places.instead[id(value)] = (value, jax.device_put(wanted, self.spot))
+        self.places.put(value, jax.device_put(wanted, self.spot))
         return True
 
     def copy(self, value: Any, buffers: dict[Any, Any] | None = None) -> Any:

@@ -32,7 +32,6 @@ class Stack:
 
 
 PLAIN = {
-    "tensorflow": Stack(("numpy", "tensorflow-cpu"), "tensorflow.txt"),
     "transformers": Stack(("numpy", "torch", "transformers", "kernels", "torchao"), "transformers.txt"),
 }
 """Stacks without a backend."""

@@ -11,9 +11,12 @@ from steelyard.model.task import Task
 from steelyard.variants.wrap import body_of
 
 
-@variant("jit", backends=["jax", "torchax"], fresh=True, sticky=True)
+@variant("jit", backends=["jax", "tensorflow", "torchax"], fresh=True, sticky=True)
 def jit(task: Task, be: Any, way: Literal["call", "export"] = "call") -> Task:
-    """jax.jit of the whole call, as torch_xla2's extract_jax has it; by the way `export`, of the graph that torch.export makes."""
+    """jax.jit of the whole call, or tf.function with XLA; by the way `export`, jax.jit of the graph that torch.export makes.
+
+    For torchax it is what torch_xla2's extract_jax had.
+    """
     if way == "export" and be.name != "torchax":
         raise NotApplicable(f"the way export is for torchax; backend {be.name} has no graph of torch.export")
     made = be.exported if way == "export" else be.jitted

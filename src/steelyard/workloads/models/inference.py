@@ -83,7 +83,7 @@ def inference(module: str, parameters: dict[str, Any], input: str, atol: float, 
         parameters=weights,
         rule=str(VariantSpec("allclose", sorted_pairs({"atol": atol, "rtol": rtol}))),
         inspect=looked_at(model, args, be, lambda leaves: check_format(parameters.get("data_type"), weights, leaves)),
-        effective={"model": type(model).__name__, "weights": "as its module makes them", "spent": spent},
+        effective={"model": type(model).__name__, "weights": "as its module makes them", "spent": spent, **getattr(model, "effective", {})},
     )
 
 

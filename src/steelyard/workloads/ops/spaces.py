@@ -19,12 +19,15 @@ SPACES = ("numpy", "jax", "tensorflow")
 
 @dataclass(frozen=True)
 class Space:
-    """One framework's functions; images have their channels second and kernels their outputs first, as in torch.
+    """One framework's functions.
 
-    `wide` gives single precision at least and `like` another array's format: norms and softmax are computed so, as all libraries do.
+    `matmul` and `scores` take the second matrix transposed where the third argument says so. `wide` gives single precision at least
+    and `like` another array's format: norms and the scores of attention are computed so, as all libraries do. Images have their
+    channels second, or last where `last` says so, and kernels are laid out as their framework has them.
     """
 
-    matmul: Callable[[Array, Array], Array]
+    matmul: Callable[..., Array]
+    scores: Callable[..., Array]
     softmax: Callable[[Array, int], Array]
     gelu: Callable[..., Array]
     silu: Callable[[Array], Array]
@@ -40,19 +43,14 @@ class Space:
     repeat: Callable[[Array, int, int], Array]
     masked: Callable[[Array], Array]
     wide: Callable[[Array], Array]
-    scores: Callable[[Array, Array], Array]
     like: Callable[[Array, Array], Array]
     convolve: Callable[[Array, Array, int, int], Array]
     pool: Callable[[Array, int, int, int], Array]
-
-    def turned(self, x: Array) -> Array:
-        """The last two axes swapped."""
-        axes = list(range(len(x.shape)))
-        return self.transpose(x, [*axes[:-2], axes[-1], axes[-2]])
+    last: bool = False
 
     def linear(self, x: Array, weight: Array, bias: Array | None = None) -> Array:
         """An affine map of the last axis by a transposed weight."""
-        made = self.matmul(x, self.turned(weight))
+        made = self.matmul(x, weight, True)
         return made if bias is None else made + bias
 
     def layer_norm(self, x: Array, gain: Array, bias: Array, eps: float) -> Array:
@@ -70,8 +68,31 @@ class Space:
         """Attention with the whole score matrix; keys and values are repeated for each group of heads."""
         group = q.shape[1] // k.shape[1]
         k, v = (self.repeat(item, group, 1) if group > 1 else item for item in (k, v))
-        found = self.scores(q, self.turned(k)) / q.shape[-1] ** 0.5
+        found = self.scores(q, k, True) / q.shape[-1] ** 0.5
         return self.matmul(self.like(self.softmax(self.masked(found) if causal else found, -1), v), v)
+
+    @property
+    def pixels(self) -> tuple[int, int]:
+        """The axes of an image's height and width."""
+        return (1, 2) if self.last else (2, 3)
+
+    def per_channel(self, values: Array) -> Array:
+        """One value for each channel of an image, to be used with all its pixels."""
+        return values if self.last else self.reshape(values, (-1, 1, 1))
+
+    def laid_out(self, images: Array) -> Array:
+        """Images with their channels second, as the framework has them."""
+        return self.transpose(images, (0, 2, 3, 1)) if self.last else images
+
+    def kernel(self, weight: Array) -> Array:
+        """The weights of a convolution, outputs first and inputs second, as the framework has them."""
+        return self.transpose(weight, (2, 3, 1, 0)) if self.last else weight
+
+    def in_row(self, images: Array) -> Array:
+        """The pixels of images as a sequence of channels."""
+        if self.last:
+            return self.reshape(images, (images.shape[0], -1, images.shape[3]))
+        return self.transpose(self.reshape(images, (*images.shape[:2], -1)), (0, 2, 1))
 
 
 def space_of(name: str) -> Space:
@@ -85,6 +106,9 @@ def in_numpy() -> Space:
     import numpy as np
 
     erf = np.vectorize(math.erf, otypes=[float])
+
+    def matmul(a: Array, b: Array, turned: bool = False) -> Array:
+        return np.matmul(a, np.swapaxes(b, -1, -2) if turned else b)
 
     def softmax(x: Array, axis: int) -> Array:
         raised = np.exp(x - x.max(axis=axis, keepdims=True))
@@ -106,24 +130,26 @@ def in_numpy() -> Space:
         return np.moveaxis(np.tensordot(windows(x, weight.shape[-1], stride, pad, 0.0), weight, ([1, 4, 5], [1, 2, 3])), -1, 1)
 
     return Space(
-        np.matmul, softmax, gelu, lambda x: x / (1 + np.exp(-x)), lambda x: np.maximum(x, 0), np.tanh, lambda x: 1 / np.sqrt(x),
-        lambda x, axis, keep=False: x.mean(axis=axis, keepdims=keep), np.reshape, np.transpose, lambda table, places: table[places],
-        np.concatenate, np.broadcast_to, np.repeat, masked, lambda x: x, np.matmul, lambda x, other: x, convolve,
-        lambda x, kernel, stride, pad: windows(x, kernel, stride, pad, -np.inf).max(axis=(-1, -2)),
+        matmul=matmul, scores=matmul, softmax=softmax, gelu=gelu, silu=lambda x: x / (1 + np.exp(-x)), relu=lambda x: np.maximum(x, 0),
+        tanh=np.tanh, rsqrt=lambda x: 1 / np.sqrt(x), mean=lambda x, axis, keep=False: x.mean(axis=axis, keepdims=keep),
+        reshape=np.reshape, transpose=np.transpose, take=lambda table, places: table[places], concat=np.concatenate,
+        spread=np.broadcast_to, repeat=np.repeat, masked=masked, wide=lambda x: x, like=lambda x, other: x, convolve=convolve,
+        pool=lambda x, kernel, stride, pad: windows(x, kernel, stride, pad, -np.inf).max(axis=(-1, -2)),
     )  # fmt: skip
 
 
 @functools.cache
 def in_jax() -> Space:
-    """JAX's; scores of attention are summed and softened in single precision at least, as its own attention does."""
+    """JAX's."""
     import jax
     import jax.numpy as jnp
 
-    def wide(x: Array) -> Array:
-        return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    def matmul(a: Array, b: Array, turned: bool = False) -> Array:
+        return jnp.matmul(a, jnp.swapaxes(b, -1, -2) if turned else b)
 
-    def scores(q: Array, k: Array) -> Array:
-        return jnp.matmul(q, k, preferred_element_type=jnp.promote_types(q.dtype, jnp.float32))
+    def scores(q: Array, k: Array, turned: bool) -> Array:
+        wide = jnp.promote_types(q.dtype, jnp.float32)
+        return jnp.matmul(q, jnp.swapaxes(k, -1, -2) if turned else k, preferred_element_type=wide)
 
     def masked(x: Array) -> Array:
         return jnp.where(jnp.tril(jnp.ones(x.shape[-2:], dtype=bool)), x, -jnp.inf)
@@ -133,20 +159,29 @@ def in_jax() -> Space:
 
     def pool(x: Array, kernel: int, stride: int, pad: int) -> Array:
         around = ((0, 0), (0, 0), (pad, pad), (pad, pad))
-        return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 1, kernel, kernel), (1, 1, stride, stride), around)
+        lowest = jnp.asarray(-jnp.inf, x.dtype)
+        return jax.lax.reduce_window(x, lowest, jax.lax.max, (1, 1, kernel, kernel), (1, 1, stride, stride), around)
 
     return Space(
-        jnp.matmul, jax.nn.softmax, lambda x, approximate="none": jax.nn.gelu(x, approximate=approximate == "tanh"), jax.nn.silu,
-        jax.nn.relu, jnp.tanh, jax.lax.rsqrt, lambda x, axis, keep=False: x.mean(axis=axis, keepdims=keep), jnp.reshape, jnp.transpose,
-        lambda table, places: table[places], jnp.concatenate, jnp.broadcast_to, jnp.repeat, masked, wide, scores,
-        lambda x, other: x.astype(other.dtype), convolve, pool,
+        matmul=matmul, scores=scores, softmax=jax.nn.softmax,
+        gelu=lambda x, approximate="none": jax.nn.gelu(x, approximate=approximate == "tanh"), silu=jax.nn.silu, relu=jax.nn.relu,
+        tanh=jnp.tanh, rsqrt=jax.lax.rsqrt, mean=lambda x, axis, keep=False: x.mean(axis=axis, keepdims=keep), reshape=jnp.reshape,
+        transpose=jnp.transpose, take=lambda table, places: table[places], concat=jnp.concatenate, spread=jnp.broadcast_to,
+        repeat=jnp.repeat, masked=masked, wide=lambda x: x.astype(jnp.promote_types(x.dtype, jnp.float32)),
+        like=lambda x, other: x.astype(other.dtype), convolve=convolve, pool=pool,
     )  # fmt: skip
 
 
 @functools.cache
 def in_tensorflow() -> Space:
-    """TensorFlow's own operators, without Keras."""
+    """TensorFlow's own operators, without Keras; its kernels on the CPU want channels last."""
     import tensorflow as tf
+
+    def matmul(a: Array, b: Array, turned: bool = False) -> Array:
+        if len(b.shape) > 2 or len(a.shape) == 2:
+            return tf.matmul(a, b, transpose_b=turned)
+        made = tf.matmul(tf.reshape(a, (-1, a.shape[-1])), b, transpose_b=turned)
+        return tf.reshape(made, (*a.shape[:-1], made.shape[-1]))
 
     def wide(x: Array) -> Array:
         return x if x.dtype in (tf.float32, tf.float64) else tf.cast(x, tf.float32)
@@ -155,20 +190,15 @@ def in_tensorflow() -> Space:
         seen = tf.linalg.band_part(tf.ones(x.shape[-2:], dtype=tf.bool), -1, 0)
         return tf.where(seen, x, tf.constant(-math.inf, x.dtype))
 
-    def last(x: Array, pad: int, fill: float) -> Array:
-        """Channels last, as TensorFlow's kernels on the CPU have it, and padded."""
-        return tf.pad(tf.transpose(x, (0, 2, 3, 1)), ((0, 0), (pad, pad), (pad, pad), (0, 0)), constant_values=fill)
-
-    def convolve(x: Array, weight: Array, stride: int, pad: int) -> Array:
-        made = tf.nn.conv2d(last(x, pad, 0), tf.transpose(weight, (2, 3, 1, 0)), stride, "VALID")
-        return tf.transpose(made, (0, 3, 1, 2))
-
-    def pool(x: Array, kernel: int, stride: int, pad: int) -> Array:
-        return tf.transpose(tf.nn.max_pool2d(last(x, pad, x.dtype.min), kernel, stride, "VALID"), (0, 3, 1, 2))
+    def padded(x: Array, pad: int, fill: float) -> Array:
+        return tf.pad(x, ((0, 0), (pad, pad), (pad, pad), (0, 0)), constant_values=fill) if pad else x
 
     return Space(
-        tf.matmul, tf.nn.softmax, lambda x, approximate="none": tf.nn.gelu(x, approximate=approximate == "tanh"), tf.nn.silu,
-        tf.nn.relu, tf.tanh, tf.math.rsqrt, lambda x, axis, keep=False: tf.reduce_mean(x, axis, keep), tf.reshape, tf.transpose,
-        lambda table, places: tf.gather(table, places), tf.concat, tf.broadcast_to, lambda x, times, axis: tf.repeat(x, times, axis),
-        masked, wide, lambda q, k: tf.matmul(wide(q), wide(k)), lambda x, other: tf.cast(x, other.dtype), convolve, pool,
+        matmul=matmul, scores=lambda q, k, turned: tf.matmul(wide(q), wide(k), transpose_b=turned), softmax=tf.nn.softmax,
+        gelu=lambda x, approximate="none": tf.nn.gelu(x, approximate=approximate == "tanh"), silu=tf.nn.silu, relu=tf.nn.relu,
+        tanh=tf.tanh, rsqrt=tf.math.rsqrt, mean=lambda x, axis, keep=False: tf.reduce_mean(x, axis, keep), reshape=tf.reshape,
+        transpose=tf.transpose, take=tf.gather, concat=tf.concat, spread=tf.broadcast_to,
+        repeat=lambda x, times, axis: tf.repeat(x, times, axis), masked=masked, wide=wide, like=lambda x, other: tf.cast(x, other.dtype),
+        convolve=lambda x, weight, stride, pad: tf.nn.conv2d(padded(x, pad, 0), weight, stride, "VALID"),
+        pool=lambda x, kernel, stride, pad: tf.nn.max_pool2d(padded(x, pad, x.dtype.min), kernel, stride, "VALID"), last=True,
     )  # fmt: skip
