@@ -92,6 +92,11 @@ def of_folder(path: Path, place: Place | None = None) -> DefinitionSet:
     return DefinitionSet(models, cases, troubles, paths)
 
 
+def gathered(folders: Sequence[Path], preset: str = "", place: Place | None = None) -> DefinitionSet:
+    """What a command works on: the definitions of the folders that it names, or those of the suite."""
+    return sum((of_folder(path, place) for path in folders), DefinitionSet()) if folders else of_suite(preset)
+
+
 def restored_model(data: Mapping[str, Any]) -> Model:
     """What `carried` made of a model."""
     impl = {**data["model_impl"], "framework_type": ModelFrameworkType(data["model_impl"]["framework_type"])}

@@ -64,7 +64,13 @@ COMMON = (
     spelt("--generate-artifacts", "artifacts", is_flag=True, help="Write the inputs of each model to DIR/MODEL/inputs_npy.tgz."),
     spelt("--no-download", "offline", is_flag=True, help="Download no inputs."),
     spelt("--verbose", is_flag=True, help="Tell each result as it comes."),
-    spelt("--definitions", multiple=True, type=FILE, metavar="DIR", help="Folder or file of your own definitions; repeatable."),
+    spelt(
+        "--definitions",
+        multiple=True,
+        type=FILE,
+        metavar="DIR",
+        help="Folder or file of your own definitions, in place of the suite's; repeatable.",
+    ),
     spelt("--preset", type=click.Choice(["tiny", "small", "full"]), default="full", show_default=True, help="Size of the suite's models."),
     spelt("--env", default="", metavar="NAME", help="Environment to run in, from steelyard env create."),
     spelt("--timeout", type=float, default=3600.0, show_default=True, metavar="SECONDS", help="Longest time for one case."),
@@ -174,12 +180,6 @@ def benchmark_all(device: str, output: Path, tools: tuple[str, ...], iterations:
     return ended(begin(several))
 
 
-def _held(definitions: tuple[Path, ...]) -> Any:
-    from steelyard.dialects.openxla import catalogue
-
-    return sum((catalogue.of_folder(path) for path in definitions), catalogue.DefinitionSet()) if definitions else catalogue.of_suite()
-
-
 DEFINITIONS = click.option("--definitions", multiple=True, type=FILE, metavar="DIR", help="Yours, in place of the suite's; repeatable.")
 
 
@@ -187,9 +187,9 @@ DEFINITIONS = click.option("--definitions", multiple=True, type=FILE, metavar="D
 @DEFINITIONS
 def listing(definitions: tuple[Path, ...]) -> int:
     """The names of all benchmarks, those that no tool here runs at the end."""
-    from steelyard.dialects.openxla.catalogue import tool_of
+    from steelyard.dialects.openxla.catalogue import gathered, tool_of
 
-    held = _held(definitions)
+    held = gathered(definitions)
     for case in sorted(held.cases, key=lambda case: [*TOOLS, ""].index(tool_of(case))):
         click.echo(f"{tool_of(case) or '-':12} {case.name}")
     for trouble in held.troubles:
@@ -201,9 +201,10 @@ def listing(definitions: tuple[Path, ...]) -> int:
 @DEFINITIONS
 def lint(definitions: tuple[Path, ...]) -> int:
     """Mistakes in definitions: tags that lie, doubles, cases that nothing reaches, artifacts that nothing makes."""
+    from steelyard.dialects.openxla.catalogue import gathered
     from steelyard.dialects.openxla.lint import findings
 
-    held = _held(definitions)
+    held = gathered(definitions)
     found = findings(held)
     for item in found:
         click.echo(str(item))

@@ -124,11 +124,8 @@ class SuiteRun:
     statuses: dict[str, Status] = field(default_factory=dict)
 
     def definitions(self) -> DefinitionSet:
-        """The suite's own and the user's; two of one name are a mistake that is found before anything runs."""
-        held = catalogue.of_suite(self.options.preset)
-        for path in self.options.definitions:
-            held += catalogue.of_folder(path, self.options.place)
-        return held
+        """The user's, where some are named, else the suite's."""
+        return catalogue.gathered(self.options.definitions, self.options.preset, self.options.place)
 
     def run(self) -> int:
         """Do all of it; 0, as the original, unless the strict exit code is asked for."""
