@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from steelyard.dialects.commands import Names, status_counts
+from steelyard.dialects.commands import Names, spelt, status_counts, with_options
 from steelyard.errors import FAILED, INTERRUPTED, PASS, USAGE, UsageError, unknown
 from steelyard.terminal import CONTEXT, heed_signals, tell
 
@@ -50,12 +50,6 @@ def command(ctx: click.Context) -> None:
         ctx.exit(USAGE)
 
 
-def spelt(*names: str, **words: Any) -> Callable[[Any], Any]:
-    """An option that may be written with dashes and with underscores."""
-    dashed = [name for name in names if name.startswith("--")]
-    return click.option(*names, *(name[:2] + name[2:].replace("-", "_") for name in dashed if "-" in name[2:]), **words)
-
-
 COMMON = (
     spelt("--run-in-process", "in_process", is_flag=True, help="All cases in one process, instead of a process each."),
     spelt(
@@ -69,24 +63,13 @@ COMMON = (
         multiple=True,
         type=FILE,
         metavar="DIR",
-        help="Folder or file of your own definitions, in place of the suite's; repeatable.",
+        help="Your own, in place of the suite's; repeatable.",
     ),
     spelt("--preset", type=click.Choice(["tiny", "small", "full"]), default="full", show_default=True, help="Size of the suite's models."),
     spelt("--env", default="", metavar="NAME", help="Environment to run in, from steelyard env create."),
     spelt("--timeout", type=float, default=3600.0, show_default=True, metavar="SECONDS", help="Longest time for one case."),
     spelt("--strict-exit", "strict", is_flag=True, help="Exit with 3 where a case failed and 5 where none was measured; else with 0."),
 )
-
-
-def with_options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Several options, in this order."""
-
-    def add(function: Any) -> Any:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return add
 
 
 def tool_command(tool: str) -> click.Command:
@@ -105,7 +88,7 @@ def tool_command(tool: str) -> click.Command:
         *COMMON,
     )
     def run(name: str, **given: Any) -> int:
-        return ended(begin([_options(tool=tool, names=(name,), **given)]))
+        return perform([_options(tool=tool, names=(name,), **given)])
 
     made: click.Command = run
     return made
@@ -118,36 +101,31 @@ def _options(offline: bool, preset: str, root: Path | None, **given: Any) -> Too
     return ToolOptions(download=not offline, preset="" if preset == "full" else preset, **words)
 
 
-def begin(several: Sequence[ToolOptions]) -> tuple[int, dict[str, str]]:
+def perform(several: Sequence[ToolOptions]) -> int:
     """Run tools one after the other; what was written stays whatever happens later."""
     from steelyard.dialects.openxla.session import SuiteRun
     from steelyard.errors import exit_code
     from steelyard.store.runs import Store
 
     heed_signals()
-    codes, statuses = list[int](), dict[str, str]()
+    codes, statuses = list[int](), list[str]()
     for options in several:
         made = SuiteRun(options, tell if options.verbose else _loud, Store.find(), sys.argv)
         try:
             codes.append(made.run())
         except KeyboardInterrupt:
             codes.append(INTERRUPTED)
-        statuses |= {f"{options.tool} {name}": status for name, status in made.statuses.items()}
+        statuses += made.statuses.values()
         if INTERRUPTED in codes:
             break
-    tell(f"{' · '.join(status_counts([*statuses.values()])) or 'nothing was run'} · {several[0].output}")
-    return exit_code(codes), statuses
+    tell(f"{' · '.join(status_counts(statuses)) or 'nothing was run'} · {several[0].output}")
+    return exit_code(codes)
 
 
 def _loud(text: str) -> None:
     """Without --verbose only what went wrong is told."""
     if text.startswith("error") or ": " in text.partition("  ")[2]:
         tell(text)
-
-
-def ended(found: tuple[int, dict[str, str]]) -> int:
-    """The exit code of a run."""
-    return found[0]
 
 
 def nightly(tool: str, device: str) -> tuple[tuple[str, ...], int]:
@@ -177,7 +155,7 @@ def benchmark_all(device: str, output: Path, tools: tuple[str, ...], iterations:
         names, usual = nightly(tool, device)
         asked: dict[str, Any] = {"tool": tool, "names": names, "device": device, "output": output, "compiler": COMPILERS[tool][0]}
         several.append(_options(**asked, iterations=iterations or usual, **given))
-    return ended(begin(several))
+    return perform(several)
 
 
 DEFINITIONS = click.option("--definitions", multiple=True, type=FILE, metavar="DIR", help="Yours, in place of the suite's; repeatable.")

@@ -112,41 +112,42 @@ def build_cases(
     return {key: BenchmarkCase.build(models[key], input_data, verify_parameters) for key in (models if keys is None else keys)}
 
 
-def _by_one(axis: Axis) -> Callable[[ModelTemplate, Sequence[Any]], dict[Any, Model]]:
-    return lambda template, sizes: {key[0]: model for key, model in build_models(template, {axis.key: sizes}).items()}
+def _alone(models: Mapping[tuple[Any, ...], Model]) -> dict[Any, Model]:
+    """By the value of the one axis that there is."""
+    return {key: model for (key,), model in models.items()}
 
 
 def build_batch_models(template: ModelTemplate, batch_sizes: Sequence[int]) -> dict[int, Model]:
     """A model by batch size."""
-    return _by_one(BATCH)(template, batch_sizes)
+    return _alone(build_models(template, {BATCH.key: batch_sizes}))
 
 
 def build_gen_models(template: ModelTemplate, gen_sizes: Sequence[int]) -> dict[int, Model]:
     """A model by the number of tokens that it writes."""
-    return _by_one(GEN)(template, gen_sizes)
+    return _alone(build_models(template, {GEN.key: gen_sizes}))
 
 
 def build_input_sequence_models(template: ModelTemplate, input_sequence_lengths: Sequence[int]) -> dict[int, Model]:
     """A model by the length of its input."""
-    return _by_one(SEQ_LEN)(template, input_sequence_lengths)
+    return _alone(build_models(template, {SEQ_LEN.key: input_sequence_lengths}))
 
 
-def build_batch_benchmark_cases(
-    batch_models: Mapping[int, Model], batch_sizes: Sequence[int], verify_parameters: dict[str, Any] | None = None
-) -> dict[int, BenchmarkCase]:
+Verify = dict[str, Any] | None
+Cases = dict[int, BenchmarkCase]
+
+
+def build_batch_benchmark_cases(batch_models: Mapping[int, Model], batch_sizes: Sequence[int], verify_parameters: Verify = None) -> Cases:
     """A case by batch size."""
     return build_cases(batch_models, verify_parameters, keys=batch_sizes)
 
 
-def build_gen_benchmark_cases(
-    model_dict: Mapping[int, Model], gen_sizes: Sequence[int], verify_parameters: dict[str, Any] | None = None
-) -> dict[int, BenchmarkCase]:
+def build_gen_benchmark_cases(model_dict: Mapping[int, Model], gen_sizes: Sequence[int], verify_parameters: Verify = None) -> Cases:
     """A case by the number of tokens."""
     return build_cases(model_dict, verify_parameters, keys=gen_sizes)
 
 
 def build_input_sequence_benchmark_cases(
-    model_dict: Mapping[int, Model], input_sequence_lengths: Sequence[int], verify_parameters: dict[str, Any] | None = None
-) -> dict[int, BenchmarkCase]:
+    model_dict: Mapping[int, Model], input_sequence_lengths: Sequence[int], verify_parameters: Verify = None
+) -> Cases:
     """A case by the length of the input."""
     return build_cases(model_dict, verify_parameters, keys=input_sequence_lengths)
