@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import steelyard
+from steelyard import registry
 
 ROOT = Path(__file__).parents[1]
 SOURCE = Path(steelyard.__file__).parent
@@ -230,4 +231,28 @@ def test_the_layout_in_contributing_names_every_package() -> None:
     root = Path(__file__).parents[1]
     layout = (root / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Layout")[2].partition("## Import rules")[0]
     rooms = {path.parent.name for path in (root / "src" / "steelyard").glob("*/__init__.py")}
-    assert rooms and [room for room in sorted(rooms) if f"  {room}/ " not in layout] == []
+    assert rooms and [room for room in sorted(rooms) if layout.count(f"\n  {room}/ ") != 1] == []
+    told = {found[1]: found[2] for found in re.finditer(r"^  (\w+)/ (.*(?:\n {17}.*)*)", layout, re.MULTILINE)}
+    inner = {(path.parent.parent.name, path.parent.name) for path in (root / "src" / "steelyard").glob("*/*/__init__.py")}
+    assert inner and [name for room, name in sorted(inner) if f" {name}/" not in told[room]] == []
+
+
+PROBES = {"noise.py", "peaks.py", "probing.py"}
+"""What the doctor and `list recipes` measure of a machine: small cases of their own choice, by name, through the engine."""
+
+
+@pytest.mark.parametrize("path", sorted((SOURCE / "engine").rglob("*.py")), ids=lambda path: path.name)
+def test_the_engine_knows_no_workload_by_name(path: Path) -> None:
+    if path.name in PROBES:
+        return
+    rooms = {name.partition("/")[0] for name in registry.catalogue().workloads if "/" in name} - {"fake"}
+    texts = [node.value for node in ast.walk(undocumented(path)) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    assert rooms and not [text for text in texts if text.partition("/")[0] in rooms and "/" in text]
+
+
+def test_planning_imports_no_supervision() -> None:
+    supervising = {
+        f"steelyard.engine.{name}" for name in ("run", "crew", "pool", "launch", "conversation", "lockstep", "worker", "conduct")
+    }
+    planning = [SOURCE / "engine" / f"{name}.py" for name in ("plan", "pairing", "partition", "names", "selection", "filters", "place")]
+    assert not [f"{path.name}: {name}" for path in planning for name in modules(path) if name in supervising]

@@ -28,7 +28,7 @@ class TestWriting:
 
     def test_a_config_expands_as_a_file_would(self) -> None:
         made = config("torch.neg", spec(tensor([1, 3], __range__=["shape"])), input_iterator="RangeConfigIterator", seed=5)
-        sheet = expand.expand(made, "here")
+        sheet = expand.sheet(made, "here")
         assert sheet.mistakes == ()
         assert [(item.id, item.input["args"][0]["shape"], item.seed) for item in sheet.configs] == [
             ("0|0|0_0", [1], 5), ("0|0|0_1", [2], 5), ("0|0|0_2", [3], 5),

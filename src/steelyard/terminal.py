@@ -72,6 +72,15 @@ def save(path: Path, content: str | bytes) -> None:
         raise UsageError(f"cannot write {str(path)!r}", why=why, do="name another place with -o FILE") from None
 
 
+def hand_out(text: str, output: Path | None, what: str, then: str = "") -> None:
+    """To a file, with a line that says `what` is saved there and what to do `then`, or to stdout."""
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    save(output, text)
+    click.echo(f"{what} · saved {output}{f'    next: {then}' if then else ''}", err=True)
+
+
 def umask() -> int:
     """The permissions that new files of this user do not get."""
     held = os.umask(0o022)

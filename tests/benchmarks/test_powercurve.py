@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from steelyard import registry
-from steelyard.engine.process import children
+from steelyard.machine.processes import children
 from steelyard.model.task import Task
 
 ROOT = Path(__file__).parents[2]

@@ -60,7 +60,7 @@ def test_every_kind_has_something_and_fits(kind: str, capsys: pytest.CaptureFixt
     [
         (["op/sofmax"], "did you mean op/softmax"),
         (["variant"], "did you mean variants?"),
-        (["tag:smke"], "did you mean smoke?"),
+        (["tag:smke"], "did you mean smoke"),
         (["variants", "comple"], "compile"),
     ],
 )

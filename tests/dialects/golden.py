@@ -86,7 +86,7 @@ def plain(value: Any, key: str = "") -> Any:
 def param(folder: Path, sheet: Mapping[str, Any], *words: str) -> dict[str, Any]:
     (folder / "ops.py").write_text(OPERATORS)
     (folder / "config.json").write_text(json.dumps(sheet))
-    code = run(folder, "param", "-c", "config.json", "-o", "out.json", *words)
+    code = run(folder, "param", "-c", "config.json", "-o", "out.json", "--strict-exit", *words)
     return {"exit code": code, "lines": lines(folder / "out.json") if (folder / "out.json").exists() else []}
 
 

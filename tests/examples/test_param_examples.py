@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from steelyard.dialects.param import expand, grammar
+from steelyard.dialects.param import expand, grammar, reading
 from steelyard.dialects.param.flags import FLAGS
 from tests.docs.fences import ROOT, fences
 
@@ -61,14 +61,14 @@ def test_the_folder_holds_these_ten() -> None:
 
 @pytest.mark.parametrize("name", COUNTS)
 def test_an_example_expands_without_mistakes(name: str) -> None:
-    sheet = expand.load(EXAMPLES / f"{name}.json")
+    sheet = expand.sheet(EXAMPLES / f"{name}.json")
     assert [str(mistake) for mistake in sheet.mistakes] == []
     assert Counter(config.op for config in sheet.configs) == COUNTS[name]
     assert len({config.full_id for config in sheet.configs}) == len(sheet.configs)
 
 
 def test_the_layer_of_a_llama_has_its_shapes() -> None:
-    sheet = expand.load(EXAMPLES / "llama3_gemms.json")
+    sheet = expand.sheet(EXAMPLES / "llama3_gemms.json")
     shapes = [tuple(tuple(arg["shape"]) for arg in config.input["args"]) for config in sheet.configs]
     weights = [(6144, 4096), (4096, 4096), (14336, 4096)]
     expected = [((tokens, 4096), weight) for tokens in (1, 16, 128) for weight in weights]
@@ -76,7 +76,7 @@ def test_the_layer_of_a_llama_has_its_shapes() -> None:
 
 
 def test_the_sweep_zips_and_filters() -> None:
-    sheet = expand.load(EXAMPLES / "elementwise.json")
+    sheet = expand.sheet(EXAMPLES / "elementwise.json")
     told = {op: [config.input for config in sheet.configs if config.op == op] for op in ("torch.mul", "torch.clamp")}
     assert [len(item["args"][0]["shape"]) for item in told["torch.mul"]] == [1, 2, 3]
     limits = [(item["kwargs"]["min"]["value"], item["kwargs"]["max"]["value"]) for item in told["torch.clamp"]]
@@ -89,7 +89,7 @@ def test_the_sweep_zips_and_filters() -> None:
 def test_torch_has_the_operators_and_the_shapes_fit(name: str) -> None:
     from steelyard.workloads.operators.call import DescribedCall
 
-    sheet = expand.load(EXAMPLES / f"{name}.json")
+    sheet = expand.sheet(EXAMPLES / f"{name}.json")
     wrong = {
         config.full_id: DescribedCall(config.op, config.build, config.input, names=config.generators).examine()[0]
         for config in sheet.configs
@@ -130,7 +130,7 @@ def test_the_operators_of_the_page_run(tmp_path: Path) -> None:
 
 
 def test_the_grammar_of_the_page_expands() -> None:
-    sheet = expand.parse(block("json", "torch.nn.Linear"), "page")
+    sheet = expand.sheet(reading.parse(block("json", "torch.nn.Linear"), "page"))
     assert (sheet.mistakes, [config.id for config in sheet.configs]) == ((), [f"0|0|0_{number}" for number in range(4)])
 
 

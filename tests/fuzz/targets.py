@@ -95,6 +95,12 @@ OPENXLA: dict[str, Any] = {
         {"definition": {"benchmark_name": "models/B/inputs/I"}, "metrics": {"framework_level": {"error": "boom"}}},
     ],
 }  # fmt: skip
+HF_CONFIGS: list[Any] = [
+    [{"name": "x", "warmup_iterations": 3, "measurement_iterations": 10, "gpu_monitoring": True, "continuous_batching": True,
+      "batch_size": 1, "sequence_length": 128, "num_tokens_to_generate": 64, "attn_implementation": "paged|sdpa",
+      "compile_kwargs": {"mode": "default", "fullgraph": False}, "kernelize": True, "tp_plan": "auto"}],
+    [{"attn_implementation": "flex_attention", "compile_kwargs": {}}, {}],
+]  # fmt: skip
 IDS = (
     "op/softmax[dtype=fp32,m=4,n=8]@numpy/eager:eval", 'op/a[x="a b",y=[1,2.5,true],z=#0123456789ab]@torch/int8wo+compile[mode=max]:train',
     "op/a@torch/eager:fwd:device=cuda:threads=4:ranks=2:env=jax:flag.XLA_FLAGS=\"--a=b\"", "n=[1024,8192]", "compile[mode=max-autotune]",
@@ -196,7 +202,7 @@ def _param_seeds() -> list[Any]:
 def _read_param(path: Path) -> None:
     from steelyard.dialects.param import expand, native
 
-    sheet = expand.load(path, most=2000)
+    sheet = expand.sheet(path, most=2000)
     if sheet.configs:
         native.experiment(sheet)
 
@@ -322,6 +328,8 @@ def _words() -> list[Any]:
 RUN = "runs/20260102T030405-aaaa/run.jsonl"
 AGGREGATE = ("as", "ptxla", "aggregate", "--accelerator=v100", "--report=latest", "FILE")
 DRY = ("run", "FILE", "--dry-run", "--json")
+HF = ("as", "hf", "v2", "--model-id", "mock", "-b", "1", "-s", "8", "-n", "2", "-i", "1", "--enable-tp", "--config-file", "FILE")
+"""Tensor parallel configs are planned and told, and nothing is measured."""
 TARGETS: tuple[Target, ...] = (
     Target("toml experiment", "x.toml", lambda: SMALL, mutate.as_toml, lambda path: _experiment(path), [DRY]),
     Target("yaml experiment", "x.yaml", lambda: SMALL, mutate.as_yaml, lambda path: _experiment(path), [DRY]),
@@ -334,6 +342,9 @@ TARGETS: tuple[Target, ...] = (
     Target("torchao rows", "x.csv", lambda: _torchao_files("csv"), mutate.as_json, _read_foreign, [("show", "FILE")]),
     Target("torchao records", "x.json", lambda: _torchao_files("json"), mutate.as_json, _read_foreign, [("show", "FILE")]),
     Target("openxla results", "x.json", lambda: [OPENXLA], mutate.as_json, _read_foreign, [("show", "FILE"), DRY]),
+    Target("hf configs", "x.jsonl", lambda: HF_CONFIGS, mutate.as_lines, lambda path: _hf_configs(path), [HF]),
+    Target("hf results", "x.json", lambda: _hf_files(), mutate.as_json, _read_foreign, [("show", "FILE"), ("compare", "FILE", "FILE")]),
+    Target("hf rows", "x.jsonl", lambda: _hf_rows(), mutate.as_lines, _read_foreign, [("show", "FILE")]),
     Target("param results", "x.json", _param_lines, mutate.as_lines, _read_param_lines),
     Target(
         "run", RUN, lambda: [_run_lines()], mutate.as_lines, _read_run,
@@ -383,6 +394,26 @@ def _torchao_files(ending: str) -> list[Any]:
     """What `as torchao` writes, both versions."""
     files = [ROOT / "tests" / "dialects" / "torchao" / "goldens" / f"{form}.{ending}" for form in ("seed", "last")]
     return [path.read_bytes() if ending == "csv" else json.loads(path.read_text()) for path in files]
+
+
+def _hf_configs(path: Path) -> None:
+    from steelyard.dialects.hf import levels
+
+    for config in levels.read_configs(path)[0]:
+        found, _ = levels.valid(config, flash=False)
+        assert found.hash and found.case("mock").id and found.case("llama").id and found.name(compact=False)
+
+
+def _hf_files() -> list[Any]:
+    from tests.dialects.hf.test_results import head, seed
+
+    return [seed("a", "b"), seed("a", ending="_seconds"), head()]
+
+
+def _hf_rows() -> list[Any]:
+    from tests.dialects.hf.test_results import head
+
+    return [[{"benchmark_config_hash": hash, **row} for hash, row in head().items()]]
 
 
 def _policy(path: Path) -> None:

@@ -376,7 +376,7 @@ print(json.dumps({"ratio": found.ratio, "floor": found.pair.floor}))
 def test_compare_times_the_device_that_its_own_inputs_wake() -> None:
     """Nothing has used the device before: the launch alone would take both functions as long."""
     found = own(ASLEEP)
-    assert 0.4 < found["ratio"] < 0.65
+    assert 0.4 < found["ratio"] < 0.8, "half the rows, of which the cache may hold some"
     assert found["floor"] < 0.02
 
 

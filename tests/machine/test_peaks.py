@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import steelyard
 from steelyard.cli import doctor as cli
-from steelyard.engine.conduct import under_roof
+from steelyard.engine.roofs import under_roof
 from steelyard.errors import StoreError, UsageError
 from steelyard.machine import facts, kept, peaks
 from steelyard.machine.peaks import Peaks

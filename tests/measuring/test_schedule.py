@@ -194,6 +194,26 @@ class TestSchedule:
         assert groups(doing) == list(range(len(groups(doing))))
         assert found(doing).ratio.centre == pytest.approx(2)
 
+    def test_the_first_request_of_a_model_that_was_moved_is_not_timed_and_slow_ones_do_not_go_on_for_multiples(self) -> None:
+        """It fills caches, and records graphs of the device again: here it takes ten times as long as the others."""
+        machine, taken = Machine(), dict[int, list[float]]()
+
+        def build(arm: int, seconds: float) -> Task:
+            calls = iter(range(1000))
+
+            def request() -> float:
+                took = seconds * (10 if next(calls) == 0 else 1)
+                machine.spend(took * 1e9)
+                taken.setdefault(arm, []).append(took)
+                return took
+
+            return Task(request, reading=Reading, heavy=True)
+
+        doing = weigh_arms([partial(build, 0, 2.0), partial(build, 1, 2.2)], machine.timer, Settings(budget=1.0), 0)
+        assert set(np.round(doing.rounds().seconds.ravel(), 6)) == {2.0, 2.2} and 20.0 in taken[0]
+        assert len(groups(doing)) == 6 and doing.stop == "budget"
+        assert found(doing).ratio.centre == pytest.approx(1.1)
+
 
 class TestStopping:
     def test_a_clear_difference_ends_the_measurement_early(self) -> None:

@@ -28,6 +28,12 @@ def test_points_and_signs_stand_below_each_other() -> None:
         "161.3  ± 0.2  ms",
         "  7           s ",
     ]
+    assert aligned([("11.42", "0.06", "µs"), ("0.7 to 15.8", "", "ms"), ("161", "", "s")]) == [
+        " 11.42 ± 0.06 µs",
+        "  0.7 to 15.8 ms",
+        "161           s ",
+    ], "a range takes the place of number and spread, and moves nothing"
+    assert aligned([("3 to 7", "", "s"), ("10.5 to 20.5", "", "s")]) == ["      3 to 7 s", "10.5 to 20.5 s"]
 
 
 def test_a_speedup_is_the_inverse_of_the_time_ratio() -> None:

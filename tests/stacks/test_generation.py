@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from steelyard.cli.main import main
 from tests.stacks.test_torch_xla import measure
 
 pytestmark = [pytest.mark.stacks, pytest.mark.timeout(3600)]
@@ -135,3 +136,33 @@ def test_ids_have_the_sizes_of_their_models_or_a_small_one_of_their_kind(tmp_pat
     assert [record["effective"]["config"].split()[0] for record in records] == ["llama", "mistral", "gpt2"]
     _, (record,) = measure(tmp_path, "generate/someone/unheard-of", *HERE, check=5)
     assert record["status"] == "unsupported" and "no config of that id is here" in record["reason"]
+
+
+def test_the_built_in_llama_bench_of_benchmark_v2_and_a_level_of_its_later_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """README commands about models, small: `--model-id gpt2`, `--include llama_benchmark`, and the llama bench by itself."""
+    import json
+
+    monkeypatch.chdir(tmp_path)
+    small = ("--preset", "tiny", "--env", "transformers")
+    llama = ("--include", "llama_benchmark", "--num-tokens-to-generate", "4", "--measurement-iterations", "2", *small)
+    assert main(["as", "hf", "run_benchmarks", "--model-id", "gpt2", "--variants", "eager", *llama]) == 0
+    assert main(["as", "hf", "run_benchmarks", "--variants", "eager", "kernelized", "--strict-exit", *llama]) == 0
+    for model, count in (("gpt2", 1), ("Llama-2-7b-hf", 3)):
+        [path] = (tmp_path / "benchmark_results" / model).glob("*.json")
+        found = json.loads(path.read_text())["benchmark_scenarios"]
+        assert len(found) == count and all(each["status"] == "ok" for each in found), found
+        assert all(each["metadata"]["effective"]["weights"] == "seeded" for each in found)
+        assert all(len(each["measurements"]["time_to_first_token"]["measurements"]) == 2 for each in found)
+    assert {each["metadata"]["effective"].get("kernelized") for each in found} == {None, 5}
+    sizes = ("-b", "2", "-s", "8", "-n", "4", "-w", "1", "-i", "2")
+    Path("x.json").write_text('[{"attn_implementation": "sdpa"}, {"continuous_batching": true, "attn_implementation": "sdpa"}]')
+    assert main(["as", "hf", "v2", "--model-id", "llama", *sizes, "--config-file", "x.json", "-p", "2", *small, "--strict-exit"]) == 0
+    [path] = (tmp_path / "benchmark_results" / "llama").glob("*.json")
+    rows = json.loads(path.read_text()).values()
+    assert [len(row["measurements"]["inter_token_latency"]) for row in rows] == [2, 2] and all(row["metadata"]["success"] for row in rows)
+    assert len(list((tmp_path / "benchmark_results_profiles").glob("*.json.gz"))) == 2
+    python = Path(os.environ["STEELYARD_ENVS"]) / "transformers" / "bin" / "python"
+    source = str(Path(__file__).parents[2] / "src")
+    for words, folder in ((("-m", "steelyard.hf_bench", "init", "it"), "."), (("llama_benchmark.py",), "it/benches")):
+        subprocess.run([python, *words], cwd=tmp_path / folder, check=True, timeout=600, env=os.environ | {"PYTHONPATH": source})
+    assert len(list((tmp_path / "it" / "benches" / "benchmark_results" / "gpt2").glob("*.json"))) == 1

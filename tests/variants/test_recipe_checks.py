@@ -183,6 +183,8 @@ class TestPruning:
         own = pruning("fours", lambda: Pruning(largest_two, None, two_of_four, "zero in two of every four places"))
         record = weighed("fours", own)
         assert (record.status, record.effective["zeros"]) == ("ok", 0.5)
+        dense = 2 * math.prod(size for _, size in SIZES if isinstance(size, int))
+        assert record.metrics["compute"].value * record.metrics["time"].value == pytest.approx(dense / 2), "zeros are not multiplied"
         assert record.verification and record.verification.against == "the pruned model in its plain layout"
         assert 5 < record.metrics["sqnr_pruning"].value < 15, "half of the weights, the smaller ones"
 

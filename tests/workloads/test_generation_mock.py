@@ -59,6 +59,17 @@ def test_a_request_that_cannot_be_is_failed_and_the_rest_goes_on(tmp_path: Path,
     assert (bad["status"], good["status"]) == ("failed", "ok") and words in bad["reason"]
 
 
+def test_out_of_memory_at_one_batch_is_its_own_status_and_the_rest_goes_on(tmp_path: Path) -> None:
+    bad, good = run(tmp_path, "-a", "fault=memory", "-a", "batch=8,1", check=3)["records"]
+    assert (bad["status"], good["status"]) == ("oom", "ok") and "8 rows do not fit" in bad["reason"]
+
+
+@pytest.mark.parametrize("wrong", ["batch=-1", "prompt=0", "new=0"])
+def test_sizes_that_cannot_be_are_refused_in_words(tmp_path: Path, wrong: str) -> None:
+    (record,) = run(tmp_path, "-a", wrong, check=3)["records"]
+    assert record["status"] == "failed" and record["reason"].startswith(wrong.replace("=", " is ")) and "at least 1" in record["reason"]
+
+
 def test_a_model_that_repeats_a_token_is_wrong(tmp_path: Path) -> None:
     good, bad = run(tmp_path, "-V", "eager,stuck", check=3)["records"]
     assert (good["status"], bad["status"]) == ("ok", "wrong")

@@ -227,11 +227,11 @@ def timed(runs: Sequence[Run]) -> bool:
 
 
 def usual_metrics(runs: Sequence[Run]) -> tuple[str, ...]:
-    """What is compared where nobody says: time, with its parts where requests have some, or where nothing has a time every figure
+    """What is compared where nobody says: time, with those of its parts that requests have, or where nothing has a time every figure
     whose better direction is known."""
     if timed(runs):
-        requests = any(generates(record.metrics) for run in runs for record in run.records)
-        return OWN_METRICS if requests else ("time",)
+        parts = {name for run in runs for record in run.records if generates(record.metrics) for name in record.metrics}
+        return tuple(name for name in OWN_METRICS if name == "time" or name in parts)
     known = (name for run in runs for record in run.records for name, figure in record.metrics.items() if figure.better != "none")
     return tuple(dict.fromkeys(known)) or ("time",)
 

@@ -40,6 +40,7 @@ UNREAD = "none: this device cannot be read through NVML"
 UNCOUNTED = "none: its counter moves so seldom that it takes a budget of 1 s"
 PREPARED = "includes the preparation before each call"
 HELD, UNHELD, REPLAYED = "events, stream held back", "events", "graph replay"
+OWN_CLOCK = "the host's clock, by the task itself"
 EVENT_PARTS = ("record", "query", "synchronize", "elapsed_time")
 GRAPH_PARTS = ("CUDAGraph", "graph", "Stream", "stream", "current_stream")
 
@@ -81,6 +82,7 @@ class EventTimer:
     def bind(self, task: Task) -> Loop:
         """A block between two events on the current stream; a task that times itself needs neither."""
         if task.times_itself:
+            self.method = ""
             return HostTimer().bind(task)
         self._counts = False
         return self._loop(task, HostTally(self.method))
@@ -389,10 +391,29 @@ def energy_per_call(task: Task, timer: EventTimer, seconds: float, per_call: flo
 
 
 def beside(task: Task, timer: EventTimer, seconds: float, settings: Settings) -> tuple[dict[str, Figure], dict[str, Any]]:
-    """Host time, cold-cache time, graph-replay time of brief kernels and energy, each a figure beside the hot device time."""
-    facts = timer.report(seconds)
+    """Host time, cold-cache time, graph-replay time of brief kernels and energy, each a figure beside the hot device time.
+
+    A task that times itself, such as a request, has a clock of its own, and of these only its energy.
+    """
+    figures, facts = ({}, {"timer": OWN_CLOCK}) if task.times_itself else _beside_kernels(task, timer, seconds, settings)
     if settings.telemetry and timer.meter is None:
         facts["telemetry"] = UNREAD
+    enough = settings.budget >= 2 * ENERGY_SECONDS
+    energy = energy_per_call(task, timer, settings.budget / 2, seconds) if enough else None
+    if not enough and timer.meter is not None:
+        facts["energy"] = UNCOUNTED
+    if energy:
+        figures["energy"] = Figure(energy[0], "J", "lower")
+        figures["power"] = Figure(energy[1], "W", "none")
+        if task.flops:
+            figures["efficiency"] = Figure(task.flops / energy[0], "FLOP/J", "higher")
+        if task.prepare is not None:
+            facts["energy"] = PREPARED
+    return figures, facts
+
+
+def _beside_kernels(task: Task, timer: EventTimer, seconds: float, settings: Settings) -> tuple[dict[str, Figure], dict[str, Any]]:
+    facts = timer.report(seconds)
     figures = {"host_time": Figure(facts.pop("host_time"), "s", "lower", n=len(timer.tally.host))}
     cold = np.asarray(net_cold_times(task, timer, min(COLD_CALLS, max(8, int(settings.budget / max(seconds, 1e-6) / 4)))))
     if len(cold):
@@ -405,17 +426,6 @@ def beside(task: Task, timer: EventTimer, seconds: float, settings: Settings) ->
             figures["graph_time"] = time_figure(replayed)
         except Unsupported as error:
             facts["graph_time"] = error.what
-    enough = settings.budget >= 2 * ENERGY_SECONDS
-    energy = energy_per_call(task, timer, settings.budget / 2, seconds) if enough else None
-    if not enough and timer.meter is not None:
-        facts["energy"] = UNCOUNTED
-    if energy:
-        figures["energy"] = Figure(energy[0], "J", "lower")
-        figures["power"] = Figure(energy[1], "W", "none")
-        if task.flops:
-            figures["efficiency"] = Figure(task.flops / energy[0], "FLOP/J", "higher")
-        if task.prepare is not None:
-            facts["energy"] = PREPARED
     return figures, facts
 
 

@@ -280,6 +280,10 @@ class Torch(Backend):
         """The torch format of one of our names."""
         return FORMATS[name]
 
+    def dtype_name(self, format: torch.dtype) -> str:
+        """Our name of a torch format."""
+        return NAMES.get(format, str(format))
+
     def leaf(self, value: Any) -> tuple[str, np.ndarray[Any, Any]] | None:
         if not isinstance(value, torch.Tensor):
             return None

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import click
 
-from steelyard.cli.output import CONTEXT, save
+from steelyard.cli.output import CONTEXT
 from steelyard.cli.streams import complain
 from steelyard.errors import FAILED, PASS, Mistakes, UsageError, parts_of, unknown
 from steelyard.model.experiment import Experiment
+from steelyard.model.units import number_of
+from steelyard.terminal import hand_out
 
 
 @click.command("convert", context_settings=CONTEXT)
@@ -63,13 +65,8 @@ def command(file: Path, output: Path | None, files: tuple[str, ...], force: bool
     if not (left or experiment.rows):
         raise _nothing(file)
     text = _written(tidy(replace(experiment, matrix=left)), f"From the {kind} {file.name}.", file.stem, output)
-    if output is None:
-        click.echo(text, nl=False)
-    else:
-        _save(text, output, force=force)
-        number = len(left) + len(experiment.rows)
-        count = f"{number} config{'' if number == 1 else 's'}"
-        click.echo(f"{count} · saved {output}    next: steelyard run {output} --dry-run", err=True)
+    _keep_other_files(output, force=force)
+    hand_out(text, output, number_of(len(left) + len(experiment.rows), "config"), f"steelyard run {output} --dry-run")
     return FAILED if experiment.mistakes or wrong else PASS
 
 
@@ -82,11 +79,8 @@ def _results(file: Path, form: str, output: Path | None, *, force: bool) -> int:
     if form not in writers:
         raise unknown("dialect that results can be written in", form, writers)
     text: str = writers[form](file)
-    if output is None:
-        click.echo(text, nl=False)
-    else:
-        _save(text, output, force=force)
-        click.echo(f"{file.name} · saved {output}", err=True)
+    _keep_other_files(output, force=force)
+    hand_out(text, output, file.name)
     return PASS
 
 
@@ -107,10 +101,9 @@ def _written(experiment: Experiment, comment: str, name: str, output: Path | Non
     return json.dumps(toml.plain_experiment(experiment), indent=1) + "\n"
 
 
-def _save(text: str, output: Path, *, force: bool) -> None:
+def _keep_other_files(output: Path | None, *, force: bool) -> None:
     try:
-        if output.exists() and not force:
+        if output is not None and output.exists() and not force:
             raise UsageError(f"{output} exists", do="give another name, or --force to overwrite it")
     except OSError as error:
         raise UsageError(f"cannot write {output}", why=error.strerror or str(error)) from error
-    save(output, text)

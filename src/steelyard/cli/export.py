@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
-from steelyard.cli.output import CONTEXT, save, store_option
+from steelyard.cli.output import CONTEXT, store_option
 from steelyard.errors import PASS, unknown
+from steelyard.terminal import hand_out
 
 
 @click.command("export", context_settings=CONTEXT)
@@ -33,9 +34,5 @@ def command(ref: str, form: str, output: Path | None, store: Path | None) -> int
         raise unknown("dialect that a run can be written in", form, writers, listing="steelyard list dialects")
     run = refs.resolve(Store.find(explicit=str(store) if store else None), ref).run
     text: str = importlib.import_module(writers[form]).text(run)
-    if output is None:
-        click.echo(text, nl=False)
-    else:
-        save(output, text)
-        click.echo(f"run {run.id} · saved {output}", err=True)
+    hand_out(text, output, f"run {run.id}")
     return PASS

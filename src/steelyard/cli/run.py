@@ -89,7 +89,11 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 @click.option("--isolate", type=click.Choice(["shared", "case", "workload", "none"]), help="What shares a worker. Default shared.")
 @click.option("--timeout", metavar="TIME", help="Limit for one case. Default 300s.")
 @click.option("--memory", metavar="SIZE", help="Limit for a worker and all it starts: 8GiB.")
-@click.option("--telemetry/--no-telemetry", default=None, help="Read the GPU's clocks, power and heat while it is timed. Default on.")
+@click.option(
+    "--telemetry/--no-telemetry",
+    default=None,
+    help="Read load and memory of the machine, and the GPU's clocks, power and heat while it is timed. Default on.",
+)
 @click.option("--peak-memory", is_flag=True, default=None, help="Peak memory and model size, each case alone in a process of its own.")
 @click.option("--memory-snapshot", is_flag=True, default=None, help="Keep the CUDA allocator's history of that process.")
 @click.option("--profile", is_flag=True, default=None, help="Keep a trace and a kernel table of a few untimed calls.")

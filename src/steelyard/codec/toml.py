@@ -1,4 +1,8 @@
-"""Writing TOML, which the standard library only reads: experiment files made from something else."""
+"""Writing TOML, which the standard library only reads: experiment files made from something else.
+
+tomli-w would write them, but with every shape and every argument of a call spread over lines and tables of its own, which is no file
+that people read on. Here a value stands in one line, and a list has a line for each of its values where it is long.
+"""
 
 from __future__ import annotations
 

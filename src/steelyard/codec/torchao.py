@@ -48,6 +48,8 @@ SPEEDUP, BASELINE_TIME, QUANTIZED_TIME = "Fwd Speedup (x)", "Bfloat16 Fwd Time (
 MEMORY = "Allocated Memory (MB)"
 PEAK = "allocated_bytes.all.peak"
 """The peak of `memory_stats` that the records have."""
+RUNNABLE = ("=", "+", "-", "@")
+"""What a cell begins with that a spreadsheet takes for a formula."""
 Row = dict[str, Any]
 """One row by column."""
 
@@ -60,6 +62,11 @@ def form_of(heads: Collection[str]) -> str:
 def table(text: str, *, strict: bool = False) -> csv.DictReader[str]:
     """The rows of a CSV file by column; cells beyond the last column are under an empty name."""
     return csv.DictReader(io.StringIO(text, newline=""), restkey="", strict=strict)
+
+
+def benchmark_mode(row: Mapping[str, Any]) -> str:
+    """The benchmark mode of a row, which is the last folder of its results."""
+    return "training" if str(row.get("output_dir") or "").rstrip("/").rpartition("/")[2] == "training" else "inference"
 
 
 def like_last(row: Row) -> Row:

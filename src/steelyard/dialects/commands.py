@@ -77,3 +77,25 @@ def with_options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
 def status_counts(statuses: Sequence[str]) -> list[str]:
     """`3 ok`, `1 failed`, in the order they first came."""
     return [f"{statuses.count(status)} {status}" for status in dict.fromkeys(statuses)]
+
+
+class Listing(click.Command):
+    """Takes `--include A B` as the original does: every word up to the next option; none at all is an empty list."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        lists = {name for param in self.params if isinstance(param, click.Option) and param.multiple for name in param.opts}
+        return super().parse_args(ctx, spread(args, lists))
+
+
+def spread(args: list[str], lists: set[str]) -> list[str]:
+    """`--include A B` as `--include A --include B`."""
+    given: list[str] = []
+    listing = ""
+    for word in args:
+        name, sign, value = word.partition("=")
+        if word.startswith("-") and not word.lstrip("-").isdecimal():
+            listing = name if name in lists else ""
+            given += [name, value] if listing and sign else [] if listing else [word]
+        else:
+            given += [listing, word] if listing else [word]
+    return given

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from steelyard import registry
 from steelyard.engine import envs, ncu
-from steelyard.engine.launch import forkable
 from steelyard.engine.messages import Found, Pass, encode
 from steelyard.engine.plan import Job, Plan
 from steelyard.errors import SteelyardError
@@ -84,7 +84,7 @@ def outputs(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
 
 def memory(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
     """In a process that has run nothing else."""
-    fresh = job.compiles or job.case.device != "cpu" or not forkable(job.case.backend)
+    fresh = job.compiles or job.case.device != "cpu" or not registry.about_backend(job.case.backend).forks
     return crew.ask(replace(job, fresh=fresh), plan, "memory", scratch, alone=True)
 
 

@@ -108,8 +108,9 @@ class Bench:
         return any(variant.fresh for variant, _ in self.chain)
 
     def import_needs(self) -> None:
-        """Import what the variants need; what is missing is told by the variant itself."""
-        for module in dict.fromkeys(name for variant, _ in self.chain for name in variant.imports):
+        """Import what the workload and the variants need; what is missing is told by these themselves."""
+        wanted = (*self.workload.imports, *(name for variant, _ in self.chain for name in variant.imports))
+        for module in dict.fromkeys(wanted):
             with contextlib.suppress(ImportError):
                 importlib.import_module(module)
 

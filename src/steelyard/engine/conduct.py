@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +12,7 @@ from steelyard import codec, registry
 from steelyard.analyze import foreseen
 from steelyard.analyze.foreseen import Foreseen
 from steelyard.codec.expectations import Expectation
-from steelyard.engine import envs, partition, plan, retry, run, selection, sides, waits
+from steelyard.engine import envs, partition, plan, retry, roofs, run, selection, sides, waits
 from steelyard.engine.consent import Consent, all_own
 from steelyard.engine.describe import describe
 from steelyard.engine.place import Place
@@ -20,8 +20,7 @@ from steelyard.engine.plan import Plan
 from steelyard.engine.selection import Request
 from steelyard.engine.sinks import Sink
 from steelyard.errors import FAILED, NOTHING, UsageError, exit_code
-from steelyard.machine import facts, peaks
-from steelyard.measuring import roofline
+from steelyard.machine import facts
 from steelyard.model.case import Case
 from steelyard.model.experiment import Experiment
 from steelyard.model.record import BAD, Record, Status
@@ -132,7 +131,7 @@ def execute(
     machine = facts.collect(Path.cwd())
     header = _header(ready, machine, ready.fingerprint(facts.key(machine), machine), command)
     writer = _open(store, header, resume, retry_of)
-    roofs = _roofs(ready, facts.key(machine), writer.warnings)
+    known = roofs.load(ready, facts.key(machine), writer.warnings)
 
     def fails(record: Record) -> bool:
         return fail_fast and record.status in BAD and not foreseen.covered(record, expectations)
@@ -142,7 +141,7 @@ def execute(
         for record in _skips(ready):
             if record.id not in writer.done:
                 writer.append(record)
-        if run.supervise(ready, writer, watch, lambda record: under_roof(record, roofs), stop=fails, sink=sink):
+        if run.supervise(ready, writer, watch, known, stop=fails, sink=sink):
             writer.seal("complete")
     waits.learn(facts.key(machine), writer.done.values(), {job.case.id: job.compiles for job in ready.jobs})
     return RunOutcome(writer.path, ready, expectations)
@@ -174,31 +173,6 @@ def _skips(ready: Plan) -> Iterator[Record]:
     for item in ready.denied:
         reason = f"{item.rule.reason} (denied: {item.rule})" if item.rule.reason else f"denied: {item.rule}"
         yield Record(item.case.id, item.case.plain(), "skipped", reason, started=now)
-
-
-Roofs = Mapping[tuple[str, int], peaks.Peaks]
-
-
-def _roofs(ready: Plan, machine_key: str, warnings: list[str]) -> Roofs:
-    """The peaks measured on this machine for each device and thread count of a plan; they judge figures and never enter a fingerprint."""
-    found = {}
-    for device, threads in dict.fromkeys((job.case.device, job.case.threads) for job in ready.jobs):
-        kept, warning = peaks.load(machine_key, device, threads)
-        if kept:
-            found[device, threads] = kept
-        if warning:
-            warnings.append(warning)
-    return found
-
-
-def under_roof(record: Record, roofs: Roofs) -> Record:
-    """A record with its share of the roof, the time that predicts and its bound; time on a virtual clock has no roof."""
-    case = record.case
-    found = peaks.choose(roofs.get((case["device"], case["threads"])), record.environment.get("device"))
-    if found is None or registry.about_backend(case["backend"]).virtual:
-        return record
-    format = roofline.compute_format(record) or ""
-    return roofline.with_roof(record, roofline.Roof(found.compute.get(format), found.bandwidth, found.source, found.source_of(format)))
 
 
 def _header(ready: Plan, machine: dict[str, object], fingerprint: str, command: Sequence[str]) -> Header:
@@ -237,10 +211,11 @@ def _unmade(found: Run) -> set[tuple[str, str]]:
     return {(head, base) for head, base in found.header.pairs if head in fine and base in fine} - made
 
 
-def from_experiment(experiment: Experiment) -> Plan:
-    """The plan of an experiment built in Python."""
+def from_experiment(experiment: Experiment, env: str = "") -> Plan:
+    """The plan of an experiment built in Python, for our own interpreter or that of an environment."""
     scripts = (experiment.script.file,) if experiment.script else ()
-    catalogue, place = registry.catalogue(), sides.here(experiment.settings.vs, Place(), (*experiment.files, *scripts))
+    start = envs.place(env) if env else Place()
+    catalogue, place = registry.catalogue(), sides.here(experiment.settings.vs, start, (*experiment.files, *scripts))
     if experiment.files:
         catalogue = catalogue.extend(describe(place, experiment.files, ()), ", ".join(experiment.files))
-    return plan.expand(experiment, catalogue, place=place, other=_other_side(experiment, place, (), ""))
+    return replace(plan.expand(experiment, catalogue, place=place, other=_other_side(experiment, place, (), "")), env=env)

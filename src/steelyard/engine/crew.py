@@ -206,6 +206,8 @@ class Crew:
             elif isinstance(answer, Started) and answer.unplanned is not None:
                 current = answer.unplanned
                 sink.started(replace(job, case=current))
+            elif isinstance(answer, Found):
+                sink.found(answer)
             elif isinstance(answer, RecordAnswer) and current is not None:
                 case, current = current, None
                 yield case, self._judged(talk, replace(job, case=case), answer)

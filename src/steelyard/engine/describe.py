@@ -1,33 +1,52 @@
-"""What users' files and packages define, asked of a worker, so that the conductor never imports them."""
+"""What users' own code says before anything is measured, asked of a worker, so that the conductor never imports it."""
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from steelyard.engine.conversation import Conversation, Lost
 from steelyard.engine.launch import start_fresh
-from steelyard.engine.messages import Describe, Described, Sources
+from steelyard.engine.messages import Answer, Describe, Described, Expand, Expanded, Sources
 from steelyard.engine.place import Place
 from steelyard.engine.process import end_orphans
 from steelyard.errors import UsageError
 
-PATIENCE = 120.0
+LOADING, EXPANDING = 120.0, 600.0
 
 
 def describe(place: Place, files: tuple[str, ...], entries: tuple[tuple[str, str], ...]) -> dict[str, Any]:
-    """The catalogue of what they define, and the modules they import."""
+    """The catalogue of what files and packages define, and the modules they import."""
+    what = ", ".join([*files, *(name for _, name in entries)])
+    for answer in _answers(place, Describe(Sources(files, entries, place.paths)), LOADING):
+        if isinstance(answer, Described):
+            return dict(answer.catalogue)
+        if isinstance(answer, Lost):
+            raise _unloadable(what, answer)
+    raise UsageError(f"could not load {what}", why="the process that imported it gave no answer")
+
+
+def expand(place: Place, sources: Sources, module: str, words: Mapping[str, Any]) -> dict[str, Any]:
+    """What `perform` of a dialect's module makes of a file in its language, with the users' files and packages loaded."""
+    said = dict[str, Any]()
+    for answer in _answers(place, Expand(sources, module, words), EXPANDING):
+        if isinstance(answer, Expanded):
+            said |= answer.words
+        elif isinstance(answer, Lost):
+            if answer.fault:
+                raise UsageError(answer.fault.what, why=answer.fault.why, do=answer.fault.do, where=answer.fault.where)
+            raise UsageError("the worker was lost while it expanded the config", why=answer.reason)
+    return said
+
+
+def _answers(place: Place, job: Describe | Expand, patience: float) -> Iterator[Answer | Lost]:
+    """What a worker that does nothing else says to one job."""
     mark = uuid.uuid4().hex
     talk = Conversation(start_fresh(place, mark))
-    what = ", ".join([*files, *(name for _, name in entries)])
     try:
-        talk.ask(Describe(Sources(files, entries, place.paths)), PATIENCE)
-        for answer in talk.answers():
-            if isinstance(answer, Described):
-                return dict(answer.catalogue)
-            if isinstance(answer, Lost):
-                raise _unloadable(what, answer)
-        raise UsageError(f"could not load {what}", why="the process that imported it gave no answer")
+        talk.ask(job, patience)
+        yield from talk.answers()
     finally:
         talk.worker.stop()
         end_orphans(mark, ())

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from steelyard import registry
-from steelyard.engine.messages import Answer, Drive, Measure, Phase, RecordAnswer, Sources, Started
+from steelyard.engine.messages import Answer, Drive, Found, Measure, Phase, RecordAnswer, Sources, Started
 from steelyard.errors import SteelyardError, unknown
 from steelyard.model.case import Case
 from steelyard.model.define import Body, Workload
@@ -26,12 +26,16 @@ BETWEEN = "the script's own code"
 
 @dataclass(frozen=True)
 class DrivenResult:
-    """What a runner's call gives back: values by name, and raw times in seconds by series; `reason` says why there are none."""
+    """What a runner's call gives back: values by name, and raw times in seconds by series; `reason` says why there are none.
+
+    `effective` is what was really done, as the record has it.
+    """
 
     status: Status
     reason: str = ""
     figures: Mapping[str, float] = field(default_factory=dict)
     series: Mapping[str, list[float]] = field(default_factory=dict)
+    effective: Mapping[str, Any] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
         """As JSON knows it, for a worker that drives again."""
@@ -40,10 +44,9 @@ class DrivenResult:
 
 def result_of(record: Record, arrays: Arrays) -> DrivenResult:
     """What user code is told of a case."""
-    series = {
-        name: in_seconds(arrays, name) for name, (unit, _, _) in arrays.items() if name.endswith("time") and unit in ("s", "ms", "ns")
-    }
-    return DrivenResult(record.status, record.reason, {name: figure.value for name, figure in record.metrics.items()}, series)
+    series = {name: in_seconds(arrays, name) for name, (unit, _, _) in arrays.items() if unit in ("s", "ms", "ns")}
+    figures = {name: figure.value for name, figure in record.metrics.items()}
+    return DrivenResult(record.status, record.reason, figures, series, dict(record.effective))
 
 
 @dataclass
@@ -64,7 +67,7 @@ class Runner:
         if build is not None:
             axes = {name: (value,) for name, value in case.params}
             self.loaded.workloads[case.workload] = Workload(case.workload, axes, modes=(case.mode,), bodies={case.backend: build})
-        case = self._settled(case)
+        case = self.settled(case)
         if case.id not in self.held:
             answers: list[RecordAnswer] = []
             asked = Measure(self.sources, settings or self.settings, (case,))
@@ -72,7 +75,11 @@ class Runner:
             self.held[case.id] = result_of(answers[-1].record, answers[-1].arrays)
         return self.held[case.id]
 
-    def _settled(self, case: Case) -> Case:
+    def tell(self, facts: Mapping[str, Any]) -> None:
+        """Tell the conductor's sink something about the script itself, such as a line of its log; nobody hears it where there is none."""
+        self.send(Found(facts=facts))
+
+    def settled(self, case: Case) -> Case:
         """With the parameters that it left out, as a plan has it."""
         found = self.loaded.workloads.get(case.workload)
         if found is None:
@@ -99,14 +106,18 @@ def runner(settings: Settings | None = None) -> Runner:
 
 
 def drive(job: Drive, loaded: registry.Loaded, send: Callable[[Answer], None], gate: Callable[[], None]) -> None:
-    """Run the file to its end, as Python would, with the shim in place."""
+    """Run the file to its end, with the shim in place: as Python would, or as the shim's `run_file(file, words)` does, if it has one."""
     held = {id: DrivenResult(**plain) for id, plain in job.held.items()}
     token = _DRIVEN.set(Runner(job.settings, loaded, job.sources, send, gate, held))
     try:
         with _arguments(job.file, job.argv):
-            importlib.import_module(job.shim).put_in_place()
+            shim = importlib.import_module(job.shim)
+            shim.put_in_place()
             send(Phase(BETWEEN))
-            runpy.run_path(job.file, run_name="__main__")
+            if hasattr(shim, "run_file"):
+                shim.run_file(job.file, job.argv)
+            else:
+                runpy.run_path(job.file, run_name="__main__")
     except SystemExit as ending:
         if ending.code not in (None, 0):
             raise SteelyardError(f"the script ended with {ending.code!r:.200}", where=job.file) from None

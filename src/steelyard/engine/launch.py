@@ -21,8 +21,9 @@ from typing import IO, Any
 from steelyard import registry
 from steelyard.engine.messages import Quit, encode
 from steelyard.engine.place import Place
-from steelyard.engine.process import children, end, end_tree
+from steelyard.engine.process import end, end_tree
 from steelyard.errors import SteelyardError, UsageError
+from steelyard.machine.processes import children
 
 COMMON = ("numpy.random", "numpy.ma", "steelyard.engine.weigh", "steelyard.engine.arm", "steelyard.backends.numpy")
 """What every nursery imports, so that a child forked from it starts warm."""
@@ -31,11 +32,6 @@ NO_RANDOM_ADDRESSES, ASK = 0x0040000, 0xFFFFFFFF
 LEAST_STACK = 200 << 20
 SHIFTS = 1 << 16
 FAREWELL = 5.0
-
-
-def forkable(backend: str) -> bool:
-    """Whether a backend survives a fork."""
-    return registry.about_backend(backend).forks
 
 
 def nursery_modules(backend: str) -> tuple[str, ...]:

@@ -8,8 +8,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from steelyard.engine.process import resident, tree
 from steelyard.machine.load import oom_kills
+from steelyard.machine.processes import resident, tree
 
 WATCH_EVERY = 0.05
 ROOT = Path("/sys/fs/cgroup")

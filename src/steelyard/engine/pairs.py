@@ -33,6 +33,7 @@ from steelyard.model.record import Arrays
 from steelyard.model.task import Task, clean_up, observed
 
 NO_SOURCES = Sources()
+HEAVY = "each model was built once: the interval covers other places of weights and inputs in memory and new caches, not another build"
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,7 @@ def _weigh(
         kept = [bench.case.variant for bench, _, task in own if bench.sticky and not bench.rooted(task)]
         rooted = frozenset(arm for arm, (bench, _, task) in enumerate(own) if bench.rooted(task) or bench.holds(task))
         notes = [f"{', '.join(kept)}: one compilation, whose code stays where it is while inputs are moved"] if kept else []
+        notes += [HEAVY] if any(task.heavy for _, _, task in own) else []
         notes += [BROKEN_OFF.format(doing.broken)] if doing.broken else []
         return ArmsWeighed(doing, doing.rounds(), how, log.arrays(), str(getattr(timer, "method", "")), tuple(notes), rooted)
     finally:

@@ -14,7 +14,6 @@ from typing import Any, Literal
 from steelyard import registry
 from steelyard.engine import envs, modules, names, ncu, pairing
 from steelyard.engine.filters import Filters, patient
-from steelyard.engine.launch import forkable
 from steelyard.engine.messages import Sources
 from steelyard.engine.names import errors_at, fits, points, select, settle
 from steelyard.engine.pairing import CasePair
@@ -369,7 +368,8 @@ def _beside_numpy(case: Case, base: Case, places: Mapping[tuple[str, str], Place
     """Whether a base on numpy runs in the head's own process: every worker has numpy, and on one thread neither disturbs the other."""
     home, other = places[case.env, case.backend], places[base.env, base.backend]
     alone = case.device == base.device == "cpu" and case.threads == base.threads == case.ranks == 1 and case.flags == base.flags
-    real = forkable(case.backend) and not registry.about_backend(case.backend).virtual
+    about = registry.about_backend(case.backend)
+    real = about.forks and not about.virtual
     return base.backend == "numpy" and alone and home.python == other.python and real
 
 
@@ -384,7 +384,7 @@ def _compiles(case: Case, catalogue: Catalogue) -> bool:
 
 def _needs_fresh(case: Case, catalogue: Catalogue) -> bool:
     """Whether a case may not run in a forked worker."""
-    return _compiles(case, catalogue) or case.device != "cpu" or not forkable(case.backend)
+    return _compiles(case, catalogue) or case.device != "cpu" or not registry.about_backend(case.backend).forks
 
 
 def _job(case: Case, vs: Case | None, settings: Settings, catalogue: Catalogue, place: Place) -> Job:

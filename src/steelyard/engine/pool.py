@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from steelyard import registry
 from steelyard.engine import envs
-from steelyard.engine.launch import SHIFTS, Nursery, Worker, can_lay_out, forkable, nursery_modules, start_fresh
+from steelyard.engine.launch import SHIFTS, Nursery, Worker, can_lay_out, nursery_modules, start_fresh
 from steelyard.engine.limits import MemoryLimit
 from steelyard.engine.place import Place
 from steelyard.engine.plan import Job, at_home
@@ -225,7 +226,7 @@ def _base(job: Job) -> Case:
 
 def forks(job: Job, side: BaseSide) -> bool:
     """Whether both arms of a job by itself can run in forked workers; beside compiled jobs they cannot."""
-    return not side.fresh and not job.compiles and job.case.device == "cpu" and forkable(job.case.backend)
+    return not side.fresh and not job.compiles and job.case.device == "cpu" and registry.about_backend(job.case.backend).forks
 
 
 def one_thread(job: Job) -> bool:

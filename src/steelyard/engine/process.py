@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from steelyard.machine.processes import children, tree
+
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEPT_BLOCK = 32 << 20
@@ -54,36 +56,6 @@ def _prctl(option: int, value: int) -> None:
             ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
 
 
-def children(pid: int) -> list[int]:
-    """Direct children, zombies included, from the kernel's own list where it keeps one."""
-    found: list[int] = []
-    try:
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            found += map(int, (task / "children").read_text().split())
-    except FileNotFoundError:
-        return found if sys.platform == "linux" else _children_by_scan(pid)
-    except OSError:
-        return _children_by_scan(pid)
-    return found
-
-
-def _children_by_scan(pid: int) -> list[int]:
-    import subprocess
-
-    listed = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
-    return [int(word) for word in listed.stdout.split()]
-
-
-def tree(pid: int) -> list[int]:
-    """All descendants, nearest first."""
-    found, queue = [], children(pid)
-    while queue:
-        child = queue.pop(0)
-        found.append(child)
-        queue += children(child)
-    return found
-
-
 def end(pids: Iterable[int]) -> None:
     """Kill without asking; what is gone already is fine."""
     for pid in pids:
@@ -120,12 +92,3 @@ def end_orphans(mark: str, known: Iterable[int]) -> None:
             end_tree(pid, itself=True)
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, 0)
-
-
-def resident(pids: Iterable[int]) -> int:
-    """Resident bytes of several processes together."""
-    page, total = os.sysconf("SC_PAGE_SIZE"), 0
-    for pid in pids:
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            total += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * page
-    return total

@@ -17,9 +17,11 @@ from steelyard.engine.conversation import Lost
 from steelyard.engine.crew import Crew
 from steelyard.engine.driving import result_of
 from steelyard.engine.messages import PairAnswer, RecordAnswer
+from steelyard.engine.monitoring import RunMonitor, monitored
 from steelyard.engine.phases import PAIRS, with_phase
 from steelyard.engine.plan import Job, Plan
 from steelyard.engine.pool import NoComparison
+from steelyard.engine.roofs import Roofs, under_roof
 from steelyard.engine.sinks import Sink
 from steelyard.machine import locks
 from steelyard.model.experiment import Settings
@@ -67,12 +69,12 @@ def supervise(
     plan: Plan,
     writer: RunWriter,
     watch: RunWatch,
-    judge: Callable[[Record], Record] = lambda record: record,
+    roofs: Roofs,
     *,
     stop: Callable[[Record], bool] = lambda record: False,
     sink: Sink | None = None,
 ) -> bool:
-    """Measure every job that the run does not hold yet; `judge` sees each record before it is kept, and the caller seals the run.
+    """Measure every job that the run does not hold yet; each record is held against the machine's roofs, and the caller seals the run.
 
     Calls are all checked first, and those that cannot run are kept and told before any other is timed. The answer is whether
     it came to the end: the first record at which `stop` says so is the last.
@@ -83,17 +85,21 @@ def supervise(
     if not todo and not any(_due(job, writer) for job in plan.pairs) and not sink.replayed:
         return True
     owner, told = f"run {writer.id}, pid {os.getpid()}", sources.told(plan.sources, writer.done.values())
-    for jobs in [[job] for job in todo] if sink.yielding else [todo]:
-        with locks.hold(_places(jobs or plan.jobs), owner, lambda who: watch.waiting(f"waiting for {who}, which measures on this machine")):
-            sink.opened(writer.path)
-            try:
-                with Crew.assemble(watch.phase) as crew:
-                    crew.heard = sink.printed
-                    if any(map(stop, Supervision(plan, writer, watch, crew, sink, judge, told).records(jobs))):
-                        crew.abandon()
-                        return False
-            finally:
-                sink.released()
+    with monitored(todo, plan.settings) as monitor:
+        for jobs in [[job] for job in todo] if sink.yielding else [todo]:
+            with locks.hold(
+                _places(jobs or plan.jobs), owner, lambda who: watch.waiting(f"waiting for {who}, which measures on this machine")
+            ):
+                monitor.begin()
+                sink.opened(writer.path)
+                try:
+                    with Crew.assemble(watch.phase) as crew:
+                        crew.heard = sink.printed
+                        if any(map(stop, Supervision(plan, writer, watch, crew, sink, roofs, told, monitor).records(jobs))):
+                            crew.abandon()
+                            return False
+                finally:
+                    sink.released()
     return True
 
 
@@ -106,9 +112,10 @@ class Supervision:
     watch: RunWatch
     crew: Crew
     sink: Sink
-    judge: Callable[[Record], Record]
+    roofs: Roofs
     told: dict[str, str]
     """The users' files that records have told of, with the hash that each had last."""
+    monitor: RunMonitor
     waiting: list[list[Job]] = field(default_factory=list)
     """The listed pairs that are still to be weighed; those that follow each other in one row and share a base, together."""
 
@@ -254,7 +261,7 @@ class Supervision:
             record = replace(record, attachments=[*record.attachments, kept])
         record = after.complete(record, job, self.plan, self.crew, self.writer)
         record = modules.noted(record, answer.modules, self.told)
-        record = self.writer.append(self.judge(record), answer.arrays)
+        record = self.writer.append(under_roof(self.monitor.noted(record), self.roofs), answer.arrays)
         self.sink.take(job, record, answer.arrays)
         return record
 

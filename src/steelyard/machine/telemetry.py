@@ -63,10 +63,18 @@ class Meter:
             memory_clock=1e6 * _ask(nvml.nvmlDeviceGetClockInfo, device, nvml.NVML_CLOCK_MEM),
             power=1e-3 * _ask(nvml.nvmlDeviceGetPowerUsage, device),
             temperature=_ask(nvml.nvmlDeviceGetTemperature, device, nvml.NVML_TEMPERATURE_GPU),
-            utilisation=0.01 * _ask(lambda: nvml.nvmlDeviceGetUtilizationRates(device).gpu),
-            memory_used=_ask(lambda: nvml.nvmlDeviceGetMemoryInfo(device).used),
+            utilisation=self.utilisation(),
+            memory_used=self.memory_used(),
             reasons=self.reasons(),
         )
+
+    def utilisation(self) -> float:
+        """The share of the last moments in which a kernel ran."""
+        return 0.01 * _ask(lambda: self.nvml.nvmlDeviceGetUtilizationRates(self.device).gpu)
+
+    def memory_used(self) -> float:
+        """Bytes that are taken, by everybody."""
+        return _ask(lambda: self.nvml.nvmlDeviceGetMemoryInfo(self.device).used)
 
     def sm_clock(self) -> float:
         """Streaming-multiprocessor clock in Hz: a quick read for warm-up."""
@@ -118,26 +126,49 @@ class Log:
         return {series: (unit, "<f8", struct.pack(f"<{len(values)}d", *values)) for series, (unit, values) in found.items()}
 
 
+class Sampler:
+    """Reads something every so often in a thread of its own, and counts the CPU seconds that this takes.
+
+    One that cannot be read is tried again: what is missing shows in how many readings there are.
+    """
+
+    def __init__(self, read: Callable[[], None], every: float, name: str) -> None:
+        self.cost, self.failed, self.failed_in_a_row = 0.0, 0, 0
+        self._read, self._every, self._stop = read, every, threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Returns when the thread has ended."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            before = clocks.thread_time_ns()
+            try:
+                self._read()
+                self.failed_in_a_row = 0
+            except Exception:
+                self.failed, self.failed_in_a_row = self.failed + 1, self.failed_in_a_row + 1
+            self.cost += (clocks.thread_time_ns() - before) * 1e-9
+            if self._stop.wait(self._every):
+                return
+
+
 @contextmanager
-def watch(meter: Meter | None) -> Iterator[Log]:
-    """Read the device every so often in a thread while the body runs."""
-    log, stop = Log(), threading.Event()
+def watch(meter: Meter | None, every: float = EVERY) -> Iterator[Log]:
+    """Read the device every so many seconds while the body runs."""
+    log = Log()
     if meter is None:
         yield log
         return
-
-    def read() -> None:
-        while True:
-            before = clocks.thread_time_ns()
-            log.rows.append(meter.row())
-            log.cost += (clocks.thread_time_ns() - before) * 1e-9
-            if stop.wait(EVERY):
-                return
-
-    thread = threading.Thread(target=read, name="steelyard-telemetry", daemon=True)
-    thread.start()
+    sampler = Sampler(lambda: log.rows.append(meter.row()), every, "steelyard-telemetry")
+    sampler.start()
     try:
         yield log
     finally:
-        stop.set()
-        thread.join()
+        sampler.stop()
+        log.cost = sampler.cost

@@ -34,7 +34,7 @@ class Effort:
         self.settings, self.margin, self.usual = settings, settings.margin, usual
         self.least = suite / (ALPHA / 2)
         self.looks, self.look, self.first, self._doubted = Looks(settings.settle), 0, settings.budget, 0
-        self.rounds, self.warm, self.one, self.fresh = usual, round(WARM_SHARE * usual), 0.0, False
+        self.rounds, self.warm, self.one, self.fresh, self.heavy = usual, round(WARM_SHARE * usual), 0.0, False, False
         edge = math.log1p(settings.margin)
         self.wagers = [Wager((0.0, edge, -edge)) for _ in range(heads)]
         self.seen: list[list[float]] = [[] for _ in range(heads)]
@@ -43,16 +43,20 @@ class Effort:
         self.centres: list[float] = []
         self.scatter: list[float] = []
 
-    def settle(self, one: float, building: float = 0.0, *, fresh: bool) -> None:
-        """The first effort, from what a round and a rebuild take. Tasks that time themselves are new at every call: no rounds to repeat."""
-        self.one, self.fresh = one, fresh
+    def settle(self, one: float, building: float = 0.0, *, fresh: bool, heavy: bool = False) -> None:
+        """The first effort, from what a round and a rebuild take. `fresh` tasks are new at every call: no rounds to repeat.
+
+        `heavy` ones have their weights moved instead of being built: the first call after that is never timed, as it fills caches, and
+        records graphs of the device again.
+        """
+        self.one, self.fresh, self.heavy = one, fresh, heavy
         if fresh:
             self.rounds, self.warm = 1, 0
             return
         share = self.settings.budget / PILOT
         share = max(share - building, LEAST_MEASURING * share)
         self.rounds = max(1, min(self.usual, int(share / one))) if one > 0 else self.usual
-        self.warm = self.warm if one * 4 < share else int(self.rounds > 1)
+        self.warm = 1 if heavy else self.warm if one * 4 < share else int(self.rounds > 1)
 
     def learn(self, last: Rounds, building: float, measuring: float) -> None:
         """Take one more rebuild into account, of which building and measuring took so long."""
@@ -98,7 +102,8 @@ class Effort:
     def conclude(self, reason: str, findings: Sequence[Finding], done: int, spent: float, wall: float, patience: float) -> str:
         """Whether what a look found ends the measurement, and by what; nothing where it goes on.
 
-        `wall` seconds have passed of `patience`: going on must not cost what is there.
+        `wall` seconds have passed of `patience`: going on must not cost what is there. A model whose first few requests took longer than
+        the budget does not go on for multiples of that.
         """
         open_ = [found.interval for found in findings if not settled(found.interval, self.margin)]
         if reason == EVIDENCE:
@@ -107,6 +112,8 @@ class Effort:
         if self.look == 0:
             self.first = max(self.settings.budget, spent)
         left = (self.looks.at[-1] - self.looks.at[self.look]) * self.first
+        if self.heavy:
+            left = min(left, self.looks.at[-1] * self.settings.budget - spent)
         if not any(goes_on(interval, self.margin, spent, left) for interval in open_):
             return ending(reason, self.look, decided=not open_)
         if wall * self.looks.at[self.look + 1] / self.looks.at[self.look] > PATIENCE * patience:
@@ -138,4 +145,5 @@ class Effort:
         """Calls that take longer than the budget are still seen a few times."""
         if self.fresh:
             return FEWEST_FRESH
-        return FEWEST_REBUILDS if self.one * 2 * FEWEST_REBUILDS < self.settings.budget else FEWEST_SLOW
+        slow = self.one * 2 * FEWEST_REBUILDS >= self.settings.budget
+        return FEWEST_REBUILDS if not slow else FEWEST_FRESH if self.heavy else FEWEST_SLOW

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -53,3 +53,15 @@ class Stamps:
         if min(first, tail, *gaps) < 0 or first + sum(gaps) + tail != self.end - self.start:
             raise SteelyardError("the times of a request do not add up", why="a token has a time before the one that it follows")
         return gaps
+
+
+def of_each(series: Mapping[str, Sequence[float]], tokens: int) -> dict[str, list[float]]:
+    """From the raw series of a record, one value for each request: whole, to the first token, mean between tokens; over rows the median."""
+    whole, first, gaps = (series.get(f"request_{name}", ()) for name in ("time", "ttft", "itl"))
+    rows = len(first) // len(whole) if whole else 0
+    each = rows * (tokens - 1)
+    return {
+        "time": list(whole),
+        "ttft": [statistics.median(first[i * rows : (i + 1) * rows]) for i in range(len(whole))] if rows else [],
+        "tpot": [statistics.fmean(gaps[i * each : (i + 1) * each]) for i in range(len(whole))] if each and gaps else [],
+    }

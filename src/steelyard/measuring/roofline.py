@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from steelyard.model.parts import TOLD
 from steelyard.model.record import Figure, Record
 
 Bound = Literal["compute", "memory", "launch"]
@@ -71,13 +72,23 @@ def with_roof(record: Record, roof: Roof) -> Record:
     share = share_of(record.metrics, roof) if record.status == "ok" else None
     if share is None:
         return record
-    figures, facts = {METRIC: share}, {"roof_source": roof.source_for(record.metrics)}
+    figures, facts = {METRIC: share, **_shares_of_parts(record.metrics, roof)}, {"roof_source": roof.source_for(record.metrics)}
     if time := record.metrics.get("time"):
         figures[PREDICTED] = Figure(share.value * time.value, "s")
     held = bound_of(record, roof, share.value)
     if held is not None:
         facts["bound"] = held
     return replace(record, metrics={**record.metrics, **figures}, effective={**record.effective, **facts})
+
+
+def _shares_of_parts(metrics: Mapping[str, Figure], roof: Roof) -> dict[str, Figure]:
+    """How near reading a prompt and writing a token come to the roof, which hold on different sides of its ridge."""
+    found = {}
+    for part in TOLD:
+        own = {kind: metrics[name] for kind in ("compute", "bandwidth") if (name := f"{part}_{kind}") in metrics}
+        if own and (share := share_of(own, roof)):
+            found[f"{part}_{METRIC}"] = share
+    return found
 
 
 def share_of(metrics: Mapping[str, Figure], roof: Roof) -> Figure | None:

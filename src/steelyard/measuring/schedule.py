@@ -215,9 +215,11 @@ def _settle(doing: Weighing, arms: Arms, timer: Timer, effort: Effort, began: fl
         first = [min(loop(count) for _ in range(PROBES)) * 1e-9 for loop, count in zip(arms.loops, doing.calls, strict=True)]
     if doing.placebo is not None and max(first) > effort.settings.budget / SHORT_OF_TIME:
         doing.calls, first, doing.placebo = doing.calls[:-1], first[:-1], None
-    doing.on_cpu = not any(single(task) and (task.reading is None or task.prepare is not None) for task in arms.tasks)
+    unseen = (task.own_threads or (single(task) and (task.reading is None or task.prepare is not None)) for task in arms.tasks)
+    doing.on_cpu = not any(unseen)
     doing.settling = max(first) < timer.settles and not any(task.times_itself for task in arms.tasks)
-    effort.settle((3 if doing.settling else 2) * sum(first), building, fresh=all(task.times_itself for task in arms.tasks))
+    fresh, heavy = all(task.measure is not None for task in arms.tasks), any(task.heavy for task in arms.tasks)
+    effort.settle((3 if doing.settling else 2) * sum(first), building, fresh=fresh, heavy=heavy)
 
 
 def own_code(task: Task) -> Task:

@@ -195,6 +195,8 @@ class Workload:
     examine: Callable[[Mapping[str, Any], Any], tuple[str, str]] | None = None
     """Why a case with these parameters cannot run, or why that is not known; without it, one is called on tensors without data.
     Cases of ours that have it are checked before any is timed."""
+    imports: tuple[str, ...] = ()
+    """Modules that its body needs beside the framework, imported before anything is built or timed."""
 
     def on(self, backend: str) -> Callable[[Body], Body]:
         """Add the body for another framework."""
@@ -235,8 +237,12 @@ def workload(
     modes: Sequence[str] = ("eval",),
     sizes: Mapping[str, Mapping[str, Any]] | None = None,
     examine: Callable[[Mapping[str, Any], Any], tuple[str, str]] | None = None,
+    imports: Sequence[str] = (),
 ) -> Callable[[Body], Workload]:
-    """Define what is computed; the function's arguments are the axes, and `be` is the backend, one of those it is written for."""
+    """Define what is computed; the function's arguments are the axes, and `be` is the backend, one of those it is written for.
+
+    `imports` are modules that take long to import: that time is told apart from that of building.
+    """
     if not isinstance(name, str):
         raise UsageError(f"a workload's name is text, not {name!r}", do='write @workload("my/name", axes={…})')
     values = {key: tuple(value) if isinstance(value, (list, tuple)) else (value,) for key, value in _table(name, "axes", axes).items()}
@@ -252,9 +258,10 @@ def workload(
         if mode not in MODES:
             raise unknown(f"mode of workload {name!r}", str(mode), MODES)
     _words(name, "tags", tags)
+    _words(name, "imports", imports)
 
     def define(body: Body) -> Workload:
-        made = Workload(name, values, tuple(tags), summary_of(body), tuple(modes), sizes or {}, examine=examine)
+        made = Workload(name, values, tuple(tags), summary_of(body), tuple(modes), sizes or {}, examine=examine, imports=tuple(imports))
         for each in [backend] if isinstance(backend, str) else backend:
             made.on(each)(body)
         return made

@@ -172,13 +172,8 @@ def weigh(pair: Pair, margin: float | None = None) -> Delta:
     return Delta(base, pair.head.id, "time", *ends, margin, verdict, paired=True, reason=reason, p=pair.p, disturbed=disturbed)
 
 
-def weigh_parts(pair: Pair, margin: float | None = None) -> list[Delta]:
-    """A verdict for each part of the runs, by the same margin and the same rules as for the whole."""
-    return [weigh_part(pair, name, margin) for name in pair.parts]
-
-
 def weigh_part(pair: Pair, name: str, margin: float | None = None) -> Delta:
-    """The verdict of one part."""
+    """The verdict of one part of the runs, by the same margin and the same rules as for the whole."""
     part = pair.parts[name]
     base, head = replace(pair.base, time=part.base), replace(pair.head, time=part.head)
     own = replace(pair, base=base, head=head, ratio=part.ratio, low=part.low, high=part.high, p=part.p, needed_s=None)

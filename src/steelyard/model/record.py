@@ -14,6 +14,9 @@ Status = Literal["ok", "wrong", "failed", "oom", "timeout", "crashed", "unsuppor
 STATUSES: tuple[Status, ...] = get_args(Status)
 BAD: tuple[Status, ...] = ("wrong", "failed", "oom", "timeout", "crashed")
 
+MONITOR = "monitor"
+"""Where a record says what its machine was doing: busy CPUs, memory of the run's processes, and its GPUs."""
+
 FILE = "file:"
 """How the hash of a user's file is told from the other fingerprints of a record's source."""
 

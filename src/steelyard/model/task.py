@@ -99,6 +99,7 @@ class Task:
     time themselves part by part, such as a stream of tokens; `amounts` are what those parts do. `rule` is the verification rule
     that its answers are held to in place of our own, and `score` what the function thinks of a given answer, for such a rule.
     `heavy` says that building it again takes too long: a comparison gives its weights and inputs other places instead.
+    `own_threads` says that others than the calling thread do the work, so that its CPU time cannot stand for that of a call.
     `norm_tolerance` holds gradients as whole arrays to that share of their norm, `whole_tolerance` every array. `standard` is for
     variants that cost accuracy on purpose. `refused` says what an error of the first call means, such as a kernel that is not here.
     """
@@ -134,6 +135,7 @@ class Task:
     amounts: Mapping[str, Amounts] = field(default_factory=dict)
     rule: str = ""
     heavy: bool = False
+    own_threads: bool = False
     score: Callable[[Callable[..., Any], Any], Any] | None = None
     standard: Standard | None = None
     refused: Callable[[Exception], Exception] | None = None

@@ -29,6 +29,7 @@ VERDICT_GLYPHS: dict[Verdict, str] = {
 COMMAND = "command"
 UNVERIFIED, IDENTICAL = "○", "="
 LONGEST_REASON = 500
+RANGE = " to "
 THIN = "\u202f"
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 Parts = tuple[str, str, str]
@@ -125,17 +126,19 @@ def figure_text(figure: Figure) -> str:
 
 
 def aligned(column: Sequence[Parts | None]) -> list[str]:
-    """Numbers of one column set so that decimal points and ± signs stand below each other."""
+    """Numbers of one column set so that decimal points and ± signs stand below each other; `3 to 7` stands across both, at the right."""
     known = [parts for parts in column if parts]
     if not known:
         return ["" for _ in column]
-    numbers = _at_point([parts[0] for parts in known])
+    numbers = _at_point(["" if RANGE in parts[0] else parts[0] for parts in known])
     halves = _at_point([parts[1] for parts in known])
     unit = max(cell_len(parts[2]) for parts in known)
-    joined = []
-    for number, half, (_, spread, name) in zip(numbers, halves, known, strict=True):
+    shown = []
+    for number, half, (bare, spread, _) in zip(numbers, halves, known, strict=True):
         between = (f" ± {half}" if spread else " " * (3 + len(half))) if half else ""
-        joined.append(f"{number}{between} {pad(name, unit)}" if unit else f"{number}{between}")
+        shown.append(bare if RANGE in bare else f"{number}{between}")
+    width = max(map(len, shown))
+    joined = [f"{text:>{width}} {pad(parts[2], unit)}" if unit else f"{text:>{width}}" for text, parts in zip(shown, known, strict=True)]
     texts = iter(joined)
     return [next(texts) if parts else "" for parts in column]
 

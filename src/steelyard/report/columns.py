@@ -92,12 +92,14 @@ def columns(
         return aligned([parts_of(record.metrics.get(name)) for record in records])
 
     extras, versus = dict.fromkeys(name for record in records for name in record.metrics if _is_extra(name)), versus_head(deltas)
-    requests = all(generates(record.metrics) for record in records if "time" in record.metrics)
+    known, rate = {name for record in records for name in record.metrics}, _rate(records)
+    timed = [record.metrics for record in records if "time" in record.metrics]
+    requests = bool(timed) and all(map(generates, timed))
     rest = [
         Column("", [check_mark(record) for record in records], "<"),
         *(Column(f"{NAMES[name]} ± 95 %", measurements(name), rank=1) for name in TOLD),
         Column(f"{versus}, {percent(1 - ALPHA)}", _versus(records, deltas, bases, several=versus == SEVERAL), "<", BELOW if below else 0),
-        _rate(records),
+        replace(rate, rank=rate.rank + ("sqnr" in known)),
         Column("SQNR", told("sqnr", lambda decibels: f"{decibels.value:.1f} dB"), rank=1),
         Column("weights", told("model_bytes", lambda size: quantity(size.value, size.unit)), rank=2),
         Column("predicted", told("predicted_time", lambda time: quantity(time.value, time.unit)), rank=5),
@@ -133,7 +135,7 @@ def sound_pairs(pairs: Sequence[Pair], records: Sequence[Record]) -> list[Pair]:
 def told_below(pairs: Sequence[Pair], records: Sequence[Record]) -> bool:
     """Whether every comparison of a run is of requests, whose verdicts stand below the table."""
     sound = sound_pairs(pairs, records)
-    return bool(sound) and all(pair.parts for pair in sound) and not any("unweighed" in record.effective for record in records)
+    return bool(sound) and all(pair.parts for pair in sound)
 
 
 def versus_head(deltas: Mapping[str, Delta]) -> str:

@@ -15,19 +15,23 @@ from steelyard.model.pair import Delta, Pair, told_from_chance, weigh, weigh_par
 from steelyard.model.parts import NAMES as PART_NAMES
 from steelyard.model.parts import TOLD as PARTS
 from steelyard.model.parts import generates
-from steelyard.model.record import BAD, Figure, Record, Verification
+from steelyard.model.record import BAD, MONITOR, Figure, Record, Verification
 from steelyard.model.units import percent
 from steelyard.model.units import plain as quantity
 from steelyard.report.cells import aligned, clean, cut, delta_text, figure_text, flattened, parts_of, reason, status_words
 from steelyard.report.columns import tokens_rate
+from steelyard.report.monitor import monitor_rows
 from steelyard.report.page import Page, Rows
 from steelyard.store.runs import Run
 
 PHASES = {"build_time": "build", "first_call_time": "first call"}
 PASSES = {"peak_memory", "memory_snapshot", "profile", "ncu", "compile_time", "dump_ir", "runtime_profile", "save_output"}
-TOLD = {"top_kernels", "traceback", "warmup_blocks", "warmup_time", "blocks", "calls_per_block", "stopped_by", "noise", OTHER_LOAD, "wall"}
+TOLD = {
+    "top_kernels", "traceback", "warmup_blocks", "warmup_time", "blocks", "calls_per_block", "stopped_by", "noise", OTHER_LOAD, "wall",
+    MONITOR,
+}  # fmt: skip
 LONGEST_NAME = 64
-SHARES = ("discarded", "roof")
+SHARES = ("discarded", "roof", "ttft_roof", "itl_roof")
 NAMES = {
     "time": "median time",
     "time_q10": "10th percentile",
@@ -40,6 +44,8 @@ NAMES = {
     "itl": "ITL",
     "tpot": "TPOT",
     "tokens": "tokens per second",
+    "ttft_roof": "prefill, of the roof",
+    "itl_roof": "decoding, of the roof",
 }
 
 
@@ -62,6 +68,7 @@ def record_detail(record: Record, run: Run, *, width: int = 100) -> Text:
     page.rows("figures", _figures(_told(record)))
     page.rows("phases", _phases(record))
     page.rows("where the time went", _wall(record.effective.get("wall")))
+    page.rows("the machine meanwhile", monitor_rows(record.effective.get(MONITOR)))
     page.rows("top kernels", _kernels(record.effective.get("top_kernels")))
     page.rows("weighed against", _weighed(record, run))
     page.rows("verification", _verification(record.verification))

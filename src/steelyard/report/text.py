@@ -14,6 +14,7 @@ from rich.text import Text
 
 from steelyard.analyze.conditions import load_words
 from steelyard.model.pair import Delta, Pair
+from steelyard.model.parts import generates
 from steelyard.model.record import BAD, STATUSES, Record
 from steelyard.report.cells import (
     IDENTICAL,
@@ -30,6 +31,7 @@ from steelyard.report.cells import (
 )
 from steelyard.report.columns import Column, columns, own_bases, pairs_by_head, taken, told_below
 from steelyard.report.heading import heading
+from steelyard.report.monitor import run_line
 from steelyard.report.page import joined
 from steelyard.report.requests import part_lines
 from steelyard.report.tree import Group, TreeLine, group, lines
@@ -54,7 +56,7 @@ def run_table(header: Header, records: Sequence[Record], pairs: Sequence[Pair], 
     if records:
         body, missed, kept = _body(records, deltas, columns(records, deltas, bases, below=told_below(pairs, records)), width)
         parts = part_lines(ref or header.id, records, pairs, width, whole=not any(map(_is_versus, kept)))
-        drawn += [*body, *_caveats(records, width), *parts, *_notes(ref or header.id, records, missed, width)]
+        drawn += [*body, *_caveats(records, width), *parts, *_monitor(records, width), *_notes(ref or header.id, records, missed, width)]
     saved = f"saved {header.id}" if not ref else f"read from {ref}"
     return joined([*drawn, *_legend(records, deltas.values(), width), *_bottom(ref or header.id, saved, records, deltas, width)])
 
@@ -145,6 +147,12 @@ def _broken_row(name: str, record: Record, time: Column, gap: str, index: int, w
     if said and room >= LEAST_LABEL:
         made.append(f"  {cut(said, room)}")
     return made, len(why) <= 1 and cell_len(said) <= max(room, 0)
+
+
+def _monitor(records: Sequence[Record], width: int) -> list[Text]:
+    """What requests did to the machine: who generates text asks for memory and load as well as for times."""
+    told = run_line(records) if any(generates(record.metrics) for record in records) else ""
+    return [Text(part, "dim") for part in wrap_words(told, width) if part]
 
 
 def _caveats(records: Sequence[Record], width: int) -> list[Text]:

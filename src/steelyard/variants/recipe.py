@@ -179,6 +179,7 @@ class Recipe:
     def applied(self, task: Task, be: Any) -> Task:
         """The task with a changed copy of its model; the model itself must be untouched, since the baseline is made of it.
 
+        Products with weights that are zero need not be computed, so a pruned one has fewer operations to be held against its roof.
         Nothing is called here: the first call is the first one that is timed.
         """
         import torch
@@ -207,7 +208,8 @@ class Recipe:
         smaller = be.model_bytes(made)
         facts = {"recipe": self.name, **_facts(then, found["changed"]), **found, "bytes_before": size, "bytes_after": smaller}
         moved = task.bytes - size + smaller if task.bytes and task.bytes > size else task.bytes
-        return replace(made, bytes=moved, effective={**task.effective, **facts})
+        done = task.flops * (1 - found.get("zeros", 0)) if task.flops else task.flops
+        return replace(made, flops=done, bytes=moved, effective={**task.effective, **facts})
 
     def _standard(self, task: Task, layers: int, pruning: Pruning | None) -> Standard:
         """What its answers are held to: with a recipe before it, the lower floor and what both prune.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from steelyard.dialects.param.expand import Sheet, expand
+from steelyard.dialects.param.expand import Sheet
+from steelyard.dialects.param.expand import sheet as expand
 
 DEFAULT = "PyTorch:DefaultDataGenerator"
 RANGED = "RangeConfigIterator"

@@ -90,6 +90,10 @@ def ids(name: str = "out.json") -> list[str]:
 
 
 def as_param(*words: str) -> int:
+    return main(["as", "param", "-c", "config.json", "-o", "out.json", "--strict-exit", *words])
+
+
+def code_of_param(*words: str) -> int:
     return main(["as", "param", "-c", "config.json", "-o", "out.json", *words])
 
 
@@ -235,6 +239,14 @@ class TestTrouble:
         assert ids() == [*refused, "torch.neg|0|0|0", "torch.mm|0|0|1"] and "finish_time" in read()[-1]
         assert [lines.status(line) for line in records()] == ["skipped"] * 3 + ["ok"] * 2
         assert "no dtype named" in records()[0]["steelyard"]["error"]
+
+    def test_exit_codes_are_those_of_param_unless_ours_are_asked_for(self, here: Path) -> None:
+        write(neg(4), config("torch.ngg", spec(tensor(4))))
+        assert code_of_param() == 0 and as_param() == 3
+        write(config("torch.ngg", spec(tensor(4))))
+        assert code_of_param() == as_param() == 2
+        write(neg(4), config("my.leave", spec(tensor(1))))
+        assert code_of_param("--file", "ops.py") == 1 and as_param("--file", "ops.py") == 3
 
     def test_what_was_refused_is_tried_again_when_a_file_is_continued(self, here: Path) -> None:
         write(neg(4), config("my.later", spec(tensor(4))))

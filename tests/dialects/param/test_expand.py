@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steelyard.dialects.param.expand import Config, Sheet, expand
+from steelyard.dialects.param.expand import Config, Sheet
+from steelyard.dialects.param.expand import sheet as expand
 from steelyard.errors import UsageError
 from tests.dialects.param.sheets import DEFAULT, EMBEDDING, ONE, RANGED, TENSOR, called, ids, info, inputs, ranged, shapes, tensor, values
 

@@ -101,7 +101,7 @@ def test_a_run_is_written_as_the_file_that_was_written_when_it_was_measured(here
         config("torch.add", spec(tensor(4), {"type": "float", "value_range": [1, 2]})),
         config("torch.mm", spec(tensor(2), tensor(3))),
     )
-    assert main(["as", "param", "-c", "config.json", "-o", "one.json", *COUNTS]) == 3
+    assert main(["as", "param", "-c", "config.json", "-o", "one.json", "--strict-exit", *COUNTS]) == 3
     assert "saved two.json" in said(capsys, "export", "--to", "param", "-o", "two.json")
     header, *written = map(json.loads, Path("one.json").read_text().splitlines())
     exported, *lines = map(json.loads, Path("two.json").read_text().splitlines())

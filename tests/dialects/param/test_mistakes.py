@@ -12,10 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steelyard.dialects.param.expand import Mistake, expand, load, parse, recognise
+from steelyard.dialects.param import reading
+from steelyard.dialects.param.expand import Mistake, Sheet, recognise
+from steelyard.dialects.param.expand import sheet as expand
 from steelyard.errors import UsageError
 from steelyard.model.dtypes import canonical
 from tests.dialects.param.sheets import DEFAULT, EMBEDDING, ONE, RANGED, TENSOR, called, ids, info, inputs, ranged, tensor
+
+
+def parse(text: str, where: str) -> Sheet:
+    return expand(reading.parse(text, where))
 
 
 def nearest(dtype: str) -> str:
@@ -227,17 +233,17 @@ def test_recognition() -> None:
 def test_a_file(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"torch.add": info(inputs(called(TENSOR, TENSOR)))}), encoding="utf-8")
-    sheet = load(path)
+    sheet = expand(path)
     assert sheet.source == str(path)
     assert [config.full_id for config in sheet.configs] == ["torch.add|0|0|0"]
     with pytest.raises(UsageError, match="no such file") as caught:
-        load(tmp_path / "confg.json")
+        expand(tmp_path / "confg.json")
     assert caught.value.do == "did you mean config.json?"
     with pytest.raises(UsageError, match="it is a folder"):
-        load(tmp_path)
+        expand(tmp_path)
     path.write_bytes(b"\xff{}")
     with pytest.raises(UsageError, match="it is not UTF-8"):
-        load(path)
+        expand(path)
 
 
 def test_the_grammar_needs_the_standard_library_alone(tmp_path: Path) -> None:
@@ -245,8 +251,8 @@ def test_the_grammar_needs_the_standard_library_alone(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text("{}", encoding="utf-8")
     names = ["msgspec", "numpy", "yaml", "click", "rich", "torch"]
-    reading = "from steelyard.dialects.param.reading import read; read(Path(sys.argv[1]))"
-    code = f"import sys, steelyard.dialects.param.expand; from pathlib import Path; {reading}; "
+    taken = "from steelyard.dialects.param.reading import read; read(Path(sys.argv[1]))"
+    code = f"import sys, steelyard.dialects.param.expand; from pathlib import Path; {taken}; "
     code += f"print([name for name in {names} if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True).stdout == "[]\n"
 

@@ -235,20 +235,38 @@ def test_a_part_of_the_rows_can_be_asked_for(here: Path, capsys: pytest.CaptureF
     assert "no row is left by --filter" in capsys.readouterr().err
 
 
+def test_a_wrong_layer_hides_no_wrong_recipe_and_a_spreadsheet_runs_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = ONE.replace('"int8wo"', '"=cmd()"').replace('"standin"', '"stand"').replace('"small"', '"=1+1"')
+    (here / "x.yml").write_text(text)
+    assert main(["run", "x.yml", LAYER]) == USAGE
+    said = capsys.readouterr().err
+    assert "model_params[0].model_type: no workload named 'torchao/stand'" in said and "no recipe named '=cmd()'" in said
+    assert main([*RUN, "--csv", "x.csv"]) == PASS
+    assert [(row["name"], row["quantization"], row["status"]) for row in rows(here / "x.csv")] == [("'=1+1", "'=cmd()", "failed")]
+
+
 def test_exit_codes_are_the_originals_unless_asked(here: Path) -> None:
     for recipe, code in (("uintx-4-64", FAILED), ("my_new", FAILED), ("float8wo", NOTHING)):
         (here / "x.yml").write_text(ONE.replace("int8wo", recipe))
         assert main([*RUN, "--strict-exit"]) == code, recipe
 
 
-def test_training_is_in_the_file_as_unsupported(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (here / "x.yml").write_text(CONFIG.replace('"inference"', '"training"'))
-    assert main([*RUN]) == PASS and main([*RUN, "--strict-exit"]) == NOTHING
-    files = sorted((here / "out" / "training").iterdir())
-    assert len(files) == 2 and {row["status"] for row in rows(files[0])} == {"unsupported"}
-    assert "recipes for training are not here yet" in rows(files[0])[0]["reason"]
-    assert main(["run", "x.yml", LAYER]) == USAGE
-    assert "training is unsupported" in capsys.readouterr().err
+def test_rows_of_training_are_steps_in_files_of_their_own_and_read_as_such(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = ONE.replace('"inference"', '"training"').replace("use_torch_compile: true", "use_torch_compile: false")
+    text = text.replace('"int8wo"', '"qat-intxwo-4-32", "int8wo"').replace("[[64, 32, 16]]", "[[16, 32, 32]]")
+    (here / "x.yml").write_text(text.replace('"standin"', '"linear"'))
+    steelyard("as", "torchao", "--config", "x.yml", "--budget", "20ms", "--strict-exit", cwd=here)
+    [file] = (here / "out" / "training").iterdir()
+    trained, inferred = rows(file)
+    assert trained["status"] == "ok" and float(trained["speedup"]) > 0 and trained["case"].endswith("/qat-intxwo-4-32:train")
+    assert inferred["status"] == "not_applicable" and "not for train" in inferred["reason"] and not inferred["speedup"]
+    assert {record["benchmark"]["mode"] for record in json.loads((here / "benchmark_results.json").read_text())} == {"training"}
+    for name in (str(file), "benchmark_results.json"):
+        capsys.readouterr()
+        assert main(["show", name, "--json"]) == PASS
+        assert {record["case"]["mode"] for record in json.loads(capsys.readouterr().out)["records"]} == {"train"}
+    assert main(["convert", str(file), "--to", "v3", "-o", "v3.json"]) == PASS
+    assert {record["benchmark"]["mode"] for record in json.loads((here / "v3.json").read_text())} == {"training"}
 
 
 def test_a_device_that_is_not_here_is_the_cpu_with_a_warning(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

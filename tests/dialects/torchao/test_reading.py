@@ -100,6 +100,14 @@ def test_a_sparse_baseline_is_really_sparse(tmp_path: Path) -> None:
     assert (head.variant, base.variant) == ("semi-sparse", "eager")
 
 
+def test_rows_of_training_time_a_step(tmp_path: Path) -> None:
+    found = rows(tmp_path, {"use_torch_compile": True}, benchmark_mode="training", quantization_config_recipe_names=["float8-training"])
+    assert {case.mode for row in found for case in row.cases.values()} == {"train"}
+    assert {row.output_dir.rpartition("/")[2] for row in found} == {"training"}
+    inference = rows(tmp_path, {}, quantization_config_recipe_names=["float8-training"])
+    assert {case.mode for row in inference for case in row.cases.values()} == {"eval"}
+
+
 def test_the_order_is_that_of_the_file_and_rows_of_one_name_are_told_apart(tmp_path: Path) -> None:
     shapes = [{"name": "gemma3_27b"}, {"name": "custom", "shapes": [[1, 1, 1], [1, 1, 1]]}]
     found = rows(tmp_path, {"matrix_shapes": shapes, "name": "x"}, quantization_config_recipe_names=["int8wo", "int8dq"])
@@ -112,7 +120,6 @@ def test_the_order_is_that_of_the_file_and_rows_of_one_name_are_told_apart(tmp_p
 MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"quantization_config_recipe_name": []}, "did you mean quantization_config_recipe_names"),
     ({"benchmark_mode": "trainin"}, "did you mean training"),
-    ({"benchmark_mode": "training"}, "recipes for training are not here yet"),
     ({"sparsity_config_recipe_names": ["None"]}, "write null"),
     ({"sparsity_config_recipe_names": ["diagonal"]}, 'sparsity_config_recipe_names[0]: no sparsity recipe is "diagonal"'),
     ({"sparsity_config_recipe_names": [124]}, 'write "2:4"'),

@@ -60,7 +60,7 @@ CASE = {
             "peak_compute": REAL, "peak_bandwidth": REAL, "dtype": TEXT,
         }
     ),
-    "traceback?": [TEXT], "kernels?": [ANY],
+    "traceback?": [TEXT], "kernels?": [ANY], "machine_meanwhile?": Table(TEXT),
 }  # fmt: skip
 COMPARISON = {
     "base": TEXT, "head": TEXT, "paired": YES, "notes": [TEXT], "means": Table((REAL, WHOLE, REAL, REAL)),
@@ -111,7 +111,7 @@ DOCUMENT = {
         {
             "id": TEXT, "created": TEXT, "commit": TEXT, "dirty": YES, "experiment": TEXT, "machine": WHOLE, "command": TEXT,
             "version": TEXT, "sealed": YES, "counts": Table(WHOLE), "missing": [TEXT], "warnings": [TEXT], "environment": Table(TEXT),
-            "conditions": [TEXT], "load": REAL,
+            "conditions": [TEXT], "load": REAL, "monitor": TEXT,
         }
     ],
     "metrics": Table({"unit": TEXT, "better": Choice("lower", "higher", "none"), "label": TEXT}), "environments": [Table(TEXT)],

@@ -17,7 +17,7 @@ from steelyard.dialects.openxla.definitions import (
     ModelImplementation,
     ModelTestData,
 )
-from steelyard.engine.expanding import expand
+from steelyard.engine.describe import expand
 from steelyard.engine.messages import Sources
 from steelyard.engine.place import Place
 from steelyard.errors import UsageError

@@ -54,6 +54,7 @@ def run(**given: Any) -> int:
     from steelyard.dialects.param import session
     from steelyard.store.runs import Store
 
+    strict_exit = given.pop("strict_exit")
     options = _options(given)
     command = click.get_current_context().find_root().obj or ()
     made = session.begin(options, _watch(options.log_level), store=Store.find(), command=command)
@@ -69,12 +70,16 @@ def run(**given: Any) -> int:
         tell(f"{_counted(made)}{_saved(made)}")
     if "benchmark_file" in made.files:
         click.echo(made.files["benchmark_file"])
-    return code
+    return code if strict_exit else made.original_code(code)
 
 
+strict = click.Option(
+    ["--strict-exit"], is_flag=True,
+    help="Exit with 3 where a config is a mistake or failed and 5 where nothing was measured; PARAM has 0, or 1 after a call that failed.",
+)  # fmt: skip
 version = click.Option(["--version"], is_flag=True, help="Print the version.")
 command = click.Command(
-    "param", callback=run, params=[*(option(flag, Options()) for flag in FLAGS), version], context_settings=CONTEXT,
+    "param", callback=run, params=[*(option(flag, Options()) for flag in FLAGS), strict, version], context_settings=CONTEXT,
     help="""Run a PARAM config as its run_benchmark does, and write its JSON lines: a header, a record per config, a finish line.
 
     \b

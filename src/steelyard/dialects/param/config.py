@@ -8,7 +8,7 @@ from pathlib import Path
 from steelyard import registry
 from steelyard.dialects.param import expand, native, reading
 from steelyard.dialects.param.expand import Sheet, Source
-from steelyard.engine import expanding
+from steelyard.engine import describe
 from steelyard.engine.messages import Sources
 from steelyard.engine.place import Place
 from steelyard.errors import Mistakes, UsageError
@@ -50,11 +50,11 @@ def sheet(source: Source, files: Sequence[str] = (), place: Place | None = None,
 
     `lenient` takes what the original takes, with a warning.
     """
-    found, entries = expand.sheet(source, device, lenient=lenient), packages(source)
+    found, entries = expand.sheet(source, device=device, lenient=lenient), packages(source)
     if not found.mistakes or not (files or entries):
         return found
     place, own = place or Place(), {"source": str(source)} if isinstance(source, Path) else {"data": source}
-    said = expanding.expand(
+    said = describe.expand(
         place, Sources(tuple(files), tuple(entries), place.paths), EXPANDER, {**own, "device": device, "lenient": lenient}
     )
     if "sheet" not in said:

@@ -84,16 +84,26 @@ SPOKEN = "config"
 
 
 def sheet(
-    source: Source,
+    source: Source | JsonText | str,
+    where: str = SPOKEN,
+    *,
     device: str = "cpu",
     iterators: Iterators = NO_ITERATORS,
     generators: Collection[str] = DEFAULT_GENERATORS,
-    *,
+    most: int = 100_000,
     lenient: bool = False,
 ) -> Sheet:
-    """The sheet of a file, or of data that stands for one; `lenient` takes what the original takes."""
-    known: dict[str, Any] = {"device": device, "iterators": iterators, "generators": generators, "lenient": lenient}
-    return load(source, **known) if isinstance(source, Path) else expand(source, SPOKEN, **known)
+    """Expand a file, a text that was read with its lines, or data that stands for one; what is no PARAM config at all is the user's error.
+
+    `most` bounds the configs, counted before they are made; `lenient` takes what the original takes.
+    """
+    if isinstance(source, (str, Path)):
+        source = reading.read(Path(source))
+    page = source if isinstance(source, JsonText) else JsonText(where, "", source)
+    if not recognise(page.data):
+        do = 'a PARAM config maps operator names to objects with "input_data_generator" and "config"'
+        raise UsageError("not a PARAM config", do=do, where=page.where)
+    return _Expansion(page, device, iterators, generators, most, lenient).sheet()
 
 
 def sheet_of(plain: Mapping[str, Any]) -> Sheet:
@@ -107,53 +117,6 @@ def recognise(data: Any) -> bool:
     """Whether parsed JSON is a PARAM config: operator names to objects that have a config list or name a data generator."""
     infos = [info for info in data.values() if isinstance(info, dict)] if isinstance(data, dict) else []
     return any(isinstance(info.get("config"), list) or "input_data_generator" in info for info in infos)
-
-
-def load(
-    path: Path,
-    *,
-    device: str = "cpu",
-    iterators: Iterators = NO_ITERATORS,
-    generators: Collection[str] = DEFAULT_GENERATORS,
-    most: int = 100_000,
-    lenient: bool = False,
-) -> Sheet:
-    """Expand a file; one that cannot be read or is no PARAM config is the user's error."""
-    return _expand(reading.read(Path(path)), device, iterators, generators, most, lenient)
-
-
-def parse(
-    text: str,
-    where: str,
-    *,
-    device: str = "cpu",
-    iterators: Iterators = NO_ITERATORS,
-    generators: Collection[str] = DEFAULT_GENERATORS,
-    most: int = 100_000,
-) -> Sheet:
-    """Expand JSON text, with keys given twice and lines found as in a file."""
-    return _expand(reading.parse(text, where), device, iterators, generators, most)
-
-
-def expand(
-    data: Mapping[str, Any],
-    where: str,
-    *,
-    device: str = "cpu",
-    iterators: Iterators = NO_ITERATORS,
-    generators: Collection[str] = DEFAULT_GENERATORS,
-    most: int = 100_000,
-    lenient: bool = False,
-) -> Sheet:
-    """Expand a config that is already plain data; `most` bounds the configs, counted before they are made."""
-    return _expand(JsonText(where, "", data), device, iterators, generators, most, lenient)
-
-
-def _expand(page: JsonText, device: str, iterators: Iterators, generators: Collection[str], most: int, lenient: bool = False) -> Sheet:
-    if not recognise(page.data):
-        do = 'a PARAM config maps operator names to objects with "input_data_generator" and "config"'
-        raise UsageError("not a PARAM config", do=do, where=page.where)
-    return _Expansion(page, device, iterators, generators, most, lenient).sheet()
 
 
 class _Enough(Exception):
@@ -181,9 +144,7 @@ Found = tuple[str, Any, Place]
 class _Expansion:
     """One file being expanded, and what was found so far."""
 
-    def __init__(
-        self, page: JsonText, device: str, iterators: Iterators, generators: Collection[str], most: int, lenient: bool = False
-    ) -> None:
+    def __init__(self, page: JsonText, device: str, iterators: Iterators, generators: Collection[str], most: int, lenient: bool) -> None:
         self.page, self.device, self.iterators, self.most, self.lenient = page, device, iterators, most, lenient
         if taken := [name for name in iterators if _bare(name) in map(_bare, BUILT_IN)]:
             raise UsageError(f"iterator {taken[0]!r} is PARAM's own", why="a file of yours defines it too", do="give yours another name")

@@ -95,7 +95,7 @@ class DefaultConfigIterator(ConfigIterator):
 
     def __iter__(self) -> Iterator[tuple[Any, Mapping[str, Any]]]:
         info = {"input_iterator": type(self).__name__, "input_data_generator": expand.DEFAULT_GENERATOR}
-        sheet = expand.expand({"specs": {**info, "config": [{"input": self.configs[self.key]}]}}, "here", device=self.device)
+        sheet = expand.sheet({"specs": {**info, "config": [{"input": self.configs[self.key]}]}}, "here", device=self.device)
         if sheet.mistakes:
             raise here.mistaken(sheet.mistakes)
         return iter([(config.id.rpartition("|")[2], config.input) for config in sheet.configs])

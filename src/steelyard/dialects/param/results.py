@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steelyard.analyze.foreign.parts import ForeignResult, ForeignSource, table, text, time_of, word
+from steelyard.analyze.foreign.parts import ForeignResult, ForeignSource, json_lines, table, text, time_of, word
 from steelyard.dialects.param import lines as output
 from steelyard.dialects.param import native
 from steelyard.dialects.param.expand import Config
@@ -31,17 +30,7 @@ def lines(content: bytes, name: str) -> OutputLines | None:
     """What an output file holds; None where it is none."""
     if not content.startswith(output.BEGINNING):
         return None
-    return OutputLines(tuple(_objects(content)))
-
-
-def _objects(content: bytes) -> Iterator[Mapping[str, Any]]:
-    for part in content.split(b"\n"):
-        try:
-            found = json.loads(part) if part.strip() else None
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(found, dict) and output.KEYS & found.keys():
-            yield found
+    return OutputLines(tuple(line for line in json_lines(content) if output.KEYS & line.keys()))
 
 
 def fits(data: Any) -> bool:

@@ -23,6 +23,8 @@ from steelyard.errors import FAILED, NOTHING, PASS, USAGE, UsageError, did_you_m
 from steelyard.model.record import BAD
 from steelyard.store.runs import Store
 
+RAISED = 1
+"""What Python exits with after a traceback, which is how PARAM tells of a call that failed."""
 DRY = "no warm-up and no iteration was asked for"
 
 
@@ -151,6 +153,12 @@ class Session:
         if not held and not self.options.expands_only and "ok" not in sink.statuses:
             held.append(NOTHING)
         return exit_code(held) if held else PASS
+
+    def original_code(self, code: int) -> int:
+        """PARAM's exit code in place of ours: a call that fails ends it with 1, and what it skips leaves it at 0."""
+        if code == USAGE:
+            return code
+        return RAISED if any(status not in lines.UNMEASURED and status != "ok" for status in self.statuses) else PASS
 
 
 def _place(options: Options) -> Place:

@@ -8,7 +8,6 @@ import json
 import math
 import os
 import statistics
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ import numpy as np
 
 from steelyard.dialects.ptxla.rows import Row, RowTally, printable, read
 from steelyard.errors import UsageError
+from steelyard.terminal import save
 
 REPORT = "metric_report"
 AXES = ("accelerator", "accelerator_model", "xla", "xla_flags", "dynamo", "torch_xla2", "keep_model_data_on_cuda", "test", "batch_size")
@@ -64,10 +64,10 @@ def analyze(order: Order, tally: RowTally) -> WrittenFiles:
     rows = [row for path in files for row in read(path, tally)]
     target = order.folder / f"{REPORT}.{order.form}"
     if order.form == "jsonl":
-        replace(target, "".join(f"{json.dumps(entry(row, order, tally))}\n" for row in rows))
+        save(target, "".join(f"{json.dumps(entry(row, order, tally))}\n" for row in rows))
     else:
         records = [record(row, order, tally) for row in rows]
-        replace(target, table(records))
+        save(target, _encoded(table(records)))
         extend(order.database, records)
     return WrittenFiles(target, len(rows), len(files))
 
@@ -190,12 +190,12 @@ def extend(database: Path, records: Sequence[Mapping[str, Any]]) -> None:
     try:
         if not database.exists() or database.stat().st_size == 0:
             database.parent.mkdir(parents=True, exist_ok=True)
-            replace(database, table(records))
+            save(database, _encoded(table(records)))
             return
         held = _held(database)
         columns = columns_of(records, held)
         if columns != held:
-            replace(database, table([*_rows(database), *records], columns))
+            save(database, _encoded(table([*_rows(database), *records], columns)))
             return
         start = "" if _last_character(database) == b"\n" else "\n"
         with database.open("a", encoding="utf-8", errors="replace", newline="") as file:
@@ -231,23 +231,6 @@ def _last_character(path: Path) -> bytes:
         return file.read(1)
 
 
-def replace(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace", newline="") as file:
-                file.write(text)
-            Path(name).chmod(0o666 & ~_umask())
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise UsageError(f"cannot write {str(path)!r}", why=error.strerror or str(error)) from error
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _encoded(text: str) -> bytes:
+    """What is no character of Unicode, such as half of a pair, becomes a question mark."""
+    return text.encode("utf-8", "replace")

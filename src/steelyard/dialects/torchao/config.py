@@ -43,7 +43,7 @@ def read(path: Path, files: tuple[str, ...] = (), place: Place | None = None, de
     """The experiment of a config, read strictly; a device of the command line is for all rows."""
     found, _ = reading.read_rows(path, device=device)
     rows = checked(found, catalogue(files, place))
-    mistakes = [UsageError(text, where=str(path)) for text in dict.fromkeys(row.trouble for row in rows if row.trouble)]
+    mistakes = [UsageError(text, where=str(path)) for text in dict.fromkeys(text for row in rows for text in row.trouble.splitlines())]
     if mistakes:
         raise mistakes[0] if len(mistakes) == 1 else Mistakes(mistakes, where=str(path))
     for note in dict.fromkeys(f"{path}  {row.place}: {row.note}" for row in rows if row.note):
@@ -90,23 +90,23 @@ def _built(row: LayerRow, known: Catalogue) -> LayerRow:
 
 def _trouble(row: LayerRow, known: Catalogue) -> str:
     """What is wrong with the names in a row, with the key that each stands under."""
+    found: list[str] = []
     try:
-        plain = Case(row.workload, tuple(row.params.items()), row.backend)
         activation = row.params.get("activation") if row.workload == f"{layers.HOME}{layers.NORMED}" else None
         if activation is not None and activation not in ACTIVATIONS:
             raise unknown("activation", str(activation), ACTIVATIONS)
-        names.settle(plain, known)
+        names.settle(Case(row.workload, tuple(row.params.items()), row.backend), known)
     except UsageError as error:
-        return f"{row.place}.model_type: {told(error)}"
+        found.append(f"{row.place}.model_type: {told(error)}")
     try:
-        own = known.workloads[row.workload]["variants"]
+        own = known.workloads.get(row.workload, {}).get("variants", {})
         for name in () if row.quantization.startswith(layers.BASELINE) else row.quantization.split("+"):
-            found = find_named(name.partition("[")[0], own, known.variants)
-            if found is None or not found[0].get("rule", True):
+            named = find_named(name.partition("[")[0], own, known.variants)
+            if named is None or not named[0].get("rule", True):
                 recipes = [name for table in (known.variants, own) for name, item in table.items() if item.get("rule")]
                 raise unknown("recipe", row.quantization, [layers.BASELINE, *recipes], listing="steelyard list recipes")
-        for case in row.cases.values():
+        for case in () if found else row.cases.values():
             names.settle(case, known)
     except UsageError as error:
-        return f"{reading.QUANTIZATION}: {told(error)}"
-    return ""
+        found.append(f"{reading.QUANTIZATION}: {told(error)}")
+    return "\n".join(found)

@@ -22,7 +22,7 @@ TAKES_SEMI = ("marlin", "int8dq", "float8dq")
 COMPILE_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 DTYPES = {"bf16": "torch.bfloat16", "fp32": "torch.float32", "fp16": "torch.float16", "fp64": "torch.float64"}
 HOME, NORMED, OWN_SIZES = "torchao/", "ln_linear", "own sizes"
-NO_TRAINING = "recipes for training are not here yet; benchmark_mode: inference runs"
+TRAINING, MODES = "training", ("eval", "train")
 
 
 def sparse_variant(recipe: str) -> str:
@@ -65,6 +65,7 @@ class LayerRow:
     output_dir: str = ""
     profiler: bool = False
     memory_profiler: bool = False
+    trains: bool = False
     backend: str = "torch"
     axes: tuple[tuple[str, Any], ...] | None = None
     place: str = ""
@@ -112,7 +113,7 @@ class LayerRow:
     def cases(self) -> dict[Form, Case]:
         """What is measured, by its part in the row."""
         compiling = f"compile[fullgraph=true{f',mode={self.mode}' if self.mode != 'default' else ''}]"
-        base = Case(self.workload, tuple(self.params.items()), self.backend, device=self.device)
+        base = Case(self.workload, tuple(self.params.items()), self.backend, IDENTITY, MODES[self.trains], device=self.device)
         found: dict[Form, Case] = {
             "baseline_eager": base, "quantized_eager": base.with_variant(self.recipe),
             "baseline_compiled": base.with_variant(compiling), "quantized_compiled": base.with_variant(f"{self.recipe}+{compiling}"),

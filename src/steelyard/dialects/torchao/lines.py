@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from steelyard.codec import torchao
-from steelyard.codec.torchao import BOUNDS, COLUMNS, ONE_FORM, PEAK, SPEEDUP_OF_GUIDE, SPEEDUPS, TIMES, Form, Question
-from steelyard.dialects.torchao.layers import DTYPES, NO_TRAINING, OWN_SIZES, LayerRow, shape_text
+from steelyard.codec.torchao import BOUNDS, COLUMNS, ONE_FORM, PEAK, RUNNABLE, SPEEDUP_OF_GUIDE, SPEEDUPS, TIMES, Form, Question
+from steelyard.dialects.torchao.layers import DTYPES, OWN_SIZES, LayerRow, shape_text
 from steelyard.model.pair import Delta
 from steelyard.model.record import Record
 
@@ -57,8 +57,8 @@ def config_line(row: LayerRow) -> Line:
 
 
 def untried(row: LayerRow) -> Line:
-    """The line of a row that cannot be measured: a name in it is wrong, or it is about something that is not here."""
-    return config_line(row) | {"status": "unsupported" if row.trouble == NO_TRAINING else "failed", "reason": row.trouble}
+    """The line of a row that cannot be measured, because a name in it is wrong."""
+    return config_line(row) | {"status": "failed", "reason": row.trouble}
 
 
 def measured(row: LayerRow, records: Mapping[Form, Record], deltas: Mapping[Question, Delta | str], run: str) -> Line:
@@ -97,13 +97,13 @@ def _figures(records: Mapping[Form, Record]) -> Line:
 
 
 def csv_text(lines: Sequence[Line], form: str, *, header: bool = True) -> str:
-    """Rows as the original's writer has them: None is empty."""
+    """Rows as the original's writer has them: None is empty; what a spreadsheet would run gets a quote before it."""
     file = io.StringIO()
     writer = csv.writer(file)
     if header:
         writer.writerow(WRITTEN[form])
-    for line in lines:
-        writer.writerow([_one_line(line[name]) for name in WRITTEN[form]])
+    rows = ([_one_line(line[name]) for name in WRITTEN[form]] for line in lines)
+    writer.writerows([f"'{cell}" if str(cell).startswith(RUNNABLE) and isinstance(cell, str) else cell for cell in row] for row in rows)
     return file.getvalue()
 
 

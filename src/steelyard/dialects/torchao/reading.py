@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from steelyard.codec.parsing import parse
 from steelyard.codec.reading import CheckedFile, choice, expect, shown, text_value
 from steelyard.dialects.torchao import layers, shapes
-from steelyard.dialects.torchao.layers import BASELINE, NO_TRAINING, LayerRow
+from steelyard.dialects.torchao.layers import BASELINE, TRAINING, LayerRow
 from steelyard.dialects.torchao.shapes import LayerShape
 from steelyard.errors import UsageError, unknown
 from steelyard.files import read_text
@@ -26,7 +26,7 @@ MODEL_KEYS = (
 )  # fmt: skip
 MOST_CASES = 100_000
 OUTPUT_DIR = "benchmarks/microbenchmarks/results"
-BENCHMARK_MODES = ("inference", "training")
+BENCHMARK_MODES = ("inference", TRAINING)
 DEVICES = ("cuda", "xpu", "mps", "cpu")
 
 
@@ -78,11 +78,8 @@ def read_rows(
         _check_size(len(rows), page)
     if not recipes and not data.get(QUANTIZATION):
         page.wrong(QUANTIZATION, "missing or empty, so there is nothing to run", f"list recipes, such as int8wo, or {BASELINE}")
-    if mode == "training":
-        page.loosely(page.wrong, "benchmark_mode", f"training is unsupported: {NO_TRAINING}")
-        rows = [replace(row, trouble=NO_TRAINING) for row in rows]
     page.finish()
-    return [replace(row, output_dir=f"{folder}/{mode}") for row in rows], list(dict.fromkeys(page.warnings))
+    return [replace(row, output_dir=f"{folder}/{mode}", trains=mode == TRAINING) for row in rows], list(dict.fromkeys(page.warnings))
 
 
 def _recipes(page: TorchaoPage, data: Mapping[str, Any]) -> list[tuple[str, str | None]]:

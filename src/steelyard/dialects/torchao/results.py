@@ -15,7 +15,7 @@ from typing import Any
 from steelyard.analyze.foreign.parts import ForeignResult, ForeignSource, number, rows, status_of, table, text, time_of, word
 from steelyard.codec import torchao
 from steelyard.codec.torchao import BOUNDS, PEAK, SPEEDUPS, TIMES, Question, Row, form_of
-from steelyard.dialects.torchao.layers import BASELINE, sparse_variant
+from steelyard.dialects.torchao.layers import BASELINE, MODES, TRAINING, sparse_variant
 from steelyard.dialects.torchao.lines import ACCURACY
 from steelyard.errors import UsageError
 from steelyard.model.case import Case
@@ -61,7 +61,8 @@ def _from_records(listed: Sequence[Mapping[str, Any]]) -> list[Row]:
         benchmark, metric = table(record.get("benchmark")), table(record.get("metric"))
         name, more = word(table(record.get("model")).get("name")), table(metric.get("extra_info"))
         row: Row = {key: word(value) for key, value in table(benchmark.get("extra_info")).items()}
-        row |= {"quantization": word(benchmark.get("dtype")), "sparsity": "" if row.get("sparsity") == "none" else row.get("sparsity", "")}
+        row |= {"output_dir": word(benchmark.get("mode")), "quantization": word(benchmark.get("dtype"))}
+        row |= {"sparsity": "" if row.get("sparsity") == "none" else row.get("sparsity", "")}
         row["use_torch_compile"] = str(row.get("use_compile", str("torch_compile_mode" in row).lower()) == "true")
         if shape := SHAPED_NAME.fullmatch(name):
             row |= dict(zip(torchao.SHAPE, shape.groups(), strict=True))
@@ -140,7 +141,8 @@ def _held(
     params |= {"dtype": dtype} if dtype else {}
     processes, where = [figures] if figures else [], word(row.get("device")) or "cpu"
     try:
-        case = Case(f"foreign/torchao/{model or 'layer'}", tuple(params.items()), "torch", variant or "eager", device=where)
+        how, named = MODES[torchao.benchmark_mode(row) == TRAINING], f"foreign/torchao/{model or 'layer'}"
+        case = Case(named, tuple(params.items()), "torch", variant or "eager", how, device=where)
     except UsageError:
         return ForeignResult(" ".join([model, *map(str, params.values()), variant]), processes, status, reason)
     return ForeignResult(case.id, processes, status, reason, case.plain())

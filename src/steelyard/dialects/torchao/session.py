@@ -15,7 +15,7 @@ from typing import Any
 from steelyard.codec.torchao import PEAK, SPEEDUPS
 from steelyard.dialects.devices import arches, has_device
 from steelyard.dialects.torchao import config, lines
-from steelyard.dialects.torchao.layers import NO_TRAINING, LayerRow
+from steelyard.dialects.torchao.layers import LayerRow
 from steelyard.dialects.torchao.lines import Line
 from steelyard.dialects.torchao.reading import read_rows
 from steelyard.engine import conduct
@@ -140,7 +140,7 @@ class TorchaoRun:
         found, warnings = read_rows(options.config, lenient=True, form=options.form, device=options.device, output_dir=options.output_dir)
         rows = self._placed(found)
         told = [f"{row.place}: {row.note}" if row.note else row.trouble for row in rows if row.note or row.trouble]
-        for text in [*warnings, *(f"{options.config}  {text}" for text in dict.fromkeys(told) if text != NO_TRAINING)]:
+        for text in [*warnings, *(f"{options.config}  {text}" for text in dict.fromkeys("\n".join(told).splitlines()))]:
             self.say(f"warning: {text}")
         if options.output and not options.output.absolute().parent.is_dir():
             raise UsageError(f"cannot write {options.output}", why="there is no such folder", do="name another place with --output")

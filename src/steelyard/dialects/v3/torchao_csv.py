@@ -85,7 +85,7 @@ def _common(row: Mapping[str, str], compiled: str) -> Row:
     return {
         "schema_version": VERSION,
         "benchmark": {
-            "name": torchao.API, "mode": "inference", "dtype": row.get("quantization", ""),
+            "name": torchao.API, "mode": torchao.benchmark_mode(row), "dtype": row.get("quantization", ""),
             "extra_info": {key: value for key, value in extra.items() if value},
         },
         "model": {

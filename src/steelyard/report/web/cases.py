@@ -14,11 +14,12 @@ from steelyard.errors import StoreError
 from steelyard.machine.telemetry import UNITS
 from steelyard.model.case import ENV, IDENTITY
 from steelyard.model.parts import TOKENS, generates
-from steelyard.model.record import Figure, Record
+from steelyard.model.record import MONITOR, Figure, Record
 from steelyard.model.units import plain as quantity
 from steelyard.model.values import value_text
 from steelyard.report.cells import COMMAND, USUAL, check_words, clean, facets, flattened, lines_of, shortened
 from steelyard.report.cells import reason as reason_of
+from steelyard.report.monitor import monitor_rows
 from steelyard.report.web.plain import short
 from steelyard.report.web.runs import records_by_id
 from steelyard.store.runs import Run, read_run
@@ -30,7 +31,7 @@ UNSAID = ("threads", "ranks", ENV)
 SILENT, ONE_THREAD = (USUAL["ranks"], USUAL[ENV]), "1 thread"
 """Told only where they are not what they usually are, but for threads, which nobody should have to guess."""
 RATE = "item_rate"
-TOLD = {"traceback", "noise", "top_kernels", "threads", OTHER_LOAD}
+TOLD = {"traceback", "noise", "top_kernels", "threads", OTHER_LOAD, MONITOR}
 LABELS = {
     "time": "time per call",
     "time_q10": "10th percentile of time",
@@ -56,10 +57,17 @@ LABELS = {
     "itl": "ITL, between tokens",
     "tpot": "TPOT, mean between tokens",
     "ttft_last": "TTFT of the last row",
+    **{
+        f"{part}_{label}": f"{name}, {share}th percentile of all"
+        for part, name in (("ttft", "TTFT"), ("itl", "ITL"), ("tail", "tail"))
+        for label, share in (("p50", 50), ("p90", 90), ("p99", 99))
+    },
     "ttft_compute": "arithmetic rate of prefill",
     "ttft_bandwidth": "memory rate of prefill",
     "itl_compute": "arithmetic rate of decoding",
     "itl_bandwidth": "memory rate of decoding",
+    "ttft_roof": "prefill, share of the roof",
+    "itl_roof": "decoding, share of the roof",
     "equal_tokens": "share of tokens that are the same",
     "peak_memory": "peak memory",
     "energy": "energy per call",
@@ -173,6 +181,8 @@ def case_entry(item: PlacedRecord, label: str, environment: int, differs: Sequen
         "repeat": repeat_line(record, command.header),
         "roof": None,
     }
+    if seen := monitor_rows(record.effective.get(MONITOR)):
+        entry["machine_meanwhile"] = dict(seen)
     if trace := record.effective.get("traceback"):
         entry["traceback"] = lines_of(trace)[-MOST_LINES:]
     if kernels := _kernels(record.effective.get("top_kernels")):

@@ -19,6 +19,7 @@ from steelyard.model.record import Record
 from steelyard.model.units import number_of
 from steelyard.model.units import plain as quantity
 from steelyard.report.cells import clean
+from steelyard.report.monitor import run_line
 from steelyard.report.web.samples import Sidecar
 from steelyard.store.runs import Run
 
@@ -140,6 +141,7 @@ def run_entry(run: Run, machine: int) -> dict[str, Any]:
         "warnings": list(troubles(run)),
         "conditions": conditions(head.machine, run.records),
         "load": load_at_start(head.machine),
+        "monitor": run_line(run.records),
         "environment": {name: str(version) for name, version in versions.items() if version is not None},
     }
 

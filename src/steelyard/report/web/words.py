@@ -244,6 +244,8 @@ def _fastest(table: StackTable | None) -> Iterable[str]:
     close = f" ({found.close} too close to call)" if found.close else ""
     first = next(iter(found.by_column))
     mean = table.by_baseline[table.baseline].each[table.columns.index(first)] if first != table.baseline else None
+    if mean and mean.low and mean.high and mean.low <= 1 <= mean.high:
+        mean = None
     speed = f"{speedup(mean.mean, mean.low, mean.high)} than {clean(table.baseline)}" if mean else ""
     most = list(found.by_column.items())[:MOST_WINNERS]
     if found.rows == 1:

@@ -75,6 +75,19 @@ def all_reduce(bytes: int, dtype: str, be: Backend) -> Task:
     return collective(fn, (data,), reference, data.nbytes, 2 * (seat.size - 1) / seat.size, in_place=True)
 
 
+def filled(call: Callable[[Any, Any], Any], out: Any, data: Any, expected: Callable[[], Any], seat: Seat, dtype: str, be: Backend) -> Task:
+    """A collective that fills one array from another; the larger of the two is the message, of which each rank has its share already."""
+
+    def fn(out: Any, data: Any) -> Any:
+        call(out, data)
+        return out
+
+    def reference() -> Any:
+        return be.array(expected(), canonical(dtype))
+
+    return collective(fn, (out, data), reference, max(out.nbytes, data.nbytes), (seat.size - 1) / seat.size)
+
+
 @workload("collective/all_gather", axes=AXES, tags=TAGS, sizes=PRESETS)
 def all_gather(bytes: int, dtype: str, be: Backend) -> Task:
     """The shares of all ranks on every rank; bound by the links between them."""
@@ -82,17 +95,9 @@ def all_gather(bytes: int, dtype: str, be: Backend) -> Task:
 
     seat, share = seated(bytes, dtype, be)
     data = be.array(patterns.values(seat.rank, share, patterns.MOVED), canonical(dtype))
-    out = be.full(share * seat.size, dtype=dtype)
     gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-
-    def fn(out: Any, data: Any) -> Any:
-        gather(out, data)
-        return out
-
-    def reference() -> Any:
-        return be.array(patterns.parts(seat.size, share, 0, share), canonical(dtype))
-
-    return collective(fn, (out, data), reference, out.nbytes, (seat.size - 1) / seat.size)
+    out = be.full(share * seat.size, dtype=dtype)
+    return filled(gather, out, data, lambda: patterns.parts(seat.size, share, 0, share), seat, dtype, be)
 
 
 @workload("collective/reduce_scatter", axes=AXES, tags=TAGS, sizes=PRESETS)
@@ -101,19 +106,10 @@ def reduce_scatter(bytes: int, dtype: str, be: Backend) -> Task:
     import torch.distributed as dist
 
     seat, share = seated(bytes, dtype, be)
-    count = share * seat.size
+    count, mine = share * seat.size, slice(seat.rank * share, (seat.rank + 1) * share)
     data = be.array(patterns.values(seat.rank, count, patterns.SUMMED), canonical(dtype))
-    out = be.full(share, dtype=dtype)
     scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
-
-    def fn(out: Any, data: Any) -> Any:
-        scatter(out, data)
-        return out
-
-    def reference() -> Any:
-        return be.array(patterns.sums(seat.size, count)[seat.rank * share : (seat.rank + 1) * share], canonical(dtype))
-
-    return collective(fn, (out, data), reference, data.nbytes, (seat.size - 1) / seat.size)
+    return filled(scatter, be.full(share, dtype=dtype), data, lambda: patterns.sums(seat.size, count)[mine], seat, dtype, be)
 
 
 @workload("collective/all_to_all", axes=AXES, tags=TAGS, sizes=PRESETS)
@@ -122,15 +118,7 @@ def all_to_all(bytes: int, dtype: str, be: Backend) -> Task:
     import torch.distributed as dist
 
     seat, share = seated(bytes, dtype, be)
-    count = share * seat.size
+    count, mine = share * seat.size, slice(seat.rank * share, (seat.rank + 1) * share)
     data = be.array(patterns.values(seat.rank, count, patterns.MOVED), canonical(dtype))
-    out = be.full(count, dtype=dtype)
-
-    def fn(out: Any, data: Any) -> Any:
-        dist.all_to_all_single(out, data)
-        return out
-
-    def reference() -> Any:
-        return be.array(patterns.parts(seat.size, count, seat.rank * share, (seat.rank + 1) * share), canonical(dtype))
-
-    return collective(fn, (out, data), reference, data.nbytes, (seat.size - 1) / seat.size)
+    received = be.full(count, dtype=dtype)
+    return filled(dist.all_to_all_single, received, data, lambda: patterns.parts(seat.size, count, mine.start, mine.stop), seat, dtype, be)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from steelyard.errors import UsageError
 from steelyard.measuring.requests import Stamps
 from steelyard.model.task import Reading
 
@@ -14,6 +15,13 @@ class GeneratedTokens(dict[str, Any]):
     def __init__(self, tokens: Any, stamps: Stamps) -> None:
         super().__init__(tokens=tokens)
         self.stamps = stamps
+
+
+def check_sizes(batch: int, prompt: int, new: int) -> None:
+    """A request has at least one row, one token to read and one to write."""
+    for name, value in (("batch", batch), ("prompt", prompt), ("new", new)):
+        if value < 1:
+            raise UsageError(f"{name} is {value}", do=f"give at least 1, such as -a {name}=1")
 
 
 def reading_of(new: int) -> Any:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from steelyard.errors import NotApplicable, Unsupported, UsageError, told
+from steelyard.errors import NotApplicable, Unsupported, UsageError, did_you_mean, told
+from steelyard.files import CONFIG, read_whole
 from steelyard.workloads.generation._presets import preset
 from steelyard.workloads.models.subject import installed
 from steelyard.workloads.models.transformers import architecture_of, small
@@ -21,6 +23,8 @@ NAMES = {
     "mlp.down_proj": "ffn_down",
 }  # fmt: skip
 """What a file of weights calls the parts of a layer that transformers calls otherwise."""
+LARGE, TABLE = 1 << 28, (1 << 24) + 43
+"""Numbers from which on a model is large, and in the table that its weights are then made of."""
 SHARED = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "token_embd"}
 
 
@@ -37,7 +41,7 @@ def language_model(name: str, be: Any, *, places: int, dtype: str, attention: st
     """A causal model by name, in one format, for so many places; weights are seeded but where a folder or a wheel has real ones."""
     library = installed("transformers")
     if name == LOCAL or folder:
-        return _from_folder(library, be, folder, dtype, attention)
+        return _from_folder(library, be, folder, dtype, attention, places)
     config, source = (_smollm(library), "of the wheel") if name == REAL else _config(library, name, places, scale)
     _fits(name, config, places)
     with refusing(attention), _as(be, dtype):
@@ -49,8 +53,32 @@ def language_model(name: str, be: Any, *, places: int, dtype: str, attention: st
         from steelyard.workloads.models.smollm import TEXT
 
         return LanguageModel(module, facts | {"weights": "of SmolLM2-135M-Instruct, four bits unpacked"}, TEXT)
-    be.draw_weights(module, dtype)
+    _draw(module, be, dtype)
     return LanguageModel(module, facts)
+
+
+def _draw(module: Any, be: Any, dtype: str) -> None:
+    """Seeded weights, the same on every device; a large model has pieces of one table of numbers, which takes no longer than a copy.
+
+    The table's length divides no usual width, so that no two rows of a weight begin alike.
+    """
+    if sum(item.numel() for item in module.parameters()) < LARGE:
+        be.draw_weights(module, dtype)
+        return
+    import torch
+
+    table, at = be.randn(TABLE, dtype=dtype), 0
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            if parameter.ndim < 2:
+                parameter.fill_(0.0 if name.endswith("bias") else 1.0)
+                continue
+            flat, done = parameter.view(-1), 0
+            while done < len(flat):
+                piece = table[at : at + len(flat) - done]
+                flat[done : done + len(piece)] = piece
+                done, at = done + len(piece), (at + len(piece)) % TABLE
+            parameter.mul_((parameter.numel() / parameter.shape[0]) ** -0.5)
 
 
 def _config(library: Any, name: str, places: int, scale: str) -> tuple[Any, str]:
@@ -72,7 +100,9 @@ def _config(library: Any, name: str, places: int, scale: str) -> tuple[Any, str]
             return known[architecture](), f"default of {architecture}, as that of {name} is not on this machine"
         raise Unsupported(
             f"transformers {library.__version__} has no architecture {name!r}, and no config of that id is here",
-            do=f"hf download {name} config.json" if "/" in name else "name an architecture such as llama or gpt2, or a hub id",
+            do=f"hf download {name} config.json"
+            if "/" in name
+            else did_you_mean(name, known.keys()) or "name one such as llama, or a hub id",
         ) from error
 
 
@@ -92,7 +122,7 @@ def _smollm(library: Any) -> Any:
 
 def _fits(name: str, config: Any, places: int) -> None:
     if getattr(config, "is_encoder_decoder", False):
-        raise NotApplicable(f"{name} has an encoder, and only models that go on with their prompt are generated with here")
+        raise NotApplicable(f"{name} has an encoder; generate/… takes models that continue their prompt, such as llama or gpt2")
     most = getattr(config, "max_position_embeddings", None)
     if isinstance(most, int) and 0 < most < places:
         raise NotApplicable(f"{name} has {most} places, and prompt and new tokens need {places}", do="ask for fewer of either")
@@ -131,7 +161,7 @@ def _as(be: Any, dtype: str) -> Iterator[None]:
             torch.set_default_dtype(before)
 
 
-def _from_folder(library: Any, be: Any, folder: str, dtype: str, attention: str) -> LanguageModel:
+def _from_folder(library: Any, be: Any, folder: str, dtype: str, attention: str, places: int) -> LanguageModel:
     """A model that lies on this machine; only weights that cannot run code are read."""
     place = Path(folder).expanduser()
     if not folder or not (place / "config.json").is_file():
@@ -139,13 +169,30 @@ def _from_folder(library: Any, be: Any, folder: str, dtype: str, attention: str)
     if not list(place.glob("*.safetensors")):
         why = "it has pickled weights, which can run code" if list(place.glob("*.bin")) else "it has no weights"
         raise UsageError(f"{folder} has no *.safetensors", why=why, do="save the model with safe_serialization=True")
+    if "auto_map" in (given := _read_config(place)):
+        raise UsageError(
+            f"{folder} brings code of its own", why="its config.json has auto_map, and code from a folder is never run",
+            do="use a model whose architecture transformers has itself",
+        )  # fmt: skip
     with refusing(attention):
         module = library.AutoModelForCausalLM.from_pretrained(
             str(place), local_files_only=True, trust_remote_code=False, use_safetensors=True, dtype=be.dtype(dtype),
             attn_implementation=attention,
         )  # fmt: skip
+    _fits(given.get("model_type") or place.name, module.config, places)
     facts = {"library": f"transformers {library.__version__}", "config": "of the folder", "weights": "of the folder"}
     return LanguageModel(module.to(be.where).eval(), facts)
+
+
+def _read_config(place: Path) -> dict[str, Any]:
+    """What a folder says of its model; transformers knows whether it is whole."""
+    try:
+        found = json.loads(read_whole(place / "config.json", CONFIG))
+    except (OSError, ValueError) as error:
+        raise UsageError("the model's config.json cannot be read", why=told(error, 200), where=str(place / "config.json")) from error
+    if not isinstance(found, dict) or not found.get("model_type"):
+        raise UsageError("the model's config.json names no model_type", where=str(place / "config.json"))
+    return found
 
 
 def _fill(module: Any) -> None:

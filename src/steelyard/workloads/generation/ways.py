@@ -21,6 +21,8 @@ from steelyard.workloads.generation.generate import generate
 from steelyard.workloads.models.subject import installed
 
 KERNELS = Path(__file__).parent / "kernels"
+REPLAYING = ("reduce-overhead", "max-autotune")
+"""Modes in which graphs of the device are recorded and replayed."""
 BLOCK_PLACES = 16
 """Places that are added to what continuous batching needs, so that a block that is not full fits."""
 
@@ -46,7 +48,14 @@ def compile(task: Task, be: Any, mode: Mode | None = None, fullgraph: bool = Fal
     if _how(made).new < 2:
         raise NotApplicable("decoding is compiled, and a single new token comes from the prompt alone")
     counted = graphs_counted()
-    made = watching(made, lambda: {**counted(), **be.captured_graphs()})
+
+    def look() -> dict[str, Any]:
+        found = {**counted(), **be.captured_graphs()}
+        if mode in REPLAYING and found.get("cuda_graphs", 1) == 0:
+            raise NotApplied(f"mode {mode} was asked for, and no CUDA graph was recorded", do="see TORCH_LOGS=cudagraphs for the reason")
+        return found
+
+    made = watching(made, look)
     return replace(made, effective={**made.effective, "mode": mode, "cache": "static", "fullgraph": fullgraph})
 
 
@@ -72,7 +81,7 @@ def kernelize(task: Task, be: Any, folder: str = "") -> Task:
     """
     place = Path(folder).expanduser() if folder else KERNELS / "rms_norm"
     if not (place / "build").is_dir():
-        raise UsageError(f"{folder} holds no kernel", do="name a folder that has build/torch-universal/ in it")
+        raise UsageError(f"{place} holds no kernel", do="name a folder that has build/torch-universal/ in it")
     kernels, made = installed("kernels"), changed(task)
     model = made.fn.model  # type: ignore[union-attr]
     before = {name: _code(module) for name, module in model.named_modules()}
@@ -144,7 +153,7 @@ def continuous(task: Task, be: Any) -> Task:
         return GeneratedTokens(torch.tensor([each.generated_tokens for each in answers], device=prompt.device), stamps)
 
     made = changed(task, ask=ask)
-    return replace(made, effective={**made.effective, "cache": "paged", "rows": "apart"})
+    return replace(made, own_threads=True, effective={**made.effective, "cache": "paged", "rows": "apart"})
 
 
 @generate.variant("assisted")

@@ -19,4 +19,5 @@ def perform(words: Mapping[str, Any], loaded: Any, send: Callable[[Mapping[str, 
 def expanded(source: expand.Source, device: str, loaded: Any, *, lenient: bool = False) -> expand.Sheet:
     """The sheet of a config, with what users registered."""
     iterators = {name: item.expand for name, item in getattr(loaded, "iterators", {}).items()}
-    return expand.sheet(source, device, iterators, {*expand.DEFAULT_GENERATORS, *getattr(loaded, "generators", {})}, lenient=lenient)
+    generators = {*expand.DEFAULT_GENERATORS, *getattr(loaded, "generators", {})}
+    return expand.sheet(source, device=device, iterators=iterators, generators=generators, lenient=lenient)

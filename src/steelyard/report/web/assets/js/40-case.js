@@ -243,6 +243,7 @@
       panel("Case and run", S.factList(identity(item))),
       panel("Verification", S.factList(verification(item))),
       panel("Environment", differences(item), S.facts(pairs(doc.environments[item.environment]), 10)),
+      item.machine_meanwhile && panel("The machine meanwhile", S.factList(pairs(item.machine_meanwhile))),
       Object.keys(item.effective).length > 0 && panel("Effective settings", S.facts(pairs(item.effective), 12)),
       roof(item), attachments(item))]);
   }

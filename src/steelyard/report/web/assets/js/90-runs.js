@@ -36,6 +36,7 @@
       { key: "cases", title: "Cases", numeric: true, first: "desc", value: total },
       { key: "bad", title: "Outcome", first: "desc", value: bad, cell: (run) => [counts(run), notes(run)] },
       doc.runs.some((run) => run.conditions?.length) && { key: "conditions", title: "Conditions", sort: false, value: (run) => (run.conditions || []).join(", ") },
+      doc.runs.some((run) => run.monitor) && { key: "monitor", title: "Meanwhile", sort: false, value: (run) => run.monitor || "" },
       { key: "version", title: "Steelyard" },
       { key: "command", title: "Command", sort: false, cell: (run) => (run.command ? el("span", { class: "run-cell" }, el("code", { class: "run-command", title: run.command }, run.command), S.copy(run.command)) : "") },
       { key: "dirty", hidden: true }, { key: "sealed", hidden: true }, { key: "warnings", hidden: true, value: (run) => run.warnings.join("; ") },

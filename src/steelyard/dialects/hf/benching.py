@@ -1,0 +1,55 @@
+"""One bench file in a worker: imported, its runner found and called with what it takes, and what became of it told to the conductor."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from steelyard import registry
+from steelyard.engine.driving import Runner
+
+OURS = ("preset", "variants")
+"""What only benches that name it are given: the original's runners know nothing of it."""
+
+
+class PipeLog(logging.Handler):
+    """A bench's log, line by line to the conductor."""
+
+    def __init__(self, tell: Callable[[Mapping[str, Any]], None]) -> None:
+        super().__init__()
+        self.tell = tell
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line, with its level."""
+        self.tell({"log": self.format(record), "level": record.levelname})
+
+
+def run(file: Path, words: Sequence[str], runner: Runner, asked: Counter[str]) -> None:
+    """Do it; what the bench raises ends the job, and is told of the bench."""
+    given = json.loads(words[0])
+    log = logging.getLogger("benchmark_v2")
+    log.setLevel(given.pop("log_level", "INFO"))
+    log.propagate, log.handlers = False, [PipeLog(runner.tell)]
+    registry.look_first([str(file.parent), str(file.parent.parent)])
+    module = registry.load_file(file)
+    function = getattr(module, f"run_{file.stem}", None) or getattr(module, "run_benchmark", None)
+    if not callable(function):
+        runner.tell({"outcome": "no_runner", "reason": f"{file.name} has neither run_{file.stem} nor run_benchmark"})
+        return
+    passed = taken(function, {"logger": log, **given})
+    answer = function(**passed)
+    skipped = answer is None and not asked.total() and "enable_mock" in passed and not given.get("enable_mock") and "mock" in file.stem
+    path = str(answer) if isinstance(answer, (str, Path)) else ""
+    runner.tell({"outcome": "skipped" if skipped else "completed", "path": path})
+
+
+def taken(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What a runner takes of what there is: what it names, or all of the original's words where it takes any."""
+    parameters = inspect.signature(function).parameters
+    anything = any(item.kind is item.VAR_KEYWORD for item in parameters.values())
+    return {name: value for name, value in given.items() if name in parameters or (anything and name not in OURS)}

@@ -1,0 +1,1 @@
+"""Tests of the dialect of Hugging Face's benchmark_v2."""
