@@ -34,7 +34,7 @@ def create_model(
     framework: str = "tensorflow", batch_size: int = 1, data_type: str = "fp32", model_name: str = "efficientnetb7", preset: str = "full"
 ) -> Any:
     """The classifier before its softmax, whose answers tell more than shares that are all alike."""
-    sizes = chosen(MODELS, model_name, preset)
+    sizes = chosen(MODELS, model_name, preset, batch_size)
 
     def prepare(image: Array) -> tuple[Array, ...]:
         return (pixels(image, sizes.image, batch_size, plain=True).transpose(0, 2, 3, 1),)
