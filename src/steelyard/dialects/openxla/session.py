@@ -156,16 +156,15 @@ class SuiteRun:
             return
         experiment = Experiment(f"openxla {options.tool}", rows=tuple(rows), settings=options.settings)
         ready = plan.expand(experiment, registry.catalogue(), place=replace(options.place, paths=held.paths))
-        jobs = tuple(replace(job, place=replace(job.place, flags=(*job.place.flags, *self._variables(job.case)))) for job in ready.jobs)
+        jobs = tuple(replace(job, place=replace(job.place, flags=(*job.place.flags, *self._variables()))) for job in ready.jobs)
         ready = replace(ready, jobs=jobs, env=options.env)
         conduct.execute(ready, self.store, self.command, lambda writer: WaitTold(self.say), sink=sink)
 
-    def _variables(self, case: Case) -> tuple[tuple[str, str], ...]:
+    def _variables(self) -> tuple[tuple[str, str], ...]:
         """What tells a worker where inputs are kept; they change no figure."""
-        options, model = self.options, case.workload.partition("/")[2]
-        kept = ((ARTIFACTS, str((options.root / model).resolve())),) if options.artifacts else ()
-        offline = () if options.download else ((OFFLINE, "1"),)
-        return ((CACHE, str((options.root / "inputs").resolve())), *kept, *offline)
+        root = self.options.root.resolve()
+        kept = ((ARTIFACTS, str(root)),) if self.options.artifacts else ()
+        return ((CACHE, str(root / "inputs")), *kept, *(() if self.options.download else ((OFFLINE, "1"),)))
 
     def _take(self, benchmark: str, record: Record, row: Entry) -> None:
         assert self.file is not None

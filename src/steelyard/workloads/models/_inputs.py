@@ -166,11 +166,11 @@ def _in_format(data: Any, name: str) -> Any:
     return data.view(getattr(importlib.import_module("ml_dtypes"), name))
 
 
-def keep(arrays: Sequence[tuple[str, Any]]) -> None:
-    """Write the arguments to the folder that is named for it: an archive and, beside it, what formats numpy has no name for."""
+def keep(model: str, arrays: Sequence[tuple[str, Any]]) -> None:
+    """Write the arguments of a model to its folder where they are asked for: an archive, with what formats numpy has no name for."""
     if not (place := os.environ.get(KEPT)):
         return
-    folder = Path(place)
+    folder = Path(place) / model
     folder.mkdir(parents=True, exist_ok=True)
     formats = {str(number): "bfloat16" for number, (dtype, _) in enumerate(arrays) if dtype == "bf16"}
     part = folder / f".inputs_npy.{os.getpid()}"

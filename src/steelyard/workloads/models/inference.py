@@ -72,7 +72,7 @@ def inference(module: str, parameters: dict[str, Any], input: str, atol: float, 
     args = tuple(to_device(item, be, where) for item in given)
     be.sync()
     there = clocks.perf_counter()
-    _inputs.keep([(leaf.dtype, leaf.data) for leaf in be.outputs(args)])
+    _inputs.keep(member, [(leaf.dtype, leaf.data) for leaf in be.outputs(args)])
     batch = parameters.get("batch_size")
     spent = {"preprocess_time": prepared - begun, "input_transfer_time": there - prepared}
     weights = tuple(item for part in modules for item in part.parameters())
