@@ -87,27 +87,9 @@ def test_every_family_is_measured_at_the_smallest_size_or_expected_not_to_be(
             monkeypatch.setenv("STEELYARD_ENVS", built(tool))
         names = [next(suite.of_row(row))[0].name for row in suite.rows() if row[1] == tool]
         file, compiler = tmp_path / f"{tool}.json", ("-c", "eager") if tool == "pytorch" else ()
-        words = (
-            "-name",
-            f"models/({'|'.join(names)})/.+",
-            "-device",
-            "host-cpu",
-            "-o",
-            str(file),
-            "--preset",
-            "tiny",
-            "-w",
-            "1",
-            "-iter",
-            "2",
-        )
-        done = subprocess.run(
-            [*PROGRAM, "as", "openxla", tool, *words, *compiler, "--run-in-process"],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=3000,
-        )
+        words = ("-name", f"models/({'|'.join(names)})/.+", "-device", "host-cpu", "-o", str(file), "--preset", "tiny", "-w", "1")
+        command = [*PROGRAM, "as", "openxla", tool, *words, "-iter", "2", *compiler, "--run-in-process"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=3000)
         assert done.returncode == 0, done.stderr
         rows = json.loads(file.read_text())["benchmarks"]
         assert len(rows) == len(names)

@@ -7,12 +7,14 @@ import inspect
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from steelyard.dialects.openxla import catalogue, suite
 from steelyard.dialects.openxla.definitions import ModelFrameworkType
 from steelyard.dialects.openxla.lint import findings
+from steelyard.workloads.models.families import FAMILIES
 
 F = ModelFrameworkType
 COUNTS = {F.JAX: 106, F.PYTORCH: 33, F.TF_V2: 26, F.TFLITE: 28}
@@ -82,6 +84,13 @@ def test_every_module_takes_the_parameters_of_its_models() -> None:
         if model.model_impl.framework_type is not F.TFLITE:
             made = importlib.import_module(model.model_impl.module_path or "").create_model
             inspect.signature(made).bind(**model.model_parameters)
+
+
+def test_the_page_of_families_names_every_one() -> None:
+    lines = (Path(__file__).parents[3] / "docs" / "reference" / "model-families.md").read_text(encoding="utf-8").splitlines()
+    for family in FAMILIES:
+        (line,) = (item for item in lines if item.startswith(f"| {family.name} |"))
+        assert f"`{family.module}`" in line and family.framework in line and all(f"`{name}`" in line for name in family.models)
 
 
 def test_reading_the_suite_imports_no_framework() -> None:

@@ -63,7 +63,7 @@ def keras_model(draft: Draft, sizes: EfficientSizes) -> Any:
         if kind not in GIVEN:
             item.assign(keras_weight(layer, kind, tuple(item.shape), draft.gain))
 
-    class KerasModel(Prepared, tf.Module):  # type: ignore[misc]
+    class KerasModel(Prepared, tf.Module):
         def __init__(self) -> None:
             super().__init__()
             self.draft, self.inner = draft, inner
