@@ -23,8 +23,10 @@ pytestmark = [pytest.mark.stacks, pytest.mark.timeout(3600)]
 
 SCRIPT = Path(__file__).with_name("family_answers.py")
 FORMATS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
-NEAR = {"fp32": 2e-5, "fp16": 0.02, "bf16": 0.15}
+NEAR = {"fp32": 2e-5, "fp16": 0.1, "bf16": 0.75}
 """How far frameworks may be apart, in units of an answer's spread."""
+ALSO_SHORT = {"jax": ("bert", "t5", "resnet50", "vit"), "tensorflow": ()}
+"""Families that are also asked in short formats; Stable Diffusion is by the tool, below."""
 GENERATING = ("t5_generation", "gpt2_pipeline")
 PUBLISHED = {
     "bert.bert-base-uncased": 108_891_648 - 128 * 768, "bert.bert-large-uncased": 334_092_288 - 128 * 1024,
@@ -56,19 +58,19 @@ def test_the_same_model_answers_the_same_in_every_framework(
     built: Callable[[str], str], apart: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: dict[str, dict[str, Any]] = {}
-    for framework, formats in (("jax", FORMATS), ("tensorflow", ["fp32"])):
+    for framework in ("jax", "tensorflow"):
         monkeypatch.setenv("STEELYARD_ENVS", built(framework))
-        found[framework] = answers(framework, tmp_path, *(f"{module}:{kind}" for module in families(framework) for kind in formats))
+        asked = [(module, kind) for module in families(framework) for kind in FORMATS if kind == "fp32" or module in ALSO_SHORT[framework]]
+        found[framework] = answers(framework, tmp_path, *(f"{module}:{kind}" for module, kind in asked))
     jax, tensorflow = found["jax"], found["tensorflow"]
     assert {name: int(jax[name]) for name in PUBLISHED} == PUBLISHED
     for module in families("jax"):
         first = jax[f"{module}:fp32"]
         assert np.isfinite(first).all() and first.std() > 0
-        for kind, name in FORMATS.items():
-            assert str(jax[f"{module}:{kind}.format"]) == ("int32" if module in GENERATING else name)
-        if module not in (*GENERATING, "stable_diffusion"):
-            for kind in ("fp16", "bf16"):
-                assert np.abs(jax[f"{module}:{kind}"] - first).max() < NEAR[kind] * 5 * first.std(), (module, kind)
+        assert str(jax[f"{module}:fp32.format"]) == ("int32" if module in GENERATING else "float32")
+        for kind in ("fp16", "bf16") if module in ALSO_SHORT["jax"] else ():
+            assert str(jax[f"{module}:{kind}.format"]) == FORMATS[kind]
+            assert 0 < np.abs(jax[f"{module}:{kind}"] - first).max() < NEAR[kind] * first.std(), (module, kind)
         if module in families("tensorflow"):
             assert np.abs(tensorflow[f"{module}:fp32"] - first).max() <= NEAR["fp32"] * first.std(), module
     for module, name in BUILT:
