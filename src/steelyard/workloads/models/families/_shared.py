@@ -32,8 +32,9 @@ Array = Any
 Sizes = TypeVar("Sizes")
 
 
-def chosen(models: Mapping[str, Mapping[str, Sizes]], name: str, preset: str) -> Sizes:
-    """The sizes of a model by its name and a preset."""
+def chosen(models: Mapping[str, Mapping[str, Sizes]], name: str, preset: str, batch_size: int) -> Sizes:
+    """The sizes of a model by its name and a preset, for a batch that can be."""
+    least(batch_size, batch_size)
     if name not in models:
         raise unknown("model", name, models)
     if preset not in models[name]:

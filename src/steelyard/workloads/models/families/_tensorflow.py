@@ -18,10 +18,11 @@ def tensorflow_model(draft: Draft, net: Net) -> Any:
 
     form = tf.as_dtype(number_format(draft.data_type))
 
-    class TensorFlowModel(Prepared, tf.Module):  # type: ignore[misc]
+    class TensorFlowModel(Prepared, tf.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.draft, self.weights = draft, {}
+            self.draft = draft
+            self.weights: dict[str, Array] = {}
             inputs = self.preprocess(draft.raw)
             given = inputs if isinstance(inputs, tuple) else (inputs,)
             tf.function(self.forward).get_concrete_function(*(tf.TensorSpec(item.shape, item.dtype) for item in given))

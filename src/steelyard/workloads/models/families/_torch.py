@@ -18,7 +18,7 @@ def torch_model(draft: Draft, inner: Any, call: Callable[..., Any] | None = None
             if item.is_floating_point():
                 item.copy_(torch.from_numpy(seeded(name, tuple(item.shape), draft.gain)))
 
-    class TorchModel(Prepared, torch.nn.Module):  # type: ignore[misc]
+    class TorchModel(Prepared, torch.nn.Module):
         def __init__(self) -> None:
             torch.nn.Module.__init__(self)
             self.draft, self.inner = draft, inner.to(form)

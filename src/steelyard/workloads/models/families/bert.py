@@ -39,7 +39,7 @@ def create_model(
     preset: str = "full",
 ) -> Any:  # fmt: skip
     """The encoder with its table of places cut to the length of its input, as ours in PyTorch has it."""
-    sizes = chosen(MODELS, model_name, preset)
+    sizes = chosen(MODELS, model_name, preset, batch_size)
     length = least(seq_len, sizes.places)
 
     def prepare(text: str) -> tuple[Array, ...]:

@@ -34,7 +34,7 @@ def create_model(
     framework: str = "tensorflow", batch_size: int = 1, data_type: str = "fp32", model_name: str = "efficientnetb7", preset: str = "full"
 ) -> Any:
     """The classifier before its softmax, whose answers tell more than shares that are all alike."""
-    sizes = chosen(MODELS, model_name, preset)
+    sizes = chosen(MODELS, model_name, preset, batch_size)
 
     def prepare(image: Array) -> tuple[Array, ...]:
         return (pixels(image, sizes.image, batch_size, plain=True).transpose(0, 2, 3, 1),)
@@ -63,7 +63,7 @@ def keras_model(draft: Draft, sizes: EfficientSizes) -> Any:
         if kind not in GIVEN:
             item.assign(keras_weight(layer, kind, tuple(item.shape), draft.gain))
 
-    class KerasModel(Prepared, tf.Module):  # type: ignore[misc]
+    class KerasModel(Prepared, tf.Module):
         def __init__(self) -> None:
             super().__init__()
             self.draft, self.inner = draft, inner

@@ -32,7 +32,7 @@ def create_model(
     framework: str, batch_size: int = 1, seq_len: int = 512, data_type: str = "fp32", model_name: str = "gpt2", preset: str = "full"
 ) -> Any:
     """The decoder over a whole text; in PyTorch padding is read as other tokens are, which it can be, as it stands behind the text."""
-    sizes = chosen(MODELS, model_name, preset)
+    sizes = chosen(MODELS, model_name, preset, batch_size)
     length = least(seq_len, sizes.places)
 
     def prepare(text: str) -> tuple[Array, ...]:

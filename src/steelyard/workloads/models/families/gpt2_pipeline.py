@@ -28,7 +28,7 @@ def create_model(
     model_name: str = "gpt2", preset: str = "full",
 ) -> Any:  # fmt: skip
     """It answers the tokens of the text and those written after it; `seq_len` is how much of a text is read, by default all."""
-    sizes = chosen(MODELS, model_name, preset)
+    sizes = chosen(MODELS, model_name, preset, batch_size)
     new = least(max_new_tokens, sizes.writes)
     room = sizes.places - new
 

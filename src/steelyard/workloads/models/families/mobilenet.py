@@ -37,7 +37,7 @@ def create_model(
     framework: str = "pytorch", batch_size: int = 1, data_type: str = "fp32", model_name: str = "mobilenet_v3_small", preset: str = "full"
 ) -> Any:
     """The classifier, which answers the scores of the classes."""
-    sizes = chosen(MODELS, model_name, preset)
+    sizes = chosen(MODELS, model_name, preset, batch_size)
 
     def prepare(image: Array) -> tuple[Array, ...]:
         return (pixels(image, sizes.image, batch_size),)

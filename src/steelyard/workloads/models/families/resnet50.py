@@ -29,7 +29,7 @@ def create_model(
     framework: str, batch_size: int = 1, data_type: str = "fp32", model_name: str = "microsoft/resnet-50", preset: str = "full"
 ) -> Any:
     """The network with running statistics, which answers the scores of the classes."""
-    sizes = chosen(MODELS, model_name, preset)
+    sizes = chosen(MODELS, model_name, preset, batch_size)
 
     def prepare(image: Array) -> tuple[Array, ...]:
         made = pixels(image, sizes.image, batch_size)

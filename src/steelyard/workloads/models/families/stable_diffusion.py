@@ -45,7 +45,7 @@ def create_model(
     model_name: str = "runwayml/stable-diffusion-v1-5", num_inference_steps: int = 5, preset: str = "full",
 ) -> Any:  # fmt: skip
     """It answers images with channels last and values from 0 to 1. The noise that it begins with is always the same."""
-    sizes = chosen(MODELS, model_name, preset)
+    sizes = chosen(MODELS, model_name, preset, batch_size)
     length = least(seq_len, sizes.places)
 
     def prepare(text: str) -> tuple[Array, ...]:

@@ -44,7 +44,7 @@ def create_model(
     framework: str, batch_size: int = 1, seq_len: int = 512, data_type: str = "fp32", model_name: str = "t5-large", preset: str = "full"
 ) -> Any:
     """Encoder and decoder on texts of one length; padding is read like any token, as the original has it."""
-    sizes = chosen(MODELS, model_name, preset)
+    sizes = chosen(MODELS, model_name, preset, batch_size)
     length = least(seq_len, sizes.places)
 
     def prepare(read: str, written: str) -> tuple[Array, ...]:

@@ -29,7 +29,7 @@ def create_model(
     model_name: str = "t5-large", preset: str = "full",
 ) -> Any:  # fmt: skip
     """It answers what it wrote, behind the token that every text begins with."""
-    sizes = chosen(MODELS, model_name, preset)
+    sizes = chosen(MODELS, model_name, preset, batch_size)
     length, new = least(seq_len, sizes.places), least(max_new_tokens, sizes.writes)
 
     def prepare(text: str) -> tuple[Array, ...]:

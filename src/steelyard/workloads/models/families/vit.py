@@ -34,7 +34,7 @@ def create_model(
     framework: str, batch_size: int = 1, data_type: str = "fp32", model_name: str = "google/vit-base-patch16-224", preset: str = "full"
 ) -> Any:
     """The classifier, which answers the scores of the classes."""
-    sizes = chosen(MODELS, model_name, preset)
+    sizes = chosen(MODELS, model_name, preset, batch_size)
 
     def prepare(image: Array) -> tuple[Array, ...]:
         return (pixels(image, sizes.image, batch_size),)
