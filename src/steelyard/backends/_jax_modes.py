@@ -57,6 +57,7 @@ def train(be: Jax, task: Task) -> Task:
 def _programs(be: Jax, task: Task, weights: list[Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """What computes loss and gradients, and what also moves the weights; both get everything that holds numbers as an argument."""
     fn, loss_of = task.fn, task.loss or mean_square
+    assert fn is not None
     leaves, shape = jax.tree_util.tree_flatten((task.args, dict(task.kwargs)))
     place_of = {id(item): place for place, item in enumerate(weights)}
     trained = {place: place_of[id(item)] for place, item in enumerate(leaves) if id(item) in place_of}

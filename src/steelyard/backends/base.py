@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from steelyard.backends._memory import library_memory, own_memory
 from steelyard.backends._numbers import HostNumbers, Stream, stream_of
 from steelyard.errors import NotApplicable, Unsupported
 from steelyard.machine.telemetry import Log
@@ -465,37 +466,6 @@ class Backend(ABC):
 def _instead(value: Any, present: Any) -> Any:
     """One value in place of another."""
     return value
-
-
-def library_memory() -> float:
-    """Bytes of this process that are pages of program files: they appear when code is first run, whatever runs it."""
-    total, counted = 0.0, False
-    with contextlib.suppress(OSError), Path("/proc/self/smaps").open(encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            words = line.split()
-            if not words[0].endswith(":"):
-                counted = len(words) > 5 and ("x" in words[1] or ".so" in words[5])
-            elif counted and words[0] == "Rss:":
-                total += float(words[1]) * 1024
-            elif counted and words[0] == "Anonymous:":
-                total -= float(words[1]) * 1024
-    return total
-
-
-def own_memory(name: str) -> float:
-    """Bytes of this process from the kernel's account: VmRSS now, VmHWM at the highest."""
-    status = Path("/proc/self/status")
-    if not status.is_file():
-        raise Unsupported("peak memory is read from /proc, which this system does not have", do="measure it on Linux")
-    for line in status.read_text().splitlines():
-        if line.startswith(f"{name}:"):
-            return float(line.split()[1]) * 1024
-    return 0.0
-
-
-def host_memory() -> dict[str, float]:
-    """The kernel's account of this process: the highest, the present, and what of that are pages of files."""
-    return {name: own_memory(name) for name in ("VmHWM", "VmRSS", "RssFile")} if Path("/proc/self/status").is_file() else {}
 
 
 def alter_array(value: Any, change: Callable[[Any], Any]) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -21,19 +22,21 @@ import ml_dtypes
 import numpy as np
 
 from steelyard import clocks
-from steelyard.backends import _jax_modes
+from steelyard.backends import _jax_modes, _jax_numbers
 from steelyard.backends._jax_runtime import COMPILATIONS, CompileWork, QueueTimer, WaitedTimer
+from steelyard.backends._memory import host_memory
 from steelyard.backends._places import Places
-from steelyard.backends.base import Backend, host_memory, step_through
+from steelyard.backends.base import Backend, step_through
 from steelyard.errors import NotApplicable, Unsupported
 from steelyard.measuring.clock import Timer
 from steelyard.measuring.fixed import Range, Stopwatch
+from steelyard.model.dtypes import canonical
 from steelyard.model.experiment import Settings
 from steelyard.model.record import Figure
 from steelyard.model.task import Task, nested
 
 ABOUT = {
-    "package": "jax", "stack": "jax", "requires": ["numpy", "jax"], "pins": "jax.txt", "extra": "jax", "usual": "jit",
+    "package": "jax", "stack": "jax", "requires": ["numpy", "jax"], "pins": "jax.txt", "usual": "jit",
     "devices": {"cpu": "cpu", "cuda": "cuda", "tpu": "tpu"},
     "variables": {
         "JAX_PLATFORMS": "{device}", "PJRT_NPROC": "{threads}", "NPROC": "{threads}", "XLA_FLAGS": "",
@@ -48,6 +51,9 @@ FORMATS: dict[str, Any] = {
 """Whole numbers of 64 bits, which are indices here, have 32 in JAX unless it is told otherwise."""
 NAMES: dict[Any, str] = {np.dtype(kind): name for name, kind in FORMATS.items()} | {np.dtype(np.float64): "fp64"}
 PLAIN_KINDS = "biufc"
+DEVICE_MEMORY = ("bytes_in_use", "peak_bytes_in_use", "pool_bytes", "bytes_limit")
+DRAWN_THERE = 2**18
+"""Numbers from which on a device makes them faster than the host."""
 PLATFORMS = {"cpu": "cpu", "cuda": "gpu", "tpu": "tpu"}
 """What JAX calls our kinds of devices."""
 
@@ -128,6 +134,12 @@ class Jax(Backend):
         if dtype == "int64" and data.size and np.abs(data).max() >= 2**31:
             raise Unsupported("these whole numbers do not fit into the 32 bits that JAX has for them", do="use backend torch")
         return jax.device_put(data.astype(FORMATS[dtype]), self.spot)
+
+    def randn(self, *shape: int, dtype: str = "fp32", scale: float = 1.0) -> Any:
+        if self.device != "cuda" or math.prod(shape) < DRAWN_THERE or FORMATS.get(canonical(dtype)) is None:
+            return super().randn(*shape, dtype=dtype, scale=scale)
+        with in_double(True):
+            return _jax_numbers.normals(self._stream(), shape, scale, FORMATS[canonical(dtype)])
 
     def leaf(self, value: Any) -> tuple[str, np.ndarray[Any, Any]] | None:
         if not is_array(value):
@@ -222,6 +234,8 @@ class Jax(Backend):
     def beside(self, task: Task, timer: Timer, seconds: float, settings: Settings) -> tuple[dict[str, Figure], dict[str, Any]]:
         """The phases of the first call, what XLA says of the program, and the kernel's account of the process."""
         facts: dict[str, Any] = {"host_memory": host_memory()}
+        if stats := self.spot.memory_stats():
+            facts["device_memory"] = {name: stats[name] for name in DEVICE_MEMORY if name in stats}
         if self._first is None:
             return {}, facts
         work, whole = self._first

@@ -14,8 +14,9 @@ import numpy as np
 import tensorflow as tf
 
 from steelyard import clocks
+from steelyard.backends._memory import host_memory
 from steelyard.backends._places import Places
-from steelyard.backends.base import Backend, host_memory, step_through
+from steelyard.backends.base import Backend, step_through
 from steelyard.errors import Unsupported
 from steelyard.measuring.clock import Timer, WaitingTimer
 from steelyard.measuring.fixed import Range, Stopwatch
@@ -25,7 +26,7 @@ from steelyard.model.task import Task
 
 ABOUT = {
     "package": "tensorflow", "stack": "tensorflow", "requires": ["numpy", "tensorflow-cpu"], "pins": "tensorflow.txt",
-    "extra": "tensorflow", "usual": "graph",
+    "usual": "graph",
     "variables": {
         "TF_NUM_INTRAOP_THREADS": "{threads}", "TF_NUM_INTEROP_THREADS": "1", "TF_FORCE_GPU_ALLOW_GROWTH": "true",
         "TF_CPP_MIN_LOG_LEVEL": "2", "TF_XLA_FLAGS": "", "XLA_FLAGS": "",
@@ -178,8 +179,9 @@ class TensorFlow(Backend):
         """One call; the first is taken apart into tracing and all that comes after it."""
         begin = clocks.perf_counter()
         fn = task.fn.started if isinstance(task.fn, DoneCall) else None
-        if not self._phases and hasattr(fn, "get_concrete_function"):
-            fn.get_concrete_function(*task.args, **task.kwargs)
+        trace = getattr(fn, "get_concrete_function", None)
+        if not self._phases and trace is not None:
+            trace(*task.args, **task.kwargs)
             self._phases["tracing_time"] = clocks.perf_counter() - begin
         start = clocks.perf_counter()
         out = replace(task, scope=None, observe=None)()
@@ -197,8 +199,8 @@ class TensorFlow(Backend):
             found["compiling_time"] = max(0.0, found["first_run_time"] - seconds)
         figures = {name: Figure(value, "s", "lower", n=1) for name, value in found.items()}
         facts: dict[str, Any] = {"host_memory": host_memory()}
-        if hasattr(started, "get_concrete_function"):
-            facts["graph"] = _graph_facts(started.get_concrete_function(*task.args, **task.kwargs))
+        if (trace := getattr(started, "get_concrete_function", None)) is not None:
+            facts["graph"] = _graph_facts(trace(*task.args, **task.kwargs))
         return figures, facts
 
     def upcast(self, task: Task) -> Task | None:

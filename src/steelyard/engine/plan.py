@@ -21,7 +21,7 @@ from steelyard.engine.place import Place
 from steelyard.engine.sides import TWO_BACKENDS, BaseSide
 from steelyard.errors import NothingMeasured, UsageError
 from steelyard.measuring import rules
-from steelyard.model.case import Case, parse_base
+from steelyard.model.case import IDENTITY, Case, parse_base
 from steelyard.model.experiment import Experiment, Matrix, ResultRow, Rule, Settings, UserScript
 from steelyard.registry import Catalogue
 
@@ -295,7 +295,8 @@ def _matrix_cases(matrix: Matrix, catalogue: Catalogue) -> Iterator[Case]:
         info = catalogue.workloads[name]
         found = points(matrix.axes, info)
         backends = matrix.backend or tuple(info["backends"][:1])
-        stacks = [(backend, word) for backend in backends for word in matrix.variant or (registry.about_backend(backend).usual,)]
+        usual = {backend: (registry.about_backend(backend).usual or IDENTITY,) for backend in backends}
+        stacks = [(backend, word) for backend in backends for word in matrix.variant or usual[backend]]
         how = itertools.product(matrix.device, matrix.mode, matrix.threads, matrix.ranks, matrix.env, matrix.flags, stacks)
         for values, (device, mode, threads, ranks, env, flags, (backend, variant)) in itertools.product(found, list(how)):
             case = Case(name, tuple(values.items()), backend, variant, mode, device, threads, ranks, tuple(flags.items()), env)

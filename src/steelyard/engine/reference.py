@@ -156,7 +156,8 @@ def proof(bench: Bench, be: Any, against: str) -> Verification | None:
     if against != f"{be.name} fp64" or be.device == "cpu" or bench.case.ranks > 1 or not _provable(bench):
         return None
     case = replace(bench.case, params=tuple({**dict(bench.case.params), **_preset(bench)}.items()))
-    return _proven(replace(bench, case=case, chain=tuple(step for step in bench.chain if step[0].asked)))
+    chain = bench.chain if be.exactly else tuple(step for step in bench.chain if step[0].asked)
+    return _proven(replace(bench, case=case, chain=chain))
 
 
 def _preset(bench: Bench) -> dict[str, Any]:
@@ -165,7 +166,7 @@ def _preset(bench: Bench) -> dict[str, Any]:
 
 
 def _proven(bench: Bench) -> Verification:
-    other, task = bench.base()
+    other, task = bench.build()
     got = _answer(bench, other, task, mode=True)
     from steelyard.backends.numpy import Precise
 

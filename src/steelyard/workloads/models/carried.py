@@ -13,7 +13,6 @@ from steelyard.model.task import Task
 from steelyard.workloads.layers.rounding import model_tolerance
 from steelyard.workloads.models.parts import Module, model_task, surprise_at
 from steelyard.workloads.ops.cost import Array
-from steelyard.workloads.ops.forms import Backend
 from steelyard.workloads.ops.spaces import SPACES, Space, space_of
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -29,7 +28,7 @@ def count_of(shapes: Shapes) -> int:
     return sum(math.prod(shape) for name, shape in shapes.items() if not name.endswith(tuple(STATISTICS)))
 
 
-def draw(be: Backend, shapes: Shapes, dtype: str, first: Mapping[str, float]) -> dict[str, Array]:
+def draw(be: Any, shapes: Shapes, dtype: str, first: Mapping[str, float]) -> dict[str, Array]:
     """Seeded weights in named order, as `module` of the torch backend draws them; `first` has other values for names that end so."""
     space, found = space_of(be.name), {}
     known = {"bias": 0.0, "weight": 1.0, **STATISTICS, **first}
@@ -44,7 +43,7 @@ def draw(be: Backend, shapes: Shapes, dtype: str, first: Mapping[str, float]) ->
 
 
 def build_model(
-    be: Backend,
+    be: Any,
     dtype: str,
     x: Array,
     targets: Array,

@@ -159,8 +159,7 @@ def in_jax() -> Space:
 
     def pool(x: Array, kernel: int, stride: int, pad: int) -> Array:
         around = ((0, 0), (0, 0), (pad, pad), (pad, pad))
-        lowest = jnp.asarray(-jnp.inf, x.dtype)
-        return jax.lax.reduce_window(x, lowest, jax.lax.max, (1, 1, kernel, kernel), (1, 1, stride, stride), around)
+        return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 1, kernel, kernel), (1, 1, stride, stride), around)
 
     return Space(
         matmul=matmul, scores=scores, softmax=jax.nn.softmax,
