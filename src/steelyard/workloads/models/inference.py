@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from steelyard import clocks, registry
-from steelyard.backends.base import own_memory
+from steelyard.backends._memory import host_memory
 from steelyard.errors import NotApplied, SteelyardError, Unsupported, UsageError
 from steelyard.model.case import VariantSpec, sorted_pairs
 from steelyard.model.define import workload
@@ -23,7 +23,6 @@ from steelyard.workloads.models.subject import SEEDS, mapped, moved
 __all__ = ["FunctionalModel", "InferenceModel", "as_tuple", "inference"]
 
 METHODS = ("generate_default_inputs", "preprocess", "forward", "postprocess")
-MEMORY = ("VmHWM", "VmRSS", "RssFile")
 FORMATS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
 
@@ -161,7 +160,7 @@ def looked_at(model: Any, args: tuple[Any, ...], be: Any, check: Callable[[list[
     """After timing: what bringing an answer back and making something of it takes, and the memory that the process came to hold."""
 
     def look() -> dict[str, Any]:
-        memory = {f"host_{name}": own_memory(name) for name in MEMORY}
+        memory = host_memory()
         answer = model.forward(*args)
         be.sync()
         begun = clocks.perf_counter()
