@@ -170,6 +170,20 @@ def test_what_no_runtime_of_today_has_is_unsupported(
     assert told in level(item)["error"]
 
 
+@pytest.mark.deep
+@pytest.mark.torch
+def test_the_documents_example_by_inductor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["-name", "models/EXAMPLE_FP32_PT_BATCH.+", "-device", "host-cpu", "-o", "results.json", "--generate-artifacts", "--verbose"]
+    assert main(["as", "openxla", "pytorch", *words, "--preset", "tiny", "-iter", "3", "--root-dir", "root", "--strict-exit"]) == PASS
+    found = entries("results.json")
+    assert list(found) == [f"EXAMPLE_FP32_PT_BATCH{size}" for size in (1, 16, 32)]
+    for name, item in found.items():
+        assert (item["definition"]["compiler"], level(item)["autotuning_enabled"]) == ("inductor", True)
+        assert item["steelyard"]["verification"]["status"] == "passed"
+        assert Path("root", name, "inputs_npy.tgz").is_file()
+
+
 def test_benchmark_all_has_lists_and_iterations_by_device() -> None:
     names, iterations = nightly("pytorch", "c2-standard-60")
     assert (names[1], iterations) == ("models/BERT_LARGE_FP32_PT_.+_BATCH(1|32|64)/.+", 20)
