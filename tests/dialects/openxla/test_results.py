@@ -10,6 +10,7 @@ import pytest
 
 from steelyard.analyze.foreign import read_file
 from steelyard.cli.main import main
+from steelyard.dialects.openxla import config
 from steelyard.errors import USAGE
 from steelyard.model.record import Record
 
@@ -76,3 +77,9 @@ def test_run_measures_again_what_the_suite_has_and_never_imports_what_a_file_nam
     file.write_text(json.dumps({"benchmarks": [entry(name="models/X/inputs/Y", median_latency_ms=1.0)]}))
     assert main(["run", str(file)]) == USAGE
     assert "'models/X/inputs/Y' is no benchmark of the suite" in capsys.readouterr().err
+    file.write_text(json.dumps({"benchmarks": [entry(median_latency_ms=1.0, steelyard={"status": "ok", "preset": "tiny"})]}))
+    experiment = config.read(file)
+    [row] = experiment.rows
+    [case] = row.cases
+    assert (case.workload, case.variant) == ("openxla/BERT_LARGE_FP32_JAX_384XI32_BATCH1", "jit")
+    assert dict(case.params)["parameters"]["preset"] == "tiny"

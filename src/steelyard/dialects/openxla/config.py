@@ -34,11 +34,12 @@ def recognise(path: Path) -> bool:
 
 def read(path: Path, files: tuple[str, ...] = (), place: Place | None = None, device: str = "") -> Experiment:
     """Its benchmarks as cases; one that the suite does not have is a mistake that names it."""
-    known = {case.name: case for case in catalogue.of_suite().cases}
+    sizes = {size: {case.name: case for case in catalogue.of_suite(size).cases} for size in ("", "tiny", "small")}
     made, mistakes = dict[str, ResultRow](), list[UsageError]()
     for item in rows(_data(path)["benchmarks"]):
         told = table(item.get("definition"))
         name, compiler = word(told.get("benchmark_name")), word(told.get("compiler"))
+        known = sizes.get(word(table(item.get("steelyard")).get("preset")), sizes[""])
         tool = catalogue.tool_of(known[name]) if name in known else ""
         if not tool:
             mistakes.append(

@@ -96,7 +96,7 @@ class SuiteSink(Sink):
         if record.status != "ok":
             figures = {"error": f"{record.status}: {record.reason}", **figures}
         ours = {
-            "status": record.status, "reason": record.reason, "id": record.id, "started": record.started,
+            "status": record.status, "reason": record.reason, "id": record.id, "started": record.started, "preset": self.options.preset,
             "latencies_ms": [value * MILLI for value in in_seconds(arrays, "forward.measure.time")],
             "verification": record.verification, "environment": record.environment,
             "effective": {key: value for key, value in record.effective.items() if key not in ("traceback", "label")},
