@@ -12,7 +12,9 @@ import pytest
 from steelyard.cli.main import main
 from steelyard.dialects.openxla.command import nightly
 from steelyard.dialects.openxla.definitions import DEVICES
+from steelyard.dialects.openxla.session import SuiteRun, ToolOptions
 from steelyard.errors import FAILED, NOTHING, PASS, USAGE, UsageError
+from steelyard.store.runs import Store
 from tests.dialects.openxla import package
 
 SUMMARY = ("min", "max", "mean", "median", "stddev")
@@ -182,6 +184,15 @@ def test_the_documents_example_by_inductor(tmp_path: Path, monkeypatch: pytest.M
         assert (item["definition"]["compiler"], level(item)["autotuning_enabled"]) == ("inductor", True)
         assert item["steelyard"]["verification"]["status"] == "passed"
         assert Path("root", name, "inputs_npy.tgz").is_file()
+
+
+def test_a_failure_that_is_expected_costs_no_exit_code(tmp_path: Path) -> None:
+    name = "models/BERT_LARGE_FP16_PT_384XI32_BATCH1280/inputs/INPUT_DATA_MODEL_DEFAULT"
+    options = ToolOptions("pytorch", (name,), "host-cpu", tmp_path / "r.json", strict=True)
+    made = SuiteRun(options, lambda text: None, Store(tmp_path), statuses={name: "oom", "models/A/inputs/B": "ok"})
+    assert made._judged(0) == PASS
+    made.statuses["models/A/inputs/B"] = "oom"
+    assert made._judged(0) == FAILED
 
 
 def test_benchmark_all_has_lists_and_iterations_by_device() -> None:

@@ -67,6 +67,13 @@ def of_suite(preset: str = "") -> DefinitionSet:
     return sized(held, preset) if preset else held
 
 
+def expected(name: str) -> str:
+    """Why a benchmark of the suite is not expected to be measured; empty for all others. Such a failure costs no exit code."""
+    from steelyard.dialects.openxla import suite
+
+    return suite.EXPECTED.get(name, "")
+
+
 def sized(held: DefinitionSet, preset: str) -> DefinitionSet:
     """The same in another size: a parameter of every model of ours."""
 

@@ -89,7 +89,7 @@ def tool_command(tool: str) -> click.Command:
             type=click.IntRange(min=0),
             default=5,
             show_default=True,
-            help="First calls, timed apart.",
+            help="Calls before.",
         ),
         spelt("-iter", "--iterations", type=click.IntRange(min=1), default=100, show_default=True, help="Timed calls."),
         spelt("-c", "--compiler", type=click.Choice(COMPILERS[tool]), default=COMPILERS[tool][0], show_default=True, help="What compiles."),

@@ -10,6 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from steelyard.dialects.openxla.catalogue import expected
 from steelyard.dialects.openxla.definitions import BenchmarkCase
 from steelyard.engine import envs
 from steelyard.engine.plan import Job
@@ -98,7 +99,7 @@ class SuiteSink(Sink):
         ours = {
             "status": record.status, "reason": record.reason, "id": record.id, "started": record.started, "preset": self.options.preset,
             "latencies_ms": [value * MILLI for value in in_seconds(arrays, "forward.measure.time")],
-            "verification": record.verification, "environment": record.environment,
+            "expected": expected(name), "verification": record.verification, "environment": record.environment,
             "effective": {key: value for key, value in record.effective.items() if key not in ("traceback", "label")},
         }  # fmt: skip
         return {"definition": definition(name, self.known.get(name), self.options), "metrics": {LEVEL: figures}, "steelyard": ours}
