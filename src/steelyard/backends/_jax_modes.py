@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 SHORT = {"float16": "fp16", "bfloat16": "bf16"}
 
 
-def train(be: Jax, task: Task) -> Task:
-    """The task as a training step; what the weights have become stands in their place."""
+def train(be: Jax, task: Task) -> tuple[Task, Callable[[], Any] | None]:
+    """The task as a training step, and what makes such a step without moving anything; what weights have become stands in their place.
+
+    A step in double precision is there for its gradients alone and is never made.
+    """
     weights = [item for item in task.parameters if jnp.issubdtype(item.dtype, jnp.floating)]
     if not weights:
         raise NotApplicable("training needs parameters and this workload has none")
@@ -51,7 +54,9 @@ def train(be: Jax, task: Task) -> Task:
     norm = task.norm_tolerance if task.norm_tolerance is not None else GRADIENT_NORM.get(short or "")
     usual = task.tolerance or (TOLERANCES[short] if short else STEP_TOLERANCE)
     made = replace(task, fn=call, observe=observe, reference=None, any_dtype=True, norm_tolerance=norm, tolerance=usual)
-    return replace(made, flops=task.flops * COST["train"] if task.flops else None, bytes=None)
+    made = replace(made, flops=task.flops * COST["train"] if task.flops else None, bytes=None)
+    exact = any(item.dtype == jnp.float64 for item in weights)
+    return made, None if exact else lambda: jax.block_until_ready(step(*present()))
 
 
 def _programs(be: Jax, task: Task, weights: list[Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:

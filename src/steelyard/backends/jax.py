@@ -66,7 +66,7 @@ def in_double(on: bool) -> Any:
 
 def is_array(value: Any) -> bool:
     """Whether something is an array with data."""
-    return isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
+    return isinstance(value, jax.Array) and not isinstance(value, getattr(jax.core, "Tracer", ()))
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,8 @@ class Jax(Backend):
             return None
         value = self.places.now(value)
         step = step_through(value.size)
-        host = np.asarray(value if step <= 1 else value.reshape(-1)[::step])
+        with in_double(True) if value.dtype == np.float64 else contextlib.nullcontext():
+            host = np.asarray(value if step <= 1 else value.reshape(-1)[::step])
         name = NAMES.get(host.dtype, str(host.dtype))
         return name, host if host.dtype.kind in PLAIN_KINDS else host.astype(np.float32)
 
@@ -208,22 +209,28 @@ class Jax(Backend):
         if mode not in ("eval", "call", "train"):
             raise NotApplicable(f"backend jax has no mode {mode}", do="--mode eval or train: jax.grad computes both passes at once")
         started = task.fn.started if isinstance(task.fn, Awaited) else task.fn
-        ready = _jax_modes.train(self, task) if mode == "train" else replace(task, fn=Awaited(started, self.places))
-        return self._watched(ready, started if mode != "train" else None)
+        if mode == "train":
+            step, make = _jax_modes.train(self, task)
+            return self._watched(step, None, make)
+        return self._watched(replace(task, fn=Awaited(started, self.places)), started)
 
-    def _watched(self, task: Task, program: Callable[..., Any] | None) -> Task:
-        """A task whose first call is taken apart: what went into each phase of compiling, and the rest."""
+    def _watched(self, task: Task, program: Callable[..., Any] | None, make: Callable[[], Any] | None = None) -> Task:
+        """A task whose first call is taken apart: what went into each phase of compiling, and the rest.
+
+        `make` is that call where verification looks at another one.
+        """
         before, earlier, call = COMPILATIONS.read(), task.inspect, task.observe or replace(task, scope=None)
         lowered = getattr(program, "lower", None)
         self._first = None
         self._program = (lambda: lowered(*task.args, **task.kwargs).compile()) if lowered else None
 
         def observe() -> Any:
-            start = clocks.perf_counter()
-            out = call()
+            start, out = clocks.perf_counter(), None
             if self._first is None:
+                out = (make or call)()
                 self._first = COMPILATIONS.read().since(before), clocks.perf_counter() - start
-            return out
+                return call() if make else out
+            return call()
 
         def inspect() -> dict[str, Any]:
             work = self._first[0] if self._first else COMPILATIONS.read().since(before)
