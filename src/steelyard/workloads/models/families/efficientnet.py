@@ -5,12 +5,28 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from steelyard.workloads.models.families._shared import Array, Draft, Prepared, choose, chosen, number_format, picture, pixels, seeded
+from steelyard.workloads.models.families._shared import (
+    Array,
+    Draft,
+    Prepared,
+    choose,
+    chosen,
+    number_format,
+    picture,
+    pixels,
+    seeded,
+    uniform,
+)
 
 KINDS = {"gamma": "weight", "beta": "bias", "bias": "bias", "moving_mean": "running_mean", "moving_variance": "running_var"}
 """What Keras calls the weights of one dimension."""
 GIVEN = ("mean", "variance", "count")
 """Statistics of images that a layer holds, which stay as Keras sets them."""
+
+CONTRAST = 8
+"""What the classifier is multiplied by: answers then differ by more than they may be off."""
+SETTLING = 96
+"""Pixels at a side of the images by which norms get their statistics."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +36,6 @@ class EfficientSizes:
     variant: str = "EfficientNetB7"
     image: int = 600
     classes: int = 1000
-    gain: float = 1.6
 
 
 MODELS = {
@@ -40,7 +55,7 @@ def create_model(
         return (pixels(image, sizes.image, batch_size, plain=True).transpose(0, 2, 3, 1),)
 
     effective = {"model": model_name, "preset": preset, "batch_size": batch_size, **asdict(sizes)}
-    draft = Draft(picture(), prepare, effective, data_type, sizes.gain)
+    draft = Draft(picture(), prepare, effective, data_type)
     return choose(framework, {"tensorflow": lambda: keras_model(draft, sizes)}, "EfficientNet")
 
 
@@ -61,7 +76,8 @@ def keras_model(draft: Draft, sizes: EfficientSizes) -> Any:
     for item in inner.weights:
         layer, kind = item.path.rpartition("/")[::2]
         if kind not in GIVEN:
-            item.assign(keras_weight(layer, kind, tuple(item.shape), draft.gain))
+            item.assign(keras_weight(layer, kind, tuple(item.shape)))
+    settle(inner)
 
     class KerasModel(Prepared, tf.Module):
         def __init__(self) -> None:
@@ -77,13 +93,34 @@ def keras_model(draft: Draft, sizes: EfficientSizes) -> Any:
     return KerasModel()
 
 
-def keras_weight(layer: str, kind: str, shape: tuple[int, ...], gain: float) -> Array:
+def settle(inner: Any) -> None:
+    """Give every norm the statistics of what reaches it, for a few images, as training would.
+
+    With seeded ones the signal fades away or explodes in so many layers, and all images would get the same answer or none.
+    """
+    import numpy as np
+    import tensorflow as tf
+
+    image = pixels(picture(), SETTLING, 1, plain=True).transpose(0, 2, 3, 1)
+    noise = 255 * uniform("efficientnet.settling", 2, SETTLING, SETTLING, 3)
+    shown = np.concatenate((image, image[:, ::-1], image[:, :, ::-1], 255 - image, image / 2, image.transpose(0, 2, 1, 3), noise))
+    known = {id(inner.input): tf.constant(shown, inner.compute_dtype)}
+    for layer in inner.layers[1:]:
+        given = [known[id(item)] for item in layer.input] if isinstance(layer.input, list) else known[id(layer.input)]
+        if isinstance(layer, tf.keras.layers.BatchNormalization):
+            mean, variance = tf.nn.moments(tf.cast(given, tf.float32), (0, 1, 2))
+            layer.moving_mean.assign(mean)
+            layer.moving_variance.assign(variance)
+        known[id(layer.output)] = layer(given)
+
+
+def keras_weight(layer: str, kind: str, shape: tuple[int, ...]) -> Array:
     """A weight by its name, in Keras' order of axes; a depthwise convolution has one filter for each channel."""
     if len(shape) == 1:
         return seeded(f"{layer}.{KINDS[kind]}", shape)
     if len(shape) == 2:
-        return seeded(f"{layer}.weight", shape[::-1]).T
+        return CONTRAST * seeded(f"{layer}.weight", shape[::-1]).T
     height, width, channels, filters = shape
     if "dwconv" in layer:
-        return seeded(f"{layer}.weight", (channels, 1, height, width), gain).transpose(2, 3, 0, 1)
-    return seeded(f"{layer}.weight", (filters, channels, height, width), gain).transpose(2, 3, 1, 0)
+        return seeded(f"{layer}.weight", (channels, 1, height, width)).transpose(2, 3, 0, 1)
+    return seeded(f"{layer}.weight", (filters, channels, height, width)).transpose(2, 3, 1, 0)
