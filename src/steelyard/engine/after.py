@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import statistics
 import tempfile
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steelyard import registry
-from steelyard.engine import envs, ncu
+from steelyard.engine import envs, profilers
 from steelyard.engine.messages import Found, Pass, encode
 from steelyard.engine.plan import Job, Plan
 from steelyard.errors import SteelyardError
@@ -61,8 +62,9 @@ def wanted(plan: Plan) -> Iterator[tuple[str, Work]]:
         yield "peak_memory", memory
     if settings.dump_ir:
         yield "dump_ir", graphs
-    if settings.ncu:
-        yield "ncu", under_ncu
+    for name in profilers.LOOKS:
+        if getattr(settings, name):
+            yield name, functools.partial(under_tool, name)
     if settings.compile_time:
         yield "compile_time", compile_time
 
@@ -96,20 +98,19 @@ def graphs(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
     return crew.ask(replace(job, place=place, fresh=True), plan, "graphs", scratch, alone=True)
 
 
-def under_ncu(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
-    """In a process that ncu starts, with the device to itself."""
+def under_tool(name: str, crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
+    """In a process that ncu or nsys starts, with the device to itself."""
     if job.case.device != "cuda":
-        return Reply(Found(facts={"ncu": "unsupported: ncu looks at NVIDIA GPUs only"}))
+        return Reply(Found(facts={name: f"unsupported: {name} looks at NVIDIA GPUs only"}))
     crew.dismiss()
     crew.see_off()
     file = scratch / "job.json"
-    file.write_text(encode(Pass(plan.sources_of(job), plan.settings, job.case, "once")), encoding="utf-8")
-    program = [job.place.python, "-P", "-m", "steelyard.engine.passes", "once", str(file)]
+    file.write_text(encode(Pass(plan.sources_of(job), plan.settings, job.case, name)), encoding="utf-8")
+    program = [job.place.python, "-P", "-m", "steelyard.engine.passes", str(file)]
     try:
-        kernels, files = ncu.run(program, job.place.environment(crew.mark), scratch, plan.settings.timeout)
+        return Reply(profilers.LOOKS[name](program, job.place.environment(crew.mark), scratch, plan.settings.timeout))
     except (SteelyardError, OSError) as error:
         return Reply(trouble=f"failed: {' '.join(str(error).split())}")
-    return Reply(Found(ncu.figures(kernels), {"ncu": {"kernels": len(kernels)}}, tuple(("ncu", str(path)) for path in files)))
 
 
 def compile_time(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:

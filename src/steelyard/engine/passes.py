@@ -1,7 +1,7 @@
-"""Passes beside the timing, on the worker's side: memory, profile, compile time, and one call for a profiler outside.
+"""Passes beside the timing, on the worker's side: memory, profile, compile time, and calls for a profiler outside.
 
 Each builds the case again and times nothing that ends up in its record's time; the process that ran one runs nothing afterwards.
-`python -m steelyard.engine.passes once JOB_FILE` is what such a profiler starts.
+`python -m steelyard.engine.passes JOB_FILE` is what such a profiler starts.
 """
 
 from __future__ import annotations
@@ -21,12 +21,17 @@ from steelyard.engine import messages
 from steelyard.engine.bench import Bench, prepare_bench
 from steelyard.engine.messages import Found, Pass, Phase
 from steelyard.engine.worker import Send, load
-from steelyard.errors import SteelyardError, Unsupported
+from steelyard.errors import PASS, SteelyardError, Unsupported
+from steelyard.measuring.fixed import NoLabels
+from steelyard.measuring.marks import OURS, take_marked
+from steelyard.model.protocol import Fixed
 from steelyard.model.record import Figure
 from steelyard.model.task import Task
 from steelyard.model.units import plain as quantity
 
 WARM_CALLS, PROFILED_CALLS = 3, 5
+WATCHED_CALLS = {"ncu": 1, "nsys": 10}
+"""By the profiler outside: ncu runs each kernel of a call many times by itself."""
 TOP_KERNELS = 5
 GRAPH_FILES = {"hlo": "hlo.txt", "stablehlo": "mlir", "text": "ir.txt"}
 
@@ -187,15 +192,18 @@ def compile_once(bench: Bench, scratch: Path) -> Found:
     return Found({"compile_time": Figure(seconds, "s", "lower", n=1)}, {"counts": counts, "cpu_time": processor, "imports": imported()})
 
 
-def once(bench: Bench) -> None:
-    """One call inside the range that a profiler outside looks at, after calls that warmed everything up."""
+def watched(bench: Bench, calls: int) -> None:
+    """Calls inside the marks that a profiler outside looks for, after others that warmed everything up."""
     be, task = bench.build()
-    ready = bench.ready(be, task)
-    for _ in range(WARM_CALLS):
-        call(ready)
-    with be.captured():
-        call(ready)
-    clean_up(task)
+    labels = be.labels()
+    if isinstance(labels, NoLabels):
+        raise Unsupported(f"backend {be.name} on {be.device} has no marks for a profiler outside", do="use torch on cuda")
+    try:
+        ready = bench.ready(be, task)
+        with ready.scope() if ready.scope else nullcontext():
+            take_marked(0, ready, Fixed(WARM_CALLS, calls, ranges=OURS), be.stopwatch(), labels, bench.case.workload)
+    finally:
+        clean_up(task)
 
 
 def call(task: Task) -> Any:
@@ -244,12 +252,17 @@ PASSES: Mapping[str, tuple[str, Callable[[Bench, Path], Found]]] = {
 """By job name: the setting that asked for the pass, and what does it."""
 
 
-def main(argv: Sequence[str]) -> None:
-    """`python -m steelyard.engine.passes once JOB_FILE`"""
-    job = messages.decode(Path(argv[2]).read_text(encoding="utf-8"))
+def main(argv: Sequence[str]) -> int:
+    """`python -m steelyard.engine.passes JOB_FILE`"""
+    job = messages.decode(Path(argv[1]).read_text(encoding="utf-8"))
     assert isinstance(job, Pass)
-    once(prepare_bench(job.case, load(job.sources, {}), job.settings))
+    try:
+        watched(prepare_bench(job.case, load(job.sources, {}), job.settings), WATCHED_CALLS[job.name])
+    except SteelyardError as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        return error.exit_code
+    return PASS
 
 
 if __name__ == "__main__":
-    main(sys.argv)
+    sys.exit(main(sys.argv))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from steelyard import registry
-from steelyard.engine import envs, modules, names, ncu, pairing
+from steelyard.engine import envs, modules, names, pairing, profilers
 from steelyard.engine.filters import Filters, patient
 from steelyard.engine.messages import Sources
 from steelyard.engine.names import errors_at, fits, points, select, settle
@@ -28,7 +28,7 @@ from steelyard.registry import Catalogue
 Entries = tuple[tuple[str, str], ...]
 MOST_CASES = 100_000
 SCRIPT = "script"
-PASSES = ("profile", "peak_memory", "memory_snapshot", "ncu", "compile_time", "dump_ir", "runtime_profile", "save_output")
+PASSES = ("profile", "peak_memory", "memory_snapshot", "ncu", "nsys", "compile_time", "dump_ir", "runtime_profile", "save_output")
 
 
 @dataclass(frozen=True)
@@ -176,8 +176,9 @@ def expand(
             f"{housed} cannot be weighed against {other.label}", why="it has an environment of its own",
             do="leave env out of it, and name the environment of all cases with --env",
         )  # fmt: skip
-    if experiment.settings.ncu:
-        ncu.check([case.device for case in kept])
+    for tool in profilers.LOOKS:
+        if getattr(experiment.settings, tool):
+            profilers.check(tool, [case.device for case in kept])
     left = set(kept)
     wanted = {pair: row for pair, row in pairs.items() if left.issuperset(pair)}
     jobs, weighed = _jobs(kept, wanted, denied, experiment.settings, catalogue, place or Place(), against, other, experiment.files)

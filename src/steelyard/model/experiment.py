@@ -78,6 +78,7 @@ class Settings:
     memory_snapshot: bool = False
     profile: bool | Literal["stacks"] = False
     ncu: bool = False
+    nsys: bool = False
     compile_time: int | None = None
     dump_ir: GraphForm | None = None
     runtime_profile: bool = False

@@ -25,7 +25,7 @@ from steelyard.report.page import Page, Rows
 from steelyard.store.runs import Run
 
 PHASES = {"build_time": "build", "first_call_time": "first call"}
-PASSES = {"peak_memory", "memory_snapshot", "profile", "ncu", "compile_time", "dump_ir", "runtime_profile", "save_output"}
+PASSES = {"peak_memory", "memory_snapshot", "profile", "ncu", "nsys", "compile_time", "dump_ir", "runtime_profile", "save_output"}
 TOLD = {
     "top_kernels", "traceback", "warmup_blocks", "warmup_time", "blocks", "calls_per_block", "stopped_by", "noise", OTHER_LOAD, "wall",
     MONITOR,

@@ -22,7 +22,7 @@ def breakdown(source: Path) -> list[dict[str, Any]]:
     lines: dict[tuple[str, str], dict[str, Any]] = {}
     for found in read(source, LABEL):
         op, id = found.label["op"], found.label["id"]
-        empty = {"op_name": op, "id": id, "ranges": {}, "analysis": {part: [] for part in PARTS}}
+        empty: dict[str, Any] = {"op_name": op, "id": id, "ranges": {}, "analysis": {part: [] for part in PARTS}}
         line = lines.setdefault((op, id), empty)
         calls = {"cuda_kernel": list(map(_launch, found.kernels)), "cuda_sync": list(map(_launch, found.syncs))}
         line["ranges"][found.key] = _span(found.span) | calls

@@ -16,18 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from steelyard.dialects.param import native
-from steelyard.dialects.param.batch import FILTER, mark
 from steelyard.dialects.param.expand import Config
 from steelyard.dialects.param.flags import BATCH_COMMAND, Options, settle
-from steelyard.engine import weigh
-from steelyard.engine.bench import open_backend
-from steelyard.engine.messages import Sources
+from steelyard.engine.fixed import measure_all
+from steelyard.engine.messages import Answer, Measure, RecordAnswer, Sources, Started
 from steelyard.engine.worker import load
 from steelyard.errors import FAILED, PASS, SteelyardError, UsageError
-from steelyard.measuring.calm import calm
-from steelyard.measuring.fixed import Labels, Range, Sampled, Stopwatch, take
-from steelyard.model.protocol import Fixed
-from steelyard.model.task import Task
+from steelyard.measuring.marks import take_marked
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -89,70 +84,21 @@ def _given(data: Mapping[str, Any]) -> Given:
 
 
 def run(given: Given, verbose: bool = False) -> dict[str, str]:
-    """Call every input, and answer why those that failed did, by full id."""
-    loaded, options, failed = load(given.sources, {}), given.options, dict[str, str]()
-    settings = native.settings(options)
-    be = open_backend("torch")(options.device.partition(":")[0], threads=options.threads)
-    with calm(), be.labels().range(f"[param|{options.device}]"):
-        for position, config in enumerate(given.configs):
+    """Call every input between its marks, and answer why those that failed did, by full id."""
+    failed, ids, begun = dict[str, str](), [config.full_id for config in given.configs], list[str]()
+
+    def heard(answer: Answer) -> None:
+        if isinstance(answer, Started):
+            begun.append(ids[len(begun)])
             if verbose:
-                print(config.full_id, file=sys.stderr, flush=True)
-            case, taker = native.case_of(config, options), functools.partial(take_marked, position)
-            with be.as_it_was():
-                record, _ = weigh.weigh_case(case, loaded, settings, _untold, label=config.full_id, taker=taker)
-            if record.status not in ("ok", "not_applicable"):
-                failed[config.full_id] = " ".join((record.reason or record.status).split())
-                if not be.recovers(record.reason):
-                    break
+                print(begun[-1], file=sys.stderr, flush=True)
+        elif isinstance(answer, RecordAnswer) and answer.record.status not in ("ok", "not_applicable"):
+            failed[begun[-1]] = " ".join((answer.record.reason or answer.record.status).split())
+
+    cases = tuple(native.case_of(config, given.options) for config in given.configs)
+    job = Measure(given.sources, native.settings(given.options), cases, tuple(ids))
+    measure_all(job, load(given.sources, {}), heard, lambda: None, lambda position: functools.partial(take_marked, position))
     return failed
-
-
-def _untold(phase: str, fraction: float | None) -> None:
-    """The tool around us tells how far it is."""
-
-
-def take_marked(position: int, task: Task, fixed: Fixed, watch: Stopwatch, labels: Labels, name: str) -> Sampled:
-    """The usual warm-up and calls, with marks around the measured ones."""
-    return take(task, fixed, watch, Marked(labels, position), name)
-
-
-@dataclass(frozen=True)
-class Marked:
-    """Labels whose measured calls carry two more ranges: the one that ncu filters by, and the input's own."""
-
-    labels: Labels
-    position: int = 0
-
-    def range(self, label: str) -> Range:
-        """A range of this name, within ours where it is around one measured pass."""
-        usual = self.labels.range(label)
-        part = next((part for part in ("forward", "backward") if label.endswith(f"|measure|{part}]")), None)
-        if part is None:
-            return usual
-        return Nested(self.labels.tool_range(FILTER), self.labels.tool_range(mark(self.position, part)), usual)
-
-    def profiler_range(self, label: str) -> Range:
-        """One that only traces show."""
-        return self.labels.profiler_range(label)
-
-    def tool_range(self, label: str) -> Range:
-        """One that only tools from outside see."""
-        return self.labels.tool_range(label)
-
-
-class Nested:
-    """Several ranges as one, outermost first; it can be entered again and again."""
-
-    def __init__(self, *ranges: Range) -> None:
-        self.parts = ranges
-
-    def __enter__(self) -> None:
-        for part in self.parts:
-            part.__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        for part in reversed(self.parts):
-            part.__exit__(*error)
 
 
 if __name__ == "__main__":
