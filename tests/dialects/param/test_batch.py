@@ -266,7 +266,9 @@ def test_measured_calls_run_inside_the_ranges_that_ncu_is_told(monkeypatch: pyte
     warmup, measured = seen[:2], seen[2:]
     assert all(FILTER not in ranges for ranges in warmup)
     parts = ["forward", "backward"] * 2
-    assert [ranges[-3:] for ranges in measured] == [[FILTER, f"param_input_5_{part}", f"[param|my.op|0|0|7|measure|{part}]"] for part in parts]
+    assert [ranges[-3:] for ranges in measured] == [
+        [FILTER, f"param_input_5_{part}", f"[param|my.op|0|0|7|measure|{part}]"] for part in parts
+    ]
     assert active == {}
 
 
