@@ -51,22 +51,9 @@ def complete(record: Record, job: Job, plan: Plan, crew: Crew, writer: RunWriter
 
 def wanted(plan: Plan) -> Iterator[tuple[str, Work]]:
     """The passes of a plan by the setting that asks for each, those that need the timing worker first."""
-    settings = plan.settings
-    if settings.profile:
-        yield "profile", profile
-    if settings.runtime_profile:
-        yield "runtime_profile", runtime_profile
-    if settings.save_output:
-        yield "save_output", outputs
-    if settings.peak_memory or settings.memory_snapshot:
-        yield "peak_memory", memory
-    if settings.dump_ir:
-        yield "dump_ir", graphs
-    for name in profilers.LOOKS:
-        if getattr(settings, name):
-            yield name, functools.partial(under_tool, name)
-    if settings.compile_time:
-        yield "compile_time", compile_time
+    for name, work in WORKS.items():
+        if getattr(plan.settings, name) or (name == "peak_memory" and plan.settings.memory_snapshot):
+            yield name, work
 
 
 def profile(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
@@ -186,3 +173,9 @@ def _contents(name: str, scratch: Path) -> bytes:
     if len(data) > LARGEST_FILE:
         raise ValueError(f"{path.name} is larger than {LARGEST_FILE >> 20} MiB")
     return data
+
+
+WORKS: Mapping[str, Work] = {
+    "profile": profile, "runtime_profile": runtime_profile, "save_output": outputs, "peak_memory": memory, "dump_ir": graphs,
+    **{name: functools.partial(under_tool, name) for name in profilers.LOOKS}, "compile_time": compile_time,
+}  # fmt: skip

@@ -22,11 +22,11 @@ from steelyard.engine.bench import Bench, prepare_bench
 from steelyard.engine.messages import Found, Pass, Phase
 from steelyard.engine.worker import Send, load
 from steelyard.errors import PASS, SteelyardError, Unsupported
-from steelyard.measuring.fixed import NoLabels
-from steelyard.measuring.marks import OURS, take_marked
+from steelyard.measuring.fixed import NoLabels, take
+from steelyard.measuring.marks import OURS
 from steelyard.model.protocol import Fixed
 from steelyard.model.record import Figure
-from steelyard.model.task import Task
+from steelyard.model.task import Task, clean_up
 from steelyard.model.units import plain as quantity
 
 WARM_CALLS, PROFILED_CALLS = 3, 5
@@ -76,7 +76,7 @@ def memory(bench: Bench, scratch: Path) -> Found:
         peaks = be.peak_memory()
     if "peak_memory" in peaks:
         peaks["peak_memory"] = max(0.0, peaks["peak_memory"] - imported())
-    clean_up(task)
+    clean_up([task])
     figures |= {name: Figure(value, "B", "lower", n=1) for name, value in peaks.items()}
     return Found(figures, facts, tuple(files))
 
@@ -107,7 +107,7 @@ def profile(bench: Bench, scratch: Path) -> Found:
             files += [("trace", str(trace)), ("kernels", str(table)), ("kernels", str(text))]
             top = top or rows[:TOP_KERNELS]
     finally:
-        clean_up(task)
+        clean_up([task])
     return Found(facts={"top_kernels": top}, files=tuple(files))
 
 
@@ -127,7 +127,7 @@ def runtime_profile(bench: Bench, scratch: Path) -> Found:
             for place, path in enumerate(path for path in sorted(folder.rglob("*")) if path.is_file()):
                 files.append(("runtime", str(path.rename(scratch / f"runtime-{number}-{place}-{path.name}"))))
     finally:
-        clean_up(task)
+        clean_up([task])
     return Found(facts={"runtime_profile": {"files": len(files)}}, files=tuple(files))
 
 
@@ -142,7 +142,7 @@ def outputs(bench: Bench, scratch: Path) -> Found:
         pair = (made["prediction"], made["loss"]) if state else (made, None)
         be.save((made if state else {"prediction": made}) if whole else pair, path)
     finally:
-        clean_up(task)
+        clean_up([task])
     return Found(facts={"save_output": bench.settings.save_output}, files=(("output", str(path)),))
 
 
@@ -153,7 +153,7 @@ def graphs(bench: Bench, scratch: Path) -> Found:
         ready = bench.ready(be, task)
         texts = be.graph_texts(lambda: call(ready))
     finally:
-        clean_up(task)
+        clean_up([task])
     form = bench.settings.dump_ir or ""
     files = [scratch / f"graph-{number}.{GRAPH_FILES.get(form, 'txt')}" for number in range(1, len(texts) + 1)]
     for path, text in zip(files, texts, strict=True):
@@ -188,7 +188,7 @@ def compile_once(bench: Bench, scratch: Path) -> Found:
         be.sync()
         seconds, processor = clocks.perf_counter() - start - imported(), sum(os.times()[:4]) - processor
     counts = be.cache_counts()
-    clean_up(task)
+    clean_up([task])
     return Found({"compile_time": Figure(seconds, "s", "lower", n=1)}, {"counts": counts, "cpu_time": processor, "imports": imported()})
 
 
@@ -201,20 +201,14 @@ def watched(bench: Bench, calls: int) -> None:
     try:
         ready = bench.ready(be, task)
         with ready.scope() if ready.scope else nullcontext():
-            take_marked(0, ready, Fixed(WARM_CALLS, calls, ranges=OURS), be.stopwatch(), labels, bench.case.workload)
+            take(ready, Fixed(WARM_CALLS, calls, ranges=OURS), be.stopwatch(), labels, bench.case.workload, position=0)
     finally:
-        clean_up(task)
+        clean_up([task])
 
 
 def call(task: Task) -> Any:
     """One call, also of a task that times itself."""
     return task() if task.fn is not None or task.measure is None else task.measure()
-
-
-def clean_up(task: Task) -> None:
-    """Let the task take back what it left outside of the process."""
-    if task.cleanup:
-        task.cleanup()
 
 
 @contextmanager

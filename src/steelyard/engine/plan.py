@@ -22,13 +22,12 @@ from steelyard.engine.sides import TWO_BACKENDS, BaseSide
 from steelyard.errors import NothingMeasured, UsageError
 from steelyard.measuring import rules
 from steelyard.model.case import Case, parse_base
-from steelyard.model.experiment import Experiment, Matrix, ResultRow, Rule, Settings, UserScript
+from steelyard.model.experiment import PASSES, Experiment, Matrix, ResultRow, Rule, Settings, UserScript
 from steelyard.registry import Catalogue
 
 Entries = tuple[tuple[str, str], ...]
 MOST_CASES = 100_000
 SCRIPT = "script"
-PASSES = ("profile", "peak_memory", "memory_snapshot", "ncu", "nsys", "compile_time", "dump_ir", "runtime_profile", "save_output")
 
 
 @dataclass(frozen=True)

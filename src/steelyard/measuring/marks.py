@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
 from typing import Any
-
-from steelyard.measuring.fixed import Labels, Range, Sampled, Stopwatch, take
-from steelyard.model.protocol import Fixed
-from steelyard.model.task import Task
 
 OURS = "steelyard"
 """The first word of our own marks; a dialect has its own."""
@@ -30,45 +26,20 @@ def mark(ranges: str, position: int, part: str) -> str:
     return f"{ranges}_input_{position}_{part}"
 
 
+def around(ranges: str, position: int, part: str) -> tuple[str, str]:
+    """The two ranges around a measured call: the one that ncu filters by, and the case's own."""
+    return measured(ranges), mark(ranges, position, part)
+
+
 def pattern(ranges: str) -> re.Pattern[str]:
     """Finds such a mark among the ranges of a kernel, but not within another label."""
     return re.compile(rf"(?<![\w|.]){re.escape(ranges)}_input_(?P<position>\d+)_(?P<part>{'|'.join(reversed(PARTS))})(?![\w|.])")
 
 
-def take_marked(position: int, task: Task, fixed: Fixed, watch: Stopwatch, labels: Labels, name: str) -> Sampled:
-    """The usual warm-up and calls, with marks around the measured ones."""
-    return take(task, fixed, watch, Marked(labels, fixed.ranges, position), name)
-
-
-@dataclass(frozen=True)
-class Marked:
-    """Labels whose measured calls carry two more ranges: the one that ncu filters by, and the case's own."""
-
-    labels: Labels
-    ranges: str
-    position: int = 0
-
-    def range(self, label: str) -> Range:
-        """A range of this name, within ours where it is around one measured pass."""
-        usual = self.labels.range(label)
-        part = next((part for part in ("forward", "backward") if label.endswith(f"|measure|{part}]")), None)
-        if part is None:
-            return usual
-        return Nested(*map(self.tool_range, (measured(self.ranges), mark(self.ranges, self.position, part))), usual)
-
-    def profiler_range(self, label: str) -> Range:
-        """One that only traces show."""
-        return self.labels.profiler_range(label)
-
-    def tool_range(self, label: str) -> Range:
-        """One that only tools from outside see."""
-        return self.labels.tool_range(label)
-
-
 class Nested:
     """Several ranges as one, outermost first; it can be entered again and again."""
 
-    def __init__(self, *ranges: Range) -> None:
+    def __init__(self, *ranges: AbstractContextManager[Any]) -> None:
         self.parts = ranges
 
     def __enter__(self) -> None:

@@ -18,7 +18,6 @@ from steelyard.dialects.param.flags import Options
 from steelyard.dialects.param.lines import record
 from steelyard.dialects.param.shim import batch as shim
 from steelyard.errors import UsageError
-from steelyard.measuring.marks import take_marked
 from steelyard.measuring.ncu_table import COLUMNS, Kernel
 
 FAKE = Path(__file__).with_name("fake_ncu.py")
@@ -55,10 +54,11 @@ def kept(folder: Path) -> list[dict[str, Any]]:
 
 def run(options: Options, *configs: Config) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The lines of all batches, and the records afterwards."""
-    queue, records = Queue(options), [measured(item) for item in configs]
+    queue, records, lines = Queue(options), [measured(item) for item in configs], list[dict[str, Any]]()
     for item, its in zip(configs, records, strict=True):
+        lines += queue.flush() if queue.due(item) else ()
         queue.add(item, its)
-    return list(queue.flush()), records
+    return [*lines, *queue.flush()], records
 
 
 def test_a_batch_is_a_file_a_command_and_a_line(options: Options, tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def written(folder: Path, inputs: list[dict[str, Any]], **asked: Any) -> str:
 def test_measured_calls_run_inside_the_ranges_that_ncu_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     from steelyard.backends._torch_fixed import TorchLabels
-    from steelyard.measuring.fixed import Stopwatch
+    from steelyard.measuring.fixed import Stopwatch, take
     from steelyard.model.protocol import Fixed
     from steelyard.model.task import Task
     from steelyard.workloads.operators._gradient import backward_of
@@ -262,7 +262,7 @@ def test_measured_calls_run_inside_the_ranges_that_ncu_is_told(monkeypatch: pyte
             return 2 * grad * ctx.saved_tensors[0]
 
     task = Task(Square.apply, (torch.ones(2, requires_grad=True),), back=backward_of(None))
-    take_marked(5, task, Fixed(1, 2, backward=True, ranges="param"), Stopwatch(), TorchLabels(False, True), "my.op|0|0|7")
+    take(task, Fixed(1, 2, backward=True, ranges="param"), Stopwatch(), TorchLabels(False, True), "my.op|0|0|7", position=5)
     warmup, measured = seen[:2], seen[2:]
     assert all(FILTER not in ranges for ranges in warmup)
     parts = ["forward", "backward"] * 2
@@ -298,8 +298,9 @@ def test_the_whole_way_through_a_tool_and_back(options: Options) -> None:
     said: list[str] = []
     queue, its = Queue(away, echo=said.append), measured(config("0|0|3", "torch.add"))
     queue.add(config("0|0|3", "torch.add", input=ADD, generators=("", "PyTorch:DefaultDataGenerator")), its)
+    [good] = queue.flush()
     queue.add(config("0|1|0", "torch.add", input=WRONG, generators=("", "PyTorch:DefaultDataGenerator")), measured(config("0|1|0")))
-    good, bad = queue.flush()
+    [bad] = queue.flush()
     assert good["steelyard"]["status"] == "ok" and its["steelyard"]["ncu"]["totals"]["backward"]["duration"] == pytest.approx(1e-6)
     assert said[0] == "torch.add|0|0|3"
     assert bad["steelyard"]["error"].startswith("ncu exited with code 3: error: torch.add|0|1|0: ")

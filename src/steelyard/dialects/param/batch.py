@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from steelyard.dialects.param.expand import Config
 
 RANGES = "param"
+SUFFIXES = {"ncu": "ncu.log", "nsys": "nsys.nsys-rep"}
 RUNNABLE = ("ok", "skipped", "not_applicable")
 STARTING, PER_INPUT = 300.0, 120.0
 
@@ -41,21 +42,16 @@ class Tool:
     profiler: Profiler
     warmup: int
     iteration: int
-    suffix: str
 
 
 def tools(options: Options) -> list[Tool]:
     """The profilers that were asked for."""
     found = []
-    if options.ncu:
-        found.append(_tool("ncu", options.ncu_bin, options.ncu_args_file, options.ncu_warmup, options.ncu_iteration, "ncu.log"))
-    if options.nsys:
-        found.append(_tool("nsys", options.nsys_bin, options.nsys_args_file, options.nsys_warmup, options.nsys_iteration, "nsys.nsys-rep"))
+    for name in SUFFIXES:
+        program, file, warmup, iteration = (getattr(options, f"{name}_{word}") for word in ("bin", "args_file", "warmup", "iteration"))
+        if getattr(options, name):
+            found.append(Tool(Profiler(name, program or name, None if file is None else _words(file), RANGES), warmup, iteration))
     return found
-
-
-def _tool(name: str, program: str | None, file: str | None, warmup: int, iteration: int, suffix: str) -> Tool:
-    return Tool(Profiler(name, program or name, None if file is None else _words(file), RANGES), warmup, iteration, suffix)
 
 
 def _words(file: str) -> tuple[str, ...]:
@@ -88,35 +84,28 @@ def _batch_command(options: Options) -> list[str]:
     return words
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Inputs of one build that a tool runs in one go, with the records of their plain runs."""
+Item = tuple["Config", Line]
+"""A config and the record of its plain run."""
 
-    items: tuple[tuple[Config, Line], ...]
 
-    @property
-    def ids(self) -> list[str]:
-        """Ids of the records, in the order of the inputs."""
-        return [config.id for config, _ in self.items]
-
-    def plain(self, tool: Tool, options: Options, device: str) -> Line:
-        """What the started command reads, in the original's form: one operator, one build, inputs with their ids."""
-        first = self.items[0][0]
-        inputs = [{**config.input, "id": _split(config)[1]} for config, _ in self.items]
-        return {
-            "op_name": first.op,
-            "config_build_id": _split(first)[0],
-            "op_info": {
-                "build_iterator": None, "input_iterator": None,
-                "build_data_generator": first.generators[0], "input_data_generator": first.generators[1],
-                "config": [{"build": first.build, "input": inputs}],
-            },
-            "run_options": {
-                "device": device, "pass_type": "backward" if options.backward else "forward",
-                "warmup": tool.warmup, "iteration": tool.iteration, "op_exec_mode": "discrete",
-                "cuda_l2_cache": options.cuda_l2_cache == "on", "pt2_model": options.pt2_model, "cuda_graph": options.cuda_graph,
-            },
-        }  # fmt: skip
+def batch_file(batch: Sequence[Item], tool: Tool, options: Options, device: str) -> Line:
+    """What the started command reads, in the original's form: one operator, one build, inputs with their ids."""
+    first = batch[0][0]
+    inputs = [{**config.input, "id": _split(config)[1]} for config, _ in batch]
+    return {
+        "op_name": first.op,
+        "config_build_id": _split(first)[0],
+        "op_info": {
+            "build_iterator": None, "input_iterator": None,
+            "build_data_generator": first.generators[0], "input_data_generator": first.generators[1],
+            "config": [{"build": first.build, "input": inputs}],
+        },
+        "run_options": {
+            "device": device, "pass_type": "backward" if options.backward else "forward",
+            "warmup": tool.warmup, "iteration": tool.iteration, "op_exec_mode": "discrete",
+            "cuda_l2_cache": options.cuda_l2_cache == "on", "pt2_model": options.pt2_model, "cuda_graph": options.cuda_graph,
+        },
+    }  # fmt: skip
 
 
 def _split(config: Config) -> tuple[str, str]:
@@ -136,7 +125,7 @@ class Queue:
         self._options, self._echo = options, echo
         self._tools, self._command = tools(options), _batch_command(options)
         self._loading = {"files": [str(Path(name).resolve()) for name in options.files], "entries": list(entries)}
-        self._waiting: list[tuple[Config, Line]] = []
+        self._waiting: list[Item] = []
 
     def add(self, config: Config, record: Line) -> None:
         """Let a config wait for its batch; one that could not run by itself is left out."""
@@ -145,61 +134,42 @@ class Queue:
 
     def due(self, config: Config) -> bool:
         """Whether what waits should be flushed before this config is added: its batch is full, or the build is another."""
-        if not self._waiting:
-            return False
-        return len(self._waiting) >= self._options.run_batch_size or _key(config) != _key(self._waiting[-1][0])
+        last = self._waiting[-1][0] if self._waiting else config
+        return len(self._waiting) >= self._options.run_batch_size or (config.op, _split(config)[0]) != (last.op, _split(last)[0])
 
     def flush(self) -> Iterator[Line]:
-        """Run what waits, and give a line of the output file for each batch and tool.
+        """Run what waits, which is one batch, and give a line of the output file for each tool.
 
         ncu's counters are laid into the records that were added (`record["steelyard"]["ncu"]`) and stand in the line too. A
         batch that fails has `"steelyard": {"status": "failed", "error": …}` in its line and costs nothing else.
         """
         waiting, self._waiting = self._waiting, []
-        for batch in _batches(waiting, self._options.run_batch_size):
-            for tool in self._tools:
-                yield self._run(tool, batch)
+        for tool in self._tools if waiting else ():
+            yield self._run(tool, waiting)
 
-    def _run(self, tool: Tool, batch: Batch) -> Line:
-        file = _unused(self._options, tool.suffix)
-        device = "cuda" if self._options.on_cuda else self._options.device
-        config = batch.plain(tool, self._options, device)
+    def _run(self, tool: Tool, batch: Sequence[Item]) -> Line:
+        name, options, first = tool.profiler.name, self._options, batch[0][0]
+        file = _unused(options, SUFFIXES[name])
+        config = batch_file(batch, tool, options, "cuda" if options.on_cuda else options.device)
+        ours = {**self._loading, "seed": options.seed if first.seed is None else first.seed, "threads": options.threads}
         with tempfile.TemporaryDirectory(prefix="steelyard-", ignore_cleanup_errors=True) as folder:
-            text = json.dumps({**config, "steelyard": {**self._loading, "seed": self._seed(batch), "threads": self._options.threads}})
-            (Path(folder) / "batch.json").write_text(text, encoding="utf-8")
-            done = self._profile(tool.profiler, file, Path(folder), len(batch.items))
+            (Path(folder) / "batch.json").write_text(json.dumps({**config, "steelyard": ours}), encoding="utf-8")
+            done = self._profile(tool.profiler, file, Path(folder), len(batch))
         for line in done.said.splitlines():
             self._echo(line)
-        name, ours = tool.profiler.name, {"status": "failed", "error": done.trouble} if done.trouble else {"status": "ok"}
+        found: Line = {"status": "failed", "error": done.trouble} if done.trouble else {"status": "ok"}
         if name == "ncu":
-            ours |= _counters(file, batch, tool.iteration, done.trouble)
+            found |= _counters(file, batch, tool.iteration, done.trouble)
         return {
             f"{name}_file": str(file), f"{name}_cmd_str": shlex.join(done.argv), "config": config,
-            "start_run_id": batch.ids[0], "end_run_id": batch.ids[-1], "steelyard": ours,
+            "start_run_id": first.id, "end_run_id": batch[-1][0].id, "steelyard": found,
         }  # fmt: skip
-
-    def _seed(self, batch: Batch) -> int:
-        seed = batch.items[0][0].seed
-        return self._options.seed if seed is None else seed
 
     def _profile(self, profiler: Profiler, file: Path, folder: Path, inputs: int) -> Profiled:
         options = self._options
         program = [*self._command, "-f", str(folder / "batch.json"), *(["-v"] if options.log_level.upper() == "DEBUG" else [])]
         place = Place(threads=options.threads, device_index=visible_device(options, os.environ), programs=bool(options.batch_cmd))
         return profile(profiler, program, file, place.environment(""), folder, STARTING + inputs * (options.timeout or PER_INPUT))
-
-
-def _key(config: Config) -> tuple[str, str]:
-    return config.op, _split(config)[0]
-
-
-def _batches(waiting: Sequence[tuple[Config, Line]], most: int) -> Iterator[Batch]:
-    """Cut where the build changes and where a batch is full."""
-    begin = 0
-    for end in range(1, len(waiting) + 1):
-        if end == len(waiting) or end - begin == most or _key(waiting[end][0]) != _key(waiting[begin][0]):
-            yield Batch(tuple(waiting[begin:end]))
-            begin = end
 
 
 def _unused(options: Options, suffix: str) -> Path:
@@ -218,11 +188,11 @@ def visible_device(options: Options, environment: Mapping[str, str]) -> str:
     return seen[index] if index < len(seen) else str(index)
 
 
-def _counters(log: Path, batch: Batch, iterations: int, trouble: str) -> Line:
+def _counters(log: Path, batch: Sequence[Item], iterations: int, trouble: str) -> Line:
     """What ncu counted, by the id of each config, laid into the records too; kernels that belong to none are told by number."""
-    found, strays = kernels_by_case(log, RANGES, len(batch.items))
+    found, strays = kernels_by_case(log, RANGES, len(batch))
     counted: Line = {}
-    for (config, record), kernels in zip(batch.items, found, strict=True):
+    for (config, record), kernels in zip(batch, found, strict=True):
         if kernels or not trouble:
             counted[config.id] = record.setdefault("steelyard", {})["ncu"] = summary(kernels, iterations)
     return {"ncu": counted} | ({"unmatched_kernels": strays} if strays else {})

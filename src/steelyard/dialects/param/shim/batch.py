@@ -11,7 +11,6 @@ import functools
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from steelyard.engine.fixed import measure_all
 from steelyard.engine.messages import Answer, Measure, RecordAnswer, Sources, Started
 from steelyard.engine.worker import load
 from steelyard.errors import FAILED, PASS, SteelyardError, UsageError
-from steelyard.measuring.marks import take_marked
+from steelyard.measuring.fixed import take
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,20 +40,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     return FAILED if failed else PASS
 
 
-@dataclass(frozen=True)
-class Given:
-    """A batch as it is run."""
-
-    options: Options
-    configs: tuple[Config, ...]
-    sources: Sources
-
-
-def read(file: Path) -> Given:
+def read(file: Path) -> Measure:
     """A batch file; whoever wrote one by hand learns what is missing."""
     try:
-        data = json.loads(file.read_text(encoding="utf-8"))
-        return _given(data)
+        return _job(json.loads(file.read_text(encoding="utf-8")))
     except KeyError as error:
         raise UsageError(
             f"the batch has no {error}", do="it needs op_name, config_build_id, op_info and run_options", where=str(file)
@@ -63,10 +52,10 @@ def read(file: Path) -> Given:
         raise UsageError("cannot read the batch", why=f"{type(error).__name__}: {error}", where=str(file)) from None
 
 
-def _given(data: Mapping[str, Any]) -> Given:
+def _job(data: Mapping[str, Any]) -> Measure:
     info, asked, ours = data["op_info"], data["run_options"], data.get("steelyard", {})
     entry = info["config"][0]
-    options = Options(
+    asked_for = Options(
         device=asked["device"], backward=asked.get("pass_type") == "backward", warmup=asked["warmup"], iteration=asked["iteration"],
         cuda_l2_cache="on" if asked.get("cuda_l2_cache", True) else "off", pt2_model=bool(asked.get("pt2_model")),
         cuda_graph=bool(asked.get("cuda_graph")), seed=ours.get("seed", 0), threads=ours.get("threads", 1),
@@ -80,24 +69,24 @@ def _given(data: Mapping[str, Any]) -> Given:
         for position, spec in enumerate(entry["input"])
     )  # fmt: skip
     sources = Sources(tuple(ours.get("files", ())), tuple((kind, name) for kind, name in ours.get("entries", ())))
-    return Given(settle(options)[0], configs, sources)
+    options = settle(asked_for)[0]
+    cases = tuple(native.case_of(config, options) for config in configs)
+    return Measure(sources, native.settings(options), cases, tuple(config.full_id for config in configs))
 
 
-def run(given: Given, verbose: bool = False) -> dict[str, str]:
+def run(job: Measure, verbose: bool = False) -> dict[str, str]:
     """Call every input between its marks, and answer why those that failed did, by full id."""
-    failed, ids, begun = dict[str, str](), [config.full_id for config in given.configs], list[str]()
+    failed, begun = dict[str, str](), list[str]()
 
     def heard(answer: Answer) -> None:
         if isinstance(answer, Started):
-            begun.append(ids[len(begun)])
+            begun.append(job.labels[len(begun)])
             if verbose:
                 print(begun[-1], file=sys.stderr, flush=True)
         elif isinstance(answer, RecordAnswer) and answer.record.status not in ("ok", "not_applicable"):
             failed[begun[-1]] = " ".join((answer.record.reason or answer.record.status).split())
 
-    cases = tuple(native.case_of(config, given.options) for config in given.configs)
-    job = Measure(given.sources, native.settings(given.options), cases, tuple(ids))
-    measure_all(job, load(given.sources, {}), heard, lambda: None, lambda position: functools.partial(take_marked, position))
+    measure_all(job, load(job.sources, {}), heard, lambda: None, lambda position: functools.partial(take, position=position))
     return failed
 
 
