@@ -60,14 +60,14 @@ def _median(passed: dict[str, Any]) -> float:
     return statistics.median(passed["measure.time"])
 
 
-def measure(sources: dict[str, Path], device: str, iterations: int, seconds: float) -> dict[Key, list[float]]:
+def measure(sources: dict[str, Path], device: str, iterations: int, seconds: float, fewest: int) -> dict[Key, list[float]]:
     """The median of every round."""
     found: dict[Key, list[float]] = {}
     order = [(mode, name) for mode in MODES for name in sources]
     began, longest, rounds = time.monotonic(), 0.0, 0
     with tempfile.TemporaryDirectory() as made:
         config = write_config(Path(made), device)
-        while rounds < FEWEST or time.monotonic() - began + longest < seconds:
+        while rounds < fewest or time.monotonic() - began + longest < seconds:
             start = time.monotonic()
             for mode, name in order[:: -1 if rounds % 2 else 1]:
                 folder = Path(made) / f"{mode}-{name}-{rounds}"
@@ -91,10 +91,11 @@ def main() -> None:
     parser.add_argument("--device", choices=sorted(SIDES), default="cuda")
     parser.add_argument("--iterations", type=int, default=200, metavar="N")
     parser.add_argument(
-        "--seconds", type=float, default=75.0, metavar="S", help=f"no round is begun that would end later, but {FEWEST} are"
+        "--seconds", type=float, default=75.0, metavar="S", help="no round is begun that would end later, but the fewest are"
     )
+    parser.add_argument("--fewest", type=int, default=FEWEST, metavar="N", help="rounds in any case; one has no spread but the floor")
     asked = parser.parse_args()
-    found = measure({"old": asked.old.resolve(), "new": asked.new.resolve()}, asked.device, asked.iterations, asked.seconds)
+    found = measure({"old": asked.old.resolve(), "new": asked.new.resolve()}, asked.device, asked.iterations, asked.seconds, asked.fewest)
     apart = []
     for mode in MODES:
         whats = [what for found_mode, name, what in found if found_mode == mode and name == "new"]

@@ -40,7 +40,7 @@ KINDS: dict[str, Any] = {
 }  # fmt: skip
 FOR_CONFIGS = ("operators", "iterators", "generators")
 BUILT_IN = "built-in"
-FRAMEWORKS = ("jax", "tensorflow", "triton", "iree", "torchao", "transformers")
+FRAMEWORKS = ("triton", "iree", "torchao", "transformers")
 """Packages that benchmarks are named after, beside those of the backends."""
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from steelyard import registry
 from steelyard.engine.filters import Filters
 from steelyard.engine.names import check_modes, select, settle
 from steelyard.engine.place import Place
@@ -55,6 +56,14 @@ class TestExpansion:
             "op/one[dtype=fp32,fast=false,n=16]@numpy/eager:eval",
             "op/two[k=1,scale=0.5]@numpy/eager:eval",
         ]
+
+    def test_a_backend_has_its_usual_variant_where_none_is_named(self) -> None:
+        plain = Matrix(("op/matmul",), backend=("torch", "jax", "tensorflow"))
+        cases = expand(Experiment(matrix=(plain,)), registry.catalogue()).jobs
+        assert [(job.case.backend, job.case.variant) for job in cases] == [("torch", "eager"), ("jax", "jit"), ("tensorflow", "graph")]
+        assert [job.fresh for job in cases] == [False, True, True]
+        asked = expand(Experiment(matrix=(replace(plain, variant=("eager",)),)), registry.catalogue()).jobs
+        assert [(job.case.variant, job.fresh) for job in asked] == [("eager", False), ("eager", True), ("eager", True)]
 
     def test_axes_override_and_need_only_one_taker(self) -> None:
         assert ids(plan(replace(BOTH, axes={"k": (5, 6), "n": (3,)}))) == [

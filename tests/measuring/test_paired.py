@@ -116,9 +116,23 @@ class TestDiscards:
         found = find(quads(rows, [True] * 24, [[1, 1, 1, 1]] * 14 + [[0] * 4] * 10, group=[*range(24)]))
         assert found.discarded[0] > 0.5
 
-    def test_where_nothing_was_undisturbed_nothing_is_decided(self) -> None:
-        found = find(quads([[1, 2, 2, 1]] * 12, [True] * 12, [[1, 1, 1, 1]] * 12, group=[*range(12)]))
+    @pytest.mark.parametrize("head", [0.7, 1.0, 1.4])
+    def test_where_nothing_was_undisturbed_nothing_is_decided(self, head: float) -> None:
+        found = find(quads([[1, head, head, 1]] * 12, [True] * 12, [[1, 1, 1, 1]] * 12, group=[*range(12)]))
         assert found.discarded == (1.0, 1.0)
+
+    @pytest.mark.parametrize("head", [0.4, 13.0])
+    def test_but_what_befell_both_arms_alike_makes_no_such_difference(self, head: float) -> None:
+        """A GPU whose clock is forced down throughout still tells ten times slower from equal."""
+        rows = [[1 + 0.01 * (number % 3), head, head, 1] for number in range(12)]
+        found = find(quads(rows, [True] * 12, [[1, 1, 1, 1]] * 12, group=[*range(12)]))
+        assert found.discarded == (0.0, 0.0)
+        assert "does not come from that" in found.notes[-1]
+
+    def test_an_arm_that_alone_was_disturbed_is_not_decided(self) -> None:
+        rows = [[1 + 0.01 * (number % 3), 3, 3, 1] for number in range(12)]
+        found = find(quads(rows, [True] * 12, [[0, 1, 1, 0]] * 12, group=[*range(12)]))
+        assert max(found.discarded) == 1.0
 
     @pytest.mark.parametrize(("cpu", "decided"), [([1, 1.9, 1.9, 1], True), ([1, 1.0, 1.0, 1], False), ([1, 1.05, 1.05, 1], False)])
     def test_calls_too_long_to_be_undisturbed_are_decided_where_cpu_time_agrees(self, cpu: list[float], decided: bool) -> None:

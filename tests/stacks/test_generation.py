@@ -74,7 +74,7 @@ def test_every_way_is_verified_by_its_tokens_and_has_all_times(tmp_path: Path) -
     ways = "eager,compile,kernelize,attention-eager,continuous,assisted,int8wo"
     table, records = measure(tmp_path, "generate/llama", "-V", ways, "--vs", "eager", *HERE)
     found = {record["case"]["variant"]: record for record in records}
-    assert list(found) == ways.split(",") and "  base" in table
+    assert list(found) == ways.split(",") and "vs eager, 99 %" in table and "TTFT" in table
     for name, record in found.items():
         assert (record["status"], record["verification"]["status"]) == ("ok", "passed"), (name, record["reason"])
         assert {"time", "ttft", "itl", "tpot", "item_rate", "equal_tokens"} <= set(record["metrics"]), name

@@ -19,10 +19,10 @@ from steelyard.model.define import Variant
 from steelyard.model.experiment import Settings
 from steelyard.model.protocol import Fixed
 from steelyard.model.record import Record
-from steelyard.model.task import Task
+from steelyard.model.task import Amounts, Task
 from steelyard.registry import built_ins
 from steelyard.report.cells import check_mark, check_words
-from steelyard.variants.recipe import Pruning, Recipe, recipe
+from steelyard.variants.recipe import Pruning, Recipe, lighter, recipe
 from steelyard.variants.recipes import by_bits, half_of_blocks, larger_blocks, largest_two, two_of_four
 from tests.variants.test_recipes import SIZES, changing, weighed
 
@@ -319,3 +319,10 @@ def test_what_a_variant_of_ones_own_makes_of_a_task_is_left_alone() -> None:
     plain = Variant("same", lambda task: replace(task, fn=lambda x: task.fn(x)))  # type: ignore[misc]
     record = weighed("same", plain)
     assert record.status == "ok" and record.verification and not record.verification.figures
+
+
+def test_parts_of_a_request_read_smaller_weights_each_time() -> None:
+    parts = {"ttft": Amounts(8.0, 1100.0), "itl": Amounts(1.0, 1010.0, 3)}
+    whole, found = lighter(Task(print, bytes=1100.0 + 3 * 1010.0, amounts=parts), 1000.0, 300.0)
+    assert (found["ttft"].bytes, found["itl"].bytes, whole) == (400.0, 310.0, 400.0 + 3 * 310.0)
+    assert lighter(Task(print, bytes=1200.0), 1000.0, 300.0) == (500.0, {}) and lighter(Task(print), 1000.0, 300.0) == (None, {})

@@ -17,6 +17,11 @@ from tests.workloads.tiny import MODELS, NARROW, OURS
 EVERY = {**OURS, **MODELS, **NARROW}
 FORMATS = {"op/int_matmul": "int8", "op/scaled_matmul": "fp8e4m3"}
 TORCH_ALONE = {*MODELS, "op/scaled_matmul"}
+EVERYWHERE = {
+    "op/matmul", "op/bmm", "op/linear", "op/softmax", "op/layer_norm", "op/rms_norm", "op/gelu", "op/sdpa", "layer/linear",
+    "layer/ln_linear", "layer/attention", "layer/mlp", "layer/transformer_block", "model/bert", "model/gpt", "model/resnet50",
+    "model/vit",
+}  # fmt: skip
 LISTING = """
 import importlib, pathlib, sys
 import steelyard.workloads as rooms
@@ -38,7 +43,8 @@ def test_a_workload_describes_itself(name: str) -> None:
     assert item.doc.endswith(".") and "bound" in item.doc
     assert item.tags[0] == name.partition("/")[0] and set(item.tags[1:]) & {"memory", "compute", "latency"}
     assert item.axes["dtype"] == (FORMATS.get(name, "fp32"),)
-    assert set(item.bodies) == ({"torch"} if name in TORCH_ALONE else {"torch", "numpy"})
+    frameworks = {"torch", "numpy", "jax", "tensorflow"} if name in EVERYWHERE else {"torch"} if name in TORCH_ALONE else {"torch", "numpy"}
+    assert set(item.bodies) == frameworks
     assert set(item.sizes) == {"small", "h200"}
     assert all(set(preset) <= set(item.axes) for preset in item.sizes.values())
 
@@ -53,7 +59,7 @@ def test_quickstart_names_only_what_exists_and_compares_each_compiled_case_with_
     experiment = load_experiment(Path(suites()["quickstart"]))
     cases: Counter[tuple[str, str, str]] = Counter()
     for matrix in experiment.matrix:
-        for workload, backend, variant in itertools.product(matrix.workload, matrix.backend, matrix.variant):
+        for workload, backend, variant in itertools.product(matrix.workload, matrix.backend, matrix.variant or ("eager",)):
             item = OURS[workload]
             assert backend in item.bodies and set(matrix.axes) <= set(item.axes)
             points = itertools.product(*(matrix.axes.get(axis, values) for axis, values in item.axes.items()))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,13 +38,21 @@ def stream_of(seed: int, draw: int) -> Stream:
 
 def words(blocks: Array, stream: Stream) -> tuple[Array, Array, Array, Array]:
     """The four words of each block of a stream, for an int64 array of blocks' numbers that wraps around as two's complement does."""
+    return mixed(blocks, keys_of(stream))
+
+
+def keys_of(stream: Stream) -> list[tuple[int, int]]:
+    """What each round is keyed with."""
+    return [(signed((stream[0] + turn * STEPS[0]) & FULL), signed((stream[1] + turn * STEPS[1]) & FULL)) for turn in range(ROUNDS)]
+
+
+def mixed(blocks: Array, keys: Sequence[tuple[Any, Any]]) -> tuple[Array, Array, Array, Array]:
+    """The same from the keys of the rounds, which may be arrays themselves, so that a compiler needs one program for all streams."""
     nothing = blocks & 0
     counter = [blocks + 1, nothing, nothing, nothing]
-    keys = list(stream)
-    for _ in range(ROUNDS):
+    for first, second in keys:
         (high, low), (high_2, low_2) = (_product(factor, part) for factor, part in zip(FACTORS, counter[::2], strict=True))
-        counter = [high_2 ^ counter[1] ^ signed(keys[0]), low_2, high ^ counter[3] ^ signed(keys[1]), low]
-        keys = [(number + step) & FULL for number, step in zip(keys, STEPS, strict=True)]
+        counter = [high_2 ^ counter[1] ^ first, low_2, high ^ counter[3] ^ second, low]
     return counter[0], counter[1], counter[2], counter[3]
 
 

@@ -9,18 +9,14 @@ from typing import Any
 
 import torch
 
+from steelyard.backends._steps import COST, GRADIENT_NORM, GRADIENT_TOLERANCE, KINKED_NORM, RATE, STEP_TOLERANCE
 from steelyard.errors import NotApplicable
 from steelyard.measuring.verify import TOLERANCES
 from steelyard.model.task import Task, nested
 
-RATE = 1e-4
 SEEN_MOVE = 0.1
 SEED_PERIOD = 7
-STEP_TOLERANCE, GRADIENT_TOLERANCE = (1e-3, 5e-3), (1e-3, 1e-3)
-GRADIENT_NORM = {"fp16": 0.0125, "bf16": 0.1}
-KINKED_NORM = {"fp16": 0.2, "bf16": 0.4}
 RECORDED = "holds the forward pass that is recorded for the backward one"
-COST = {"fwd": 1.0, "bwd": 2.0, "train": 3.0}
 
 
 def in_mode(task: Task, mode: str) -> Task:

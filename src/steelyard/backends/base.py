@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from steelyard.backends._memory import library_memory, own_memory
 from steelyard.backends._numbers import HostNumbers, Stream, stream_of
 from steelyard.errors import NotApplicable, Unsupported
 from steelyard.machine.telemetry import Log
@@ -100,6 +101,8 @@ class Backend(ABC):
     name: ClassVar[str]
     install: ClassVar[str] = ""
     speaks: ClassVar[str] = ""
+    exactly: ClassVar[bool] = False
+    """Whether variants too are held against what is exact, and not against the plain task of this backend."""
     draws_exactly: ClassVar[bool] = True
     """Whether dropout at a probability next to nothing leaves every number as it was."""
 
@@ -403,6 +406,14 @@ class Backend(ABC):
         """
         return False
 
+    def now(self, value: Any) -> Any:
+        """What stands for an array, where arrays cannot be changed and others take their places."""
+        return value
+
+    def rounds_to_tf32(self, task: Task) -> bool:
+        """Whether the framework's own settings let fp32 products of a plain task round to TF32."""
+        return False
+
     def relocate(self, task: Task, rng: random.Random, *, whole: bool = True) -> Task:
         """The same task with everything that it works on at fresh addresses: placement is part of the noise and must vary.
 
@@ -451,32 +462,6 @@ class Backend(ABC):
 def _instead(value: Any, present: Any) -> Any:
     """One value in place of another."""
     return value
-
-
-def library_memory() -> float:
-    """Bytes of this process that are pages of program files: they appear when code is first run, whatever runs it."""
-    total, counted = 0.0, False
-    with contextlib.suppress(OSError), Path("/proc/self/smaps").open(encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            words = line.split()
-            if not words[0].endswith(":"):
-                counted = len(words) > 5 and ("x" in words[1] or ".so" in words[5])
-            elif counted and words[0] == "Rss:":
-                total += float(words[1]) * 1024
-            elif counted and words[0] == "Anonymous:":
-                total -= float(words[1]) * 1024
-    return total
-
-
-def own_memory(name: str) -> float:
-    """Bytes of this process from the kernel's account: VmRSS now, VmHWM at the highest."""
-    status = Path("/proc/self/status")
-    if not status.is_file():
-        raise Unsupported("peak memory is read from /proc, which this system does not have", do="measure it on Linux")
-    for line in status.read_text().splitlines():
-        if line.startswith(f"{name}:"):
-            return float(line.split()[1]) * 1024
-    return 0.0
 
 
 def alter_array(value: Any, change: Callable[[Any], Any]) -> bool:

@@ -22,11 +22,12 @@ import torchax
 from torchax.tensor import OperatorNotFound
 
 from steelyard import clocks
+from steelyard.backends._jax_runtime import WaitedTimer
 from steelyard.backends._torch_fixed import TorchStopwatch
 from steelyard.backends._torch_passes import leaves
 from steelyard.backends.torch import TorchElsewhere
 from steelyard.errors import NotApplicable, Unsupported, told
-from steelyard.measuring.clock import HostTimer, Timer
+from steelyard.measuring.clock import Timer
 from steelyard.measuring.fixed import Range, Stopwatch
 from steelyard.model.dtypes import canonical
 from steelyard.model.task import Task, nested
@@ -38,7 +39,6 @@ ABOUT = {
 }  # fmt: skip
 KINDS = {"cpu": "cpu", "cuda": "gpu", "tpu": "tpu"}
 """What JAX calls our kinds of devices."""
-COMPILED = "/jax/core/compile/backend_compile_duration"
 TOO_WIDE = ("fp64", "complex128")
 BEYOND = (OperatorNotFound, jax.errors.JAXTypeError, jax.errors.JAXIndexError)
 """What an operator that torchax lacks, or one that needs a number where XLA has a shape, raises."""
@@ -46,18 +46,13 @@ HERE, THERE = torch.device("cpu"), torch.device("jax")
 
 
 class Runtime:
-    """What there is once per process: how many programs XLA has compiled, and whether PyTorch's calls go to JAX now.
+    """What there is once per process: whether PyTorch's calls go to JAX now.
 
     They go there while a task is built and while it is called, and not while plain PyTorch computes what it is held against.
     """
 
     def __init__(self) -> None:
-        self.compiled, self.on = 0, False
-        jax.monitoring.register_event_duration_secs_listener(self.hear)
-
-    def hear(self, name: str, seconds: float, **more: Any) -> None:
-        """One event of JAX's."""
-        self.compiled += name == COMPILED
+        self.on = False
 
     def switch(self, on: bool) -> None:
         """From now on."""
@@ -81,16 +76,6 @@ class Runtime:
 
 
 RUNTIME = Runtime()
-
-
-class WaitedTimer(HostTimer):
-    """The host's clock for work that JAX's threads do; a block in which XLA compiled does not count."""
-
-    def __init__(self, threads: int = 1) -> None:
-        super().__init__(threads=max(2, threads))
-
-    def disturbances(self) -> int:
-        return RUNTIME.compiled
 
 
 @dataclass(frozen=True)

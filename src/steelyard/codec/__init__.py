@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from steelyard.codec.experiments import load_experiment, parse_experiment
 from steelyard.codec.reading import line_of
-from steelyard.codec.records import case_of, decode, encode, record_schema, settled_case, upgrade
+from steelyard.codec.records import case_of, decode, encode, parse, record_schema, settled_case, upgrade
 
 __all__ = [
-    "case_of", "decode", "encode", "line_of", "load_experiment", "parse_experiment", "record_schema", "settled_case", "upgrade",
+    "case_of", "decode", "encode", "line_of", "load_experiment", "parse", "parse_experiment", "record_schema", "settled_case", "upgrade",
 ]  # fmt: skip

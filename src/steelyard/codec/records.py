@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -44,6 +45,14 @@ def _plain(obj: Any) -> Any:
     if hasattr(obj, "tolist"):
         return _plain(obj.tolist())
     return _plain(str(obj))
+
+
+def parse(line: bytes) -> Any:
+    """The JSON of a line, quickly; what only Python's own reader takes, such as half of a surrogate pair, that one reads."""
+    try:
+        return msgspec.json.decode(line)
+    except ValueError:
+        return json.loads(line)
 
 
 def decode(kind: type[T], data: bytes | Mapping[str, Any], *, checked: bool = False) -> T:

@@ -108,10 +108,10 @@ class Bench:
         return any(variant.fresh for variant, _ in self.chain)
 
     def import_needs(self) -> None:
-        """Import what the workload and the variants need; what is missing is told by these themselves."""
+        """Import what the workload and the variants need; what is missing or broken is told by these themselves."""
         wanted = (*self.workload.imports, *(name for variant, _ in self.chain for name in variant.imports))
         for module in dict.fromkeys(wanted):
-            with contextlib.suppress(ImportError):
+            with contextlib.suppress(Exception):
                 importlib.import_module(module)
 
     @property

@@ -91,7 +91,7 @@ class Conversation:
                 yield self._autopsy()
                 return
             try:
-                answer = decode(line, codec.decode)
+                answer = decode(line, codec.decode, codec.parse)
             except ValueError:
                 yield self._lose("crashed", f"{self.subject} sent something that is not an answer during {self.phase}")
                 return

@@ -256,7 +256,8 @@ class Crew:
         except Unstarted:
             return {}
         found: dict[str, str] = {}
-        for answer in self.converse(talk, Check(plan.sources_of(jobs[0]), tuple(job.case for job in jobs)), plan.settings.timeout):
+        asked = Check(plan.sources_of(jobs[0]), tuple(job.case for job in jobs), brief=True)
+        for answer in self.converse(talk, asked, plan.settings.timeout):
             if isinstance(answer, Lost):
                 return {}
             if isinstance(answer, Fit) and answer.wrong:

@@ -32,8 +32,6 @@ class Stack:
 
 
 PLAIN = {
-    "jax": Stack(("numpy", "jax"), "jax.txt"),
-    "tensorflow": Stack(("numpy", "tensorflow-cpu"), "tensorflow.txt"),
     "transformers": Stack(("numpy", "torch", "transformers", "kernels", "torchao"), "transformers.txt"),
 }
 """Stacks without a backend."""

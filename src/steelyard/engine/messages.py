@@ -42,10 +42,14 @@ class Describe:
 
 @dataclass(frozen=True)
 class Check:
-    """Say of each case whether its shapes fit, without running it: a Fit each."""
+    """Say of each case whether its shapes fit, without running it: a Fit each, or `brief`, for those that cannot run alone.
+
+    Then another is told now and then all the same, as a sign of life.
+    """
 
     sources: Sources
     cases: tuple[Case, ...]
+    brief: bool = False
 
 
 @dataclass(frozen=True)
@@ -320,13 +324,14 @@ def encode(message: Message) -> str:
         return _ENCODER.encode(_finite(whole))
 
 
-def decode(line: bytes | str, stored: Stored | None = None) -> Message | None:
+def decode(line: bytes | str, stored: Stored | None = None, parse: Callable[[Any], Any] = json.loads) -> Message | None:
     """The message of a line, or None where it is none at all, as when a library writes to every open file.
 
-    One that claims to be a message of ours and is not sound raises ValueError. `stored` reads the parts that a stored run has too.
+    One that claims to be a message of ours and is not sound raises ValueError. `stored` reads the parts that a stored run has too,
+    and `parse` the JSON itself.
     """
     try:
-        plain = json.loads(line)
+        plain = parse(line)
     except (ValueError, RecursionError):
         return None
     kind = _KINDS.get(plain.pop(KIND, None)) if isinstance(plain, dict) else None
@@ -389,7 +394,9 @@ def _one_of(*kinds: type) -> Callable[[Any], Any]:
 
 
 def _text(value: Any) -> str:
-    return str(_one_of(str)(value))
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.60} is no str")
+    return value
 
 
 def _status(value: Any) -> Any:

@@ -41,14 +41,15 @@ class Trial:
     """What was tried and is not wrong: thousands of matrices of one file name the same few things."""
     plain: dict[str, Case] = field(default_factory=dict)
     """A case of each workload with all as usual."""
+    selected: dict[str, list[str]] = field(default_factory=dict)
+    """The workloads that each pattern means."""
 
     def attempt(self, origin: str, what: str, test: Callable[..., T], *args: Any) -> T | None:
         """What a test gives, or nothing if it fails."""
         try:
-            with errors_at(origin):
-                return test(*args)
+            return test(*args)
         except UsageError as error:
-            self.found.setdefault((origin, what), error)
+            self.found.setdefault((origin, what), placed(error, origin))
         return None
 
     def matrix(self, matrix: Matrix) -> None:
@@ -57,8 +58,7 @@ class Trial:
         for env in matrix.env:
             if env != HERE:
                 self.attempt(origin, f"env {env}", envs.find, env)
-        chosen = [self.attempt(origin, f"workload {pattern}", select, pattern, self.catalogue) or [] for pattern in matrix.workload]
-        names = list(dict.fromkeys(itertools.chain.from_iterable(chosen)))
+        names = list(dict.fromkeys(name for pattern in matrix.workload for name in self._selected(pattern, origin)))
         for axis in matrix.axes:
             self.once(("axis", axis, *names), origin, f"axis {axis}", _check_axis, axis, names, matrix, self.catalogue)
         for name in names:
@@ -73,7 +73,16 @@ class Trial:
                     self.once((name, key, word), origin, f"{key} {word}", self._settled, case, key, word)
             for axis, values in matrix.axes.items():
                 for value in values if axis in info["axes"] else ():
-                    self.attempt(origin, f"{axis} {value}", _check_value, name, axis, value, info["axes"])
+                    try:
+                        _check_value(name, axis, value, info["axes"])
+                    except UsageError as error:
+                        self.found.setdefault((origin, f"{axis} {value}"), placed(error, origin))
+
+    def _selected(self, pattern: str, origin: str) -> list[str]:
+        """The workloads that a pattern means, looked for again only where there are none."""
+        if not self.selected.get(pattern):
+            self.selected[pattern] = self.attempt(origin, f"workload {pattern}", select, pattern, self.catalogue) or []
+        return self.selected[pattern]
 
     def once(self, key: tuple[str, ...], origin: str, what: str, test: Callable[..., Any], *args: Any) -> bool:
         """Whether a test holds, made again only where it did not."""
@@ -116,9 +125,14 @@ def errors_at(origin: str) -> Iterator[None]:
     try:
         yield
     except UsageError as error:
-        if not origin or error.where:
+        if (told := placed(error, origin)) is error:
             raise
-        raise UsageError(error.what, why=error.why, do=error.do, where=origin) from None
+        raise told from None
+
+
+def placed(error: UsageError, origin: str) -> UsageError:
+    """An error with its place in a file, unless it has one already."""
+    return error if error.where or not origin else UsageError(error.what, why=error.why, do=error.do, where=origin)
 
 
 def points(asked: Mapping[str, Sequence[Any]], info: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from steelyard import clocks, registry
-from steelyard.backends.base import own_memory
+from steelyard.backends._memory import own_memory
 from steelyard.engine import messages
 from steelyard.engine.bench import Bench, prepare_bench
 from steelyard.engine.messages import Found, Pass, Phase

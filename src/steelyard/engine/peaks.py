@@ -44,7 +44,7 @@ def measure(run: Run, machine: Mapping[str, Any], device: str, threads: int, *, 
     how: dict[str, Any] = {"backend": (backend,), "device": (device,), "threads": (settled_threads(device, threads),)}
     settings = Settings(budget=budget, verify=False)
     probe, elements = max(32, round(effort.probe * scale)), max(4096, round(effort.elements * scale))
-    memory = Matrix(MEMORY, {"n": (elements,), "dtype": ("fp32",)}, **how)
+    memory = Matrix(MEMORY, {"n": (elements,), "dtype": ("fp32",)}, variant=("eager",), **how)
     formats = ("fp32", "fp64") if backend == "numpy" else ("fp32", "fp64", "bf16", "fp16", *NARROW)
     formats += (TF32,) if device == "cuda" else ()
     products = [_product(name, probe, how) for name in formats]

@@ -21,7 +21,7 @@ from steelyard.engine.place import Place
 from steelyard.engine.sides import TWO_BACKENDS, BaseSide
 from steelyard.errors import NothingMeasured, UsageError
 from steelyard.measuring import rules
-from steelyard.model.case import Case, parse_base
+from steelyard.model.case import IDENTITY, Case, parse_base
 from steelyard.model.experiment import PASSES, Experiment, Matrix, ResultRow, Rule, Settings, UserScript
 from steelyard.registry import Catalogue
 
@@ -284,7 +284,8 @@ def check_size(experiment: Experiment, catalogue: Catalogue) -> None:
 def _product(matrix: Matrix, axes: Mapping[str, Sequence[Any]]) -> int:
     points = math.prod(len(matrix.axes.get(key, values)) for key, values in axes.items())
     sizes = len(matrix.axes.get("size", ())) if "size" not in axes else 0
-    how = (matrix.device, matrix.mode, matrix.threads, matrix.ranks, matrix.env, matrix.flags, matrix.backend or ("",), matrix.variant)
+    stacks = (matrix.backend or ("",), matrix.variant or ("",))
+    how = (matrix.device, matrix.mode, matrix.threads, matrix.ranks, matrix.env, matrix.flags, *stacks)
     return points * max(sizes, 1) * math.prod(map(len, how))
 
 
@@ -294,10 +295,10 @@ def _matrix_cases(matrix: Matrix, catalogue: Catalogue) -> Iterator[Case]:
         info = catalogue.workloads[name]
         found = points(matrix.axes, info)
         backends = matrix.backend or tuple(info["backends"][:1])
-        how = itertools.product(
-            matrix.device, matrix.mode, matrix.threads, matrix.ranks, matrix.env, matrix.flags, backends, matrix.variant
-        )
-        for values, (device, mode, threads, ranks, env, flags, backend, variant) in itertools.product(found, list(how)):
+        usual = {backend: (registry.about_backend(backend).usual or IDENTITY,) for backend in backends}
+        stacks = [(backend, word) for backend in backends for word in matrix.variant or usual[backend]]
+        how = itertools.product(matrix.device, matrix.mode, matrix.threads, matrix.ranks, matrix.env, matrix.flags, stacks)
+        for values, (device, mode, threads, ranks, env, flags, (backend, variant)) in itertools.product(found, list(how)):
             case = Case(name, tuple(values.items()), backend, variant, mode, device, threads, ranks, tuple(flags.items()), env)
             yield settle(case, catalogue)
 

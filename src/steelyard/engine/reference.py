@@ -70,7 +70,7 @@ def _rounded(bench: Bench, be: Any) -> bool:
         return False
     plain, task = bench.base()
     try:
-        return rounds_to_tf32(task, plain)
+        return rounds_to_tf32(task, plain) or plain.rounds_to_tf32(task)
     finally:
         clean_up([task])
 
@@ -79,9 +79,9 @@ def reference(bench: Bench, be: Any, task: Task, alike: Alike = as_built) -> tup
     """The answer to compare with, where it comes from, and whether formats must agree; where there is none, why.
 
     A variant is held against the plain task, which must work; all else against what is exact. A backend that has a witness is
-    held against that, variants and all, so that all its ways of running have one reference; so is every variant where that
-    was asked for. A variant without an exact reference still has the plain task. What a variant has set for the whole process
-    does not hold here.
+    held against that, variants and all, so that all its ways of running have one reference, and so is one that asks for what is
+    exact; so is every variant where that was asked for. A variant without an exact reference still has the plain task. What a
+    variant has set for the whole process does not hold here.
     """
     with be.in_state(be.before_variants) if be.left_set else contextlib.nullcontext():
         return _reference(bench, be, task, alike)
@@ -89,7 +89,7 @@ def reference(bench: Bench, be: Any, task: Task, alike: Alike = as_built) -> tup
 
 def _reference(bench: Bench, be: Any, task: Task, alike: Alike) -> tuple[Any, str, bool]:
     witness, varied = be.witness(), not all(variant.asked for variant, _ in bench.chain)
-    if not varied or witness is not None or bench.settings.reference == "fp64":
+    if not varied or witness is not None or be.exactly or bench.settings.reference == "fp64":
         try:
             want, against = exact(bench, be, task, witness, alike)
         except Exception as error:
@@ -156,7 +156,8 @@ def proof(bench: Bench, be: Any, against: str) -> Verification | None:
     if against != f"{be.name} fp64" or be.device == "cpu" or bench.case.ranks > 1 or not _provable(bench):
         return None
     case = replace(bench.case, params=tuple({**dict(bench.case.params), **_preset(bench)}.items()))
-    return _proven(replace(bench, case=case, chain=tuple(step for step in bench.chain if step[0].asked)))
+    chain = bench.chain if be.exactly else tuple(step for step in bench.chain if step[0].asked)
+    return _proven(replace(bench, case=case, chain=chain))
 
 
 def _preset(bench: Bench) -> dict[str, Any]:
@@ -165,7 +166,7 @@ def _preset(bench: Bench) -> dict[str, Any]:
 
 
 def _proven(bench: Bench) -> Verification:
-    other, task = bench.base()
+    other, task = bench.build()
     got = _answer(bench, other, task, mode=True)
     from steelyard.backends.numpy import Precise
 

@@ -397,7 +397,7 @@ class Scrutiny:
         @contextlib.contextmanager
         def enter(other: Any, plain: Task) -> Iterator[None]:
             if self.bench.case.mode == "train":
-                _carry(other, self.built.parameters, plain.parameters)
+                _carry(other, [self.be.now(item) for item in self.built.parameters], plain.parameters)
             theirs = inputs(plain).get(path) if path is not None else None
             if path is None or was is None or self._follows(other, theirs, path, was):
                 yield

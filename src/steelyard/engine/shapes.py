@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from steelyard.engine.bench import Bench
 
 TORCH, WITHOUT_DATA = "torch", "steelyard.backends._shapes"
+SIGN_OF_LIFE = 0.1
+"""Seconds."""
 
 
 def perform(cases: Sequence[Case], loaded: registry.Loaded) -> Iterator[Fit]:
@@ -33,6 +36,15 @@ def perform(cases: Sequence[Case], loaded: registry.Loaded) -> Iterator[Fit]:
         if key not in known:
             known[key] = _try(bench)
         yield Fit(case.id, *known[key])
+
+
+def noteworthy(fits: Iterable[Fit]) -> Iterator[Fit]:
+    """Those that cannot run, and now and then another as a sign of life: thousands of small cases need no message each."""
+    last = time.monotonic()
+    for fit in fits:
+        if fit.wrong or time.monotonic() - last > SIGN_OF_LIFE:
+            last = time.monotonic()
+            yield fit
 
 
 def _bench(case: Case, loaded: registry.Loaded) -> Bench:

@@ -127,7 +127,8 @@ def perform(job: Any, cache: Cache, send: Send, gate: Gate) -> None:
         compare(job, loaded, send)
     elif isinstance(job, Check):
         shapes = importlib.import_module("steelyard.engine.shapes")
-        for fit in shapes.perform(job.cases, loaded):
+        fits = shapes.perform(job.cases, loaded)
+        for fit in shapes.noteworthy(fits) if job.brief else fits:
             send(fit)
     elif isinstance(job, Alternate):
         importlib.import_module("steelyard.engine.arm").perform(job, loaded, send, gate)

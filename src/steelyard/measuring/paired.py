@@ -24,6 +24,8 @@ STAYING = 0.05
 """What it can cost to lie in one place and not in another: lists of strings and of small tensors were seen to differ by so much."""
 DWARFING = math.log(1.1)
 """A difference of more than this, with and without the blocks that were disturbed, cannot come from what disturbed them."""
+BEYOND_DOUBT = math.log(1.5)
+"""The same where every block was disturbed and no other clock can confirm it, as on a device whose clock was forced down throughout."""
 WALL, CPU = "wall", "thread CPU"
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -201,6 +203,9 @@ def find(rounds: Rounds, head: int = 1, *, peeked: bool = False, share: float = 
             how = "by wall time and by the thread's CPU time" if mixed else "with and without them"
             notes.append(f"{max(lost):.0%} of blocks were disturbed; the difference stays {how}, and the interval holds both")
             interval, lost = hull, [0.0, 0.0]
+    elif min(lost) > MOST_DISCARDED and (interval.low > BEYOND_DOUBT or interval.high < -BEYOND_DOUBT):
+        notes.append(f"{max(lost):.0%} of blocks were disturbed, in both arms; so large a difference does not come from that")
+        lost = [0.0, 0.0]
     return Finding(interval, rows[:, 0], p, strength, clock, (lost[0], lost[1]), floor, tuple(notes))
 
 

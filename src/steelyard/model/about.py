@@ -19,7 +19,7 @@ class About:
     a process of it can give all memory of a device back and go on, and `virtual` that its clock is scripted, so that it needs no
     part of the machine and knows no peak of it. `variables` are set before a worker starts and `graphs` where one shall write every
     graph to a file: `{device}`, by the names in `devices`, `{threads}`, `{file}` and `{form}` stand in them. `extra` is an extra of
-    Steelyard's own that installs it.
+    Steelyard's own that installs it, and `usual` the variant that its cases have where none is named, `eager` if it is empty.
     """
 
     package: str = ""
@@ -34,6 +34,7 @@ class About:
     variables: Mapping[str, str] = field(default_factory=dict)
     graphs: Mapping[str, str] = field(default_factory=dict)
     extra: str = ""
+    usual: str = ""
 
     @classmethod
     def read(cls, source: str) -> About:

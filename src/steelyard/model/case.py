@@ -202,7 +202,7 @@ class Case:
     def from_plain(cls, data: Mapping[str, Any]) -> Case:
         """The inverse of `plain`, for the worker's side of the pipe and for stored records."""
         known = {key: data[key] for key in ("backend", "variant", "mode", "device", "threads", "ranks", "env") if key in data}
-        return cls(data["workload"], sorted_pairs(data.get("params", {})), flags=sorted_pairs(data.get("flags", {})), **known)
+        return cls(data["workload"], tuple(data.get("params", {}).items()), flags=tuple(data.get("flags", {}).items()), **known)
 
 
 def _fields(scanner: Scanner) -> dict[str, Any]:

@@ -130,7 +130,8 @@ def _plain(settings: Settings) -> Mapping[str, Any]:
 class Matrix:
     """A product of axes; `axes` are workload parameters, everything else is how and where. A key `m,n,k` gives all three one value.
 
-    `env` are the environments that its cases run in, `here` for the one that the run is made in, or that a backend lives in;
+    Without a variant a backend's cases have its usual one. `env` are the environments that its cases run in, `here` for the one that
+    the run is made in, or that a backend lives in;
     `origin` is its place in a file, and `label` what its cases are called there; `rule` is the verification rule of its cases, where
     it is not that of the whole experiment.
     """
@@ -138,7 +139,7 @@ class Matrix:
     workload: tuple[str, ...]
     axes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     backend: tuple[str, ...] = ()
-    variant: tuple[str, ...] = ("eager",)
+    variant: tuple[str, ...] = ()
     mode: tuple[str, ...] = ("eval",)
     device: tuple[str, ...] = ("cpu",)
     threads: tuple[int, ...] = (1,)

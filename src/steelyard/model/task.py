@@ -48,10 +48,11 @@ class Backward:
 
 @dataclass(frozen=True)
 class Amounts:
-    """What a part of a run does at least: operations, and bytes that it moves."""
+    """What a part of a run does at least: operations, and bytes that it moves; and how often a run has that part."""
 
     flops: float | None = None
     bytes: float | None = None
+    times: int = 1
 
 
 @dataclass(frozen=True)

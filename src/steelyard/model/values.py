@@ -25,6 +25,7 @@ AROUND = 80
 _BARE = re.compile(r"[A-Za-z0-9_./*+-]+")
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 _WORDS = {"true": True, "false": False, "null": None, "nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -40,8 +41,7 @@ class Digest:
 
 def digest(value: Value) -> Digest:
     """Name a long value by the hash of its canonical JSON."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return Digest(hashlib.sha256(text.encode()).hexdigest()[:12])
+    return Digest(hashlib.sha256(_CANONICAL.encode(value).encode()).hexdigest()[:12])
 
 
 def render(value: Value) -> str:
@@ -56,6 +56,8 @@ def render(value: Value) -> str:
 
 
 def _plain(value: Value) -> Value:
+    if isinstance(value, (str, int, float)):
+        return value
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -197,6 +197,7 @@ class RunWriter:
 
     def __init__(self, fd: int, run: Run, held: bytes = b"") -> None:
         self.path, self.header = run.path, run.header
+        self._lines_file, self._samples_file = run.path / "run.jsonl", run.path / "samples.bin"
         self.done = {record.id: record for record in run.records}
         self.pairs = list(run.pairs)
         self.warnings = list(run.warnings)
@@ -305,19 +306,18 @@ class RunWriter:
         line = b'{"%s":%s}\n' % (name.encode(), codec.encode(value))
         if sync and self._unsynced and self._samples is not None:
             os.fsync(self._samples)
-        self._end = write_whole(self._fd, line, self._end, self.path / "run.jsonl", sync=sync)
+        self._end = write_whole(self._fd, line, self._end, self._lines_file, sync=sync)
         self._unsynced = not sync
         self._digest.update(line)
 
     def _keep(self, arrays: Arrays, sync: bool) -> tuple[list[Series], int]:
         if not arrays or self._sealed or self._fd < 0:
             return [], self._samples_end
-        path = self.path / "samples.bin"
         if self._samples is None:
             self._samples = open_to_write(inside(self.path, "samples.bin", "the file of raw samples"), "write samples")
             self._samples_end = os.fstat(self._samples).st_size
         series, data = samples.pack(arrays, self._samples_end)
-        return series, write_whole(self._samples, data, self._samples_end, path, sync=sync)
+        return series, write_whole(self._samples, data, self._samples_end, self._samples_file, sync=sync)
 
 
 class Store:

@@ -1,17 +1,23 @@
-"""jax.jit for PyTorch on JAX: XLA sees the whole call at once, and not one operator after the other."""
+"""One XLA program for a whole call: jax.jit for JAX and for PyTorch on JAX, and what TensorFlow has for it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any, Literal
 
+from steelyard.errors import NotApplicable
 from steelyard.model.define import variant
 from steelyard.model.task import Task
 from steelyard.variants.wrap import body_of
 
 
-@variant("jit", backends=["torchax"], fresh=True, sticky=True)
+@variant("jit", backends=["jax", "tensorflow", "torchax"], fresh=True, sticky=True)
 def jit(task: Task, be: Any, way: Literal["call", "export"] = "call") -> Task:
-    """jax.jit of the whole call, as torch_xla2's extract_jax has it; by the way `export`, of the graph that torch.export makes."""
+    """jax.jit of the whole call, or tf.function with XLA; by the way `export`, jax.jit of the graph that torch.export makes.
+
+    For torchax it is what torch_xla2's extract_jax had.
+    """
+    if way == "export" and be.name != "torchax":
+        raise NotApplicable(f"the way export is for torchax; backend {be.name} has no graph of torch.export")
     made = be.exported if way == "export" else be.jitted
     return replace(task, fn=made(body_of(task), task.args, task.kwargs))

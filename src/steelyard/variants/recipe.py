@@ -18,7 +18,7 @@ from steelyard.measuring.rules.sqnr import RULE, share_lost
 from steelyard.model.case import IDENTITY, MODES, parse_variants
 from steelyard.model.define import Variant, summary_of
 from steelyard.model.registering import register
-from steelyard.model.task import Standard, Task
+from steelyard.model.task import Amounts, Standard, Task
 from steelyard.model.words import Word
 from steelyard.variants.wrap import body_of
 
@@ -207,9 +207,9 @@ class Recipe:
         made = _loosely_trained(made) if self.trains else made
         smaller = be.model_bytes(made)
         facts = {"recipe": self.name, **_facts(then, found["changed"]), **found, "bytes_before": size, "bytes_after": smaller}
-        moved = task.bytes - size + smaller if task.bytes and task.bytes > size else task.bytes
+        moved, amounts = lighter(task, size, smaller)
         done = task.flops * (1 - found.get("zeros", 0)) if task.flops else task.flops
-        return replace(made, flops=done, bytes=moved, effective={**task.effective, **facts})
+        return replace(made, flops=done, bytes=moved, amounts=amounts, effective={**task.effective, **facts})
 
     def _standard(self, task: Task, layers: int, pruning: Pruning | None) -> Standard:
         """What its answers are held to: with a recipe before it, the lower floor and what both prune.
@@ -282,6 +282,16 @@ class Recipe:
 
     def _prints(self, be: Any, model: Any) -> list[Any]:
         return [(name, _print(be, value)) for name, value in model.state_dict(keep_vars=True).items()]
+
+
+def lighter(task: Task, size: float, smaller: float) -> tuple[float | None, Mapping[str, Amounts]]:
+    """The bytes that a run and its parts move once the weights, which each part reads once, have another size."""
+    if not task.bytes or task.bytes <= size:
+        return task.bytes, task.amounts
+    if not task.amounts:
+        return task.bytes - size + smaller, task.amounts
+    parts = {name: replace(part, bytes=part.bytes - size + smaller) if part.bytes else part for name, part in task.amounts.items()}
+    return sum(part.times * (part.bytes or 0.0) for part in parts.values()), parts
 
 
 def _facts(config: Any, kinds: Mapping[str, int]) -> dict[str, Any]:

@@ -163,7 +163,8 @@ def _phase(case: dict[str, Any], part: str, line: str) -> dict[str, Any] | None:
     if not computed or not moved:
         return None
     peaks = case["roof"]["peak_compute"], case["roof"]["peak_bandwidth"]
-    share = share_of({"compute": computed, "bandwidth": moved}, Roof(*peaks, "")) if all(peaks) else None
+    stored = _rate(case["metrics"].get(f"{part}_roof"))
+    share = stored or (share_of({"compute": computed, "bandwidth": moved}, Roof(*peaks, "")) if all(peaks) else None)
     return {
         **dict.fromkeys(ROOF_COLUMNS), "kind": "point", "case": case["id"], "line": line, "part": PHASES[part],
         "label": f"{case['label'] or case['id']}, {PHASES[part]}", "intensity": computed.value / moved.value,

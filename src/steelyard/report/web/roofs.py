@@ -13,6 +13,7 @@ from steelyard.analyze.stacks import PlacedRecord
 from steelyard.machine import peaks
 from steelyard.measuring import roofline
 from steelyard.measuring.roofline import Roof
+from steelyard.model.parts import TOLD
 from steelyard.model.record import Record
 from steelyard.store.runs import Run
 
@@ -83,11 +84,22 @@ def _sides(roof: Roof, source: str) -> RoofPeaks:
 
 
 def _derived(record: Record, share: float, bound: str, source: str, roof: Roof | None) -> RoofPeaks:
-    """The peak that a stored share implies; the other one is only known where it is kept."""
+    """The peak that a stored share implies; the other one is only known where it is kept, or where a part of a request stands below it."""
     computed, moved = record.metrics.get("compute"), record.metrics.get("bandwidth")
     compute = computed.value / share if bound == "compute" and computed else roof.compute if roof else None
     bandwidth = moved.value / share if bound == "memory" and moved else roof.bandwidth if roof else None
-    return {"compute": compute, "bandwidth": bandwidth, "source": source}
+    return {"compute": compute or _ceiling(record, bandwidth), "bandwidth": bandwidth, "source": source}
+
+
+def _ceiling(record: Record, bandwidth: float | None) -> float | None:
+    """The peak of arithmetic, by a part of a request that memory would let go faster than its roof does."""
+    for part in TOLD:
+        computed, moved, share = (record.metrics.get(f"{part}_{kind}") for kind in ("compute", "bandwidth", roofline.METRIC))
+        if bandwidth and computed and moved and share and min(moved.value, share.value) > 0:
+            top = computed.value / share.value
+            if top < (1 - NEAR) * bandwidth * computed.value / moved.value:
+                return top
+    return None
 
 
 def lay(

@@ -47,6 +47,8 @@ def language_model(name: str, be: Any, *, places: int, dtype: str, attention: st
     with refusing(attention), _as(be, dtype):
         module = library.AutoModelForCausalLM.from_config(config, attn_implementation=attention)
     module.eval()
+    if getattr(config, "tie_word_embeddings", False) and (head := module.get_output_embeddings()) is not None:
+        head.weight = module.get_input_embeddings().weight  # the library ties them where it draws weights, which it does not here
     facts = {"library": f"transformers {library.__version__}", "config": source, "weights": "seeded"}
     if name == REAL:
         _fill(module)

@@ -248,7 +248,7 @@ def costs(model: Any, batch: int, prompt: int, new: int) -> tuple[Amounts, Amoun
     seen = sum(min(number, window) for number in (1, prompt)) / 2 * prompt
     first = Amounts(batch * (active * prompt + 2.0 * head.numel() + mixing * seen), moved(batch * prompt, prompt))
     before = prompt + new / 2
-    middle = Amounts(batch * (active + 2.0 * head.numel() + mixing * min(before, window)), moved(batch, before))
+    middle = Amounts(batch * (active + 2.0 * head.numel() + mixing * min(before, window)), moved(batch, before), new - 1)
     assert first.flops and first.bytes and middle.flops and middle.bytes
     whole = Amounts(first.flops + (new - 1) * middle.flops, first.bytes + (new - 1) * middle.bytes)
     return whole, first, middle

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from steelyard.model.task import Task
 from steelyard.workloads.layers.rounding import layer_tolerance
-from steelyard.workloads.ops.attention import attend, pairs
+from steelyard.workloads.ops.attention import pairs
 from steelyard.workloads.ops.cost import Array, divides, size
-from steelyard.workloads.ops.forms import Backend, form, trainable
+from steelyard.workloads.ops.forms import EVERYWHERE, Backend, form, trainable
+from steelyard.workloads.ops.spaces import Space
 
 
 def mix(x: Array, w_q: Array, w_k: Array, w_v: Array, w_out: Array, heads: int, kv_heads: int, causal: bool) -> Array:
@@ -21,13 +24,19 @@ def mix(x: Array, w_q: Array, w_k: Array, w_v: Array, w_out: Array, heads: int, 
     return F.linear(mixed.transpose(1, 2).reshape(batch, seq, -1), w_out)
 
 
-def mix_numpy(x: Array, w_q: Array, w_k: Array, w_v: Array, w_out: Array, heads: int, kv_heads: int, causal: bool) -> Array:
-    """The layer in numpy."""
-    batch, seq, _ = x.shape
-    q, k, v = (
-        (x @ weight.T).reshape(batch, seq, count, -1).swapaxes(1, 2) for weight, count in ((w_q, heads), (w_k, kv_heads), (w_v, kv_heads))
-    )
-    return attend(q, k, v, causal).swapaxes(1, 2).reshape(batch, seq, -1) @ w_out.T
+def mix_in(space: Space) -> Callable[..., Array]:
+    """The layer in other frameworks."""
+
+    def mix(x: Array, w_q: Array, w_k: Array, w_v: Array, w_out: Array, heads: int, kv_heads: int, causal: bool) -> Array:
+        batch, seq, hidden = x.shape
+
+        def split(weight: Array, count: int) -> Array:
+            return space.transpose(space.reshape(space.linear(x, weight), (batch, seq, count, hidden // heads)), (0, 2, 1, 3))
+
+        mixed = space.attend(split(w_q, heads), split(w_k, kv_heads), split(w_v, kv_heads), causal)
+        return space.linear(space.reshape(space.transpose(mixed, (0, 2, 1, 3)), (batch, seq, hidden)), w_out)
+
+    return mix
 
 
 def attention_weights(hidden: int, heads: int, kv_heads: int, dtype: str, be: Backend) -> tuple[Array, ...]:
@@ -51,6 +60,7 @@ def attention_size(hidden: int, heads: int, kv_heads: int) -> int:
     "layer/attention",
     axes={"batch": [1], "seq": [64], "hidden": [256], "heads": [4], "kv_heads": [4], "causal": [True], "dtype": ["fp32"]},
     tags=["layer", "compute", "smoke"],
+    backend=EVERYWHERE,
     sizes={
         "small": {"seq": 16, "hidden": 64, "heads": 2, "kv_heads": 2},
         "h200": {"batch": 4, "seq": 4096, "hidden": 4096, "heads": 32, "kv_heads": 8, "dtype": "bf16"},
@@ -58,7 +68,7 @@ def attention_size(hidden: int, heads: int, kv_heads: int) -> int:
 )
 def attention(batch: int, seq: int, hidden: int, heads: int, kv_heads: int, causal: bool, dtype: str, be: Backend) -> Task:
     """Self-attention with its four projections; compute bound, the more so by attention itself the longer the sequence."""
-    fn = form(be, lambda torch: mix, lambda np: mix_numpy)
+    fn = form(be, lambda torch: mix, shared=mix_in)
     x = be.randn(batch, seq, hidden, dtype=dtype)
     weights = attention_weights(hidden, heads, kv_heads, dtype, be)
     moved = size(dtype, 2 * batch * seq * hidden, attention_size(hidden, heads, kv_heads))

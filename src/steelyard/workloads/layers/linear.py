@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from steelyard.model.task import Task
-from steelyard.workloads.ops.forms import Backend, trainable
+from steelyard.workloads.ops.forms import EVERYWHERE, Backend, trainable
 from steelyard.workloads.ops.gemm import affine
 
 
@@ -11,6 +11,7 @@ from steelyard.workloads.ops.gemm import affine
     "layer/linear",
     axes={"batch": [1], "seq": [64], "hidden": [512], "out": [512], "dtype": ["fp32"]},
     tags=["layer", "compute", "smoke"],
+    backend=EVERYWHERE,
     sizes={
         "small": {"seq": 16, "hidden": 64, "out": 64},
         "h200": {"batch": 8, "seq": 2048, "hidden": 4096, "out": 14336, "dtype": "bf16"},

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from steelyard.model.task import Task
 from steelyard.workloads.layers.rounding import layer_tolerance
 from steelyard.workloads.ops.cost import Array, size
-from steelyard.workloads.ops.forms import Backend, form, trainable
-from steelyard.workloads.ops.pointwise import gelu_of, silu_of
+from steelyard.workloads.ops.forms import EVERYWHERE, Backend, form, trainable
+from steelyard.workloads.ops.spaces import Space
 
 
 def feed(x: Array, w_up: Array, w_down: Array, w_gate: Array | None = None) -> Array:
@@ -18,11 +20,15 @@ def feed(x: Array, w_up: Array, w_down: Array, w_gate: Array | None = None) -> A
     return F.linear(lively, w_down)
 
 
-def feed_numpy(x: Array, w_up: Array, w_down: Array, w_gate: Array | None = None) -> Array:
-    """The layer in numpy."""
-    up = x @ w_up.T
-    lively = gelu_of(up) if w_gate is None else silu_of(x @ w_gate.T) * up
-    return lively @ w_down.T
+def feed_in(space: Space) -> Callable[..., Array]:
+    """The layer in other frameworks."""
+
+    def feed(x: Array, w_up: Array, w_down: Array, w_gate: Array | None = None) -> Array:
+        up = space.linear(x, w_up)
+        lively = space.gelu(up) if w_gate is None else space.silu(space.linear(x, w_gate)) * up
+        return space.linear(lively, w_down)
+
+    return feed
 
 
 def mlp_weights(hidden: int, ffn: int, gated: bool, dtype: str, be: Backend) -> tuple[Array, ...]:
@@ -36,6 +42,7 @@ def mlp_weights(hidden: int, ffn: int, gated: bool, dtype: str, be: Backend) -> 
     "layer/mlp",
     axes={"batch": [1], "seq": [64], "hidden": [256], "ffn": [768], "gated": [True], "dtype": ["fp32"]},
     tags=["layer", "compute", "smoke"],
+    backend=EVERYWHERE,
     sizes={
         "small": {"seq": 16, "hidden": 64, "ffn": 128},
         "h200": {"batch": 4, "seq": 4096, "hidden": 4096, "ffn": 14336, "dtype": "bf16"},
@@ -43,7 +50,7 @@ def mlp_weights(hidden: int, ffn: int, gated: bool, dtype: str, be: Backend) -> 
 )
 def mlp(batch: int, seq: int, hidden: int, ffn: int, gated: bool, dtype: str, be: Backend) -> Task:
     """Feed-forward layer, SwiGLU if gated and GELU if not; compute bound, its activation memory bound unless fused."""
-    fn = form(be, lambda torch: feed, lambda np: feed_numpy)
+    fn = form(be, lambda torch: feed, shared=feed_in)
     tokens, weights = batch * seq, (3 if gated else 2) * hidden * ffn
     x = be.randn(batch, seq, hidden, dtype=dtype)
     feeding = mlp_weights(hidden, ffn, gated, dtype, be)

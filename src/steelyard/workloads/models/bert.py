@@ -5,8 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from steelyard.model.task import Task
-from steelyard.workloads.models.parts import Module, block_class, block_flops, count, model, model_task, surprise_at
+from steelyard.workloads.models.carried import (
+    Shapes,
+    Weights,
+    affine,
+    affine_shapes,
+    blocks_shapes,
+    build_model,
+    count_of,
+    norm,
+    norm_shapes,
+    through_blocks,
+)
+from steelyard.workloads.models.parts import Module, block_class, block_flops, model
 from steelyard.workloads.ops.cost import INDEX, Array, size
+from steelyard.workloads.ops.forms import EVERYWHERE
+from steelyard.workloads.ops.spaces import Space
 
 EPS = 1e-12
 SEGMENTS = 2
@@ -38,6 +52,20 @@ def encoder(layers: int, hidden: int, heads: int, ffn: int, vocab: int, seq: int
     return Encoder()
 
 
+def encoder_shapes(layers: int, hidden: int, ffn: int, vocab: int, seq: int, classes: int) -> Shapes:
+    """The weights of the encoder, in the order of its module."""
+    tables = {"tokens.weight": (vocab, hidden), "positions.weight": (seq, hidden), "segments.weight": (SEGMENTS, hidden)}
+    head = affine_shapes("pool", hidden, hidden) | affine_shapes("classify", classes, hidden)
+    return {**tables, **norm_shapes("norm", hidden), **blocks_shapes(layers, hidden, ffn), **head}
+
+
+def encode(space: Space, w: Weights, tokens: Array, layers: int, heads: int) -> Array:
+    """The encoder in other frameworks."""
+    known = space.take(w["tokens.weight"], tokens) + w["positions.weight"] + w["segments.weight"][0]
+    x = through_blocks(space, w, norm(space, w, "norm", known, EPS), layers, heads, EPS, norm_first=False)
+    return affine(space, w, "classify", space.tanh(affine(space, w, "pool", x[:, 0])))
+
+
 @model(
     "model/bert",
     axes={
@@ -45,6 +73,7 @@ def encoder(layers: int, hidden: int, heads: int, ffn: int, vocab: int, seq: int
         "dtype": ["fp32"],
     },
     tags=["model", "compute"],
+    backend=EVERYWHERE,
     sizes={
         "small": {"batch": 1, "seq": 16, "hidden": 32, "heads": 2, "ffn": 64, "vocab": 64},
         "h200": {
@@ -60,13 +89,16 @@ def bert(
     block = block_flops(batch, seq, hidden, heads, ffn, causal=False)
     x = be.integers(0, vocab, batch, seq)
     targets = be.integers(0, classes, batch)
-    module = be.module(lambda: encoder(layers, hidden, heads, ffn, vocab, seq, classes), dtype)
-    read = count(module) - vocab * hidden + tokens * hidden
-    return model_task(
-        module,
-        (x,),
+    shapes = encoder_shapes(layers, hidden, ffn, vocab, seq, classes)
+    read = count_of(shapes) - vocab * hidden + tokens * hidden
+    return build_model(
+        be,
         dtype,
-        surprise_at(targets),
+        x,
+        targets,
+        lambda: encoder(layers, hidden, heads, ffn, vocab, seq, classes),
+        shapes,
+        lambda space, w, x: encode(space, w, x, layers, heads),
         flops=layers * block + 2.0 * batch * hidden * (hidden + classes),
         bytes=size(INDEX, tokens) + size(dtype, read, batch * classes),
         items=tokens,

@@ -5,8 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from steelyard.model.task import Task
-from steelyard.workloads.models.parts import Module, block_class, block_flops, count, model, model_task, surprise_at
+from steelyard.workloads.models.carried import (
+    Shapes,
+    Weights,
+    affine,
+    affine_shapes,
+    blocks_shapes,
+    build_model,
+    count_of,
+    norm,
+    norm_shapes,
+    through_blocks,
+)
+from steelyard.workloads.models.parts import Module, block_class, block_flops, model
 from steelyard.workloads.ops.cost import Array, divides, size
+from steelyard.workloads.ops.forms import EVERYWHERE
+from steelyard.workloads.ops.spaces import Space
 
 COLOURS = 3
 EPS = 1e-6
@@ -37,6 +51,21 @@ def vision_transformer(patches: int, patch: int, layers: int, hidden: int, heads
     return Vision()
 
 
+def vision_shapes(patches: int, patch: int, layers: int, hidden: int, ffn: int, classes: int) -> Shapes:
+    """The weights of the transformer, in the order of its module."""
+    own = {"summary": (1, hidden), "positions": (patches + 1, hidden)}
+    cut = {"cut.weight": (hidden, COLOURS, patch, patch), "cut.bias": (hidden,)}
+    return {**own, **cut, **blocks_shapes(layers, hidden, ffn), **norm_shapes("norm", hidden), **affine_shapes("classify", classes, hidden)}
+
+
+def look(space: Space, w: Weights, images: Array, patch: int, layers: int, heads: int) -> Array:
+    """The transformer in other frameworks."""
+    x = space.in_row(space.convolve(images, w["cut.weight"], patch, 0)) + w["cut.bias"]
+    summary = space.spread(w["summary"], (x.shape[0], 1, x.shape[-1]))
+    x = through_blocks(space, w, space.concat((summary, x), 1) + w["positions"], layers, heads, EPS)
+    return affine(space, w, "classify", norm(space, w, "norm", x[:, 0], EPS))
+
+
 @model(
     "model/vit",
     axes={
@@ -44,6 +73,7 @@ def vision_transformer(patches: int, patch: int, layers: int, hidden: int, heads
         "dtype": ["fp32"],
     },
     tags=["model", "compute"],
+    backend=EVERYWHERE,
     sizes={
         "small": {"batch": 1, "image": 16, "patch": 4, "hidden": 32, "heads": 2, "ffn": 64, "classes": 10},
         "h200": {
@@ -61,13 +91,16 @@ def vit(
     block = block_flops(batch, patches + 1, hidden, heads, ffn, causal=False)
     x = be.randn(batch, COLOURS, image, image, dtype=dtype)
     targets = be.integers(0, classes, batch)
-    module = be.module(lambda: vision_transformer(patches, patch, layers, hidden, heads, ffn, classes), dtype)
-    return model_task(
-        module,
-        (x,),
+    shapes = vision_shapes(patches, patch, layers, hidden, ffn, classes)
+    return build_model(
+        be,
         dtype,
-        surprise_at(targets),
+        x,
+        targets,
+        lambda: vision_transformer(patches, patch, layers, hidden, heads, ffn, classes),
+        shapes,
+        lambda space, w, x: look(space, w, x, patch, layers, heads),
         flops=layers * block + 2.0 * (pixels * hidden + batch * hidden * classes),
-        bytes=size(dtype, pixels, count(module), batch * classes),
+        bytes=size(dtype, pixels, count_of(shapes), batch * classes),
         items=batch,
     )

@@ -7,21 +7,13 @@ from typing import Any
 
 from steelyard.model.task import Task
 from steelyard.workloads.ops.cost import Array, divides, size
-from steelyard.workloads.ops.forms import Backend, form, operator
-from steelyard.workloads.ops.norm import soften
+from steelyard.workloads.ops.forms import EVERYWHERE, Backend, form, operator
+from steelyard.workloads.ops.spaces import in_numpy
 
 
 def attend(q: Array, k: Array, v: Array, causal: bool) -> Array:
-    """Attention in numpy with the whole score matrix; keys and values are repeated for each group of heads."""
-    import numpy as np
-
-    group = q.shape[1] // k.shape[1]
-    k, v = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)
-    scores = q @ np.swapaxes(k, -1, -2) / q.shape[-1] ** 0.5
-    if causal:
-        seen = np.tril(np.ones(scores.shape[-2:], dtype=bool))
-        scores = np.where(seen, scores, scores.dtype.type(-np.inf))
-    return soften(scores, -1) @ v
+    """Attention in numpy with the whole score matrix."""
+    return in_numpy().attend(q, k, v, causal)
 
 
 def pairs(seq: int, causal: bool) -> int:
@@ -39,6 +31,7 @@ def fused(torch: Any, grouped: bool) -> Callable[..., Array]:
     "op/sdpa",
     axes={"batch": [1], "heads": [4], "kv_heads": [4], "seq": [128], "head_dim": [64], "causal": [True], "dtype": ["fp32"]},
     tags=["op", "compute", "smoke"],
+    backend=EVERYWHERE,
     sizes={
         "small": {"heads": 2, "kv_heads": 2, "seq": 32, "head_dim": 32},
         "h200": {"batch": 4, "heads": 32, "kv_heads": 8, "seq": 8192, "head_dim": 128, "dtype": "bf16"},
@@ -47,7 +40,7 @@ def fused(torch: Any, grouped: bool) -> Callable[..., Array]:
 def sdpa(batch: int, heads: int, kv_heads: int, seq: int, head_dim: int, causal: bool, dtype: str, be: Backend) -> Task:
     """Scaled dot-product attention of a prompt; compute bound when fused, memory bound when the scores are stored."""
     divides("kv_heads", kv_heads, "heads", heads)
-    fn = form(be, lambda torch: fused(torch, kv_heads != heads), lambda np: attend)
+    fn = form(be, lambda torch: fused(torch, kv_heads != heads), shared=lambda space: space.attend)
     q = be.randn(batch, heads, seq, head_dim, dtype=dtype)
     k = be.randn(batch, kv_heads, seq, head_dim, dtype=dtype)
     v = be.randn(batch, kv_heads, seq, head_dim, dtype=dtype)

@@ -1,4 +1,4 @@
-"""Operators and layers are written once for torch and numpy: only the function that is timed belongs to a framework."""
+"""Operators and layers are written once for all frameworks: only the function that is timed belongs to one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from steelyard.model.define import workload
+from steelyard.workloads.ops.spaces import SPACES, Space, space_of
 
 if TYPE_CHECKING:
     from steelyard.backends.base import Backend as Backend
@@ -19,12 +20,18 @@ operator = functools.partial(workload, backend=("torch", "numpy"), modes=("eval"
 """A workload for both frameworks that has gradients."""
 trainable = functools.partial(operator, modes=("eval", "fwd", "bwd", "train"))
 """The same with weights, which can be trained."""
+EVERYWHERE = ("torch", "numpy", "jax", "tensorflow")
 
 Form = Callable[[Any], Callable[..., Any]]
 """Gives the function that is timed; its argument is the framework, imported no earlier than that."""
+Shared = Callable[[Space], Callable[..., Any]]
+"""The same for all frameworks but torch at once."""
 
 
-def form(be: Backend, torch: Form, numpy: Form) -> Callable[..., Any]:
-    """The function of the framework that this backend runs."""
-    name, make = ("numpy", numpy) if be.name == "numpy" else ("torch", torch)
-    return make(importlib.import_module(name))
+def form(be: Backend, torch: Form, numpy: Form | None = None, shared: Shared | None = None) -> Callable[..., Any]:
+    """The function of the framework that this backend runs; `shared` serves all but torch that have no function of their own here."""
+    if be.name == "numpy" and numpy is not None:
+        return numpy(importlib.import_module("numpy"))
+    if be.name in SPACES and shared is not None:
+        return shared(space_of(be.name))
+    return torch(importlib.import_module("torch"))

@@ -6,7 +6,7 @@ import math
 
 from steelyard.model.task import Task
 from steelyard.workloads.ops.cost import size
-from steelyard.workloads.ops.forms import Backend, form, operator, trainable
+from steelyard.workloads.ops.forms import EVERYWHERE, Backend, form, operator, trainable
 from steelyard.workloads.ops.triton_kernels import by_triton
 
 
@@ -14,11 +14,12 @@ from steelyard.workloads.ops.triton_kernels import by_triton
     "op/matmul",
     axes={"m": [256], "n": [256], "k": [256], "dtype": ["fp32"]},
     tags=["op", "compute", "smoke"],
+    backend=EVERYWHERE,
     sizes={"small": {"m": 64, "n": 64, "k": 64}, "h200": {"m": 8192, "n": 8192, "k": 8192, "dtype": "bf16"}},
 )
 def matmul(m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
     """Matrix product (m,k)x(k,n); compute bound unless one side is thin."""
-    fn = form(be, lambda torch: torch.matmul, lambda np: np.matmul)
+    fn = form(be, lambda torch: torch.matmul, shared=lambda space: space.matmul)
     a = be.randn(m, k, dtype=dtype)
     b = be.randn(k, n, dtype=dtype, scale=k**-0.5)
     return Task(fn, (a, b), flops=2.0 * m * n * k, bytes=size(dtype, m * k, k * n, m * n), items=m)
@@ -28,11 +29,12 @@ def matmul(m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
     "op/bmm",
     axes={"batch": [16], "m": [64], "n": [64], "k": [64], "dtype": ["fp32"]},
     tags=["op", "compute"],
+    backend=EVERYWHERE,
     sizes={"small": {"batch": 4, "m": 32, "n": 32, "k": 32}, "h200": {"batch": 512, "m": 1024, "n": 1024, "k": 128, "dtype": "bf16"}},
 )
 def bmm(batch: int, m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
     """Batch of matrix products; compute bound for square matrices, memory bound for small ones."""
-    fn = form(be, lambda torch: torch.bmm, lambda np: np.matmul)
+    fn = form(be, lambda torch: torch.bmm, shared=lambda space: space.matmul)
     a = be.randn(batch, m, k, dtype=dtype)
     b = be.randn(batch, k, n, dtype=dtype, scale=k**-0.5)
     return Task(fn, (a, b), flops=2.0 * batch * m * n * k, bytes=size(dtype, batch * (m * k + k * n + m * n)), items=batch)
@@ -55,7 +57,7 @@ def addmm(m: int, n: int, k: int, dtype: str, be: Backend) -> Task:
 
 def affine(be: Backend, dtype: str, rows: tuple[int, ...], features: int, out: int) -> Task:
     """An affine map of the last axis by a transposed weight, for the operator and for the layer."""
-    fn = form(be, lambda torch: torch.nn.functional.linear, lambda np: lambda x, weight, bias: x @ weight.T + bias)
+    fn = form(be, lambda torch: torch.nn.functional.linear, shared=lambda space: space.linear)
     tokens = math.prod(rows)
     x = be.randn(*rows, features, dtype=dtype)
     weight = be.randn(out, features, dtype=dtype, scale=features**-0.5)
@@ -68,6 +70,7 @@ def affine(be: Backend, dtype: str, rows: tuple[int, ...], features: int, out: i
     "op/linear",
     axes={"tokens": [32], "features": [512], "out": [512], "dtype": ["fp32"]},
     tags=["op", "compute", "smoke"],
+    backend=EVERYWHERE,
     sizes={
         "small": {"tokens": 8, "features": 64, "out": 64},
         "h200": {"tokens": 8192, "features": 8192, "out": 8192, "dtype": "bf16"},

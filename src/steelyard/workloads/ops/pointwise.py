@@ -8,42 +8,30 @@ from typing import Any
 from steelyard.errors import unknown
 from steelyard.model.task import Task
 from steelyard.workloads.ops.cost import Array, size
-from steelyard.workloads.ops.forms import Backend, form, operator
+from steelyard.workloads.ops.forms import EVERYWHERE, Backend, form, operator
+from steelyard.workloads.ops.spaces import in_numpy
 
 GELU_FLOPS = {"none": 5.0, "tanh": 8.0}
 SCALE = 3.0
 
 
-def gelu_of(x: Array, approximate: str = "none") -> Array:
-    """Gaussian error linear unit in numpy, exact by the error function of the standard library."""
-    import math
-
-    import numpy as np
-
-    if approximate == "tanh":
-        return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
-    erf = np.vectorize(math.erf, otypes=[x.dtype])
-    return 0.5 * x * (1 + erf(x / math.sqrt(2)))
-
-
 def silu_of(x: Array) -> Array:
     """Sigmoid linear unit in numpy."""
-    import numpy as np
-
-    return x / (1 + np.exp(-x))
+    return in_numpy().silu(x)
 
 
 @operator(
     "op/gelu",
     axes={"n": [131072], "approximate": ["none"], "dtype": ["fp32"]},
     tags=["op", "memory", "smoke"],
+    backend=EVERYWHERE,
     sizes={"small": {"n": 4096}, "h200": {"n": 2**28, "dtype": "bf16"}},
 )
 def gelu(n: int, approximate: str, dtype: str, be: Backend) -> Task:
     """Gaussian error linear unit; memory bound on a GPU, bound by the error function on a CPU."""
     if approximate not in GELU_FLOPS:
         raise unknown("approximation of gelu", approximate, GELU_FLOPS)
-    fn = form(be, lambda torch: torch.nn.functional.gelu, lambda np: gelu_of)
+    fn = form(be, lambda torch: torch.nn.functional.gelu, shared=lambda space: space.gelu)
     x = be.randn(n, dtype=dtype)
     return Task(fn, (x,), {"approximate": approximate}, flops=GELU_FLOPS[approximate] * n, bytes=size(dtype, n, n), items=n)
 

@@ -1,5 +1,7 @@
 """The layers of this kernel: each takes the place of one of a model's own, and finds its weights there."""
 
+from __future__ import annotations
+
 import torch
 
 

@@ -1,0 +1,93 @@
+"""What JAX tells of its own work: programs traced, lowered and compiled so far, and the clock that waits for its threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import astuple, dataclass
+from typing import Any
+
+import jax
+
+from steelyard import clocks
+from steelyard.measuring.clock import HostTimer, Loop, scoped
+from steelyard.model.task import Task
+
+EVENTS = {
+    "/jax/core/compile/jaxpr_trace_duration": "tracing",
+    "/jax/core/compile/jaxpr_to_mlir_module_duration": "lowering",
+    "/jax/core/compile/backend_compile_duration": "compiling",
+}
+
+
+@dataclass(frozen=True)
+class CompileWork:
+    """Seconds that went into each phase so far, and how many programs were compiled."""
+
+    tracing: float = 0.0
+    lowering: float = 0.0
+    compiling: float = 0.0
+    programs: int = 0
+
+    def since(self, earlier: CompileWork) -> CompileWork:
+        """Between two readings."""
+        return CompileWork(*(now - then for now, then in zip(astuple(self), astuple(earlier), strict=True)))
+
+
+class Compilations:
+    """JAX's own account of compiling, heard from the moment that the backend is loaded; there is one per process."""
+
+    def __init__(self) -> None:
+        self.seconds = dict.fromkeys(EVENTS.values(), 0.0)
+        self.programs = 0
+        jax.monitoring.register_event_duration_secs_listener(self.hear)
+
+    def hear(self, name: str, seconds: float, **more: Any) -> None:
+        """One event of JAX's."""
+        phase = EVENTS.get(name)
+        if phase is not None:
+            self.seconds[phase] += seconds
+            self.programs += phase == "compiling"
+
+    def read(self) -> CompileWork:
+        """Now."""
+        return CompileWork(**self.seconds, programs=self.programs)
+
+
+COMPILATIONS = Compilations()
+
+
+class WaitedTimer(HostTimer):
+    """The host's clock for work that JAX's threads do; a block in which XLA compiled does not count."""
+
+    def __init__(self, threads: int = 1) -> None:
+        super().__init__(threads=max(2, threads))
+
+    def disturbances(self) -> int:
+        return COMPILATIONS.programs
+
+
+class QueueTimer(WaitedTimer):
+    """The same for an accelerator: calls follow each other on its queue, as they do in a program, and the last one is waited for.
+
+    `started` gives the function whose call ends when it is handed over, and None for one that has no such form.
+    """
+
+    def __init__(self, threads: int, started: Callable[[Task], Callable[..., Any] | None]) -> None:
+        super().__init__(threads)
+        self.started = started
+
+    def bind(self, task: Task) -> Loop:
+        """A loop that waits once, where calls may be queued."""
+        hand_over = self.started(task) if task.prepare is None and not task.times_itself else None
+        if hand_over is None:
+            return super().bind(task)
+        args, kwargs = task.args, dict(task.kwargs)
+
+        def loop(n: int) -> int:
+            start = clocks.perf_counter_ns()
+            for _ in range(n):
+                out = hand_over(*args, **kwargs)
+            jax.block_until_ready(out)
+            return clocks.perf_counter_ns() - start
+
+        return scoped(loop, task)

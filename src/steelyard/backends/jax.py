@@ -1,0 +1,343 @@
+"""JAX on the devices that XLA knows: whole calls by jax.jit unless `eager` is asked for, which is one program per operator.
+
+Its arrays cannot be changed. Where something else shall stand in the place of one, as when training moves weights or verification
+tries other values, the backend remembers it, and calls get that instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
+from typing import Any
+
+import jax
+import jax.experimental
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+
+from steelyard import clocks
+from steelyard.backends import _jax_modes, _jax_numbers
+from steelyard.backends._jax_runtime import COMPILATIONS, CompileWork, QueueTimer, WaitedTimer
+from steelyard.backends._memory import host_memory
+from steelyard.backends._places import Places
+from steelyard.backends.base import Backend, step_through
+from steelyard.errors import NotApplicable, Unsupported
+from steelyard.measuring.clock import Timer
+from steelyard.measuring.fixed import Range, Stopwatch
+from steelyard.model.dtypes import canonical
+from steelyard.model.experiment import Settings
+from steelyard.model.record import Figure
+from steelyard.model.task import Task, nested
+
+ABOUT = {
+    "package": "jax", "stack": "jax", "requires": ["numpy", "jax"], "pins": "jax.txt", "usual": "jit",
+    "devices": {"cpu": "cpu", "cuda": "cuda", "tpu": "tpu"},
+    "variables": {
+        "JAX_PLATFORMS": "{device}", "PJRT_NPROC": "{threads}", "NPROC": "{threads}", "XLA_FLAGS": "",
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "JAX_ENABLE_X64": "0",
+    },
+}  # fmt: skip
+FORMATS: dict[str, Any] = {
+    "fp32": np.float32, "fp16": np.float16, "bf16": ml_dtypes.bfloat16, "fp8e4m3": ml_dtypes.float8_e4m3fn,
+    "fp8e5m2": ml_dtypes.float8_e5m2, "int64": np.int32, "int32": np.int32, "int16": np.int16, "int8": np.int8, "uint32": np.uint32,
+    "uint16": np.uint16, "uint8": np.uint8, "bool": np.bool_, "complex64": np.complex64,
+}  # fmt: skip
+"""Whole numbers of 64 bits, which are indices here, have 32 in JAX unless it is told otherwise."""
+NAMES: dict[Any, str] = {np.dtype(kind): name for name, kind in FORMATS.items()} | {np.dtype(np.float64): "fp64"}
+PLAIN_KINDS = "biufc"
+DEVICE_MEMORY = ("bytes_in_use", "peak_bytes_in_use", "pool_bytes", "bytes_limit")
+DRAWN_THERE = 2**18
+"""Numbers from which on a device makes them faster than the host."""
+PLATFORMS = {"cpu": "cpu", "cuda": "gpu", "tpu": "tpu"}
+"""What JAX calls our kinds of devices."""
+
+
+def in_double(on: bool) -> Any:
+    """Where JAX computes in double precision; older ones have it in another place, and a state that is no context there."""
+    found = getattr(jax, "enable_x64", None)
+    return found(on) if callable(found) else jax.experimental.enable_x64(on)
+
+
+def is_array(value: Any) -> bool:
+    """Whether something is an array with data."""
+    return isinstance(value, jax.Array) and not isinstance(value, getattr(jax.core, "Tracer", ()))
+
+
+@dataclass(frozen=True)
+class Awaited:
+    """A function whose call ends when what it computed is there, given what stands in the place of its arguments."""
+
+    started: Callable[..., Any]
+    places: Places
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.places.instead:
+            args, kwargs = self.places.all((args, kwargs))
+        return jax.block_until_ready(self.started(*args, **kwargs))
+
+
+class ReadyStopwatch(Stopwatch):
+    """A call is handed over when it returns, and done when its answer is there."""
+
+    asynchronous = True
+
+    def __init__(self) -> None:
+        self._began = CompileWork()
+
+    def timed(self, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> tuple[int, Any]:
+        start = clocks.perf_counter_ns()
+        out = jax.block_until_ready(fn(*args, **(kwargs or {})))
+        return clocks.perf_counter_ns() - start, out
+
+    def finish(self, out: Any) -> None:
+        jax.block_until_ready(out)
+
+    def await_inputs(self, inputs: Any) -> None:
+        jax.block_until_ready(inputs)
+
+    def count_anew(self) -> None:
+        self._began = COMPILATIONS.read()
+
+    def counts(self) -> dict[str, Any]:
+        return {"xla": asdict(COMPILATIONS.read().since(self._began))}
+
+
+class Jax(Backend):
+    """JAX on one device; every way of running is held against one exact reference."""
+
+    name = "jax"
+    install = "steelyard env create jax"
+    exactly = True
+
+    def open(self) -> None:
+        try:
+            self.spot = jax.devices(PLATFORMS.get(self.device, self.device))[0]
+        except (RuntimeError, AssertionError) as error:
+            why, do = " ".join(str(error).split())[:300], "a jax with support for it: see JAX's installation guide"
+            raise Unsupported(f"JAX {jax.__version__} has no {self.device} device here", why=why, do=do) from error
+        jax.config.update("jax_default_device", self.spot)
+        self.places = Places()
+        self._program: Callable[[], Any] | None = None
+        self._first: tuple[CompileWork, float] | None = None
+
+    def array(self, data: np.ndarray[Any, Any], dtype: str) -> Any:
+        if dtype not in FORMATS:
+            why = "JAX computes in half that width unless it is told otherwise" if dtype in ("fp64", "uint64", "complex128") else ""
+            raise Unsupported(f"backend jax has no {dtype}", why=why, do="choose another dtype, or backend torch or numpy")
+        data = np.asarray(data)
+        if dtype == "int64" and data.size and np.abs(data).max() >= 2**31:
+            raise Unsupported("these whole numbers do not fit into the 32 bits that JAX has for them", do="use backend torch")
+        return jax.device_put(data.astype(FORMATS[dtype]), self.spot)
+
+    def randn(self, *shape: int, dtype: str = "fp32", scale: float = 1.0) -> Any:
+        if self.device != "cuda" or math.prod(shape) < DRAWN_THERE or FORMATS.get(canonical(dtype)) is None:
+            return super().randn(*shape, dtype=dtype, scale=scale)
+        with in_double(True):
+            return _jax_numbers.normals(self._stream(), shape, scale, FORMATS[canonical(dtype)])
+
+    def leaf(self, value: Any) -> tuple[str, np.ndarray[Any, Any]] | None:
+        if not is_array(value):
+            return None
+        value = self.places.now(value)
+        step = step_through(value.size)
+        with in_double(True) if value.dtype == np.float64 else contextlib.nullcontext():
+            host = np.asarray(value if step <= 1 else value.reshape(-1)[::step])
+        name = NAMES.get(host.dtype, str(host.dtype))
+        return name, host if host.dtype.kind in PLAIN_KINDS else host.astype(np.float32)
+
+    def now(self, value: Any) -> Any:
+        return self.places.now(value)
+
+    def fingerprint(self, value: Any) -> str | None:
+        """Nothing changes an array of JAX's, so it is enough to know which one it is."""
+        return f"{id(self.places.now(value)):x}" if is_array(value) else super().fingerprint(value)
+
+    def rounds_to_tf32(self, task: Task) -> bool:
+        return self.device == "cuda" and jax.config.jax_default_matmul_precision in (None, "default", "fastest", "tensorfloat32")
+
+    def alter(self, value: Any, change: Callable[[Any], Any]) -> bool:
+        if not is_array(value):
+            return super().alter(value, change)
+        held = self.places.now(value)
+        wanted = jnp.asarray(change(held)).astype(held.dtype)
+        self.places.put(value, jax.device_put(wanted, self.spot))
+        return True
+
+    def copy(self, value: Any, buffers: dict[Any, Any] | None = None) -> Any:
+        if not is_array(value):
+            return super().copy(value, buffers)
+        made = jnp.array(self.places.now(value), copy=True)
+        return made if buffers is None else buffers.setdefault(id(value), made)
+
+    def drawn_again(self, value: Any) -> Any:
+        if is_array(value) and jnp.issubdtype(value.dtype, jnp.floating):
+            return self.array(self._numbers().normals(value.size).reshape(value.shape), NAMES[value.dtype])
+        return super().drawn_again(value)
+
+    def fixed(self, value: Any) -> bool:
+        return isinstance(value, (Awaited, Places)) or hasattr(value, "lower") or super().fixed(value)
+
+    def timer(self) -> Timer:
+        if self.device == "cpu":
+            return WaitedTimer(self.threads)
+        return QueueTimer(self.threads, lambda task: task.fn.started if isinstance(task.fn, Awaited) else None)
+
+    def stopwatch(self, *, flush: Range | None = None) -> Stopwatch:
+        if flush is not None:
+            raise Unsupported("JAX has no cache to flush that we know of")
+        return ReadyStopwatch()
+
+    def unwaited(self, task: Task) -> Task:
+        return replace(task, fn=task.fn.started) if isinstance(task.fn, Awaited) else task
+
+    def jitted(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
+        """jax.jit of a whole call: arrays are its inputs, and all else is what it was when it was made."""
+        still = [place for place, item in enumerate(args) if not _has_arrays(item)]
+        named = [name for name, item in kwargs.items() if not _has_arrays(item)]
+        made: Callable[..., Any] = jax.jit(fn, static_argnums=still, static_argnames=named)
+        return made
+
+    def in_mode(self, task: Task, mode: str) -> Task:
+        if task.fn is None:
+            return task
+        if mode not in ("eval", "call", "train"):
+            raise NotApplicable(f"backend jax has no mode {mode}", do="--mode eval or train: jax.grad computes both passes at once")
+        started = task.fn.started if isinstance(task.fn, Awaited) else task.fn
+        if mode == "train":
+            step, make = _jax_modes.train(self, task)
+            return self._watched(step, None, make)
+        return self._watched(replace(task, fn=Awaited(started, self.places)), started)
+
+    def _watched(self, task: Task, program: Callable[..., Any] | None, make: Callable[[], Any] | None = None) -> Task:
+        """A task whose first call is taken apart: what went into each phase of compiling, and the rest.
+
+        `make` is that call where verification looks at another one.
+        """
+        before, earlier, call = COMPILATIONS.read(), task.inspect, task.observe or replace(task, scope=None)
+        lowered = getattr(program, "lower", None)
+        self._first = None
+        self._program = (lambda: lowered(*task.args, **task.kwargs).compile()) if lowered else None
+
+        def observe() -> Any:
+            start, out = clocks.perf_counter(), None
+            if self._first is None:
+                out = (make or call)()
+                self._first = COMPILATIONS.read().since(before), clocks.perf_counter() - start
+                return call() if make else out
+            return call()
+
+        def inspect() -> dict[str, Any]:
+            work = self._first[0] if self._first else COMPILATIONS.read().since(before)
+            return {**(earlier() if earlier else {}), "xla": asdict(work)}
+
+        return replace(task, observe=observe, inspect=inspect)
+
+    def beside(self, task: Task, timer: Timer, seconds: float, settings: Settings) -> tuple[dict[str, Figure], dict[str, Any]]:
+        """The phases of the first call, what XLA says of the program, and the kernel's account of the process."""
+        facts: dict[str, Any] = {"host_memory": host_memory()}
+        if stats := self.spot.memory_stats():
+            facts["device_memory"] = {name: stats[name] for name in DEVICE_MEMORY if name in stats}
+        if self._first is None:
+            return {}, facts
+        work, whole = self._first
+        phases = {f"{name}_time": spent for name, spent in asdict(work).items() if name != "programs" and spent}
+        phases["first_run_time"] = max(0.0, whole - sum(phases.values()))
+        figures = {name: Figure(value, "s", "lower", n=1) for name, value in phases.items()}
+        told = self._analysis()
+        if "memory" in told:
+            figures["program_memory"] = Figure(float(sum(told["memory"].values())), "B", "lower", n=1)
+        return figures, {**facts, "xla": {**asdict(work), **told}}
+
+    def _analysis(self) -> dict[str, Any]:
+        """Operations, bytes and memory of the compiled program by XLA's own account; JAX has kept it, so nothing is compiled again."""
+        if self._program is None:
+            return {}
+        try:
+            program = self._program()
+            cost, held = program.cost_analysis(), program.memory_analysis()
+        except (RuntimeError, NotImplementedError, jax.errors.JaxRuntimeError):
+            return {}
+        cost = cost[0] if isinstance(cost, (list, tuple)) else cost
+        found: dict[str, Any] = {name: cost[key] for name, key in (("flops", "flops"), ("bytes", "bytes accessed")) if key in (cost or {})}
+        parts = {part: getattr(held, f"{part}_size_in_bytes", 0) for part in ("argument", "output", "temp", "generated_code")}
+        return {**found, "memory": parts} if held is not None else found
+
+    def upcast(self, task: Task) -> Task | None:
+        if task.fn is None:
+            return None
+        plain = task.fn.started if isinstance(task.fn, Awaited) else task.fn
+        plain = getattr(plain, "__wrapped__", plain)
+        known: dict[int, Any] = {}
+        with in_double(True):
+            args, kwargs, weights = (self._doubled(part, known) for part in (tuple(task.args), dict(task.kwargs), tuple(task.parameters)))
+        fn = self.jitted(plain, args, kwargs)
+        scope = nested(task.scope, functools.partial(in_double, True))
+        return replace(task, fn=fn, args=args, kwargs=kwargs, parameters=weights, scope=scope, inspect=None)
+
+    def _doubled(self, value: Any, known: dict[int, Any]) -> Any:
+        """The same structure in double precision; what is there twice is one thing again, so that weights are still known by identity."""
+
+        def wide(item: Any) -> Any:
+            if not is_array(item) or not jnp.issubdtype(item.dtype, jnp.floating):
+                return item
+            if id(item) not in known:
+                known[id(item)] = self.places.now(item).astype(jnp.float64)
+            return known[id(item)]
+
+        return jax.tree_util.tree_map(wide, value)
+
+    def answer(self, task: Task, mode: str, calls: int) -> Any:
+        ready = self.in_mode(task, mode)
+        if mode == "train":
+            out = None
+            for _ in range(calls):
+                out = ready.fn(*ready.args, **ready.kwargs) if ready.fn else None
+            return out
+        return super().answer(ready, "eval", calls)
+
+    def sync(self) -> None:
+        with contextlib.suppress(RuntimeError):
+            jax.effects_barrier()
+
+    def start_memory(self) -> None:
+        if self.device == "cpu":
+            super().start_memory()
+        self._peak_before = self._peak()
+
+    def peak_memory(self) -> dict[str, float]:
+        """The device's peak; JAX cannot forget an earlier one, so there is none to tell where that was as high."""
+        if self.device == "cpu":
+            return super().peak_memory()
+        peak = self._peak()
+        return {"peak_allocated": peak} if peak > self._peak_before else {}
+
+    def _peak(self) -> float:
+        return float((self.spot.memory_stats() or {}).get("peak_bytes_in_use", 0.0))
+
+    def graphs(self) -> int:
+        return COMPILATIONS.programs
+
+    @classmethod
+    def reset(cls) -> None:
+        jax.clear_caches()
+
+    def facts(self) -> dict[str, Any]:
+        return {"device": str(self.spot.device_kind), "platform": self.spot.platform}
+
+    def versions(self) -> dict[str, str]:
+        own = {"jax": jax.__version__, "jaxlib": version("jaxlib"), "device": str(self.spot.device_kind)}
+        return {**own, "runtime": str(getattr(self.spot.client, "platform_version", "")).split("\n")[0], "numpy": np.__version__,
+                "python": platform.python_version()}  # fmt: skip
+
+
+def _has_arrays(item: Any) -> bool:
+    return any(isinstance(leaf, (jax.Array, np.ndarray)) for leaf in jax.tree_util.tree_leaves(item))
+
+
+BACKEND = Jax
