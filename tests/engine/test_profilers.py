@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from steelyard.engine import after, conduct, profilers
-from steelyard.engine.messages import Found
-from steelyard.errors import SteelyardError, UsageError
+from steelyard.engine import after, conduct, passes, profilers
+from steelyard.engine.messages import Found, Pass, Sources, encode
+from steelyard.errors import SteelyardError, Unsupported, UsageError
 from steelyard.measuring.marks import mark
 from steelyard.measuring.ncu_table import COLUMNS, Kernel
+from steelyard.model.case import Case
 from steelyard.model.experiment import Experiment, Matrix, Settings
 from tests.dialects.param.test_nsys import Export
 from tests.engine.drive import run_json, steelyard
@@ -208,3 +209,11 @@ def test_the_whole_way_from_the_flag_to_the_record(tmp_path: Path, stand_in: Mak
     assert seen.count("steelyard_measure") == seen.count(mark("steelyard", 0, "forward")) == 10
     shown = steelyard("show", "latest/1", cwd=tmp_path).stdout
     assert "nsys_first_kernel" in shown and sys.executable not in shown
+
+
+def test_a_backend_that_cannot_mark_its_calls_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = tmp_path / "job.json"
+    case = Case("op/softmax", (("dtype", "fp32"), ("m", 4), ("n", 4)), "numpy")
+    job.write_text(encode(Pass(Sources(), Settings(), case, "nsys")))
+    assert passes.main(["passes", str(job)]) == Unsupported.exit_code
+    assert "error: backend numpy on cpu has no marks for a profiler outside" in capsys.readouterr().err
