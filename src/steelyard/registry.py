@@ -285,17 +285,22 @@ def load_file(path: str | Path) -> ModuleType:
 def look_first(folders: Sequence[str]) -> None:
     """Import from these folders before what is installed, and never from them in place of Python's own modules.
 
-    A folder with a file such as torch.py, as one benchmark per framework is called, comes after what is installed: `import
-    torch` means the framework.
+    A folder with a file such as torch.py or a package such as jax, as one benchmark per framework is called, comes after what is
+    installed: `import torch` means the framework.
     """
     if not folders:
         return
     own = Path(os.__file__).parent
     python = [entry for entry in sys.path if entry in (str(own), str(own / "lib-dynload"))]
     wanted = list(dict.fromkeys(folder for folder in folders if folder not in python))
-    last = [folder for folder in wanted if any((Path(folder) / f"{name}.py").is_file() for name in frameworks())]
+    last = [folder for folder in wanted if any((Path(folder) / file).is_file() for name in frameworks() for file in _files_of(name))]
     rest = [entry for entry in sys.path if entry not in (*python, *wanted)]
     sys.path[:] = [*python, *(folder for folder in wanted if folder not in last), *rest, *last]
+
+
+def _files_of(name: str) -> tuple[str, str]:
+    """Where a module lies in its folder: a file, or a package."""
+    return f"{name}.py", f"{name}/__init__.py"
 
 
 def _misspelt(error: SyntaxError, file: Path) -> UsageError:
@@ -370,6 +375,13 @@ def dialects() -> Iterator[Dialect]:
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
             raise UsageError(f"dialect {point.name} of package {_distribution(point)} cannot be loaded", why=why) from error
+
+
+def serve(name: str) -> None:
+    """Have a dialect answer for the import names of its original, for users' files that are written for that."""
+    found = next((dialect for dialect in dialects() if dialect.name == name), None)
+    if found and found.names:
+        importlib.import_module(found.names).serve()
 
 
 def attribute(spot: str) -> Any:

@@ -82,6 +82,19 @@ TORCHAO: dict[str, Any] = {
          "model_type": "ln_linear_gelu", "enable_profiler": True, "enable_memory_profiler": False},
     ],
 }  # fmt: skip
+OPENXLA: dict[str, Any] = {
+    "trigger": {"timestamp": "1690405293"}, "execution_environment": {"python_environment": [{"name": "jax", "version": "0.4.25"}]},
+    "benchmarks": [
+        {"definition": {"benchmark_name": "models/A_BATCH1/inputs/I", "framework": "ModelFrameworkType.JAX", "data_type": "fp32",
+                        "batch_size": 1, "compiler": "xla", "device": "host-cpu", "tags": ["a"], "num_threads": 4},
+         "metrics": {"framework_level": {"median_latency_ms": 1.5, "stddev_latency_ms": 0.1, "benchmark_iterations": 100,
+                                         "compile_time_ms": 40.0, "device_memory_peak_mb": None},
+                     "compiler_level": {"error": "timeout"}},
+         "steelyard": {"status": "wrong", "reason": "NaN", "latencies_ms": [1.0, 2.0],
+                       "verification": {"status": "failed", "against": "x", "message": "NaN"}}},
+        {"definition": {"benchmark_name": "models/B/inputs/I"}, "metrics": {"framework_level": {"error": "boom"}}},
+    ],
+}  # fmt: skip
 HF_CONFIGS: list[Any] = [
     [{"name": "x", "warmup_iterations": 3, "measurement_iterations": 10, "gpu_monitoring": True, "continuous_batching": True,
       "batch_size": 1, "sequence_length": 128, "num_tokens_to_generate": 64, "attn_implementation": "paged|sdpa",
@@ -328,6 +341,7 @@ TARGETS: tuple[Target, ...] = (
     Target("torchao config", "x.yml", lambda: [TORCHAO], mutate.as_yaml, lambda path: _torchao(path), [DRY]),
     Target("torchao rows", "x.csv", lambda: _torchao_files("csv"), mutate.as_json, _read_foreign, [("show", "FILE")]),
     Target("torchao records", "x.json", lambda: _torchao_files("json"), mutate.as_json, _read_foreign, [("show", "FILE")]),
+    Target("openxla results", "x.json", lambda: [OPENXLA], mutate.as_json, _read_foreign, [("show", "FILE"), DRY]),
     Target("hf configs", "x.jsonl", lambda: HF_CONFIGS, mutate.as_lines, lambda path: _hf_configs(path), [HF]),
     Target("hf results", "x.json", lambda: _hf_files(), mutate.as_json, _read_foreign, [("show", "FILE"), ("compare", "FILE", "FILE")]),
     Target("hf rows", "x.jsonl", lambda: _hf_rows(), mutate.as_lines, _read_foreign, [("show", "FILE")]),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from steelyard.cli.output import emit_json, json_option
@@ -18,14 +20,19 @@ def command() -> None:
 @click.argument("stack")
 @click.argument("packages", nargs=-1)
 @click.option("--name", help="Name of the environment; the stack's name if not given.")
+@click.option(
+    "-r", "--requirements", multiple=True, type=click.Path(path_type=Path), metavar="PATH",
+    help="Install what a file asks for, or every requirements.txt below a folder; repeatable.",
+)  # fmt: skip
 @json_option
-def create(stack: str, packages: tuple[str, ...], name: str | None, as_json: bool) -> int:
+def create(stack: str, packages: tuple[str, ...], name: str | None, requirements: tuple[Path, ...], as_json: bool) -> int:
     """Build the environment of a STACK (numpy, torch, jax, tensorflow, torch-xla, torchax), with further PACKAGES if wanted."""
     from steelyard.engine import envs
 
     envs.check(stack, name)
+    envs.requirement_files(requirements)
     click.echo(f"building {name or stack}: this downloads packages and can take minutes", err=True)
-    made = envs.create(stack, name, packages)
+    made = envs.create(stack, name, packages, requirements)
     if as_json:
         emit_json(made)
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -55,6 +55,23 @@ def option(flag: Flag, defaults: PlainOptions) -> click.Option:
     if flag.metavar:
         words["metavar"] = flag.metavar
     return click.Option([*flag.names, flag.key], help=flag.help, **words)
+
+
+def spelt(*names: str, **words: Any) -> Callable[[Any], Any]:
+    """An option that may be written with dashes and with underscores."""
+    dashed = [name for name in names if name.startswith("--")]
+    return click.option(*names, *(name[:2] + name[2:].replace("-", "_") for name in dashed if "-" in name[2:]), **words)
+
+
+def with_options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Several options, in this order."""
+
+    def add(function: Any) -> Any:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
 
 
 def status_counts(statuses: Sequence[str]) -> list[str]:

@@ -44,9 +44,14 @@ class RuleCheck:
 
     @staticmethod
     def own(bench: Bench, task: Task) -> str:
-        """The rule that the task or a variant brings along; the task's own rule is told where a variant loses something on purpose."""
+        """The rule that the task or a variant brings along; the task's own rule is told where a variant loses something on purpose.
+
+        One that cannot be told gives way to the variant's.
+        """
         named = next((variant.rule for variant, _ in bench.chain if variant.rule), "")
-        return (f"{task.rule}[lossy=true]" if named else task.rule) if task.rule else named
+        if not task.rule or not named:
+            return task.rule or named
+        return f"{task.rule}[lossy=true]" if rules.takes(task.rule, "lossy") else named
 
     def verdict(self, own: Verification | None = None) -> tuple[Verification, dict[str, Figure]]:
         """What the rule says, beside what our own found, and its figures; one that cannot be applied says that, and the times stay."""

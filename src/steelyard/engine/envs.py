@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import venv
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def stacks() -> dict[str, Stack]:
     return {about.stack: Stack(about.requires, about.pins, about.why) for about in known if about.stack} | PLAIN
 
 
-NOTE = "steelyard-env.json"
+NOTE, REQUIREMENTS = "steelyard-env.json", "requirements.txt"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9_.-]*)==(\S+)", re.MULTILINE)
 
@@ -145,10 +145,22 @@ def check(stack: str, name: str | None) -> Path:
     return path
 
 
-def create(stack: str, name: str | None = None, extra: tuple[str, ...] = ()) -> Env:
-    """Build a pinned virtual environment; a failed one leaves nothing behind."""
+def requirement_files(paths: Sequence[Path]) -> list[Path]:
+    """Files of requirements; of a folder all that are called requirements.txt in it, such as one for each model."""
+    found: list[Path] = []
+    for path in paths:
+        here = sorted(path.rglob(REQUIREMENTS)) if path.is_dir() else [path]
+        if not here or not all(file.is_file() for file in here):
+            raise UsageError(f"no {REQUIREMENTS} in {path}" if path.is_dir() else f"there is no file {path}", do="name another with -r")
+        found += here
+    return found
+
+
+def create(stack: str, name: str | None = None, extra: tuple[str, ...] = (), requirements: Sequence[Path] = ()) -> Env:
+    """Build a pinned virtual environment, with further packages and those that files ask for; a failed one leaves nothing behind."""
     path = check(stack, name)
     recipe = stacks()[stack]
+    extra = (*extra, *(word for file in requirement_files(requirements) for word in ("-r", str(file.resolve()))))
     try:
         path.mkdir(parents=True)
         (path / NOTE).write_text(json.dumps({"stack": stack}), encoding="utf-8")

@@ -24,7 +24,8 @@ class Dialect:
     experiments are to be written into a file in another way than they are read. `results` reads its result files:
     `lines(content, name)` for those that are no single JSON text, `fits(data)`, and `read(data, path)`, which gives sources as
     `analyze.foreign` has them. `export` writes a saved run as such a file: `text(run)`, and, if it can,
-    what lies in another tool's result file: `text_of(path)`.
+    what lies in another tool's result file: `text_of(path)`. `names` has `serve()`, which makes the original's import names ours in a
+    process that runs users' files written for it.
 
     `command` is the click command or group behind `steelyard as NAME`, as `package.module:attribute`; `programs` are further ones
     with names of their own.
@@ -37,6 +38,7 @@ class Dialect:
     command: str = ""
     convert: str = ""
     export: str = ""
+    names: str = ""
     programs: tuple[Program, ...] = ()
 
     def commands(self) -> Iterator[Program]:

@@ -117,6 +117,11 @@ def asked(text: str, rule: str, option: str) -> Any:
     return options.get(option) if name == rule else None
 
 
+def takes(text: str, option: str) -> bool:
+    """Whether a rule has such an option."""
+    return option in _options(_module(parse(text)[0]))
+
+
 def judge(text: str, answers: Answers) -> Verification:
     """Have a rule that is not our own look at answers."""
     name, options = parse(text)

@@ -1,0 +1,1 @@
+"""A suite of one's own: a model, its variants and its benchmarks, as OpenXLA's document has them."""

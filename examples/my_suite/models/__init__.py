@@ -1,0 +1,1 @@
+"""Base models; each module has create_model."""

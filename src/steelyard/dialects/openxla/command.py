@@ -1,0 +1,202 @@
+"""`steelyard as openxla`: the tools of OpenXLA's comparative benchmarks with their flags, and what looks at definitions."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from steelyard.dialects.commands import Names, spelt, status_counts, with_options
+from steelyard.errors import FAILED, INTERRUPTED, PASS, USAGE, UsageError, unknown
+from steelyard.terminal import CONTEXT, heed_signals, tell
+
+if TYPE_CHECKING:
+    from steelyard.dialects.openxla.session import ToolOptions
+
+FILE = click.Path(path_type=Path)
+TOOLS = ("jax", "pytorch", "tensorflow")
+GPU, CPU = ["a2-highgpu-1g", "host-gpu"], ["c2-standard-16", "c2-standard-60", "host-cpu"]
+NIGHTLY = {
+    "jax": (("RESNET50", "BERT_LARGE", "T5_LARGE", "T5_4CG_LARGE", "GPT2LMHEAD"), "JAX", 5),
+    "pytorch": (("RESNET50", "BERT_LARGE"), "PT", 20),
+    "tensorflow": (("RESNET50", "BERT_LARGE", "T5_LARGE", "EFFICIENTNETB7"), "TF", 5),
+}
+"""What `benchmark-all` runs of each tool: families in fp32, the mark of the framework in their names, and iterations on a CPU."""
+CPU_BATCHES = {"BERT_LARGE": "1|32|64", "T5_LARGE": "1|16|32", "T5_4CG_LARGE": "1|16|32"}
+GPU_ITERATIONS, CPU_BATCH = 50, "1|64|128"
+
+
+class Tools(Names):
+    """The original's tools by name."""
+
+    kind = "tool of openxla"
+
+
+@click.group("openxla", cls=Tools, invoke_without_command=True, context_settings=CONTEXT)
+@click.pass_context
+def command(ctx: click.Context) -> None:
+    """OpenXLA's comparative benchmarks: models by name in JAX, PyTorch and TensorFlow, and your own by --definitions.
+
+    \b
+    steelyard as openxla pytorch -name "models/EXAMPLE_FP32_PT_BATCH.+" -device host-cpu -o results.json --generate-artifacts
+    steelyard as openxla list --definitions my_suite
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help(), err=True)
+        ctx.exit(USAGE)
+
+
+COMMON = (
+    spelt("--run-in-process", "in_process", is_flag=True, help="All cases in one process, instead of a process each."),
+    spelt(
+        "--root-dir", "root", type=FILE, metavar="DIR", help="Where inputs are kept.  [default: openxla-benchmark in the temporary folder]"
+    ),
+    spelt("--generate-artifacts", "artifacts", is_flag=True, help="Write the inputs of each model to DIR/MODEL/inputs_npy.tgz."),
+    spelt("--no-download", "offline", is_flag=True, help="Download no inputs."),
+    spelt("--verbose", is_flag=True, help="Tell each result as it comes."),
+    spelt(
+        "--definitions",
+        multiple=True,
+        type=FILE,
+        metavar="DIR",
+        help="Your own, in place of the suite's; repeatable.",
+    ),
+    spelt("--preset", type=click.Choice(["tiny", "small", "full"]), default="full", show_default=True, help="Size of the suite's models."),
+    spelt("--env", default="", metavar="NAME", help="Environment to run in, from steelyard env create."),
+    spelt("--timeout", type=float, default=3600.0, show_default=True, metavar="SECONDS", help="Longest time for one case."),
+    spelt("--strict-exit", "strict", is_flag=True, help="Exit with 3 where a case failed and 5 where none was measured; else with 0."),
+)
+
+
+def tool_command(tool: str) -> click.Command:
+    """A tool with the flags and defaults of the original."""
+    from steelyard.dialects.openxla.definitions import DEVICES
+    from steelyard.dialects.openxla.session import COMPILERS
+
+    @click.command(tool, context_settings=CONTEXT, help=f"Run benchmarks of models in {tool} and add their results to a JSON file.")
+    @with_options(
+        spelt("-o", "--output", type=FILE, required=True, metavar="FILE.json", help="Where results are added."),
+        spelt("-name", "--benchmark-name", "name", required=True, metavar="REGEX", help="Fits whole names, such as models/BERT.+"),
+        spelt("-device", "--target-device", "device", required=True, type=click.Choice([*DEVICES]), help="What results call the machine."),
+        spelt(
+            "-w",
+            "--warmup-iterations",
+            "warmup",
+            type=click.IntRange(min=0),
+            default=5,
+            show_default=True,
+            help="Calls before.",
+        ),
+        spelt("-iter", "--iterations", type=click.IntRange(min=1), default=100, show_default=True, help="Timed calls."),
+        spelt("-c", "--compiler", type=click.Choice(COMPILERS[tool]), default=COMPILERS[tool][0], show_default=True, help="What compiles."),
+        *COMMON,
+    )
+    def run(name: str, **given: Any) -> int:
+        return perform([_options(tool=tool, names=(name,), **given)])
+
+    made: click.Command = run
+    return made
+
+
+def _options(offline: bool, preset: str, root: Path | None, **given: Any) -> ToolOptions:
+    from steelyard.dialects.openxla.session import ToolOptions
+
+    words: dict[str, Any] = {"root": root, **given} if root else given
+    return ToolOptions(download=not offline, preset="" if preset == "full" else preset, **words)
+
+
+def perform(several: Sequence[ToolOptions]) -> int:
+    """Run tools one after the other; what was written stays whatever happens later."""
+    from steelyard.dialects.openxla.session import SuiteRun
+    from steelyard.errors import exit_code
+    from steelyard.store.runs import Store
+
+    heed_signals()
+    codes, statuses = list[int](), list[str]()
+    for options in several:
+        made = SuiteRun(options, tell if options.verbose else _loud, Store.find(), sys.argv)
+        try:
+            codes.append(made.run())
+        except KeyboardInterrupt:
+            codes.append(INTERRUPTED)
+        statuses += made.statuses.values()
+        if INTERRUPTED in codes:
+            break
+    tell(f"{' · '.join(status_counts(statuses)) or 'nothing was run'} · {several[0].output}")
+    return exit_code(codes)
+
+
+def _loud(text: str) -> None:
+    """Without --verbose only what went wrong is told."""
+    if text.startswith("error") or ": " in text.partition("  ")[2]:
+        tell(text)
+
+
+def nightly(tool: str, device: str) -> tuple[tuple[str, ...], int]:
+    """The patterns and iterations of a tool on a device; one that has no list is an error."""
+    families, mark, iterations = NIGHTLY[tool]
+    if device in GPU:
+        return tuple(rf"models/{family}_FP32_{mark}_.+" for family in families), GPU_ITERATIONS
+    if device not in CPU:
+        raise unknown("device with a list of benchmarks", device, [*GPU, *CPU])
+    return tuple(rf"models/{one}_FP32_{mark}_.+_BATCH({CPU_BATCHES.get(one, CPU_BATCH)})/.+" for one in families), iterations
+
+
+@command.command("benchmark-all", context_settings=CONTEXT)
+@click.argument("device", default=lambda: os.environ.get("OOBI_TARGET_DEVICE", ""), metavar="[DEVICE]")
+@click.argument("output", type=FILE, default=lambda: os.environ.get("OOBI_OUTPUT", ""), metavar="[OUTPUT]")
+@click.option("--tool", "tools", multiple=True, type=click.Choice(TOOLS), help="Only this tool; repeatable.")
+@click.option("--iterations", type=click.IntRange(min=1), help="In place of 50 on a GPU, 20 of PyTorch and 5 of others on a CPU.")
+@with_options(*COMMON)
+def benchmark_all(device: str, output: Path, tools: tuple[str, ...], iterations: int | None, **given: Any) -> int:
+    """Run what each tool runs nightly on DEVICE, and add all results to OUTPUT; or by OOBI_TARGET_DEVICE and OOBI_OUTPUT."""
+    from steelyard.dialects.openxla.session import COMPILERS
+
+    if not device or str(output) in ("", "."):
+        raise UsageError("benchmark-all needs a device and a file", do="steelyard as openxla benchmark-all host-cpu results.json")
+    several = []
+    for tool in tools or TOOLS:
+        names, usual = nightly(tool, device)
+        asked: dict[str, Any] = {"tool": tool, "names": names, "device": device, "output": output, "compiler": COMPILERS[tool][0]}
+        several.append(_options(**asked, iterations=iterations or usual, **given))
+    return perform(several)
+
+
+DEFINITIONS = click.option("--definitions", multiple=True, type=FILE, metavar="DIR", help="Yours, in place of the suite's; repeatable.")
+
+
+@command.command("list", context_settings=CONTEXT)
+@DEFINITIONS
+def listing(definitions: tuple[Path, ...]) -> int:
+    """The names of all benchmarks, those that no tool here runs at the end."""
+    from steelyard.dialects.openxla.catalogue import gathered, tool_of
+
+    held = gathered(definitions)
+    for case in sorted(held.cases, key=lambda case: [*TOOLS, ""].index(tool_of(case))):
+        click.echo(f"{tool_of(case) or '-':12} {case.name}")
+    for trouble in held.troubles:
+        tell(f"error: {trouble}")
+    return FAILED if held.troubles else PASS
+
+
+@command.command("lint", context_settings=CONTEXT)
+@DEFINITIONS
+def lint(definitions: tuple[Path, ...]) -> int:
+    """Mistakes in definitions: tags that lie, doubles, cases that nothing reaches, artifacts that nothing makes."""
+    from steelyard.dialects.openxla.catalogue import gathered
+    from steelyard.dialects.openxla.lint import findings
+
+    held = gathered(definitions)
+    found = findings(held)
+    for item in found:
+        click.echo(str(item))
+    tell(f"{len(held.models)} models · {len(held.cases)} cases · {len(found)} findings")
+    return FAILED if any(not item.doubt for item in found) else PASS
+
+
+for _tool in TOOLS:
+    command.add_command(tool_command(_tool))

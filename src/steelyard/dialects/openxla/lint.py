@@ -1,0 +1,85 @@
+"""Mistakes in definitions that nothing else would tell: tags that lie, doubles, cases nobody reaches, artifacts nobody makes."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from steelyard.dialects.openxla.catalogue import DefinitionSet, tool_of
+from steelyard.dialects.openxla.definitions import BenchmarkCase, Model, ModelArtifactType, ModelFrameworkType
+from steelyard.dialects.openxla.templates import AXES
+
+A, F = ModelArtifactType, ModelFrameworkType
+_TFLITE = (A.TFLITE_FP32, A.TFLITE_FP32_STABLEHLO, A.TFLITE_FP16, A.TFLITE_DYNAMIC_RANGE_QUANT, A.TFLITE_INT8)
+PRODUCED = {
+    F.JAX: (A.STABLEHLO_MLIR, A.XLA_HLO_DUMP, *_TFLITE),
+    F.PYTORCH: (A.LINALG_MLIR,),
+    F.TF_V1: (A.TF_SAVEDMODEL_V1, A.STABLEHLO_MLIR, A.XLA_HLO_DUMP, A.TFLITE_FP32, A.TFLITE_INT8),
+    F.TF_V2: (A.TF_SAVEDMODEL_V2, A.STABLEHLO_MLIR, A.XLA_HLO_DUMP, A.TFLITE_FP32, A.TFLITE_INT8),
+    F.TFLITE: (*_TFLITE, A.TOSA_MLIR),
+    F.GGML: (),
+}
+"""What the models of each framework are exported as."""
+TYPES = ("fp32", "fp16", "bf16")
+WORDS = {"JAX": (F.JAX,), "PT": (F.PYTORCH,), "TF": (F.TF_V1, F.TF_V2), "TFLITE": (F.TFLITE,)}
+"""Parts of a name that say what a model is written in."""
+
+
+@dataclass(frozen=True)
+class LintFinding:
+    """One mistake: the definition's name, what is wrong, and whether it could be meant so."""
+
+    name: str
+    what: str
+    doubt: bool = False
+
+    def __str__(self) -> str:
+        return f"{'doubtful' if self.doubt else 'wrong'}  {self.name}: {self.what}"
+
+
+def findings(held: DefinitionSet) -> list[LintFinding]:
+    """All mistakes of a set, files that cannot be read first."""
+    found = [LintFinding(item.where, item.what) for item in held.troubles]
+    for kind, names in (("model", [item.name for item in held.models]), ("case", [item.name for item in held.cases])):
+        found += [LintFinding(name, f"{count} {kind}s have this name") for name, count in Counter(names).items() if count > 1]
+    for model in held.models:
+        found += _of_model(model)
+    listed, tried = {item.name for item in held.models}, {item.model.name for item in held.cases}
+    for case in held.cases:
+        found += _of_case(case, listed)
+    found += [LintFinding(name, "no case has this model", doubt=True) for name in sorted(listed - tried)]
+    return list(dict.fromkeys(found))
+
+
+def _of_model(model: Model) -> Iterator[LintFinding]:
+    given, kind, tags = model.model_parameters, model.model_impl.framework_type, [*model.model_impl.tags, *model.tags]
+    for key, axis in AXES.items():
+        told = {int(found[1]) for tag in tags if (found := re.fullmatch(rf"{axis.tag}-(\d{{1,9}})", tag))}
+        named = {int(number) for number in re.findall(rf"{axis.suffix}(\d{{1,9}})(?:_|$)", model.name)}
+        for what, values in (("tag", told), ("name", named)):
+            if key in given and (wrong := values - {given[key]}):
+                yield LintFinding(model.name, f"its {what} says {axis.tag} {min(wrong)}, and {key} is {given[key]}")
+    data_type = given.get("data_type")
+    for what, words in (("tag", tags), ("name", model.name.lower().split("_"))):
+        if data_type in TYPES and (others := sorted({*words} & {*TYPES} - {data_type})):
+            yield LintFinding(model.name, f"its {what} says {others[0]}, and data_type is {data_type}")
+    for part in model.name.split("_"):
+        if part in WORDS and kind not in WORDS[part]:
+            yield LintFinding(model.name, f"its name says {part}, and its framework is {kind.name}")
+    if not model.model_impl.module_path and kind is not F.TFLITE:
+        yield LintFinding(model.name, f"its implementation {model.model_impl.name} has no module_path, so nothing can run it")
+    if never := [item.name for item in model.exported_model_types if item not in PRODUCED[kind]]:
+        yield LintFinding(model.name, f"it declares {', '.join(never)}, which no export of {kind.name} makes")
+    if data_type is None:
+        yield LintFinding(model.name, "it has no data_type, so results cannot tell one", doubt=True)
+
+
+def _of_case(case: BenchmarkCase, listed: set[str]) -> Iterator[LintFinding]:
+    if case.name != (usual := f"models/{case.model.name}/inputs/{case.input_data.name}"):
+        yield LintFinding(case.name, f"its model and input make {usual}")
+    if case.model.name not in listed:
+        yield LintFinding(case.name, f"its model {case.model.name} is not among all models")
+    if not tool_of(case) and case.model.model_impl.framework_type is not F.TFLITE:
+        yield LintFinding(case.name, f"no tool runs models of {case.model.model_impl.framework_type.name}")

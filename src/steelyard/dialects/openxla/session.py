@@ -1,0 +1,182 @@
+"""One run of a tool: choose cases, have the engine measure each, and write its result as it comes."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from steelyard import registry
+from steelyard.dialects.openxla import catalogue
+from steelyard.dialects.openxla.catalogue import Choice, DefinitionSet
+from steelyard.dialects.openxla.definitions import DEVICES, BenchmarkCase, DeviceSpec
+from steelyard.dialects.openxla.rows import Entry, ResultFile, SuiteSink
+from steelyard.engine import conduct, envs, plan
+from steelyard.engine.place import Place
+from steelyard.engine.run import WaitTold
+from steelyard.errors import FAILED, NOTHING, PASS, UsageError, exit_code, unknown
+from steelyard.model.case import Case, sorted_pairs
+from steelyard.model.experiment import Experiment, ResultRow, Settings
+from steelyard.model.protocol import Fixed
+from steelyard.model.record import BAD, Record, Status
+from steelyard.store.runs import Store
+
+BACKENDS = {"jax": "jax", "pytorch": "torch", "tensorflow": "tensorflow"}
+KINDS = {"cpu": "cpu", "gpu": "cuda"}
+COMPILERS = {
+    "jax": ("xla", "xla_cpu_next", "iree", "eager"),
+    "pytorch": ("inductor", "eager"),
+    "tensorflow": ("xla", "xla_cpu_next", "eager"),
+}
+"""What each tool may compile with, its own first; `eager`, which is no compiler, is ours."""
+GONE = {
+    "xla_cpu_next": "XLA has no second CPU compiler to choose any more: its flag --xla_cpu_use_xla_runtime is unknown to today's",
+    "iree": "no PJRT plugin of IREE can be installed today; IREE runs exported programs",
+}
+AUTOTUNED = "compile[mode=max-autotune]"
+TF32 = "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"
+ARTIFACTS, CACHE, OFFLINE = "STEELYARD_INPUTS", "STEELYARD_INPUTS_CACHE", "STEELYARD_NO_DOWNLOAD"
+
+
+@dataclass(frozen=True)
+class ToolOptions:
+    """What a command line says; `names` are patterns, of which a command has one and `benchmark-all` a list."""
+
+    tool: str
+    names: tuple[str, ...]
+    device: str
+    output: Path
+    warmup: int = 5
+    iterations: int = 100
+    compiler: str = ""
+    in_process: bool = False
+    root: Path = field(default_factory=lambda: Path(tempfile.gettempdir()) / "openxla-benchmark")
+    artifacts: bool = False
+    download: bool = True
+    verbose: bool = False
+    definitions: tuple[Path, ...] = ()
+    preset: str = ""
+    env: str = ""
+    timeout: float = 3600.0
+    strict: bool = False
+
+    @property
+    def spec(self) -> DeviceSpec:
+        """The machine by its name."""
+        if self.device not in DEVICES:
+            raise unknown("device", self.device, DEVICES)
+        return DEVICES[self.device]
+
+    @property
+    def settings(self) -> Settings:
+        """A process for each case, warm-ups and iterations timed one by one; one call at least comes first, which compiles."""
+        if self.iterations < 1:
+            raise UsageError("--iterations is a whole number of at least 1", why="nothing would be measured")
+        fixed = Fixed(max(1, self.warmup), self.iterations)
+        return Settings(fixed=fixed, isolate="none" if self.in_process else "case", timeout=self.timeout)
+
+    @property
+    def place(self) -> Place:
+        """Where workers start."""
+        return envs.place(self.env) if self.env else Place()
+
+
+def case_of(benchmark: BenchmarkCase, options: ToolOptions) -> Case:
+    """A benchmark as a case of ours: its module and parameters, its input, and how far its answer may be off."""
+    model, verify = benchmark.model, benchmark.verify_parameters
+    params = {
+        "module": model.model_impl.module_path or "", "parameters": dict(model.model_parameters), "input": benchmark.input_data.source_url,
+        "atol": float(verify.get("absolute_tolerance", 0.0)), "rtol": float(verify.get("relative_tolerance", 0.0)),
+    }  # fmt: skip
+    threads = len(os.sched_getaffinity(0))
+    kind, variant = KINDS[options.spec.accelerator_type], variant_of(benchmark, options)
+    fast = ((TF32, "1"),) if options.tool == "pytorch" and kind == "cuda" else ()
+    return Case(f"openxla/{model.name}", sorted_pairs(params), BACKENDS[options.tool], variant, device=kind, threads=threads, flags=fast)
+
+
+def variant_of(benchmark: BenchmarkCase, options: ToolOptions) -> str:
+    """What compiles the model; inductor tunes fp32 alone, as the original has it."""
+    if options.compiler == "eager":
+        return "eager"
+    if options.tool == "pytorch":
+        return AUTOTUNED if benchmark.model.model_parameters.get("data_type") == "fp32" else "compile"
+    return "jit"
+
+
+def refused(options: ToolOptions) -> str:
+    """Why nothing can be measured as it is asked for, whatever the case; empty where it can."""
+    if options.spec.host_type == "mobile":
+        return f"{options.device} is a phone; a framework's Python does not run there"
+    return GONE.get(options.compiler, "")
+
+
+@dataclass
+class SuiteRun:
+    """A run while it lasts; the caller reads from it how it went."""
+
+    options: ToolOptions
+    say: Callable[[str], None]
+    store: Store
+    command: Sequence[str] = ()
+    file: ResultFile | None = None
+    statuses: dict[str, Status] = field(default_factory=dict)
+
+    def definitions(self) -> DefinitionSet:
+        """The user's, where some are named, else the suite's."""
+        return catalogue.gathered(self.options.definitions, self.options.preset, self.options.place)
+
+    def run(self) -> int:
+        """Do all of it; 0, as the original, unless the strict exit code is asked for."""
+        options, held = self.options, self.definitions()
+        options.settings  # noqa: B018  refuses numbers that cannot be before anything is read
+        for trouble in held.troubles:
+            self.say(f"error: {trouble}")
+        chosen = catalogue.choose(held, options.tool, options.names)
+        self.file = ResultFile(options.output)
+        self._measure(chosen, held, self.file)
+        return self._judged(len(held.troubles))
+
+    def _measure(self, chosen: Choice, held: DefinitionSet, file: ResultFile) -> None:
+        options, why = self.options, refused(self.options)
+        sink = SuiteSink(options, file, {case.name: case for case in chosen.cases}, self._take)
+        for trouble in chosen.troubles:
+            sink.without(trouble.name, "failed", str(trouble))
+        rows = []
+        for benchmark in chosen.cases:
+            if why or not benchmark.model.model_impl.module_path:
+                sink.without(benchmark.name, "unsupported" if why else "failed", why or "its implementation has no module_path")
+            else:
+                rows.append(ResultRow(benchmark.name, (case_of(benchmark, options),)))
+        if not rows:
+            return
+        experiment = Experiment(f"openxla {options.tool}", rows=tuple(rows), settings=options.settings)
+        ready = plan.expand(experiment, registry.catalogue(), place=replace(options.place, paths=held.paths))
+        jobs = tuple(replace(job, place=replace(job.place, flags=(*job.place.flags, *self._variables()))) for job in ready.jobs)
+        ready = replace(ready, jobs=jobs, env=options.env)
+        conduct.execute(ready, self.store, self.command, lambda writer: WaitTold(self.say), sink=sink)
+
+    def _variables(self) -> tuple[tuple[str, str], ...]:
+        """What tells a worker where inputs are kept; they change no figure."""
+        root = self.options.root.resolve()
+        kept = ((ARTIFACTS, str(root)),) if self.options.artifacts else ()
+        return ((CACHE, str(root / "inputs")), *kept, *(() if self.options.download else ((OFFLINE, "1"),)))
+
+    def _take(self, benchmark: str, record: Record, row: Entry) -> None:
+        assert self.file is not None
+        self.statuses[benchmark] = record.status
+        self.file.add(row)
+        place = f"[{len(self.statuses)}] {benchmark}"
+        foreseen = f" (expected: {why})" if (why := catalogue.expected(benchmark)) else ""
+        time = record.metrics.get("time")
+        told = f"{time.value * 1e3:.4g} ms" if time else ""
+        self.say(
+            "  ".join(filter(None, [place, told, "" if record.status == "ok" else f"{record.status}: {record.reason[:500]}{foreseen}"]))
+        )
+
+    def _judged(self, troubles: int) -> int:
+        if not self.options.strict:
+            return PASS
+        found = {status for name, status in self.statuses.items() if status == "ok" or not catalogue.expected(name)}
+        return exit_code([*([FAILED] if found & {*BAD} or troubles else []), *([] if found & {"ok", *BAD} else [NOTHING])])

@@ -1,0 +1,153 @@
+"""Many models from one template: names, tags, addresses and parameters with a place for each size, by one axis or by several."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from string import Template
+from typing import Any
+
+from steelyard.dialects.openxla.definitions import (
+    INPUT_DATA_MODEL_DEFAULT,
+    BenchmarkCase,
+    Model,
+    ModelArtifactType,
+    ModelImplementation,
+    ModelTestData,
+)
+
+MODELS_MODULE_PATH = "openxla.benchmark.models"
+
+
+@dataclass(frozen=True)
+class TemplateFunc:
+    """A parameter that is no text: what the function makes of the values of the axes."""
+
+    func: Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class ModelTemplate:
+    """A Model whose name and address are templates, and whose tags and parameters may hold some."""
+
+    name: Template
+    tags: list[str | Template]
+    model_impl: ModelImplementation
+    model_parameters: dict[str, Any]
+    artifacts_dir_url: Template | None = None
+    exported_model_types: list[ModelArtifactType] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A size that models differ in: what stands behind a name for it, and in a tag."""
+
+    key: str
+    suffix: str
+    tag: str
+
+    def name(self, name: str) -> Template:
+        """A model's name with its size behind it."""
+        return Template(f"{name}{self.suffix}${{{self.key}}}")
+
+    @property
+    def tagged(self) -> Template:
+        """The tag of a size."""
+        return Template(f"{self.tag}-${{{self.key}}}")
+
+    @property
+    def value(self) -> TemplateFunc:
+        """The size itself, as the number that it is, among others too."""
+        return TemplateFunc(lambda **sizes: sizes[self.key])
+
+
+BATCH, GEN, SEQ_LEN = Axis("batch_size", "_BATCH", "batch"), Axis("gen_size", "_GEN", "gen"), Axis("seq_len", "_SEQLEN", "seqlen")
+AXES = {axis.key: axis for axis in (BATCH, GEN, SEQ_LEN)}
+
+BATCH_NAME, BATCH_TAG, BATCH_SIZE_PARAM = BATCH.name, BATCH.tagged, BATCH.value
+GEN_NAME, GEN_TAG, GEN_SIZE_PARAM = GEN.name, GEN.tagged, GEN.value
+SEQ_LEN_NAME, SEQ_LEN_TAG, SEQ_LEN_PARAM = SEQ_LEN.name, SEQ_LEN.tagged, SEQ_LEN.value
+
+
+def axes_name(name: str, axes: Iterable[str]) -> Template:
+    """A model's name with the sizes of several axes behind it."""
+    return Template(name + "".join(f"{AXES[key].suffix}${{{key}}}" for key in axes))
+
+
+def fill(value: Any, name: str | None = None, **sizes: Any) -> Any:
+    """A value with every template in it filled, through lists and tables; what is neither text, number nor template is an error.
+
+    A function gets the sizes alone, text the model's name too, where that is known.
+    """
+    if isinstance(value, TemplateFunc):
+        return value.func(**sizes)
+    if isinstance(value, Template):
+        return value.substitute(sizes if name is None else {**sizes, "name": name})
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, list):
+        return [fill(item, name, **sizes) for item in value]
+    if isinstance(value, dict):
+        return {key: fill(item, name, **sizes) for key, item in value.items()}
+    raise ValueError(f"a template cannot hold {value!r:.80}, which is a {type(value).__name__}: use text, numbers, lists and tables")
+
+
+def build_models(template: ModelTemplate, axes: Mapping[str, Sequence[Any]]) -> dict[tuple[Any, ...], Model]:
+    """A model for each point of several axes, by its values in their order; `${name}` is the model's name in all but the name."""
+    return {point: _filled(template, dict(zip(axes, point, strict=True))) for point in itertools.product(*axes.values())}
+
+
+def _filled(template: ModelTemplate, sizes: dict[str, Any]) -> Model:
+    name = fill(template.name, **sizes)
+    tags, parameters, url = (fill(part, name, **sizes) for part in (template.tags, template.model_parameters, template.artifacts_dir_url))
+    return Model(name, tags, template.model_impl, parameters, url, list(template.exported_model_types))
+
+
+def build_cases(
+    models: Mapping[Any, Model], verify_parameters: dict[str, Any] | None = None, input_data: ModelTestData = INPUT_DATA_MODEL_DEFAULT,
+    keys: Iterable[Any] | None = None,
+) -> dict[Any, BenchmarkCase]:  # fmt: skip
+    """A case for each of these models, or for those with the given keys, all with one input and one tolerance."""
+    return {key: BenchmarkCase.build(models[key], input_data, verify_parameters) for key in (models if keys is None else keys)}
+
+
+def _alone(models: Mapping[tuple[Any, ...], Model]) -> dict[Any, Model]:
+    """By the value of the one axis that there is."""
+    return {key: model for (key,), model in models.items()}
+
+
+def build_batch_models(template: ModelTemplate, batch_sizes: Sequence[int]) -> dict[int, Model]:
+    """A model by batch size."""
+    return _alone(build_models(template, {BATCH.key: batch_sizes}))
+
+
+def build_gen_models(template: ModelTemplate, gen_sizes: Sequence[int]) -> dict[int, Model]:
+    """A model by the number of tokens that it writes."""
+    return _alone(build_models(template, {GEN.key: gen_sizes}))
+
+
+def build_input_sequence_models(template: ModelTemplate, input_sequence_lengths: Sequence[int]) -> dict[int, Model]:
+    """A model by the length of its input."""
+    return _alone(build_models(template, {SEQ_LEN.key: input_sequence_lengths}))
+
+
+Verify = dict[str, Any] | None
+Cases = dict[int, BenchmarkCase]
+
+
+def build_batch_benchmark_cases(batch_models: Mapping[int, Model], batch_sizes: Sequence[int], verify_parameters: Verify = None) -> Cases:
+    """A case by batch size."""
+    return build_cases(batch_models, verify_parameters, keys=batch_sizes)
+
+
+def build_gen_benchmark_cases(model_dict: Mapping[int, Model], gen_sizes: Sequence[int], verify_parameters: Verify = None) -> Cases:
+    """A case by the number of tokens."""
+    return build_cases(model_dict, verify_parameters, keys=gen_sizes)
+
+
+def build_input_sequence_benchmark_cases(
+    model_dict: Mapping[int, Model], input_sequence_lengths: Sequence[int], verify_parameters: Verify = None
+) -> Cases:
+    """A case by the length of the input."""
+    return build_cases(model_dict, verify_parameters, keys=input_sequence_lengths)

@@ -1,0 +1,179 @@
+"""A model of anybody's by the dotted path of its module: `create_model(**parameters)`, and the four methods of an inference model."""
+
+from __future__ import annotations
+
+import importlib
+import random
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from steelyard import clocks, registry
+from steelyard.backends._memory import host_memory
+from steelyard.errors import NotApplied, SteelyardError, Unsupported, UsageError
+from steelyard.model.case import VariantSpec, sorted_pairs
+from steelyard.model.define import workload
+from steelyard.model.task import Task
+from steelyard.workloads.models import _inputs
+from steelyard.workloads.models._inputs import as_tuple
+from steelyard.workloads.models.subject import SEEDS, mapped, moved
+
+__all__ = ["FunctionalModel", "InferenceModel", "as_tuple", "inference"]
+
+METHODS = ("generate_default_inputs", "preprocess", "forward", "postprocess")
+FORMATS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+
+
+@runtime_checkable
+class InferenceModel(Protocol):
+    """What a model is to this house: raw input, the arguments made of it, the call that is timed, and what is made of its answer."""
+
+    def generate_default_inputs(self) -> Any:
+        """A raw input; a tuple of several."""
+
+    def preprocess(self, input: Any) -> Any:
+        """The argument of `forward`, or a tuple of them."""
+
+    def forward(self, *args: Any) -> Any:
+        """What is timed: one value, or a tuple."""
+
+    def postprocess(self, output: Any) -> Any:
+        """What a user of the model would get; its answer as it is, unless a model says otherwise."""
+        return output
+
+
+class FunctionalModel(InferenceModel, Protocol):
+    """A model that also has its pure function, for exports."""
+
+    def apply(self, *inputs: Any) -> Any:
+        """The pure form of `forward`."""
+
+
+@workload(
+    "openxla/*",
+    axes={"module": [""], "parameters": [{}], "input": [""], "atol": [0.0], "rtol": [0.0]},
+    backend=["torch", "jax", "tensorflow", "numpy"],
+    tags=["model", "openxla"],
+)
+def inference(module: str, parameters: dict[str, Any], input: str, atol: float, rtol: float, be: Any, member: str) -> Task:
+    """A model by its module's path, called as OpenXLA's suite does: create_model(**parameters), preprocess, forward."""
+    if not module:
+        raise UsageError(f"openxla/{member} names no module", do="run it by steelyard as openxla, or give -a module=package.module")
+    sow(be)
+    model = created(module, parameters, member)
+    where = getattr(be, "where", None)
+    modules = place(model, where)
+    begun = clocks.perf_counter()
+    given = _inputs.preprocessed(model, input)
+    prepared = clocks.perf_counter()
+    args = tuple(to_device(item, be, where) for item in given)
+    be.sync()
+    there = clocks.perf_counter()
+    _inputs.keep(member, [(leaf.dtype, leaf.data) for leaf in be.outputs(args)])
+    batch = parameters.get("batch_size")
+    spent = {"preprocess_time": prepared - begun, "input_transfer_time": there - prepared}
+    weights = tuple(item for part in modules for item in part.parameters())
+    return Task(
+        model.forward,
+        args,
+        items=batch if type(batch) is int and batch > 0 else None,
+        parameters=weights,
+        rule=str(VariantSpec("allclose", sorted_pairs({"atol": atol, "rtol": rtol}))),
+        inspect=looked_at(model, args, be, lambda leaves: check_format(parameters.get("data_type"), weights, leaves)),
+        effective={"model": type(model).__name__, "weights": "as its module makes them", "spent": spent, **getattr(model, "effective", {})},
+    )
+
+
+def sow(be: Any) -> None:
+    """The same numbers from every source that a model might draw its weights from, each time that it is made."""
+    seed = be.seed % SEEDS
+    random.seed(seed)
+    np.random.seed(seed)
+    if be.name == "torch":
+        sys.modules["torch"].manual_seed(seed)
+    elif be.name == "tensorflow":
+        sys.modules["tensorflow"].random.set_seed(seed)
+
+
+def created(module: str, parameters: Mapping[str, Any], member: str) -> Any:
+    """The model; what its module lacks is said with what to do about it."""
+    registry.serve("openxla")
+    try:
+        make = getattr(importlib.import_module(module), "create_model", None)
+        if make is None:
+            raise UsageError(f"{module} has no create_model", why=f"module_path of {member} names it", do="write def create_model(**…)")
+        model = make(**parameters)
+    except ModuleNotFoundError as error:
+        missing = error.name or str(error)
+        if module == missing or module.startswith(f"{missing}."):
+            do = "is its folder below --definitions, or its package installed here?"
+            raise UsageError(f"there is no module {missing}", why=f"module_path of {member} is {module}", do=do) from error
+        do = f"pip install {missing.partition('.')[0]}, or put it into the model's requirements.txt and an environment"
+        raise Unsupported(f"{member} needs {missing}, which is not installed here", do=do) from error
+    except ImportError as error:
+        raise SteelyardError(f"{module} cannot be imported", why=f"{type(error).__name__}: {error}") from error
+    if lacking := [name for name in METHODS[:3] if not callable(getattr(model, name, None))]:
+        raise UsageError(f"{type(model).__name__} of {module} is no inference model", why=f"it has no {', '.join(lacking)}")
+    return model
+
+
+def place(model: Any, where: Any) -> list[Any]:
+    """PyTorch's modules that a model is or holds, moved to the device and set to inference; others move with their arrays."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return []
+    parts = [model] if isinstance(model, torch.nn.Module) else list(vars(model).values()) if hasattr(model, "__dict__") else []
+    found = [item for item in parts if isinstance(item, torch.nn.Module)]
+    for item in found:
+        item.eval()
+        if where is not None:
+            item.to(where)
+    return found
+
+
+def to_device(value: Any, be: Any, where: Any) -> Any:
+    """An argument with its arrays on the device, in the format that they have."""
+    if be.name == "torch":
+        torch = sys.modules["torch"]
+        held = mapped(value, lambda item: torch.from_numpy(np.ascontiguousarray(item)) if isinstance(item, np.ndarray) else item)
+        return moved(held, where)
+    if be.name == "jax":
+        jax = sys.modules["jax"]
+        return mapped(value, lambda item: jax.device_put(item) if isinstance(item, (np.ndarray, jax.Array)) else item)
+    if be.name == "tensorflow":
+        tensorflow = sys.modules["tensorflow"]
+        return mapped(value, lambda item: tensorflow.constant(item) if isinstance(item, np.ndarray) else item)
+    return value
+
+
+def check_format(asked: Any, weights: tuple[Any, ...], leaves: list[Any]) -> None:
+    """Refuse a model that takes no notice of the format that it is asked for: it would be measured under another one's name."""
+    held = {str(item.dtype).rpartition(".")[2] for item in weights}
+    floating = {leaf.dtype for leaf in leaves if leaf.dtype in FORMATS}
+    if asked in FORMATS and held and FORMATS[asked] not in held and asked not in floating:
+        raise NotApplied(f"data_type is {asked}, and neither a weight nor an answer is", do="does create_model use its data_type?")
+
+
+def looked_at(model: Any, args: tuple[Any, ...], be: Any, check: Callable[[list[Any]], None]) -> Callable[[], dict[str, Any]]:
+    """After timing: what bringing an answer back and making something of it takes, and the memory that the process came to hold."""
+
+    def look() -> dict[str, Any]:
+        memory = host_memory()
+        answer = model.forward(*args)
+        be.sync()
+        begun = clocks.perf_counter()
+        leaves = [leaf for leaf in be.outputs(answer) if leaf.data is not None]
+        back = clocks.perf_counter()
+        check(leaves)
+        if callable(post := getattr(model, "postprocess", None)):
+            post(answer)
+        return {
+            "output_transfer_time": back - begun,
+            "postprocess_time": clocks.perf_counter() - back,
+            "memory": memory,
+            "outputs": [[leaf.dtype, list(leaf.shape)] for leaf in leaves],
+        }
+
+    return look
