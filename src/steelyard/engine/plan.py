@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from steelyard import registry
-from steelyard.engine import envs, modules, names, ncu, pairing
+from steelyard.engine import envs, modules, names, pairing, profilers
 from steelyard.engine.filters import Filters, patient
 from steelyard.engine.messages import Sources
 from steelyard.engine.names import errors_at, fits, points, select, settle
@@ -22,13 +22,12 @@ from steelyard.engine.sides import TWO_BACKENDS, BaseSide
 from steelyard.errors import NothingMeasured, UsageError
 from steelyard.measuring import rules
 from steelyard.model.case import IDENTITY, Case, parse_base
-from steelyard.model.experiment import Experiment, Matrix, ResultRow, Rule, Settings, UserScript
+from steelyard.model.experiment import PASSES, Experiment, Matrix, ResultRow, Rule, Settings, UserScript
 from steelyard.registry import Catalogue
 
 Entries = tuple[tuple[str, str], ...]
 MOST_CASES = 100_000
 SCRIPT = "script"
-PASSES = ("profile", "peak_memory", "memory_snapshot", "ncu", "compile_time", "dump_ir", "runtime_profile", "save_output")
 
 
 @dataclass(frozen=True)
@@ -176,8 +175,9 @@ def expand(
             f"{housed} cannot be weighed against {other.label}", why="it has an environment of its own",
             do="leave env out of it, and name the environment of all cases with --env",
         )  # fmt: skip
-    if experiment.settings.ncu:
-        ncu.check([case.device for case in kept])
+    for tool in profilers.LOOKS:
+        if getattr(experiment.settings, tool):
+            profilers.check(tool, [case.device for case in kept])
     left = set(kept)
     wanted = {pair: row for pair, row in pairs.items() if left.issuperset(pair)}
     jobs, weighed = _jobs(kept, named, wanted, denied, experiment, catalogue, place or Place(), against, other)

@@ -153,7 +153,8 @@ def _pool(plan: Plan) -> float:
 def _beside(plan: Plan, job: Job) -> float:
     """Rough seconds of the passes of one job; each is a process, or costs the next case a new one."""
     asked, start = plan.settings, 4.0 if job.fresh else 0.1
-    passes = bool(asked.peak_memory or asked.memory_snapshot) + 1.5 * bool(asked.profile) + 5.0 * (asked.ncu and job.case.device == "cuda")
+    outside = (asked.ncu + asked.nsys) * (job.case.device == "cuda")
+    passes = bool(asked.peak_memory or asked.memory_snapshot) + 1.5 * bool(asked.profile) + 5.0 * outside
     return start * passes + (16.0 * (asked.compile_time or 0) if job.compiles else 0.0)
 
 
