@@ -240,7 +240,7 @@ class Crew:
             elif isinstance(answer, Unweighed):
                 trouble = answer.reason
             elif isinstance(answer, Lost):
-                trouble = "" if pairs else str(answer)
+                trouble = str(answer)
         over = talk.struck()
         return ([], f"oom: {over}") if over else (pairs, trouble)
 

@@ -175,6 +175,7 @@ def expand(
             f"{housed} cannot be weighed against {other.label}", why="it has an environment of its own",
             do="leave env out of it, and name the environment of all cases with --env",
         )  # fmt: skip
+    names.refuse_values(kept, {case: matrix.origin for case, matrix in named.items()}, catalogue)
     for tool in profilers.LOOKS:
         if getattr(experiment.settings, tool):
             profilers.check(tool, [case.device for case in kept])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, get_args
 
@@ -17,6 +18,10 @@ BAD: tuple[Status, ...] = ("wrong", "failed", "oom", "timeout", "crashed")
 
 MONITOR = "monitor"
 """Where a record says what its machine was doing: busy CPUs, memory of the run's processes, and its GPUs."""
+
+UNWEIGHED, UNWEIGHED_OTHERS, WEIGHED = "unweighed", "unweighed_others", "weighed_together"
+"""Where a record says why its comparison was not made; why those of cases before it were not, by their ids, which were to be weighed
+with it; and of how many comparisons it tells the time."""
 
 FILE = "file:"
 """How the hash of a user's file is told from the other fingerprints of a record's source."""
@@ -123,3 +128,14 @@ class Record:
     started: str = ""
     wall_s: float = 0.0
     schema: int = SCHEMA
+
+
+def unweighed(records: Iterable[Record]) -> dict[str, str]:
+    """Why comparisons that were asked for were not made, by the ids of their cases."""
+    found: dict[str, str] = {}
+    for record in records:
+        if UNWEIGHED in record.effective:
+            found[record.id] = str(record.effective[UNWEIGHED])
+        others = record.effective.get(UNWEIGHED_OTHERS)
+        found |= {str(id): str(why) for id, why in others.items()} if isinstance(others, Mapping) else {}
+    return found
