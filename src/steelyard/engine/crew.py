@@ -177,7 +177,9 @@ class Crew:
         A script whose worker does not survive a case is run again, and then `held` has what became of that one too. What is lost
         in its own code, between two cases, is blamed on the script itself.
         """
-        for _ in range(MOST_DRIVES):
+        for number in range(MOST_DRIVES):
+            if number:
+                sink.again()
             try:
                 talk = self.engage(job, plan)
             except Unstarted as error:

@@ -170,11 +170,14 @@ def test_a_users_bench_is_measured_by_the_engine_and_what_fails_in_it_costs_one_
     assert {record.case["workload"] for record in kept.records} == {"hf/own_benchmark/OwnBenchmark"} and len(kept.records) == 7
     log = next(Path("benchmark_results").glob("*.log")).read_text()
     assert "warm-up 1 of own_variant=eager_batch_size=1 failed: RuntimeError: cold" in log and "cleaned up" in log
+    assert log.count("config: own_variant=eager_batch_size=2") == 1, "what is said again after a crash is told once"
 
 
 def test_a_failing_bench_stops_no_other_and_each_is_told_with_its_place(capsys: pytest.CaptureFixture[str]) -> None:
     bench("bad_benchmark", "def run_benchmark(logger):\n    raise ValueError('no good')\n")
     bench("broken_benchmark", "import nosuchmodule\n")
+    bench("done_benchmark", "import sys\ndef run_benchmark():\n    sys.exit()\n")
+    bench("ended_benchmark", "import sys\ndef run_benchmark():\n    sys.exit(3)\n")
     bench("gone_benchmark", "import os\ndef run_benchmark():\n    os._exit(7)\n")
     bench("misspelt_benchmark", "def x(:\n")
     bench("parts", "X = 1\n")
@@ -182,15 +185,16 @@ def test_a_failing_bench_stops_no_other_and_each_is_told_with_its_place(capsys: 
     assert run("--exclude", "llama", "mock") == 1
     found = summary()
     assert found["benchmark_results"] == {
-        "bad_benchmark": None, "broken_benchmark": None, "gone_benchmark": None, "good_benchmark": "completed", "misspelt_benchmark": None,
-        "parts": "skipped",
+        "bad_benchmark": None, "broken_benchmark": None, "done_benchmark": "completed", "ended_benchmark": None, "gone_benchmark": None,
+        "good_benchmark": "completed", "misspelt_benchmark": None, "parts": "skipped",
     }  # fmt: skip
     reasons = {name: each["reason"] for name, each in found["details"].items()}
     assert "ValueError: no good" in reasons["bad_benchmark"] and "bad_benchmark.py:2" in reasons["bad_benchmark"]
     assert "nosuchmodule" in reasons["broken_benchmark"] and "misspelt_benchmark.py:1" in reasons["misspelt_benchmark"]
     assert "exited with code 7" in reasons["gone_benchmark"]
     assert "neither run_parts nor run_benchmark" in reasons["parts"]
-    assert "1 ok · 4 failed · 1 skipped" in capsys.readouterr().err
+    assert "the script ended with 3" in reasons["ended_benchmark"]
+    assert "2 ok · 5 failed · 1 skipped" in capsys.readouterr().err
 
 
 def test_wrong_input_is_told_and_has_the_originals_exit_code(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from steelyard.dialects.commands import LOUDNESS, Listing, Names, status_counts
-from steelyard.errors import INTERRUPTED, USAGE, UsageError
+from steelyard.errors import INTERRUPTED, USAGE, UsageError, told
 from steelyard.terminal import CONTEXT, heed_signals, tell
 
 FOLDER = click.Path(path_type=Path)
@@ -105,7 +105,7 @@ def run_benchmarks(
     except UsageError as error:
         if strict_exit:
             raise
-        tell(f"error: {error}")
+        tell(f"error: {told(error)}")
         return session.FALLEN
     except KeyboardInterrupt:
         tell(f"interrupted: {len(made.outcomes)} benches done; continue: the same command with --resume")
