@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
 
@@ -57,6 +57,7 @@ class Compilations:
 
 COMPILATIONS = Compilations()
 _COMPILED: dict[str, Any] = {}
+PRODUCTS = ("dot_general", "conv_general_dilated")
 CONSTANT = "jax.const"
 """What marks an argument of a program that is a constant of the function."""
 
@@ -72,7 +73,7 @@ class KeptProgram:
         self.__wrapped__ = fn
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        program, arrays = self._of_arrays(args, kwargs)
+        program, arrays = self.of_arrays(args, kwargs)
         traced = program.trace(*arrays)
         lowered = traced.lower()
         if traced.jaxpr.consts or CONSTANT in (text := lowered.as_text()):
@@ -84,10 +85,10 @@ class KeptProgram:
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """The call before it is compiled."""
-        program, arrays = self._of_arrays(args, kwargs)
+        program, arrays = self.of_arrays(args, kwargs)
         return program.lower(*arrays)
 
-    def _of_arrays(self, args: Any, kwargs: Any) -> tuple[Any, list[Any]]:
+    def of_arrays(self, args: Any, kwargs: Any) -> tuple[Any, list[Any]]:
         """The call as a function of its arrays alone, all of them, so that two programs of one text do the same with them."""
         leaves, shape = jax.tree_util.tree_flatten((args, kwargs))
         places = [place for place, item in enumerate(leaves) if isinstance(item, (jax.Array, np.ndarray))]
@@ -99,6 +100,35 @@ class KeptProgram:
             return self.__wrapped__(*args, **kwargs)
 
         return jax.jit(call, keep_unused=True), arrays
+
+
+def formats_within(fn: Callable[..., Any], args: Sequence[Any]) -> set[Any]:
+    """The formats of arrays that a function holds and of those that it multiplies; of all numbers in it where it does neither.
+
+    Nothing for what cannot be traced.
+    """
+    program, arrays = KeptProgram(fn).of_arrays(tuple(args), {})
+    try:
+        closed = program.trace(*arrays).jaxpr
+    except Exception:
+        return set()
+    steps = list(_steps(closed.jaxpr))
+    read = [item for step in steps for item in step.invars if step.primitive.name in PRODUCTS or getattr(item, "val", item) is not item]
+    held = {item.dtype for item in closed.consts if hasattr(item, "dtype")} | {item.aval.dtype for item in read if _is_array(item)}
+    return held or {item.aval.dtype for step in steps for item in step.outvars if hasattr(item.aval, "dtype")}
+
+
+def _is_array(item: Any) -> bool:
+    return bool(getattr(item.aval, "shape", ()))
+
+
+def _steps(program: Any) -> Iterator[Any]:
+    """All steps of a program, those of programs within it too."""
+    for step in program.eqns:
+        yield step
+        for inner in jax.tree_util.tree_leaves(list(step.params.values()), is_leaf=lambda item: hasattr(item, "eqns")):
+            if hasattr(inner, "eqns"):
+                yield from _steps(getattr(inner, "jaxpr", inner))
 
 
 def forget_programs() -> None:

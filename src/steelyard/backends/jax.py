@@ -23,7 +23,7 @@ import numpy as np
 
 from steelyard import clocks
 from steelyard.backends import _jax_modes, _jax_numbers
-from steelyard.backends._jax_runtime import COMPILATIONS, CompileWork, KeptProgram, QueueTimer, WaitedTimer, forget_programs
+from steelyard.backends._jax_runtime import COMPILATIONS, CompileWork, KeptProgram, QueueTimer, WaitedTimer, forget_programs, formats_within
 from steelyard.backends._memory import host_memory
 from steelyard.backends._places import Places
 from steelyard.backends.base import Backend, step_through
@@ -160,6 +160,9 @@ class Jax(Backend):
 
     def rounds_to_tf32(self, task: Task) -> bool:
         return self.device == "cuda" and jax.config.jax_default_matmul_precision in (None, "default", "fastest", "tensorfloat32")
+
+    def formats_within(self, fn: Callable[..., Any], args: Sequence[Any]) -> set[str]:
+        return {NAMES.get(kind, str(kind)) for kind in formats_within(fn, args)}
 
     def alter(self, value: Any, change: Callable[[Any], Any]) -> bool:
         if not is_array(value):

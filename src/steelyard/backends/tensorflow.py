@@ -38,6 +38,7 @@ FORMATS = {
     "bool": tf.bool, "complex64": tf.complex64, "complex128": tf.complex128,
 }  # fmt: skip
 NAMES = {kind: name for name, kind in FORMATS.items()}
+PRODUCTS = ("MatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum", "Conv2D", "Conv3D", "DepthwiseConv2dNative")
 DEVICES = {"cpu": "CPU", "cuda": "GPU", "tpu": "TPU"}
 """What TensorFlow calls our kinds of devices."""
 
@@ -202,6 +203,19 @@ class TensorFlow(Backend):
         if (trace := getattr(started, "get_concrete_function", None)) is not None:
             facts["graph"] = _graph_facts(trace(*task.args, **task.kwargs))
         return figures, facts
+
+    def formats_within(self, fn: Callable[..., Any], args: Sequence[Any]) -> set[str]:
+        try:
+            graph = tf.function(fn).get_concrete_function(*args).graph
+            held = [*(item.dtype for item in graph.variables), *(item.dtype for item, _ in graph.captures)]
+            parts = graph.as_graph_def()
+        except Exception:
+            return set()
+        nodes = [*parts.node, *(node for part in parts.library.function for node in part.node_def)]
+        typed = [(node.op, tf.as_dtype(node.attr["T"].type)) for node in nodes if node.attr["T"].type]
+        known = [*held, *(kind for name, kind in typed if name in PRODUCTS)]
+        found = {NAMES[kind.base_dtype] for kind in known if kind.base_dtype in NAMES}
+        return found or {NAMES[kind] for _, kind in typed if kind in NAMES}
 
     def upcast(self, task: Task) -> Task | None:
         if task.fn is None:
