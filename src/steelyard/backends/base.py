@@ -414,6 +414,10 @@ class Backend(ABC):
         """Whether the framework's own settings let fp32 products of a plain task round to TF32."""
         return False
 
+    def formats_within(self, fn: Callable[..., Any], args: Sequence[Any]) -> set[str]:
+        """The formats of the numbers that a call holds itself and of those that it multiplies, where the framework shows them."""
+        return set()
+
     def relocate(self, task: Task, rng: random.Random, *, whole: bool = True) -> Task:
         """The same task with everything that it works on at fresh addresses: placement is part of the noise and must vary.
 

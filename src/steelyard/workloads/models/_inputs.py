@@ -110,10 +110,7 @@ def _downloaded(address: str, digest: str) -> bytes:
     except (OSError, ValueError) as error:
         raise Unsupported(f"the input {address} cannot be had", why=f"{type(error).__name__}: {error}") from error
     if hashlib.sha256(content).hexdigest() == digest:
-        folder.mkdir(parents=True, exist_ok=True)
-        part = kept.with_suffix(f".{os.getpid()}")
-        part.write_bytes(content)
-        part.replace(kept)
+        _written(kept, content)
     return content
 
 
@@ -170,11 +167,9 @@ def keep(model: str, arrays: Sequence[tuple[str, Any]]) -> None:
     """Write the arguments of a model to its folder where they are asked for: an archive, with what formats numpy has no name for."""
     if not (place := os.environ.get(KEPT)):
         return
-    folder = Path(place) / model
-    folder.mkdir(parents=True, exist_ok=True)
     formats = {str(number): "bfloat16" for number, (dtype, _) in enumerate(arrays) if dtype == "bf16"}
-    part = folder / f".inputs_npy.{os.getpid()}"
-    with tarfile.open(part, "w:gz") as archive:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w:gz") as archive:
         for number, (dtype, data) in enumerate(arrays):
             bits = (np.asarray(data, np.float32).view(np.uint32) >> 16).astype(np.uint16) if dtype == "bf16" else np.asarray(data)
             buffer = io.BytesIO()
@@ -182,7 +177,19 @@ def keep(model: str, arrays: Sequence[tuple[str, Any]]) -> None:
             _add(archive, f"input_{number}.npy", buffer.getvalue())
         if formats:
             _add(archive, FORMATS, json.dumps(formats).encode())
-    part.replace(folder / "inputs_npy.tgz")
+    _written(Path(place) / model / "inputs_npy.tgz", made.getvalue())
+
+
+def _written(path: Path, content: bytes) -> None:
+    """A file that is there whole or not at all."""
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_bytes(content)
+        part.replace(path)
+    except OSError as error:
+        do = "name a folder of your own with --root-dir"
+        raise UsageError(f"cannot write {path}", why=error.strerror or str(error), do=do) from error
 
 
 def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
