@@ -217,6 +217,11 @@ def contents(python: str) -> Mapping[str, str]:
     return next((env.packages for env in listing() if str(env.python) == python), {})
 
 
+def packages(python: str) -> Mapping[str, str]:
+    """What is installed where an interpreter runs: in an environment of ours, or in our own."""
+    return contents(python) or {item.name: item.version for item in metadata.distributions() if item.name}
+
+
 def variables(backend: str, device: str, threads: int) -> dict[str, str]:
     """What a backend needs set before its worker starts; a case's own flags come over it, and what is in our own environment does not."""
     about = registry.about_backend(backend)

@@ -85,7 +85,7 @@ ENDS = [
     ("BREAKS_FP32_PT_BATCH1", "failed", "no_such_name"),
     ("MUTE_FP32_PT_BATCH1", "failed", "no generate_default_inputs"),
     ("NOWHERE_FP32_PT_BATCH1", "failed", "there is no module my_suite.models.nowhere"),
-    ("TYPO_FP32_PT", "failed", "framework_type is 'pytorch', not a ModelFrameworkType"),
+    ("TYPO_FP32_PT", "failed", "Invalid enum value 'torch' - at `$.model.model_impl.framework_type`"),
 ]
 
 

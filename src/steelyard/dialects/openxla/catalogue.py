@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from steelyard.dialects.openxla import shim
-from steelyard.dialects.openxla.definitions import (
-    BenchmarkCase,
-    Model,
-    ModelArtifactType,
-    ModelFrameworkType,
-    ModelImplementation,
-    ModelTestData,
-)
+from steelyard.dialects.openxla.definitions import BenchmarkCase, Model, ModelFrameworkType
 from steelyard.engine.describe import expand
 from steelyard.engine.messages import Sources
 from steelyard.engine.place import Place
@@ -88,32 +83,27 @@ def of_folder(path: Path, place: Place | None = None) -> DefinitionSet:
     """A user's own, whose Python runs in a worker because the user named it."""
     if not path.exists():
         raise UsageError(f"there is no {path}", do="name the folder or the file of your definitions")
-    if not shim.definition_files(path):
-        do = f"write {shim.MODELS} and {shim.CASES} in files such as model_definitions.py and benchmark_definitions.py, or name the file"
-        raise UsageError(f"no definitions in {path}", why=f"it has no file {shim.FILES}", do=do)
-    paths = shim.roots(path)
-    there = replace(place or Place(), paths=paths)
-    said = expand(there, Sources(paths=paths), shim.__name__, {"folder": str(path.resolve())})
-    troubles = tuple(DefinitionTrouble(**item) for item in said["troubles"])
-    models, cases = tuple(restored_model(item) for item in said["models"]), tuple(restored(item) for item in said["cases"])
-    return DefinitionSet(models, cases, troubles, paths)
+    folder = shim.folder(path)
+    if not folder.files:
+        do = f"write {' and '.join(shim.KINDS)} in files such as model_definitions.py and benchmark_definitions.py, or name the file"
+        raise UsageError(f"no definitions in {path}", why=f"it has no file {folder.pattern}", do=do)
+    there = replace(place or Place(), paths=folder.roots)
+    said = expand(there, Sources(paths=folder.roots), shim.__name__, {"folder": str(path.resolve())})
+    troubles = [DefinitionTrouble(**item) for item in said["troubles"]]
+    held: dict[str, list[Any]] = {name: [] for name in shim.KINDS}
+    for name, kind in shim.KINDS.items():
+        for where, data in said[name]:
+            try:
+                held[name].append(msgspec.convert(data, kind))
+            except msgspec.ValidationError as error:
+                troubles.append(DefinitionTrouble(f"{where}  {name}", f"{data['name']}: {error}", str(data["name"])))
+    models, cases = held.values()
+    return DefinitionSet(tuple(models), tuple(cases), tuple(troubles), folder.roots)
 
 
 def gathered(folders: Sequence[Path], preset: str = "", place: Place | None = None) -> DefinitionSet:
     """What a command works on: the definitions of the folders that it names, or those of the suite."""
     return sum((of_folder(path, place) for path in folders), DefinitionSet()) if folders else of_suite(preset)
-
-
-def restored_model(data: Mapping[str, Any]) -> Model:
-    """What `carried` made of a model."""
-    impl = {**data["model_impl"], "framework_type": ModelFrameworkType(data["model_impl"]["framework_type"])}
-    exported = [ModelArtifactType(item) for item in data["exported_model_types"]]
-    return Model(**{**data, "model_impl": ModelImplementation(**impl), "exported_model_types": exported})
-
-
-def restored(data: Mapping[str, Any]) -> BenchmarkCase:
-    """What `carried` made of a case."""
-    return BenchmarkCase(**{**data, "model": restored_model(data["model"]), "input_data": ModelTestData(**data["input_data"])})
 
 
 def tool_of(case: BenchmarkCase) -> str:
