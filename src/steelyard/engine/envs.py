@@ -13,6 +13,7 @@ import sys
 import venv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import metadata
 from pathlib import Path
 
 import steelyard
@@ -217,7 +218,7 @@ def contents(python: str) -> Mapping[str, str]:
     return next((env.packages for env in listing() if str(env.python) == python), {})
 
 
-def packages(python: str) -> Mapping[str, str]:
+def installed(python: str) -> Mapping[str, str]:
     """What is installed where an interpreter runs: in an environment of ours, or in our own."""
     return contents(python) or {item.name: item.version for item in metadata.distributions() if item.name}
 

@@ -128,7 +128,7 @@ class MeasuredCase:
         """The times of a series in the order in which they were taken, such as `forward.measure.time`; empty where there is none."""
         return in_seconds(self.arrays, name)
 
-    def bytes(self, name: str) -> list[int]:
+    def sizes(self, name: str) -> list[int]:
         """The sizes of a series in the order in which they were taken, such as `forward.measure.memory`; empty where there is none."""
         return [int(value) for value in numbers(self.arrays, name)]
 

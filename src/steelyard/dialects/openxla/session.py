@@ -12,7 +12,7 @@ from steelyard import registry
 from steelyard.dialects.openxla import catalogue
 from steelyard.dialects.openxla.catalogue import Choice, DefinitionSet
 from steelyard.dialects.openxla.definitions import DEVICES, BenchmarkCase, DeviceSpec
-from steelyard.dialects.openxla.rows import Entry, ResultFile, SuiteSink
+from steelyard.dialects.openxla.rows import SuiteSink
 from steelyard.engine import conduct, envs, plan
 from steelyard.engine.place import Place
 from steelyard.engine.run import WaitTold
@@ -120,7 +120,6 @@ class SuiteRun:
     say: Callable[[str], None]
     store: Store
     command: Sequence[str] = ()
-    file: ResultFile | None = None
     statuses: dict[str, Status] = field(default_factory=dict)
 
     def definitions(self) -> DefinitionSet:
@@ -134,21 +133,19 @@ class SuiteRun:
         for trouble in held.troubles:
             self.say(f"error: {trouble}")
         chosen = catalogue.choose(held, options.tool, options.names)
-        self.file = ResultFile(options.output)
-        self._measure(chosen, held, self.file)
+        self._measure(chosen, held)
         return self._judged(len(held.troubles))
 
-    def _measure(self, chosen: Choice, held: DefinitionSet, file: ResultFile) -> None:
+    def _measure(self, chosen: Choice, held: DefinitionSet) -> None:
         options, why = self.options, refused(self.options)
-        sink = SuiteSink(options, file, {case.name: case for case in chosen.cases}, self._take)
+        able = [] if why else [case for case in chosen.cases if case.model.model_impl.module_path]
+        rows = [ResultRow(case.name, (case_of(case, options),)) for case in able]
+        sink = SuiteSink(options, rows, {case.name: case for case in chosen.cases}, self._tell)
         for trouble in chosen.troubles:
             sink.without(trouble.name, "failed", str(trouble))
-        rows = []
-        for benchmark in chosen.cases:
-            if why or not benchmark.model.model_impl.module_path:
-                sink.without(benchmark.name, "unsupported" if why else "failed", why or "its implementation has no module_path")
-            else:
-                rows.append(ResultRow(benchmark.name, (case_of(benchmark, options),)))
+        for case in chosen.cases:
+            if case not in able:
+                sink.without(case.name, "unsupported" if why else "failed", why or "its implementation has no module_path")
         if not rows:
             return
         experiment = Experiment(f"openxla {options.tool}", rows=tuple(rows), settings=options.settings)
@@ -163,10 +160,8 @@ class SuiteRun:
         kept = ((ARTIFACTS, str(root)),) if self.options.artifacts else ()
         return ((CACHE, str(root / "inputs")), *kept, *(() if self.options.download else ((OFFLINE, "1"),)))
 
-    def _take(self, benchmark: str, record: Record, row: Entry) -> None:
-        assert self.file is not None
+    def _tell(self, benchmark: str, record: Record) -> None:
         self.statuses[benchmark] = record.status
-        self.file.add(row)
         place = f"[{len(self.statuses)}] {benchmark}"
         foreseen = f" (expected: {why})" if (why := catalogue.expected(benchmark)) else ""
         time = record.metrics.get("time")
