@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.util
 import json
@@ -218,6 +219,7 @@ def contents(python: str) -> Mapping[str, str]:
     return next((env.packages for env in listing() if str(env.python) == python), {})
 
 
+@functools.cache
 def installed(python: str) -> Mapping[str, str]:
     """What is installed where an interpreter runs: in an environment of ours, or in our own."""
     return contents(python) or {item.name: item.version for item in metadata.distributions() if item.name}

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from steelyard.dialects.commands import LOUDNESS, Listing, Names, status_counts
-from steelyard.errors import INTERRUPTED, USAGE, UsageError
+from steelyard.errors import INTERRUPTED, UsageError
 from steelyard.terminal import CONTEXT, heed_signals, tell
 
 FOLDER = click.Path(path_type=Path)
@@ -22,9 +22,8 @@ class HFPrograms(Names):
     kind = "program of hf"
 
 
-@click.group("hf", cls=HFPrograms, invoke_without_command=True, context_settings=CONTEXT)
-@click.pass_context
-def command(ctx: click.Context) -> None:
+@click.group("hf", cls=HFPrograms, context_settings=CONTEXT)
+def command() -> None:
     """Hugging Face's benchmark_v2: bench files of your own and ours, or levels of generation configs.
 
     \b
@@ -32,9 +31,6 @@ def command(ctx: click.Context) -> None:
     steelyard as hf run_benchmarks --model-id gpt2 --preset tiny --variants eager
     steelyard as hf v2 --model-id gpt2 -b 1 -s 128 -n 64 --level 1
     """
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help(), err=True)
-        ctx.exit(USAGE)
 
 
 def _common(function: Callable[..., Any]) -> Callable[..., Any]:

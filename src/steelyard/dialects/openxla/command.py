@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steelyard.dialects.commands import Names, spelt, status_counts, with_options
-from steelyard.errors import FAILED, INTERRUPTED, PASS, USAGE, UsageError, unknown
+from steelyard.errors import FAILED, INTERRUPTED, PASS, UsageError, unknown
 from steelyard.terminal import CONTEXT, heed_signals, tell
 
 if TYPE_CHECKING:
@@ -36,18 +36,14 @@ class Tools(Names):
     kind = "tool of openxla"
 
 
-@click.group("openxla", cls=Tools, invoke_without_command=True, context_settings=CONTEXT)
-@click.pass_context
-def command(ctx: click.Context) -> None:
+@click.group("openxla", cls=Tools, context_settings=CONTEXT)
+def command() -> None:
     """OpenXLA's comparative benchmarks: models by name in JAX, PyTorch and TensorFlow, and your own by --definitions.
 
     \b
     steelyard as openxla pytorch -name "models/EXAMPLE_FP32_PT_BATCH.+" -device host-cpu -o results.json --generate-artifacts
     steelyard as openxla list --definitions my_suite
     """
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help(), err=True)
-        ctx.exit(USAGE)
 
 
 COMMON = (

@@ -16,11 +16,11 @@ from steelyard.dialects.openxla.rows import SuiteSink
 from steelyard.engine import conduct, envs, plan
 from steelyard.engine.place import Place
 from steelyard.engine.run import WaitTold
-from steelyard.errors import FAILED, NOTHING, PASS, UsageError, exit_code, unknown
+from steelyard.errors import PASS, UsageError, unknown
 from steelyard.model.case import Case, sorted_pairs
 from steelyard.model.experiment import Experiment, ResultRow, Settings
 from steelyard.model.protocol import Fixed
-from steelyard.model.record import BAD, Record, Status
+from steelyard.model.record import Record, Status
 from steelyard.store.runs import Store
 
 BACKENDS = {"jax": "jax", "pytorch": "torch", "tensorflow": "tensorflow"}
@@ -174,4 +174,4 @@ class SuiteRun:
         if not self.options.strict:
             return PASS
         found = {status for name, status in self.statuses.items() if status == "ok" or not catalogue.expected(name)}
-        return exit_code([*([FAILED] if found & {*BAD} or troubles else []), *([] if found & {"ok", *BAD} else [NOTHING])])
+        return conduct.code_of(found, failed=troubles > 0)
