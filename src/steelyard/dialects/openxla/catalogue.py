@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,9 +9,10 @@ from typing import Any
 
 import msgspec
 
-from steelyard.dialects.openxla import shim
+from steelyard.dialects.openxla import shim, suite
 from steelyard.dialects.openxla.definitions import BenchmarkCase, Model, ModelFrameworkType
 from steelyard.engine.describe import expand
+from steelyard.engine.filters import expression
 from steelyard.engine.messages import Sources
 from steelyard.engine.place import Place
 from steelyard.errors import UsageError
@@ -56,17 +56,8 @@ class DefinitionSet:
 
 def of_suite(preset: str = "") -> DefinitionSet:
     """The suite's own, in the sizes of a preset where one is named."""
-    from steelyard.dialects.openxla import suite
-
     held = DefinitionSet(tuple(suite.ALL_MODELS), tuple(suite.ALL_BENCHMARKS))
     return sized(held, preset) if preset else held
-
-
-def expected(name: str) -> str:
-    """Why a benchmark of the suite is not expected to be measured; empty for all others. Such a failure costs no exit code."""
-    from steelyard.dialects.openxla import suite
-
-    return suite.EXPECTED.get(name, "")
 
 
 def sized(held: DefinitionSet, preset: str) -> DefinitionSet:
@@ -121,7 +112,7 @@ class Choice:
 
 def choose(held: DefinitionSet, tool: str, patterns: Sequence[str]) -> Choice:
     """The cases of a tool whose whole name a pattern fits; one that fits nothing is an error that names all there are."""
-    wanted = [_compiled(pattern) for pattern in patterns]
+    wanted = [expression(pattern) for pattern in patterns]
     known = {case.name: case for case in held.cases if tool_of(case) == tool}
     broken = {item.name: item for item in held.troubles if item.name}
     for pattern in wanted:
@@ -129,13 +120,6 @@ def choose(held: DefinitionSet, tool: str, patterns: Sequence[str]) -> Choice:
             raise _nothing(pattern.pattern, tool, known)
     fitting = [name for name in known if any(pattern.fullmatch(name) for pattern in wanted)]
     return Choice(tuple(known[name] for name in fitting), tuple(broken[name] for name in broken if any(p.fullmatch(name) for p in wanted)))
-
-
-def _compiled(pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise UsageError(f"not a regular expression: {pattern!r:.120}", why=str(error), do="quote signs such as ( and + with \\") from error
 
 
 def _nothing(pattern: str, tool: str, known: Iterable[str]) -> UsageError:

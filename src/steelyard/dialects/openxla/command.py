@@ -17,7 +17,7 @@ from steelyard.terminal import CONTEXT, heed_signals, tell
 if TYPE_CHECKING:
     from steelyard.dialects.openxla.session import ToolOptions
 
-FILE = click.Path(path_type=Path)
+FILE, LEAST_0, LEAST_1 = click.Path(path_type=Path), click.IntRange(min=0), click.IntRange(min=1)
 TOOLS = ("jax", "pytorch", "tensorflow")
 GPU, CPU = ["a2-highgpu-1g", "host-gpu"], ["c2-standard-16", "c2-standard-60", "host-cpu"]
 NIGHTLY = {
@@ -46,21 +46,14 @@ def command() -> None:
     """
 
 
+DEFINITIONS = click.option("--definitions", multiple=True, type=FILE, metavar="DIR", help="Yours, in place of the suite's; repeatable.")
 COMMON = (
     spelt("--run-in-process", "in_process", is_flag=True, help="All cases in one process, instead of a process each."),
-    spelt(
-        "--root-dir", "root", type=FILE, metavar="DIR", help="Where inputs are kept.  [default: openxla-benchmark in the temporary folder]"
-    ),
+    spelt("--root-dir", "root", type=FILE, metavar="DIR", help="Where inputs are kept.  [default: TMPDIR/openxla-benchmark]"),
     spelt("--generate-artifacts", "artifacts", is_flag=True, help="Write the inputs of each model to DIR/MODEL/inputs_npy.tgz."),
     spelt("--no-download", "offline", is_flag=True, help="Download no inputs."),
     spelt("--verbose", is_flag=True, help="Tell each result as it comes."),
-    spelt(
-        "--definitions",
-        multiple=True,
-        type=FILE,
-        metavar="DIR",
-        help="Your own, in place of the suite's; repeatable.",
-    ),
+    DEFINITIONS,
     spelt("--preset", type=click.Choice(["tiny", "small", "full"]), default="full", show_default=True, help="Size of the suite's models."),
     spelt("--env", default="", metavar="NAME", help="Environment to run in, from steelyard env create."),
     spelt("--timeout", type=float, default=3600.0, show_default=True, metavar="SECONDS", help="Longest time for one case."),
@@ -78,16 +71,8 @@ def tool_command(tool: str) -> click.Command:
         spelt("-o", "--output", type=FILE, required=True, metavar="FILE.json", help="Where results are added."),
         spelt("-name", "--benchmark-name", "name", required=True, metavar="REGEX", help="Fits whole names, such as models/BERT.+"),
         spelt("-device", "--target-device", "device", required=True, type=click.Choice([*DEVICES]), help="What results call the machine."),
-        spelt(
-            "-w",
-            "--warmup-iterations",
-            "warmup",
-            type=click.IntRange(min=0),
-            default=5,
-            show_default=True,
-            help="Calls before.",
-        ),
-        spelt("-iter", "--iterations", type=click.IntRange(min=1), default=100, show_default=True, help="Timed calls."),
+        spelt("-w", "--warmup-iterations", "warmup", type=LEAST_0, default=5, show_default=True, help="Calls before."),
+        spelt("-iter", "--iterations", type=LEAST_1, default=100, show_default=True, help="Timed calls."),
         spelt("-c", "--compiler", type=click.Choice(COMPILERS[tool]), default=COMPILERS[tool][0], show_default=True, help="What compiles."),
         *COMMON,
     )
@@ -146,7 +131,7 @@ def nightly(tool: str, device: str) -> tuple[tuple[str, ...], int]:
 @click.argument("device", default=lambda: os.environ.get("OOBI_TARGET_DEVICE", ""), metavar="[DEVICE]")
 @click.argument("output", type=FILE, default=lambda: os.environ.get("OOBI_OUTPUT", ""), metavar="[OUTPUT]")
 @click.option("--tool", "tools", multiple=True, type=click.Choice(TOOLS), help="Only this tool; repeatable.")
-@click.option("--iterations", type=click.IntRange(min=1), help="In place of 50 on a GPU, 20 of PyTorch and 5 of others on a CPU.")
+@click.option("--iterations", type=LEAST_1, help="In place of 50 on a GPU, 20 of PyTorch and 5 of others on a CPU.")
 @with_options(*COMMON)
 def benchmark_all(device: str, output: Path, tools: tuple[str, ...], iterations: int | None, **given: Any) -> int:
     """Run what each tool runs nightly on DEVICE, and add all results to OUTPUT; or by OOBI_TARGET_DEVICE and OOBI_OUTPUT."""
@@ -160,9 +145,6 @@ def benchmark_all(device: str, output: Path, tools: tuple[str, ...], iterations:
         asked: dict[str, Any] = {"tool": tool, "names": names, "device": device, "output": output, "compiler": COMPILERS[tool][0]}
         several.append(_options(**asked, iterations=iterations or usual, **given))
     return perform(several)
-
-
-DEFINITIONS = click.option("--definitions", multiple=True, type=FILE, metavar="DIR", help="Yours, in place of the suite's; repeatable.")
 
 
 @command.command("list", context_settings=CONTEXT)
