@@ -150,12 +150,13 @@ def benchmark_all(device: str, output: Path, tools: tuple[str, ...], iterations:
 @command.command("list", context_settings=CONTEXT)
 @DEFINITIONS
 def listing(definitions: tuple[Path, ...]) -> int:
-    """The names of all benchmarks, those that no tool here runs at the end."""
+    """The names of all benchmarks, those that no tool here runs at the end; and why one is expected to fail."""
     from steelyard.dialects.openxla.catalogue import gathered, tool_of
+    from steelyard.dialects.openxla.suite import EXPECTED
 
     held = gathered(definitions)
     for case in sorted(held.cases, key=lambda case: [*TOOLS, ""].index(tool_of(case))):
-        click.echo(f"{tool_of(case) or '-':12} {case.name}")
+        click.echo("  ".join(filter(None, [f"{tool_of(case) or '-':11}", case.name, "" if definitions else EXPECTED.get(case.name)])))
     for trouble in held.troubles:
         tell(f"error: {trouble}")
     return FAILED if held.troubles else PASS

@@ -13,6 +13,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from steelyard.model import addresses
+
 
 class ModelFrameworkType(Enum):
     """What a model is written in."""
@@ -120,12 +122,12 @@ INPUT_DATA_MODEL_DEFAULT = ModelTestData("INPUT_DATA_MODEL_DEFAULT", "")
 
 def file_input(name: str, source: str, sha256: str, source_info: str = "") -> ModelTestData:
     """A file or an http(s) address as raw input, known by its hash: .txt, .json, .npy, .npz, and the bytes of anything else."""
-    return ModelTestData(name, f"{source}#sha256={sha256}", source_info)
+    return ModelTestData(name, addresses.of_file(source, sha256), source_info)
 
 
 def random_input(name: str, seed: int) -> ModelTestData:
     """Seeded random numbers of the shapes, formats and ranges that the model's own input has once it is preprocessed."""
-    return ModelTestData(name, f"random:{seed}")
+    return ModelTestData(name, addresses.of_seed(seed))
 
 
 ALL_DEVICES = tuple(DeviceSpec(*item) for item in json.loads(Path(__file__).with_name("devices.json").read_text(encoding="utf-8")))

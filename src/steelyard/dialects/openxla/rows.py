@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from steelyard.dialects.openxla.definitions import BenchmarkCase
-from steelyard.dialects.openxla.suite import EXPECTED
 from steelyard.engine import envs
 from steelyard.engine.messages import Unweighed
 from steelyard.engine.plan import Job
@@ -64,7 +63,7 @@ class SuiteSink(RowSink):
         ours = {
             "status": record.status, "reason": record.reason, "id": record.id, "started": record.started, "preset": self.options.preset,
             "latencies_ms": [value * MILLI for value in measured.seconds("forward.measure.time")],
-            "expected": EXPECTED.get(name, ""), "verification": record.verification, "environment": record.environment,
+            "expected": self.options.expected(name), "verification": record.verification, "environment": record.environment,
             "effective": {key: value for key, value in record.effective.items() if key not in ("traceback", "label")},
         }  # fmt: skip
         return {"definition": definition(name, self.known.get(name), self.options), "metrics": {LEVEL: figures}, "steelyard": ours}

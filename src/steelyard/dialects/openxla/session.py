@@ -18,6 +18,7 @@ from steelyard.engine import conduct, envs, plan
 from steelyard.engine.place import Place
 from steelyard.engine.run import WaitTold
 from steelyard.errors import PASS, UsageError, unknown
+from steelyard.model import addresses
 from steelyard.model.case import Case, sorted_pairs
 from steelyard.model.experiment import Experiment, ResultRow, Settings
 from steelyard.model.protocol import Fixed
@@ -38,7 +39,6 @@ GONE = {
 }
 AUTOTUNED = "compile[mode=max-autotune]"
 TF32 = "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"
-ARTIFACTS, CACHE, OFFLINE = "STEELYARD_INPUTS", "STEELYARD_INPUTS_CACHE", "STEELYARD_NO_DOWNLOAD"
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,10 @@ class ToolOptions:
         if self.device not in DEVICES:
             raise unknown("device", self.device, DEVICES)
         return DEVICES[self.device]
+
+    def expected(self, name: str) -> str:
+        """Why a benchmark of the suite is not expected to be measured in its full size; empty for all others."""
+        return "" if self.definitions or self.preset else EXPECTED.get(name, "")
 
     @property
     def settings(self) -> Settings:
@@ -123,13 +127,10 @@ class SuiteRun:
     command: Sequence[str] = ()
     statuses: dict[str, Status] = field(default_factory=dict)
 
-    def definitions(self) -> DefinitionSet:
-        """The user's, where some are named, else the suite's."""
-        return catalogue.gathered(self.options.definitions, self.options.preset, self.options.place)
-
     def run(self) -> int:
         """Do all of it; 0, as the original, unless the strict exit code is asked for."""
-        options, held = self.options, self.definitions()
+        options = self.options
+        held = catalogue.gathered(options.definitions, options.preset, options.place)
         options.settings  # noqa: B018  refuses numbers that cannot be before anything is read
         for trouble in held.troubles:
             self.say(f"error: {trouble}")
@@ -151,28 +152,20 @@ class SuiteRun:
             return
         experiment = Experiment(f"openxla {options.tool}", rows=tuple(rows), settings=options.settings)
         ready = plan.expand(experiment, registry.catalogue(), place=replace(options.place, paths=held.paths))
-        jobs = tuple(replace(job, place=replace(job.place, flags=(*job.place.flags, *self._variables()))) for job in ready.jobs)
+        told = addresses.variables(options.root.resolve(), keep=options.artifacts, download=options.download)
+        jobs = tuple(replace(job, place=replace(job.place, flags=(*job.place.flags, *told))) for job in ready.jobs)
         ready = replace(ready, jobs=jobs, env=options.env)
         conduct.execute(ready, self.store, self.command, lambda writer: WaitTold(self.say), sink=sink)
-
-    def _variables(self) -> tuple[tuple[str, str], ...]:
-        """What tells a worker where inputs are kept; they change no figure."""
-        root = self.options.root.resolve()
-        kept = ((ARTIFACTS, str(root)),) if self.options.artifacts else ()
-        return ((CACHE, str(root / "inputs")), *kept, *(() if self.options.download else ((OFFLINE, "1"),)))
 
     def _tell(self, benchmark: str, record: Record) -> None:
         self.statuses[benchmark] = record.status
         place = f"[{len(self.statuses)}] {benchmark}"
-        foreseen = f" (expected: {why})" if (why := EXPECTED.get(benchmark)) else ""
-        time = record.metrics.get("time")
-        told = f"{time.value * 1e3:.4g} ms" if time else ""
-        self.say(
-            "  ".join(filter(None, [place, told, "" if record.status == "ok" else f"{record.status}: {record.reason[:500]}{foreseen}"]))
-        )
+        time, why = record.metrics.get("time"), self.options.expected(benchmark)
+        told = "" if record.status == "ok" else f"{record.status}: {record.reason[:500]}{f' (expected: {why})' if why else ''}"
+        self.say("  ".join(filter(None, [place, f"{time.value * 1e3:.4g} ms" if time else "", told])))
 
     def _judged(self, troubles: int) -> int:
         if not self.options.strict:
             return PASS
-        found = {status for name, status in self.statuses.items() if status == "ok" or name not in EXPECTED}
+        found = {status for name, status in self.statuses.items() if status == "ok" or not self.options.expected(name)}
         return conduct.code_of(found, failed=troubles > 0)

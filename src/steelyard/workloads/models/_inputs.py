@@ -19,13 +19,11 @@ import numpy as np
 
 from steelyard import files
 from steelyard.errors import Unsupported, UsageError
+from steelyard.model.addresses import CACHE, DIGEST, KEPT, OFFLINE, RANDOM
 
-KEPT, CACHE, OFFLINE = "STEELYARD_INPUTS", "STEELYARD_INPUTS_CACHE", "STEELYARD_NO_DOWNLOAD"
-"""Variables of a worker: where inputs are written to, where downloads are kept, and that there are none."""
 PATIENCE, LARGEST = 60.0, 2**31
 MEMBER = re.compile(r"(?:.*/)?input_(\d{1,6})\.npy")
 FORMATS = "formats.json"
-RANDOM = re.compile(r"random:(\d{1,18})")
 
 
 def preprocessed(model: Any, source: str) -> tuple[Any, ...]:
@@ -36,7 +34,7 @@ def preprocessed(model: Any, source: str) -> tuple[Any, ...]:
         return tuple(redrawn(rng, item) for item in own)
     if not source:
         return as_tuple(model.preprocess(model.generate_default_inputs()))
-    address, _, digest = source.partition("#sha256=")
+    address, _, digest = source.partition(DIGEST)
     content = fetched(address, digest)
     if address.endswith((".tgz", ".tar.gz")):
         return unpacked(content, address)
