@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from steelyard.dialects.openxla import shim, suite
-from steelyard.dialects.openxla.definitions import BenchmarkCase, Model, ModelFrameworkType
+from steelyard.dialects.openxla.definitions import BenchmarkCase, Model
 from steelyard.engine.describe import expand
 from steelyard.engine.filters import expression
 from steelyard.engine.messages import Sources
@@ -18,12 +18,6 @@ from steelyard.engine.place import Place
 from steelyard.errors import UsageError
 
 MOST_NAMED = 400
-FRAMEWORKS = {
-    "jax": (ModelFrameworkType.JAX,),
-    "pytorch": (ModelFrameworkType.PYTORCH,),
-    "tensorflow": (ModelFrameworkType.TF_V1, ModelFrameworkType.TF_V2),
-}
-"""The tools, and whose models each runs."""
 
 
 @dataclass(frozen=True)
@@ -99,27 +93,23 @@ def gathered(folders: Sequence[Path], preset: str = "", place: Place | None = No
 
 def tool_of(case: BenchmarkCase) -> str:
     """The tool that runs a case at framework level; empty where none does."""
-    return next((tool for tool, kinds in FRAMEWORKS.items() if case.model.model_impl.framework_type in kinds), "")
+    return next((tool for tool, kinds in suite.FRAMEWORKS.items() if case.model.model_impl.framework_type in kinds), "")
 
 
-@dataclass(frozen=True)
-class Choice:
-    """The cases that patterns mean, each once, and the definitions in trouble that they mean too."""
+def choose(held: DefinitionSet, tool: str, patterns: Sequence[str]) -> DefinitionSet:
+    """The cases of a tool whose whole name a pattern fits, each once, and the definitions in trouble that they mean too.
 
-    cases: tuple[BenchmarkCase, ...]
-    troubles: tuple[DefinitionTrouble, ...] = field(default=())
-
-
-def choose(held: DefinitionSet, tool: str, patterns: Sequence[str]) -> Choice:
-    """The cases of a tool whose whole name a pattern fits; one that fits nothing is an error that names all there are."""
+    A pattern that fits nothing is an error that names all there are.
+    """
     wanted = [expression(pattern) for pattern in patterns]
     known = {case.name: case for case in held.cases if tool_of(case) == tool}
     broken = {item.name: item for item in held.troubles if item.name}
     for pattern in wanted:
         if not any(pattern.fullmatch(name) for name in (*known, *broken)):
             raise _nothing(pattern.pattern, tool, known)
-    fitting = [name for name in known if any(pattern.fullmatch(name) for pattern in wanted)]
-    return Choice(tuple(known[name] for name in fitting), tuple(broken[name] for name in broken if any(p.fullmatch(name) for p in wanted)))
+    meant = {name for name in (*known, *broken) if any(pattern.fullmatch(name) for pattern in wanted)}
+    cases = tuple(case for name, case in known.items() if name in meant)
+    return replace(held, cases=cases, troubles=tuple(item for name, item in broken.items() if name in meant))
 
 
 def _nothing(pattern: str, tool: str, known: Iterable[str]) -> UsageError:

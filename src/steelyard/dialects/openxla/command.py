@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steelyard.dialects.commands import Names, spelt, status_counts, with_options
+from steelyard.dialects.commands import ENV, STRICT_EXIT, Names, spelt, status_counts, with_options
 from steelyard.errors import FAILED, INTERRUPTED, PASS, UsageError, unknown
 from steelyard.terminal import CONTEXT, heed_signals, tell
 
@@ -55,9 +55,9 @@ COMMON = (
     spelt("--verbose", is_flag=True, help="Tell each result as it comes."),
     DEFINITIONS,
     spelt("--preset", type=click.Choice(["tiny", "small", "full"]), default="full", show_default=True, help="Size of the suite's models."),
-    spelt("--env", default="", metavar="NAME", help="Environment to run in, from steelyard env create."),
+    ENV,
     spelt("--timeout", type=float, default=3600.0, show_default=True, metavar="SECONDS", help="Longest time for one case."),
-    spelt("--strict-exit", "strict", is_flag=True, help="Exit with 3 where a case failed and 5 where none was measured; else with 0."),
+    STRICT_EXIT,
 )
 
 

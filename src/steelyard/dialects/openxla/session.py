@@ -10,14 +10,14 @@ from pathlib import Path
 
 from steelyard import registry
 from steelyard.dialects.openxla import catalogue
-from steelyard.dialects.openxla.catalogue import Choice, DefinitionSet
+from steelyard.dialects.openxla.catalogue import DefinitionSet
 from steelyard.dialects.openxla.definitions import DEVICES, BenchmarkCase, DeviceSpec
 from steelyard.dialects.openxla.rows import SuiteSink
 from steelyard.dialects.openxla.suite import EXPECTED
 from steelyard.engine import conduct, envs, plan
 from steelyard.engine.place import Place
 from steelyard.engine.run import WaitTold
-from steelyard.errors import PASS, UsageError, unknown
+from steelyard.errors import PASS, unknown
 from steelyard.model import addresses
 from steelyard.model.case import Case, sorted_pairs
 from steelyard.model.experiment import Experiment, ResultRow, Settings
@@ -61,7 +61,7 @@ class ToolOptions:
     preset: str = ""
     env: str = ""
     timeout: float = 3600.0
-    strict: bool = False
+    strict_exit: bool = False
 
     @property
     def spec(self) -> DeviceSpec:
@@ -77,8 +77,6 @@ class ToolOptions:
     @property
     def settings(self) -> Settings:
         """A process for each case, warm-ups and iterations timed one by one; one call at least comes first, which compiles."""
-        if self.iterations < 1:
-            raise UsageError("--iterations is a whole number of at least 1", why="nothing would be measured")
         fixed = Fixed(max(1, self.warmup), self.iterations)
         return Settings(fixed=fixed, isolate="none" if self.in_process else "case", timeout=self.timeout)
 
@@ -131,14 +129,12 @@ class SuiteRun:
         """Do all of it; 0, as the original, unless the strict exit code is asked for."""
         options = self.options
         held = catalogue.gathered(options.definitions, options.preset, options.place)
-        options.settings  # noqa: B018  refuses numbers that cannot be before anything is read
         for trouble in held.troubles:
             self.say(f"error: {trouble}")
-        chosen = catalogue.choose(held, options.tool, options.names)
-        self._measure(chosen, held)
+        self._measure(catalogue.choose(held, options.tool, options.names))
         return self._judged(len(held.troubles))
 
-    def _measure(self, chosen: Choice, held: DefinitionSet) -> None:
+    def _measure(self, chosen: DefinitionSet) -> None:
         options, why = self.options, refused(self.options)
         able = [] if why else [case for case in chosen.cases if case.model.model_impl.module_path]
         rows = [ResultRow(case.name, (case_of(case, options),)) for case in able]
@@ -151,7 +147,7 @@ class SuiteRun:
         if not rows:
             return
         experiment = Experiment(f"openxla {options.tool}", rows=tuple(rows), settings=options.settings)
-        ready = plan.expand(experiment, registry.catalogue(), place=replace(options.place, paths=held.paths))
+        ready = plan.expand(experiment, registry.catalogue(), place=replace(options.place, paths=chosen.paths))
         told = addresses.variables(options.root.resolve(), keep=options.artifacts, download=options.download)
         jobs = tuple(replace(job, place=replace(job.place, flags=(*job.place.flags, *told))) for job in ready.jobs)
         ready = replace(ready, jobs=jobs, env=options.env)
@@ -165,7 +161,7 @@ class SuiteRun:
         self.say("  ".join(filter(None, [place, f"{time.value * 1e3:.4g} ms" if time else "", told])))
 
     def _judged(self, troubles: int) -> int:
-        if not self.options.strict:
+        if not self.options.strict_exit:
             return PASS
         found = {status for name, status in self.statuses.items() if status == "ok" or not self.options.expected(name)}
         return conduct.code_of(found, failed=troubles > 0)

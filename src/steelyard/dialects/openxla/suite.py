@@ -15,7 +15,8 @@ from steelyard.workloads.models.families import FAMILIES
 from steelyard.workloads.models.families.sizes import LENGTHS, NamedSizes, named_sizes
 
 A, F = ModelArtifactType, ModelFrameworkType
-KINDS = {"jax": F.JAX, "pytorch": F.PYTORCH, "tensorflow": F.TF_V2}
+FRAMEWORKS = {"jax": (F.JAX,), "pytorch": (F.PYTORCH,), "tensorflow": (F.TF_V2, F.TF_V1)}
+"""The tools, and whose models each runs; those of the suite are in the first."""
 SHORT = {"jax": "JAX", "pytorch": "PT", "tensorflow": "TF"}
 EXPORTS = {
     "jax": [A.STABLEHLO_MLIR, A.XLA_HLO_DUMP],
@@ -24,7 +25,7 @@ EXPORTS = {
 }
 IMPLEMENTATIONS = {
     (family.name, family.framework): ModelImplementation(
-        f"{family.name}_{SHORT[family.framework]}", [*family.tags], KINDS[family.framework], module_path=family.module_path
+        f"{family.name}_{SHORT[family.framework]}", [*family.tags], FRAMEWORKS[family.framework][0], module_path=family.module_path
     )
     for family in FAMILIES
 }
