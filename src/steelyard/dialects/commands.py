@@ -9,16 +9,27 @@ from typing import Any
 import click
 
 from steelyard.dialects.options import Flag, PlainOptions
-from steelyard.errors import UsageError, unknown
+from steelyard.errors import USAGE, UsageError, unknown
 
 LOUDNESS = {"DEBUG": 0, "INFO": 1, "WARNING": 2, "ERROR": 3, "CRITICAL": 4}
 """Log levels by how little they let through."""
 
 
+ENV = click.option("--env", default="", metavar="NAME", help="Run in this environment, from steelyard env create.")
+STRICT_EXIT = click.option("--strict-exit", is_flag=True, help="Exit with 3 where something failed and 5 where nothing was measured.")
+"""Flags of ours that tools have beside the original's."""
+
+
 class Names(click.Group):
-    """Commands in the order they are named; a wrong name is told with the nearest right one, as one of a `kind`."""
+    """Commands in the order they are named; a wrong name is told with the nearest right one, as one of a `kind`, and none by the help."""
 
     kind = "command"
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help(), err=True)
+            ctx.exit(USAGE)
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)

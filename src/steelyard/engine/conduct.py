@@ -201,6 +201,13 @@ def judge(found: Run, *, mistaken: bool = False, expectations: Sequence[Expectat
     left = [record for record in found.records if record.id not in names]
     failed = mistaken or any(record.status in BAD for record in left) or bool(unweighed(left)) or bool(_unmade(found))
     measured = any(record.status in ("ok", *BAD) for record in left) or any("time" in record.metrics for record in excused)
+    return code_of(failed=failed, measured=measured)
+
+
+def code_of(statuses: Collection[str] = (), *, failed: bool = False, measured: bool = False) -> int:
+    """The exit code for statuses of cases, or for what is known of them otherwise."""
+    failed = failed or any(status in BAD for status in statuses)
+    measured = measured or any(status in ("ok", *BAD) for status in statuses)
     return exit_code([*([FAILED] if failed else []), *([] if measured else [NOTHING])])
 
 

@@ -35,8 +35,14 @@ SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
 def in_seconds(arrays: Arrays, name: str) -> list[float]:
     """The times of a raw series in the order in which they were taken; empty where there is none."""
-    unit, dtype, data = arrays.get(name, ("s", "<f8", b""))
-    return [value * SECONDS[unit] for (value,) in struct.iter_unpack(FORMATS[dtype], data)]
+    unit = arrays[name][0] if name in arrays else "s"
+    return [value * SECONDS[unit] for value in numbers(arrays, name)]
+
+
+def numbers(arrays: Arrays, name: str) -> list[float]:
+    """The values of a raw series as they are, in its own unit."""
+    _, dtype, data = arrays.get(name, ("", "<f8", b""))
+    return [value for (value,) in struct.iter_unpack(FORMATS[dtype], data)]
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ ENDS = [
     ("BREAKS_FP32_PT_BATCH1", "failed", "no_such_name"),
     ("MUTE_FP32_PT_BATCH1", "failed", "no generate_default_inputs"),
     ("NOWHERE_FP32_PT_BATCH1", "failed", "there is no module my_suite.models.nowhere"),
-    ("TYPO_FP32_PT", "failed", "framework_type is 'pytorch', not a ModelFrameworkType"),
+    ("TYPO_FP32_PT", "failed", "Invalid enum value 'torch' - at `$.model.model_impl.framework_type`"),
 ]
 
 
@@ -188,7 +188,7 @@ def test_the_documents_example_by_inductor(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_failure_that_is_expected_costs_no_exit_code(tmp_path: Path) -> None:
     name = "models/BERT_LARGE_FP16_PT_384XI32_BATCH1280/inputs/INPUT_DATA_MODEL_DEFAULT"
-    options = ToolOptions("pytorch", (name,), "host-cpu", tmp_path / "r.json", strict=True)
+    options = ToolOptions("pytorch", (name,), "host-cpu", tmp_path / "r.json", strict_exit=True)
     made = SuiteRun(options, lambda text: None, Store(tmp_path), statuses={name: "oom", "models/A/inputs/B": "ok"})
     assert made._judged(0) == PASS
     made.statuses["models/A/inputs/B"] = "oom"

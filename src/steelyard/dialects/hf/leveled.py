@@ -20,13 +20,13 @@ from steelyard.dialects.hf.levels import LevelConfig
 from steelyard.engine import conduct, envs
 from steelyard.engine.run import WaitTold
 from steelyard.engine.sinks import MeasuredCase, RowSink
-from steelyard.errors import FAILED, NOTHING, PASS, UsageError, exit_code
+from steelyard.errors import PASS, UsageError
 from steelyard.machine import facts, nvidia
 from steelyard.measuring.requests import of_each
 from steelyard.model.case import Case
 from steelyard.model.experiment import Experiment, ResultRow, Settings
 from steelyard.model.protocol import Fixed
-from steelyard.model.record import BAD, MONITOR, Record
+from steelyard.model.record import MONITOR, Record
 from steelyard.model.units import plain as quantity
 from steelyard.store.runs import RunWriter, Store
 from steelyard.terminal import save
@@ -212,8 +212,8 @@ class LevelRun:
         """A trace of a short request for each config, beside the timing and in a run of its own."""
         folder = self.options.output_dir.with_name(f"{self.options.output_dir.name}_profiles")
         short = {each.config.name(): replace(each.config, num_tokens_to_generate=self.options.profiled) for each in configs}
-        words = {"threads": self.options.threads, "preset": self.options.preset}
-        asked = {name: config.case(self.options.model, **words) for name, config in short.items()}
+        given = self.options
+        asked = {name: config.case(given.model, threads=given.threads, preset=given.preset) for name, config in short.items()}
         if not asked:
             return
         settings = replace(self.options.settings, runs=1, warmup=0.0, verify=False, telemetry=False, profile=True)
@@ -230,7 +230,7 @@ class LevelRun:
         statuses = set(self.sink.statuses) if self.sink else set()
         if not self.options.strict_exit:
             return PASS if statuses & {"ok", "wrong"} else 1
-        return exit_code([*([FAILED] if statuses & {*BAD} else []), *([] if statuses & {"ok", *BAD} else [NOTHING])])
+        return conduct.code_of(statuses)
 
 
 def spread_of(values: Sequence[float], words: Callable[[float], str]) -> str:

@@ -16,10 +16,10 @@ from steelyard.engine import conduct
 from steelyard.engine.messages import Found
 from steelyard.engine.run import WaitTold
 from steelyard.engine.sinks import RepeatedLines, Sink
-from steelyard.errors import FAILED, NOTHING, PASS, UsageError, exit_code, told
+from steelyard.errors import PASS, UsageError, told
 from steelyard.files import existing, read_text
 from steelyard.model.experiment import Experiment, Settings, UserScript
-from steelyard.model.record import BAD, Record
+from steelyard.model.record import Record
 from steelyard.store.runs import RunWriter, Store
 from steelyard.terminal import save
 
@@ -201,8 +201,7 @@ class BenchesRun:
         scenarios = {status for outcome in self.outcomes.values() for status in outcome.scenarios}
         if not self.options.strict_exit:
             return FALLEN if not self.outcomes or "failed" in statuses else PASS
-        failed = "failed" in statuses or bool(scenarios & {*BAD})
-        return exit_code([*([FAILED] if failed else []), *([] if scenarios & {"ok", *BAD} else [NOTHING])])
+        return conduct.code_of(scenarios, failed="failed" in statuses)
 
 
 def _judged(run: str, records: Sequence[Record], facts: Mapping[str, Any]) -> BenchOutcome:

@@ -8,8 +8,6 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
-
 from steelyard import clocks, registry
 from steelyard.backends._memory import host_memory
 from steelyard.errors import NotApplied, SteelyardError, Unsupported, UsageError
@@ -88,6 +86,8 @@ def inference(module: str, parameters: dict[str, Any], input: str, atol: float, 
 
 def sow(be: Any) -> None:
     """The same numbers from every source that a model might draw its weights from, each time that it is made."""
+    import numpy as np
+
     seed = be.seed % SEEDS
     random.seed(seed)
     np.random.seed(seed)
@@ -135,6 +135,8 @@ def place(model: Any, where: Any) -> list[Any]:
 
 def to_device(value: Any, be: Any, where: Any) -> Any:
     """An argument with its arrays on the device, in the format that they have."""
+    import numpy as np
+
     if be.name == "torch":
         torch = sys.modules["torch"]
         held = mapped(value, lambda item: torch.from_numpy(np.ascontiguousarray(item)) if isinstance(item, np.ndarray) else item)
