@@ -186,6 +186,7 @@ class Late(hf.ModelBenchmark):
         return hf.TimingResult(latency=0.5, tokens_per_second=2.0)
 
 
+@pytest.mark.deep
 def test_a_bench_that_imports_torch_late_is_on_torch_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     monkeypatch.setattr(hf, "torch_here", lambda: None)
