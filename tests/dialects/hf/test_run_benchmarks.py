@@ -208,6 +208,14 @@ def test_a_failing_bench_stops_no_other_and_each_is_told_with_its_place(capsys: 
     assert "2 ok · 5 failed · 1 skipped" in capsys.readouterr().err
 
 
+def test_help_names_every_option_of_the_readme(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--help") == PASS
+    told = capsys.readouterr().out
+    for name in ("output-dir", "model-id", "warmup-iterations", "measurement-iterations", "num-tokens-to-generate", "include", "exclude",
+                 "enable-mock", "log-level", "benches-dir"):  # fmt: skip
+        assert f"--{name}" in told
+
+
 def test_wrong_input_is_told_and_has_the_originals_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--include", "nothing") == 1 and "no benchmark is left" in capsys.readouterr().err
     assert run("--include", "nothing", "--strict-exit") == NOTHING
