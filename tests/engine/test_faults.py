@@ -171,6 +171,8 @@ def test_of_comparisons_that_were_lost_together_each_case_says_so(tmp_path: Path
         assert [record["status"] for record in found["records"]] == ["ok", "ok", "ok", status] and not found["pairs"]
         told = steelyard("compare", found["run"], cwd=tmp_path, check=None).stdout
         assert f"failed: {3 if status == 'ok' else 2}, not weighed: crashed" in told and "interleaved" not in told, told
+        page = steelyard("report", found["run"], "-o", "page.html", cwd=tmp_path).stdout
+        assert f"{3 if status == 'ok' else 2} comparisons were not made (crashed: the worker exited with code 7" in page, page
         lost = unweighed(read_run(Path(found["path"])).records)
         assert len(lost) == (3 if status == "ok" else 2) and all("exited with code 7" in why for why in lost.values())
 

@@ -20,7 +20,7 @@ from steelyard.model.case import Case
 from steelyard.model.effects import COMPARABLE, change
 from steelyard.model.pair import ALPHA, MARGIN, Delta, Pair, told_from_chance, weigh, weigh_part
 from steelyard.model.parts import TOLD, generates
-from steelyard.model.record import Record, unweighed
+from steelyard.model.record import NOT_WEIGHED, Record, unweighed
 from steelyard.store.runs import Run
 
 Confirm = Callable[[list[Delta]], tuple[list[Pair], dict[str, str]]]
@@ -146,7 +146,7 @@ def own_pairs(side: RunsSide, *, margins: Mapping[str, float] = {}, metrics: Seq
                 left = silent(head, "time", margin, "failed", "it was to be weighed, and was not", paired=True)
                 deltas[base, head] = replace(left, base=base)
         for id, why in unweighed(run.records).items():
-            deltas["", id] = silent(id, "time", margin, "failed", f"not weighed: {why}", paired=True)
+            deltas["", id] = silent(id, "time", margin, "failed", f"{NOT_WEIGHED}{why}", paired=True)
     weighed = {id for delta in deltas.values() for id in (delta.base, delta.head)}
     unpaired = len({record.id for run in side.runs for record in run.records if record.id not in weighed})
     notes = ["paired: both arms were measured interleaved in the same run"] if any(run.pairs for run in side.runs) else []

@@ -23,6 +23,9 @@ UNWEIGHED, UNWEIGHED_OTHERS, WEIGHED = "unweighed", "unweighed_others", "weighed
 """Where a record says why its comparison was not made; why those of cases before it were not, by their ids, which were to be weighed
 with it; and of how many comparisons it tells the time."""
 
+NOT_WEIGHED = "not weighed: "
+"""How the reason of such a comparison begins."""
+
 FILE = "file:"
 """How the hash of a user's file is told from the other fingerprints of a record's source."""
 

@@ -98,6 +98,11 @@ def run_your_model_benchmark(logger, output_dir="benchmark_results", **kwargs):
     results = runner.run_benchmark(benchmark, configs)
     return runner.save_results("your_model", results)
 """
+MODES = {
+    'config.variant = "eager"': ("eager", None),
+    'config.variant = "compiled"\nconfig.compile_mode = "max-autotune"  # or "default", "reduce-overhead"': ("compiled", "max-autotune"),
+    'config.variant = "kernelized"\nconfig.compile_mode = "max-autotune"': ("kernelized", "max-autotune"),
+}
 LOG = logging.getLogger("bench")
 
 
@@ -120,9 +125,9 @@ def test_the_snippets_of_the_readme_run_as_they_stand() -> None:
     configs = snippet(VARIANTS)["configs"]
     assert len(configs) == 27 and configs[1].name == "my_benchmark_variant=eager_compile_mode=None_batch_size=2"
     [config] = configs[:1]
-    for words in ('config.variant = "eager"', 'config.variant = "compiled"\nconfig.compile_mode = "max-autotune"  # or "default"'):
+    for words, meant in MODES.items():
         snippet(words, config=config)
-    assert (config.variant, config.compile_mode) == ("compiled", "max-autotune")
+        assert (config.variant, config.compile_mode) == meant
     timing = snippet(CUSTOM, tokens_generated=7)["custom_measurement"]()
     assert timing.latency > 0 and timing.tokens_per_second == pytest.approx(7 / timing.latency)
     assert snippet(MONITOR)["metrics"]["gpu_monitoring_status"] in ("disabled", "success")
@@ -186,6 +191,7 @@ class Late(hf.ModelBenchmark):
         return hf.TimingResult(latency=0.5, tokens_per_second=2.0)
 
 
+@pytest.mark.deep
 def test_a_bench_that_imports_torch_late_is_on_torch_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     monkeypatch.setattr(hf, "torch_here", lambda: None)
