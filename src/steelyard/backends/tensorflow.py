@@ -6,11 +6,11 @@ Its tensors cannot be changed; where verification tries other values, the backen
 from __future__ import annotations
 
 import contextlib
-import os
 import platform
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -55,8 +55,8 @@ def is_tensor(value: Any) -> bool:
 def remove_sources() -> None:
     """Remove the files that tf.function has written its Python to: it does so itself when a process ends, and a worker's is ended."""
     for name in [name for name in sys.modules if name.startswith(WRITTEN)]:
-        with contextlib.suppress(OSError, TypeError):
-            os.remove(str(sys.modules[name].__file__))
+        with contextlib.suppress(OSError):
+            Path(str(sys.modules[name].__file__)).unlink()
 
 
 @dataclass(frozen=True)
