@@ -103,6 +103,8 @@ class Backend(ABC):
     speaks: ClassVar[str] = ""
     exactly: ClassVar[bool] = False
     """Whether variants too are held against what is exact, and not against the plain task of this backend."""
+    compiles_always: ClassVar[bool] = False
+    """Whether first calls compile under every variant, even the plain one, and `graphs` counts that."""
     draws_exactly: ClassVar[bool] = True
     """Whether dropout at a probability next to nothing leaves every number as it was."""
 

@@ -114,6 +114,7 @@ class Jax(Backend):
     name = "jax"
     install = "steelyard env create jax"
     exactly = True
+    compiles_always = True
 
     def open(self) -> None:
         try:
