@@ -17,7 +17,7 @@ import pytest
 
 from steelyard.errors import Unsupported, UsageError
 from steelyard.model import addresses
-from steelyard.workloads.models import _inputs
+from steelyard.workloads.models import _inputs, inference
 
 
 class Echo:
@@ -103,6 +103,12 @@ def test_a_download_is_kept_by_its_hash(tmp_path: Path, monkeypatch: pytest.Monk
     digest = hashlib.sha256(b"kept").hexdigest()
     (tmp_path / digest).write_bytes(b"kept")
     assert _inputs.preprocessed(Echo(), f"https://example.com/a.txt#sha256={digest}") == ("kept",)
+
+
+def test_parameters_from_a_command_line_are_refused_with_what_to_do() -> None:
+    with pytest.raises(UsageError, match="experiment file") as error:
+        inference.created("a.module", '{"batch_size": 1}', "MINE")
+    assert "the parameters of MINE are a table" in str(error.value)
 
 
 @pytest.fixture

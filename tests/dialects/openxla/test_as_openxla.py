@@ -110,6 +110,16 @@ def test_twelve_inputs_keep_their_order_in_files_too(made: Path) -> None:
     assert (first, truth, small) == (["fp32", [12]], ["bool", [2]], ["uint8", [2]])
 
 
+@pytest.mark.parametrize(("name", "told"), [("page.html", "GOOD_FP32_PT_BATCH16"), ("page.md", "@pytorch/eager:eval` | ✗ wrong")])
+def test_report_makes_a_page_of_the_file(made: Path, monkeypatch: pytest.MonkeyPatch, name: str, told: str) -> None:
+    monkeypatch.chdir(made)
+    main(["report", "r.json", "-o", name])
+    page = (made / name).read_text(encoding="utf-8")
+    assert told in page
+    assert "NaN" in page
+
+
+@pytest.mark.deep
 def test_a_model_that_hangs_costs_the_others_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.chdir(tmp_path)
     package.write(tmp_path / "suite", ("hangs",))
@@ -193,6 +203,21 @@ def test_a_failure_that_is_expected_costs_no_exit_code(tmp_path: Path) -> None:
     assert made._judged(0) == PASS
     made.statuses["models/A/inputs/B"] = "oom"
     assert made._judged(0) == FAILED
+
+
+def test_an_expected_failure_is_told_with_its_reason(tmp_path: Path, capsys: Any) -> None:
+    name = "models/BERT_LARGE_FP16_PT_384XI32_BATCH1280/inputs/INPUT_DATA_MODEL_DEFAULT"
+    for preset, foreseen in (("", True), ("tiny", False)):
+        said: list[str] = []
+        options = ToolOptions("pytorch", (name,), "pixel-6-pro", tmp_path / f"{preset}.json", compiler="inductor", preset=preset)
+        assert SuiteRun(options, said.append, Store(tmp_path)).run() == PASS
+        [item] = entries(str(options.output)).values()
+        assert ("(expected: the original left it out" in said[0]) == foreseen
+        assert bool(item["steelyard"]["expected"]) == foreseen
+    assert main(["as", "openxla", "list"]) == PASS
+    told = capsys.readouterr().out.splitlines()
+    assert [line.partition("  the original left it out")[1] != "" for line in told].count(True) == 4
+    assert sum("a TFLite model is an exported file" in line for line in told) == 28
 
 
 def test_benchmark_all_has_lists_and_iterations_by_device() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import random
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 from steelyard import clocks, registry
@@ -97,8 +97,11 @@ def sow(be: Any) -> None:
         sys.modules["tensorflow"].random.set_seed(seed)
 
 
-def created(module: str, parameters: Mapping[str, Any], member: str) -> Any:
+def created(module: str, parameters: Any, member: str) -> Any:
     """The model; what its module lacks is said with what to do about it."""
+    if not isinstance(parameters, dict):
+        why, do = "-a cannot say a table", "write them into an experiment file: parameters = {batch_size = 1}"
+        raise UsageError(f"the parameters of {member} are a table, not {parameters!r:.80}", why=why, do=do)
     registry.serve("openxla")
     try:
         make = getattr(importlib.import_module(module), "create_model", None)
