@@ -212,8 +212,8 @@ class LevelRun:
         """A trace of a short request for each config, beside the timing and in a run of its own."""
         folder = self.options.output_dir.with_name(f"{self.options.output_dir.name}_profiles")
         short = {each.config.name(): replace(each.config, num_tokens_to_generate=self.options.profiled) for each in configs}
-        words = {"threads": self.options.threads, "preset": self.options.preset}
-        asked = {name: config.case(self.options.model, **words) for name, config in short.items()}
+        given = self.options
+        asked = {name: config.case(given.model, threads=given.threads, preset=given.preset) for name, config in short.items()}
         if not asked:
             return
         settings = replace(self.options.settings, runs=1, warmup=0.0, verify=False, telemetry=False, profile=True)
