@@ -13,10 +13,10 @@ PROGRAM = [sys.executable, "-m", "steelyard"]
 
 
 def steelyard(
-    *words: str, cwd: Path, check: int | None = 0, env: dict[str, str] | None = None, limit: float = 120
-) -> subprocess.CompletedProcess[str]:
-    """Run to the end, in no more than so many seconds, and insist on the exit code."""
-    done = subprocess.run([*PROGRAM, *words], cwd=cwd, capture_output=True, text=True, env={**os.environ, **(env or {})}, timeout=limit)
+    *words: str, cwd: Path, check: int | None = 0, env: dict[str, str] | None = None, within: float = 120.0
+) -> subprocess.CompletedProcess[str]:  # fmt: skip
+    """Run to the end, within so many seconds, and insist on the exit code."""
+    done = subprocess.run([*PROGRAM, *words], cwd=cwd, capture_output=True, text=True, env={**os.environ, **(env or {})}, timeout=within)
     assert check is None or done.returncode == check, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
 

@@ -24,7 +24,7 @@ RESERVED = 40e9
 
 
 def run(folder: Path, *words: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(steelyard("run", *words, "-d", "cuda", "--json", cwd=folder, check=None, limit=LIMIT).stdout)
+    found: dict[str, Any] = json.loads(steelyard("run", *words, "-d", "cuda", "--json", cwd=folder, check=None, within=LIMIT).stdout)
     return found
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import http.server
 import io
 import tarfile
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +16,8 @@ import numpy as np
 import pytest
 
 from steelyard.errors import Unsupported, UsageError
-from steelyard.workloads.models import _inputs
+from steelyard.model import addresses
+from steelyard.workloads.models import _inputs, inference
 
 
 class Echo:
@@ -56,7 +61,7 @@ def test_twelve_arguments_come_back_in_their_order_whatever_the_archives_is(tmp_
 
 
 def test_what_was_kept_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(_inputs.KEPT, str(tmp_path))
+    monkeypatch.setenv(addresses.KEPT, str(tmp_path))
     _inputs.keep("MODEL", [("fp32", np.float32([1.5])), ("int64", np.arange(3))])
     content = (tmp_path / "MODEL" / "inputs_npy.tgz").read_bytes()
     first, second = _inputs.preprocessed(Echo(), kept(tmp_path, "again.tgz", content))
@@ -70,8 +75,8 @@ def test_random_numbers_are_like_the_default_and_the_same_each_time() -> None:
 
 
 def test_wrong_sources_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(_inputs.OFFLINE, "1")
-    monkeypatch.setenv(_inputs.CACHE, str(tmp_path / "cache"))
+    monkeypatch.setenv(addresses.OFFLINE, "1")
+    monkeypatch.setenv(addresses.CACHE, str(tmp_path / "cache"))
     good = kept(tmp_path, "a.txt", b"text")
     half = io.BytesIO()
     with tarfile.open(fileobj=half, mode="w:gz") as archive:
@@ -93,8 +98,54 @@ def test_wrong_sources_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_download_is_kept_by_its_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(_inputs.CACHE, str(tmp_path))
-    monkeypatch.setenv(_inputs.OFFLINE, "1")
+    monkeypatch.setenv(addresses.CACHE, str(tmp_path))
+    monkeypatch.setenv(addresses.OFFLINE, "1")
     digest = hashlib.sha256(b"kept").hexdigest()
     (tmp_path / digest).write_bytes(b"kept")
     assert _inputs.preprocessed(Echo(), f"https://example.com/a.txt#sha256={digest}") == ("kept",)
+
+
+def test_parameters_from_a_command_line_are_refused_with_what_to_do() -> None:
+    with pytest.raises(UsageError, match="experiment file") as error:
+        inference.created("a.module", '{"batch_size": 1}', "MINE")
+    assert "the parameters of MINE are a table" in str(error.value)
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """A folder behind an http address of this machine, until the test ends."""
+    folder = tmp_path / "served"
+    folder.mkdir()
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder))) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", folder
+        server.shutdown()
+        thread.join()
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """A folder's files, without a line for each."""
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing."""
+
+
+def test_an_input_is_downloaded_once_and_only_as_what_its_hash_says(
+    served: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, folder = served
+    cache = tmp_path / "cache"
+    monkeypatch.setenv(addresses.CACHE, str(cache))
+    (folder / "a.txt").write_bytes(b"said")
+    digest = hashlib.sha256(b"said").hexdigest()
+    assert _inputs.preprocessed(Echo(), addresses.of_file(f"{address}/a.txt", digest)) == ("said",)
+    assert [path.name for path in cache.iterdir()] == [digest]
+    (folder / "a.txt").write_bytes(b"something else")
+    assert _inputs.preprocessed(Echo(), addresses.of_file(f"{address}/a.txt", digest)) == ("said",)
+    (cache / digest).unlink()
+    with pytest.raises(UsageError, match="another file than the one that was meant"):
+        _inputs.preprocessed(Echo(), addresses.of_file(f"{address}/a.txt", digest))
+    assert not list(cache.iterdir()), "what has another hash is not kept"
+    with pytest.raises(Unsupported, match="404"):
+        _inputs.preprocessed(Echo(), addresses.of_file(f"{address}/nowhere.txt", digest))

@@ -317,10 +317,6 @@ class Backend(ABC):
         """The graphs that a call hands to the compiler, each once, in the form that the process was started for."""
         raise Unsupported(f"backend {self.name} writes no graphs", do="--dump-ir needs backend torch_xla")
 
-    def captured(self) -> AbstractContextManager[None]:
-        """The range that a profiler outside of the process looks at."""
-        raise Unsupported(f"backend {self.name} on {self.device} has no range to profile", do="--ncu needs torch on cuda")
-
     @classmethod
     def import_mode(cls, mode: str) -> None:
         """Import what a mode needs, so that its import is not taken for the first call."""

@@ -55,7 +55,7 @@ def is_tensor(value: Any) -> bool:
 def remove_sources() -> None:
     """Remove the files that tf.function has written its Python to: it does so itself when a process ends, and a worker's is ended."""
     for name in [name for name in sys.modules if name.startswith(WRITTEN)]:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, TypeError):
             Path(str(sys.modules[name].__file__)).unlink()
 
 

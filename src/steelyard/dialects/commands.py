@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
 from steelyard.dialects.options import Flag, PlainOptions
-from steelyard.errors import unknown
+from steelyard.errors import USAGE, UsageError, unknown
 
 LOUDNESS = {"DEBUG": 0, "INFO": 1, "WARNING": 2, "ERROR": 3, "CRITICAL": 4}
 """Log levels by how little they let through."""
 
 
+ENV = click.option("--env", default="", metavar="NAME", help="Run in this environment, from steelyard env create.")
+STRICT_EXIT = click.option("--strict-exit", is_flag=True, help="Exit with 3 where something failed and 5 where nothing was measured.")
+"""Flags of ours that tools have beside the original's."""
+
+
 class Names(click.Group):
-    """Commands in the order they are named; a wrong name is told with the nearest right one, as one of a `kind`."""
+    """Commands in the order they are named; a wrong name is told with the nearest right one, as one of a `kind`, and none by the help."""
 
     kind = "command"
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help(), err=True)
+            ctx.exit(USAGE)
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
@@ -99,3 +111,11 @@ def spread(args: list[str], lists: set[str]) -> list[str]:
         else:
             given += [listing, word] if listing else [word]
     return given
+
+
+def make_folder(path: Path) -> None:
+    """The folder that results go to, made where there is none."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot write to {path}", why=error.strerror or str(error), do="--output-dir names another folder") from None

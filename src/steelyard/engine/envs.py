@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.util
 import json
@@ -13,6 +14,7 @@ import sys
 import venv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import metadata
 from pathlib import Path
 
 import steelyard
@@ -215,6 +217,12 @@ def place_for(backend: str, place: Place) -> Place:
 def contents(python: str) -> Mapping[str, str]:
     """The packages of the environment that an interpreter belongs to; nothing for one that is none of ours."""
     return next((env.packages for env in listing() if str(env.python) == python), {})
+
+
+@functools.cache
+def installed(python: str) -> Mapping[str, str]:
+    """What is installed where an interpreter runs: in an environment of ours, or in our own."""
+    return contents(python) or {item.name: item.version for item in metadata.distributions() if item.name}
 
 
 def variables(backend: str, device: str, threads: int) -> dict[str, str]:

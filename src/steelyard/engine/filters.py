@@ -59,6 +59,15 @@ class Filters:
         return f"upper and lower case differ: --filter '(?i){near[0]}'" if near else ""
 
 
+def expression(text: str) -> re.Pattern[str]:
+    """A regular expression that a user wrote where one is meant and no part of a name."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            return re.compile(text)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise UsageError(f"not a regular expression: {text!r:.120}", why=str(error), do="quote signs such as ( and + with \\") from None
+
+
 def fits(text: str, case: Case, tags: Collection[str]) -> bool:
     """Whether a text is part of a case's id, or found there or in its workload's name as an expression; tags are matched as a whole."""
     if text.startswith(TAG):

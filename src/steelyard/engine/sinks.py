@@ -16,7 +16,8 @@ from steelyard.engine.plan import Job
 from steelyard.model.experiment import ResultRow
 from steelyard.model.pair import Pair
 from steelyard.model.protocol import Traces
-from steelyard.model.record import Arrays, Record, in_seconds
+from steelyard.model.record import Arrays, Record, in_seconds, numbers
+from steelyard.store.listfile import ListFile
 from steelyard.store.rowfile import RowFile, read_rows
 
 T = TypeVar("T")
@@ -65,6 +66,9 @@ class Sink:
     def begun(self, environment: Mapping[str, Any]) -> None:
         """A worker is about to measure; what it runs on, as its framework knows it."""
 
+    def again(self) -> None:
+        """A user's script is run once more from its beginning, because its worker was lost."""
+
     def started(self, job: Job) -> None:
         """A case begins."""
 
@@ -85,6 +89,25 @@ class Sink:
 
     def found(self, found: Found) -> None:
         """What was made beside the cases, such as traces of a whole worker."""
+
+
+class RepeatedLines:
+    """Which lines of a script are new, where it is run again after a crash and says once more what it said before."""
+
+    def __init__(self) -> None:
+        self._told, self._before, self._place = list[Any](), list[Any](), 0
+
+    def again(self) -> None:
+        """It begins anew: what follows may have been said already, in the same order."""
+        self._before, self._place = [*self._told], 0
+
+    def new(self, line: Any) -> bool:
+        """Whether a line is to be told."""
+        if line in self._before[self._place :]:
+            self._place = self._before.index(line, self._place) + 1
+            return False
+        self._told.append(line)
+        return True
 
 
 class RowQueue(Generic[T]):
@@ -127,9 +150,13 @@ class MeasuredCase:
         """The times of a series in the order in which they were taken, such as `forward.measure.time`; empty where there is none."""
         return in_seconds(self.arrays, name)
 
+    def sizes(self, name: str) -> list[int]:
+        """The sizes of a series in the order in which they were taken, such as `forward.measure.memory`; empty where there is none."""
+        return [int(value) for value in numbers(self.arrays, name)]
+
 
 class RowSink(Sink):
-    """Writes a file of JSON lines, one for each row, in the order of the rows; a dialect says what is in one.
+    """Writes a file of JSON lines, one for each row, in the order of the rows; a dialect says what is in one, and may have another file.
 
     Where the file is continued, the rows that it has are not measured again.
     """
@@ -145,7 +172,7 @@ class RowSink(Sink):
         self._naming = _by_case(rows)
         self._cases: dict[str, MeasuredCase] = {}
         self._pairs: dict[tuple[str, str], Pair | Unweighed] = {}
-        self._file: RowFile | None = None
+        self._file: RowFile | ListFile | None = None
 
     def planned(self, rows: Sequence[ResultRow]) -> None:
         settled = {row.key: row for row in rows}
@@ -165,6 +192,10 @@ class RowSink(Sink):
         """The first line of a new file, if it has one."""
         return None
 
+    def open_file(self, keep: int) -> RowFile | ListFile:
+        """The file that rows are written to; the first bytes of a continued one stay."""
+        return RowFile(self.path, keep)
+
     def complete(self) -> bool:
         """Whether a continued file has every row already, so that nothing is left to do."""
         self._read()
@@ -182,7 +213,7 @@ class RowSink(Sink):
         for key in self.held_rows:
             self._open.pop(key, None)
             self._queue.drop(key)
-        self._file = RowFile(self.path, whole)
+        self._file = self.open_file(whole)
         if not whole and (header := self.header()) is not None:
             self._file.write(header)
 

@@ -84,7 +84,7 @@ ALL_MODELS = [def_types.Model(name="A", tags=[], modle_impl=None, model_paramete
 MISTYPED = """\
 from openxla.benchmark import def_types, testdata
 
-IMPL = def_types.ModelImplementation(name="TYPO", tags=["t"], framework_type="pytorch", module_path="my_suite.models.good")
+IMPL = def_types.ModelImplementation(name="TYPO", tags=["t"], framework_type="torch", module_path="my_suite.models.good")
 MODEL = def_types.Model(name="TYPO_FP32_PT", tags=[], model_impl=IMPL, model_parameters={})
 ALL_BENCHMARKS = [def_types.BenchmarkCase.build(model=MODEL, input_data=testdata.INPUT_DATA_MODEL_DEFAULT)]
 """

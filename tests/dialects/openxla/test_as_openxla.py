@@ -88,7 +88,7 @@ ENDS = [
     ("BREAKS_FP32_PT_BATCH1", "failed", "no_such_name"),
     ("MUTE_FP32_PT_BATCH1", "failed", "no generate_default_inputs"),
     ("NOWHERE_FP32_PT_BATCH1", "failed", "there is no module my_suite.models.nowhere"),
-    ("TYPO_FP32_PT", "failed", "framework_type is 'pytorch', not a ModelFrameworkType"),
+    ("TYPO_FP32_PT", "failed", "Invalid enum value 'torch' - at `$.model.model_impl.framework_type`"),
 ]
 
 
@@ -113,6 +113,16 @@ def test_twelve_inputs_keep_their_order_in_files_too(made: Path) -> None:
     assert (first, truth, small) == (["fp32", [12]], ["bool", [2]], ["uint8", [2]])
 
 
+@pytest.mark.parametrize(("name", "told"), [("page.html", "GOOD_FP32_PT_BATCH16"), ("page.md", "@pytorch/eager:eval` | ✗ wrong")])
+def test_report_makes_a_page_of_the_file(made: Path, monkeypatch: pytest.MonkeyPatch, name: str, told: str) -> None:
+    monkeypatch.chdir(made)
+    main(["report", "r.json", "-o", name])
+    page = (made / name).read_text(encoding="utf-8")
+    assert told in page
+    assert "NaN" in page
+
+
+@pytest.mark.deep
 def test_a_model_that_hangs_costs_the_others_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.chdir(tmp_path)
     package.write(tmp_path / "suite", ("hangs",))
@@ -155,6 +165,10 @@ def test_a_wrong_command_line_is_told_before_anything_runs(tmp_path: Path, monke
     assert "no benchmark of jax is named 'models/NO.+'" in capsys.readouterr().err
     assert main(["as", "openxla", "jax", "-name", "models/BERT_LARGE_FP32_JAX.+", "-device", "host-cpu", "-o", "list.json"]) == USAGE
     assert "cannot add to list.json" in capsys.readouterr().err
+    Path("other.json").write_text('{"records": [1]}')
+    assert main(["as", "openxla", "jax", "-name", "models/BERT_LARGE_FP32_JAX.+", "-device", "host-cpu", "-o", "other.json"]) == USAGE
+    assert "cannot add to other.json" in capsys.readouterr().err
+    assert Path("other.json").read_text() == '{"records": [1]}'
     assert not Path("r.json").exists()
 
 
@@ -191,7 +205,7 @@ def test_the_documents_example_by_inductor(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_failure_that_is_expected_costs_no_exit_code(tmp_path: Path) -> None:
     name = "models/BERT_LARGE_FP16_PT_384XI32_BATCH1280/inputs/INPUT_DATA_MODEL_DEFAULT"
-    options = ToolOptions("pytorch", (name,), "host-cpu", tmp_path / "r.json", strict=True)
+    options = ToolOptions("pytorch", (name,), "host-cpu", tmp_path / "r.json", strict_exit=True)
     made = SuiteRun(options, lambda text: None, Store(tmp_path), statuses={name: "oom", "models/A/inputs/B": "ok"})
     assert made._judged(0) == PASS
     made.statuses["models/A/inputs/B"] = "oom"
@@ -204,6 +218,21 @@ def test_a_tolerance_that_is_no_number_is_told_with_the_benchmark(value: Any, tm
     options = ToolOptions("pytorch", (known.name,), "host-cpu", tmp_path / "r.json")
     with pytest.raises(UsageError, match=rf"{known.name}: absolute_tolerance is"):
         case_of(replace(known, verify_parameters={"absolute_tolerance": value}), options)
+
+
+def test_an_expected_failure_is_told_with_its_reason(tmp_path: Path, capsys: Any) -> None:
+    name = "models/BERT_LARGE_FP16_PT_384XI32_BATCH1280/inputs/INPUT_DATA_MODEL_DEFAULT"
+    for preset, foreseen in (("", True), ("tiny", False)):
+        said: list[str] = []
+        options = ToolOptions("pytorch", (name,), "pixel-6-pro", tmp_path / f"{preset}.json", compiler="inductor", preset=preset)
+        assert SuiteRun(options, said.append, Store(tmp_path)).run() == PASS
+        [item] = entries(str(options.output)).values()
+        assert ("(expected: the original left it out" in said[0]) == foreseen
+        assert bool(item["steelyard"]["expected"]) == foreseen
+    assert main(["as", "openxla", "list"]) == PASS
+    told = capsys.readouterr().out.splitlines()
+    assert [line.partition("  the original left it out")[1] != "" for line in told].count(True) == 4
+    assert sum("a TFLite model is an exported file" in line for line in told) == 28
 
 
 def test_benchmark_all_has_lists_and_iterations_by_device() -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from steelyard.dialects.commands import LOUDNESS, Listing, Names, status_counts
-from steelyard.errors import INTERRUPTED, USAGE, UsageError
+from steelyard.dialects.commands import ENV, LOUDNESS, STRICT_EXIT, Listing, Names, status_counts, with_options
+from steelyard.errors import INTERRUPTED, UsageError, told
 from steelyard.terminal import CONTEXT, heed_signals, tell
 
 FOLDER = click.Path(path_type=Path)
@@ -22,9 +21,8 @@ class HFPrograms(Names):
     kind = "program of hf"
 
 
-@click.group("hf", cls=HFPrograms, invoke_without_command=True, context_settings=CONTEXT)
-@click.pass_context
-def command(ctx: click.Context) -> None:
+@click.group("hf", cls=HFPrograms, context_settings=CONTEXT)
+def command() -> None:
     """Hugging Face's benchmark_v2: bench files of your own and ours, or levels of generation configs.
 
     \b
@@ -32,25 +30,19 @@ def command(ctx: click.Context) -> None:
     steelyard as hf run_benchmarks --model-id gpt2 --preset tiny --variants eager
     steelyard as hf v2 --model-id gpt2 -b 1 -s 128 -n 64 --level 1
     """
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help(), err=True)
-        ctx.exit(USAGE)
 
 
-def _common(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Our own flags, which both programs have."""
-    for option in reversed((
-        click.option("--preset", type=click.Choice(["tiny"]), help="A small model of the same architecture, for tests and small machines."),
-        click.option("--env", default="", metavar="NAME", help="Run in this environment, such as transformers."),
-        click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Threads on the CPU."),
-        click.option("--seed", type=int, default=0, show_default=True, help="For weights, prompts and the mock."),
-        click.option("--timeout", default="1h", show_default=True, metavar="TIME", help="Longest time for one scenario."),
-        click.option("--no-verify", is_flag=True, help="Do not compare tokens with those of the plain model."),
-        click.option("--resume", is_flag=True, help="Go on with an interrupted run of the same arguments."),
-        click.option("--strict-exit", is_flag=True, help="Exit with 3 where something failed and 5 where nothing was measured."),
-    )):  # fmt: skip
-        function = option(function)
-    return function
+_common = with_options(
+    click.option("--preset", type=click.Choice(["tiny"]), help="A small model of the same architecture, for tests and small machines."),
+    ENV,
+    click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Threads on the CPU."),
+    click.option("--seed", type=int, default=0, show_default=True, help="For weights, prompts and the mock."),
+    click.option("--timeout", default="1h", show_default=True, metavar="TIME", help="Longest time for one scenario."),
+    click.option("--no-verify", is_flag=True, help="Do not compare tokens with those of the plain model."),
+    click.option("--resume", is_flag=True, help="Go on with an interrupted run of the same arguments."),
+    STRICT_EXIT,
+)
+"""Our own flags, which both programs have."""
 
 
 def settings_of(seed: int, timeout: str, no_verify: bool) -> Any:
@@ -105,7 +97,7 @@ def run_benchmarks(
     except UsageError as error:
         if strict_exit:
             raise
-        tell(f"error: {error}")
+        tell(f"error: {told(error)}")
         return session.FALLEN
     except KeyboardInterrupt:
         tell(f"interrupted: {len(made.outcomes)} benches done; continue: the same command with --resume")

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from steelyard.dialects.openxla import shim
-from steelyard.dialects.openxla.definitions import (
-    BenchmarkCase,
-    Model,
-    ModelArtifactType,
-    ModelFrameworkType,
-    ModelImplementation,
-    ModelTestData,
-)
+import msgspec
+
+from steelyard.dialects.openxla import shim, suite
+from steelyard.dialects.openxla.definitions import BenchmarkCase, Model
 from steelyard.engine.describe import expand
+from steelyard.engine.filters import expression
 from steelyard.engine.messages import Sources
 from steelyard.engine.place import Place
 from steelyard.errors import UsageError
 
 MOST_NAMED = 400
-FRAMEWORKS = {
-    "jax": (ModelFrameworkType.JAX,),
-    "pytorch": (ModelFrameworkType.PYTORCH,),
-    "tensorflow": (ModelFrameworkType.TF_V1, ModelFrameworkType.TF_V2),
-}
-"""The tools, and whose models each runs."""
 
 
 @dataclass(frozen=True)
@@ -61,17 +50,8 @@ class DefinitionSet:
 
 def of_suite(preset: str = "") -> DefinitionSet:
     """The suite's own, in the sizes of a preset where one is named."""
-    from steelyard.dialects.openxla import suite
-
     held = DefinitionSet(tuple(suite.ALL_MODELS), tuple(suite.ALL_BENCHMARKS))
     return sized(held, preset) if preset else held
-
-
-def expected(name: str) -> str:
-    """Why a benchmark of the suite is not expected to be measured; empty for all others. Such a failure costs no exit code."""
-    from steelyard.dialects.openxla import suite
-
-    return suite.EXPECTED.get(name, "")
 
 
 def sized(held: DefinitionSet, preset: str) -> DefinitionSet:
@@ -88,15 +68,22 @@ def of_folder(path: Path, place: Place | None = None) -> DefinitionSet:
     """A user's own, whose Python runs in a worker because the user named it."""
     if not path.exists():
         raise UsageError(f"there is no {path}", do="name the folder or the file of your definitions")
-    if not shim.definition_files(path):
-        do = f"write {shim.MODELS} and {shim.CASES} in files such as model_definitions.py and benchmark_definitions.py, or name the file"
-        raise UsageError(f"no definitions in {path}", why=f"it has no file {shim.FILES}", do=do)
-    paths = shim.roots(path)
-    there = replace(place or Place(), paths=paths)
-    said = expand(there, Sources(paths=paths), shim.__name__, {"folder": str(path.resolve())})
-    troubles = tuple(DefinitionTrouble(**item) for item in said["troubles"])
-    models, cases = tuple(restored_model(item) for item in said["models"]), tuple(restored(item) for item in said["cases"])
-    return DefinitionSet(models, cases, troubles, paths)
+    folder = shim.folder(path)
+    if not folder.files:
+        do = f"write {' and '.join(shim.KINDS)} in files such as model_definitions.py and benchmark_definitions.py, or name the file"
+        raise UsageError(f"no definitions in {path}", why=f"it has no file {folder.pattern}", do=do)
+    there = replace(place or Place(), paths=folder.roots)
+    said = expand(there, Sources(paths=folder.roots), shim.__name__, {"folder": str(path.resolve())})
+    troubles = [DefinitionTrouble(**item) for item in said["troubles"]]
+    held: dict[str, list[Any]] = {name: [] for name in shim.KINDS}
+    for name, kind in shim.KINDS.items():
+        for where, data in said[name]:
+            try:
+                held[name].append(msgspec.convert(data, kind))
+            except msgspec.ValidationError as error:
+                troubles.append(DefinitionTrouble(f"{where}  {name}", f"{data['name']}: {error}", str(data["name"])))
+    models, cases = held.values()
+    return DefinitionSet(tuple(models), tuple(cases), tuple(troubles), folder.roots)
 
 
 def gathered(folders: Sequence[Path], preset: str = "", place: Place | None = None) -> DefinitionSet:
@@ -104,48 +91,25 @@ def gathered(folders: Sequence[Path], preset: str = "", place: Place | None = No
     return sum((of_folder(path, place) for path in folders), DefinitionSet()) if folders else of_suite(preset)
 
 
-def restored_model(data: Mapping[str, Any]) -> Model:
-    """What `carried` made of a model."""
-    impl = {**data["model_impl"], "framework_type": ModelFrameworkType(data["model_impl"]["framework_type"])}
-    exported = [ModelArtifactType(item) for item in data["exported_model_types"]]
-    return Model(**{**data, "model_impl": ModelImplementation(**impl), "exported_model_types": exported})
-
-
-def restored(data: Mapping[str, Any]) -> BenchmarkCase:
-    """What `carried` made of a case."""
-    return BenchmarkCase(**{**data, "model": restored_model(data["model"]), "input_data": ModelTestData(**data["input_data"])})
-
-
 def tool_of(case: BenchmarkCase) -> str:
     """The tool that runs a case at framework level; empty where none does."""
-    return next((tool for tool, kinds in FRAMEWORKS.items() if case.model.model_impl.framework_type in kinds), "")
+    return next((tool for tool, kinds in suite.FRAMEWORKS.items() if case.model.model_impl.framework_type in kinds), "")
 
 
-@dataclass(frozen=True)
-class Choice:
-    """The cases that patterns mean, each once, and the definitions in trouble that they mean too."""
+def choose(held: DefinitionSet, tool: str, patterns: Sequence[str]) -> DefinitionSet:
+    """The cases of a tool whose whole name a pattern fits, each once, and the definitions in trouble that they mean too.
 
-    cases: tuple[BenchmarkCase, ...]
-    troubles: tuple[DefinitionTrouble, ...] = field(default=())
-
-
-def choose(held: DefinitionSet, tool: str, patterns: Sequence[str]) -> Choice:
-    """The cases of a tool whose whole name a pattern fits; one that fits nothing is an error that names all there are."""
-    wanted = [_compiled(pattern) for pattern in patterns]
+    A pattern that fits nothing is an error that names all there are.
+    """
+    wanted = [expression(pattern) for pattern in patterns]
     known = {case.name: case for case in held.cases if tool_of(case) == tool}
     broken = {item.name: item for item in held.troubles if item.name}
     for pattern in wanted:
         if not any(pattern.fullmatch(name) for name in (*known, *broken)):
             raise _nothing(pattern.pattern, tool, known)
-    fitting = [name for name in known if any(pattern.fullmatch(name) for pattern in wanted)]
-    return Choice(tuple(known[name] for name in fitting), tuple(broken[name] for name in broken if any(p.fullmatch(name) for p in wanted)))
-
-
-def _compiled(pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise UsageError(f"not a regular expression: {pattern!r:.120}", why=str(error), do="quote signs such as ( and + with \\") from error
+    meant = {name for name in (*known, *broken) if any(pattern.fullmatch(name) for pattern in wanted)}
+    cases = tuple(case for name, case in known.items() if name in meant)
+    return replace(held, cases=cases, troubles=tuple(item for name, item in broken.items() if name in meant))
 
 
 def _nothing(pattern: str, tool: str, known: Iterable[str]) -> UsageError:

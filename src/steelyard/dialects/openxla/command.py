@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steelyard.dialects.commands import Names, spelt, status_counts, with_options
-from steelyard.errors import FAILED, INTERRUPTED, PASS, USAGE, UsageError, unknown
+from steelyard.dialects.commands import ENV, STRICT_EXIT, Names, spelt, status_counts, with_options
+from steelyard.errors import FAILED, INTERRUPTED, PASS, UsageError, unknown
 from steelyard.terminal import CONTEXT, heed_signals, tell
 
 if TYPE_CHECKING:
     from steelyard.dialects.openxla.session import ToolOptions
 
-FILE = click.Path(path_type=Path)
+FILE, LEAST_0, LEAST_1 = click.Path(path_type=Path), click.IntRange(min=0), click.IntRange(min=1)
 TOOLS = ("jax", "pytorch", "tensorflow")
 GPU, CPU = ["a2-highgpu-1g", "host-gpu"], ["c2-standard-16", "c2-standard-60", "host-cpu"]
 NIGHTLY = {
@@ -36,39 +36,28 @@ class Tools(Names):
     kind = "tool of openxla"
 
 
-@click.group("openxla", cls=Tools, invoke_without_command=True, context_settings=CONTEXT)
-@click.pass_context
-def command(ctx: click.Context) -> None:
+@click.group("openxla", cls=Tools, context_settings=CONTEXT)
+def command() -> None:
     """OpenXLA's comparative benchmarks: models by name in JAX, PyTorch and TensorFlow, and your own by --definitions.
 
     \b
     steelyard as openxla pytorch -name "models/EXAMPLE_FP32_PT_BATCH.+" -device host-cpu -o results.json --generate-artifacts
     steelyard as openxla list --definitions my_suite
     """
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help(), err=True)
-        ctx.exit(USAGE)
 
 
+DEFINITIONS = click.option("--definitions", multiple=True, type=FILE, metavar="DIR", help="Yours, in place of the suite's; repeatable.")
 COMMON = (
     spelt("--run-in-process", "in_process", is_flag=True, help="All cases in one process, instead of a process each."),
-    spelt(
-        "--root-dir", "root", type=FILE, metavar="DIR", help="Where inputs are kept.  [default: openxla-benchmark in the temporary folder]"
-    ),
+    spelt("--root-dir", "root", type=FILE, metavar="DIR", help="Where inputs are kept.  [default: TMPDIR/openxla-benchmark]"),
     spelt("--generate-artifacts", "artifacts", is_flag=True, help="Write the inputs of each model to DIR/MODEL/inputs_npy.tgz."),
     spelt("--no-download", "offline", is_flag=True, help="Download no inputs."),
     spelt("--verbose", is_flag=True, help="Tell each result as it comes."),
-    spelt(
-        "--definitions",
-        multiple=True,
-        type=FILE,
-        metavar="DIR",
-        help="Your own, in place of the suite's; repeatable.",
-    ),
+    DEFINITIONS,
     spelt("--preset", type=click.Choice(["tiny", "small", "full"]), default="full", show_default=True, help="Size of the suite's models."),
-    spelt("--env", default="", metavar="NAME", help="Environment to run in, from steelyard env create."),
+    ENV,
     spelt("--timeout", type=float, default=3600.0, show_default=True, metavar="SECONDS", help="Longest time for one case."),
-    spelt("--strict-exit", "strict", is_flag=True, help="Exit with 3 where a case failed and 5 where none was measured; else with 0."),
+    STRICT_EXIT,
 )
 
 
@@ -82,16 +71,8 @@ def tool_command(tool: str) -> click.Command:
         spelt("-o", "--output", type=FILE, required=True, metavar="FILE.json", help="Where results are added."),
         spelt("-name", "--benchmark-name", "name", required=True, metavar="REGEX", help="Fits whole names, such as models/BERT.+"),
         spelt("-device", "--target-device", "device", required=True, type=click.Choice([*DEVICES]), help="What results call the machine."),
-        spelt(
-            "-w",
-            "--warmup-iterations",
-            "warmup",
-            type=click.IntRange(min=0),
-            default=5,
-            show_default=True,
-            help="Calls before.",
-        ),
-        spelt("-iter", "--iterations", type=click.IntRange(min=1), default=100, show_default=True, help="Timed calls."),
+        spelt("-w", "--warmup-iterations", "warmup", type=LEAST_0, default=5, show_default=True, help="Calls before."),
+        spelt("-iter", "--iterations", type=LEAST_1, default=100, show_default=True, help="Timed calls."),
         spelt("-c", "--compiler", type=click.Choice(COMPILERS[tool]), default=COMPILERS[tool][0], show_default=True, help="What compiles."),
         *COMMON,
     )
@@ -150,7 +131,7 @@ def nightly(tool: str, device: str) -> tuple[tuple[str, ...], int]:
 @click.argument("device", default=lambda: os.environ.get("OOBI_TARGET_DEVICE", ""), metavar="[DEVICE]")
 @click.argument("output", type=FILE, default=lambda: os.environ.get("OOBI_OUTPUT", ""), metavar="[OUTPUT]")
 @click.option("--tool", "tools", multiple=True, type=click.Choice(TOOLS), help="Only this tool; repeatable.")
-@click.option("--iterations", type=click.IntRange(min=1), help="In place of 50 on a GPU, 20 of PyTorch and 5 of others on a CPU.")
+@click.option("--iterations", type=LEAST_1, help="In place of 50 on a GPU, 20 of PyTorch and 5 of others on a CPU.")
 @with_options(*COMMON)
 def benchmark_all(device: str, output: Path, tools: tuple[str, ...], iterations: int | None, **given: Any) -> int:
     """Run what each tool runs nightly on DEVICE, and add all results to OUTPUT; or by OOBI_TARGET_DEVICE and OOBI_OUTPUT."""
@@ -166,18 +147,16 @@ def benchmark_all(device: str, output: Path, tools: tuple[str, ...], iterations:
     return perform(several)
 
 
-DEFINITIONS = click.option("--definitions", multiple=True, type=FILE, metavar="DIR", help="Yours, in place of the suite's; repeatable.")
-
-
 @command.command("list", context_settings=CONTEXT)
 @DEFINITIONS
 def listing(definitions: tuple[Path, ...]) -> int:
-    """The names of all benchmarks, those that no tool here runs at the end."""
+    """The names of all benchmarks, those that no tool here runs at the end; and why one is expected to fail."""
     from steelyard.dialects.openxla.catalogue import gathered, tool_of
+    from steelyard.dialects.openxla.suite import EXPECTED
 
     held = gathered(definitions)
     for case in sorted(held.cases, key=lambda case: [*TOOLS, ""].index(tool_of(case))):
-        click.echo(f"{tool_of(case) or '-':12} {case.name}")
+        click.echo("  ".join(filter(None, [f"{tool_of(case) or '-':11}", case.name, "" if definitions else EXPECTED.get(case.name)])))
     for trouble in held.troubles:
         tell(f"error: {trouble}")
     return FAILED if held.troubles else PASS

@@ -42,9 +42,7 @@ def read(path: Path, files: tuple[str, ...] = (), place: Place | None = None, de
         known = sizes.get(word(table(item.get("steelyard")).get("preset")), sizes[""])
         tool = catalogue.tool_of(known[name]) if name in known else ""
         if not tool:
-            mistakes.append(
-                UsageError(f"{name!r:.200} is no benchmark of the suite", do="steelyard as openxla … --definitions DIR runs yours")
-            )
+            mistakes.append(UsageError(f"{name!r:.200} is no benchmark of the suite", do="yours: steelyard as openxla … --definitions DIR"))
             continue
         where = device or ("host-gpu" if "gpu" in word(told.get("device")) else "host-cpu")
         options = ToolOptions(tool, (), {"cpu": "host-cpu", "cuda": "host-gpu"}.get(where, where), path, compiler=compiler)

@@ -6,10 +6,14 @@ imported where it runs.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 from typing import Any
+
+from steelyard.model import addresses
 
 
 class ModelFrameworkType(Enum):
@@ -118,28 +122,14 @@ INPUT_DATA_MODEL_DEFAULT = ModelTestData("INPUT_DATA_MODEL_DEFAULT", "")
 
 def file_input(name: str, source: str, sha256: str, source_info: str = "") -> ModelTestData:
     """A file or an http(s) address as raw input, known by its hash: .txt, .json, .npy, .npz, and the bytes of anything else."""
-    return ModelTestData(name, f"{source}#sha256={sha256}", source_info)
+    return ModelTestData(name, addresses.of_file(source, sha256), source_info)
 
 
 def random_input(name: str, seed: int) -> ModelTestData:
     """Seeded random numbers of the shapes, formats and ranges that the model's own input has once it is preprocessed."""
-    return ModelTestData(name, f"random:{seed}")
+    return ModelTestData(name, addresses.of_seed(seed))
 
 
-def _device(name: str, where: tuple[str, str, str], kind: str, model: str, architecture: str, **attributes: Any) -> DeviceSpec:
-    return DeviceSpec(name, *where, kind, model, architecture, attributes)
-
-
-_LINUX, _ANDROID, _ANY = "linux-x86_64", "android", "unknown"
-_CASCADE = ("cpu", "intel-cascadelake", "x86_64-cascadelake")
-ALL_DEVICES = (
-    _device("a2-highgpu-1g", ("gcp", "a2-highgpu-1g", _LINUX), "gpu", "nvidia-a100-40g", "nvidia-ampere", num_of_gpus=1),
-    _device("c2-standard-16", ("gcp", "c2-standard-16", _LINUX), *_CASCADE, num_of_cores=16),
-    _device("c2-standard-60", ("gcp", "c2-standard-60", _LINUX), *_CASCADE, num_of_cores=30),
-    _device("host-gpu", (_ANY, _ANY, _ANY), "gpu", _ANY, _ANY),
-    _device("host-cpu", (_ANY, _ANY, _ANY), "cpu", _ANY, _ANY),
-    _device("pixel-6-pro", ("mobile", "pixel-6-pro", _ANDROID), "cpu", "pixel-6-pro", "armv8.2-a", num_of_cores=8),
-    _device("pixel-8-pro", ("mobile", "pixel-8-pro", _ANDROID), "cpu", "pixel-8-pro", "armv9-a", num_of_cores=9),
-)
+ALL_DEVICES = tuple(DeviceSpec(*item) for item in json.loads(Path(__file__).with_name("devices.json").read_text(encoding="utf-8")))
 """The machines that results may name; `host-cpu` and `host-gpu` are whatever is here."""
 DEVICES: Mapping[str, DeviceSpec] = {device.name: device for device in ALL_DEVICES}

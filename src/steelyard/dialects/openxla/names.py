@@ -10,11 +10,12 @@ import functools
 import importlib
 import sys
 from collections.abc import Mapping
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
 from typing import Any
+
+from steelyard.dialects.serving import NameServer
+from steelyard.workloads.models.families import FAMILIES as OURS
 
 ROOT = "openxla.benchmark"
 DEFINITIONS, TEMPLATES = "steelyard.dialects.openxla.definitions", "steelyard.dialects.openxla.templates"
@@ -26,30 +27,20 @@ MODULES: Mapping[str, str] = {
     "comparative_suite.utils": TEMPLATES,
 }
 """Modules of theirs, and where their names are ours."""
-BERT, RESNET, T5 = ("bert.bert_model", "bert"), ("resnet.resnet_model", "resnet50"), ("t5.t5_model", "t5")
-PIPELINE = ("gpt2.gpt2_pipeline", "gpt2_pipeline")
-MODELS: Mapping[str, tuple[tuple[str, str], ...]] = {
-    "pt": (("example.example_model", "mobilenet"), BERT, RESNET),
-    "jax": (
-        BERT, RESNET, T5, ("t5.t5_for_conditional_generation", "t5_generation"), ("gpt2.gpt2lmhead_model", "gpt2"), PIPELINE,
-        ("vit.vit_for_classification", "vit"), ("stable_diffusion.stable_diffusion_pipeline", "stable_diffusion"),
-    ),
-    "tf": (BERT, RESNET, T5, ("efficientnet.efficientnet_model", "efficientnet"), PIPELINE),
+MODELS: Mapping[str, str] = {
+    "mobilenet": "example.example_model", "bert": "bert.bert_model", "resnet50": "resnet.resnet_model", "t5": "t5.t5_model",
+    "t5_generation": "t5.t5_for_conditional_generation", "gpt2": "gpt2.gpt2lmhead_model", "gpt2_pipeline": "gpt2.gpt2_pipeline",
+    "vit": "vit.vit_for_classification", "stable_diffusion": "stable_diffusion.stable_diffusion_pipeline",
+    "efficientnet": "efficientnet.efficientnet_model",
 }  # fmt: skip
-"""Base models by their framework: theirs, and the family of ours."""
-FAMILIES = {f"models.{short}.{theirs}": (FRAMEWORKS[short], ours) for short, listed in MODELS.items() for theirs, ours in listed}
+"""Families of ours, and the module of theirs that has the base model."""
+FAMILIES = {f"models.{short}.{MODELS[item.module]}": item for short, kind in FRAMEWORKS.items() for item in OURS if item.framework == kind}
 LISTS = {f"comparative_suite.{short}.{kind}_definitions": short for short in FRAMEWORKS for kind in ("model", "benchmark")}
 PACKAGES = {name[:place] for name in (*MODULES, *FAMILIES, *LISTS) for place, sign in enumerate(name) if sign == "."}
 RENAMED = {INFERENCE: {"JaxInferenceModel": "FunctionalModel", "canonicalize_to_tuple": "as_tuple"}}
 
 
-def serve() -> None:
-    """From here on these imports in this process are answered by us."""
-    if not any(isinstance(finder, SuiteFinder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, SuiteFinder())
-
-
-class SuiteFinder(MetaPathFinder, Loader):
+class SuiteFinder(NameServer):
     """Answers for the modules of the suite that definitions and models import; all others are the user's."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:
@@ -64,28 +55,27 @@ class SuiteFinder(MetaPathFinder, Loader):
         spec.submodule_search_locations = [str(place) for place in places if place.is_dir()]
         return spec
 
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """As usual."""
-        return None
+    def names_of(self, module: str) -> Mapping[str, Any]:
+        """A base model, the lists of a framework, or names of definitions, templates and interfaces."""
+        below = module.removeprefix(f"{ROOT}.")
+        if family := FAMILIES.get(below):
+            made = importlib.import_module(family.module_path).create_model
+            return {"create_model": functools.partial(made, framework=family.framework)}
+        return _lists(FRAMEWORKS[LISTS[below]]) if below in LISTS else _names(MODULES.get(below, ""))
 
-    def exec_module(self, module: ModuleType) -> None:
-        """Give it its names."""
-        vars(module).update(names_of(module.__name__.removeprefix(f"{ROOT}.")))
+
+def _lists(framework: str) -> dict[str, Any]:
+    held = importlib.import_module(SUITE)
+    models = [model for model in held.ALL_MODELS if model.model_impl.framework_type.value.startswith(framework)]
+    cases = [case for case in held.ALL_BENCHMARKS if case.model in models]
+    return {"ALL_MODELS": models, "ALL_BENCHMARKS": cases, **{model.name: model for model in models}}
 
 
-def names_of(below: str) -> dict[str, Any]:
-    """What a module of theirs has."""
-    if below in FAMILIES:
-        framework, family = FAMILIES[below]
-        made = importlib.import_module(f"steelyard.workloads.models.families.{family}").create_model
-        return {"create_model": functools.partial(made, framework=framework)}
-    if below in LISTS:
-        held, kind = importlib.import_module(SUITE), FRAMEWORKS[LISTS[below]]
-        models = [model for model in held.ALL_MODELS if model.model_impl.framework_type.value.startswith(kind)]
-        cases = [case for case in held.ALL_BENCHMARKS if case.model in models]
-        return {"ALL_MODELS": models, "ALL_BENCHMARKS": cases, **{model.name: model for model in models}}
-    place = MODULES.get(below, "")
+def _names(place: str) -> dict[str, Any]:
     ours = vars(importlib.import_module(place)) if place else {}
     names = {name: name for name in ours if not name.startswith("_")} | RENAMED.get(place, {})
     devices = {name.upper().replace("-", "_"): device for name, device in ours["DEVICES"].items()} if place == DEFINITIONS else {}
     return {theirs: ours[name] for theirs, name in names.items()} | devices
+
+
+serve = SuiteFinder.serve

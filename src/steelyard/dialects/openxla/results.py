@@ -8,21 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from steelyard.analyze.foreign.parts import (
-    NORMAL_95,
-    ForeignResult,
-    ForeignSource,
-    count,
-    number,
-    rows,
-    seconds,
-    status_of,
-    table,
-    text,
-    time_around,
-    time_of,
-    word,
-)  # fmt: skip
+from steelyard.analyze.foreign import parts
+from steelyard.analyze.foreign.parts import ForeignResult, ForeignSource, count, number, rows, seconds, table, text, word
 from steelyard.errors import UsageError
 from steelyard.model.case import Case
 from steelyard.model.record import Figure, Verification
@@ -59,7 +46,7 @@ def _result(item: dict[str, Any], level: str) -> ForeignResult:
     told, figures, ours = table(item.get("definition")), table(table(item.get("metrics")).get(level)), table(item.get("steelyard"))
     found = _figures(figures, ours)
     error = word(figures.get("error"))
-    status = status_of(ours["status"]) if word(ours.get("status")) else "ok" if found and not error else "failed"
+    status = parts.status_of(ours["status"]) if word(ours.get("status")) else "ok" if found and not error else "failed"
     status = "timeout" if error == "timeout" else status
     reason = "" if status == "ok" else text(ours.get("reason") or error or "it has no latency", 500)
     if status == "ok" and not found:
@@ -79,11 +66,11 @@ def _verification(told: dict[str, Any]) -> Verification | None:
 def _figures(told: dict[str, Any], ours: dict[str, Any]) -> dict[str, Figure]:
     """The median with the interval of our own latencies, or of the mean where only a summary is there; compile time and memory."""
     raw = ours.get("latencies_ms")
-    time = time_of(raw if isinstance(raw, list) else [], MILLI)
+    time = parts.time_of(raw if isinstance(raw, list) else [], MILLI)
     if time is None:
         spread, n = number(told.get("stddev_latency_ms")), count(told.get("benchmark_iterations"))
-        half = NORMAL_95 * spread * MILLI / math.sqrt(n) if spread is not None and n and n > 1 else None
-        time = time_around(seconds(told.get("median_latency_ms", told.get("mean_latency_ms")), MILLI), half, n)
+        half = parts.NORMAL_95 * spread * MILLI / math.sqrt(n) if spread is not None and n and n > 1 else None
+        time = parts.time_around(seconds(told.get("median_latency_ms", told.get("mean_latency_ms")), MILLI), half, n)
     if time is None:
         return {}
     found = {"time": time}

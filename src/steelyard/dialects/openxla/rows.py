@@ -2,104 +2,68 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from importlib import metadata
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steelyard.dialects.openxla.catalogue import expected
 from steelyard.dialects.openxla.definitions import BenchmarkCase
 from steelyard.engine import envs
+from steelyard.engine.messages import Unweighed
 from steelyard.engine.plan import Job
-from steelyard.engine.sinks import Sink
-from steelyard.errors import UsageError
-from steelyard.files import RESULTS, read_whole
+from steelyard.engine.sinks import MeasuredCase, RowSink
 from steelyard.model.experiment import ResultRow
-from steelyard.model.record import Arrays, Record, Status, in_seconds
-from steelyard.terminal import plain, save
+from steelyard.model.pair import Pair
+from steelyard.model.record import Arrays, Record, Status
+from steelyard.store.listfile import ListFile
 
 if TYPE_CHECKING:
     from steelyard.dialects.openxla.session import ToolOptions
 
 Entry = dict[str, Any]
-Hand = Callable[[str, Record, Entry], None]
 LEVEL = "framework_level"
 MILLI, MEGA = 1e3, 1e-6
 
 
-class ResultFile:
-    """A JSON file of benchmarks; what it held stays, and every entry is there once it is added."""
+class SuiteSink(RowSink):
+    """Makes an entry of every benchmark, measured or not, and tells what became of it."""
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.content = path, _held(path)
-        self._seen: set[str] = set()
-        self.content.setdefault("trigger", {"timestamp": str(int(datetime.now(UTC).timestamp()))})
-        self.content.setdefault("benchmarks", [])
+    def __init__(
+        self, options: ToolOptions, rows: Sequence[ResultRow], known: Mapping[str, BenchmarkCase], tell: Callable[[str, Record], None]
+    ) -> None:
+        super().__init__(rows, options.output)
+        self.options, self.known, self.tell = options, known, tell
+        self.file = ListFile(options.output, "benchmarks", ("trigger", "execution_environment"))
+        self.file.content.setdefault("trigger", {"timestamp": str(int(datetime.now(UTC).timestamp()))})
 
-    def add(self, row: Entry) -> None:
-        """One entry more."""
-        self.content["benchmarks"].append(row)
-        save(self.path, json.dumps(plain(self.content), indent=2) + "\n")
-
-    def ran_in(self, python: str) -> None:
-        """The packages of an environment that something ran in, once, beside those of others."""
-        if python in self._seen:
-            return
-        self._seen.add(python)
-        packages = envs.contents(python) or {item.name: item.version for item in metadata.distributions() if item.name}
-        known = self.content.setdefault("execution_environment", {}).setdefault("python_environment", [])
-        held = {(item.get("name"), item.get("version")) for item in known if isinstance(item, dict)}
-        known += [{"name": name, "version": version} for name, version in sorted(packages.items()) if (name, version) not in held]
-
-
-def _held(path: Path) -> dict[str, Any]:
-    """What a file has that is to be added to; another kind of file is not touched."""
-    if not path.exists():
-        return {}
-    try:
-        found = json.loads(read_whole(path, RESULTS) or b"{}") if path.is_file() else {}
-    except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"cannot add to {path}", why=f"it is no JSON: {error}", do="name another file with -o") from None
-    if not isinstance(found, dict) or not isinstance(found.get("benchmarks", []), list):
-        raise UsageError(f"cannot add to {path}", why="it is no result file of this tool", do="name another file with -o")
-    return found
-
-
-class SuiteSink(Sink):
-    """Makes an entry of every benchmark that is measured; several may be one case."""
-
-    def __init__(self, options: ToolOptions, file: ResultFile, known: Mapping[str, BenchmarkCase], hand: Hand) -> None:
-        self.options, self.file, self.known, self.hand = options, file, known, hand
-        self.names: dict[str, list[str]] = {}
-
-    def planned(self, rows: Sequence[ResultRow]) -> None:
-        for row in rows:
-            for case in row.cases:
-                self.names.setdefault(case.id, []).append(row.key)
-
-    def refused(self, job: Job, reason: str) -> None:
-        self.take(job, Record(job.case.id, job.case.plain(), "failed", reason), {})
+    def open_file(self, keep: int) -> ListFile:
+        return self.file
 
     def take(self, job: Job, record: Record, arrays: Arrays) -> None:
-        self.file.ran_in(job.place.python)
-        for name in self.names.get(job.case.id, ()):
-            self.hand(name, record, self._entry(name, record, arrays, job.case.variant))
+        known = self.file.content.setdefault("execution_environment", {}).setdefault("python_environment", [])
+        found = [{"name": name, "version": version} for name, version in sorted(envs.installed(job.place.python).items())]
+        known += [item for item in found if item not in known]
+        super().take(job, record, arrays)
+
+    def row(self, key: str, cases: Sequence[MeasuredCase], pairs: Sequence[Pair | Unweighed]) -> Entry:
+        """The entry of a benchmark, which is one case."""
+        [measured], [case] = cases, self.rows[key].cases
+        return self._entry(key, measured, case.variant)
 
     def without(self, name: str, status: Status, reason: str) -> None:
         """An entry for what needs no process."""
-        self.hand(name, record := Record("", {}, status, reason), self._entry(name, record, {}, ""))
+        self.file.write(self._entry(name, MeasuredCase(Record("", {}, status, reason), {}), ""))
 
-    def _entry(self, name: str, record: Record, arrays: Arrays, variant: str) -> Entry:
-        figures = level(record, arrays, self.options, variant) if arrays else {}
+    def _entry(self, name: str, measured: MeasuredCase, variant: str) -> Entry:
+        record = measured.record
+        self.tell(name, record)
+        figures = level(measured, self.options, variant) if measured.arrays else {}
         if record.status != "ok":
             figures = {"error": f"{record.status}: {record.reason}", **figures}
         ours = {
             "status": record.status, "reason": record.reason, "id": record.id, "started": record.started, "preset": self.options.preset,
-            "latencies_ms": [value * MILLI for value in in_seconds(arrays, "forward.measure.time")],
-            "expected": expected(name), "verification": record.verification, "environment": record.environment,
+            "latencies_ms": [value * MILLI for value in measured.seconds("forward.measure.time")],
+            "expected": self.options.expected(name), "verification": record.verification, "environment": record.environment,
             "effective": {key: value for key, value in record.effective.items() if key not in ("traceback", "label")},
         }  # fmt: skip
         return {"definition": definition(name, self.known.get(name), self.options), "metrics": {LEVEL: figures}, "steelyard": ours}
@@ -119,21 +83,22 @@ def definition(name: str, case: BenchmarkCase | None, options: ToolOptions) -> E
     }
 
 
-def level(record: Record, arrays: Arrays, options: ToolOptions, variant: str) -> Entry:
+def level(measured: MeasuredCase, options: ToolOptions, variant: str) -> Entry:
     """The metrics of the original, in milliseconds; of one value there is no deviation, and of no warm-up nothing but the compile time."""
-    first = [value * MILLI for value in in_seconds(arrays, "forward.warmup.time")]
-    times = [value * MILLI for value in in_seconds(arrays, "forward.measure.time")]
+    first = [value * MILLI for value in measured.seconds("forward.warmup.time")]
+    times = [value * MILLI for value in measured.seconds("forward.measure.time")]
     warm = first if options.warmup else []
     found = _summary(warm, "warmup_latency_ms") | {"warmup_iterations": len(warm)}
     found |= _summary(times, "latency_ms") | {"benchmark_iterations": len(times)}
     if options.tool == "tensorflow":
-        peaks = _peaks(arrays)
+        peaks = measured.sizes("forward.measure.memory")
         compile_time = max(first) - statistics.median(times) if first and times else None
         return found | {"compile_time_ms": compile_time, "device_memory_peak_mb": max(peaks) * MEGA if any(peaks) else None}
     found["compile_time_ms"] = first[0] if first else None
     if options.tool == "pytorch":
         return found | {"autotuning_enabled": "max-autotune" in variant}
-    moved = {"input": record.effective.get("spent", {}).get("input_transfer_time"), "output": record.effective.get("output_transfer_time")}
+    told = measured.record.effective
+    moved = {"input": told.get("spent", {}).get("input_transfer_time"), "output": told.get("output_transfer_time")}
     return found | {f"{key}_data_transfer_ms": None if value is None else value * MILLI for key, value in moved.items()}
 
 
@@ -142,8 +107,3 @@ def _summary(values: Sequence[float], name: str) -> Entry:
         "min": min, "max": max, "mean": statistics.fmean, "median": statistics.median, "stddev": statistics.stdev,
     }  # fmt: skip
     return {f"{way}_{name}": of(values) if len(values) > (way == "stddev") else None for way, of in ways.items()}
-
-
-def _peaks(arrays: Arrays) -> list[int]:
-    _, _, data = arrays.get("forward.measure.memory", ("B", "<i8", b""))
-    return list(memoryview(data).cast("q")) if data else []

@@ -10,17 +10,19 @@ from pathlib import Path
 
 from steelyard import registry
 from steelyard.dialects.openxla import catalogue
-from steelyard.dialects.openxla.catalogue import Choice, DefinitionSet
+from steelyard.dialects.openxla.catalogue import DefinitionSet
 from steelyard.dialects.openxla.definitions import DEVICES, BenchmarkCase, DeviceSpec
-from steelyard.dialects.openxla.rows import Entry, ResultFile, SuiteSink
+from steelyard.dialects.openxla.rows import SuiteSink
+from steelyard.dialects.openxla.suite import EXPECTED
 from steelyard.engine import conduct, envs, plan
 from steelyard.engine.place import Place
 from steelyard.engine.run import WaitTold
-from steelyard.errors import FAILED, NOTHING, PASS, UsageError, exit_code, unknown
+from steelyard.errors import PASS, unknown
+from steelyard.model import addresses
 from steelyard.model.case import Case, sorted_pairs
 from steelyard.model.experiment import Experiment, ResultRow, Settings
 from steelyard.model.protocol import Fixed
-from steelyard.model.record import BAD, Record, Status
+from steelyard.model.record import Record, Status
 from steelyard.store.runs import Store
 
 BACKENDS = {"jax": "jax", "pytorch": "torch", "tensorflow": "tensorflow"}
@@ -37,7 +39,6 @@ GONE = {
 }
 AUTOTUNED = "compile[mode=max-autotune]"
 TF32 = "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"
-ARTIFACTS, CACHE, OFFLINE = "STEELYARD_INPUTS", "STEELYARD_INPUTS_CACHE", "STEELYARD_NO_DOWNLOAD"
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class ToolOptions:
     preset: str = ""
     env: str = ""
     timeout: float = 3600.0
-    strict: bool = False
+    strict_exit: bool = False
 
     @property
     def spec(self) -> DeviceSpec:
@@ -69,11 +70,13 @@ class ToolOptions:
             raise unknown("device", self.device, DEVICES)
         return DEVICES[self.device]
 
+    def expected(self, name: str) -> str:
+        """Why a benchmark of the suite is not expected to be measured in its full size; empty for all others."""
+        return "" if self.definitions or self.preset else EXPECTED.get(name, "")
+
     @property
     def settings(self) -> Settings:
         """A process for each case, warm-ups and iterations timed one by one; one call at least comes first, which compiles."""
-        if self.iterations < 1:
-            raise UsageError("--iterations is a whole number of at least 1", why="nothing would be measured")
         fixed = Fixed(max(1, self.warmup), self.iterations)
         return Settings(fixed=fixed, isolate="none" if self.in_process else "case", timeout=self.timeout)
 
@@ -129,63 +132,45 @@ class SuiteRun:
     say: Callable[[str], None]
     store: Store
     command: Sequence[str] = ()
-    file: ResultFile | None = None
     statuses: dict[str, Status] = field(default_factory=dict)
-
-    def definitions(self) -> DefinitionSet:
-        """The user's, where some are named, else the suite's."""
-        return catalogue.gathered(self.options.definitions, self.options.preset, self.options.place)
 
     def run(self) -> int:
         """Do all of it; 0, as the original, unless the strict exit code is asked for."""
-        options, held = self.options, self.definitions()
-        options.settings  # noqa: B018  refuses numbers that cannot be before anything is read
+        options = self.options
+        held = catalogue.gathered(options.definitions, options.preset, options.place)
         for trouble in held.troubles:
             self.say(f"error: {trouble}")
-        chosen = catalogue.choose(held, options.tool, options.names)
-        self.file = ResultFile(options.output)
-        self._measure(chosen, held, self.file)
+        self._measure(catalogue.choose(held, options.tool, options.names))
         return self._judged(len(held.troubles))
 
-    def _measure(self, chosen: Choice, held: DefinitionSet, file: ResultFile) -> None:
+    def _measure(self, chosen: DefinitionSet) -> None:
         options, why = self.options, refused(self.options)
-        sink = SuiteSink(options, file, {case.name: case for case in chosen.cases}, self._take)
+        able = [] if why else [case for case in chosen.cases if case.model.model_impl.module_path]
+        rows = [ResultRow(case.name, (case_of(case, options),)) for case in able]
+        sink = SuiteSink(options, rows, {case.name: case for case in chosen.cases}, self._tell)
         for trouble in chosen.troubles:
             sink.without(trouble.name, "failed", str(trouble))
-        rows = []
-        for benchmark in chosen.cases:
-            if why or not benchmark.model.model_impl.module_path:
-                sink.without(benchmark.name, "unsupported" if why else "failed", why or "its implementation has no module_path")
-            else:
-                rows.append(ResultRow(benchmark.name, (case_of(benchmark, options),)))
+        for case in chosen.cases:
+            if case not in able:
+                sink.without(case.name, "unsupported" if why else "failed", why or "its implementation has no module_path")
         if not rows:
             return
         experiment = Experiment(f"openxla {options.tool}", rows=tuple(rows), settings=options.settings)
-        ready = plan.expand(experiment, registry.catalogue(), place=replace(options.place, paths=held.paths))
-        jobs = tuple(replace(job, place=replace(job.place, flags=(*job.place.flags, *self._variables()))) for job in ready.jobs)
+        ready = plan.expand(experiment, registry.catalogue(), place=replace(options.place, paths=chosen.paths))
+        told = addresses.variables(options.root.resolve(), keep=options.artifacts, download=options.download)
+        jobs = tuple(replace(job, place=replace(job.place, flags=(*job.place.flags, *told))) for job in ready.jobs)
         ready = replace(ready, jobs=jobs, env=options.env)
         conduct.execute(ready, self.store, self.command, lambda writer: WaitTold(self.say), sink=sink)
 
-    def _variables(self) -> tuple[tuple[str, str], ...]:
-        """What tells a worker where inputs are kept; they change no figure."""
-        root = self.options.root.resolve()
-        kept = ((ARTIFACTS, str(root)),) if self.options.artifacts else ()
-        return ((CACHE, str(root / "inputs")), *kept, *(() if self.options.download else ((OFFLINE, "1"),)))
-
-    def _take(self, benchmark: str, record: Record, row: Entry) -> None:
-        assert self.file is not None
+    def _tell(self, benchmark: str, record: Record) -> None:
         self.statuses[benchmark] = record.status
-        self.file.add(row)
         place = f"[{len(self.statuses)}] {benchmark}"
-        foreseen = f" (expected: {why})" if (why := catalogue.expected(benchmark)) else ""
-        time = record.metrics.get("time")
-        told = f"{time.value * 1e3:.4g} ms" if time else ""
-        self.say(
-            "  ".join(filter(None, [place, told, "" if record.status == "ok" else f"{record.status}: {record.reason[:500]}{foreseen}"]))
-        )
+        time, why = record.metrics.get("time"), self.options.expected(benchmark)
+        told = "" if record.status == "ok" else f"{record.status}: {record.reason[:500]}{f' (expected: {why})' if why else ''}"
+        self.say("  ".join(filter(None, [place, f"{time.value * 1e3:.4g} ms" if time else "", told])))
 
     def _judged(self, troubles: int) -> int:
-        if not self.options.strict:
+        if not self.options.strict_exit:
             return PASS
-        found = {status for name, status in self.statuses.items() if status == "ok" or not catalogue.expected(name)}
-        return exit_code([*([FAILED] if found & {*BAD} or troubles else []), *([] if found & {"ok", *BAD} else [NOTHING])])
+        found = {status for name, status in self.statuses.items() if status == "ok" or not self.options.expected(name)}
+        return conduct.code_of(found, failed=troubles > 0)

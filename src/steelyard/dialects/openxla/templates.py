@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from string import Template
 from typing import Any
@@ -16,15 +15,10 @@ from steelyard.dialects.openxla.definitions import (
     ModelImplementation,
     ModelTestData,
 )
+from steelyard.model.templates import Axis, fill, points
+from steelyard.model.templates import TemplateFunc as TemplateFunc
 
 MODELS_MODULE_PATH = "openxla.benchmark.models"
-
-
-@dataclass(frozen=True)
-class TemplateFunc:
-    """A parameter that is no text: what the function makes of the values of the axes."""
-
-    func: Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -37,29 +31,6 @@ class ModelTemplate:
     model_parameters: dict[str, Any]
     artifacts_dir_url: Template | None = None
     exported_model_types: list[ModelArtifactType] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Axis:
-    """A size that models differ in: what stands behind a name for it, and in a tag."""
-
-    key: str
-    suffix: str
-    tag: str
-
-    def name(self, name: str) -> Template:
-        """A model's name with its size behind it."""
-        return Template(f"{name}{self.suffix}${{{self.key}}}")
-
-    @property
-    def tagged(self) -> Template:
-        """The tag of a size."""
-        return Template(f"{self.tag}-${{{self.key}}}")
-
-    @property
-    def value(self) -> TemplateFunc:
-        """The size itself, as the number that it is, among others too."""
-        return TemplateFunc(lambda **sizes: sizes[self.key])
 
 
 BATCH, GEN, SEQ_LEN = Axis("batch_size", "_BATCH", "batch"), Axis("gen_size", "_GEN", "gen"), Axis("seq_len", "_SEQLEN", "seqlen")
@@ -75,27 +46,9 @@ def axes_name(name: str, axes: Iterable[str]) -> Template:
     return Template(name + "".join(f"{AXES[key].suffix}${{{key}}}" for key in axes))
 
 
-def fill(value: Any, name: str | None = None, **sizes: Any) -> Any:
-    """A value with every template in it filled, through lists and tables; what is neither text, number nor template is an error.
-
-    A function gets the sizes alone, text the model's name too, where that is known.
-    """
-    if isinstance(value, TemplateFunc):
-        return value.func(**sizes)
-    if isinstance(value, Template):
-        return value.substitute(sizes if name is None else {**sizes, "name": name})
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, list):
-        return [fill(item, name, **sizes) for item in value]
-    if isinstance(value, dict):
-        return {key: fill(item, name, **sizes) for key, item in value.items()}
-    raise ValueError(f"a template cannot hold {value!r:.80}, which is a {type(value).__name__}: use text, numbers, lists and tables")
-
-
 def build_models(template: ModelTemplate, axes: Mapping[str, Sequence[Any]]) -> dict[tuple[Any, ...], Model]:
     """A model for each point of several axes, by its values in their order; `${name}` is the model's name in all but the name."""
-    return {point: _filled(template, dict(zip(axes, point, strict=True))) for point in itertools.product(*axes.values())}
+    return {tuple(sizes.values()): _filled(template, sizes) for sizes in points(axes)}
 
 
 def _filled(template: ModelTemplate, sizes: dict[str, Any]) -> Model:

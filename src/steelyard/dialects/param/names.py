@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Mapping, Sequence
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from typing import Any
+
+from steelyard.dialects.serving import NameServer
 
 LIBRARY = ("steelyard.dialects.param.library", "steelyard.dialects.param.registering")
 ROOT = "param_bench.train.compute.python"
@@ -39,13 +39,7 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
 """Names that mean something of ours under another one; older scripts have some."""
 
 
-def serve() -> None:
-    """From here on these imports in this process are answered by us."""
-    if not any(isinstance(finder, NameFinder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, NameFinder())
-
-
-class NameFinder(MetaPathFinder, Loader):
+class NameFinder(NameServer):
     """Answers for every module of PARAM's library; one that we do not have is told as missing, even where PARAM is installed."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:
@@ -57,13 +51,12 @@ class NameFinder(MetaPathFinder, Loader):
             raise ModuleNotFoundError(f"{fullname} is not served by steelyard.param_bench (served: {known})", name=fullname)
         return ModuleSpec(fullname, self, is_package=True)
 
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """As usual."""
-        return None
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Give it its names."""
-        place = module.__name__.removeprefix(f"{ROOT}.")
+    def names_of(self, module: str) -> Mapping[str, Any]:
+        """Names of our library, some of them under another one."""
+        place = module.removeprefix(f"{ROOT}.")
         ours = {name: value for library in LIBRARY for name, value in vars(importlib.import_module(library)).items()}
         names = {**{name: name for name in MODULES.get(place, ())}, **RENAMED.get(place, {})}
-        vars(module).update({theirs: ours[name] for theirs, name in names.items()})
+        return {theirs: ours[name] for theirs, name in names.items()}
+
+
+serve = NameFinder.serve

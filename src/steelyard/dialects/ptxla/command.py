@@ -12,7 +12,7 @@ import click
 from steelyard import terminal
 from steelyard.dialects.commands import Names
 from steelyard.dialects.ptxla import microbench_command, runner_command
-from steelyard.errors import PASS, USAGE, UsageError, unknown
+from steelyard.errors import PASS, UsageError, unknown
 from steelyard.terminal import CONTEXT, save, warn
 
 if TYPE_CHECKING:
@@ -25,9 +25,8 @@ class Programs(Names):
     kind = "program of ptxla"
 
 
-@click.group("ptxla", cls=Programs, invoke_without_command=True, context_settings=CONTEXT)
-@click.pass_context
-def ptxla(ctx: click.Context) -> None:
+@click.group("ptxla", cls=Programs, context_settings=CONTEXT)
+def ptxla() -> None:
     """PyTorch/XLA's benchmarks: run experiments, and analyze and aggregate their JSONL results.
 
     \b
@@ -35,9 +34,6 @@ def ptxla(ctx: click.Context) -> None:
     steelyard as ptxla analyze --output-dirname=experiment_results
     steelyard as ptxla aggregate --accelerator=h200 --report=latest results/*.jsonl
     """
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help(), err=True)
-        ctx.exit(USAGE)
 
 
 ptxla.add_command(runner_command.command())

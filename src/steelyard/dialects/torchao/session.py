@@ -22,10 +22,10 @@ from steelyard.engine import conduct
 from steelyard.engine.messages import Unweighed
 from steelyard.engine.run import WaitTold
 from steelyard.engine.sinks import MeasuredCase, RowSink
-from steelyard.errors import FAILED, NOTHING, NothingMeasured, UsageError, exit_code
+from steelyard.errors import NothingMeasured, UsageError
 from steelyard.model.experiment import Experiment, Settings
 from steelyard.model.pair import Pair, weigh
-from steelyard.model.record import BAD, Record
+from steelyard.model.record import Record
 from steelyard.store.runs import RunWriter, Store
 from steelyard.terminal import save
 
@@ -235,7 +235,7 @@ class TorchaoRun:
 
     def _judged(self) -> int:
         statuses = {line["status"] for line in self.lines} if self.options.strict_exit else {"ok"}
-        return exit_code([*([FAILED] if statuses & {*BAD} else []), *([] if statuses & {"ok", *BAD} else [NOTHING])])
+        return conduct.code_of(statuses)
 
 
 def _free(path: Path, taken: Callable[[Path], bool] = Path.exists) -> Path:

@@ -37,9 +37,8 @@ class DatabaseCommands(Names):
     kind = "command of v3"
 
 
-@click.group("v3", cls=DatabaseCommands, invoke_without_command=True, context_settings=CONTEXT)
-@click.pass_context
-def v3(ctx: click.Context) -> None:
+@click.group("v3", cls=DatabaseCommands, context_settings=CONTEXT)
+def v3() -> None:
     """Files of the PyTorch OSS benchmark database, version 3: check them, merge what CI knows, upload, judge by HUD's rules.
 
     \b
@@ -48,9 +47,6 @@ def v3(ctx: click.Context) -> None:
     steelyard as v3 upload results --metadata metadata.json
     steelyard as v3 policy hud.toml results
     """
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help(), err=True)
-        ctx.exit(USAGE)
 
 
 @v3.command("check", context_settings=CONTEXT)

@@ -13,30 +13,31 @@ import tarfile
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from steelyard import files
 from steelyard.errors import Unsupported, UsageError
+from steelyard.model.addresses import CACHE, DIGEST, KEPT, OFFLINE, RANDOM
 
-KEPT, CACHE, OFFLINE = "STEELYARD_INPUTS", "STEELYARD_INPUTS_CACHE", "STEELYARD_NO_DOWNLOAD"
-"""Variables of a worker: where inputs are written to, where downloads are kept, and that there are none."""
+if TYPE_CHECKING:
+    import numpy as np
+
 PATIENCE, LARGEST = 60.0, 2**31
 MEMBER = re.compile(r"(?:.*/)?input_(\d{1,6})\.npy")
 FORMATS = "formats.json"
-RANDOM = re.compile(r"random:(\d{1,18})")
 
 
 def preprocessed(model: Any, source: str) -> tuple[Any, ...]:
     """The arguments of `forward`, from where the input's address says they come; a tuple is a list of arguments, all else is one."""
+    import numpy as np
+
     if found := RANDOM.fullmatch(source):
         rng = np.random.default_rng(int(found[1]))
         own = as_tuple(model.preprocess(model.generate_default_inputs()))
         return tuple(redrawn(rng, item) for item in own)
     if not source:
         return as_tuple(model.preprocess(model.generate_default_inputs()))
-    address, _, digest = source.partition("#sha256=")
+    address, _, digest = source.partition(DIGEST)
     content = fetched(address, digest)
     if address.endswith((".tgz", ".tar.gz")):
         return unpacked(content, address)
@@ -50,6 +51,8 @@ def as_tuple(value: Any) -> tuple[Any, ...]:
 
 def redrawn(rng: np.random.Generator, value: Any) -> Any:
     """An array of the same shape and format: whole numbers from the range that it has, floating ones with its mean and spread."""
+    import numpy as np
+
     if isinstance(value, dict):
         return {key: redrawn(rng, item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -116,6 +119,8 @@ def _downloaded(address: str, digest: str) -> bytes:
 
 def decoded(content: bytes, address: str) -> Any:
     """Raw input by the ending of its name: text, JSON, an array, several arrays in the order of their names, or the bytes."""
+    import numpy as np
+
     ending = address.rpartition(".")[2].lower()
     try:
         if ending == "txt":
@@ -139,6 +144,8 @@ def _natural(name: str) -> list[tuple[int, int | str]]:
 
 def unpacked(content: bytes, address: str) -> tuple[Any, ...]:
     """Arguments that were preprocessed before, from an archive of input_0.npy, input_1.npy, …, by number and never by their order there."""
+    import numpy as np
+
     found: dict[int, Any] = {}
     formats: dict[str, str] = {}
     try:
@@ -165,6 +172,8 @@ def _in_format(data: Any, name: str) -> Any:
 
 def keep(model: str, arrays: Sequence[tuple[str, Any]]) -> None:
     """Write the arguments of a model to its folder where they are asked for: an archive, with what formats numpy has no name for."""
+    import numpy as np
+
     if not (place := os.environ.get(KEPT)):
         return
     formats = {str(number): "bfloat16" for number, (dtype, _) in enumerate(arrays) if dtype == "bf16"}

@@ -5,10 +5,8 @@ from __future__ import annotations
 import importlib
 import random
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
-
-import numpy as np
 
 from steelyard import clocks, registry
 from steelyard.backends._memory import host_memory
@@ -88,6 +86,8 @@ def inference(module: str, parameters: dict[str, Any], input: str, atol: float, 
 
 def sow(be: Any) -> None:
     """The same numbers from every source that a model might draw its weights from, each time that it is made."""
+    import numpy as np
+
     seed = be.seed % SEEDS
     random.seed(seed)
     np.random.seed(seed)
@@ -97,8 +97,11 @@ def sow(be: Any) -> None:
         sys.modules["tensorflow"].random.set_seed(seed)
 
 
-def created(module: str, parameters: Mapping[str, Any], member: str) -> Any:
+def created(module: str, parameters: Any, member: str) -> Any:
     """The model; what its module lacks is said with what to do about it."""
+    if not isinstance(parameters, dict):
+        why, do = "-a cannot say a table", "write them into an experiment file: parameters = {batch_size = 1}"
+        raise UsageError(f"the parameters of {member} are a table, not {parameters!r:.80}", why=why, do=do)
     registry.serve("openxla")
     try:
         make = getattr(importlib.import_module(module), "create_model", None)
@@ -135,6 +138,8 @@ def place(model: Any, where: Any) -> list[Any]:
 
 def to_device(value: Any, be: Any, where: Any) -> Any:
     """An argument with its arrays on the device, in the format that they have."""
+    import numpy as np
+
     if be.name == "torch":
         torch = sys.modules["torch"]
         held = mapped(value, lambda item: torch.from_numpy(np.ascontiguousarray(item)) if isinstance(item, np.ndarray) else item)

@@ -26,9 +26,26 @@ class FamilyEntry:
         """What is imported where it runs."""
         return f"{HERE}.{self.module}"
 
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """What sort of model it is."""
+        return TAGS[self.name]
+
 
 _BERT, _T5, _GPT2 = ("bert-base-uncased", "bert-large-uncased"), ("t5-small", "t5-large"), ("gpt2",)
 _RESNET = "microsoft/resnet-50"
+TAGS = {
+    "T5": ("transformer-encoder", "transformer-decoder", "t5"),
+    "T5_4CG": ("transformer-encoder", "transformer-decoder", "t5", "auto-regressive"),
+    "BERT": ("transformer-encoder", "bert"),
+    "RESNET": ("cnn", "resnet"),
+    "GPT2LMHEAD": ("transformer-decoder", "gpt2lmhead"),
+    "GPT2_PIPELINE": ("transformer-decoder", "gpt2", "ggml", "pipeline"),
+    "SD_PIPELINE": ("stable-diffusion", "pipeline"),
+    "VIT_CLASSIFICATION": ("vision-transformer",),
+    "EFFICIENTNET": ("cnn", "efficientnet"),
+    "EXAMPLE": ("example",),
+}
 FAMILIES = (
     FamilyEntry("BERT", "jax", "bert", _BERT),
     FamilyEntry("BERT", "pytorch", "bert", _BERT),

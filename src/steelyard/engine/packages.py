@@ -1,0 +1,109 @@
+"""Users' packages in folders that they name: which of their files define something, where Python looks for those, and what is in them.
+
+Their Python runs in a worker, because the user named its folder. A file that cannot be imported costs its own definitions and no other's.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import traceback
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from steelyard import registry
+
+
+@dataclass(frozen=True)
+class ListedItem:
+    """One item of a list in a user's file, or why the file cannot be imported, which has no list."""
+
+    file: str
+    list: str = ""
+    value: Any = None
+    trouble: str = ""
+
+
+@dataclass(frozen=True)
+class UserFolder:
+    """A folder whose files of a certain name define something, or one file that does.
+
+    `above` is a package that several folders may share, such as one that a fork of it adds to: Python looks for it beside them.
+    """
+
+    path: Path
+    pattern: str
+    above: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that may hold definitions: the one that is named, or all of that name below the folder."""
+        return (
+            [self.path.resolve()]
+            if self.path.is_file()
+            else sorted(file.resolve() for file in self.path.rglob(self.pattern) if file.is_file())
+        )
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The folders that a worker looks in for the modules of the package."""
+        return tuple(dict.fromkeys(str(self.root_of(file)) for file in self.files))
+
+    def root_of(self, file: Path) -> Path:
+        """Where Python must look for a file's package: above a shared one, above its outermost, or the folder that was named."""
+        parts, length, top = file.parent.parts, len(self.above), self.path.resolve()
+        for place in range(len(parts) - 1):
+            if length and parts[place : place + length] == self.above:
+                return Path(*parts[:place])
+        folder = file.parent
+        while (folder / "__init__.py").is_file():
+            folder = folder.parent
+        within = folder == file.parent and not top.is_file() and folder.is_relative_to(top)
+        return top if within else folder
+
+    def items(self, lists: Sequence[str]) -> Iterator[ListedItem]:
+        """What the lists of these names hold in every file; to be called in a worker, as it imports them."""
+        registry.look_first(self.roots)
+        for file in self.files:
+            try:
+                module = self._imported(file)
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt):
+                    raise
+                yield ListedItem(f"{file}{_line(error, file)}", trouble=f"{type(error).__name__}: {error}"[:500])
+                continue
+            for name in lists:
+                for value in _listed(getattr(module, name, ())):
+                    yield ListedItem(str(file), name, value)
+
+    def _imported(self, file: Path) -> Any:
+        """By its dotted name, so that files that import each other share their definitions; by its path where it can have none."""
+        parts = file.relative_to(self.root_of(file)).with_suffix("").parts
+        return importlib.import_module(".".join(parts)) if all(part.isidentifier() for part in parts) else registry.load_file(file)
+
+
+def carried(item: Any, kind: type[Any]) -> Any:
+    """A dataclass of a kind as JSON has it, with the values of enumerations; ValueError and TypeError where JSON cannot say it."""
+    if not isinstance(item, kind):
+        raise TypeError(f"{item!r:.80} is no {kind.__name__}")
+    return json.loads(json.dumps(asdict(item), allow_nan=False, default=_value))
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    raise TypeError(f"{value!r:.80} is a {type(value).__name__}")
+
+
+def _line(error: BaseException, file: Path) -> str:
+    """The line of the file itself that an error came through."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == file]
+    return f":{lines[-1]}" if lines else ""
+
+
+def _listed(value: Any) -> list[Any]:
+    """A list of definitions; a table of them has them as values."""
+    return list(value.values() if isinstance(value, Mapping) else value) if isinstance(value, Iterable) else [value]

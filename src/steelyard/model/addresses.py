@@ -1,0 +1,27 @@
+"""Where the inputs of a model come from, as text; and the variables by which a worker is told where they are kept."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+KEPT, CACHE, OFFLINE = "STEELYARD_INPUTS", "STEELYARD_INPUTS_CACHE", "STEELYARD_NO_DOWNLOAD"
+"""Where inputs are written to, where downloads are kept, and that there are none."""
+RANDOM = re.compile(r"random:(\d{1,18})")
+DIGEST = "#sha256="
+
+
+def of_file(source: str, sha256: str) -> str:
+    """A file or an http(s) address, known by its hash."""
+    return f"{source}{DIGEST}{sha256}"
+
+
+def of_seed(seed: int) -> str:
+    """Random numbers like the model's own input."""
+    return f"random:{seed}"
+
+
+def variables(root: Path, *, keep: bool, download: bool) -> tuple[tuple[str, str], ...]:
+    """What a worker is told of inputs below a folder; nothing of it changes a figure."""
+    kept = ((KEPT, str(root)),) if keep else ()
+    return ((CACHE, str(root / "inputs")), *kept, *(() if download else ((OFFLINE, "1"),)))
