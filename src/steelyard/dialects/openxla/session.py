@@ -17,7 +17,7 @@ from steelyard.dialects.openxla.suite import EXPECTED
 from steelyard.engine import conduct, envs, plan
 from steelyard.engine.place import Place
 from steelyard.engine.run import WaitTold
-from steelyard.errors import PASS, unknown
+from steelyard.errors import PASS, UsageError, unknown
 from steelyard.model import addresses
 from steelyard.model.case import Case, sorted_pairs
 from steelyard.model.experiment import Experiment, ResultRow, Settings
