@@ -132,7 +132,7 @@ def test_torch_is_weighed_against_jax_in_two_interpreters(tmp_path: Path) -> Non
 
 
 def test_ways_of_running_jax_are_weighed_in_one_process(tmp_path: Path) -> None:
-    _, found = measure(tmp_path, "op/softmax", "-a", "size=small", "-B", "jax", "--vs", "eager", "--budget", "50ms", "--runs", "2")
+    _, found = measure(tmp_path, "model/bert", "-a", "size=small", "-B", "jax", "--vs", "eager", "--budget", "50ms", "--runs", "2")
     [pair] = found["pairs"]
     assert pair["base"]["id"].endswith("@jax/eager:eval") and pair["head"]["id"].endswith("@jax/jit:eval")
 

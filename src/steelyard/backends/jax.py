@@ -176,7 +176,7 @@ class Jax(Backend):
     def copy(self, value: Any, buffers: dict[Any, Any] | None = None) -> Any:
         if not is_array(value):
             return super().copy(value, buffers)
-        made = jnp.array(self.places.now(value), copy=True)
+        made = jax.device_put(self.places.now(value), self.spot, may_alias=False)
         return made if buffers is None else buffers.setdefault(id(value), made)
 
     def drawn_again(self, value: Any) -> Any:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from steelyard.cli.main import main
+from steelyard.dialects.openxla import suite
+from steelyard.dialects.openxla.catalogue import tool_of
 from steelyard.dialects.openxla.command import nightly
 from steelyard.dialects.openxla.definitions import DEVICES
-from steelyard.dialects.openxla.session import SuiteRun, ToolOptions
+from steelyard.dialects.openxla.session import SuiteRun, ToolOptions, case_of
 from steelyard.errors import FAILED, NOTHING, PASS, USAGE, UsageError
 from steelyard.store.runs import Store
 from tests.dialects.openxla import package
@@ -162,6 +165,10 @@ def test_a_wrong_command_line_is_told_before_anything_runs(tmp_path: Path, monke
     assert "no benchmark of jax is named 'models/NO.+'" in capsys.readouterr().err
     assert main(["as", "openxla", "jax", "-name", "models/BERT_LARGE_FP32_JAX.+", "-device", "host-cpu", "-o", "list.json"]) == USAGE
     assert "cannot add to list.json" in capsys.readouterr().err
+    Path("other.json").write_text('{"records": [1]}')
+    assert main(["as", "openxla", "jax", "-name", "models/BERT_LARGE_FP32_JAX.+", "-device", "host-cpu", "-o", "other.json"]) == USAGE
+    assert "cannot add to other.json" in capsys.readouterr().err
+    assert Path("other.json").read_text() == '{"records": [1]}'
     assert not Path("r.json").exists()
 
 
@@ -203,6 +210,14 @@ def test_a_failure_that_is_expected_costs_no_exit_code(tmp_path: Path) -> None:
     assert made._judged(0) == PASS
     made.statuses["models/A/inputs/B"] = "oom"
     assert made._judged(0) == FAILED
+
+
+@pytest.mark.parametrize("value", ["much", None, True, -1, float("nan")])
+def test_a_tolerance_that_is_no_number_is_told_with_the_benchmark(value: Any, tmp_path: Path) -> None:
+    known = next(case for case in suite.ALL_BENCHMARKS if tool_of(case) == "pytorch")
+    options = ToolOptions("pytorch", (known.name,), "host-cpu", tmp_path / "r.json")
+    with pytest.raises(UsageError, match=rf"{known.name}: absolute_tolerance is"):
+        case_of(replace(known, verify_parameters={"absolute_tolerance": value}), options)
 
 
 def test_an_expected_failure_is_told_with_its_reason(tmp_path: Path, capsys: Any) -> None:

@@ -33,7 +33,7 @@ class SuiteSink(RowSink):
     ) -> None:
         super().__init__(rows, options.output)
         self.options, self.known, self.tell = options, known, tell
-        self.file = ListFile(options.output, "benchmarks")
+        self.file = ListFile(options.output, "benchmarks", ("trigger", "execution_environment"))
         self.file.content.setdefault("trigger", {"timestamp": str(int(datetime.now(UTC).timestamp()))})
 
     def open_file(self, keep: int) -> ListFile:

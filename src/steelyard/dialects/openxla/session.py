@@ -17,7 +17,7 @@ from steelyard.dialects.openxla.suite import EXPECTED
 from steelyard.engine import conduct, envs, plan
 from steelyard.engine.place import Place
 from steelyard.engine.run import WaitTold
-from steelyard.errors import PASS, unknown
+from steelyard.errors import PASS, UsageError, unknown
 from steelyard.model import addresses
 from steelyard.model.case import Case, sorted_pairs
 from steelyard.model.experiment import Experiment, ResultRow, Settings
@@ -86,12 +86,21 @@ class ToolOptions:
         return envs.place(self.env) if self.env else Place()
 
 
+def _tolerance(benchmark: BenchmarkCase, key: str) -> float:
+    value = benchmark.verify_parameters.get(key, 0.0)
+    if type(value) not in (int, float) or not 0 <= value < float("inf"):
+        raise UsageError(
+            f"{benchmark.name}: {key} is {value!r:.80}", why="a tolerance is a number of at least 0", do="see verify_parameters"
+        )
+    return float(value)
+
+
 def case_of(benchmark: BenchmarkCase, options: ToolOptions) -> Case:
     """A benchmark as a case of ours: its module and parameters, its input, and how far its answer may be off."""
-    model, verify = benchmark.model, benchmark.verify_parameters
+    model = benchmark.model
     params = {
         "module": model.model_impl.module_path or "", "parameters": dict(model.model_parameters), "input": benchmark.input_data.source_url,
-        "atol": float(verify.get("absolute_tolerance", 0.0)), "rtol": float(verify.get("relative_tolerance", 0.0)),
+        "atol": _tolerance(benchmark, "absolute_tolerance"), "rtol": _tolerance(benchmark, "relative_tolerance"),
     }  # fmt: skip
     threads = len(os.sched_getaffinity(0))
     kind, variant = KINDS[options.spec.accelerator_type], variant_of(benchmark, options)
