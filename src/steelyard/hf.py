@@ -10,7 +10,9 @@ import functools
 import gc
 import importlib
 import importlib.metadata
+import importlib.util
 import logging
+import math
 import os
 import platform
 import statistics
@@ -29,6 +31,7 @@ from steelyard.dialects.hf import cases, files
 from steelyard.dialects.hf.scenarios import ScenarioConfig, TimingResult
 from steelyard.dialects.hf.scenarios import create_config_variants as create_config_variants
 from steelyard.engine import driving
+from steelyard.engine.modules import imports_of
 from steelyard.errors import NotApplied, SteelyardError, status_of, told
 from steelyard.machine import facts, nvidia, telemetry
 from steelyard.measuring.requests import of_each
@@ -70,11 +73,9 @@ class BenchmarkStatistics:
         if not measurements:
             raise ValueError("Cannot create statistics from empty measurements")
         values = [float(value) for value in measurements]
-        shares = {f"p{share}": percentile(values, share) for share in PERCENTILES}
-        return cls(
-            name, values, statistics.fmean(values), statistics.median(values), statistics.pstdev(values), min(values), max(values),
-            **shares, unit=unit,
-        )  # fmt: skip
+        shares, mean = {f"p{share}": percentile(values, share) for share in PERCENTILES}, statistics.fmean(values)
+        spread = math.sqrt(statistics.fmean((value - mean) ** 2 for value in values))
+        return cls(name, values, mean, statistics.median(values), spread, min(values), max(values), **shares, unit=unit)
 
     def plain(self) -> dict[str, Any]:
         """As the result file has it; percentiles that so few values cannot support are named."""
@@ -293,22 +294,23 @@ class ScenarioTask:
             flush_memory()
             first = self.benchmark.measure_time_to_first_token(self.config)
             timing = self.benchmark.measure_latency(self.config)
-            latency = float(timing.latency)
-            if not 0 <= latency < float("inf"):
-                raise ValueError(f"measure_latency reported a latency of {latency}")
+            first = timing.time_to_first_token if first is None else first
+            latency = _sound(timing.latency, "measure_latency reported a latency")
+            first = first if first is None else _sound(first, "the bench reported a time to first token")
+            rate = timing.tokens_per_second
+            rate = rate if rate is None else _sound(rate, "the bench reported tokens per second")
         except Exception as error:
             if not warm:
                 raise
             self.failures += 1
             self.benchmark.logger.warning("warm-up %d of %s failed: %s", self.calls, self.config.name, told(error, 300))
             return Reading(0.0)
-        first = timing.time_to_first_token if first is None else first
         if warm:
             return Reading(latency)
         self.latencies.append(latency)
-        self.firsts += [] if first is None else [float(first)]
-        self.rates += [] if timing.tokens_per_second is None else [float(timing.tokens_per_second)]
-        return Reading(latency, parts={} if first is None else {"ttft": float(first) * 1e9})
+        self.firsts += [] if first is None else [first]
+        self.rates += [] if rate is None else [rate]
+        return Reading(latency, parts={} if first is None else {"ttft": first * 1e9})
 
     def inspect(self) -> dict[str, Any]:
         """The bench's own values, and what it changed of the config by itself."""
@@ -331,6 +333,13 @@ class ScenarioTask:
             self.benchmark.cleanup_model()
         except Exception as error:
             self.benchmark.logger.warning("cleanup_model of %s failed: %s", self.config.name, told(error, 300))
+
+
+def _sound(value: Any, what: str) -> float:
+    found = float(value)
+    if not 0 <= found < math.inf:
+        raise ValueError(f"{what} of {found}")
+    return found
 
 
 Benchmark = ModelBenchmark | RequestBenchmark
@@ -404,7 +413,7 @@ class BenchmarkRunner:
             watched = monitor.stop() if monitor else {}
             return case.id, replace(found, effective={"gpu_metrics": watched, **found.effective})
         kind = type(benchmark)
-        backend = "torch" if torch_here() else "numpy"
+        backend = "torch" if _uses_torch(kind) else "numpy"
         params = tuple(files.plain(config.told()).items())
         place = f"hf/{_stem_of(kind)}/{kind.__name__}"
         device = cases.device_here(config.device) if backend == "torch" else "cpu"
@@ -419,6 +428,14 @@ class BenchmarkRunner:
     def save_results(self, model_name: str, results: Mapping[str, Mapping[str, Any]]) -> str:
         """Write the file of a model's results, and answer where it is."""
         return str(files.save_results(Path(self.output_dir), model_name, results))
+
+
+def _uses_torch(kind: type) -> bool:
+    """Whether a bench works with PyTorch: it is here already, or the file of the bench imports it somewhere, as in `setup_model`."""
+    if torch_here() is not None:
+        return True
+    own = {getattr(sys.modules.get(each.__module__), "__file__", None) for each in kind.__mro__} - {None, __file__}
+    return importlib.util.find_spec("torch") is not None and any(imports_of(file) & {"torch", "transformers"} for file in own)
 
 
 def _again(case: Case) -> Case:

@@ -193,6 +193,8 @@ shapes = {
     "param": ("run_options", "sys_info", "op_name", "id", "metric", "config", "forward", "measure.time", "steelyard"),
     "ptxla": ("model", "experiment", "metrics", "model_name", "total_time", "xla", "accelerator_model", "timestamp", "error"),
     "v3": ("metric", "benchmark_values", "extra_info", "benchmark", "model", "runners", "dependencies", "timestamp", "inputs"),
+    "hf": ("model_name", "benchmark_scenarios", "scenario_name", "metadata", "measurements", "latency", "e2e_latency", "config", "unit"),
+    "openxla": ("definition", "benchmark_name", "metrics", "framework_level", "compiler_level", "median_latency_ms", "error", "trigger"),
     "torchao": ("quantization", "sparsity", "m", "k", "n", "benchmark", "metric", "model", "extra_info", "benchmark_values", "speedup"),
 }
 

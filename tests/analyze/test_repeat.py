@@ -36,7 +36,7 @@ asked = st.builds(
     memory=st.none() | st.integers(1, 2**40), isolate=st.sampled_from(["case", "workload", "none"]),
     vs=st.sampled_from([None, "eager", "fast[mode=x]", "env:old", "path:../base", "path:../a base"]), runs=st.none() | st.integers(1, 99),
     margin=shares, settle=st.floats(0, 100), telemetry=st.booleans(), peak_memory=st.booleans(), memory_snapshot=st.booleans(),
-    profile=st.booleans(), ncu=st.booleans(), compile_time=st.none() | st.integers(1, 9),
+    profile=st.booleans(), ncu=st.booleans(), nsys=st.booleans(), compile_time=st.none() | st.integers(1, 9),
     dump_ir=st.sampled_from([None, "hlo", "stablehlo", "text"]),
 )  # fmt: skip
 cases = st.builds(

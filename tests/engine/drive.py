@@ -12,9 +12,11 @@ from typing import Any
 PROGRAM = [sys.executable, "-m", "steelyard"]
 
 
-def steelyard(*words: str, cwd: Path, check: int | None = 0, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run to the end and insist on the exit code."""
-    done = subprocess.run([*PROGRAM, *words], cwd=cwd, capture_output=True, text=True, env={**os.environ, **(env or {})}, timeout=120)
+def steelyard(
+    *words: str, cwd: Path, check: int | None = 0, env: dict[str, str] | None = None, within: float = 120.0
+) -> subprocess.CompletedProcess[str]:  # fmt: skip
+    """Run to the end, within so many seconds, and insist on the exit code."""
+    done = subprocess.run([*PROGRAM, *words], cwd=cwd, capture_output=True, text=True, env={**os.environ, **(env or {})}, timeout=within)
     assert check is None or done.returncode == check, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
 

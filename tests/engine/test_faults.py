@@ -10,6 +10,8 @@ import pytest
 from steelyard import Experiment, Matrix, Settings
 from steelyard import run as steelyard_run
 from steelyard.engine import limits
+from steelyard.model.record import unweighed
+from steelyard.store.runs import read_run
 from tests.engine.drive import processes_below, run_json, steelyard
 
 EXPECTED = {
@@ -150,6 +152,29 @@ def test_a_comparison_that_could_not_be_made_is_not_green(tmp_path: Path) -> Non
     assert [record["status"] for record in found["records"]] == ["ok", "ok", "ok"]
     assert "ZeroDivisionError" in told[1] and "exited with code 7" in told[2]
     assert "not weighed" in steelyard("show", cwd=tmp_path).stdout
+
+
+def test_of_comparisons_that_were_lost_together_each_case_says_so(tmp_path: Path) -> None:
+    """They are made at the last case of a point, when the records of the others are written already."""
+    file = tmp_path / "fickle.py"
+    file.write_text(
+        "from dataclasses import replace\nimport os\nfrom steelyard import Task, variant, workload\nbuilt = []\n"
+        "@workload('steady', backend='numpy')\ndef steady(be):\n    x = be.randn(64)\n    return Task(lambda: x + 1)\n"
+        "@variant('plus')\ndef plus(task, what: int = 0):\n"
+        "    built.append(what)\n"
+        "    if built.count(what) > 1:\n        os._exit(7)\n"
+        "    if what == 3:\n        1 / 0\n"
+        "    return replace(task, fn=lambda: task.fn())\n"
+    )
+    for last, status in (("plus[what=2]", "ok"), ("plus[what=3]", "failed")):
+        found = run_json(str(file), "-V", f"plus,plus[what=1],{last}", "--vs", "eager", "--budget", "20ms", cwd=tmp_path, check=3)
+        assert [record["status"] for record in found["records"]] == ["ok", "ok", "ok", status] and not found["pairs"]
+        told = steelyard("compare", found["run"], cwd=tmp_path, check=None).stdout
+        assert f"failed: {3 if status == 'ok' else 2}, not weighed: crashed" in told and "interleaved" not in told, told
+        page = steelyard("report", found["run"], "-o", "page.html", cwd=tmp_path).stdout
+        assert f"{3 if status == 'ok' else 2} comparisons were not made (crashed: the worker exited with code 7" in page, page
+        lost = unweighed(read_run(Path(found["path"])).records)
+        assert len(lost) == (3 if status == "ok" else 2) and all("exited with code 7" in why for why in lost.values())
 
 
 def test_forged_answers_cost_their_case_alone_and_a_long_command_line_is_a_case(tmp_path: Path) -> None:

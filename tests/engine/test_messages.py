@@ -75,7 +75,7 @@ def test_every_message_comes_out_as_it_went_in(message: Any) -> None:
     line = messages.encode(message)
     assert "\n" not in line
     assert messages.decode(line, codec.decode) == message
-    assert messages.decode(line.encode(), codec.decode) == message
+    assert messages.decode(line.encode(), codec.decode, codec.parse) == message
 
 
 def test_every_kind_of_message_is_tried_above() -> None:
@@ -93,6 +93,7 @@ def test_a_number_that_json_lacks_becomes_null_wherever_it_is() -> None:
 @given(st.one_of(st.binary(max_size=60), st.text(max_size=60).map(str.encode)))
 def test_what_a_library_prints_is_no_message(line: bytes) -> None:
     assert messages.decode(line, codec.decode) is None
+    assert messages.decode(line, codec.decode, codec.parse) is None
 
 
 json_values = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=5), lambda inner: st.lists(inner, max_size=3))
@@ -109,3 +110,17 @@ def test_a_message_with_another_value_in_it_is_sound_or_refused(message: Any, da
         return
     assert type(found) is type(message)
     assert messages.decode(messages.encode(found), codec.decode) == found  # type: ignore[arg-type]
+
+
+def test_a_case_that_is_sent_comes_out_with_every_field_and_its_id() -> None:
+    case = Case(
+        "call/torch", (("seed", 1), ("input", {"args": [1, [2.5]]})), "torch", "compile", "call", "cuda", 2, flags=(("A", "1"),), env="x"
+    )
+    back = messages.decode(messages.encode(Check(Sources(), (case, Case("op/add")))))
+    assert isinstance(back, Check)
+    assert [vars(found) for found in back.cases] == [{**vars(sent), "id": sent.id} for sent in (case, Case("op/add"))]
+
+
+def test_half_of_a_surrogate_pair_in_a_message_is_read_all_the_same() -> None:
+    sent = Fit("a", wrong="no file \udc80")
+    assert messages.decode(messages.encode(sent).encode(), codec.decode, codec.parse) == sent

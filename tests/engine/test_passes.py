@@ -200,7 +200,7 @@ def test_only_files_in_the_folder_given_are_kept(tmp_path: Path) -> None:
 
 
 def test_passes_can_be_asked_for_in_a_file_and_belong_to_the_fingerprint() -> None:
-    keys = {"peak_memory": True, "memory_snapshot": True, "profile": True, "ncu": True, "compile_time": 4}
+    keys = {"peak_memory": True, "memory_snapshot": True, "profile": True, "ncu": True, "nsys": True, "compile_time": 4}
     settings = codec.parse_experiment({"settings": keys, "matrix": {"workload": "fake/work"}}, "exp.toml").settings
     assert {key: getattr(settings, key) for key in keys} == keys
     with pytest.raises(UsageError, match="compile_time: expected a whole number of at least 1"):
@@ -209,14 +209,9 @@ def test_passes_can_be_asked_for_in_a_file_and_belong_to_the_fingerprint() -> No
     prints = [
         conduct.from_experiment(Experiment(matrix=matrix, settings=Settings(**{key: value}))).fingerprint("here")
         for key, value in {"seed": 0, **keys}.items()
-        if key != "ncu"
+        if key not in ("ncu", "nsys")
     ]
     assert len(set(prints)) == len(prints)
-
-
-def test_ncu_without_the_tool_is_told_before_anything_is_timed(tmp_path: Path) -> None:
-    done = steelyard("run", "op/softmax", "-d", "cuda", "--ncu", cwd=tmp_path, check=2, env={"PATH": str(tmp_path)})
-    assert "no 'ncu' is on PATH" in done.stderr and not (tmp_path / ".steelyard").exists()
 
 
 def test_a_word_after_compile_time_is_not_swallowed_in_silence(tmp_path: Path) -> None:

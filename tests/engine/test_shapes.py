@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steelyard import registry
+from steelyard.engine import shapes
 from steelyard.engine.names import settle
 from steelyard.engine.shapes import Fit, perform
 from steelyard.errors import UsageError
@@ -126,3 +127,10 @@ NEEDS = {"op/scaled_matmul": "float8 products need an NVIDIA GPU of compute capa
 def test_what_is_built_in_fits(name: str) -> None:
     (found,) = tried(settle(Case(name), CATALOGUE))
     assert not found.wrong and found.unchecked == NEEDS.get(name, "")
+
+
+def test_a_brief_check_tells_what_cannot_run_and_gives_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    fits = [Fit("a"), Fit("b", wrong="too long"), Fit("c", unchecked="no torch")]
+    assert list(shapes.noteworthy(fits)) == [fits[1]]
+    monkeypatch.setattr(shapes, "SIGN_OF_LIFE", -1.0)
+    assert list(shapes.noteworthy(fits)) == fits

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from steelyard.engine.plan import Plan, expand
 from steelyard.machine.kept import VARIABLE
 from steelyard.model.case import Case
 from steelyard.model.experiment import Experiment, Matrix, Settings
-from steelyard.model.record import Record
+from steelyard.model.record import WEIGHED, Record
 from tests.engine.drive import run_json
 from tests.engine.planned import CATALOGUE
 
@@ -75,6 +76,21 @@ def test_new_figures_count_and_old_ones_are_not_forgotten_at_once() -> None:
     for seconds in (1.0, 9.0):
         waits.learn(KEY, [record(job.case, inputs=seconds, measuring=1.0)], {job.case.id: False})
     assert waits.known(KEY, "cpu", 1).kinds["op/two@numpy/eager"]["inputs"] == pytest.approx(5.0)
+
+
+def test_comparisons_that_were_made_together_are_expected_once_and_what_is_built_again_does_not_grow_with_the_budget() -> None:
+    def weighed(budget: float) -> float:
+        settings = Settings(budget=budget, vs="numpy/eager")
+        ready = expand(Experiment(matrix=(Matrix(("op/two",), variant=("eager", "slow-start")),), settings=settings), CATALOGUE)
+        return waits.estimate(ready, KEY).about
+
+    base, head = plan("op/two", variant=("eager", "slow-start")).jobs
+    told = record(head.case, start=1.0, compile=20.0, measuring=1.0, pairs=2 * (20.0 + 1.5))
+    told = replace(told, effective={**told.effective, WEIGHED: 2})
+    waits.learn(KEY, [record(base.case, start=1.0, measuring=1.0), told], {base.case.id: False, head.case.id: True})
+    assert waits.known(KEY, "cpu", 1).kinds["op/two@numpy/compiled"]["pairs"] == pytest.approx(1.5)
+    assert weighed(3.0) - weighed(1.0) == pytest.approx(2 * (1.0 + 1.0 + 1.5), abs=1.0)
+    assert weighed(1.0) == pytest.approx(2 * 20.0 + 1.0 + 1.0 + 1.5, abs=6.0)
 
 
 def test_only_so_many_kinds_are_kept() -> None:

@@ -12,19 +12,23 @@ from tests.engine.drive import steelyard
 
 pytest.importorskip("transformers", reason="the models are those of transformers")
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default"), pytest.mark.timeout(600)]
+LONGEST = 560.0
+"""Seconds: a model of this size takes most of two minutes to compile, the first time."""
 
 EIGHT_BILLION = "generate/meta-llama/Meta-Llama-3-8B"
-SIZES = ("-a", "prompt=512", "-a", "new=16", "-a", "dtype=bf16")
+SIZES = ("-a", "prompt=512", "-a", "new=8", "-a", "dtype=bf16")
+"""As long a prompt as shows reading it near the roof, and few tokens: compiling takes the time, not generating."""
 
 
 def run(folder: Path, *words: str, check: int | None = None) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(steelyard("run", *words, "-d", "cuda", "--json", cwd=folder, check=check).stdout)
+    done = steelyard("run", *words, "-d", "cuda", "--json", cwd=folder, check=check, within=LONGEST)
+    found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
 @pytest.mark.parametrize("batch", [1, 32])
 def test_eight_billion_weights_against_the_roof_eager_against_compiled(tmp_path: Path, batch: int) -> None:
-    words = (EIGHT_BILLION, "-a", f"batch={batch}", *SIZES, "-V", "eager,compile", "--vs", "eager", "--budget", "2s", "--settle", "0")
+    words = (EIGHT_BILLION, "-a", f"batch={batch}", *SIZES, "-V", "eager,compile", "--vs", "eager", "--budget", "500ms", "--settle", "0")
     found = run(tmp_path, *words, "--timeout", "280")
     records = {record["case"]["variant"]: record for record in found["records"]}
     for name, record in records.items():

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from steelyard.measuring.ncu_table import COLUMNS, Kernel, lacking, last_words, marked, parse
+from steelyard.measuring.ncu_table import COLUMNS, Kernel, lacking, last_words, marked
+
+
+def parse(text: str) -> list[Kernel]:
+    return [kernel for kernel, _ in marked(text)]
+
 
 PAGE = '''==WARNING== Note: Running with unmodified GPU clocks. If not controlled otherwise, profiling results may be inconsistent.
 ==PROF== Connected to process 2231 (/usr/bin/python3.11)

@@ -270,11 +270,12 @@ def test_what_a_weight_is_allowed_goes_by_its_whole_shape() -> None:
 
 
 def test_rules_are_found_by_name_with_their_options() -> None:
-    assert rules.names() == ["steelyard", "none", "ptxla", "sqnr", "tokens"]
+    assert rules.names() == ["steelyard", "none", "allclose", "ptxla", "sqnr", "tokens"]
     for text in (
         "steelyard",
         "none",
         "sqnr[floor=20,inputs=4]",
+        "allclose[atol=0.5,rtol=0.0]",
         "ptxla",
         "ptxla[tolerance=0.1,calls=2,iou=0.5,multiplier=10.0,cosine=true]",
     ):
@@ -290,7 +291,7 @@ def test_rules_are_found_by_name_with_their_options() -> None:
         ("ptxla[answers=1]", "no option of rule 'ptxla' named 'answers'"),
         ("none[tolerance=0.1]", "no option of rule 'none' named 'tolerance'"),
         ("steelyard[tolerance=0.1]", "no option of rule 'steelyard' named 'tolerance'"),
-        ("ptxla+none", r"not a verification rule: 'ptxla\+none'\n.*steelyard, none, ptxla"),
+        ("ptxla+none", r"not a verification rule: 'ptxla\+none'\n.*steelyard, none, allclose"),
         ("", "not a verification rule"),
         ("../ptxla", "not a verification rule"),
         ("ptxla[tolerance=", "not a verification rule"),

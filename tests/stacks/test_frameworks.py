@@ -131,6 +131,12 @@ def test_torch_is_weighed_against_jax_in_two_interpreters(tmp_path: Path) -> Non
     assert "vs torch/eager" in table and "not weighed" not in table
 
 
+def test_ways_of_running_jax_are_weighed_in_one_process(tmp_path: Path) -> None:
+    _, found = measure(tmp_path, "op/softmax", "-a", "size=small", "-B", "jax", "--vs", "eager", "--budget", "50ms", "--runs", "2")
+    [pair] = found["pairs"]
+    assert pair["base"]["id"].endswith("@jax/eager:eval") and pair["head"]["id"].endswith("@jax/jit:eval")
+
+
 def test_an_answer_kept_from_an_earlier_call_is_wrong_although_arrays_cannot_change(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(STALE)
     _, found = measure(tmp_path, "mine.py", "-B", "jax,tensorflow", "-V", "eager,stale", "--budget", "20ms", check=3)

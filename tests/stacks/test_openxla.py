@@ -49,6 +49,48 @@ MODEL = def_types.Model(name="SUMS_JAX_BATCH2", tags=["batch-2"], model_impl=IMP
 ALL_MODELS = [MODEL]
 ALL_BENCHMARKS = [def_types.BenchmarkCase.build(model=MODEL, input_data=testdata.INPUT_DATA_MODEL_DEFAULT)]
 """
+DENSE = """\
+import numpy as np
+
+
+class Dense:
+    def __init__(self, dtype, form):
+        self.weight, self.form = np.full((4, 4), 0.5, np.float32), form
+        if form == "jax":
+            import jax.numpy as jnp
+            self.weight = jnp.asarray(self.weight, {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}[dtype])
+        else:
+            import tensorflow as tf
+            self.weight = tf.Variable(tf.cast(self.weight, {"fp32": tf.float32, "fp16": tf.float16, "bf16": tf.bfloat16}[dtype]))
+
+    def generate_default_inputs(self):
+        return np.ones((2, 4), np.float32)
+
+    def preprocess(self, rows):
+        return rows
+
+    def forward(self, rows):
+        if self.form == "jax":
+            return (rows.astype(self.weight.dtype) @ self.weight).astype("float32")
+        import tensorflow as tf
+        return tf.cast(tf.cast(rows, self.weight.dtype) @ self.weight, tf.float32)
+
+
+def create_model(data_type, form, heeds):
+    return Dense(data_type if heeds else "fp32", form)
+"""
+DENSE_DEFINITIONS = """\
+from openxla.benchmark import def_types as d, testdata
+
+KINDS = {"jax": d.ModelFrameworkType.JAX, "tensorflow": d.ModelFrameworkType.TF_V2}
+IMPLS = {form: d.ModelImplementation(name="DENSE", tags=[], framework_type=kind, module_path="dense") for form, kind in KINDS.items()}
+ALL_MODELS = [
+    d.Model(name=f"DENSE_{dtype.upper()}_{heeds}".upper(), tags=[], model_impl=impl,
+            model_parameters={"data_type": dtype, "form": form, "heeds": heeds})
+    for form, impl in IMPLS.items() for dtype in ("fp32", "fp16", "bf16") for heeds in (True, False)
+]
+ALL_BENCHMARKS = [d.BenchmarkCase.build(model=model, input_data=testdata.INPUT_DATA_MODEL_DEFAULT) for model in ALL_MODELS]
+"""
 
 
 @pytest.fixture
@@ -86,6 +128,25 @@ def test_a_users_model_in_jax_keeps_the_order_of_twelve_arguments(home: Callable
     [item] = json.loads(Path("r.json").read_text())["benchmarks"]
     assert item["steelyard"]["effective"]["outputs"] == [["fp32", [12, 2]], ["bool", [2]]]
     assert item["definition"]["data_type"] is None
+
+
+@pytest.mark.parametrize("tool", NAMES)
+def test_a_model_that_ignores_its_data_type_is_not_measured_under_that_name(tool: str, home: Callable[[str], Path]) -> None:
+    folder = home(tool)
+    (folder / "suite").mkdir()
+    (folder / "suite" / "dense.py").write_text(DENSE)
+    (folder / "suite" / "my_definitions.py").write_text(DENSE_DEFINITIONS)
+    words = ["-name", "models/DENSE.+", "-device", "host-cpu", "-o", "r.json", "--definitions", "suite", "-w", "1", "-iter", "2"]
+    assert main(["as", "openxla", tool, *words, "--run-in-process"]) == PASS
+    found = {item["definition"]["benchmark_name"].split("/")[1]: item for item in json.loads(Path("r.json").read_text())["benchmarks"]}
+    ignored = {"DENSE_FP16_FALSE", "DENSE_BF16_FALSE"}
+    assert {name: item["steelyard"]["status"] for name, item in found.items()} == {
+        f"DENSE_{dtype}_{heeds}": "not_applied" if f"DENSE_{dtype}_{heeds}" in ignored else "ok"
+        for dtype in ("FP32", "FP16", "BF16")
+        for heeds in ("TRUE", "FALSE")
+    }
+    for name in ignored:
+        assert "its weights and products are fp32" in found[name]["metrics"]["framework_level"]["error"]
 
 
 def test_a_framework_that_is_not_here_is_unsupported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from steelyard.cli.main import main
+from steelyard.errors import USAGE
 from steelyard.workloads.generation.mock import closed_form
 from tests.engine.drive import steelyard
 
@@ -64,10 +66,36 @@ def test_out_of_memory_at_one_batch_is_its_own_status_and_the_rest_goes_on(tmp_p
     assert (bad["status"], good["status"]) == ("oom", "ok") and "8 rows do not fit" in bad["reason"]
 
 
-@pytest.mark.parametrize("wrong", ["batch=-1", "prompt=0", "new=0"])
-def test_sizes_that_cannot_be_are_refused_in_words(tmp_path: Path, wrong: str) -> None:
-    (record,) = run(tmp_path, "-a", wrong, check=3)["records"]
-    assert record["status"] == "failed" and record["reason"].startswith(wrong.replace("=", " is ")) and "at least 1" in record["reason"]
+REFUSED = {
+    "generate/mock -a batch=-1,1": "batch is -1\n  give at least 1",
+    "generate/mock -a prompt=0": "prompt is 0\n  give at least 1",
+    "generate/mock -a fault=none,erly": "no fault named 'erly'\n  did you mean early",
+    "generate/llama -a new=0": "new is 0\n  give at least 1",
+    "generate/llama -a cache=statik": "no cache named 'statik'",
+    "generate/llama -a attention=sdqa": "did you mean sdpa",
+    "generate/local": "no folder is named",
+    "generate/local -a folder=nowhere": "there is no model in 'nowhere'",
+    "generate/local -a folder=pickled": "it has pickled weights, which can run code",
+    "generate/local -a folder=coded": "code from a folder is never run",
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_could_run_nowhere_is_refused_before_anything_is_timed(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, config, weights in (("pickled", "{}", "pytorch_model.bin"), ("coded", '{"auto_map": {}}', "model.safetensors")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(config.replace("{", '{"model_type": "llama", ', 1).replace(", }", "}"))
+        (tmp_path / name / weights).touch()
+    assert main(["run", *words.split()]) == USAGE and REFUSED[words] in capsys.readouterr().err
+
+
+def test_a_file_with_such_a_size_is_told_with_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "sizes.toml"
+    file.write_text('[[matrix]]\nworkload = ["generate/mock"]\n[matrix.axes]\nbatch = [1, 0]\nprompt = [8]\n')
+    assert main(["check", str(file)]) == USAGE and "matrix[0] batch is 0" in capsys.readouterr().out
 
 
 def test_a_model_that_repeats_a_token_is_wrong(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from steelyard.model.case import Case
 from steelyard.model.effects import COMPARABLE, change
 from steelyard.model.pair import ALPHA, MARGIN, Delta, Pair, told_from_chance, weigh, weigh_part
 from steelyard.model.parts import TOLD, generates
-from steelyard.model.record import Record
+from steelyard.model.record import NOT_WEIGHED, Record, unweighed
 from steelyard.store.runs import Run
 
 Confirm = Callable[[list[Delta]], tuple[list[Pair], dict[str, str]]]
@@ -145,13 +145,11 @@ def own_pairs(side: RunsSide, *, margins: Mapping[str, float] = {}, metrics: Seq
             if (base, head) not in deltas:
                 left = silent(head, "time", margin, "failed", "it was to be weighed, and was not", paired=True)
                 deltas[base, head] = replace(left, base=base)
-        for record in run.records:
-            if "unweighed" in record.effective:
-                why = f"not weighed: {record.effective['unweighed']}"
-                deltas["", record.id] = silent(record.id, "time", margin, "failed", why, paired=True)
+        for id, why in unweighed(run.records).items():
+            deltas["", id] = silent(id, "time", margin, "failed", f"{NOT_WEIGHED}{why}", paired=True)
     weighed = {id for delta in deltas.values() for id in (delta.base, delta.head)}
     unpaired = len({record.id for run in side.runs for record in run.records if record.id not in weighed})
-    notes = ["paired: both arms were measured interleaved in the same run"] if deltas else []
+    notes = ["paired: both arms were measured interleaved in the same run"] if any(run.pairs for run in side.runs) else []
     if unpaired:
         notes.append(f"{unpaired} case{'' if unpaired == 1 else 's'} had no partner to be compared with")
     pairs = [pair for run in side.runs for pair in run.pairs]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from steelyard.model.record import unweighed
 from steelyard.store.runs import Run
 
 
@@ -22,6 +23,6 @@ def lost_pairs(run: Run) -> dict[str, str]:
     """Cases of a run that were weighed and whose comparison is gone, each with the reason."""
     if not run.loss.pairs:
         return {}
-    arms = {arm.id for pair in run.pairs for arm in (pair.base, pair.head)}
-    named = [record.id for record in run.records if record.status == "ok" and record.id not in arms and "unweighed" not in record.effective]
+    told = {arm.id for pair in run.pairs for arm in (pair.base, pair.head)} | unweighed(run.records).keys()
+    named = [record.id for record in run.records if record.status == "ok" and record.id not in told]
     return dict.fromkeys(named or [f"an unknown case of run {run.id}"], f"its comparison is missing from the file of run {run.id}")

@@ -127,6 +127,6 @@ _RENDER: Mapping[str, Render] = {
     "vs": _base, "budget": _budget, "precision": _number(), "margin": _number(), "settle": _number(), "sampling": _word,
     "warmup": _number("s"), "runs": _whole, "rtol": _number(), "atol": _number(), "verify": _verify, "reference": _word, "seed": _whole,
     "isolate": _word, "timeout": _number("s"), "memory": _whole, "telemetry": _switch, "peak_memory": _switch, "memory_snapshot": _switch,
-    "profile": _switch, "ncu": _switch, "compile_time": _joined, "dump_ir": _word, "rule": _word,
+    "profile": _switch, "ncu": _switch, "nsys": _switch, "compile_time": _joined, "dump_ir": _word, "rule": _word,
     "runtime_profile": _switch, "save_output": _word,
 }  # fmt: skip

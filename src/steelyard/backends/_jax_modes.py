@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 
+from steelyard.backends._jax_runtime import KeptProgram
 from steelyard.backends._steps import COST, GRADIENT_NORM, RATE, STEP_TOLERANCE
 from steelyard.errors import NotApplicable
 from steelyard.measuring.verify import TOLERANCES
@@ -83,8 +84,8 @@ def _programs(be: Jax, task: Task, weights: list[Any]) -> tuple[Callable[..., An
         value, found = gradients(held, given)
         return value, [(item - RATE * slope).astype(item.dtype) for item, slope in zip(held, found, strict=True)]
 
-    whole = hasattr(fn, "lower")
-    parts = [jax.jit(part) if whole else part for part in (gradients, step)]
+    compiled: Callable[..., Any] = KeptProgram if isinstance(fn, KeptProgram) else jax.jit if hasattr(fn, "lower") else lambda part: part
+    parts = [compiled(part) for part in (gradients, step)]
 
     def with_arrays(part: Callable[..., Any]) -> Callable[..., Any]:
         def run(held: list[Any], args: Any, kwargs: Any) -> Any:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
 
 import jax
+import numpy as np
 
 from steelyard import clocks
 from steelyard.measuring.clock import HostTimer, Loop, scoped
@@ -54,6 +56,85 @@ class Compilations:
 
 
 COMPILATIONS = Compilations()
+_COMPILED: dict[str, Any] = {}
+PRODUCTS = ("dot_general", "conv_general_dilated")
+CONSTANT = "jax.const"
+"""What marks an argument of a program that is a constant of the function."""
+
+
+class KeptProgram:
+    """A whole call that is compiled once however often it is built: programs go by their text, where JAX has them by the function.
+
+    For references, which are built anew for every set of values that is tried, and at large sizes take longer to compile than to
+    run. What holds arrays of its own is compiled each time: its text does not say which.
+    """
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.__wrapped__ = fn
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        program, arrays = self.of_arrays(args, kwargs)
+        traced = program.trace(*arrays)
+        lowered = traced.lower()
+        if traced.jaxpr.consts or CONSTANT in (text := lowered.as_text()):
+            return lowered.compile()(*arrays)
+        key = hashlib.sha256(f"{lowered.out_tree}\n{text}".encode()).hexdigest()
+        if key not in _COMPILED:
+            _COMPILED[key] = lowered.compile()
+        return _COMPILED[key](*arrays)
+
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
+        """The call before it is compiled."""
+        program, arrays = self.of_arrays(args, kwargs)
+        return program.lower(*arrays)
+
+    def of_arrays(self, args: Any, kwargs: Any) -> tuple[Any, list[Any]]:
+        """The call as a function of its arrays alone, all of them, so that two programs of one text do the same with them."""
+        leaves, shape = jax.tree_util.tree_flatten((args, kwargs))
+        places = [place for place, item in enumerate(leaves) if isinstance(item, (jax.Array, np.ndarray))]
+        arrays = [leaves[place] for place in places]
+        others = {place: None if place in set(places) else item for place, item in enumerate(leaves)}
+
+        def call(*given: Any) -> Any:
+            args, kwargs = jax.tree_util.tree_unflatten(shape, list({**others, **dict(zip(places, given, strict=True))}.values()))
+            return self.__wrapped__(*args, **kwargs)
+
+        return jax.jit(call, keep_unused=True), arrays
+
+
+def formats_within(fn: Callable[..., Any], args: Sequence[Any]) -> set[Any]:
+    """The formats of arrays that a function holds and of those that it multiplies; of all numbers in it where it does neither.
+
+    Nothing for what cannot be traced.
+    """
+    program, arrays = KeptProgram(fn).of_arrays(tuple(args), {})
+    try:
+        closed = program.trace(*arrays).jaxpr
+    except Exception:
+        return set()
+    steps = list(_steps(closed.jaxpr))
+    read = [item for step in steps for item in step.invars if step.primitive.name in PRODUCTS or getattr(item, "val", item) is not item]
+    held = {item.dtype for item in closed.consts if hasattr(item, "dtype")} | {item.aval.dtype for item in read if _is_array(item)}
+    return held or {item.aval.dtype for step in steps for item in step.outvars if hasattr(item.aval, "dtype")}
+
+
+def _is_array(item: Any) -> bool:
+    return bool(getattr(item.aval, "shape", ()))
+
+
+def _steps(program: Any) -> Iterator[Any]:
+    """All steps of a program, those of programs within it too."""
+    for step in program.eqns:
+        yield step
+        for inner in jax.tree_util.tree_leaves(list(step.params.values()), is_leaf=lambda item: hasattr(item, "eqns")):
+            if hasattr(inner, "eqns"):
+                yield from _steps(getattr(inner, "jaxpr", inner))
+
+
+def forget_programs() -> None:
+    """What was compiled so far is compiled again when it is called again."""
+    jax.clear_caches()
+    _COMPILED.clear()
 
 
 class WaitedTimer(HostTimer):

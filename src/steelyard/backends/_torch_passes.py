@@ -113,18 +113,6 @@ def snapshot(path: Path) -> Iterator[None]:
         torch.cuda.memory._record_memory_history(enabled=None)
 
 
-@contextmanager
-def captured() -> Iterator[None]:
-    """The range between the profiler's start and stop."""
-    torch.cuda.synchronize()
-    torch.cuda.profiler.start()
-    try:
-        yield
-        torch.cuda.synchronize()
-    finally:
-        torch.cuda.profiler.stop()
-
-
 def cache_counts() -> dict[str, int]:
     """Hits and misses of the cache of compiled graphs."""
     if "torch._dynamo" not in sys.modules:

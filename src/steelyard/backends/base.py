@@ -103,6 +103,8 @@ class Backend(ABC):
     speaks: ClassVar[str] = ""
     exactly: ClassVar[bool] = False
     """Whether variants too are held against what is exact, and not against the plain task of this backend."""
+    compiles_always: ClassVar[bool] = False
+    """Whether first calls compile under every variant, even the plain one, and `graphs` counts that."""
     draws_exactly: ClassVar[bool] = True
     """Whether dropout at a probability next to nothing leaves every number as it was."""
 
@@ -315,10 +317,6 @@ class Backend(ABC):
         """The graphs that a call hands to the compiler, each once, in the form that the process was started for."""
         raise Unsupported(f"backend {self.name} writes no graphs", do="--dump-ir needs backend torch_xla")
 
-    def captured(self) -> AbstractContextManager[None]:
-        """The range that a profiler outside of the process looks at."""
-        raise Unsupported(f"backend {self.name} on {self.device} has no range to profile", do="--ncu needs torch on cuda")
-
     @classmethod
     def import_mode(cls, mode: str) -> None:
         """Import what a mode needs, so that its import is not taken for the first call."""
@@ -417,6 +415,10 @@ class Backend(ABC):
     def rounds_to_tf32(self, task: Task) -> bool:
         """Whether the framework's own settings let fp32 products of a plain task round to TF32."""
         return False
+
+    def formats_within(self, fn: Callable[..., Any], args: Sequence[Any]) -> set[str]:
+        """The formats of the numbers that a call holds itself and of those that it multiplies, where the framework shows them."""
+        return set()
 
     def relocate(self, task: Task, rng: random.Random, *, whole: bool = True) -> Task:
         """The same task with everything that it works on at fresh addresses: placement is part of the noise and must vary.

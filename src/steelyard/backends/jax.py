@@ -23,7 +23,7 @@ import numpy as np
 
 from steelyard import clocks
 from steelyard.backends import _jax_modes, _jax_numbers
-from steelyard.backends._jax_runtime import COMPILATIONS, CompileWork, QueueTimer, WaitedTimer
+from steelyard.backends._jax_runtime import COMPILATIONS, CompileWork, KeptProgram, QueueTimer, WaitedTimer, forget_programs, formats_within
 from steelyard.backends._memory import host_memory
 from steelyard.backends._places import Places
 from steelyard.backends.base import Backend, step_through
@@ -114,6 +114,7 @@ class Jax(Backend):
     name = "jax"
     install = "steelyard env create jax"
     exactly = True
+    compiles_always = True
 
     def open(self) -> None:
         try:
@@ -160,6 +161,9 @@ class Jax(Backend):
 
     def rounds_to_tf32(self, task: Task) -> bool:
         return self.device == "cuda" and jax.config.jax_default_matmul_precision in (None, "default", "fastest", "tensorfloat32")
+
+    def formats_within(self, fn: Callable[..., Any], args: Sequence[Any]) -> set[str]:
+        return {NAMES.get(kind, str(kind)) for kind in formats_within(fn, args)}
 
     def alter(self, value: Any, change: Callable[[Any], Any]) -> bool:
         if not is_array(value):
@@ -276,9 +280,8 @@ class Jax(Backend):
         known: dict[int, Any] = {}
         with in_double(True):
             args, kwargs, weights = (self._doubled(part, known) for part in (tuple(task.args), dict(task.kwargs), tuple(task.parameters)))
-        fn = self.jitted(plain, args, kwargs)
         scope = nested(task.scope, functools.partial(in_double, True))
-        return replace(task, fn=fn, args=args, kwargs=kwargs, parameters=weights, scope=scope, inspect=None)
+        return replace(task, fn=KeptProgram(plain), args=args, kwargs=kwargs, parameters=weights, scope=scope, inspect=None)
 
     def _doubled(self, value: Any, known: dict[int, Any]) -> Any:
         """The same structure in double precision; what is there twice is one thing again, so that weights are still known by identity."""
@@ -325,7 +328,7 @@ class Jax(Backend):
 
     @classmethod
     def reset(cls) -> None:
-        jax.clear_caches()
+        forget_programs()
 
     def facts(self) -> dict[str, Any]:
         return {"device": str(self.spot.device_kind), "platform": self.spot.platform}

@@ -5,9 +5,12 @@ Its tensors cannot be changed; where verification tries other values, the backen
 
 from __future__ import annotations
 
+import contextlib
 import platform
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +19,7 @@ import tensorflow as tf
 from steelyard import clocks
 from steelyard.backends._memory import host_memory
 from steelyard.backends._places import Places
-from steelyard.backends.base import Backend, step_through
+from steelyard.backends.base import Backend, Leaf, step_through
 from steelyard.errors import Unsupported
 from steelyard.measuring.clock import Timer, WaitingTimer
 from steelyard.measuring.fixed import Range, Stopwatch
@@ -38,6 +41,8 @@ FORMATS = {
     "bool": tf.bool, "complex64": tf.complex64, "complex128": tf.complex128,
 }  # fmt: skip
 NAMES = {kind: name for name, kind in FORMATS.items()}
+PRODUCTS = ("MatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum", "Conv2D", "Conv3D", "DepthwiseConv2dNative")
+WRITTEN = "__autograph_generated_file"
 DEVICES = {"cpu": "CPU", "cuda": "GPU", "tpu": "TPU"}
 """What TensorFlow calls our kinds of devices."""
 
@@ -45,6 +50,13 @@ DEVICES = {"cpu": "CPU", "cuda": "GPU", "tpu": "TPU"}
 def is_tensor(value: Any) -> bool:
     """Whether something is a tensor with data."""
     return isinstance(value, (tf.Tensor, tf.Variable)) and hasattr(value, "numpy")
+
+
+def remove_sources() -> None:
+    """Remove the files that tf.function has written its Python to: it does so itself when a process ends, and a worker's is ended."""
+    for name in [name for name in sys.modules if name.startswith(WRITTEN)]:
+        with contextlib.suppress(OSError, TypeError):
+            Path(str(sys.modules[name].__file__)).unlink()
 
 
 @dataclass(frozen=True)
@@ -112,6 +124,11 @@ class TensorFlow(Backend):
         host = (value if step <= 1 else tf.reshape(value, (-1,))[::step]).numpy()
         host = np.asarray(host)
         return NAMES.get(value.dtype, value.dtype.name), host if host.dtype.kind in "biufc" else host.astype(np.float32)
+
+    def outputs(self, value: Any, path: str = "out") -> list[Leaf]:
+        """Whoever looks at an answer times nothing now, so this is where to tidy up."""
+        remove_sources()
+        return super().outputs(value, path)
 
     def fingerprint(self, value: Any) -> str | None:
         """Nothing changes a tensor, so it is enough to know which one it is; a variable is read."""
@@ -203,6 +220,21 @@ class TensorFlow(Backend):
             facts["graph"] = _graph_facts(trace(*task.args, **task.kwargs))
         return figures, facts
 
+    def formats_within(self, fn: Callable[..., Any], args: Sequence[Any]) -> set[str]:
+        try:
+            graph = tf.function(fn).get_concrete_function(*args).graph
+            held = [*(item.dtype for item in graph.variables), *(item.dtype for item, _ in graph.captures)]
+            parts = graph.as_graph_def()
+        except Exception:
+            return set()
+        finally:
+            remove_sources()
+        nodes = [*parts.node, *(node for part in parts.library.function for node in part.node_def)]
+        typed = [(node.op, tf.as_dtype(node.attr["T"].type)) for node in nodes if node.attr["T"].type]
+        known = [*held, *(kind for name, kind in typed if name in PRODUCTS)]
+        found = {NAMES[kind.base_dtype] for kind in known if kind.base_dtype in NAMES}
+        return found or {NAMES[kind] for _, kind in typed if kind in NAMES}
+
     def upcast(self, task: Task) -> Task | None:
         if task.fn is None:
             return None
@@ -246,6 +278,7 @@ class TensorFlow(Backend):
     @classmethod
     def reset(cls) -> None:
         tf.keras.backend.clear_session()
+        remove_sources()
 
     def versions(self) -> dict[str, str]:
         built = tf.sysconfig.get_build_info()

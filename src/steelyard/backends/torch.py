@@ -247,9 +247,6 @@ class Torch(Backend):
     def profile_stacks(self, call: Callable[[], Any], folder: Path) -> list[Path]:
         return _torch_passes.profile_stacks(call, self.sync, folder)
 
-    def captured(self) -> AbstractContextManager[None]:
-        return _torch_passes.captured() if self.device == "cuda" else super().captured()
-
     @classmethod
     def import_mode(cls, mode: str) -> None:
         if mode == "train":

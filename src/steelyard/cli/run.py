@@ -98,6 +98,7 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 @click.option("--memory-snapshot", is_flag=True, default=None, help="Keep the CUDA allocator's history of that process.")
 @click.option("--profile", is_flag=True, default=None, help="Keep a trace and a kernel table of a few untimed calls.")
 @click.option("--ncu", is_flag=True, default=None, help="Keep Nsight Compute's counters of one call (CUDA).")
+@click.option("--nsys", is_flag=True, default=None, help="Keep Nsight Systems' report of ten calls, and where their time went (CUDA).")
 @click.option("--dump-ir", type=click.Choice(["hlo", "stablehlo", "text"]), help="Keep the graphs of one untimed call (torch_xla).")
 @click.option("--runtime-profile", is_flag=True, default=None, help="Keep a profile by the framework's own runtime (torch_xla).")
 @click.option("--save-output", type=click.Choice(["answer", "state"]), help="Keep what a call answers; state: gradients and weights too.")
@@ -266,7 +267,7 @@ def _whole(option: str, texts: Sequence[str]) -> tuple[int, ...]:
 
 def read_settings(options: dict[str, Any]) -> dict[str, Any]:
     """What was given of how cases are measured; a command may have only some of these options."""
-    from steelyard.model.experiment import BUDGETS
+    from steelyard.model.experiment import BUDGETS, PASSES
     from steelyard.model.protocol import parse_fixed
     from steelyard.model.units import parse_budget, parse_bytes, parse_seconds, parse_share
 
@@ -285,8 +286,7 @@ def read_settings(options: dict[str, Any]) -> dict[str, Any]:
     if options.get("no_verify") or options.get("verify") == "usual":
         options = {**options, "verify": not options.get("no_verify")}
     asked = ("settle", "sampling", "runs", "rtol", "atol", "verify", "reference", "rule", "seed", "isolate", "vs")
-    passes = ("peak_memory", "memory_snapshot", "profile", "ncu", "compile_time", "dump_ir", "runtime_profile", "save_output")
-    for name in (*asked, "telemetry", *passes, *readers):
+    for name in (*asked, "telemetry", *PASSES, *readers):
         if (given := options.get(name)) is not None:
             found[name] = readers[name](given) if name in readers else given
     for name in ("budget", "timeout", "memory"):

@@ -336,6 +336,7 @@ _SETTINGS: Mapping[str, Callable[[Any], Any]] = {
     "memory_snapshot": _yes_or_no,
     "profile": lambda value: value if value == "stacks" else _yes_or_no(value),
     "ncu": _yes_or_no,
+    "nsys": _yes_or_no,
     "compile_time": _whole(1),
     "dump_ir": choice(get_args(GraphForm)),
     "runtime_profile": _yes_or_no,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
 from steelyard.dialects.options import Flag, PlainOptions
-from steelyard.errors import USAGE, unknown
+from steelyard.errors import USAGE, UsageError, unknown
 
 LOUDNESS = {"DEBUG": 0, "INFO": 1, "WARNING": 2, "ERROR": 3, "CRITICAL": 4}
 """Log levels by how little they let through."""
@@ -110,3 +111,11 @@ def spread(args: list[str], lists: set[str]) -> list[str]:
         else:
             given += [listing, word] if listing else [word]
     return given
+
+
+def make_folder(path: Path) -> None:
+    """The folder that results go to, made where there is none."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot write to {path}", why=error.strerror or str(error), do="--output-dir names another folder") from None

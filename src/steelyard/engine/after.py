@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import statistics
 import tempfile
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steelyard import registry
-from steelyard.engine import envs, ncu
+from steelyard.engine import envs, profilers
 from steelyard.engine.messages import Found, Pass, encode
 from steelyard.engine.plan import Job, Plan
 from steelyard.errors import SteelyardError
@@ -50,21 +51,9 @@ def complete(record: Record, job: Job, plan: Plan, crew: Crew, writer: RunWriter
 
 def wanted(plan: Plan) -> Iterator[tuple[str, Work]]:
     """The passes of a plan by the setting that asks for each, those that need the timing worker first."""
-    settings = plan.settings
-    if settings.profile:
-        yield "profile", profile
-    if settings.runtime_profile:
-        yield "runtime_profile", runtime_profile
-    if settings.save_output:
-        yield "save_output", outputs
-    if settings.peak_memory or settings.memory_snapshot:
-        yield "peak_memory", memory
-    if settings.dump_ir:
-        yield "dump_ir", graphs
-    if settings.ncu:
-        yield "ncu", under_ncu
-    if settings.compile_time:
-        yield "compile_time", compile_time
+    for name, work in WORKS.items():
+        if getattr(plan.settings, name) or (name == "peak_memory" and plan.settings.memory_snapshot):
+            yield name, work
 
 
 def profile(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
@@ -96,20 +85,19 @@ def graphs(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
     return crew.ask(replace(job, place=place, fresh=True), plan, "graphs", scratch, alone=True)
 
 
-def under_ncu(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
-    """In a process that ncu starts, with the device to itself."""
+def under_tool(name: str, crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
+    """In a process that ncu or nsys starts, with the device to itself."""
     if job.case.device != "cuda":
-        return Reply(Found(facts={"ncu": "unsupported: ncu looks at NVIDIA GPUs only"}))
+        return Reply(Found(facts={name: f"unsupported: {name} looks at NVIDIA GPUs only"}))
     crew.dismiss()
     crew.see_off()
     file = scratch / "job.json"
-    file.write_text(encode(Pass(plan.sources_of(job), plan.settings, job.case, "once")), encoding="utf-8")
-    program = [job.place.python, "-P", "-m", "steelyard.engine.passes", "once", str(file)]
+    file.write_text(encode(Pass(plan.sources_of(job), plan.settings, job.case, name)), encoding="utf-8")
+    program = [job.place.python, "-P", "-m", "steelyard.engine.passes", str(file)]
     try:
-        kernels, files = ncu.run(program, job.place.environment(crew.mark), scratch, plan.settings.timeout)
+        return Reply(profilers.LOOKS[name](program, job.place.environment(crew.mark), scratch, plan.settings.timeout))
     except (SteelyardError, OSError) as error:
         return Reply(trouble=f"failed: {' '.join(str(error).split())}")
-    return Reply(Found(ncu.figures(kernels), {"ncu": {"kernels": len(kernels)}}, tuple(("ncu", str(path)) for path in files)))
 
 
 def compile_time(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
@@ -185,3 +173,9 @@ def _contents(name: str, scratch: Path) -> bytes:
     if len(data) > LARGEST_FILE:
         raise ValueError(f"{path.name} is larger than {LARGEST_FILE >> 20} MiB")
     return data
+
+
+WORKS: Mapping[str, Work] = {
+    "profile": profile, "runtime_profile": runtime_profile, "save_output": outputs, "peak_memory": memory, "dump_ir": graphs,
+    **{name: functools.partial(under_tool, name) for name in profilers.LOOKS}, "compile_time": compile_time,
+}  # fmt: skip

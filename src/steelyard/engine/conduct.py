@@ -23,7 +23,7 @@ from steelyard.errors import FAILED, NOTHING, UsageError, exit_code
 from steelyard.machine import facts
 from steelyard.model.case import Case
 from steelyard.model.experiment import Experiment
-from steelyard.model.record import BAD, Record, Status
+from steelyard.model.record import BAD, Record, Status, unweighed
 from steelyard.store.index import Index
 from steelyard.store.runs import Header, Run, RunWriter, Store, read_run
 from steelyard.version import __version__
@@ -199,7 +199,7 @@ def judge(found: Run, *, mistaken: bool = False, expectations: Sequence[Expectat
     excused = [record for record in found.records if record.status in BAD and foreseen.covered(record, expectations)]
     names = {record.id for record in excused}
     left = [record for record in found.records if record.id not in names]
-    failed = mistaken or any(record.status in BAD or "unweighed" in record.effective for record in left) or bool(_unmade(found))
+    failed = mistaken or any(record.status in BAD for record in left) or bool(unweighed(left)) or bool(_unmade(found))
     measured = any(record.status in ("ok", *BAD) for record in left) or any("time" in record.metrics for record in excused)
     return code_of(failed=failed, measured=measured)
 

@@ -22,7 +22,7 @@ from steelyard.errors import StoreError, UsageError
 from steelyard.machine import facts
 from steelyard.model.experiment import BUDGETS, MOST_SETTLING, Experiment, Settings
 from steelyard.model.pair import MARGIN, Pair
-from steelyard.model.record import Record
+from steelyard.model.record import Record, unweighed
 from steelyard.store.paths import inside
 from steelyard.store.runs import Header, Run, Store
 
@@ -87,7 +87,7 @@ def confirm(base: Run, head: Run, cases: Sequence[str], consent: Consent | None 
 def sorted_out(done: Run, runs: tuple[Run, Run], cases: Sequence[str]) -> Again:
     """The pairs that answer for their case, and the reasons of all others."""
     pairs, records = {pair.head.id: pair for pair in done.pairs}, {record.id: record for record in done.records}
-    reasons = {}
+    reasons, unmade = {}, unweighed(done.records)
     for id in cases:
         record = records.get(id)
         if record is None:
@@ -95,7 +95,7 @@ def sorted_out(done: Run, runs: tuple[Run, Run], cases: Sequence[str]) -> Again:
         elif record.status != "ok":
             reasons[id] = f"{record.status}: {record.reason}"
         elif id not in pairs:
-            reasons[id] = str(record.effective.get("unweighed") or "it was weighed against nothing")
+            reasons[id] = unmade.get(id) or "it was weighed against nothing"
         elif other := _other_versions(record, runs):
             reasons[id] = other
     return [pair for id, pair in pairs.items() if id in cases and id not in reasons], reasons

@@ -47,7 +47,7 @@ from steelyard.engine.sinks import Sink
 from steelyard.engine.spares import SpareWorker
 from steelyard.errors import SteelyardError, UsageError, told
 from steelyard.model.case import Case
-from steelyard.model.record import Record, Status
+from steelyard.model.record import Record, Status, altered
 
 PATIENCE = 60
 MOST_RESTING = 2
@@ -177,7 +177,9 @@ class Crew:
         A script whose worker does not survive a case is run again, and then `held` has what became of that one too. What is lost
         in its own code, between two cases, is blamed on the script itself.
         """
-        for _ in range(MOST_DRIVES):
+        for number in range(MOST_DRIVES):
+            if number:
+                sink.again()
             try:
                 talk = self.engage(job, plan)
             except Unstarted as error:
@@ -240,7 +242,7 @@ class Crew:
             elif isinstance(answer, Unweighed):
                 trouble = answer.reason
             elif isinstance(answer, Lost):
-                trouble = "" if pairs else str(answer)
+                trouble = str(answer)
         over = talk.struck()
         return ([], f"oom: {over}") if over else (pairs, trouble)
 
@@ -480,7 +482,7 @@ def _whole(answer: RecordAnswer, before: Record | None, job: Job, plan: Plan, wa
     record = answer.record
     last = before if answer.as_before and before else record
     settings = replace(plan.settings, rule=job.rule) if job.rule else plan.settings
-    record = replace(record, case=job.case.plain(), requested=settings.plain(), environment=last.environment, source=last.source)
+    record = altered(record, case=job.case.plain(), requested=settings.plain(), environment=last.environment, source=last.source)
     return RecordAnswer(with_phase(record, START, waited), answer.arrays, answer.modules)
 
 

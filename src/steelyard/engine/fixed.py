@@ -28,7 +28,7 @@ from steelyard.measuring.sample import Tell
 from steelyard.measuring.stats import median_interval, noise_grade, time_figure
 from steelyard.model.experiment import Settings
 from steelyard.model.protocol import Fixed
-from steelyard.model.record import Arrays, Figure, Record, Status
+from steelyard.model.record import Arrays, Figure, Record, Status, altered
 from steelyard.model.task import Reading, Task, clean_up, first_time, observed, recorded
 
 if TYPE_CHECKING:
@@ -38,8 +38,14 @@ SECONDS = {"ns": 1e-9, "ms": 1e-3}
 Taker = Callable[[Task, Fixed, Stopwatch, Labels, str], Sampled]
 
 
-def measure_all(job: Measure, loaded: registry.Loaded, send: Callable[[Answer], None], gate: Callable[[], None]) -> None:
-    """The cases of a job, in one process that is told once what it runs on.
+def measure_all(
+    job: Measure,
+    loaded: registry.Loaded,
+    send: Callable[[Answer], None],
+    gate: Callable[[], None],
+    takers: Callable[[int], Taker] = lambda position: take,
+) -> None:
+    """The cases of a job, in one process that is told once what it runs on; `takers` say by a case's place how its calls are taken.
 
     A device that a failed case left unusable ends it: the rest is for another process.
     """
@@ -63,10 +69,10 @@ def measure_all(job: Measure, loaded: registry.Loaded, send: Callable[[Answer], 
                 gate()
             send(Started(case.id))
             with be.as_it_was() if be else contextlib.nullcontext():
-                record, arrays = CaseWeighing(case, loaded, settings, sources=job.sources, label=label).record()
+                record, arrays = CaseWeighing(case, loaded, settings, sources=job.sources, label=label, taker=takers(number)).record()
             same = before is not None and (before.environment, before.source) == (record.environment, record.source)
             before = record
-            send(RecordAnswer(replace(record, environment={}, source={}) if same else record, arrays, user_modules(), same))
+            send(RecordAnswer(altered(record, environment={}, source={}) if same else record, arrays, user_modules(), same))
             gc.collect(0)
             if record.status == "failed" and be and not be.recovers(record.reason):
                 send(Retire("the device cannot be used any more by this process"))

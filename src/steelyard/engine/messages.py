@@ -430,7 +430,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "str": _text, "int": _one_of(int), "float": _one_of(int, float), "float | None": _one_of(int, float, type(None)),
     "int | None": _one_of(int, type(None)), "Status": _status, "Mapping[str, Any]": _one_of(dict),
     "Case": _read_case, "Case | None": lambda value: None if value is None else _read_case(value),
-    "tuple[Case, ...]": lambda value: tuple(map(_read_case, value)),
+    "tuple[Case, ...]": lambda value: tuple(map(Case.sent, value)),
     "Settings": Settings.from_plain, "Sources": read_sources, "Turns": lambda value: Turns(**value), "bool": _one_of(bool),
     "Traces | None": lambda value: None if value is None else Traces(**{**value, "counters": tuple(value["counters"])}),
     "tuple[str, ...]": lambda value: tuple(map(_text, value)),

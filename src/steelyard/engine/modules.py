@@ -5,6 +5,8 @@ The worker tells what it imported; the conductor keeps each file once, in the he
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import functools
 import hashlib
 import json
@@ -104,3 +106,15 @@ def noted(record: Record, loaded: Mapping[str, str], known: dict[str, str]) -> R
 def edited(held: Mapping[str, str], folder: Path) -> list[str]:
     """The files that were changed since the run."""
     return [name for name, digest in held.items() if digest_of(folder / name) != digest]
+
+
+@functools.cache
+def imports_of(file: str) -> frozenset[str]:
+    """The packages that a file of Python imports, in functions too; none where it cannot be read."""
+    found: set[str] = set()
+    with contextlib.suppress(OSError, ValueError, SyntaxError, RecursionError):
+        for node in ast.walk(ast.parse(Path(file).read_bytes())):
+            names = [item.name for item in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
+            found |= {name.partition(".")[0] for name in names}
+    return frozenset(found)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import fnmatch
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from steelyard import registry
 from steelyard.engine import envs
 from steelyard.engine.filters import TAG, TIER
 from steelyard.errors import Mistakes, UsageError, unknown
@@ -24,11 +25,35 @@ MOST_TOLD = 50
 
 def refuse(experiment: Experiment, catalogue: Catalogue) -> None:
     """Raise all wrong names as one error, if there are any."""
-    found = mistakes(experiment, catalogue)
+    raise_all(mistakes(experiment, catalogue))
+
+
+def raise_all(found: Sequence[UsageError]) -> None:
+    """Raise several errors as one, and none where there is none."""
     if len(found) == 1:
         raise found[0]
     if found:
         raise Mistakes(found[:MOST_TOLD], more=max(0, len(found) - MOST_TOLD))
+
+
+def refuse_values(cases: Iterable[Case], origins: Mapping[Case, str], catalogue: Catalogue) -> None:
+    """Raise what workloads of ours say of parameters that could run nowhere, each thing once and all as one error."""
+    ours = registry.built_ins().workloads
+    asked = {name: ours.get(name) if info["origin"] == registry.BUILT_IN else None for name, info in _infos(cases, catalogue)}
+    found: dict[str, UsageError] = {}
+    for case in cases:
+        workload = asked[case.workload]
+        if workload is not None and workload.refuse is not None:
+            try:
+                workload.refuse(dict(case.params), workload.member)
+            except UsageError as error:
+                found.setdefault(str(error), placed(error, origins.get(case, "")))
+    raise_all(list(found.values()))
+
+
+def _infos(cases: Iterable[Case], catalogue: Catalogue) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for name in dict.fromkeys(case.workload for case in cases):
+        yield name, catalogue.workloads[name]
 
 
 @dataclass

@@ -18,7 +18,7 @@ from steelyard.measuring.effort import FEWEST_REBUILDS, MOST_REBUILDS
 from steelyard.measuring.stats import t_quantile
 from steelyard.model.experiment import BUDGETS, Experiment, Matrix, Settings
 from steelyard.model.pair import ALPHA, Pair
-from steelyard.model.record import Record
+from steelyard.model.record import Record, unweighed
 
 BUDGET = BUDGETS["normal"]
 LENGTHS = (1.0, 5.0, 30.0)
@@ -63,10 +63,8 @@ def learn(records: Sequence[Record], pairs: Sequence[Pair]) -> DeviceNoise:
 
 def left_out(records: Sequence[Record], cases: Mapping[str, CaseNoise]) -> list[str]:
     """Which cases say nothing about the noise, and why."""
-    missing = [record for record in records if record.id not in cases]
-    return [
-        f"{record.id}: {record.reason or record.effective.get('unweighed') or 'too few rebuilds were undisturbed'}" for record in missing
-    ]
+    missing, unmade = [record for record in records if record.id not in cases], unweighed(records)
+    return [f"{record.id}: {record.reason or unmade.get(record.id) or 'too few rebuilds were undisturbed'}" for record in missing]
 
 
 def _case(pair: Pair) -> CaseNoise:

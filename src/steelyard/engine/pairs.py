@@ -104,7 +104,7 @@ def _weigh(
                 do="set it in the task's scope, which is entered around its own calls alone",
             )
         built = [made[arm] for arm in range(len(arms))]
-        for bench, be, task in built if alone and any(task.inspect for _, _, task in built) else ():
+        for bench, be, task in built if alone and any(task.inspect or be.compiles_always for _, be, task in built) else ():
             observed(bench.ready(be, task))
         lead = built[0][1]
         before = [be.graphs() for _, be, _ in built]

@@ -1,7 +1,7 @@
-"""Passes beside the timing, on the worker's side: memory, profile, compile time, and one call for a profiler outside.
+"""Passes beside the timing, on the worker's side: memory, profile, compile time, and calls for a profiler outside.
 
 Each builds the case again and times nothing that ends up in its record's time; the process that ran one runs nothing afterwards.
-`python -m steelyard.engine.passes once JOB_FILE` is what such a profiler starts.
+`python -m steelyard.engine.passes JOB_FILE` is what such a profiler starts.
 """
 
 from __future__ import annotations
@@ -21,12 +21,17 @@ from steelyard.engine import messages
 from steelyard.engine.bench import Bench, prepare_bench
 from steelyard.engine.messages import Found, Pass, Phase
 from steelyard.engine.worker import Send, load
-from steelyard.errors import SteelyardError, Unsupported
+from steelyard.errors import PASS, SteelyardError, Unsupported
+from steelyard.measuring.fixed import NoLabels, take
+from steelyard.measuring.marks import OURS
+from steelyard.model.protocol import Fixed
 from steelyard.model.record import Figure
-from steelyard.model.task import Task
+from steelyard.model.task import Task, clean_up
 from steelyard.model.units import plain as quantity
 
 WARM_CALLS, PROFILED_CALLS = 3, 5
+WATCHED_CALLS = {"ncu": 1, "nsys": 10}
+"""By the profiler outside: ncu runs each kernel of a call many times by itself."""
 TOP_KERNELS = 5
 GRAPH_FILES = {"hlo": "hlo.txt", "stablehlo": "mlir", "text": "ir.txt"}
 
@@ -71,7 +76,7 @@ def memory(bench: Bench, scratch: Path) -> Found:
         peaks = be.peak_memory()
     if "peak_memory" in peaks:
         peaks["peak_memory"] = max(0.0, peaks["peak_memory"] - imported())
-    clean_up(task)
+    clean_up([task])
     figures |= {name: Figure(value, "B", "lower", n=1) for name, value in peaks.items()}
     return Found(figures, facts, tuple(files))
 
@@ -102,7 +107,7 @@ def profile(bench: Bench, scratch: Path) -> Found:
             files += [("trace", str(trace)), ("kernels", str(table)), ("kernels", str(text))]
             top = top or rows[:TOP_KERNELS]
     finally:
-        clean_up(task)
+        clean_up([task])
     return Found(facts={"top_kernels": top}, files=tuple(files))
 
 
@@ -122,7 +127,7 @@ def runtime_profile(bench: Bench, scratch: Path) -> Found:
             for place, path in enumerate(path for path in sorted(folder.rglob("*")) if path.is_file()):
                 files.append(("runtime", str(path.rename(scratch / f"runtime-{number}-{place}-{path.name}"))))
     finally:
-        clean_up(task)
+        clean_up([task])
     return Found(facts={"runtime_profile": {"files": len(files)}}, files=tuple(files))
 
 
@@ -137,7 +142,7 @@ def outputs(bench: Bench, scratch: Path) -> Found:
         pair = (made["prediction"], made["loss"]) if state else (made, None)
         be.save((made if state else {"prediction": made}) if whole else pair, path)
     finally:
-        clean_up(task)
+        clean_up([task])
     return Found(facts={"save_output": bench.settings.save_output}, files=(("output", str(path)),))
 
 
@@ -148,7 +153,7 @@ def graphs(bench: Bench, scratch: Path) -> Found:
         ready = bench.ready(be, task)
         texts = be.graph_texts(lambda: call(ready))
     finally:
-        clean_up(task)
+        clean_up([task])
     form = bench.settings.dump_ir or ""
     files = [scratch / f"graph-{number}.{GRAPH_FILES.get(form, 'txt')}" for number in range(1, len(texts) + 1)]
     for path, text in zip(files, texts, strict=True):
@@ -183,30 +188,27 @@ def compile_once(bench: Bench, scratch: Path) -> Found:
         be.sync()
         seconds, processor = clocks.perf_counter() - start - imported(), sum(os.times()[:4]) - processor
     counts = be.cache_counts()
-    clean_up(task)
+    clean_up([task])
     return Found({"compile_time": Figure(seconds, "s", "lower", n=1)}, {"counts": counts, "cpu_time": processor, "imports": imported()})
 
 
-def once(bench: Bench) -> None:
-    """One call inside the range that a profiler outside looks at, after calls that warmed everything up."""
+def watched(bench: Bench, calls: int) -> None:
+    """Calls inside the marks that a profiler outside looks for, after others that warmed everything up."""
     be, task = bench.build()
-    ready = bench.ready(be, task)
-    for _ in range(WARM_CALLS):
-        call(ready)
-    with be.captured():
-        call(ready)
-    clean_up(task)
+    labels = be.labels()
+    if isinstance(labels, NoLabels):
+        raise Unsupported(f"backend {be.name} on {be.device} has no marks for a profiler outside", do="use torch on cuda")
+    try:
+        ready = bench.ready(be, task)
+        with ready.scope() if ready.scope else nullcontext():
+            take(ready, Fixed(WARM_CALLS, calls, ranges=OURS), be.stopwatch(), labels, bench.case.workload, position=0)
+    finally:
+        clean_up([task])
 
 
 def call(task: Task) -> Any:
     """One call, also of a task that times itself."""
     return task() if task.fn is not None or task.measure is None else task.measure()
-
-
-def clean_up(task: Task) -> None:
-    """Let the task take back what it left outside of the process."""
-    if task.cleanup:
-        task.cleanup()
 
 
 @contextmanager
@@ -244,12 +246,17 @@ PASSES: Mapping[str, tuple[str, Callable[[Bench, Path], Found]]] = {
 """By job name: the setting that asked for the pass, and what does it."""
 
 
-def main(argv: Sequence[str]) -> None:
-    """`python -m steelyard.engine.passes once JOB_FILE`"""
-    job = messages.decode(Path(argv[2]).read_text(encoding="utf-8"))
+def main(argv: Sequence[str]) -> int:
+    """`python -m steelyard.engine.passes JOB_FILE`"""
+    job = messages.decode(Path(argv[1]).read_text(encoding="utf-8"))
     assert isinstance(job, Pass)
-    once(prepare_bench(job.case, load(job.sources, {}), job.settings))
+    try:
+        watched(prepare_bench(job.case, load(job.sources, {}), job.settings), WATCHED_CALLS[job.name])
+    except SteelyardError as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        return error.exit_code
+    return PASS
 
 
 if __name__ == "__main__":
-    main(sys.argv)
+    sys.exit(main(sys.argv))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from steelyard import registry
-from steelyard.engine import envs, modules, names, ncu, pairing
+from steelyard.engine import envs, modules, names, pairing, profilers
 from steelyard.engine.filters import Filters, patient
 from steelyard.engine.messages import Sources
 from steelyard.engine.names import errors_at, fits, points, select, settle
@@ -22,13 +22,12 @@ from steelyard.engine.sides import TWO_BACKENDS, BaseSide
 from steelyard.errors import NothingMeasured, UsageError
 from steelyard.measuring import rules
 from steelyard.model.case import IDENTITY, Case, parse_base
-from steelyard.model.experiment import Experiment, Matrix, ResultRow, Rule, Settings, UserScript
+from steelyard.model.experiment import PASSES, Experiment, Matrix, ResultRow, Rule, Settings, UserScript
 from steelyard.registry import Catalogue
 
 Entries = tuple[tuple[str, str], ...]
 MOST_CASES = 100_000
 SCRIPT = "script"
-PASSES = ("profile", "peak_memory", "memory_snapshot", "ncu", "compile_time", "dump_ir", "runtime_profile", "save_output")
 
 
 @dataclass(frozen=True)
@@ -176,12 +175,13 @@ def expand(
             f"{housed} cannot be weighed against {other.label}", why="it has an environment of its own",
             do="leave env out of it, and name the environment of all cases with --env",
         )  # fmt: skip
-    if experiment.settings.ncu:
-        ncu.check([case.device for case in kept])
+    names.refuse_values(kept, {case: matrix.origin for case, matrix in named.items()}, catalogue)
+    for tool in profilers.LOOKS:
+        if getattr(experiment.settings, tool):
+            profilers.check(tool, [case.device for case in kept])
     left = set(kept)
     wanted = {pair: row for pair, row in pairs.items() if left.issuperset(pair)}
-    jobs, weighed = _jobs(kept, wanted, denied, experiment.settings, catalogue, place or Place(), against, other, experiment.files)
-    jobs = [_named(job, named[job.case]) if job.case in named else job for job in jobs]
+    jobs, weighed = _jobs(kept, named, wanted, denied, experiment, catalogue, place or Place(), against, other)
     sources = dict(catalogue.sources)
     for job in jobs:
         sources |= modules.programs(dict(job.case.params).get("argv") or (), Path.cwd()) if job.case.backend == "command" else {}
@@ -205,10 +205,6 @@ def _scripted(experiment: Experiment, script: UserScript, place: Place, entries:
     case = Case(SCRIPT, params, script.backend, device=script.device, threads=script.threads)
     job = Job(case, None, at_home(case, envs.place_for(script.backend, place)), case.id, fresh=True)
     return Plan(experiment, (job,), (), entries, sources=modules.programs([script.file], Path.cwd()))
-
-
-def _named(job: Job, matrix: Matrix) -> Job:
-    return replace(job, label=matrix.label, origin=matrix.origin, rule=matrix.rule)
 
 
 def _idle(experiment: Experiment, cases: Iterable[Case], catalogue: Catalogue) -> tuple[Rule, ...]:
@@ -305,19 +301,20 @@ def _matrix_cases(matrix: Matrix, catalogue: Catalogue) -> Iterator[Case]:
 
 def _jobs(
     cases: Sequence[Case],
+    named: Mapping[Case, Matrix],
     pairs: Mapping[CasePair, str],
     denied: Collection[Case],
-    settings: Settings,
+    experiment: Experiment,
     catalogue: Catalogue,
     place: Place,
     against: Case | None,
     other: BaseSide | None,
-    files: tuple[str, ...],
 ) -> tuple[list[Job], list[Job]]:
     """A job for every case and for each base, and one for every pair that is weighed beside them.
 
     A base that is denied does not run, and its cases stand alone.
     """
+    settings = experiment.settings
     wanted: dict[Case, Case | None] = {case: case for case in cases} if other else {}
     vs = None if other else settings.vs
     bases = {case: against if vs is None else settle(case.against(vs), catalogue) for case in (() if other else cases)}
@@ -331,14 +328,25 @@ def _jobs(
     homes = sorted({(case.env, case.backend) for case in wanted})
     places = {(env, backend): envs.place(env, place) if env else envs.place_for(backend, place) for env, backend in homes}
 
-    def made(case: Case, base: Case | None, label: str = "") -> Job:
-        job = _job(case, base, settings, catalogue, places[case.env, case.backend])
+    known: dict[tuple[Any, ...], Place] = {}
+
+    def home(case: Case) -> Place:
+        key = (case.env, case.backend, case.device, case.threads, case.flags)
+        if key not in known:
+            known[key] = at_home(case, places[case.env, case.backend])
+        return known[key]
+
+    def made(case: Case, base: Case | None, label: str = "", origin: str = "", rule: str = "") -> Job:
         side = other if base is not None else None
         if base is not None and base.backend != case.backend and not _beside_numpy(case, base, places):
-            side = _elsewhere(base, places[base.env, base.backend], files, catalogue)
-        return replace(job, side=side, label=label) if side or label else job
+            side = _elsewhere(base, places[base.env, base.backend], experiment.files, catalogue)
+        beside = base is not None and base.backend == case.backend and _compiles(base, catalogue)
+        fresh = beside or _needs_fresh(case, catalogue)
+        unit = {"case": case.id, "none": case.backend}.get(settings.isolate, f"{case.workload}@{case.backend}")
+        return Job(case, base, home(case), unit, fresh, _compiles(case, catalogue), label, origin, side, rule)
 
-    jobs = [made(case, base) for case, base in wanted.items()]
+    written = {case: (matrix.label, matrix.origin, matrix.rule) for case, matrix in named.items()}
+    jobs = [made(case, base, *written.get(case, ())) for case, base in wanted.items()]
     weighed = [made(head, base, row) for (head, base), row in pairs.items()]
     fresh = {(job.unit, job.place) for job in (*jobs, *weighed) if job.fresh}
     settled = [_fresh(job, settings) if (job.unit, job.place) in fresh else job for job in (*jobs, *weighed)]
@@ -386,13 +394,6 @@ def _compiles(case: Case, catalogue: Catalogue) -> bool:
 def _needs_fresh(case: Case, catalogue: Catalogue) -> bool:
     """Whether a case may not run in a forked worker."""
     return _compiles(case, catalogue) or case.device != "cpu" or not registry.about_backend(case.backend).forks
-
-
-def _job(case: Case, vs: Case | None, settings: Settings, catalogue: Catalogue, place: Place) -> Job:
-    beside = vs is not None and vs.backend == case.backend and _compiles(vs, catalogue)
-    fresh = beside or _needs_fresh(case, catalogue)
-    unit = {"case": case.id, "none": case.backend}.get(settings.isolate, f"{case.workload}@{case.backend}")
-    return Job(case, vs, at_home(case, place), unit, fresh, _compiles(case, catalogue))
 
 
 def at_home(case: Case, place: Place) -> Place:

@@ -6,7 +6,7 @@ import itertools
 import os
 import string
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Protocol
@@ -25,7 +25,7 @@ from steelyard.engine.roofs import Roofs, under_roof
 from steelyard.engine.sinks import Sink
 from steelyard.machine import locks
 from steelyard.model.experiment import Settings
-from steelyard.model.record import Record, Status
+from steelyard.model.record import UNWEIGHED, UNWEIGHED_OTHERS, WEIGHED, Record, Status
 from steelyard.store import sources
 from steelyard.store.runs import RunWriter
 from steelyard.store.samples import read_all
@@ -101,6 +101,9 @@ def supervise(
                 finally:
                     sink.released()
     return True
+
+
+NONE_UNMADE: Mapping[str, str] = {}
 
 
 @dataclass
@@ -242,20 +245,25 @@ class Supervision:
         [(_, answer)] = self.crew.measure([job], self.plan, self.sink)
         status = answer.record.status if isinstance(answer, RecordAnswer) else answer.status
         began = time.monotonic()
-        pairs, trouble = self._compare(job, status, heads)
+        pairs, unmade = self._compare(job, status, heads)
         if pairs and isinstance(answer, RecordAnswer):
-            answer = replace(answer, record=with_phase(answer.record, PAIRS, time.monotonic() - began))
-        return self._keep(job, answer, trouble), pairs
+            record = with_phase(answer.record, PAIRS, time.monotonic() - began)
+            answer = replace(answer, record=replace(record, effective={**record.effective, WEIGHED: len(pairs)}))
+        return self._keep(job, answer, unmade), pairs
 
-    def _keep(self, job: Job, answer: RecordAnswer | Lost, trouble: str = "") -> Record:
-        """A case's record with all that belongs to it, in the store first; `trouble` is what prevented its comparison."""
+    def _keep(self, job: Job, answer: RecordAnswer | Lost, unmade: Mapping[str, str] = NONE_UNMADE) -> Record:
+        """A case's record with all that belongs to it, in the store first; `unmade` is what prevented comparisons, by case.
+
+        The records of other cases are written already, so this one tells of theirs.
+        """
         log = ""
         if isinstance(answer, Lost):
             log = answer.stderr
             answer = RecordAnswer(failure(job, self.plan.settings, answer.status, answer.reason), {}, {})
         record = answer.record
-        if trouble:
-            record = replace(record, effective={**record.effective, "unweighed": trouble})
+        own, others = unmade.get(job.case.id), {id: why for id, why in unmade.items() if id != job.case.id}
+        more = ({UNWEIGHED: own} if own else {}) | ({UNWEIGHED_OTHERS: others} if others else {})
+        record = replace(record, effective={**record.effective, **more}) if more else record
         if log:
             kept = self.writer.attach("stderr", f"{len(self.writer.done) + 1}.txt", log.encode())
             record = replace(record, attachments=[*record.attachments, kept])
@@ -265,16 +273,19 @@ class Supervision:
         self.sink.take(job, record, answer.arrays)
         return record
 
-    def _compare(self, job: Job, status: Status, heads: Sequence[Job] | None) -> tuple[list[PairAnswer], str]:
-        """The comparisons that are due once a case is measured, and what prevents its own; without `heads` it waits for others."""
+    def _compare(self, job: Job, status: Status, heads: Sequence[Job] | None) -> tuple[list[PairAnswer], dict[str, str]]:
+        """The comparisons that are due once a case is measured, and what prevents which of them; without `heads` it waits for others."""
         own = [job] if job.vs and status == "ok" and not _compared(job, self.writer) else []
+        due = own if job.side else [*heads, *own] if heads is not None else []
+        if not due:
+            return [], {}
         if job.side:
-            return self._weigh_apart(job) if own else ([], "")
-        due = [*heads, *own] if heads is not None else []
-        if due and (wrong := self._broken_base(due[0])):
-            return [], wrong if own else ""
-        pairs, trouble = self.crew.weigh(due, self.plan) if due else ([], "")
-        return pairs, trouble if own else ""
+            pairs, trouble = self._weigh_apart(job)
+        else:
+            wrong = self._broken_base(due[0])
+            pairs, trouble = ([], wrong) if wrong else self.crew.weigh(due, self.plan)
+        made = {answer.pair.head.id for answer in pairs}
+        return pairs, {each.case.id: trouble or "it gave no answer" for each in due if each.case.id not in made}
 
     def _broken_base(self, job: Job) -> str:
         """Why a base that was measured and is not ok is not tried again."""

@@ -66,6 +66,9 @@ class Sink:
     def begun(self, environment: Mapping[str, Any]) -> None:
         """A worker is about to measure; what it runs on, as its framework knows it."""
 
+    def again(self) -> None:
+        """A user's script is run once more from its beginning, because its worker was lost."""
+
     def started(self, job: Job) -> None:
         """A case begins."""
 
@@ -86,6 +89,25 @@ class Sink:
 
     def found(self, found: Found) -> None:
         """What was made beside the cases, such as traces of a whole worker."""
+
+
+class RepeatedLines:
+    """Which lines of a script are new, where it is run again after a crash and says once more what it said before."""
+
+    def __init__(self) -> None:
+        self._told, self._before, self._place = list[Any](), list[Any](), 0
+
+    def again(self) -> None:
+        """It begins anew: what follows may have been said already, in the same order."""
+        self._before, self._place = [*self._told], 0
+
+    def new(self, line: Any) -> bool:
+        """Whether a line is to be told."""
+        if line in self._before[self._place :]:
+            self._place = self._before.index(line, self._place) + 1
+            return False
+        self._told.append(line)
+        return True
 
 
 class RowQueue(Generic[T]):

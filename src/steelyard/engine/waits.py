@@ -11,16 +11,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from steelyard.engine.phases import BESIDE, COMPILE, IMPORTS, INPUTS, MEASURING, PAIRS, PHASES, REFERENCE, START, WALL, WARM_UP
+from steelyard.engine.phases import BESIDE, COMPILE, FIRST, IMPORTS, INPUTS, MEASURING, PAIRS, PHASES, REFERENCE, START, WALL, WARM_UP
 from steelyard.engine.plan import Job, Plan
 from steelyard.errors import StoreError
 from steelyard.machine import facts
 from steelyard.machine.kept import Shelf, quantity
 from steelyard.model.case import Case
-from steelyard.model.record import Record
+from steelyard.model.record import WEIGHED, Record
 
 BY_BUDGET = (WARM_UP, MEASURING, BESIDE, PAIRS)
 """Phases that take longer where the budget is larger."""
+AGAIN = (INPUTS, COMPILE, FIRST)
+"""Phases that a comparison goes through once more, whatever its budget."""
 MOST_KINDS = 500
 BRIEF = 0.05
 """Seconds under which a worker's start or a compiler's imports were none: it ran already."""
@@ -101,7 +103,9 @@ def _taken(before: Waits, records: Sequence[Record], compiled: Mapping[str, bool
         for name in PHASES:
             if name in USUAL_ONCE:
                 started.setdefault(f"{case.backend} {name}", []).extend([float(wall[name])] if wall.get(name, 0.0) > BRIEF else [])
-            elif name in wall or name != PAIRS:
+            elif name == PAIRS and name in wall:
+                figures.setdefault(name, []).append(_weighing(wall, record) / budget)
+            elif name != PAIRS:
                 figures.setdefault(name, []).append(float(wall.get(name, 0.0)) / (budget if name in BY_BUDGET else 1.0))
     for kind, figures in seen.items():
         old = kinds.pop(kind, {})
@@ -109,6 +113,13 @@ def _taken(before: Waits, records: Sequence[Record], compiled: Mapping[str, bool
     for what, values in started.items():
         once |= {what: _blend(once.get(what), statistics.median(values))} if values else {}
     return Waits(dict(list(kinds.items())[-MOST_KINDS:]), once)
+
+
+def _weighing(wall: Mapping[str, Any], record: Record) -> float:
+    """Seconds of one comparison without what is built again for it: one record tells the time of all that were made together."""
+    together = record.effective.get(WEIGHED)
+    each = float(wall[PAIRS]) / (together if isinstance(together, int) and together > 0 else 1)
+    return max(0.0, each - sum(float(wall.get(name, 0.0)) for name in AGAIN))
 
 
 def _blend(old: float | None, new: float) -> float:
@@ -134,7 +145,8 @@ def estimate(plan: Plan, key: str = "") -> Estimate:
         case, shown = job.case, waits[job.case.device, job.case.threads]
         figures = shown.of(case, compiles=job.compiles)
         spent = {name: figures.get(name, 0.0) * (budget if name in BY_BUDGET else 1.0) for name in PHASES}
-        about += sum(seconds for name, seconds in spent.items() if name != PAIRS) * listed + spent[PAIRS] * (job.vs is not None)
+        about += sum(seconds for name, seconds in spent.items() if name != PAIRS) * listed
+        about += sum(spent[name] for name in (PAIRS, *AGAIN)) * (job.vs is not None)
         about += 4.0 * (2 if job.vs else 1) * (case.ranks > 1) + _beside(plan, job)
         start = (job.unit, job.place, START) if job.fresh else (case.backend, job.place, START)
         workers[start] = shown.worker(case.backend, START)
@@ -153,7 +165,8 @@ def _pool(plan: Plan) -> float:
 def _beside(plan: Plan, job: Job) -> float:
     """Rough seconds of the passes of one job; each is a process, or costs the next case a new one."""
     asked, start = plan.settings, 4.0 if job.fresh else 0.1
-    passes = bool(asked.peak_memory or asked.memory_snapshot) + 1.5 * bool(asked.profile) + 5.0 * (asked.ncu and job.case.device == "cuda")
+    outside = (asked.ncu + asked.nsys) * (job.case.device == "cuda")
+    passes = bool(asked.peak_memory or asked.memory_snapshot) + 1.5 * bool(asked.profile) + 5.0 * outside
     return start * passes + (16.0 * (asked.compile_time or 0) if job.compiles else 0.0)
 
 

@@ -200,7 +200,7 @@ class CaseWeighing:
 
 
 def weigh_case(
-    case: Case, loaded: registry.Loaded, settings: Settings, tell: Tell, label: str = "", taker: Taker = take
+    case: Case, loaded: registry.Loaded, settings: Settings, tell: Tell = lambda phase, fraction: None, label: str = "", taker: Taker = take
 ) -> tuple[Record, Arrays]:
     """Measure one case in a process that is not a worker's, with all that belongs to its record."""
     record, arrays = CaseWeighing(case, loaded, settings, tell, label=label, taker=taker).record()

@@ -14,6 +14,7 @@ from itertools import repeat
 from typing import Any, Literal, Protocol
 
 from steelyard import clocks
+from steelyard.measuring import marks
 from steelyard.model.protocol import Fixed
 from steelyard.model.task import Backward, Step, Task
 
@@ -407,8 +408,19 @@ class Sampled:
     backward: bool = False
 
 
-def take(task: Task, fixed: Fixed, watch: Stopwatch, labels: Labels | None = None, name: str = "", renew: Renew | None = None) -> Sampled:
-    """Rehearse, warm up and measure one task; `name` is what its labels call it, and `renew` makes inputs for one call."""
+def take(
+    task: Task,
+    fixed: Fixed,
+    watch: Stopwatch,
+    labels: Labels | None = None,
+    name: str = "",
+    renew: Renew | None = None,
+    position: int | None = None,
+) -> Sampled:
+    """Rehearse, warm up and measure one task; `name` is what its labels call it, and `renew` makes inputs for one call.
+
+    `position` is its place in a batch under a tool that looks from outside, by which measured calls are marked for it.
+    """
     labels = labels or NoLabels()
     if fixed.grouped:
         phased = {"warmup": fixed.warmup, "measure": fixed.repeats}
@@ -422,7 +434,7 @@ def take(task: Task, fixed: Fixed, watch: Stopwatch, labels: Labels | None = Non
     with labels.range(f"[{fixed.ranges}|{name}]"):
         for phase, count in counts:
             with labels.tool_range(f"[{fixed.ranges}|{phase}]"):
-                phases[phase] = loop(task, back, watch, count, _ranges(labels, fixed, name, phase)) if count else Taken()
+                phases[phase] = loop(task, back, watch, count, _ranges(labels, fixed, name, phase, position)) if count else Taken()
             back = None if phases[phase].no_gradient else back
     return Sampled(phases, back is not None)
 
@@ -456,12 +468,12 @@ def _rehearse(task: Task, back: Backward | None) -> Backward | None:
     return back
 
 
-def _ranges(labels: Labels, fixed: Fixed, name: str, phase: Phase) -> Ranges:
+def _ranges(labels: Labels, fixed: Fixed, name: str, phase: Phase, position: int | None) -> Ranges:
     """Labels of a phase; one around all calls belongs to traces alone where each call has its own."""
     stem = f"{fixed.ranges}|{name}|{phase}"
     whole = f"[{stem}|{'forward_backward' if fixed.backward else 'forward'}]"
-    return Ranges(
-        labels.range(f"[{stem}|forward]"),
-        labels.range(f"[{stem}|backward]"),
-        labels.profiler_range(whole) if fixed.clock == "discrete" else labels.range(whole),
-    )
+    ahead, back = (labels.range(f"[{stem}|{part}]") for part in ("forward", "backward"))
+    if phase == "measure" and position is not None:
+        ahead = marks.Nested(*map(labels.tool_range, marks.around(fixed.ranges, position, "forward")), ahead)
+        back = marks.Nested(*map(labels.tool_range, marks.around(fixed.ranges, position, "backward")), back)
+    return Ranges(ahead, back, labels.profiler_range(whole) if fixed.clock == "discrete" else labels.range(whole))

@@ -33,13 +33,11 @@ class Kernel:
     tensor: float | None
 
 
-def parse(text: str) -> list[Kernel]:
-    """The kernels of a CSV page in the order of their launch."""
-    return [kernel for kernel, _ in marked(text)]
-
-
 def marked(text: str) -> list[tuple[Kernel, str]]:
-    """Kernels, each with what ncu wrote of the NVTX ranges it was launched in; empty where it was not asked for them."""
+    """The kernels of a CSV page in the order of their launch.
+
+    Each with what ncu wrote of the NVTX ranges it was launched in; empty where it was not asked for them.
+    """
     rows = csv.reader(io.StringIO("\n".join(_table_lines(text))))
     names = next(rows, [])
     if "Kernel Name" not in names:

@@ -197,6 +197,9 @@ class Workload:
     Cases of ours that have it are checked before any is timed."""
     imports: tuple[str, ...] = ()
     """Modules that its body needs beside the framework, imported before anything is built or timed."""
+    refuse: Callable[[Mapping[str, Any], str], None] | None = None
+    """Raises UsageError for parameters, and a member of a family, that could run nowhere; the conductor asks workloads of ours when it
+    plans, so it imports no framework."""
 
     def on(self, backend: str) -> Callable[[Body], Body]:
         """Add the body for another framework."""
@@ -238,6 +241,7 @@ def workload(
     sizes: Mapping[str, Mapping[str, Any]] | None = None,
     examine: Callable[[Mapping[str, Any], Any], tuple[str, str]] | None = None,
     imports: Sequence[str] = (),
+    refuse: Callable[[Mapping[str, Any], str], None] | None = None,
 ) -> Callable[[Body], Workload]:
     """Define what is computed; the function's arguments are the axes, and `be` is the backend, one of those it is written for.
 
@@ -261,7 +265,9 @@ def workload(
     _words(name, "imports", imports)
 
     def define(body: Body) -> Workload:
-        made = Workload(name, values, tuple(tags), summary_of(body), tuple(modes), sizes or {}, examine=examine, imports=tuple(imports))
+        made = Workload(
+            name, values, tuple(tags), summary_of(body), tuple(modes), sizes or {}, examine=examine, imports=tuple(imports), refuse=refuse
+        )  # fmt: skip
         for each in [backend] if isinstance(backend, str) else backend:
             made.on(each)(body)
         return made

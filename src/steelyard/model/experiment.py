@@ -30,6 +30,8 @@ MOST_SETTLING = 100.0
 OWN_RULE, NO_RULE = "steelyard", "none"
 BESIDE = ("sqnr",)
 """Rules that are asked beside our own, not in its place."""
+PASSES = ("profile", "peak_memory", "memory_snapshot", "ncu", "nsys", "compile_time", "dump_ir", "runtime_profile", "save_output")
+"""Settings that ask for a pass beside the timing."""
 BUDGETS: dict[str, float] = {"quick": 0.3, "normal": 1.0, "thorough": 5.0}
 
 
@@ -78,6 +80,7 @@ class Settings:
     memory_snapshot: bool = False
     profile: bool | Literal["stacks"] = False
     ncu: bool = False
+    nsys: bool = False
     compile_time: int | None = None
     dump_ir: GraphForm | None = None
     runtime_profile: bool = False

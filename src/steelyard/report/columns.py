@@ -14,7 +14,7 @@ from steelyard.errors import UsageError
 from steelyard.model.case import Case
 from steelyard.model.pair import ALPHA, Delta, Pair, told_from_chance, weigh
 from steelyard.model.parts import NAMES, TOKENS, TOLD, generates, is_secondary
-from steelyard.model.record import Figure, Record
+from steelyard.model.record import Figure, Record, unweighed
 from steelyard.model.units import measured, percent, scale
 from steelyard.model.units import plain as quantity
 from steelyard.report.cells import aligned, check_mark, clean, delta_text, pad, parts_of
@@ -171,12 +171,12 @@ def own_bases(pairs: Sequence[Pair]) -> str:
 
 def _versus(records: Sequence[Record], deltas: Mapping[str, Delta], bases: Mapping[str, str], *, several: bool) -> list[str]:
     """The effect of each head; the base is named as such, and by its own name where the column's head cannot say which it is."""
-    found = [deltas.get(record.id) for record in records]
+    found, unmade = [deltas.get(record.id) for record in records], unweighed(records)
     return [
         delta_text(delta) + (base_name(delta) if several else "")
         if delta
         else "✗ not weighed"
-        if "unweighed" in record.effective
+        if record.id in unmade
         else BASE
         if record.id in bases
         else ""

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from steelyard.analyze.conditions import OTHER_LOAD, conditions
 from steelyard.analyze.repeat import repeat_line
+from steelyard.model.experiment import PASSES
 from steelyard.model.pair import Delta, Pair, told_from_chance, weigh, weigh_part
 from steelyard.model.parts import NAMES as PART_NAMES
 from steelyard.model.parts import TOLD as PARTS
@@ -25,7 +26,6 @@ from steelyard.report.page import Page, Rows
 from steelyard.store.runs import Run
 
 PHASES = {"build_time": "build", "first_call_time": "first call"}
-PASSES = {"peak_memory", "memory_snapshot", "profile", "ncu", "compile_time", "dump_ir", "runtime_profile", "save_output"}
 TOLD = {
     "top_kernels", "traceback", "warmup_blocks", "warmup_time", "blocks", "calls_per_block", "stopped_by", "noise", OTHER_LOAD, "wall",
     MONITOR,

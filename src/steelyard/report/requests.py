@@ -9,7 +9,7 @@ from rich.text import Text
 
 from steelyard.model.pair import ALPHA, Delta, Pair, told_from_chance, weigh, weigh_part
 from steelyard.model.parts import NAMES, TOLD
-from steelyard.model.record import Record
+from steelyard.model.record import Record, unweighed
 from steelyard.model.units import percent
 from steelyard.report.cells import clean, cut, delta_text, pad
 from steelyard.report.columns import base_name, sound_pairs, versus_head
@@ -40,7 +40,7 @@ def part_lines(run: str, records: Sequence[Record], pairs: Sequence[Pair], width
     head = cut(f"{versus_head({deltas[0].head: deltas[0] for deltas in found})}, {percent(1 - ALPHA)}", width)
     rows = [(cut(name, LONGEST_LABEL), deltas if whole else deltas[1:]) for name, deltas in zip(names, found, strict=True)]
     drawn = _drawn(head, rows[:MOST_ROWS], width)
-    lost = [(labels.get(record.id, ""), record.effective["unweighed"]) for record in records if "unweighed" in record.effective]
+    lost = [(labels.get(id, ""), why) for id, why in unweighed(records).items()]
     drawn += [Text(cut(f"{GAP}{name}{GAP}✗ not weighed: {clean(str(why))}", width), "red") for name, why in lost[:MOST_ROWS]]
     if len(rows) > MOST_ROWS:
         drawn.append(Text(cut(f"{GAP}… and {len(rows) - MOST_ROWS} more: steelyard compare {run}", width), "dim"))

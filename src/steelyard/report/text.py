@@ -15,7 +15,7 @@ from rich.text import Text
 from steelyard.analyze.conditions import load_words
 from steelyard.model.pair import Delta, Pair
 from steelyard.model.parts import generates
-from steelyard.model.record import BAD, STATUSES, Record
+from steelyard.model.record import BAD, NOT_WEIGHED, STATUSES, Record, unweighed
 from steelyard.report.cells import (
     IDENTICAL,
     UNVERIFIED,
@@ -52,13 +52,15 @@ def run_table(header: Header, records: Sequence[Record], pairs: Sequence[Pair], 
     `ref` is what to type for it, where that is not its id: a run from another tool's file.
     """
     deltas, bases = pairs_by_head(pairs, records)
+    unmade = list(unweighed(records).values())
     drawn = [*_top(header, records, width), *(Text(part) for part in wrap_words(own_bases(pairs), width) if part)]
     if records:
         body, missed, kept = _body(records, deltas, columns(records, deltas, bases, below=told_below(pairs, records)), width)
         parts = part_lines(ref or header.id, records, pairs, width, whole=not any(map(_is_versus, kept)))
+        unmade = [] if parts else unmade
         drawn += [*body, *_caveats(records, width), *parts, *_monitor(records, width), *_notes(ref or header.id, records, missed, width)]
     saved = f"saved {header.id}" if not ref else f"read from {ref}"
-    return joined([*drawn, *_legend(records, deltas.values(), width), *_bottom(ref or header.id, saved, records, deltas, width)])
+    return joined([*drawn, *_legend(records, deltas.values(), unmade, width), *_bottom(ref or header.id, saved, records, deltas, width)])
 
 
 def _top(header: Header, records: Sequence[Record], width: int) -> list[Text]:
@@ -179,7 +181,7 @@ def _notes(run: str, records: Sequence[Record], missed: Sequence[int], width: in
     return [*made, Text("")] if made else []
 
 
-def _legend(records: Sequence[Record], deltas: Iterable[Delta], width: int) -> list[Text]:
+def _legend(records: Sequence[Record], deltas: Iterable[Delta], unmade: Iterable[str], width: int) -> list[Text]:
     """What the marks of the table mean, and how many records have them and why."""
     doubts = Counter(delta.reason for delta in deltas if delta.verdict == "unclear" and delta.reason)
     reasons = Counter(why for record in records if (why := unverified(record)))
@@ -187,6 +189,7 @@ def _legend(records: Sequence[Record], deltas: Iterable[Delta], width: int) -> l
     told = [f"{UNVERIFIED} {count} not verified: {why}" for why, count in reasons.most_common(MOST_REASONS)]
     if (left := sum(reasons.values()) - sum(count for _, count in reasons.most_common(MOST_REASONS))) > 0:
         told.append(f"{UNVERIFIED} {left} not verified for other reasons")
+    told += [f"✗ {count} {NOT_WEIGHED}{clean(why)}" for why, count in Counter(unmade).most_common(MOST_REASONS)]
     told += [f"? {count} unclear: {why}" for why, count in doubts.most_common(MOST_REASONS)]
     told += [f"{IDENTICAL} {count} bit-identical to {what}, which may mean that it is the same code" for what, count in same.items()]
     return [Text(cut(shortened(line), width), "dim") for line in told]

@@ -31,7 +31,7 @@ from steelyard.codec.shapes import MachineShape, check_shape, within_reach
 from steelyard.errors import StoreError, UsageError
 from steelyard.files import LINE, RESULTS, TooLarge, check_values, expanded, limit, open_plain, read_whole, too_large
 from steelyard.model.pair import Pair
-from steelyard.model.record import SCHEMA, Arrays, Attachment, Record, Series
+from steelyard.model.record import SCHEMA, Arrays, Attachment, Record, Series, altered
 from steelyard.store import proof, samples, seals, sources
 from steelyard.store.disk import locked, open_to_write, sync_folder, trouble, write_whole
 from steelyard.store.moments import FUTURE, ahead, stamped
@@ -236,7 +236,7 @@ class RunWriter:
         """Samples reach the disk first, so a line never points at what is not there."""
         sync = self._sync_is_due()
         kept, end = self._keep(arrays or {}, sync)
-        item = replace(item, samples=kept) if arrays else item
+        item = altered(item, samples=kept) if arrays else item
         self._write(name, item, sync=sync)
         self._samples_end = end
         return item

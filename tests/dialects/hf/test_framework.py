@@ -98,6 +98,11 @@ def run_your_model_benchmark(logger, output_dir="benchmark_results", **kwargs):
     results = runner.run_benchmark(benchmark, configs)
     return runner.save_results("your_model", results)
 """
+MODES = {
+    'config.variant = "eager"': ("eager", None),
+    'config.variant = "compiled"\nconfig.compile_mode = "max-autotune"  # or "default", "reduce-overhead"': ("compiled", "max-autotune"),
+    'config.variant = "kernelized"\nconfig.compile_mode = "max-autotune"': ("kernelized", "max-autotune"),
+}
 LOG = logging.getLogger("bench")
 
 
@@ -120,9 +125,9 @@ def test_the_snippets_of_the_readme_run_as_they_stand() -> None:
     configs = snippet(VARIANTS)["configs"]
     assert len(configs) == 27 and configs[1].name == "my_benchmark_variant=eager_compile_mode=None_batch_size=2"
     [config] = configs[:1]
-    for words in ('config.variant = "eager"', 'config.variant = "compiled"\nconfig.compile_mode = "max-autotune"  # or "default"'):
+    for words, meant in MODES.items():
         snippet(words, config=config)
-    assert (config.variant, config.compile_mode) == ("compiled", "max-autotune")
+        assert (config.variant, config.compile_mode) == meant
     timing = snippet(CUSTOM, tokens_generated=7)["custom_measurement"]()
     assert timing.latency > 0 and timing.tokens_per_second == pytest.approx(7 / timing.latency)
     assert snippet(MONITOR)["metrics"]["gpu_monitoring_status"] in ("disabled", "success")
@@ -164,8 +169,45 @@ def test_statistics_are_those_of_numpy() -> None:
     assert (found.min, found.max, found.unit, found.measurements) == (min(values), max(values), "seconds", values)
     assert found.plain()["too_few_values_for"] == ["p99"]
     assert hf.BenchmarkStatistics.from_measurements("x", [2.0]).p99 == 2.0
+    assert math.isnan(hf.BenchmarkStatistics.from_measurements("x", [1.0, math.nan]).std)
     with pytest.raises(ValueError, match="empty"):
         hf.BenchmarkStatistics.from_measurements("latency", [])
+
+
+class Late(hf.ModelBenchmark):
+    """Imports PyTorch where its model is set up, and says what it is told to say."""
+
+    first: Any = 0.1
+
+    def setup_model(self, config: ScenarioConfig) -> None:
+        import torch  # noqa: F401
+
+    def cleanup_model(self) -> None: ...
+
+    def measure_time_to_first_token(self, config: ScenarioConfig) -> float:
+        return float(self.first)
+
+    def measure_latency(self, config: ScenarioConfig) -> hf.TimingResult:
+        return hf.TimingResult(latency=0.5, tokens_per_second=2.0)
+
+
+@pytest.mark.deep
+def test_a_bench_that_imports_torch_late_is_on_torch_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setattr(hf, "torch_here", lambda: None)
+    config = ScenarioConfig("late", "m", warmup_iterations=0, measurement_iterations=1)
+    found = hf.BenchmarkRunner(LOG).run_benchmark(Late(LOG), [config])["late"]
+    assert (found["status"], found["case"].rpartition("@")[2]) == ("ok", "torch/eager:eval")
+    assert not hf._uses_torch(hf.ModelBenchmark)
+
+
+@pytest.mark.parametrize("first", [math.nan, math.inf, -1.0])
+def test_times_that_cannot_be_are_no_measurement(first: float) -> None:
+    bench = Late(LOG)
+    bench.first = first
+    config = ScenarioConfig("late", "m", warmup_iterations=0, measurement_iterations=1)
+    found = hf.BenchmarkRunner(LOG).run_benchmark(bench, [config])["late"]
+    assert found["status"] == "failed" and "time to first token of" in found["reason"] and not found["measurements"]
 
 
 def test_a_bench_that_lacks_a_method_cannot_be_made() -> None:

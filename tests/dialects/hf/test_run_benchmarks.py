@@ -73,6 +73,8 @@ README = (
     "--model-id gpt2",
     "--log-level DEBUG",
 )
+ORDINARY = ("", "--warmup-iterations 5 --measurement-iterations 10 --num-tokens-to-generate 200", "--exclude old_benchmark")
+"""Those of them that every commit is tried with; each starts a process."""
 
 
 @pytest.fixture(autouse=True)
@@ -102,7 +104,7 @@ def scenarios(path: str) -> dict[str, Any]:
     return {each["scenario_name"]: each for each in json.loads(Path(path).read_text())["benchmark_scenarios"]}
 
 
-@pytest.mark.parametrize("line", README)
+@pytest.mark.parametrize("line", [line if line in ORDINARY else pytest.param(line, marks=pytest.mark.deep) for line in README])
 def test_every_command_line_of_the_readme_reaches_the_benches_that_it_means(line: str) -> None:
     bench("llama_benchmark")
     old = "--exclude" in line
@@ -170,11 +172,23 @@ def test_a_users_bench_is_measured_by_the_engine_and_what_fails_in_it_costs_one_
     assert {record.case["workload"] for record in kept.records} == {"hf/own_benchmark/OwnBenchmark"} and len(kept.records) == 7
     log = next(Path("benchmark_results").glob("*.log")).read_text()
     assert "warm-up 1 of own_variant=eager_batch_size=1 failed: RuntimeError: cold" in log and "cleaned up" in log
+    assert log.count("config: own_variant=eager_batch_size=2") == 1, "what is said again after a crash is told once"
 
 
+def test_a_failing_bench_beside_a_good_one_has_exit_code_1_and_both_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    bench("bad_benchmark", "def run_benchmark(logger):\n    raise ValueError('no good')\n")
+    bench("good_benchmark")
+    assert run("--exclude", "llama", "mock") == 1 and "1 ok · 1 failed · 0 skipped" in capsys.readouterr().err
+    assert summary()["benchmark_results"] == {"bad_benchmark": None, "good_benchmark": "completed"}
+    assert "bad_benchmark.py:2" in summary()["details"]["bad_benchmark"]["reason"]
+
+
+@pytest.mark.deep
 def test_a_failing_bench_stops_no_other_and_each_is_told_with_its_place(capsys: pytest.CaptureFixture[str]) -> None:
     bench("bad_benchmark", "def run_benchmark(logger):\n    raise ValueError('no good')\n")
     bench("broken_benchmark", "import nosuchmodule\n")
+    bench("done_benchmark", "import sys\ndef run_benchmark():\n    sys.exit()\n")
+    bench("ended_benchmark", "import sys\ndef run_benchmark():\n    sys.exit(3)\n")
     bench("gone_benchmark", "import os\ndef run_benchmark():\n    os._exit(7)\n")
     bench("misspelt_benchmark", "def x(:\n")
     bench("parts", "X = 1\n")
@@ -182,15 +196,24 @@ def test_a_failing_bench_stops_no_other_and_each_is_told_with_its_place(capsys: 
     assert run("--exclude", "llama", "mock") == 1
     found = summary()
     assert found["benchmark_results"] == {
-        "bad_benchmark": None, "broken_benchmark": None, "gone_benchmark": None, "good_benchmark": "completed", "misspelt_benchmark": None,
-        "parts": "skipped",
+        "bad_benchmark": None, "broken_benchmark": None, "done_benchmark": "completed", "ended_benchmark": None, "gone_benchmark": None,
+        "good_benchmark": "completed", "misspelt_benchmark": None, "parts": "skipped",
     }  # fmt: skip
     reasons = {name: each["reason"] for name, each in found["details"].items()}
     assert "ValueError: no good" in reasons["bad_benchmark"] and "bad_benchmark.py:2" in reasons["bad_benchmark"]
     assert "nosuchmodule" in reasons["broken_benchmark"] and "misspelt_benchmark.py:1" in reasons["misspelt_benchmark"]
     assert "exited with code 7" in reasons["gone_benchmark"]
     assert "neither run_parts nor run_benchmark" in reasons["parts"]
-    assert "1 ok · 4 failed · 1 skipped" in capsys.readouterr().err
+    assert "the script ended with 3" in reasons["ended_benchmark"]
+    assert "2 ok · 5 failed · 1 skipped" in capsys.readouterr().err
+
+
+def test_help_names_every_option_of_the_readme(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--help") == PASS
+    told = capsys.readouterr().out
+    for name in ("output-dir", "model-id", "warmup-iterations", "measurement-iterations", "num-tokens-to-generate", "include", "exclude",
+                 "enable-mock", "log-level", "benches-dir"):  # fmt: skip
+        assert f"--{name}" in told
 
 
 def test_wrong_input_is_told_and_has_the_originals_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
@@ -232,6 +255,7 @@ def _has(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
+@pytest.mark.deep
 def test_an_interrupted_run_goes_on_with_the_bench_that_it_was_at(monkeypatch: pytest.MonkeyPatch) -> None:
     bench("a_benchmark")
     words = ("--enable-mock", "--exclude", "llama", "--num-tokens-to-generate", "4")
@@ -250,6 +274,7 @@ def _stopped(sink: Any, job: Any, record: Any, arrays: Any) -> None:
         raise KeyboardInterrupt
 
 
+@pytest.mark.deep
 def test_the_originals_own_commands_run_in_a_folder_that_init_makes() -> None:
     def python(*words: str, folder: str = "it", code: int = 0) -> subprocess.CompletedProcess[str]:
         Path(folder).mkdir(exist_ok=True)
@@ -271,6 +296,7 @@ def test_the_originals_own_commands_run_in_a_folder_that_init_makes() -> None:
     assert "no such file" in python("-m", "steelyard.hf_bench", "nowhere.py", code=2).stderr
 
 
+@pytest.mark.deep
 def test_failed_scenarios_count_with_the_strict_exit_code_only() -> None:
     bench("half_benchmark", MEASURED.replace("run_own_benchmark", "run_half_benchmark").replace("os._exit(11)", "raise MemoryError"))
     assert run("--include", "half", "--strict-exit") == FAILED

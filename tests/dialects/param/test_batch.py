@@ -12,18 +12,17 @@ from typing import Any
 
 import pytest
 
-from steelyard.dialects.param import batch
-from steelyard.dialects.param.batch import FILTER, Queue, check, mark, summary, visible_device
+from steelyard.dialects.param.batch import Queue, check, summary, visible_device
 from steelyard.dialects.param.expand import Config
 from steelyard.dialects.param.flags import Options
 from steelyard.dialects.param.lines import record
 from steelyard.dialects.param.shim import batch as shim
-from steelyard.engine.tools import run_tool
-from steelyard.errors import SteelyardError, UsageError
+from steelyard.errors import UsageError
 from steelyard.measuring.ncu_table import COLUMNS, Kernel
 
 FAKE = Path(__file__).with_name("fake_ncu.py")
 TENSOR = {"type": "tensor", "dtype": "float", "shape": [4, 4]}
+FILTER = "param_measure"
 KEEPER = "import os, pathlib, sys; p = sys.argv; pathlib.Path(p[1]).open('a').write(pathlib.Path(p[3]).read_text() + chr(10))"
 """A batch command that keeps each file it was given, and the place of the last in `argv`."""
 
@@ -55,10 +54,11 @@ def kept(folder: Path) -> list[dict[str, Any]]:
 
 def run(options: Options, *configs: Config) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The lines of all batches, and the records afterwards."""
-    queue, records = Queue(options), [measured(item) for item in configs]
+    queue, records, lines = Queue(options), [measured(item) for item in configs], list[dict[str, Any]]()
     for item, its in zip(configs, records, strict=True):
+        lines += queue.flush() if queue.due(item) else ()
         queue.add(item, its)
-    return list(queue.flush()), records
+    return [*lines, *queue.flush()], records
 
 
 def test_a_batch_is_a_file_a_command_and_a_line(options: Options, tmp_path: Path) -> None:
@@ -161,11 +161,6 @@ def test_a_tool_that_saw_nothing_or_cannot_be_started_is_a_failure(options: Opti
     assert "No such file" in line["steelyard"]["error"]
 
 
-def test_a_tool_that_hangs_is_ended(tmp_path: Path) -> None:
-    with pytest.raises(SteelyardError, match="did not end within"):
-        run_tool(["tail", "-f", "/dev/null"], {"PATH": "/usr/bin:/bin"}, tmp_path / "said", 0.2)
-
-
 def test_both_tools_run_each_batch_with_calls_of_their_own(options: Options, tmp_path: Path) -> None:
     program = tmp_path / "nsys"
     program.write_text('#!/bin/sh\n[ "$1 $2 $3 $4" = "profile -t cuda,nvtx -o" ] || exit 2\necho report >"$5"\nshift 5\nexec "$@"\n')
@@ -217,14 +212,6 @@ def test_totals_are_of_one_call_and_shares_are_weighted_by_time() -> None:
     assert part == {}
 
 
-@pytest.mark.parametrize("part", batch.PARTS)
-def test_a_mark_is_found_among_labels_that_hold_one_in_an_operators_name(part: str) -> None:
-    cell = f"[param|{mark(9, 'forward')}|0|0|1|measure|forward]:none"
-    assert batch._MARK.search(f'"<default domain>:{cell}"') is None
-    found = batch._MARK.search(f'"<default domain>:{cell}" "<default domain>:{mark(12, part)}:none"')
-    assert found is not None and found.groups() == ("12", part)
-
-
 ADD = {"args": [TENSOR, TENSOR]}
 WRONG = {"args": [TENSOR, {**TENSOR, "shape": [3]}]}
 
@@ -245,8 +232,7 @@ def written(folder: Path, inputs: list[dict[str, Any]], **asked: Any) -> str:
 def test_measured_calls_run_inside_the_ranges_that_ncu_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     from steelyard.backends._torch_fixed import TorchLabels
-    from steelyard.dialects.param.shim.batch import take_marked
-    from steelyard.measuring.fixed import Stopwatch
+    from steelyard.measuring.fixed import Stopwatch, take
     from steelyard.model.protocol import Fixed
     from steelyard.model.task import Task
     from steelyard.workloads.operators._gradient import backward_of
@@ -276,11 +262,13 @@ def test_measured_calls_run_inside_the_ranges_that_ncu_is_told(monkeypatch: pyte
             return 2 * grad * ctx.saved_tensors[0]
 
     task = Task(Square.apply, (torch.ones(2, requires_grad=True),), back=backward_of(None))
-    take_marked(5, task, Fixed(1, 2, backward=True, ranges="param"), Stopwatch(), TorchLabels(False, True), "my.op|0|0|7")
+    take(task, Fixed(1, 2, backward=True, ranges="param"), Stopwatch(), TorchLabels(False, True), "my.op|0|0|7", position=5)
     warmup, measured = seen[:2], seen[2:]
     assert all(FILTER not in ranges for ranges in warmup)
     parts = ["forward", "backward"] * 2
-    assert [ranges[-3:] for ranges in measured] == [[FILTER, mark(5, part), f"[param|my.op|0|0|7|measure|{part}]"] for part in parts]
+    assert [ranges[-3:] for ranges in measured] == [
+        [FILTER, f"param_input_5_{part}", f"[param|my.op|0|0|7|measure|{part}]"] for part in parts
+    ]
     assert active == {}
 
 
@@ -310,8 +298,9 @@ def test_the_whole_way_through_a_tool_and_back(options: Options) -> None:
     said: list[str] = []
     queue, its = Queue(away, echo=said.append), measured(config("0|0|3", "torch.add"))
     queue.add(config("0|0|3", "torch.add", input=ADD, generators=("", "PyTorch:DefaultDataGenerator")), its)
+    [good] = queue.flush()
     queue.add(config("0|1|0", "torch.add", input=WRONG, generators=("", "PyTorch:DefaultDataGenerator")), measured(config("0|1|0")))
-    good, bad = queue.flush()
+    [bad] = queue.flush()
     assert good["steelyard"]["status"] == "ok" and its["steelyard"]["ncu"]["totals"]["backward"]["duration"] == pytest.approx(1e-6)
     assert said[0] == "torch.add|0|0|3"
     assert bad["steelyard"]["error"].startswith("ncu exited with code 3: error: torch.add|0|1|0: ")

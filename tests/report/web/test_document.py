@@ -143,6 +143,14 @@ def test_machines_and_runs_are_told_in_words() -> None:
     assert entry["environment"] == {"torch": "2.13.0"} and entry["counts"] == {"ok": 1}
 
 
+def test_versions_of_backends_that_ran_elsewhere_are_told_with_the_run() -> None:
+    one = run({case("a"): 1.0}, machine=MACHINE)
+    elsewhere = [record("op/a[n=1]@jax/jit:eval", 1.0, environment={"jax": version, "numpy": "9"}) for version in ("0.10.2", "0.11.0")]
+    other = record("op/a[n=1]@torch/eager:eval", 1.0, environment={"torch": "2.9"})
+    (entry,) = made(replace(one, records=[*one.records, *elsewhere, other]))["runs"]
+    assert entry["environment"] == {"torch": "2.13.0 and 2.9", "jax": "0.10.2 and 0.11.0"}
+
+
 def damaged(store: Store, change: Callable[[bytes], bytes]) -> dict[str, Any]:
     path = store.open("latest").path
     file = path / "run.jsonl"

@@ -42,7 +42,12 @@ def run(file: Path, words: Sequence[str], runner: Runner, asked: Counter[str]) -
         runner.tell({"outcome": "no_runner", "reason": f"{file.name} has neither run_{file.stem} nor run_benchmark"})
         return
     passed = taken(function, {"logger": log, **given})
-    answer = function(**passed)
+    answer = None
+    try:
+        answer = function(**passed)
+    except SystemExit as ending:
+        if ending.code:
+            raise
     skipped = answer is None and not asked.total() and "enable_mock" in passed and not given.get("enable_mock") and "mock" in file.stem
     path = str(answer) if isinstance(answer, (str, Path)) else ""
     runner.tell({"outcome": "skipped" if skipped else "completed", "path": path})

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from steelyard.dialects.commands import ENV, LOUDNESS, STRICT_EXIT, Listing, Names, status_counts, with_options
-from steelyard.errors import INTERRUPTED, UsageError
+from steelyard.errors import INTERRUPTED, UsageError, told
 from steelyard.terminal import CONTEXT, heed_signals, tell
 
 FOLDER = click.Path(path_type=Path)
@@ -97,7 +97,7 @@ def run_benchmarks(
     except UsageError as error:
         if strict_exit:
             raise
-        tell(f"error: {error}")
+        tell(f"error: {told(error)}")
         return session.FALLEN
     except KeyboardInterrupt:
         tell(f"interrupted: {len(made.outcomes)} benches done; continue: the same command with --resume")

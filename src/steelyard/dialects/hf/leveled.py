@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from steelyard.dialects.commands import make_folder
 from steelyard.dialects.devices import has_device
 from steelyard.dialects.hf import cases, files, levels
 from steelyard.dialects.hf.levels import LevelConfig
@@ -96,7 +97,7 @@ class LevelSink(RowSink):
         self.configs, self.made, self.results = configs, made, path
         self.file: dict[str, Any] = {}
         self.statuses: list[str] = []
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         for hash, each in configs.items():
             if each.trouble:
                 self.keep(hash, Record("", {}, "unsupported", each.trouble), {})
@@ -129,11 +130,8 @@ def row(each: PlannedConfig, record: Record, series: Mapping[str, list[float]], 
     ours |= {"effective": dict(record.effective)}
     if each.asked != config:
         ours |= {"requested": each.asked.plain(), "changed": list(each.notes)}
-    seen = (
-        {name: value for name, value in record.effective.get(MONITOR, {}).items() if name.startswith("gpu")}
-        if config.gpu_monitoring
-        else {}
-    )
+    watched = record.effective.get(MONITOR, {}) if config.gpu_monitoring else {}
+    seen = {name: value for name, value in watched.items() if name.startswith("gpu")}
     shape = f"({config.batch_size}, {config.num_tokens_to_generate})"
     return {
         "metadata": {**metadata, "timestamp": datetime.now(UTC).isoformat(), "hardware_info": hardware, **ours},
@@ -214,10 +212,8 @@ class LevelRun:
         """A trace of a short request for each config, beside the timing and in a run of its own."""
         folder = self.options.output_dir.with_name(f"{self.options.output_dir.name}_profiles")
         short = {each.config.name(): replace(each.config, num_tokens_to_generate=self.options.profiled) for each in configs}
-        asked = {
-            name: config.case(self.options.model, threads=self.options.threads, preset=self.options.preset)
-            for name, config in short.items()
-        }
+        given = self.options
+        asked = {name: config.case(given.model, threads=given.threads, preset=given.preset) for name, config in short.items()}
         if not asked:
             return
         settings = replace(self.options.settings, runs=1, warmup=0.0, verify=False, telemetry=False, profile=True)

@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from steelyard.dialects.commands import LOUDNESS
+from steelyard.dialects.commands import LOUDNESS, make_folder
 from steelyard.dialects.hf import files
 from steelyard.dialects.hf.cases import device_here
 from steelyard.engine import conduct
 from steelyard.engine.messages import Found
 from steelyard.engine.run import WaitTold
-from steelyard.engine.sinks import Sink
+from steelyard.engine.sinks import RepeatedLines, Sink
 from steelyard.errors import PASS, UsageError, told
 from steelyard.files import existing, read_text
 from steelyard.model.experiment import Experiment, Settings, UserScript
@@ -65,16 +65,19 @@ class BenchOutcome:
 
 
 class BenchSink(Sink):
-    """What a bench tells while it runs."""
+    """What a bench tells while it runs; what it says again, when its file is run again after a crash, is not told twice."""
 
     def __init__(self, log: Callable[[str, str], None]) -> None:
         self.log, self.facts = log, dict[str, Any]()
+        self.lines = RepeatedLines()
+        self.again = self.lines.again  # type: ignore[method-assign]
 
     def found(self, found: Found) -> None:
-        if "log" in found.facts:
-            self.log(str(found.facts.get("level", "INFO")), str(found.facts["log"]))
-        else:
+        line = (str(found.facts.get("level", "INFO")), str(found.facts.get("log")))
+        if "log" not in found.facts:
             self.facts |= dict(found.facts)
+        elif self.lines.new(line):
+            self.log(*line)
 
     def printed(self, text: str) -> None:
         self.log("DEBUG", f"the worker printed: {text}")
@@ -107,11 +110,7 @@ class BenchesRun:
         """All benches, one after the other; what fails in one stops no other."""
         options = self.options
         found = discover(options)
-        try:
-            options.output_dir.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            why = error.strerror or str(error)
-            raise UsageError(f"cannot write to {options.output_dir}", why=why, do="--output-dir names another folder") from None
+        make_folder(options.output_dir)
         self.log_file = files.free(options.output_dir / f"benchmark_run_{datetime.now().strftime(files.STAMP)}.log")
         self.log_file.touch()
         if not found:

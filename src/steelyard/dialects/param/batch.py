@@ -1,4 +1,4 @@
-"""Configs once more under ncu or nsys: batches of one operator's inputs, what they are started with, and what comes back.
+"""PARAM's batches: inputs of one operator in its own file, which the engine runs once more under ncu or nsys, and their lines.
 
 A tool starts `<batch command> -f FILE`, where FILE is plain JSON in a private folder; the original's `-s NAME` (shared
 memory) is not offered.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import shutil
 import sys
@@ -21,62 +20,38 @@ from typing import TYPE_CHECKING
 
 from steelyard.dialects.param.flags import BATCH_MODULE, Options
 from steelyard.dialects.param.lines import Line, place, status
-from steelyard.engine.tools import run_tool
-from steelyard.errors import SteelyardError, UsageError
+from steelyard.engine.place import Place
+from steelyard.engine.profilers import PassKernel, Profiled, Profiler, kernels_by_case, profile, totals
+from steelyard.errors import UsageError
 from steelyard.files import read_text
-from steelyard.measuring.ncu_table import COLUMNS, Kernel, lacking, last_words, marked
+from steelyard.measuring.marks import PARTS
 
 if TYPE_CHECKING:
     from steelyard.dialects.param.expand import Config
 
-FILTER = "param_measure"
-"""The NVTX range of every profiled call. It is a process range (start/end), which ncu is told by a name with no `/` after it:
-autograd launches kernels from threads of its own, where ranges of the calling thread (push/pop) do not reach. The name has
-none of the characters that ncu's filters give a meaning to, which `[param|measure]` has."""
-PARTS = ("forward", "backward", "forward_backward")
-_MARK = re.compile(rf"(?<![\w|.])param_input_(\d+)_({'|'.join(reversed(PARTS))})(?![\w|.])")
-DEFAULT_METRICS = tuple(COLUMNS.values())
+RANGES = "param"
+SUFFIXES = {"ncu": "ncu.log", "nsys": "nsys.nsys-rep"}
 RUNNABLE = ("ok", "skipped", "not_applicable")
 STARTING, PER_INPUT = 300.0, 120.0
 
 
-def mark(position: int, part: str) -> str:
-    """The NVTX range of one input's pass, by which ncu's rows find their config; an operator's name could mislead."""
-    return f"param_input_{position}_{part}"
-
-
 @dataclass(frozen=True)
 class Tool:
-    """One of the two profilers as this run uses it; `extra` is None where no file of options was given."""
+    """One of the two profilers as PARAM's flags ask for it."""
 
-    name: str
-    program: str
-    extra: tuple[str, ...] | None
+    profiler: Profiler
     warmup: int
     iteration: int
-    suffix: str
-
-    def options(self, file: Path, metrics: Sequence[str]) -> list[str]:
-        """What stands between the tool and the command it starts."""
-        if self.name == "nsys":
-            return ["profile", "-t", "cuda,nvtx", "-o", str(file), *(self.extra or ())]
-        fixed = ["--log-file", str(file), "--csv", "--nvtx", "--nvtx-include", FILTER]
-        plain = ["--clock-control", "none", "--page", "raw", "--print-units", "base", "--metrics", ",".join(metrics)]
-        return [*fixed, "--target-processes", "all", *(plain if self.extra is None else self.extra)]
 
 
 def tools(options: Options) -> list[Tool]:
     """The profilers that were asked for."""
     found = []
-    if options.ncu:
-        found.append(_tool("ncu", options.ncu_bin, options.ncu_args_file, options.ncu_warmup, options.ncu_iteration, "ncu.log"))
-    if options.nsys:
-        found.append(_tool("nsys", options.nsys_bin, options.nsys_args_file, options.nsys_warmup, options.nsys_iteration, "nsys.nsys-rep"))
+    for name in SUFFIXES:
+        program, file, warmup, iteration = (getattr(options, f"{name}_{word}") for word in ("bin", "args_file", "warmup", "iteration"))
+        if getattr(options, name):
+            found.append(Tool(Profiler(name, program or name, None if file is None else _words(file), RANGES), warmup, iteration))
     return found
-
-
-def _tool(name: str, program: str | None, file: str | None, warmup: int, iteration: int, suffix: str) -> Tool:
-    return Tool(name, program or name, None if file is None else _words(file), warmup, iteration, suffix)
 
 
 def _words(file: str) -> tuple[str, ...]:
@@ -89,13 +64,8 @@ def _words(file: str) -> tuple[str, ...]:
 def check(options: Options) -> None:
     """Say before anything runs that a tool, its options or the command it starts cannot be had."""
     for tool in tools(options):
-        flag = f"--{tool.name}"
-        if shutil.which(tool.program) is None:
-            product = "Nsight Compute" if tool.name == "ncu" else "Nsight Systems"
-            raise UsageError(
-                f"{flag} needs {product}, and there is no {tool.program!r}", why="it comes with the CUDA toolkit",
-                do=f"name the program with {flag}-bin FILE, add its folder to PATH, or leave {flag} out",
-            )  # fmt: skip
+        flag = f"--{tool.profiler.name}"
+        tool.profiler.check(f"name the program with {flag}-bin FILE, add its folder to PATH")
         if tool.iteration < 1:
             raise UsageError(f"{flag}-iteration is at least 1: with none there is nothing to look at")
     if options.batches and shutil.which(program := _batch_command(options)[0]) is None:
@@ -114,35 +84,28 @@ def _batch_command(options: Options) -> list[str]:
     return words
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Inputs of one build that a tool runs in one go, with the records of their plain runs."""
+Item = tuple["Config", Line]
+"""A config and the record of its plain run."""
 
-    items: tuple[tuple[Config, Line], ...]
 
-    @property
-    def ids(self) -> list[str]:
-        """Ids of the records, in the order of the inputs."""
-        return [config.id for config, _ in self.items]
-
-    def plain(self, tool: Tool, options: Options, device: str) -> Line:
-        """What the started command reads, in the original's form: one operator, one build, inputs with their ids."""
-        first = self.items[0][0]
-        inputs = [{**config.input, "id": _split(config)[1]} for config, _ in self.items]
-        return {
-            "op_name": first.op,
-            "config_build_id": _split(first)[0],
-            "op_info": {
-                "build_iterator": None, "input_iterator": None,
-                "build_data_generator": first.generators[0], "input_data_generator": first.generators[1],
-                "config": [{"build": first.build, "input": inputs}],
-            },
-            "run_options": {
-                "device": device, "pass_type": "backward" if options.backward else "forward",
-                "warmup": tool.warmup, "iteration": tool.iteration, "op_exec_mode": "discrete",
-                "cuda_l2_cache": options.cuda_l2_cache == "on", "pt2_model": options.pt2_model, "cuda_graph": options.cuda_graph,
-            },
-        }  # fmt: skip
+def batch_file(batch: Sequence[Item], tool: Tool, options: Options, device: str) -> Line:
+    """What the started command reads, in the original's form: one operator, one build, inputs with their ids."""
+    first = batch[0][0]
+    inputs = [{**config.input, "id": _split(config)[1]} for config, _ in batch]
+    return {
+        "op_name": first.op,
+        "config_build_id": _split(first)[0],
+        "op_info": {
+            "build_iterator": None, "input_iterator": None,
+            "build_data_generator": first.generators[0], "input_data_generator": first.generators[1],
+            "config": [{"build": first.build, "input": inputs}],
+        },
+        "run_options": {
+            "device": device, "pass_type": "backward" if options.backward else "forward",
+            "warmup": tool.warmup, "iteration": tool.iteration, "op_exec_mode": "discrete",
+            "cuda_l2_cache": options.cuda_l2_cache == "on", "pt2_model": options.pt2_model, "cuda_graph": options.cuda_graph,
+        },
+    }  # fmt: skip
 
 
 def _split(config: Config) -> tuple[str, str]:
@@ -162,7 +125,7 @@ class Queue:
         self._options, self._echo = options, echo
         self._tools, self._command = tools(options), _batch_command(options)
         self._loading = {"files": [str(Path(name).resolve()) for name in options.files], "entries": list(entries)}
-        self._waiting: list[tuple[Config, Line]] = []
+        self._waiting: list[Item] = []
 
     def add(self, config: Config, record: Line) -> None:
         """Let a config wait for its batch; one that could not run by itself is left out."""
@@ -171,77 +134,42 @@ class Queue:
 
     def due(self, config: Config) -> bool:
         """Whether what waits should be flushed before this config is added: its batch is full, or the build is another."""
-        if not self._waiting:
-            return False
-        return len(self._waiting) >= self._options.run_batch_size or _key(config) != _key(self._waiting[-1][0])
+        last = self._waiting[-1][0] if self._waiting else config
+        return len(self._waiting) >= self._options.run_batch_size or (config.op, _split(config)[0]) != (last.op, _split(last)[0])
 
     def flush(self) -> Iterator[Line]:
-        """Run what waits, and give a line of the output file for each batch and tool.
+        """Run what waits, which is one batch, and give a line of the output file for each tool.
 
         ncu's counters are laid into the records that were added (`record["steelyard"]["ncu"]`) and stand in the line too. A
         batch that fails has `"steelyard": {"status": "failed", "error": …}` in its line and costs nothing else.
         """
         waiting, self._waiting = self._waiting, []
-        for batch in _batches(waiting, self._options.run_batch_size):
-            for tool in self._tools:
-                yield self._run(tool, batch)
+        for tool in self._tools if waiting else ():
+            yield self._run(tool, waiting)
 
-    def _run(self, tool: Tool, batch: Batch) -> Line:
-        file = _unused(self._options, tool.suffix)
-        device = "cuda" if self._options.on_cuda else self._options.device
-        config = batch.plain(tool, self._options, device)
+    def _run(self, tool: Tool, batch: Sequence[Item]) -> Line:
+        name, options, first = tool.profiler.name, self._options, batch[0][0]
+        file = _unused(options, SUFFIXES[name])
+        config = batch_file(batch, tool, options, "cuda" if options.on_cuda else options.device)
+        ours = {**self._loading, "seed": options.seed if first.seed is None else first.seed, "threads": options.threads}
         with tempfile.TemporaryDirectory(prefix="steelyard-", ignore_cleanup_errors=True) as folder:
-            text = json.dumps({**config, "steelyard": {**self._loading, "seed": self._seed(batch), "threads": self._options.threads}})
-            (Path(folder) / "batch.json").write_text(text, encoding="utf-8")
-            argv, said, trouble = self._profile(tool, file, Path(folder), len(batch.items))
-        for line in said.splitlines():
+            (Path(folder) / "batch.json").write_text(json.dumps({**config, "steelyard": ours}), encoding="utf-8")
+            done = self._profile(tool.profiler, file, Path(folder), len(batch))
+        for line in done.said.splitlines():
             self._echo(line)
-        ours: Line = {"status": "failed", "error": trouble} if trouble else {"status": "ok"}
-        if tool.name == "ncu":
-            ours |= _counters(file, batch, tool, trouble)
+        found: Line = {"status": "failed", "error": done.trouble} if done.trouble else {"status": "ok"}
+        if name == "ncu":
+            found |= _counters(file, batch, tool.iteration, done.trouble)
         return {
-            f"{tool.name}_file": str(file), f"{tool.name}_cmd_str": shlex.join(argv), "config": config,
-            "start_run_id": batch.ids[0], "end_run_id": batch.ids[-1], "steelyard": ours,
+            f"{name}_file": str(file), f"{name}_cmd_str": shlex.join(done.argv), "config": config,
+            "start_run_id": first.id, "end_run_id": batch[-1][0].id, "steelyard": found,
         }  # fmt: skip
 
-    def _seed(self, batch: Batch) -> int:
-        seed = batch.items[0][0].seed
-        return self._options.seed if seed is None else seed
-
-    def _profile(self, tool: Tool, file: Path, folder: Path, inputs: int) -> tuple[list[str], str, str]:
-        """The command as it was last started, what was said, and what went wrong; a counter the device lacks is asked for no more."""
-        metrics, said = list(DEFAULT_METRICS), ""
-        limit = STARTING + inputs * (self._options.timeout or PER_INPUT)
-        program = [*self._command, "-f", str(folder / "batch.json"), *(["-v"] if self._options.log_level.upper() == "DEBUG" else [])]
-        while True:
-            argv = [tool.program, *tool.options(file, metrics), *program]
-            try:
-                said, code = run_tool(argv, self._environment(), folder / "said.txt", limit)
-            except (SteelyardError, OSError) as error:
-                return argv, said, f"{tool.name} {' '.join(str(error).split())}"
-            words = _text(file) + said if tool.name == "ncu" else said
-            missing = lacking(words, metrics) if tool.name == "ncu" and tool.extra is None else []
-            if not missing or len(missing) == len(metrics):
-                return argv, said, _trouble(tool, code, words, file)
-            metrics = [name for name in metrics if name not in missing]
-
-    def _environment(self) -> dict[str, str]:
-        """As a worker has it: a compiler's helper processes would each be looked at as well."""
-        found = {"TORCHINDUCTOR_COMPILE_THREADS": "1", **os.environ, "CUDA_VISIBLE_DEVICES": visible_device(self._options, os.environ)}
-        return found if self._options.batch_cmd else found | {"PYTHONSAFEPATH": "1"}
-
-
-def _key(config: Config) -> tuple[str, str]:
-    return config.op, _split(config)[0]
-
-
-def _batches(waiting: Sequence[tuple[Config, Line]], most: int) -> Iterator[Batch]:
-    """Cut where the build changes and where a batch is full."""
-    begin = 0
-    for end in range(1, len(waiting) + 1):
-        if end == len(waiting) or end - begin == most or _key(waiting[end][0]) != _key(waiting[begin][0]):
-            yield Batch(tuple(waiting[begin:end]))
-            begin = end
+    def _profile(self, profiler: Profiler, file: Path, folder: Path, inputs: int) -> Profiled:
+        options = self._options
+        program = [*self._command, "-f", str(folder / "batch.json"), *(["-v"] if options.log_level.upper() == "DEBUG" else [])]
+        place = Place(threads=options.threads, device_index=visible_device(options, os.environ), programs=bool(options.batch_cmd))
+        return profile(profiler, program, file, place.environment(""), folder, STARTING + inputs * (options.timeout or PER_INPUT))
 
 
 def _unused(options: Options, suffix: str) -> Path:
@@ -260,58 +188,21 @@ def visible_device(options: Options, environment: Mapping[str, str]) -> str:
     return seen[index] if index < len(seen) else str(index)
 
 
-def _text(file: Path) -> str:
-    return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
-
-
-def _trouble(tool: Tool, code: int, words: str, file: Path) -> str:
-    """Why a batch is no result, in the words of the started command or else the tool's last; empty where it is one."""
-    if code:
-        errors = [line.strip() for line in words.splitlines() if line.startswith("error: ")]
-        return f"{tool.name} exited with code {code}: {'; '.join(errors[:3])[:500] or last_words(words)}"
-    if tool.name == "ncu" and tool.extra is None and not marked(words):
-        return f"ncu saw no kernel: {last_words(words)}"
-    return "" if file.exists() else f"{tool.name} wrote no {file.name}: {last_words(words)}"
-
-
-def _counters(file: Path, batch: Batch, tool: Tool, trouble: str) -> Line:
+def _counters(log: Path, batch: Sequence[Item], iterations: int, trouble: str) -> Line:
     """What ncu counted, by the id of each config, laid into the records too; kernels that belong to none are told by number."""
-    found: dict[int, list[tuple[str, Kernel]]] = {position: [] for position in range(len(batch.items))}
-    strays = 0
-    for kernel, ranges in marked(_text(file)):
-        match = _MARK.search(ranges)
-        if match and int(match[1]) in found:
-            found[int(match[1])].append((match[2], kernel))
-        else:
-            strays += 1
+    found, strays = kernels_by_case(log, RANGES, len(batch))
     counted: Line = {}
-    for position, kernels in found.items():
+    for (config, record), kernels in zip(batch, found, strict=True):
         if kernels or not trouble:
-            config, record = batch.items[position]
-            counted[config.id] = record.setdefault("steelyard", {})["ncu"] = summary(kernels, tool.iteration)
+            counted[config.id] = record.setdefault("steelyard", {})["ncu"] = summary(kernels, iterations)
     return {"ncu": counted} | ({"unmatched_kernels": strays} if strays else {})
 
 
-def summary(kernels: Sequence[tuple[str, Kernel]], iterations: int) -> Line:
-    """Kernels as they came, and per pass the totals of one call: sums of time and traffic, shares weighted by time."""
-    totals = {part: _totals([kernel for its, kernel in kernels if its == part], iterations) for part in PARTS}
+def summary(kernels: Sequence[PassKernel], iterations: int) -> Line:
+    """Kernels as they came, and per pass the totals of one call."""
+    found = {part: totals([kernel for its, kernel in kernels if its == part], iterations) for part in PARTS}
     return {
         "iterations": iterations,
         "kernels": [{"pass": part, **asdict(kernel)} for part, kernel in kernels],
-        "totals": {part: total for part, total in totals.items() if total},
+        "totals": {part: total for part, total in found.items() if total},
     }
-
-
-def _totals(kernels: Sequence[Kernel], iterations: int) -> dict[str, float]:
-    """A total with a missing part would lie and is left out."""
-    times = [kernel.duration for kernel in kernels if kernel.duration is not None]
-    total = {}
-    for name in ("duration", "dram_bytes"):
-        values = [getattr(kernel, name) for kernel in kernels]
-        if values and None not in values:
-            total[name] = sum(values) / iterations
-    for name in ("occupancy", "tensor"):
-        shares = [getattr(kernel, name) for kernel in kernels]
-        if shares and None not in shares and len(times) == len(shares) and sum(times) > 0:
-            total[name] = sum(share * duration for share, duration in zip(shares, times, strict=True)) / sum(times)
-    return total

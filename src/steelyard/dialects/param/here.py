@@ -50,7 +50,7 @@ def run(source: expand.Source, asked: Options, executor: Executor | None = None,
             other = _Own(executor, item, asked) if executor else None
             with be.as_it_was():
                 case = native.case_of(item, asked)
-                record, arrays = weigh.weigh_case(case, loaded, settings, _untold, label=item.full_id, taker=other.take if other else take)
+                record, arrays = weigh.weigh_case(case, loaded, settings, label=item.full_id, taker=other.take if other else take)
             line = line_of(item, asked, record, arrays)
             made.append(line if other is None or other.metric is None else other.line(line))
     return made
@@ -112,10 +112,6 @@ class _Own:
         """The record with what the executor answered."""
         ours = {key: value for key, value in line["steelyard"].items() if key not in ("error", "not_applicable", "statistics")}
         return {**line, "metric": self.metric, "steelyard": {**ours, "status": "ok"}}
-
-
-def _untold(phase: str, fraction: float | None) -> None:
-    """A caller sees records, not progress."""
 
 
 def _mistakes(source: str, configs: Iterable[expand.Config], loaded: Any) -> list[Mistake]:

@@ -1,87 +1,16 @@
-"""Where the time of an operator's call went, from an Nsight Systems export: launch, kernels, waiting."""
+"""PARAM's nsys_analysis: the parts of every measured call, from an export of a run with --nsys, in the original's lines."""
 
 from __future__ import annotations
 
-import bisect
-import contextlib
 import re
-import sqlite3
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
-from steelyard.errors import NothingMeasured, UsageError
+from steelyard.errors import NothingMeasured
+from steelyard.measuring.nsys_export import Launch, Span, read
 
-STRINGS, RANGES, CALLS, KERNELS, GRAPHS = (
-    "StringIds", "NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
-)  # fmt: skip
-NEEDED = {
-    STRINGS: ("id", "value"),
-    RANGES: ("start", "end", "text", "globalTid"),
-    CALLS: ("start", "end", "globalTid", "correlationId", "nameId"),
-}
-MADE_BY = "nsys profile -t cuda,nvtx, then nsys export --type sqlite"
 LABEL = re.compile(r"\[param\|(?P<op>.+)\|(?P<id>[^|]*\|[^|]*\|[^|]*)\|measure\|(?P<part>forward|backward|forward_backward)\]")
-SYNC = "cudaDeviceSynchronize"
-PROCESS_SHIFT = 24
-"""A global thread id holds the process id above its lowest 24 bits."""
-
-Tables = Mapping[str, frozenset[str]]
-
-
-@dataclass(frozen=True)
-class Span:
-    """Something with a name that lasted from one nanosecond to another."""
-
-    name: str
-    start: int
-    end: int
-
-    def plain(self) -> dict[str, Any]:
-        """The span as the original tool writes it."""
-        return {"name": self.name, "start": self.start, "end": self.end}
-
-
-@dataclass(frozen=True)
-class Launch:
-    """A call of the CUDA runtime, and the kernel it started if it started one."""
-
-    correlation: int
-    call: Span
-    kernel: Span | None = None
-
-    def plain(self) -> list[Any]:
-        """The launch as the original tool writes it."""
-        return [self.correlation, *([self.kernel.plain()] if self.kernel else []), self.call.plain()]
-
-
-@dataclass(frozen=True)
-class OpRange:
-    """One call of an operator between its NVTX marks, with what the CUDA runtime did meanwhile in the same process."""
-
-    key: str
-    op: str
-    id: str
-    span: Span
-    process: int
-    kernels: list[Launch] = field(default_factory=list)
-    syncs: list[Launch] = field(default_factory=list)
-
-    def parts(self) -> dict[str, int | None]:
-        """T1 to T5 in nanoseconds; None where there was no kernel or nobody waited for the device."""
-        ran = [launch.kernel for launch in self.kernels if launch.kernel]
-        wait = self.syncs[-1].call if self.syncs else None
-        return {
-            "T1": self.span.end - self.span.start,
-            "T2": min(kernel.start for kernel in ran) - self.span.start if ran else None,
-            "T3": sum(kernel.end - kernel.start for kernel in ran) if ran else None,
-            "T4": self.span.end - max(kernel.end for kernel in ran) if ran else None,
-            "T5": wait.end - wait.start if wait else None,
-        }
+PARTS = ("T1", "T2", "T3", "T4", "T5")
 
 
 def breakdown(source: Path) -> list[dict[str, Any]]:
@@ -90,133 +19,26 @@ def breakdown(source: Path) -> list[dict[str, Any]]:
     T1 is the whole range, T2 the time to the first kernel, T3 the kernels' own time, T4 from the last kernel to the end of
     the range, and T5 the last wait for the device.
     """
-    with contextlib.closing(_opened(source)) as export:
-        try:
-            found = list(_op_ranges(export, _tables(export, source)))
-        except (sqlite3.Error, TypeError, ValueError) as error:
-            raise _no_export(source, str(error)) from None
-    if not found:
+    lines: dict[tuple[str, str], dict[str, Any]] = {}
+    for found in read(source, LABEL):
+        op, id = found.label["op"], found.label["id"]
+        empty: dict[str, Any] = {"op_name": op, "id": id, "ranges": {}, "analysis": {part: [] for part in PARTS}}
+        line = lines.setdefault((op, id), empty)
+        calls = {"cuda_kernel": list(map(_launch, found.kernels)), "cuda_sync": list(map(_launch, found.syncs))}
+        line["ranges"][found.key] = _span(found.span) | calls
+        for part, value in zip(PARTS, found.parts().values(), strict=True):
+            line["analysis"][part].append(value)
+    if not lines:
         raise NothingMeasured(
             "no measured operator in this export", why="no NVTX range is named like [param|torch.mm|0|0|0|measure|forward]",
             do="export the report of a run with --nsys", where=str(source),
         )  # fmt: skip
-    return _lines(found)
-
-
-def _opened(source: Path) -> sqlite3.Connection:
-    """The file, opened so that nothing in it can be changed."""
-    if not source.is_file():
-        raise UsageError(f"no such file: {str(source)!r}", do=f"make it with {MADE_BY}")
-    export = sqlite3.connect(f"file:{quote(str(source.resolve()))}?mode=ro", uri=True)
-    export.text_factory = lambda raw: raw.decode("utf-8", "replace")
-    export.execute("PRAGMA trusted_schema = OFF")
-    return export
-
-
-def _no_export(source: Path, why: str) -> UsageError:
-    return UsageError("not an Nsight Systems export", why=why, do=f"make it with {MADE_BY}", where=str(source))
-
-
-def _tables(export: sqlite3.Connection, source: Path) -> Tables:
-    """Names of the columns of each table that is read; what is no table, such as a view, is not looked at."""
-    names = {name for (name,) in export.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    found = {
-        name: frozenset(row[1] for row in export.execute(f"PRAGMA table_info({name})"))
-        for name in (*NEEDED, KERNELS, GRAPHS) if name in names
-    }  # fmt: skip
-    if STRINGS not in found:
-        raise _no_export(source, "it has no table of strings")
-    for name, columns in NEEDED.items():
-        if missing := set(columns) - found.get(name, frozenset()):
-            what = f"table {name} has no {', '.join(sorted(missing))}" if name in found else f"it has no table {name}"
-            raise _no_export(source, f"{what}, so it was made without CUDA and NVTX or by another version")
-    return found
-
-
-def _op_ranges(export: sqlite3.Connection, tables: Tables) -> Iterator[OpRange]:
-    """Measured ranges in order of their start, each with its launches and waits."""
-    launches, syncs = _by_process(_launches(export, tables)), _by_process(_syncs(export))
-    for found in _innermost(_labelled(export, tables)):
-        found.kernels.extend(_within(launches.get(found.process, []), found.span))
-        found.kernels.sort(key=lambda launch: launch.kernel.start if launch.kernel else 0)
-        found.syncs.extend(_within(syncs.get(found.process, []), found.span))
-        yield found
-
-
-def _labelled(export: sqlite3.Connection, tables: Tables) -> Iterator[OpRange]:
-    """Ranges whose label says operator, id and pass; a text may be kept apart, by its number."""
-    text, join = "r.text", ""
-    if "textId" in tables[RANGES]:
-        text, join = "COALESCE(r.text, s.value)", f"LEFT JOIN {STRINGS} s ON s.id = r.textId"
-    query = f"""SELECT r.rowid, {text}, r.start, r.end, r.globalTid FROM {RANGES} r {join}
-        WHERE {text} LIKE '[param|%|measure|%' AND r.end IS NOT NULL ORDER BY r.start, r.end DESC"""
-    for key, label, start, end, thread in export.execute(query):
-        if match := LABEL.fullmatch(str(label)):
-            yield OpRange(str(key), match["op"], match["id"], Span(match["part"], start, end), _process(thread))
-
-
-def _innermost(ranges: Iterable[OpRange]) -> list[OpRange]:
-    """A phase may be marked like its calls; of two ranges with one label, the one around the other is the phase."""
-    kept: list[OpRange] = []
-    last: dict[tuple[Any, ...], int] = {}
-    for found in ranges:
-        key = (found.op, found.id, found.span.name, found.process)
-        at = last.get(key)
-        if at is not None and found.span.end <= kept[at].span.end:
-            kept[at] = found
-        else:
-            last[key] = len(kept)
-            kept.append(found)
-    return kept
-
-
-def _launches(export: sqlite3.Connection, tables: Tables) -> Iterator[tuple[int, Launch]]:
-    """Kernels and whole CUDA graphs with the call that started them; correlation ids count per process."""
-    for table, name in ((KERNELS, "k.demangledName"), (GRAPHS, "NULL")):
-        if table in tables:
-            ours = f"AND k.globalPid >> {PROCESS_SHIFT} = c.globalTid >> {PROCESS_SHIFT}" if "globalPid" in tables[table] else ""
-            query = f"""SELECT c.globalTid, c.correlationId, cs.value, c.start, c.end, COALESCE(ks.value, 'CUDA graph'), k.start, k.end
-                FROM {table} k JOIN {CALLS} c ON c.correlationId = k.correlationId {ours}
-                LEFT JOIN {STRINGS} cs ON cs.id = c.nameId LEFT JOIN {STRINGS} ks ON ks.id = {name}"""
-            for thread, correlation, call, start, end, kernel, first, last in export.execute(query):
-                yield _process(thread), Launch(correlation, Span(str(call), start, end), Span(str(kernel), first, last))
-
-
-def _syncs(export: sqlite3.Connection) -> Iterator[tuple[int, Launch]]:
-    query = f"""SELECT c.globalTid, c.correlationId, s.value, c.start, c.end FROM {CALLS} c
-        JOIN {STRINGS} s ON s.id = c.nameId WHERE s.value LIKE '{SYNC}%'"""
-    for thread, correlation, call, start, end in export.execute(query):
-        yield _process(thread), Launch(correlation, Span(str(call), start, end))
-
-
-def _process(thread: int | None) -> int:
-    return (thread or 0) >> PROCESS_SHIFT
-
-
-_start_of_call = attrgetter("call.start")
-
-
-def _by_process(launches: Iterable[tuple[int, Launch]]) -> dict[int, list[Launch]]:
-    """Of all threads of a process, in order of the calls: autograd runs backward passes on threads of its own."""
-    found: dict[int, list[Launch]] = defaultdict(list)
-    for process, launch in launches:
-        found[process].append(launch)
-    return {process: sorted(items, key=_start_of_call) for process, items in found.items()}
-
-
-def _within(launches: Sequence[Launch], span: Span) -> list[Launch]:
-    first = bisect.bisect_left(launches, span.start, key=_start_of_call)
-    last = bisect.bisect_right(launches, span.end, key=_start_of_call)
-    return [launch for launch in launches[first:last] if launch.call.end <= span.end]
-
-
-def _lines(ranges: Iterable[OpRange]) -> list[dict[str, Any]]:
-    lines: dict[tuple[str, str], dict[str, Any]] = {}
-    for found in ranges:
-        empty = {"op_name": found.op, "id": found.id, "ranges": {}, "analysis": {f"T{number}": [] for number in range(1, 6)}}
-        line = lines.setdefault((found.op, found.id), empty)
-        calls = {"cuda_kernel": [launch.plain() for launch in found.kernels], "cuda_sync": [launch.plain() for launch in found.syncs]}
-        line["ranges"][found.key] = found.span.plain() | calls
-        for part, value in found.parts().items():
-            line["analysis"][part].append(value)
     return [line | {"steelyard": {"unit": "ns"}} for line in lines.values()]
+
+
+def _span(span: Span) -> dict[str, Any]:
+    return {"name": span.name, "start": span.start, "end": span.end}
+
+
+def _launch(launch: Launch) -> list[Any]:
+    return [launch.correlation, *([_span(launch.kernel)] if launch.kernel else []), _span(launch.call)]

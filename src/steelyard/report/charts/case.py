@@ -62,7 +62,8 @@ def _dots(across: Spec, top: float = 0.0) -> list[Spec]:
 
 
 def _order() -> Spec:
-    axis = {"title": None, "format": "d", "tickMinStep": 1, "grid": False, "labelOverlap": True}
+    whole = "datum.value === floor(datum.value) ? format(datum.value, 'd') : ''"
+    axis = {"title": None, "labelExpr": whole, "tickMinStep": 1, "grid": False, "labelOverlap": True}
     return {"field": "order", "type": "quantitative", "scale": {"nice": False, "zero": False, "padding": 6}, "axis": axis}
 
 

@@ -10,7 +10,7 @@ from steelyard.analyze.compare import Comparison, RunsSide, base_kinds, compare,
 from steelyard.analyze.stacks import newest, quad
 from steelyard.model.effects import change
 from steelyard.model.pair import Delta
-from steelyard.model.record import BAD, Figure
+from steelyard.model.record import BAD, Figure, unweighed
 from steelyard.report.cells import clean, reason, shortened
 from steelyard.report.columns import base_name
 from steelyard.store.runs import Run
@@ -23,7 +23,7 @@ def find_comparison(runs: Sequence[Run], base: RunsSide | None) -> Comparison | 
     """What the page compares: the runs with a base where one is named, else what was weighed together inside them."""
     if base is not None and runs:
         return compare(base, RunsSide(_named(runs), tuple(runs)))
-    weighed = [run for run in runs if run.pairs]
+    weighed = [run for run in runs if run.pairs or unweighed(run.records)]
     return own_pairs(RunsSide(_named(weighed[-1:]), tuple(weighed))) if weighed else None
 
 

@@ -126,6 +126,7 @@ def run_entry(run: Run, machine: int) -> dict[str, Any]:
     head = run.header
     packages = _table(head.machine, "packages")
     versions = {**packages, **{name: value for name, value in head.environment.items() if isinstance(value, (str, int, float))}}
+    versions |= _elsewhere(run, versions)
     return {
         "id": run.id,
         "created": head.created,
@@ -144,6 +145,17 @@ def run_entry(run: Run, machine: int) -> dict[str, Any]:
         "monitor": run_line(run.records),
         "environment": {name: str(version) for name, version in versions.items() if version is not None},
     }
+
+
+def _elsewhere(run: Run, known: Mapping[str, Any]) -> dict[str, str]:
+    """The backends that ran in other environments, which the run itself was not made in; several versions of one are all named."""
+    found: dict[str, list[str]] = {}
+    for record in run.records:
+        name = str(record.case.get("backend", ""))
+        version, here = record.environment.get(name), [str(known[name])] if known.get(name) else []
+        if isinstance(version, str) and version and version not in found.setdefault(name, here):
+            found[name].append(version)
+    return {name: " and ".join(several) for name, several in found.items() if several}
 
 
 def counts(run: Run) -> dict[str, int]:

@@ -17,8 +17,8 @@ from steelyard.model.case import Case
 from steelyard.model.effects import COMPARABLE, NOT_CONFIRMED, change, speedup
 from steelyard.model.pair import Delta
 from steelyard.model.parts import NAMES, TOLD
-from steelyard.model.record import BAD
-from steelyard.report.cells import clean
+from steelyard.model.record import BAD, NOT_WEIGHED
+from steelyard.report.cells import clean, shortened
 from steelyard.report.columns import versus_head
 from steelyard.report.history import commits_text, day
 from steelyard.report.web.over_time import slower_since
@@ -49,7 +49,7 @@ def banner(
     told = [*compared, *since] if asked else [*since, *compared]
     broken = _broken(counts) if told else ()
     fastest = () if beside and table and len(table.rows) <= MOST_BESIDE else _fastest(table)
-    told = [*broken, *(told or _statuses(counts)), *_missing(comparison), *_absent(counts, absent), *fastest]
+    told = [*broken, *(told or _statuses(counts)), *_missing(comparison), *_unmade(comparison), *_absent(counts, absent), *fastest]
     said = [f"{line[0].upper()}{line[1:]}" for line in told] or ["Nothing was measured."]
     tone = _tone(counts, comparison, bool(slower))
     return {"tone": "mixed" if absent and tone == "good" else tone, "text": " ".join(said), "sentences": said}
@@ -75,7 +75,7 @@ def _tone(counts: Mapping[str, int], comparison: Comparison | None, slower: bool
     if verdicts["unclear"] == len(judged):
         return "none"
     well = all(_sure(delta) and delta.verdict != "slower" for delta in judged)
-    return "good" if well and all(delta.verdict != "missing" for delta in comparison.deltas) else "mixed"
+    return "good" if well and all(delta.verdict not in ("missing", "failed") for delta in comparison.deltas) else "mixed"
 
 
 def _sure(delta: Delta) -> bool:
@@ -211,6 +211,14 @@ def _broken(counts: Mapping[str, int]) -> Iterable[str]:
 def _missing(comparison: Comparison | None) -> Iterable[str]:
     if comparison and (lost := {delta.base for delta in comparison.deltas if delta.verdict == "missing"}):
         yield f"{len(lost)} case{' of the base is' if len(lost) == 1 else 's of the base are'} missing."
+
+
+def _unmade(comparison: Comparison | None) -> Iterable[str]:
+    """Comparisons that were asked for and not made, with the reason of the first."""
+    lost = [delta.reason for delta in comparison.deltas if delta.reason.startswith(NOT_WEIGHED)] if comparison else []
+    if lost:
+        words = "comparison was" if len(lost) == 1 else "comparisons were"
+        yield f"{len(lost)} {words} not made ({shortened(clean(lost[0].removeprefix(NOT_WEIGHED)))})."
 
 
 def _absent(counts: Mapping[str, int], absent: int) -> Iterable[str]:

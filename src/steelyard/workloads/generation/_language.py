@@ -133,8 +133,6 @@ def _fits(name: str, config: Any, places: int) -> None:
 @contextlib.contextmanager
 def refusing(attention: str) -> Iterator[None]:
     """An attention that is not to be had here is a fact about this machine."""
-    if attention not in ATTENTION:
-        raise UsageError(f"no attention is called {attention!r}", do=f"use one of {', '.join(ATTENTION)}")
     try:
         yield
     except (ImportError, ValueError) as error:
@@ -165,17 +163,7 @@ def _as(be: Any, dtype: str) -> Iterator[None]:
 
 def _from_folder(library: Any, be: Any, folder: str, dtype: str, attention: str, places: int) -> LanguageModel:
     """A model that lies on this machine; only weights that cannot run code are read."""
-    place = Path(folder).expanduser()
-    if not folder or not (place / "config.json").is_file():
-        raise UsageError(f"there is no model in {folder or 'no folder'!r}", do="-a folder=DIR with a config.json and *.safetensors in it")
-    if not list(place.glob("*.safetensors")):
-        why = "it has pickled weights, which can run code" if list(place.glob("*.bin")) else "it has no weights"
-        raise UsageError(f"{folder} has no *.safetensors", why=why, do="save the model with safe_serialization=True")
-    if "auto_map" in (given := _read_config(place)):
-        raise UsageError(
-            f"{folder} brings code of its own", why="its config.json has auto_map, and code from a folder is never run",
-            do="use a model whose architecture transformers has itself",
-        )  # fmt: skip
+    place, given = check_folder(folder)
     with refusing(attention):
         module = library.AutoModelForCausalLM.from_pretrained(
             str(place), local_files_only=True, trust_remote_code=False, use_safetensors=True, dtype=be.dtype(dtype),
@@ -184,6 +172,27 @@ def _from_folder(library: Any, be: Any, folder: str, dtype: str, attention: str,
     _fits(given.get("model_type") or place.name, module.config, places)
     facts = {"library": f"transformers {library.__version__}", "config": "of the folder", "weights": "of the folder"}
     return LanguageModel(module.to(be.where).eval(), facts)
+
+
+def check_folder(folder: str) -> tuple[Path, dict[str, Any]]:
+    """The folder of a model, and what its config says; one that is not there, or that could run code, is refused."""
+    place = Path(folder).expanduser()
+    try:
+        if not folder or not (place / "config.json").is_file():
+            do = "-a folder=DIR with a config.json and *.safetensors in it"
+            raise UsageError(f"there is no model in {folder!r}" if folder else "no folder is named", do=do)
+        weights, pickled = list(place.glob("*.safetensors")), list(place.glob("*.bin"))
+    except OSError as error:
+        raise UsageError("the model's folder cannot be read", why=error.strerror or str(error), where=folder) from error
+    if not weights:
+        why = "it has pickled weights, which can run code" if pickled else "it has no weights"
+        raise UsageError(f"{folder} has no *.safetensors", why=why, do="save the model with safe_serialization=True")
+    if "auto_map" in (given := _read_config(place)):
+        raise UsageError(
+            f"{folder} brings code of its own", why="its config.json has auto_map, and code from a folder is never run",
+            do="use a model whose architecture transformers has itself",
+        )  # fmt: skip
+    return place, given
 
 
 def _read_config(place: Path) -> dict[str, Any]:

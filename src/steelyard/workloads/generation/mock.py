@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -26,12 +27,20 @@ def closed_form(batch: int, new: int, share: float = 1.0) -> tuple[float, float]
     return FIRST * rows, (WHOLE + new / RATE) * rows
 
 
+def refuse(params: Mapping[str, Any], member: str) -> None:
+    """Sizes below one, and faults that there are not."""
+    if params["fault"] not in FAULTS:
+        raise unknown("fault", str(params["fault"])[:60], FAULTS)
+    check_sizes(params["batch"], params["prompt"], params["new"])
+
+
 @workload(
     "generate/mock",
     axes={"batch": [1], "prompt": [64], "new": [32], "scatter": [0.0], "fault": ["none"]},
     backend="fake",
     tags=["generation", "fake"],
     sizes={"small": {"prompt": 8, "new": 4}},
+    refuse=refuse,
 )
 def mock(batch: int, prompt: int, new: int, scatter: float, fault: str, be: Any) -> Task:
     """Requests of known times on a virtual clock; `scatter` 1 scatters them as the original's mock does, from the seed.
@@ -39,9 +48,7 @@ def mock(batch: int, prompt: int, new: int, scatter: float, fault: str, be: Any)
     A request ends `early`, a token comes before the one that it follows (`back`), or several rows do not fit (`memory`), where `fault`
     says so.
     """
-    if fault not in FAULTS:
-        raise unknown("fault", fault, FAULTS)
-    check_sizes(batch, prompt, new)
+    refuse({"batch": batch, "prompt": prompt, "new": new, "fault": fault}, "mock")
     return _task(batch, prompt, new, scatter, fault, be, 1.0)
 
 

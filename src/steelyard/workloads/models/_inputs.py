@@ -13,13 +13,14 @@ import tarfile
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from steelyard import files
 from steelyard.errors import Unsupported, UsageError
 from steelyard.model.addresses import CACHE, DIGEST, KEPT, OFFLINE, RANDOM
+
+if TYPE_CHECKING:
+    import numpy as np
 
 PATIENCE, LARGEST = 60.0, 2**31
 MEMBER = re.compile(r"(?:.*/)?input_(\d{1,6})\.npy")
@@ -28,6 +29,8 @@ FORMATS = "formats.json"
 
 def preprocessed(model: Any, source: str) -> tuple[Any, ...]:
     """The arguments of `forward`, from where the input's address says they come; a tuple is a list of arguments, all else is one."""
+    import numpy as np
+
     if found := RANDOM.fullmatch(source):
         rng = np.random.default_rng(int(found[1]))
         own = as_tuple(model.preprocess(model.generate_default_inputs()))
@@ -48,6 +51,8 @@ def as_tuple(value: Any) -> tuple[Any, ...]:
 
 def redrawn(rng: np.random.Generator, value: Any) -> Any:
     """An array of the same shape and format: whole numbers from the range that it has, floating ones with its mean and spread."""
+    import numpy as np
+
     if isinstance(value, dict):
         return {key: redrawn(rng, item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -108,15 +113,14 @@ def _downloaded(address: str, digest: str) -> bytes:
     except (OSError, ValueError) as error:
         raise Unsupported(f"the input {address} cannot be had", why=f"{type(error).__name__}: {error}") from error
     if hashlib.sha256(content).hexdigest() == digest:
-        folder.mkdir(parents=True, exist_ok=True)
-        part = kept.with_suffix(f".{os.getpid()}")
-        part.write_bytes(content)
-        part.replace(kept)
+        _written(kept, content)
     return content
 
 
 def decoded(content: bytes, address: str) -> Any:
     """Raw input by the ending of its name: text, JSON, an array, several arrays in the order of their names, or the bytes."""
+    import numpy as np
+
     ending = address.rpartition(".")[2].lower()
     try:
         if ending == "txt":
@@ -140,6 +144,8 @@ def _natural(name: str) -> list[tuple[int, int | str]]:
 
 def unpacked(content: bytes, address: str) -> tuple[Any, ...]:
     """Arguments that were preprocessed before, from an archive of input_0.npy, input_1.npy, …, by number and never by their order there."""
+    import numpy as np
+
     found: dict[int, Any] = {}
     formats: dict[str, str] = {}
     try:
@@ -166,13 +172,13 @@ def _in_format(data: Any, name: str) -> Any:
 
 def keep(model: str, arrays: Sequence[tuple[str, Any]]) -> None:
     """Write the arguments of a model to its folder where they are asked for: an archive, with what formats numpy has no name for."""
+    import numpy as np
+
     if not (place := os.environ.get(KEPT)):
         return
-    folder = Path(place) / model
-    folder.mkdir(parents=True, exist_ok=True)
     formats = {str(number): "bfloat16" for number, (dtype, _) in enumerate(arrays) if dtype == "bf16"}
-    part = folder / f".inputs_npy.{os.getpid()}"
-    with tarfile.open(part, "w:gz") as archive:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w:gz") as archive:
         for number, (dtype, data) in enumerate(arrays):
             bits = (np.asarray(data, np.float32).view(np.uint32) >> 16).astype(np.uint16) if dtype == "bf16" else np.asarray(data)
             buffer = io.BytesIO()
@@ -180,7 +186,19 @@ def keep(model: str, arrays: Sequence[tuple[str, Any]]) -> None:
             _add(archive, f"input_{number}.npy", buffer.getvalue())
         if formats:
             _add(archive, FORMATS, json.dumps(formats).encode())
-    part.replace(folder / "inputs_npy.tgz")
+    _written(Path(place) / model / "inputs_npy.tgz", made.getvalue())
+
+
+def _written(path: Path, content: bytes) -> None:
+    """A file that is there whole or not at all."""
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_bytes(content)
+        part.replace(path)
+    except OSError as error:
+        do = "name a folder of your own with --root-dir"
+        raise UsageError(f"cannot write {path}", why=error.strerror or str(error), do=do) from error
 
 
 def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:

@@ -75,7 +75,7 @@ def encode(space: Space, w: Weights, tokens: Array, layers: int, heads: int) -> 
     tags=["model", "compute"],
     backend=EVERYWHERE,
     sizes={
-        "small": {"batch": 1, "seq": 16, "hidden": 32, "heads": 2, "ffn": 64, "vocab": 64},
+        "small": {"batch": 1, "seq": 16, "layers": 2, "hidden": 32, "heads": 2, "ffn": 64, "vocab": 64},
         "h200": {
             "batch": 64, "seq": 512, "layers": 24, "hidden": 1024, "heads": 16, "ffn": 4096, "vocab": 30522, "dtype": "bf16",
         },

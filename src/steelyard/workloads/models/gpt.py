@@ -57,7 +57,7 @@ def decode(space: Space, w: Weights, tokens: Array, layers: int, heads: int) -> 
     tags=["model", "compute"],
     backend=EVERYWHERE,
     sizes={
-        "small": {"batch": 1, "seq": 16, "hidden": 32, "heads": 2, "ffn": 64, "vocab": 64},
+        "small": {"batch": 1, "seq": 16, "layers": 2, "hidden": 32, "heads": 2, "ffn": 64, "vocab": 64},
         "h200": {
             "batch": 4, "seq": 1024, "layers": 24, "hidden": 2048, "heads": 16, "ffn": 8192, "vocab": 50304, "dtype": "bf16",
         },

@@ -8,8 +8,6 @@ import sys
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
-
 from steelyard import clocks, registry
 from steelyard.backends._memory import host_memory
 from steelyard.errors import NotApplied, SteelyardError, Unsupported, UsageError
@@ -81,13 +79,15 @@ def inference(module: str, parameters: dict[str, Any], input: str, atol: float, 
         items=batch if type(batch) is int and batch > 0 else None,
         parameters=weights,
         rule=str(VariantSpec("allclose", sorted_pairs({"atol": atol, "rtol": rtol}))),
-        inspect=looked_at(model, args, be, lambda leaves: check_format(parameters.get("data_type"), weights, leaves)),
+        inspect=looked_at(model, args, be, parameters.get("data_type"), weights),
         effective={"model": type(model).__name__, "weights": "as its module makes them", "spent": spent, **getattr(model, "effective", {})},
     )
 
 
 def sow(be: Any) -> None:
     """The same numbers from every source that a model might draw its weights from, each time that it is made."""
+    import numpy as np
+
     seed = be.seed % SEEDS
     random.seed(seed)
     np.random.seed(seed)
@@ -138,6 +138,8 @@ def place(model: Any, where: Any) -> list[Any]:
 
 def to_device(value: Any, be: Any, where: Any) -> Any:
     """An argument with its arrays on the device, in the format that they have."""
+    import numpy as np
+
     if be.name == "torch":
         torch = sys.modules["torch"]
         held = mapped(value, lambda item: torch.from_numpy(np.ascontiguousarray(item)) if isinstance(item, np.ndarray) else item)
@@ -151,16 +153,21 @@ def to_device(value: Any, be: Any, where: Any) -> Any:
     return value
 
 
-def check_format(asked: Any, weights: tuple[Any, ...], leaves: list[Any]) -> None:
-    """Refuse a model that takes no notice of the format that it is asked for: it would be measured under another one's name."""
-    held = {str(item.dtype).rpartition(".")[2] for item in weights}
-    floating = {leaf.dtype for leaf in leaves if leaf.dtype in FORMATS}
-    if asked in FORMATS and held and FORMATS[asked] not in held and asked not in floating:
-        raise NotApplied(f"data_type is {asked}, and neither a weight nor an answer is", do="does create_model use its data_type?")
+def check_format(asked: str, within: set[str], answers: set[str]) -> None:
+    """Refuse a model that takes no notice of the format that it is asked for: it would be measured under another one's name.
+
+    One whose weights and products cannot be seen has the benefit of the doubt: it may answer in another format than it computes in.
+    """
+    if (floating := within & {*FORMATS}) and asked not in floating:
+        why = f"its weights and products are {' and '.join(sorted(floating))}, its answers {' and '.join(sorted(answers)) or 'none'}"
+        raise NotApplied(
+            f"data_type is {asked}, and nothing that the model computes is", why=why, do="does create_model use its data_type?"
+        )
 
 
-def looked_at(model: Any, args: tuple[Any, ...], be: Any, check: Callable[[list[Any]], None]) -> Callable[[], dict[str, Any]]:
+def looked_at(model: Any, args: tuple[Any, ...], be: Any, asked: Any, weights: tuple[Any, ...]) -> Callable[[], dict[str, Any]]:
     """After timing: what bringing an answer back and making something of it takes, and the memory that the process came to hold."""
+    ours = {theirs: name for name, theirs in FORMATS.items()}
 
     def look() -> dict[str, Any]:
         memory = host_memory()
@@ -169,7 +176,9 @@ def looked_at(model: Any, args: tuple[Any, ...], be: Any, check: Callable[[list[
         begun = clocks.perf_counter()
         leaves = [leaf for leaf in be.outputs(answer) if leaf.data is not None]
         back = clocks.perf_counter()
-        check(leaves)
+        if asked in FORMATS and asked not in (answers := {leaf.dtype for leaf in leaves}):
+            held = {ours.get(str(item.dtype).rpartition(".")[2], "") for item in weights}
+            check_format(asked, held or be.formats_within(model.forward, args), answers)
         if callable(post := getattr(model, "postprocess", None)):
             post(answer)
         return {

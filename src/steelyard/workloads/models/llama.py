@@ -89,7 +89,7 @@ def decoder(layers: int, hidden: int, heads: int, kv_heads: int, ffn: int, vocab
     },
     tags=["model", "compute"],
     sizes={
-        "small": {"batch": 1, "seq": 16, "hidden": 32, "heads": 4, "kv_heads": 2, "ffn": 64, "vocab": 64},
+        "small": {"batch": 1, "seq": 16, "layers": 2, "hidden": 32, "heads": 4, "kv_heads": 2, "ffn": 64, "vocab": 64},
         "h200": {
             "batch": 4, "seq": 2048, "layers": 22, "hidden": 2048, "heads": 32, "kv_heads": 4, "ffn": 5632, "vocab": 32000,
             "dtype": "bf16",

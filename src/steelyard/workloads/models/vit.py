@@ -75,7 +75,7 @@ def look(space: Space, w: Weights, images: Array, patch: int, layers: int, heads
     tags=["model", "compute"],
     backend=EVERYWHERE,
     sizes={
-        "small": {"batch": 1, "image": 16, "patch": 4, "hidden": 32, "heads": 2, "ffn": 64, "classes": 10},
+        "small": {"batch": 1, "image": 16, "patch": 4, "layers": 2, "hidden": 32, "heads": 2, "ffn": 64, "classes": 10},
         "h200": {
             "batch": 256, "image": 224, "patch": 16, "layers": 24, "hidden": 1024, "heads": 16, "ffn": 4096, "classes": 1000,
             "dtype": "bf16",

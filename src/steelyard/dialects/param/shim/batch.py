@@ -11,23 +11,17 @@ import functools
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from steelyard.dialects.param import native
-from steelyard.dialects.param.batch import FILTER, mark
 from steelyard.dialects.param.expand import Config
 from steelyard.dialects.param.flags import BATCH_COMMAND, Options, settle
-from steelyard.engine import weigh
-from steelyard.engine.bench import open_backend
-from steelyard.engine.messages import Sources
+from steelyard.engine.fixed import measure_all
+from steelyard.engine.messages import Answer, Measure, RecordAnswer, Sources, Started
 from steelyard.engine.worker import load
 from steelyard.errors import FAILED, PASS, SteelyardError, UsageError
-from steelyard.measuring.calm import calm
-from steelyard.measuring.fixed import Labels, Range, Sampled, Stopwatch, take
-from steelyard.model.protocol import Fixed
-from steelyard.model.task import Task
+from steelyard.measuring.fixed import take
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -46,20 +40,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     return FAILED if failed else PASS
 
 
-@dataclass(frozen=True)
-class Given:
-    """A batch as it is run."""
-
-    options: Options
-    configs: tuple[Config, ...]
-    sources: Sources
-
-
-def read(file: Path) -> Given:
+def read(file: Path) -> Measure:
     """A batch file; whoever wrote one by hand learns what is missing."""
     try:
-        data = json.loads(file.read_text(encoding="utf-8"))
-        return _given(data)
+        return _job(json.loads(file.read_text(encoding="utf-8")))
     except KeyError as error:
         raise UsageError(
             f"the batch has no {error}", do="it needs op_name, config_build_id, op_info and run_options", where=str(file)
@@ -68,10 +52,10 @@ def read(file: Path) -> Given:
         raise UsageError("cannot read the batch", why=f"{type(error).__name__}: {error}", where=str(file)) from None
 
 
-def _given(data: Mapping[str, Any]) -> Given:
+def _job(data: Mapping[str, Any]) -> Measure:
     info, asked, ours = data["op_info"], data["run_options"], data.get("steelyard", {})
     entry = info["config"][0]
-    options = Options(
+    asked_for = Options(
         device=asked["device"], backward=asked.get("pass_type") == "backward", warmup=asked["warmup"], iteration=asked["iteration"],
         cuda_l2_cache="on" if asked.get("cuda_l2_cache", True) else "off", pt2_model=bool(asked.get("pt2_model")),
         cuda_graph=bool(asked.get("cuda_graph")), seed=ours.get("seed", 0), threads=ours.get("threads", 1),
@@ -85,74 +69,25 @@ def _given(data: Mapping[str, Any]) -> Given:
         for position, spec in enumerate(entry["input"])
     )  # fmt: skip
     sources = Sources(tuple(ours.get("files", ())), tuple((kind, name) for kind, name in ours.get("entries", ())))
-    return Given(settle(options)[0], configs, sources)
+    options = settle(asked_for)[0]
+    cases = tuple(native.case_of(config, options) for config in configs)
+    return Measure(sources, native.settings(options), cases, tuple(config.full_id for config in configs))
 
 
-def run(given: Given, verbose: bool = False) -> dict[str, str]:
-    """Call every input, and answer why those that failed did, by full id."""
-    loaded, options, failed = load(given.sources, {}), given.options, dict[str, str]()
-    settings = native.settings(options)
-    be = open_backend("torch")(options.device.partition(":")[0], threads=options.threads)
-    with calm(), be.labels().range(f"[param|{options.device}]"):
-        for position, config in enumerate(given.configs):
+def run(job: Measure, verbose: bool = False) -> dict[str, str]:
+    """Call every input between its marks, and answer why those that failed did, by full id."""
+    failed, begun = dict[str, str](), list[str]()
+
+    def heard(answer: Answer) -> None:
+        if isinstance(answer, Started):
+            begun.append(job.labels[len(begun)])
             if verbose:
-                print(config.full_id, file=sys.stderr, flush=True)
-            case, taker = native.case_of(config, options), functools.partial(take_marked, position)
-            with be.as_it_was():
-                record, _ = weigh.weigh_case(case, loaded, settings, _untold, label=config.full_id, taker=taker)
-            if record.status not in ("ok", "not_applicable"):
-                failed[config.full_id] = " ".join((record.reason or record.status).split())
-                if not be.recovers(record.reason):
-                    break
+                print(begun[-1], file=sys.stderr, flush=True)
+        elif isinstance(answer, RecordAnswer) and answer.record.status not in ("ok", "not_applicable"):
+            failed[begun[-1]] = " ".join((answer.record.reason or answer.record.status).split())
+
+    measure_all(job, load(job.sources, {}), heard, lambda: None, lambda position: functools.partial(take, position=position))
     return failed
-
-
-def _untold(phase: str, fraction: float | None) -> None:
-    """The tool around us tells how far it is."""
-
-
-def take_marked(position: int, task: Task, fixed: Fixed, watch: Stopwatch, labels: Labels, name: str) -> Sampled:
-    """The usual warm-up and calls, with marks around the measured ones."""
-    return take(task, fixed, watch, Marked(labels, position), name)
-
-
-@dataclass(frozen=True)
-class Marked:
-    """Labels whose measured calls carry two more ranges: the one that ncu filters by, and the input's own."""
-
-    labels: Labels
-    position: int = 0
-
-    def range(self, label: str) -> Range:
-        """A range of this name, within ours where it is around one measured pass."""
-        usual = self.labels.range(label)
-        part = next((part for part in ("forward", "backward") if label.endswith(f"|measure|{part}]")), None)
-        if part is None:
-            return usual
-        return Nested(self.labels.tool_range(FILTER), self.labels.tool_range(mark(self.position, part)), usual)
-
-    def profiler_range(self, label: str) -> Range:
-        """One that only traces show."""
-        return self.labels.profiler_range(label)
-
-    def tool_range(self, label: str) -> Range:
-        """One that only tools from outside see."""
-        return self.labels.tool_range(label)
-
-
-class Nested:
-    """Several ranges as one, outermost first; it can be entered again and again."""
-
-    def __init__(self, *ranges: Range) -> None:
-        self.parts = ranges
-
-    def __enter__(self) -> None:
-        for part in self.parts:
-            part.__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        for part in reversed(self.parts):
-            part.__exit__(*error)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,51 @@
+"""Marks around measured calls, by which a tool outside of the process finds them, and what it says finds its case."""
+
+from __future__ import annotations
+
+import re
+from contextlib import AbstractContextManager
+from typing import Any
+
+OURS = "steelyard"
+"""The first word of our own marks; a dialect has its own."""
+PARTS = ("forward", "backward", "forward_backward")
+
+
+def measured(ranges: str) -> str:
+    """The NVTX range of every profiled call; `ranges` is the first word of all labels.
+
+    It is a process range (start/end), which ncu is told by a name with no `/` after it: autograd launches kernels from threads of its
+    own, where ranges of the calling thread (push/pop) do not reach. The name has none of the characters that ncu's filters give a
+    meaning to.
+    """
+    return f"{ranges}_measure"
+
+
+def mark(ranges: str, position: int, part: str) -> str:
+    """The NVTX range of one pass of one case of a batch; a workload's own name could mislead."""
+    return f"{ranges}_input_{position}_{part}"
+
+
+def around(ranges: str, position: int, part: str) -> tuple[str, str]:
+    """The two ranges around a measured call: the one that ncu filters by, and the case's own."""
+    return measured(ranges), mark(ranges, position, part)
+
+
+def pattern(ranges: str) -> re.Pattern[str]:
+    """Finds such a mark among the ranges of a kernel, but not within another label."""
+    return re.compile(rf"(?<![\w|.]){re.escape(ranges)}_input_(?P<position>\d+)_(?P<part>{'|'.join(reversed(PARTS))})(?![\w|.])")
+
+
+class Nested:
+    """Several ranges as one, outermost first; it can be entered again and again."""
+
+    def __init__(self, *ranges: AbstractContextManager[Any]) -> None:
+        self.parts = ranges
+
+    def __enter__(self) -> None:
+        for part in self.parts:
+            part.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        for part in reversed(self.parts):
+            part.__exit__(*error)
