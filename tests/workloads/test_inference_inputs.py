@@ -117,7 +117,7 @@ def served(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     folder = tmp_path / "served"
     folder.mkdir()
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder))) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}", folder
         server.shutdown()
