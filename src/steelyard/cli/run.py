@@ -60,7 +60,10 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 @click.option("--threads", multiple=True, metavar="LIST", help="CPU threads; part of the case. Default 1.")
 @click.option("--ranks", multiple=True, metavar="LIST", help="Processes that work together; part of the case. Default 1.")
 @click.option("--flag", "flags", multiple=True, metavar="NAME=VALUE", help="Environment variable set for the case; part of it.")
-@click.option("--vs", metavar="VARIANT", help="Weigh every case against this variant (torch/eager: on one backend), or env:NAME.")
+@click.option(
+    "--vs", metavar="VARIANT",
+    help="Weigh every case against this variant (torch/eager: on one backend), env:NAME, or flags:'--xla_… NAME=VALUE'.",
+)  # fmt: skip
 @click.option("--vs-path", metavar="DIR", help="Weigh every case against itself in another checkout or build of this folder.")
 @click.option("--budget", metavar="TIME", help="Sampling time per case and comparison: quick, normal, thorough or 30s.")
 @click.option("--precision", metavar="SHARE", help="Stop when the interval is this narrow: 1%.")
