@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import json
@@ -101,6 +102,12 @@ class Plan:
     def sources_of(self, job: Job) -> Sources:
         """What a worker must load for a job."""
         return Sources(tuple(self.experiment.files), self.entries, job.place.paths)
+
+    @functools.cached_property
+    def bases(self) -> frozenset[Case]:
+        """The cases that others are weighed against and that are themselves weighed against nothing."""
+        weighed = {job.case for job in (*self.jobs, *self.pairs) if job.vs}
+        return frozenset(job.vs for job in (*self.jobs, *self.pairs) if job.vs and job.vs not in weighed)
 
     @property
     def comparisons(self) -> int:
@@ -392,7 +399,8 @@ def _elsewhere(label: str, base: Case, place: Place, files: tuple[str, ...], cat
 
 
 def _compiles(case: Case, catalogue: Catalogue) -> bool:
-    return any(catalogue.variant(case.workload, step.name).get("fresh", True) for step in case.chain)
+    compiles = registry.about_backend(case.backend).compiles
+    return compiles or any(catalogue.variant(case.workload, step.name).get("fresh", True) for step in case.chain)
 
 
 def _needs_fresh(case: Case, catalogue: Catalogue) -> bool:
