@@ -69,19 +69,38 @@ def in_schema(version: str) -> dict[str, Any]:
     return data
 
 
-def chakra() -> str:
-    """The same trace as Chakra's own messages in JSON, one after another."""
-    texts = [json.dumps({"version": "0.0.4"}, indent=2)]
+def chakra_messages() -> list[Any]:
+    """The same trace as Chakra's own messages: the whole's first, then one for each node."""
+    found: list[Any] = [{"version": "0.0.4"}]
     for item in in_schema("1.0.4")["nodes"]:
-        attrs = [
-            {"name": attr["name"], "stringVal" if isinstance(attr["value"], str) else "uint64Val": str(attr["value"])}
-            for attr in item["attrs"]
-        ]
+        kinds = {attr["name"]: "stringVal" if isinstance(attr["value"], str) else "int64Val" for attr in item["attrs"]}
+        attrs = [{"name": attr["name"], kinds[attr["name"]]: str(attr["value"])} for attr in item["attrs"]]
         made = {"id": str(item["id"]), "name": item["name"], "type": "COMP_NODE", "ctrlDeps": [str(item["ctrl_deps"])], "attr": attrs}
         for side in ("inputs", "outputs"):
             made[side] = {key: str(value) for key, value in item[side].items()}
-        texts.append(json.dumps(made, indent=2))
-    return "\n".join(texts)
+        found.append(made)
+    return found
+
+
+def chakra() -> str:
+    """Those in JSON, one after another."""
+    return "\n".join(json.dumps(message, indent=2) for message in chakra_messages())
+
+
+def profile(ids: bool = True, kernels: int = 2) -> dict[str, Any]:
+    """A profiler's trace of `trace()`: an add of 10 µs with a view of 4 µs inside, a cat of 20 µs, and kernels that they launched."""
+    events = [("ProfilerStep#0", 3, 0.0, 100.0), ("aten::add", 4, 10.0, 10.0), ("aten::view", 5, 12.0, 4.0), ("aten::cat", 6, 30.0, 20.0)]
+    found: list[Any] = []
+    for name, number, start, lasted in events:
+        args = {"External id": number, "Record function id": number} if ids else {}
+        category = "user_annotation" if name.startswith("Prof") else "cpu_op"
+        found.append({"ph": "X", "cat": category, "name": name, "pid": 1, "tid": 1, "ts": start, "dur": lasted, "args": args})
+    for place in range(kernels):
+        launch = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 18.0 + 20 * place, "dur": 1.0}
+        found.append({**launch, "args": {"correlation": place}})
+        kernel = {"ph": "X", "cat": "kernel", "name": f"kernel<{place}>", "pid": 0, "tid": 7, "ts": 60.0 + place, "dur": 2.0 + place}
+        found.append({**kernel, "args": {"correlation": place, "stream": 7}})
+    return {"schemaVersion": 1, "traceEvents": [{"ph": "M", "name": "process_name"}, *found]}
 
 
 def _old_ids(data: Any) -> None:

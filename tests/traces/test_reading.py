@@ -191,16 +191,17 @@ def test_a_small_window_reads_the_same(tmp_path: Path, monkeypatch: pytest.Monke
         assert [(node.id, node.name, node.inputs) for node in read_all(path)] == whole
 
 
-def test_memory_is_that_of_a_step_not_of_the_file(tmp_path: Path) -> None:
-    path = saved(tmp_path, made.trace(1500))
+def test_memory_is_that_of_a_step_not_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "WINDOW", 2**14)
+    path = saved(tmp_path, made.trace(400))
     size = path.stat().st_size
     tracemalloc.start()
     with open_trace(path) as reader:
         count = sum(len(part.nodes) for part in steps(reader))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert count == 1500 * 4 + 2
-    assert size > 5e6 and peak < 4e6
+    assert count == 400 * 4 + 2
+    assert size > 1.4e6 and peak < 4e5
 
 
 def test_types() -> None:
