@@ -148,6 +148,8 @@ MISTAKES = [
     (model("GPT2_PIPELINE_TF_1", impl=JAX), "its name says TF, and its framework is JAX"),
     (model("A", exported=[ModelArtifactType.XLA_HLO_DUMP]), "it declares XLA_HLO_DUMP, which no export of PYTORCH makes"),
     (model("A", impl=ModelImplementation("N", [], ModelFrameworkType.PYTORCH)), "no module_path"),
+    (model("A", data_type="fp99"), "no data_type named 'fp99'; did you mean fp"),
+    (model("A", data_type="half"), "no data_type named 'half'; did you mean fp16?"),
     (model("A", impl=ModelImplementation("G", [], ModelFrameworkType.GGML, module_path="g")), "no tool runs models of GGML"),
 ]
 
@@ -174,5 +176,18 @@ def test_the_lint_finds_doubles_strangers_and_what_no_case_has() -> None:
         assert any(told in line for line in found), told
 
 
+def test_the_lint_finds_a_tolerance_that_nobody_reads() -> None:
+    one = model("A")
+    case = BenchmarkCase.build(one, DEFAULT, {"absolute_tolerence": 0.5, "relative_tolerance": 0})
+    [found] = findings(DefinitionSet((one,), (case,)))
+    assert str(found).startswith(
+        "wrong  models/A/inputs/INPUT_DATA_MODEL_DEFAULT: no key of verify_parameters named 'absolute_tolerence'; "
+        "did you mean absolute_tolerance"
+    )
+
+
 def test_sound_definitions_are_left_alone() -> None:
     assert findings(held("A_FP32_PT_BATCH1")) == []
+    one = model("A_INT8", data_type="int8")
+    tolerances = {"absolute_tolerance": 0.5, "relative_tolerance": 0}
+    assert findings(DefinitionSet((one,), (BenchmarkCase.build(one, DEFAULT, tolerances),))) == []
