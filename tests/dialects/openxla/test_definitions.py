@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import sys
+from pathlib import Path
 from string import Template
 from typing import Any
 
@@ -15,7 +16,9 @@ from steelyard.dialects.openxla import templates
 from steelyard.dialects.openxla.catalogue import DefinitionSet, DefinitionTrouble, choose
 from steelyard.dialects.openxla.definitions import BenchmarkCase, Model, ModelArtifactType, ModelFrameworkType, ModelImplementation
 from steelyard.dialects.openxla.lint import findings
+from steelyard.dialects.openxla.session import SuiteRun, ToolOptions
 from steelyard.errors import UsageError
+from steelyard.store.runs import Store
 
 FIELDS = {
     defs.ModelImplementation: "name tags framework_type source_info=None module_path=None",
@@ -132,6 +135,20 @@ def test_what_fits_nothing_names_all_of_the_tool_and_no_other() -> None:
     assert "jax has none" in str(error.value)
     with pytest.raises(UsageError, match="regular expression"):
         chosen("models/(A")
+
+
+def test_different_cases_of_one_name_are_told_and_neither_is_measured(tmp_path: Path) -> None:
+    both = [BenchmarkCase.build(Model("A", [], IMPL, {"batch_size": size}), DEFAULT) for size in (1, 2)]
+    rest = held("B")
+    found = choose(DefinitionSet(cases=(*both, *rest.cases, *rest.cases)), "pytorch", ["models/.+"])
+    assert [case.model.name for case in found.cases] == ["B"]
+    assert [item.name for item in found.troubles] == [both[0].name]
+    said: list[str] = []
+    options = ToolOptions("pytorch", (), "pixel-6-pro", tmp_path / "r.json", strict_exit=True)
+    run = SuiteRun(options, said.append, Store(tmp_path))
+    run._measure(found)
+    assert "several cases have this name, and they differ" in said[0]
+    assert run.statuses[both[0].name] == "failed"
 
 
 def model(name: str, tags: tuple[str, ...] = (), impl: ModelImplementation = IMPL, exported: Any = (), **parameters: Any) -> Model:
