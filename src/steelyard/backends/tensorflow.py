@@ -29,7 +29,7 @@ from steelyard.model.task import Task
 
 ABOUT = {
     "package": "tensorflow", "stack": "tensorflow", "requires": ["numpy", "tensorflow-cpu"], "pins": "tensorflow.txt",
-    "usual": "graph",
+    "usual": "graph", "flags": "XLA_FLAGS",
     "variables": {
         "TF_NUM_INTRAOP_THREADS": "{threads}", "TF_NUM_INTEROP_THREADS": "1", "TF_FORCE_GPU_ALLOW_GROWTH": "true",
         "TF_CPP_MIN_LOG_LEVEL": "2", "TF_XLA_FLAGS": "", "XLA_FLAGS": "",
