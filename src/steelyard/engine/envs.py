@@ -259,9 +259,12 @@ def installed(python: str) -> Mapping[str, str]:
 
 
 def variables(backend: str, device: str, threads: int) -> dict[str, str]:
-    """What a backend needs set before its worker starts; a case's own flags come over it, and what is in our own environment does not."""
+    """What a backend needs set before its worker starts; a case's own flags come over it, and what is in our own environment does not.
+
+    A case's threads are those that compute. Where a device does, the host compiles for it, with all the cores it has.
+    """
     about = registry.about_backend(backend)
-    return about.set(about.variables, device, threads=threads)
+    return about.set(about.variables, device, threads=threads if device == "cpu" else os.cpu_count() or threads)
 
 
 def saving_graphs(backend: str, form: str, file: Path) -> dict[str, str]:
