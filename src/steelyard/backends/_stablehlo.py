@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax.interpreters import mlir as jax_mlir
-from jaxlib import xla_client
+from jaxlib import lapack, xla_client
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
@@ -58,6 +58,8 @@ def understood(file: ProgramFile) -> StableProgram:
         raise SteelyardError("the program cannot be read", why=first_error(str(error)), do=_advice(file)) from error
     shown = module.operation.get_asm(large_elements_limit=SHOWN, large_resource_limit=SHOWN)
     programs.refuse(programs.host_calls(shown), file.allowed, "calls")
+    if "lapack_" in shown:
+        lapack.prepare_lapack_call("geqrf_ffi", np.float32)
     entry = file.entry if signature_in(shown, file.entry) else "main"
     signature = signature_in(shown, entry)
     if signature is None:

@@ -16,6 +16,7 @@ from steelyard.errors import Unsupported
 ABOUT = {
     "package": "jax", "stack": "jax", "requires": ["numpy", "jax"], "pins": "jax.txt",
     "variables": {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "", "JAX_ENABLE_X64": "1"},
+    "refusals": ["Unknown flags? in XLA_FLAGS: [^\\n]*", "LLVM ERROR: [^\\n]*"],
 }  # fmt: skip
 
 

@@ -24,6 +24,8 @@ ABOUT = {
 }  # fmt: skip
 TARGET = ("--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu", "--iree-llvmcpu-target-cpu=host")
 INPUT = {"stablehlo_mlir": "stablehlo", "tosa_mlir": "tosa", "linalg_mlir": "none"}
+OVERWRITTEN = (b"tf.aliasing_output", b"jax.buffer_donor", b"iree.abi.output")
+"""Attributes by which a program writes its answers over its inputs."""
 FLAGS, RUNTIME_FLAGS = "IREE_FLAGS", "IREE_RUNTIME_FLAGS"
 _runtime_told: list[tuple[str, ...]] = []
 """What the runtime of this process was told; it can be told once."""
@@ -58,7 +60,8 @@ class Iree(ProgramBackend):
             return answer if isinstance(answer, tuple) else (answer,)
 
         facts = {"entry": entry, "signature": str(signature), "flags": os.environ.get(FLAGS, "")}
-        return LoadedProgram(signature, call, clock.seconds, len(code), "IREE's module, constants included", self._held, facts)
+        consumes = any(word in content for word in OVERWRITTEN)
+        return LoadedProgram(signature, call, clock.seconds, len(code), "IREE's module, constants included", self._held, facts, consumes)
 
     def _compiled(self, content: bytes, file: ProgramFile, clock: PhaseTimes) -> bytes:
         session = api.Session()
@@ -66,7 +69,9 @@ class Iree(ProgramBackend):
         try:
             session.set_flags(*TARGET, f"--iree-input-type={INPUT[file.kind]}", *own)
         except ValueError as error:
-            raise Unsupported(f"this IREE refuses {FLAGS}={' '.join(own)}", why=first_error(str(error)), do="leave the flag out") from error
+            raise Unsupported(
+                f"this IREE refuses {FLAGS}={' '.join(own)}", why=" ".join(str(error).split()), do="leave the flag out"
+            ) from error
         with heard() as told:
             steps = session.invocation()
             steps.enable_console_diagnostics()
@@ -75,6 +80,8 @@ class Iree(ProgramBackend):
                     api.Source.wrap_buffer(session, content if content.startswith(programs.BYTECODE) else content + b"\0")
                 )
             if not parsed:
+                if "not found for custom op" in (words := told()):
+                    raise Unsupported("this IREE does not know its dialects", why=first_error(words), do="export it without them")
                 raise SteelyardError(
                     "IREE cannot read it", why=first_error(told()), do="text is read by the version that wrote it: export bytecode"
                 )
