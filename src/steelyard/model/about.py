@@ -21,6 +21,8 @@ class About:
     graph to a file: `{device}`, by the names in `devices`, `{threads}`, `{file}` and `{form}` stand in them. `extra` is an extra of
     Steelyard's own that installs it, and `usual` the variant that its cases have where none is named, `eager` if it is empty.
     `flags` is the variable in which its compiler takes flags, and `compiles` says that every first call compiles, whatever the variant.
+    `refusals` are expressions for what its library prints before it ends the process over something that it cannot do: such a case is
+    unsupported, and no crash.
     """
 
     package: str = ""
@@ -38,13 +40,14 @@ class About:
     usual: str = ""
     flags: str = ""
     compiles: bool = False
+    refusals: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, source: str) -> About:
         """What a backend's source says; nothing of it is executed, and one that says nothing has the usual values."""
         found = _WRITTEN.search(source)
         told = ast.literal_eval(found[1]) if found else {}
-        return cls(**{**told, "requires": tuple(told.get("requires", ()))})
+        return cls(**{**told, "requires": tuple(told.get("requires", ())), "refusals": tuple(told.get("refusals", ()))})
 
     def set(self, names: Mapping[str, str], device: str = "", **values: object) -> dict[str, str]:
         """Variables with their values put in."""
