@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "convert": ("steelyard.cli.convert", "Turn another tool's config into an experiment file."),
     "export": ("steelyard.cli.export", "Write a saved run as another tool's file of results."),
     "check": ("steelyard.cli.check", "Check files without measuring: keys, names, shapes."),
+    "artifacts": ("steelyard.cli.artifacts", "Export models as programs on disk; list, check, publish and fetch them."),
     "env": ("steelyard.cli.env", "Create and list environments for stacks that cannot live together."),
     "new": ("steelyard.cli.new", "Start a workload, variant, metric or experiment from a small file."),
 }
