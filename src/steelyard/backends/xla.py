@@ -17,7 +17,7 @@ from steelyard.backends._stablehlo import StableProgram, understood
 from steelyard.errors import SteelyardError, Unsupported
 
 ABOUT = {
-    "package": "jax", "stack": "jax", "requires": ["numpy", "jax"], "pins": "jax.txt",
+    "package": "jax", "stack": "jax", "requires": ["numpy", "jax"], "pins": "jax.txt", "flags": "XLA_FLAGS", "compiles": True,
     "devices": {"cpu": "cpu", "cuda": "cuda", "tpu": "tpu"},
     "variables": {
         "JAX_PLATFORMS": "{device}", "PJRT_NPROC": "{threads}", "NPROC": "{threads}", "XLA_FLAGS": "",
@@ -72,7 +72,7 @@ class Xla(ProgramBackend):
         return LoadedProgram(
             program.signature, call, clock.seconds, code, words,
             held=lambda: {"program_memory": sum(taken.values())} | self._device_peak(), facts=facts,
-            consumes="input_output_alias={ {" in head or "buffer_donor={" in head,
+            consumes="input_output_alias={ {" in head or "buffer_donor={" in head, texts=lambda: {"1": text},
         )  # fmt: skip
 
     def _compiled(self, program: StableProgram) -> Any:
