@@ -47,7 +47,8 @@ class LoadedProgram:
 
     `seconds` are those of each phase: parse, compile, load. `code` is the size of what the compiler made, and `code_words` say what
     was counted. `held` is asked after timing for the runtime's own account of memory. `consumes` says that a call takes its inputs
-    away, so that each has to be given new ones. `texts` gives what the compiler made in a form that people read, by phase.
+    away, so that each has to be given new ones. `texts` gives, by form and phase, what it and what the compiler made of it
+    look like to people.
     """
 
     signature: Signature
@@ -58,7 +59,7 @@ class LoadedProgram:
     held: Callable[[], Mapping[str, float]] = dict
     facts: Mapping[str, Any] = field(default_factory=dict)
     consumes: bool = False
-    texts: Callable[[], Mapping[str, str]] | None = None
+    texts: Mapping[GraphForm, Callable[[], Mapping[str, str]]] = field(default_factory=dict)
 
 
 class PhaseTimes:
@@ -137,10 +138,10 @@ class ProgramBackend(Backend):
         return {**({} if self._program.code is None else {"code_size": float(self._program.code)}), **self._program.held()}
 
     def graph_texts(self, call: Callable[[], Any], form: GraphForm) -> dict[str, str]:
-        if form != "optimized" or self._program is None or self._program.texts is None:
-            why = "it shows no form of a program that people read" if form == "optimized" else "the exported program is its graph"
-            raise Unsupported(f"backend {self.name} writes no graphs of the form {form}", why=why, do="--dump-ir optimized, on xla or iree")
-        return dict(self._program.texts())
+        if self._program is None or form not in self._program.texts:
+            do = "--dump-ir optimized on xla or iree, stablehlo on xla"
+            raise Unsupported(f"backend {self.name} writes no programs of the form {form}", do=do)
+        return dict(self._program.texts[form]())
 
     def beside(self, task: Task, timer: Timer, seconds: float, settings: Settings) -> tuple[dict[str, Figure], dict[str, Any]]:
         """The phases before the first call, the size of the code, and memory by the runtime's account and by the kernel's."""

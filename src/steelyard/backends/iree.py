@@ -66,7 +66,7 @@ class Iree(ProgramBackend):
         consumes = any(word in content for word in OVERWRITTEN)
         return LoadedProgram(
             signature, call, clock.seconds, len(code), "IREE's module, constants included", self._held, facts, consumes,
-            texts=lambda: {phase: _phase_text(content, file.kind, phase) for phase in PHASES},
+            texts={"optimized": lambda: {phase: _phase_text(content, file.kind, phase) for phase in PHASES}},
         )  # fmt: skip
 
     def _compiled(self, content: bytes, file: ProgramFile, clock: PhaseTimes) -> bytes:

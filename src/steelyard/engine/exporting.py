@@ -25,10 +25,11 @@ from steelyard.engine.messages import Export, Exported, Sources
 from steelyard.engine.place import Place
 from steelyard.engine.plan import Job, Plan, at_home
 from steelyard.engine.process import end_orphans
-from steelyard.errors import SteelyardError, UsageError
+from steelyard.errors import FAILED, NOTHING, SteelyardError, UsageError, exit_code
 from steelyard.exporters import ways
 from steelyard.exporters.ways import ExportWay
 from steelyard.model.case import Case
+from steelyard.model.units import plain as quantity
 
 ARRAYS = "arrays"
 PATIENCE = 3600.0
@@ -340,6 +341,29 @@ class FolderMaking:
         words = self.programs.get(key, {})
         kept = words.get("kept")
         return {"arguments": kept.arguments, "results": kept.results} if kept else words
+
+
+def code_of(outcomes: Sequence[ExportOutcome]) -> int:
+    """Nothing made is never green, and an exporter that failed is not either; one that is not installed is told and no failure."""
+    made = any(item.held and item.held.programs for item in outcomes)
+    failed = any(item.status == "failed" or item.failures for item in outcomes)
+    return exit_code([*([FAILED] if failed else []), *([] if made else [NOTHING])])
+
+
+def told_outcome(outcome: ExportOutcome) -> list[str]:
+    """A line for a folder, and one for each program of it."""
+    if outcome.held is None:
+        return [f"{outcome.name}  {outcome.status}: {' '.join(outcome.reason.split())[:500]}"]
+    return [f"{outcome.name}  {outcome.status}  {outcome.folder}", *told_programs(outcome.held)]
+
+
+def told_programs(held: ArtifactSet) -> list[str]:
+    """Programs with their sizes, and those that are not there with the reason."""
+    lines = [f"  {item.kind:28} {item.form:10} {quantity(held.file_of(item.file).bytes, 'B'):>10}  {item.file}" for item in held.programs]
+    for gone in held.missing:
+        do = f"; {gone.do}" if gone.do else ""
+        lines.append(f"  {gone.kind:28} {gone.form:10} {gone.status}: {' '.join(gone.reason.split())[:300]}{do}")
+    return lines
 
 
 def _listed(held: ArtifactSet | None) -> set[str]:
