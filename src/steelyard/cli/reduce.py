@@ -88,9 +88,7 @@ def _question(options: dict[str, Any]) -> Question:
     ready = conduct.prepare(request, find_store(options["store"]))
     cases = [job.case for job in ready.jobs if job.vs or not options["vs"]]
     if len(cases) != 1:
-        raise UsageError(
-            f"{options['case']} is {len(cases)} cases", why="one program on one backend is cut at a time", do="name one, and -B"
-        )
+        raise UsageError(f"{options['case']} is {len(cases)} cases", why="one is cut at a time", do="name one program, and -B")
     asked = {"vs": options["vs"]} | ({"margin": parse_share(options["margin"])} if options["margin"] else {})
     quick = Settings(budget=0.3, settle=1.0) if options["vs"] else Settings(budget=1e-3, telemetry=False)
     if options["vs"] and not sides.is_side(options["vs"]) and "/" not in options["vs"]:
