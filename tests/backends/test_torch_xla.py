@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -269,6 +270,11 @@ def test_a_place_that_was_asked_for_is_kept(apart: Path) -> None:
     environment(apart, "torch-xla", "torch-xla")
     asked = replace(Place(), python="/elsewhere/python")
     assert envs.place_for("torch_xla", asked) == asked
+
+
+def test_a_host_compiles_for_a_device_with_all_its_cores() -> None:
+    told = places(backend=("torch_xla",), threads=(1,), device=("cuda",))["torch_xla"].environment("mark")
+    assert (told["PJRT_DEVICE"], told["PJRT_NPROC"]) == ("CUDA", str(os.cpu_count()))
 
 
 def test_xla_is_told_its_device_and_threads_before_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,13 +122,16 @@ def test_jax_trains_and_its_gradients_are_those_of_double_precision(tmp_path: Pa
         assert any(check.startswith("answer after timing") for check in record["verification"]["checks"])
 
 
-def test_torch_is_weighed_against_jax_in_two_interpreters(tmp_path: Path) -> None:
-    words = ("op/matmul", "-a", "size=small", "-B", "torch,jax,tensorflow", "--vs", "torch/eager", "--budget", "50ms", "--runs", "2")
+def test_torch_is_weighed_against_jax_in_two_interpreters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    words = ("layer/mlp", "-a", "size=small", "-B", "torch,jax,tensorflow", "--vs", "torch/eager", "--budget", "50ms", "--runs", "2")
     table, found = measure(tmp_path, *words)
     assert [pair["head"]["id"].split("@")[1] for pair in found["pairs"]] == ["jax/jit:eval", "tensorflow/graph:eval"]
     for pair in found["pairs"]:
         assert pair["base"]["id"].endswith("@torch/eager:eval") and pair["layout"] == "free: two backends"
     assert "vs torch/eager" in table and "not weighed" not in table
+    assert list((tmp_path / "tmp").glob("__autograph_generated_file*")) == [], "tf.function writes its Python there"
 
 
 def test_ways_of_running_jax_are_weighed_in_one_process(tmp_path: Path) -> None:

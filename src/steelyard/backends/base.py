@@ -329,6 +329,10 @@ class Backend(ABC):
         """How often the compiler's cache on disk was hit and missed in this process; empty where nobody counts."""
         return {}
 
+    def program_sizes(self) -> dict[str, float]:
+        """Bytes of what the compiler made in this process: `code_size`, and `program_memory` where it plans that; empty if unknown."""
+        return {}
+
     def observe(self) -> AbstractContextManager[Log]:
         """Watch the device while blocks are taken; there is nothing to watch on most."""
         return contextlib.nullcontext(Log())

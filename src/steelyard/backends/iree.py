@@ -21,6 +21,7 @@ from steelyard.errors import SteelyardError, Unsupported
 ABOUT = {
     "package": "iree", "stack": "iree", "requires": ["numpy", "ml_dtypes", "iree-base-compiler", "iree-base-runtime"],
     "pins": "iree.txt", "why": "exported programs compiled by IREE", "variables": {"IREE_FLAGS": "", "IREE_RUNTIME_FLAGS": ""},
+    "flags": "IREE_FLAGS", "compiles": True,
 }  # fmt: skip
 TARGET = ("--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu", "--iree-llvmcpu-target-cpu=host")
 INPUT = {"stablehlo_mlir": "stablehlo", "tosa_mlir": "tosa", "linalg_mlir": "none"}

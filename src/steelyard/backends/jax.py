@@ -36,7 +36,7 @@ from steelyard.model.record import Figure
 from steelyard.model.task import Task, nested
 
 ABOUT = {
-    "package": "jax", "stack": "jax", "requires": ["numpy", "jax"], "pins": "jax.txt", "usual": "jit",
+    "package": "jax", "stack": "jax", "requires": ["numpy", "jax"], "pins": "jax.txt", "usual": "jit", "flags": "XLA_FLAGS",
     "devices": {"cpu": "cpu", "cuda": "cuda", "tpu": "tpu"},
     "variables": {
         "JAX_PLATFORMS": "{device}", "PJRT_NPROC": "{threads}", "NPROC": "{threads}", "XLA_FLAGS": "",
@@ -272,6 +272,15 @@ class Jax(Backend):
         found: dict[str, Any] = {name: cost[key] for name, key in (("flops", "flops"), ("bytes", "bytes accessed")) if key in (cost or {})}
         parts = {part: getattr(held, f"{part}_size_in_bytes", 0) for part in ("argument", "output", "temp", "generated_code")}
         return {**found, "memory": parts} if held is not None else found
+
+    def program_sizes(self) -> dict[str, float]:
+        """Code as XLA counts it, or where it counts none, as on a CPU, the serialised program; and the memory that the program plans."""
+        if self._program is None:
+            return {}
+        program = self._program()
+        parts = self._analysis().get("memory", {})
+        code = parts.get("generated_code", 0) or len(program.runtime_executable().serialize())
+        return {"code_size": float(code), **({"program_memory": float(sum(parts.values()))} if parts else {})}
 
     def upcast(self, task: Task) -> Task | None:
         if task.fn is None:

@@ -29,7 +29,7 @@ from steelyard.model.task import Task
 
 ABOUT = {
     "package": "tensorflow", "stack": "tensorflow", "requires": ["numpy", "tensorflow-cpu"], "pins": "tensorflow.txt",
-    "usual": "graph",
+    "usual": "graph", "flags": "XLA_FLAGS",
     "variables": {
         "TF_NUM_INTRAOP_THREADS": "{threads}", "TF_NUM_INTEROP_THREADS": "1", "TF_FORCE_GPU_ALLOW_GROWTH": "true",
         "TF_CPP_MIN_LOG_LEVEL": "2", "TF_XLA_FLAGS": "", "XLA_FLAGS": "",
@@ -193,7 +193,7 @@ class TensorFlow(Backend):
         return replace(ready, observe=lambda: self._observed(ready))
 
     def _observed(self, task: Task) -> Any:
-        """One call; the first is taken apart into tracing and all that comes after it."""
+        """One call, of which tf.function's files are removed; the first is taken apart into tracing and all that comes after it."""
         begin = clocks.perf_counter()
         fn = task.fn.started if isinstance(task.fn, DoneCall) else None
         trace = getattr(fn, "get_concrete_function", None)
@@ -203,6 +203,7 @@ class TensorFlow(Backend):
         start = clocks.perf_counter()
         out = replace(task, scope=None, observe=None)()
         self._phases.setdefault("first_run_time", clocks.perf_counter() - start)
+        remove_sources()
         return out
 
     def beside(self, task: Task, timer: Timer, seconds: float, settings: Settings) -> tuple[dict[str, Figure], dict[str, Any]]:

@@ -36,7 +36,7 @@ from steelyard.model.task import Task
 
 ABOUT = {
     "package": "torch_xla", "stack": "torch-xla", "requires": ["numpy", "torch", "torch_xla"], "pins": "torch-xla.txt",
-    "why": "torch_xla needs its own torch", "devices": {"cpu": "CPU", "cuda": "CUDA", "tpu": "TPU"},
+    "why": "torch_xla needs its own torch", "flags": "XLA_FLAGS", "devices": {"cpu": "CPU", "cuda": "CUDA", "tpu": "TPU"},
     "variables": {
         "XLA_FLAGS": "", "PJRT_NPROC": "{threads}", "NPROC": "{threads}", "XRT_TPU_CONFIG": "", "XLA_SAVE_TENSORS_FILE": "",
         "PJRT_DEVICE": "{device}",

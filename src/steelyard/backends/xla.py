@@ -17,7 +17,7 @@ from steelyard.backends._stablehlo import StableProgram, understood
 from steelyard.errors import SteelyardError, Unsupported
 
 ABOUT = {
-    "package": "jax", "stack": "jax", "requires": ["numpy", "jax"], "pins": "jax.txt",
+    "package": "jax", "stack": "jax", "requires": ["numpy", "jax"], "pins": "jax.txt", "flags": "XLA_FLAGS", "compiles": True,
     "devices": {"cpu": "cpu", "cuda": "cuda", "tpu": "tpu"},
     "variables": {
         "JAX_PLATFORMS": "{device}", "PJRT_NPROC": "{threads}", "NPROC": "{threads}", "XLA_FLAGS": "",

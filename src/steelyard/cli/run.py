@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from steelyard.store.runs import RunWriter, Store
 
 
+USUAL_COUNT = "usual"
+
+
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     from steelyard import registry
 
@@ -32,7 +35,9 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 
 def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
-    """The number may be left out, so a word that follows is taken for it and must be told from one."""
+    """The number may be left out, so a word that follows is taken for it and must be told from one; 0 stands for the usual one."""
+    if text == USUAL_COUNT:
+        return 0
     if text is not None and parse_count(text) is None:
         raise UsageError(
             f"--compile-time takes a whole number of processes, not {text!r}", do="write --compile-time=3, or put it at the end"
@@ -60,7 +65,10 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 @click.option("--threads", multiple=True, metavar="LIST", help="CPU threads; part of the case. Default 1.")
 @click.option("--ranks", multiple=True, metavar="LIST", help="Processes that work together; part of the case. Default 1.")
 @click.option("--flag", "flags", multiple=True, metavar="NAME=VALUE", help="Environment variable set for the case; part of it.")
-@click.option("--vs", metavar="VARIANT", help="Weigh every case against this variant (torch/eager: on one backend), or env:NAME.")
+@click.option(
+    "--vs", metavar="VARIANT",
+    help="Weigh every case against this variant (torch/eager: on one backend), env:NAME, or flags:'--xla_… NAME=VALUE'.",
+)  # fmt: skip
 @click.option("--vs-path", metavar="DIR", help="Weigh every case against itself in another checkout or build of this folder.")
 @click.option("--budget", metavar="TIME", help="Sampling time per case and comparison: quick, normal, thorough or 30s.")
 @click.option("--precision", metavar="SHARE", help="Stop when the interval is this narrow: 1%.")
@@ -107,8 +115,9 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 @click.option("--runtime-profile", is_flag=True, default=None, help="Keep a profile by the framework's own runtime (torch_xla).")
 @click.option("--save-output", type=click.Choice(["answer", "state"]), help="Keep what a call answers; state: gradients and weights too.")
 @click.option(
-    "--compile-time", is_flag=False, flag_value="3", metavar="[N]", callback=_processes,
-    help="Cold and warm compile time of compiled cases, from N pairs of fresh processes. Default 3.",
+    "--compile-time", is_flag=False, flag_value=USUAL_COUNT, metavar="[N]", callback=_processes,
+    help="Compile time, code size and memory of compiled cases, from N pairs of fresh processes: cold and warm (default 3), or with "
+    "--vs both arms in turn, with a verdict on each (default 8).",
 )  # fmt: skip
 @click.option("--env", metavar="NAME", help="Run in an environment made by 'steelyard env create'.")
 @click.option("-k", "--filter", "filters", multiple=True, metavar="PART", help="Only cases with this in their id: softmax, n=8, a regex.")
@@ -289,6 +298,8 @@ def read_settings(options: dict[str, Any]) -> dict[str, Any]:
         raise UsageError("--verify and --no-verify contradict each other", do="give one of them")
     if options.get("no_verify") or options.get("verify") == "usual":
         options = {**options, "verify": not options.get("no_verify")}
+    if options.get("compile_time") == 0:
+        options = {**options, "compile_time": 3 if options.get("vs") is None else 8}
     asked = ("settle", "sampling", "runs", "rtol", "atol", "verify", "reference", "rule", "seed", "isolate", "vs")
     if options.get("allow"):
         found["allow"] = tuple(options["allow"])

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 LARGEST_FILE = 512 << 20
 SAVED = "graphs"
+COLD, WARM = "compile_time_cold", "compile_time_warm"
 CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH")
 
 
@@ -39,10 +40,15 @@ Work = Callable[["Crew", Job, Plan, Path], Reply]
 
 
 def complete(record: Record, job: Job, plan: Plan, crew: Crew, writer: RunWriter) -> Record:
-    """Run the passes that were asked for, one after another, and lay what they found over the record."""
+    """Run the passes that were asked for, one after another, and lay what they found over the record.
+
+    What a comparison has said of compiling is not measured again, and that of a base is for its comparisons to say.
+    """
     if record.status not in ("ok", "wrong"):
         return record
     for name, work in wanted(plan):
+        if name == "compile_time" and (COLD in record.metrics or job.case in plan.bases):
+            continue
         with tempfile.TemporaryDirectory(prefix="steelyard-", ignore_cleanup_errors=True) as folder:
             reply = work(crew, job, plan, Path(folder))
             record = _extended(record, name, reply, Path(folder), writer)
@@ -109,22 +115,29 @@ def compile_time(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
     for number in range(plan.settings.compile_time or 0):
         folder = scratch / f"cache-{number}"
         for replies in (cold, warm):
-            private = tuple((name, str(folder / name.lower())) for name in CACHES)
-            place = replace(job.place, flags=(*job.place.flags, *private))
-            replies.append(crew.ask(replace(job, place=place, fresh=True), plan, "compile", scratch, alone=True))
+            replies.append(crew.ask(with_cache(job, folder), plan, "compile", scratch, alone=True))
             if replies[-1].trouble or "compile_time" not in replies[-1].found.figures:
                 return Reply(Found(facts=replies[-1].found.facts), replies[-1].trouble)
-    figures = {f"compile_time_{name}": _spread(replies) for name, replies in (("cold", cold), ("warm", warm))}
+    figures = {COLD: _spread(cold, "compile_time"), WARM: _spread(warm, "compile_time")}
+    sizes = [name for name, figure in cold[0].found.figures.items() if figure.unit == "B" and name != "peak_memory"]
+    figures |= {name: _spread(cold, name) for name in sizes if all(name in reply.found.figures for reply in cold)}
     return Reply(Found(figures, {"compile_time": compile_facts(cold, warm, job)}))
 
 
-def _spread(replies: Sequence[Reply]) -> Figure:
+def with_cache(job: Job, folder: Path) -> Job:
+    """A job in a fresh interpreter that has a cache of compiled code of its own."""
+    private = tuple((name, str(folder / name.lower())) for name in CACHES)
+    return replace(job, place=replace(job.place, flags=(*job.place.flags, *private)), fresh=True)
+
+
+def _spread(replies: Sequence[Reply], name: str) -> Figure:
     """A process is one sample."""
     import numpy as np
 
     from steelyard.measuring.stats import median_interval, time_figure
 
-    return time_figure(median_interval(np.asarray([reply.found.figures["compile_time"].value for reply in replies])))
+    found = time_figure(median_interval(np.asarray([reply.found.figures[name].value for reply in replies])))
+    return replace(found, unit=replies[0].found.figures[name].unit)
 
 
 def compile_facts(cold: Sequence[Reply], warm: Sequence[Reply], job: Job) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from steelyard.engine.messages import (
     Ready,
     RecordAnswer,
     Retire,
+    Sources,
     Started,
     Unweighed,
     Waiting,
@@ -267,8 +268,11 @@ class Crew:
                 found[answer.case] = answer.wrong
         return found
 
-    def ask(self, job: Job, plan: Plan, name: str, scratch: Path, *, alone: bool) -> Reply:
-        """Have a worker do a pass beside the timing; it does nothing else afterwards, and nothing before if it must be alone."""
+    def ask(self, job: Job, plan: Plan, name: str, scratch: Path, *, alone: bool, sources: Sources | None = None) -> Reply:
+        """Have a worker do a pass beside the timing; it does nothing else afterwards, and nothing before if it must be alone.
+
+        `sources` are what it loads where that is not what the plan says, as for a base in another checkout.
+        """
         self.calm()
         if alone:
             self._clear()
@@ -277,7 +281,8 @@ class Crew:
         except Unstarted as error:
             return Reply(trouble=f"crashed: {error}")
         reply = Reply()
-        for answer in self.converse(talk, Pass(plan.sources_of(job), plan.settings, job.case, name, str(scratch)), plan.settings.timeout):
+        asked = Pass(sources or plan.sources_of(job), plan.settings, job.case, name, str(scratch))
+        for answer in self.converse(talk, asked, plan.settings.timeout):
             if isinstance(answer, Found):
                 reply = Reply(answer)
             elif isinstance(answer, Lost):

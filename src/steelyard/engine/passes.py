@@ -7,8 +7,10 @@ Each builds the case again and times nothing that ends up in its record's time; 
 from __future__ import annotations
 
 import builtins
+import contextlib
 import json
 import os
+import resource
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -16,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from steelyard import clocks, registry
-from steelyard.backends._memory import own_memory
+from steelyard.backends._memory import library_memory, own_memory
 from steelyard.engine import messages
 from steelyard.engine.bench import Bench, prepare_bench
 from steelyard.engine.messages import Found, Pass, Phase
@@ -170,15 +172,21 @@ def kernel_table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def compile_once(bench: Bench, scratch: Path) -> Found:
-    """Seconds from a built task to the end of its first call under the compiling variants, imports taken off, in a process of its own."""
+    """What compiling takes in a process of its own: seconds from a built task to the end of its first call, imports taken off; and what
+    it leaves: the size of its code, the memory that it took meanwhile, and the peak of a second call."""
+    if not bench.compiles and not registry.about_backend(bench.case.backend).compiles:
+        raise Unsupported(f"{bench.case.variant} of backend {bench.case.backend} compiles nothing")
     be = bench.open()
     be.import_compiler()
+    with contextlib.suppress(Unsupported):
+        be.start_memory()
     task = bench.base(be)[1]
     steps = list(bench.chain)
     while steps and not steps[0][0].fresh:
         variant, options = steps.pop(0)
         task = variant(task, be, options)
     be.sync()
+    grown = memory_grown()
     with growth(clocks.perf_counter) as imported:
         start, processor = clocks.perf_counter(), sum(os.times()[:4])
         for variant, options in steps:
@@ -187,9 +195,38 @@ def compile_once(bench: Bench, scratch: Path) -> Found:
         call(ready)
         be.sync()
         seconds, processor = clocks.perf_counter() - start - imported(), sum(os.times()[:4]) - processor
-    counts = be.cache_counts()
+    counts, sizes = be.cache_counts(), {"compile_memory": grown(), **be.program_sizes(), **_peak_of_call(be, ready)}
     clean_up([task])
-    return Found({"compile_time": Figure(seconds, "s", "lower", n=1)}, {"counts": counts, "cpu_time": processor, "imports": imported()})
+    figures = {"compile_time": Figure(seconds, "s", "lower", n=1), "compile_cpu_time": Figure(processor, "s", "lower", n=1)}
+    figures |= {name: Figure(size, "B", "lower", n=1) for name, size in sizes.items() if size > 0}
+    return Found(figures, {"counts": counts, "cpu_time": processor, "imports": imported()})
+
+
+def memory_grown() -> Callable[[], float]:
+    """How much this process has grown at most since now, or how large a compiler that it started was; 0 where no kernel says so."""
+    try:
+        before = own_memory("VmRSS") - library_memory()
+        Path("/proc/self/clear_refs").write_text("5")
+    except (Unsupported, OSError):
+        return lambda: 0.0
+
+    def grown() -> float:
+        children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024.0
+        return max(own_memory("VmHWM") - library_memory() - before, children)
+
+    return grown
+
+
+def _peak_of_call(be: Any, ready: Task) -> dict[str, float]:
+    """The peak of one more call, above what the process held before it built anything."""
+    try:
+        be.release_memory()
+        be.start_memory()
+        call(ready)
+        be.sync()
+        return {name: value for name, value in be.peak_memory().items() if name == "peak_memory"}
+    except Unsupported:
+        return {}
 
 
 def watched(bench: Bench, calls: int) -> None:

@@ -22,6 +22,7 @@ class About:
     Steelyard's own that installs it, and `usual` the variant that its cases have where none is named, `eager` if it is empty.
     `refusals` are expressions for what its library prints before it ends the process over something that it cannot do: such a case is
     unsupported, and no crash.
+    `flags` is the variable in which its compiler takes flags, and `compiles` says that every first call compiles, whatever the variant.
     """
 
     package: str = ""
@@ -38,6 +39,8 @@ class About:
     extra: str = ""
     usual: str = ""
     refusals: tuple[str, ...] = ()
+    flags: str = ""
+    compiles: bool = False
 
     @classmethod
     def read(cls, source: str) -> About:

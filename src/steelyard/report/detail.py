@@ -15,7 +15,7 @@ from steelyard.model.experiment import PASSES
 from steelyard.model.pair import Delta, Pair, told_from_chance, weigh, weigh_part
 from steelyard.model.parts import NAMES as PART_NAMES
 from steelyard.model.parts import TOLD as PARTS
-from steelyard.model.parts import generates
+from steelyard.model.parts import WEIGHED, generates
 from steelyard.model.record import BAD, MONITOR, Figure, Record, Verification
 from steelyard.model.units import percent
 from steelyard.model.units import plain as quantity
@@ -197,7 +197,7 @@ def judged_parts(run: Run) -> dict[int, list[Delta]]:
 
 
 def _place(name: str) -> int:
-    return PARTS.index(name) if name in PARTS else len(PARTS)
+    return WEIGHED.index(name) if name in WEIGHED else len(WEIGHED)
 
 
 def _sound(run: Run) -> list[Pair]:
