@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from steelyard import codec
 from steelyard.engine.launch import Worker
 from steelyard.engine.limits import WATCH_EVERY, MemoryLimit
-from steelyard.engine.messages import Answer, Done, Expanded, Fault, Fit, Go, Order, Phase, Started, Waiting, decode, encode
+from steelyard.engine.messages import Answer, Done, Expanded, Exported, Fault, Fit, Go, Order, Phase, Started, Waiting, decode, encode
 from steelyard.errors import UsageError
 from steelyard.machine.load import oom_kills
 from steelyard.model.record import Status
@@ -117,7 +117,7 @@ class Conversation:
             self.phase = answer.name
         elif isinstance(answer, Done):
             self.over = True
-        elif isinstance(answer, (Expanded, Fit, Started)):
+        elif isinstance(answer, (Expanded, Exported, Fit, Started)):
             self.phase = {Started: "measuring", Expanded: ""}.get(type(answer), self.phase)
             self.deadline = None if self._patience is None else time.monotonic() + self._patience
         elif isinstance(answer, Waiting) and not self.gated:

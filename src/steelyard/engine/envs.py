@@ -35,6 +35,10 @@ class Stack:
 
 PLAIN = {
     "transformers": Stack(("numpy", "torch", "transformers", "kernels", "torchao"), "transformers.txt"),
+    "torch-mlir": Stack(("numpy", "torch", "torch-mlir", "onnx", "onnxscript"), "torch-mlir.txt", "exports PyTorch as MLIR and ONNX"),
+    "tflite": Stack(
+        ("numpy", "jax", "tensorflow-cpu", "tosa-converter-for-tflite"), "tflite.txt", "exports JAX and TensorFlow as TFLite and TOSA"
+    ),
 }
 """Stacks without a backend."""
 
@@ -245,6 +249,23 @@ def place_for(backend: str, place: Place) -> Place:
     ours = [env for env in listing() if env.stack == about.stack and not env.trouble]
     fitting = sorted(ours, key=lambda env: (env.name != about.stack, env.name))
     return _within(fitting[0], place) if fitting else place
+
+
+def place_with(packages: Sequence[Sequence[str]], modules: Sequence[str], place: Place) -> Place | None:
+    """Where several packages are installed together, each under one of its names: at a place itself, or in an environment; else nowhere.
+
+    `modules` are what they are imported as, which is how they are looked for in our own interpreter.
+    """
+
+    def holds(held: Mapping[str, str]) -> bool:
+        known = {_plain(name) for name in held}
+        return all(known & {_plain(name) for name in names} for names in packages)
+
+    here = place.python == Place().python
+    if all(importlib.util.find_spec(name) for name in modules) if here else holds(contents(place.python)):
+        return place
+    fitting = [env for env in listing() if not env.trouble and holds(env.packages)]
+    return _within(min(fitting, key=lambda env: (len(env.packages), env.name)), place) if fitting else None
 
 
 def contents(python: str) -> Mapping[str, str]:
