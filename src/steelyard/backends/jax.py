@@ -42,6 +42,7 @@ ABOUT = {
         "JAX_PLATFORMS": "{device}", "PJRT_NPROC": "{threads}", "NPROC": "{threads}", "XLA_FLAGS": "",
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "JAX_ENABLE_X64": "0",
     },
+    "refusals": ["Unknown flags? in XLA_FLAGS: [^\\n]*"],
 }  # fmt: skip
 FORMATS: dict[str, Any] = {
     "fp32": np.float32, "fp16": np.float16, "bf16": ml_dtypes.bfloat16, "fp8e4m3": ml_dtypes.float8_e4m3fn,

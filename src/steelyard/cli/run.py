@@ -91,7 +91,11 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
     help="Check outputs before and after timing (default); full: large ones on a device against numpy too, however long that takes.",
 )  # fmt: skip
 @click.option("--no-verify", is_flag=True, help="Check no outputs.")
-@click.option("--reference", type=click.Choice(["eager", "fp64"]), help="Hold variants against eager (default), or all against fp64.")
+@click.option(
+    "--reference", type=click.Choice(["eager", "fp64", "interpreter"]),
+    help="Hold variants against eager (default), or all against fp64; exported programs against StableHLO's interpreter.",
+)  # fmt: skip
+@click.option("--allow", multiple=True, metavar="NAME", help="Let an exported program make this custom call; repeat for more.")
 @click.option("--rule", metavar="NAME", help="Check answers by another system's rule, or by none; 'list rules' has them.")
 @click.option("--seed", type=click.IntRange(0, MOST_COUNT), help="Seed of all data and weights.")
 @click.option("--isolate", type=click.Choice(["shared", "case", "workload", "none"]), help="What shares a worker. Default shared.")
@@ -285,7 +289,7 @@ def read_settings(options: dict[str, Any]) -> dict[str, Any]:
         "fixed": parse_fixed,
         "precision": parse_share, "margin": parse_share, "warmup": parse_seconds, "timeout": parse_seconds, "memory": parse_bytes,
     }  # fmt: skip
-    found = {}
+    found: dict[str, Any] = {}
     if options.get("vs_path") is not None:
         if options["vs"] is not None:
             raise UsageError("--vs and --vs-path both name a base", do="give one of them")
@@ -297,6 +301,8 @@ def read_settings(options: dict[str, Any]) -> dict[str, Any]:
     if options.get("compile_time") == 0:
         options = {**options, "compile_time": 3 if options.get("vs") is None else 8}
     asked = ("settle", "sampling", "runs", "rtol", "atol", "verify", "reference", "rule", "seed", "isolate", "vs")
+    if options.get("allow"):
+        found["allow"] = tuple(options["allow"])
     for name in (*asked, "telemetry", *PASSES, *readers):
         if (given := options.get(name)) is not None:
             found[name] = readers[name](given) if name in readers else given

@@ -158,7 +158,8 @@ class Crew:
                 retired = True
             elif isinstance(answer, Lost) and current is not None:
                 self.losses += 1
-                where = _inside(current) if talk.phase == "start" else ""
+                answer = answer.understood(registry.about_backend(current.case.backend).refusals)
+                where = _inside(current) if talk.phase == "start" and answer.status == "crashed" else ""
                 yield current, replace(answer, reason=answer.reason + where)
             elif isinstance(answer, Lost):
                 sink.lost(answer.reason)
