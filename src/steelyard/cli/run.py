@@ -111,7 +111,10 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 @click.option("--profile", is_flag=True, default=None, help="Keep a trace and a kernel table of a few untimed calls.")
 @click.option("--ncu", is_flag=True, default=None, help="Keep Nsight Compute's counters of one call (CUDA).")
 @click.option("--nsys", is_flag=True, default=None, help="Keep Nsight Systems' report of ten calls, and where their time went (CUDA).")
-@click.option("--dump-ir", type=click.Choice(["hlo", "stablehlo", "text"]), help="Keep the graphs of one untimed call (torch_xla).")
+@click.option(
+    "--dump-ir", type=click.Choice(["hlo", "stablehlo", "text", "optimized"]),
+    help="Keep the graphs of one untimed call (XLA's backends); optimized: what the compiler made of them, with --vs of both arms.",
+)  # fmt: skip
 @click.option("--runtime-profile", is_flag=True, default=None, help="Keep a profile by the framework's own runtime (torch_xla).")
 @click.option("--save-output", type=click.Choice(["answer", "state"]), help="Keep what a call answers; state: gradients and weights too.")
 @click.option(

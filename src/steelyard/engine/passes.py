@@ -26,6 +26,7 @@ from steelyard.engine.worker import Send, load
 from steelyard.errors import PASS, SteelyardError, Unsupported
 from steelyard.measuring.fixed import NoLabels, take
 from steelyard.measuring.marks import OURS
+from steelyard.model.experiment import GraphForm
 from steelyard.model.protocol import Fixed
 from steelyard.model.record import Figure
 from steelyard.model.task import Task, clean_up
@@ -35,7 +36,7 @@ WARM_CALLS, PROFILED_CALLS = 3, 5
 WATCHED_CALLS = {"ncu": 1, "nsys": 10}
 """By the profiler outside: ncu runs each kernel of a call many times by itself."""
 TOP_KERNELS = 5
-GRAPH_FILES = {"hlo": "hlo.txt", "stablehlo": "mlir", "text": "ir.txt"}
+GRAPH_FILES = {"hlo": "hlo.txt", "stablehlo": "mlir", "text": "ir.txt", "optimized": "txt"}
 
 
 def perform(job: Pass, loaded: registry.Loaded, send: Send) -> Found:
@@ -150,15 +151,15 @@ def outputs(bench: Bench, scratch: Path) -> Found:
 
 def graphs(bench: Bench, scratch: Path) -> Found:
     """The graphs of one call, the first of its process: a later one may hand nothing to the compiler."""
+    form: GraphForm = bench.settings.dump_ir or "text"
     be, task = bench.build()
     try:
         ready = bench.ready(be, task)
-        texts = be.graph_texts(lambda: call(ready))
+        texts = be.graph_texts(lambda: call(ready), form)
     finally:
         clean_up([task])
-    form = bench.settings.dump_ir or ""
-    files = [scratch / f"graph-{number}.{GRAPH_FILES.get(form, 'txt')}" for number in range(1, len(texts) + 1)]
-    for path, text in zip(files, texts, strict=True):
+    files = [scratch / f"graph-{name}.{GRAPH_FILES.get(form, 'txt')}" for name in texts]
+    for path, text in zip(files, texts.values(), strict=True):
         path.write_text(text, encoding="utf-8")
     return Found(facts={"dump_ir": {"form": form, "graphs": len(texts)}}, files=tuple(("graph", str(path)) for path in files))
 

@@ -18,7 +18,8 @@ Sampling = Literal["blocks", "calls"]
 Isolation = Literal["shared", "case", "workload", "none"]
 """Shared: eager cases on the CPU have a worker per workload, and what needs an interpreter of its own shares one per device."""
 Reference = Literal["eager", "fp64", "interpreter"]
-GraphForm = Literal["hlo", "stablehlo", "text"]
+GraphForm = Literal["hlo", "stablehlo", "text", "optimized"]
+"""Of graphs that are kept; `optimized` is what the compiler made of them: optimised HLO, or the phases of IREE."""
 Saved = Literal["answer", "state"]
 
 DEVICES = ("cpu", "cuda", "xpu", "mps", "tpu", "rocm")

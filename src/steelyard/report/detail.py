@@ -10,6 +10,7 @@ from typing import Any
 from rich.text import Text
 
 from steelyard.analyze.conditions import OTHER_LOAD, conditions
+from steelyard.analyze.programs import BASE_PROGRAM, PROGRAM, program_changes, summary_words
 from steelyard.analyze.repeat import repeat_line
 from steelyard.model.experiment import PASSES
 from steelyard.model.pair import Delta, Pair, told_from_chance, weigh, weigh_part
@@ -28,9 +29,10 @@ from steelyard.store.runs import Run
 PHASES = {"build_time": "build", "first_call_time": "first call"}
 TOLD = {
     "top_kernels", "traceback", "warmup_blocks", "warmup_time", "blocks", "calls_per_block", "stopped_by", "noise", OTHER_LOAD, "wall",
-    MONITOR,
+    MONITOR, PROGRAM, BASE_PROGRAM,
 }  # fmt: skip
 LONGEST_NAME = 64
+MOST_CHANGES = 12
 SHARES = ("discarded", "roof", "ttft_roof", "itl_roof")
 NAMES = {
     "time": "median time",
@@ -71,6 +73,7 @@ def record_detail(record: Record, run: Run, *, width: int = 100) -> Text:
     page.rows("the machine meanwhile", monitor_rows(record.effective.get(MONITOR)))
     page.rows("top kernels", _kernels(record.effective.get("top_kernels")))
     page.rows("weighed against", _weighed(record, run))
+    page.rows("programs, base → head", _programs(record))
     page.rows("verification", _verification(record.verification))
     page.rows("requested and effective", _settings(record))
     page.rows("source", [(name, digest) for name, digest in record.source.items()])
@@ -158,6 +161,15 @@ def _weighed(record: Record, run: Run) -> Rows:
             lines += [*_parts(pair, parts.get(id(pair), ())), " · ".join(_evidence(pair))]
             lines += [clean(text) for text in (delta.reason, *pair.notes)]
             rows.append(("base" if as_head else "head", "\n".join(filter(None, lines))))
+    return rows
+
+
+def _programs(record: Record) -> Rows:
+    """How what the compiler made differs from the base's, in a line and then by what differs most."""
+    rows = []
+    for name, changes in program_changes(record.effective).items():
+        most = [f"{row.group} {row.name}  {row.base} → {row.head}" for row in changes if row.group != "all"][:MOST_CHANGES]
+        rows.append((clean(name), "\n".join(map(clean, [summary_words(changes), *most]))))
     return rows
 
 
