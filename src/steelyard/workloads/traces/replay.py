@@ -142,6 +142,18 @@ class PreparedReplay:
         }  # fmt: skip
 
 
+def prepared(file: str, words: Mapping[str, Any], device: str) -> PreparedReplay:
+    """A trace made ready for a device, by the words of its parameters, for what is not a measurement."""
+    choice = ReplayChoice(
+        words.get("what") or WHAT[0],
+        words.get("subgraph") or "",
+        words.get("step"),
+        _words(words.get("skip")),
+        _words(words.get("imports")),
+    )
+    return _prepared(file, _stamp(Path(file)), choice, device, 0)
+
+
 def _stamp(path: Path) -> tuple[int, ...]:
     """What changes when a trace or what lies beside it changes."""
     files = [path, *(part for item in _contents(path) for part in item.parts)]
