@@ -187,6 +187,7 @@ class CaseWeighing:
             "preempted": ("1", "|u1", taken.preempted.astype("|u1").tobytes()),
         }
         notes.arrays.update(log.arrays() | parts.arrays(counted))
+        take_findings(task, notes)
         if seen.wanted or check:
             tell("verify", None)
         with self.clock.phase(REFERENCE):
@@ -228,6 +229,14 @@ def attempt(work: Callable[[], tuple[Status, str]], notes: Notes) -> tuple[Statu
 
 def _line(error: SteelyardError) -> str:
     return "; ".join(part for part in (error.what, error.why, error.do) if part)
+
+
+def take_findings(task: Task, notes: Notes) -> None:
+    """What the task found out about itself joins its record."""
+    if task.findings:
+        found = task.findings()
+        notes.effective.update(found.facts)
+        notes.arrays.update(found.arrays)
 
 
 def recheck(seen: Scrutiny, crew: Ranks, task: Task | None = None) -> Verification | None:

@@ -11,6 +11,8 @@ NAMES = {"time": "E2E", "ttft": "TTFT", "itl": "ITL", "tpot": "TPOT"}
 """What people call them."""
 TOKENS = "tok/s"
 """The unit of the rate of items, which are tokens here."""
+OPERATOR = "op:"
+"""How the time of one kind of operator in a replay begins: `op:aten::mm`."""
 _TIMES = (*TOLD, "tpot", "tail")
 _RATES = ("compute", "bandwidth", "roof")
 
@@ -18,12 +20,12 @@ _RATES = ("compute", "bandwidth", "roof")
 def is_time(metric: str) -> bool:
     """Whether a metric is a time, so that more of it is slower."""
     name, _, rest = metric.partition("_")
-    return "time" in metric or (name in _TIMES and rest not in _RATES)
+    return metric.startswith(OPERATOR) or "time" in metric or (name in _TIMES and rest not in _RATES)
 
 
 def is_secondary(metric: str) -> bool:
-    """Whether a figure only adds to those of a request: `show` and files have it, tables leave it out."""
-    return metric == "equal_tokens" or (metric not in TOLD and metric.partition("_")[0] in _TIMES)
+    """Whether a figure only adds to those of a request or a replay: `show` and files have it, tables leave it out."""
+    return metric == "equal_tokens" or metric.startswith(OPERATOR) or (metric not in TOLD and metric.partition("_")[0] in _TIMES)
 
 
 def generates(metrics: Mapping[str, Any]) -> bool:
