@@ -175,7 +175,7 @@ def _request(options: dict[str, Any]) -> Request:
     devices, index = read_devices(comma_list(options["devices"]))
     check_modes(modes)
     return Request(
-        selectors=selectors, commands=commands, axes=_axes(options["axes"]), backend=comma_list(options["backends"]),
+        selectors=selectors, commands=commands, axes=parsed_axes(options["axes"]), backend=comma_list(options["backends"]),
         variant=comma_list(options["variants"]), mode=modes, device=devices, threads=_whole("threads", options["threads"]),
         ranks=_whole("ranks", options["ranks"]),
         flags=dict(_flag(text) for text in options["flags"]), settings=read_settings(options), env=options["env"], device_index=index,
@@ -217,7 +217,7 @@ def comma_list(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(word.strip() for word in found if word.strip())
 
 
-def _axes(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
+def parsed_axes(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
     """Axes by name; one named twice has the values of both."""
     found: dict[str, tuple[Any, ...]] = {}
     for name, values in map(_axis, texts):

@@ -218,7 +218,10 @@ def _flat(data: dict[str, Any]) -> TraceNode:
 def _chakra(data: dict[str, Any]) -> TraceNode:
     """A node of Chakra's own messages, where JSON has 64-bit numbers and lists as text and leaves out what is zero."""
     attributes: dict[str, Any] = {}
-    for item in data.get("attr") or []:
+    listed = data.get("attr") or []
+    if not isinstance(listed, list):
+        raise BadTrace("attr is no list")
+    for item in listed:
         if not isinstance(item, dict) or not isinstance(item.get("name"), str):
             raise BadTrace("one of its attributes has no name")
         kind, value = next(((key, value) for key, value in item.items() if key not in ("name", "docString", "doc_string")), ("", None))
