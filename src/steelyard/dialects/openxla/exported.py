@@ -90,9 +90,7 @@ def _chosen(asked: ModelExport) -> dict[str, tuple[Case, tuple[str, ...]]]:
     """Cases by the names of their models, with the programs that are wanted of each; a filter that fits nothing names all there are."""
     held = catalogue.gathered(asked.definitions, asked.preset, asked.place)
     known = {case.model.name: case for case in held.cases}
-    ours = [
-        name for name, case in known.items() if (case.model.model_impl.framework_type.value == "tflite" if lite else _tool(case, asked))
-    ]
+    ours = [name for name, case in known.items() if _kind(case) == asked.framework]
     patterns = [expression(text) for text in asked.filters]
     for pattern in patterns:
         if not any(pattern.fullmatch(name) for name in ours):
