@@ -81,7 +81,7 @@ class Iree(ProgramBackend):
                     api.Source.wrap_buffer(session, content if content.startswith(programs.BYTECODE) else content + b"\0")
                 )
             if not parsed:
-                if "not found for custom op" in (words := told()):
+                if "not found for custom op" in (words := told()) or "does not implement the bytecode interface" in words:
                     raise Unsupported("this IREE does not know its dialects", why=first_error(words), do="export it without them")
                 raise SteelyardError(
                     "IREE cannot read it", why=first_error(told()), do="text is read by the version that wrote it: export bytecode"

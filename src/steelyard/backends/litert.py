@@ -59,8 +59,8 @@ class Litert(ProgramBackend):
 
 def _refused(error: Exception, told: str) -> SteelyardError:
     why = first_error(str(error) or told)
-    if "nresolved" in why or "not supported" in why or "elect" in why:
-        return Unsupported("LiteRT cannot run it", why=why)
+    if "nresolved" in why or "not supported" in why or "Registration failed" in why or "Select TensorFlow" in why:
+        return Unsupported("LiteRT cannot run it", why=f"{why} It has operators that this LiteRT has no kernels for")
     return SteelyardError("LiteRT cannot load it", why=why)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from steelyard import files
 from steelyard.artifacts import manifest, programs
@@ -17,6 +18,11 @@ RUNNABLE = (
     "stablehlo_mlir", "xla_hlo_dump", "linalg_mlir", "tosa_mlir", "tflite_fp32", "tflite_fp32_stablehlo", "tflite_fp16",
     "tflite_dynamic_range_quant", "tflite_int8", "onnx",
 )  # fmt: skip
+RUNNERS: Mapping[str, tuple[str, ...]] = {
+    "stablehlo": ("xla", "iree", "interpreter"), "xla": ("xla", "interpreter"), "linalg": ("iree",), "tosa": ("iree",),
+    "tflite": ("litert",), "onnx": ("onnxruntime",),
+}  # fmt: skip
+"""What runs a kind of program, by how the kind begins; the first where no backend is named."""
 MOST_FILES = 10_000
 
 
@@ -91,7 +97,20 @@ def _opened(found: Described, name: str) -> OpenedFile:
         shown = f"({', '.join(arrays[0])}) -> ({', '.join(arrays[1])}), recorded"
     else:
         shown = str(signature) if signature else "nothing recorded"
-    return OpenedFile(found.path, name, doc=" · ".join([*told, shown if len(shown) <= 300 else f"{shown[:297]}…"]))
+    return OpenedFile(
+        found.path, name, (*runners(found.kind), "")[0], doc=" · ".join([*told, shown if len(shown) <= 300 else f"{shown[:297]}…"])
+    )
+
+
+def runners(kind: str) -> tuple[str, ...]:
+    """The backends that take a kind of program."""
+    return next((backends for start, backends in RUNNERS.items() if kind.startswith(start)), ())
+
+
+def suits(params: Mapping[str, Any]) -> tuple[str, ...]:
+    """The backends that take the program of a case."""
+    value = params.get("path")
+    return runners(described(Path(value["file"])).kind) if isinstance(value, Mapping) else ()
 
 
 def identify(path: Path) -> str:

@@ -18,7 +18,7 @@ from steelyard.model.dtypes import is_float
 from steelyard.model.experiment import Settings
 from steelyard.model.task import Task
 from steelyard.workloads.artifacts import _answers, _explain
-from steelyard.workloads.artifacts._files import Described, contents, described, identify
+from steelyard.workloads.artifacts._files import Described, contents, described, identify, suits
 
 BACKENDS = ("xla", "iree", "litert", "onnxruntime", "interpreter")
 INDEX = 2
@@ -43,7 +43,9 @@ def _examine(params: Mapping[str, Any], loaded: Any) -> tuple[str, str]:
     return "", ""
 
 
-@workload("artifact", backend=BACKENDS, opens="path", contents=contents, identify=identify, examine=_examine, tags=["artifact"])
+@workload(
+    "artifact", backend=BACKENDS, opens="path", contents=contents, identify=identify, suits=suits, examine=_examine, tags=["artifact"]
+)
 def artifact(path: str, be: Any, settings: Settings) -> Task:
     """An exported program: artifact:FILE or artifact:FOLDER, StableHLO, HLO, TOSA, linalg, TFLite or ONNX."""
     from steelyard.backends._programs import ProgramFile
