@@ -111,12 +111,13 @@ def _tensors(text: str) -> tuple[TensorType, ...]:
 
 def hlo_signature(text: str) -> Signature | None:
     """What HLO's entry takes and answers, by its layout."""
-    found = re.search(r"entry_computation_layout=\{\((.*?)\)->(.*?)\}(?:,|\n|$)", text)
+    found = re.search(r"entry_computation_layout=(?=\{)", text)
     if found is None:
         return None
-    sides = [re.sub(r"/\*.*?\*/|\{[^{}]*\}", "", side) for side in found.groups()]
+    layout = _within(text, found.end())[0][1:-1]
+    sides = re.sub(r"/\*.*?\*/|\{[^{}]*\}", "", layout).split("->")
     made = [tuple(TensorType(dtype_named(name), _sizes(sizes)) for name, sizes in _HLO_ARRAY.findall(side)) for side in sides]
-    return Signature(*made)
+    return Signature(made[0], made[-1])
 
 
 def _sizes(text: str) -> tuple[int | None, ...]:

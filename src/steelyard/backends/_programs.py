@@ -119,7 +119,7 @@ class ProgramBackend(Backend):
 
     def read(self, value: Any) -> np.ndarray[Any, Any] | None:
         """An array of the runtime on the host; None for anything else."""
-        return value if isinstance(value, np.ndarray) else None
+        return np.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else None
 
     def fixed(self, value: Any) -> bool:
         return callable(value) or super().fixed(value)

@@ -117,11 +117,11 @@ def _misfit(found: Described, signature: Signature) -> str:
 
 def _given_anew(task: Task, be: Any, data: Sequence[np.ndarray[Any, Any]]) -> Task:
     """A task whose calls take their inputs away: each is given new ones, outside of its time."""
-    call, held = task.fn, [list(task.args)]
+    call, held = task.fn, [[be.place(value.copy()) for value in data]]
     assert call is not None
 
     def prepare() -> None:
-        held[0] = [be.place(value) for value in data]
+        held[0] = [be.place(value.copy()) for value in data]
 
     return replace(task, fn=lambda: call(*held[0]), args=(), prepare=prepare)
 
