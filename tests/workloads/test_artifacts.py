@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from steelyard.artifacts import manifest
-from steelyard.artifacts.signature import Signature, TensorType
+from steelyard.artifacts.signature import ProgramSignature, TensorType
 from steelyard.backends._programs import LoadedProgram, ProgramBackend, ProgramFile
 from steelyard.cli.main import main
 from steelyard.errors import Unsupported, UsageError, WrongAnswer
@@ -35,7 +35,7 @@ class Plain(ProgramBackend):
     inputs: tuple[TensorType, ...] = (TensorType("fp32", (2,)),)
 
     def loaded(self, file: ProgramFile) -> LoadedProgram:
-        return LoadedProgram(Signature(self.inputs, (TWO, TensorType("fp32", (2,)))), self.answer)
+        return LoadedProgram(ProgramSignature(self.inputs, (TWO, TensorType("fp32", (2,)))), self.answer)
 
     def versions(self) -> dict[str, str]:
         return {}
@@ -84,13 +84,13 @@ def test_identity_is_that_of_program_and_recorded_values(made: Path, tmp_path: P
 
 def test_inputs_are_drawn_from_the_signature_and_the_seed() -> None:
     kinds = [TensorType(name, (64,)) for name in ("fp32", "fp16", "complex64", "int64", "int8", "uint8", "bool")]
-    first, again, other = (drawn(Signature(tuple(kinds), ()), seed) for seed in (1, 1, 2))
+    first, again, other = (drawn(ProgramSignature(tuple(kinds), ()), seed) for seed in (1, 1, 2))
     assert [str(value.dtype) for value in first] == ["float32", "float16", "complex64", "int64", "int8", "uint8", "bool"]
     assert all(np.array_equal(one, two) for one, two in zip(first, again, strict=True))
     assert not np.array_equal(first[0], other[0])
     assert set(first[3]) == {0, 1} and first[4].min() < 0
     with pytest.raises(Unsupported, match="not fixed"):
-        drawn(Signature((TensorType("fp32", (None,)),), ()), 0)
+        drawn(ProgramSignature((TensorType("fp32", (None,)),), ()), 0)
 
 
 def test_a_task_has_the_recorded_inputs_answers_and_tolerance(made: Path) -> None:

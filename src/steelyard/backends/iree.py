@@ -14,7 +14,7 @@ import numpy as np
 from iree.compiler import api
 
 from steelyard.artifacts import programs
-from steelyard.artifacts.signature import Signature, signature_in
+from steelyard.artifacts.signature import ProgramSignature, signature_in
 from steelyard.backends._programs import LoadedProgram, PhaseTimes, ProgramBackend, ProgramFile, first_error, heard
 from steelyard.errors import SteelyardError, Unsupported
 
@@ -140,7 +140,7 @@ def _entry(module: Any, asked: str) -> str:
     return str(names[0])
 
 
-def _signature(module: Any, entry: str) -> Signature:
+def _signature(module: Any, entry: str) -> ProgramSignature:
     declared = module.lookup_function(entry).reflection.get("iree.abi.declaration", "")
     found = signature_in(declared, entry)
     if found is None:

@@ -27,7 +27,7 @@ MOST_FILES = 10_000
 
 
 @dataclass(frozen=True)
-class Described:
+class DescribedProgram:
     """A program with what its folder says of it; `held` and `program` are None for one without a manifest."""
 
     path: Path
@@ -43,19 +43,19 @@ class Described:
         return self.path.parents[self.program.file.count("/")] if self.program else self.path.parent
 
 
-def described(path: Path) -> Described:
+def described(path: Path) -> DescribedProgram:
     """A program's file, by its manifest where it is in one, else by its content."""
     for folder in (path.parent, path.parent.parent):
         if (folder / manifest.NAME).is_file():
             held = manifest.read(folder)
             for program in held.programs:
                 if folder / program.file == path:
-                    return Described(path, program.kind, program.form, program.entry, held, program)
+                    return DescribedProgram(path, program.kind, program.form, program.entry, held, program)
     kind = programs.kind_of(path)
     if kind is None:
         why = "it is neither StableHLO, HLO, TOSA, linalg, TFLite nor ONNX"
         raise UsageError("not an exported program", why=why, do="steelyard artifacts make writes some", where=str(path))
-    return Described(path, *kind)
+    return DescribedProgram(path, *kind)
 
 
 def contents(path: Path) -> list[OpenedFile]:
@@ -75,7 +75,7 @@ def _in_folder(folder: Path, root: Path) -> Iterator[OpenedFile]:
         held = manifest.read(folder)
         for program in held.programs:
             if program.kind in RUNNABLE:
-                found = Described(folder / program.file, program.kind, program.form, program.entry, held, program)
+                found = DescribedProgram(folder / program.file, program.kind, program.form, program.entry, held, program)
                 yield _opened(found, f"{held.name}/{program.file}")
         return
     with os.scandir(folder) as items:
@@ -85,10 +85,10 @@ def _in_folder(folder: Path, root: Path) -> Iterator[OpenedFile]:
         if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
             yield from _in_folder(place, root)
         elif entry.is_file() and entry.name.endswith(programs.SUFFIXES) and (kind := programs.kind_of(place)):
-            yield _opened(Described(place, *kind), str(place.relative_to(root)))
+            yield _opened(DescribedProgram(place, *kind), str(place.relative_to(root)))
 
 
-def _opened(found: Described, name: str) -> OpenedFile:
+def _opened(found: DescribedProgram, name: str) -> OpenedFile:
     told = [manifest.KINDS[found.kind], manifest.FORMS[found.form].split(",")[0]]
     signature = programs.signature_of(found.path, found.kind, found.form, found.entry) if found.path.is_file() else None
     if found.held is not None and found.program is not None:
