@@ -36,6 +36,7 @@ from steelyard.report.columns import Column, columns, own_bases, pairs_by_head, 
 from steelyard.report.heading import heading
 from steelyard.report.monitor import run_line
 from steelyard.report.page import joined
+from steelyard.report.replay import operator_lines
 from steelyard.report.requests import part_lines
 from steelyard.report.tree import Group, TreeLine, group, lines
 from steelyard.report.wrap import wrap_text, wrap_words
@@ -61,6 +62,7 @@ def run_table(header: Header, records: Sequence[Record], pairs: Sequence[Pair], 
         body, missed, kept = _body(records, deltas, columns(records, deltas, bases, below=told_below(pairs, records)), width)
         parts = part_lines(ref or header.id, records, pairs, width, whole=not any(map(_is_versus, kept)))
         unmade = [] if parts else unmade
+        parts += operator_lines(records, pairs, width)
         drawn += [*body, *_caveats(records, width), *parts, *_monitor(records, width), *_notes(ref or header.id, records, missed, width)]
     drawn += [Text(part) for part in wrap_words(_step(header, records), width) if part]
     saved = f"saved {header.id}" if not ref else f"read from {ref}"
