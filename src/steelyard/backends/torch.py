@@ -157,6 +157,12 @@ class Torch(Backend):
 
         return _torch_traces.traced(traces, self.device, files)
 
+    @classmethod
+    def recorder(cls) -> Any:
+        from steelyard.backends import _torch_captures
+
+        return _torch_captures
+
     def recovers(self, reason: str) -> bool:
         return _torch_fixed.recovers(self.api, reason)
 
@@ -259,6 +265,9 @@ class Torch(Backend):
 
     def cache_counts(self) -> dict[str, int]:
         return _torch_passes.cache_counts()
+
+    def program_sizes(self) -> dict[str, float]:
+        return _torch_passes.code_size()
 
     def observe(self) -> AbstractContextManager[Log]:
         return watch(self.meter)

@@ -62,12 +62,13 @@ def command(words: tuple[str, ...], everything: bool, tried: bool, device: str, 
     steelyard list my_softmax.py
     """
     kind, patterns = (words[0], words[1:]) if words and words[0] in KINDS else ("workloads", words)
-    files = tuple(word for word in patterns if word.endswith(".py"))
-    patterns = tuple(word for word in patterns if word not in files)
-    items = of_files(files, words[0] if kind == words[0] else None) if files else collect(kind, store)
+    opened = tuple(word for word in patterns if _opens(word))
+    files = tuple(word for word in patterns if word.endswith(".py") and word not in opened)
+    patterns = tuple(word for word in patterns if word not in (*files, *opened))
+    items = of_files(files, words[0] if kind == words[0] else None) if files else collect(kind, store) if patterns or not opened else []
     if not everything:
         items = [item for item in items if item.name.partition("/")[0] != HIDDEN or any(pattern.startswith(HIDDEN) for pattern in patterns)]
-    chosen = choose(items, patterns, kind) if patterns else items
+    chosen = [*(item for word in opened for item in held_by(word)), *(choose(items, patterns, kind) if patterns else items)]
     if tried:
         if kind != "recipes" or files:
             raise UsageError("only recipes can be tried", do="steelyard list recipes --probe")
@@ -107,6 +108,22 @@ def collect(kind: str, store: Path | None = None) -> list[Item]:
     tell = {"workloads": _workload, "variants": _variant, "metrics": _metric, "backends": _backend}[kind]
     table: Mapping[str, Mapping[str, Any]] = getattr(registry.catalogue(), kind)
     return [tell(name, info) for name, info in sorted(table.items())]
+
+
+def _opens(word: str) -> bool:
+    """Whether a word is `WORKLOAD:PATH`."""
+    from steelyard.engine import opening
+
+    return opening.split(word) is not None
+
+
+def held_by(word: str) -> list[Item]:
+    """What a file or folder holds for a workload that opens files, one item per case."""
+    from steelyard import registry
+    from steelyard.engine import opening
+
+    cases = opening.cases(word, registry.catalogue())
+    return [Item(f"{word} {case['name']}", case["doc"], case["sha256"][:12], case) for case in cases]
 
 
 def _dialect(dialect: Dialect) -> Item:

@@ -15,6 +15,7 @@ from typing import Any
 
 from steelyard import registry
 from steelyard.backends.base import ALONE, Seat
+from steelyard.engine import opening
 from steelyard.errors import NotApplicable, NotApplied, SteelyardError, Unsupported, told, unknown
 from steelyard.measuring import rules
 from steelyard.measuring.moving import loose_arrays
@@ -65,9 +66,10 @@ class Bench:
         """Call the workload's body for one backend."""
         body = self.workload.bodies.get(backend) or self.own_body
         named = body.__code__.co_varnames[: body.__code__.co_argcount]
-        given = {"mode": self.case.mode, "loaded": self.loaded, "member": self.workload.member}
+        given = {"mode": self.case.mode, "loaded": self.loaded, "member": self.workload.member, "settings": self.settings}
         wanted = {name: value for name, value in given.items() if name in named}
-        task = _task(body(**dict(self.case.params), be=be, **wanted), f"workload {self.workload.name}")
+        params = opening.given(self.workload, dict(self.case.params))
+        task = _task(body(**params, be=be, **wanted), f"workload {self.workload.name}")
         if task.chance and self.settings.verify and self.settings.fixed is None:
             task.chance.stop(drawing=be.draws_exactly)
             kept = "draws its numbers and drops nothing" if be.draws_exactly else "off"

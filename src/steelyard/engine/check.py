@@ -19,7 +19,7 @@ from steelyard.analyze import foreign
 from steelyard.codec import parsing
 from steelyard.codec.expectations import load_expectations
 from steelyard.codec.policy import POLICY_KEYS, load_policy
-from steelyard.engine import conduct, configs
+from steelyard.engine import conduct, configs, opening
 from steelyard.engine.conversation import Conversation, Lost
 from steelyard.engine.crew import Crew
 from steelyard.engine.launch import start_fresh
@@ -64,9 +64,11 @@ def check_file(word: str, store: Store, files: Sequence[str] = (), *, shapes: bo
     """Read one file as what its content says it is; every mistake in it is told, and none is raised."""
     path, kind = registry.suites().get(word, Path(word)), ""
     try:
+        if opened := opening.split(word):
+            return _plan(Checked(word, opened[0]), word, store, files, shapes=shapes)
         kind = kind_of(path)
         if kind not in READERS:
-            return _plan(Checked(word, kind), path, store, files, shapes=shapes)
+            return _plan(Checked(word, kind), str(path), store, files, shapes=shapes)
         return replace(READERS[kind](path), file=word, kind=kind)
     except SteelyardError as error:
         return Checked(word, kind, mistakes=tuple(_lines(error)))
@@ -134,9 +136,9 @@ READERS: Mapping[str, Callable[[Path], Checked]] = {
 }  # fmt: skip
 
 
-def _plan(found: Checked, path: Path, store: Store, files: Sequence[str], *, shapes: bool) -> Checked:
+def _plan(found: Checked, selector: str, store: Store, files: Sequence[str], *, shapes: bool) -> Checked:
     """Names and cases of what `run` would take."""
-    ready = conduct.prepare(Request(selectors=(str(path), *files)), store)
+    ready = conduct.prepare(Request(selectors=(selector, *files)), store)
     fits = try_shapes(ready) if shapes else None
     wrong = [told(fit, ready) for fit in (fits.wrong if fits else ())]
     idle = tuple(f"fits no case: rule {rule}" for rule in ready.idle)

@@ -112,6 +112,10 @@ def time_fixed(bench: Bench, tell: Tell, gate: Callable[[], None], notes: Notes,
         counted = readings[-fixed.repeats :] if fixed.repeats else []
         notes.metrics.update(parts.extras(counted) | parts.figures(counted, ready.amounts))
         notes.arrays.update(parts.arrays(counted))
+        if ready.findings:
+            found = ready.findings()
+            notes.effective.update(found.facts)
+            notes.arrays.update(found.arrays)
         if checked:
             tell("verify", None)
             notes.verification, figures = checked.verdict()

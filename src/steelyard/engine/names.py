@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from steelyard import registry
-from steelyard.engine import envs
+from steelyard.engine import envs, opening
 from steelyard.engine.filters import TAG, TIER
 from steelyard.errors import Mistakes, UsageError, unknown
 from steelyard.model.case import HERE, IDENTITY, MODES, Case, VariantSpec, sorted_pairs
@@ -42,7 +42,11 @@ def refuse_values(cases: Iterable[Case], origins: Mapping[Case, str], catalogue:
     asked = {name: ours.get(name) if info["origin"] == registry.BUILT_IN else None for name, info in _infos(cases, catalogue)}
     found: dict[str, UsageError] = {}
     for case in cases:
-        workload = asked[case.workload]
+        workload, parameter = asked[case.workload], catalogue.workloads[case.workload].get("opens")
+        if parameter and not dict(case.params).get(parameter):
+            missing = UsageError(f"{case.workload} needs a file", do=f"write {case.workload}:PATH")
+            found.setdefault(str(missing), placed(missing, origins.get(case, "")))
+            continue
         if workload is not None and workload.refuse is not None:
             try:
                 workload.refuse(dict(case.params), workload.member)
@@ -186,7 +190,8 @@ def select(pattern: str, catalogue: Catalogue) -> list[str]:
         return [pattern]
     if pattern.startswith((TAG, TIER)):
         tag = pattern.removeprefix(TAG)
-        found = [name for name, info in names.items() if tag in info.get("tags", ()) and not name.endswith(FAMILY)]
+        tagged = [name for name, info in names.items() if tag in info.get("tags", ())]
+        found = [name for name in tagged if not name.endswith(FAMILY) and not names[name].get("opens")]
         if not found:
             raise unknown("tag", tag, {tag for info in names.values() for tag in info.get("tags", ())})
         return found
@@ -196,7 +201,7 @@ def select(pattern: str, catalogue: Catalogue) -> list[str]:
         raise UsageError(f"{pattern} cannot be expanded", why=why, do=f"name one: {names[family]['doc']}")
     found = sorted(fnmatch.filter(names, pattern)) if any(sign in pattern for sign in "*?[") else []
     found = [name for name in found if not name.startswith("fake/") or pattern.startswith("fake")]
-    found = [name for name in found if "axes" in names[name] and not name.endswith(FAMILY)]
+    found = [name for name in found if "axes" in names[name] and not name.endswith(FAMILY) and not names[name].get("opens")]
     if not found:
         folder = pattern.rsplit("/", 1)[0] if "/" in pattern else ""
         known = any(name.startswith(f"{folder}/") for name in names)
@@ -221,6 +226,8 @@ def settle(case: Case, catalogue: Catalogue) -> Case:
             raise unknown(f"axis of {case.workload}", key, axes)
     for key, value in case.params:
         _check_value(case.workload, key, value, axes)
+    if info.get("opens"):
+        case = opening.settled(case, info["opens"])
     chain = []
     for step in case.chain:
         found = find_named(step.name, info["variants"], catalogue.variants)

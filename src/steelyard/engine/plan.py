@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import json
@@ -18,7 +19,7 @@ from steelyard.engine.messages import Sources
 from steelyard.engine.names import errors_at, fits, points, select, settle
 from steelyard.engine.pairing import CasePair
 from steelyard.engine.place import Place
-from steelyard.engine.sides import TWO_BACKENDS, BaseSide
+from steelyard.engine.sides import FLAGS, MATCHED, TWO_BACKENDS, BaseSide, base_of
 from steelyard.errors import NothingMeasured, UsageError
 from steelyard.measuring import rules
 from steelyard.model.case import IDENTITY, Case, parse_base
@@ -36,6 +37,7 @@ class Job:
 
     `side` is where its base runs if that is not the same worker; where the whole plan has one, `vs` is the same case there.
     `label` is what a file calls the case, and `origin` its place there; `rule` is its verification rule, where it has one of its own.
+    `weight` is how often it is called in the step that it was taken from.
     """
 
     case: Case
@@ -48,6 +50,7 @@ class Job:
     origin: str = ""
     side: BaseSide | None = None
     rule: str = ""
+    weight: float = 0.0
 
     @property
     def scale(self) -> tuple[Any, ...]:
@@ -102,6 +105,12 @@ class Plan:
         """What a worker must load for a job."""
         return Sources(tuple(self.experiment.files), self.entries, job.place.paths)
 
+    @functools.cached_property
+    def bases(self) -> frozenset[Case]:
+        """The cases that others are weighed against and that are themselves weighed against nothing."""
+        weighed = {job.case for job in (*self.jobs, *self.pairs) if job.vs}
+        return frozenset(job.vs for job in (*self.jobs, *self.pairs) if job.vs and job.vs not in weighed)
+
     @property
     def comparisons(self) -> int:
         """How many are to be made."""
@@ -153,7 +162,7 @@ def expand(
             found = list(_matrix_cases(matrix, catalogue))
             cases |= dict.fromkeys(found)
         misfits |= {case: rule for case in found if len(matrix.backend) > 1 and (rule := _misfit(case, matrix, catalogue))}
-        for case in found if matrix.origin or matrix.label or matrix.rule else ():
+        for case in found if matrix.origin or matrix.label or matrix.rule or matrix.weight else ():
             named[case] = _also(named.get(case), matrix)
     for item in experiment.include:
         case = settle(Case.parse(item) if isinstance(item, str) else item, catalogue)
@@ -317,7 +326,7 @@ def _jobs(
     settings = experiment.settings
     wanted: dict[Case, Case | None] = {case: case for case in cases} if other else {}
     vs = None if other else settings.vs
-    bases = {case: against if vs is None else settle(case.against(vs), catalogue) for case in (() if other else cases)}
+    bases = {case: against if vs is None else settle(base_of(case, vs), catalogue) for case in (() if other else cases)}
     if vs is not None and bases and all(base == case for case, base in bases.items()):
         raise nothing_to_compare(vs, list(bases), catalogue)
     for case, base in bases.items():
@@ -336,16 +345,18 @@ def _jobs(
             known[key] = at_home(case, places[case.env, case.backend])
         return known[key]
 
-    def made(case: Case, base: Case | None, label: str = "", origin: str = "", rule: str = "") -> Job:
+    def made(case: Case, base: Case | None, label: str = "", origin: str = "", rule: str = "", weight: float = 0.0) -> Job:
         side = other if base is not None else None
         if base is not None and base.backend != case.backend and not _beside_numpy(case, base, places):
-            side = _elsewhere(base, places[base.env, base.backend], experiment.files, catalogue)
+            side = _elsewhere(f"{base.backend}/{base.variant}", base, places[base.env, base.backend], experiment.files, catalogue)
+        elif base is not None and side is None and base.flags != case.flags:
+            side = replace(_elsewhere(vs or "", base, places[base.env, base.backend], experiment.files, catalogue), layout=MATCHED)
         beside = base is not None and base.backend == case.backend and _compiles(base, catalogue)
         fresh = beside or _needs_fresh(case, catalogue)
         unit = {"case": case.id, "none": case.backend}.get(settings.isolate, f"{case.workload}@{case.backend}")
-        return Job(case, base, home(case), unit, fresh, _compiles(case, catalogue), label, origin, side, rule)
+        return Job(case, base, home(case), unit, fresh, _compiles(case, catalogue), label, origin, side, rule, weight)
 
-    written = {case: (matrix.label, matrix.origin, matrix.rule) for case, matrix in named.items()}
+    written = {case: (matrix.label, matrix.origin, matrix.rule, matrix.weight) for case, matrix in named.items()}
     jobs = [made(case, base, *written.get(case, ())) for case, base in wanted.items()]
     weighed = [made(head, base, row) for (head, base), row in pairs.items()]
     fresh = {(job.unit, job.place) for job in (*jobs, *weighed) if job.fresh}
@@ -364,12 +375,14 @@ def _fresh(job: Job, settings: Settings) -> Job:
 
 def nothing_to_compare(vs: str, cases: Sequence[Case], catalogue: Catalogue) -> UsageError:
     """A base without anything to weigh against it; measuring it alone would look like an answer."""
+    why = "the only case is the base" if len(cases) == 1 else f"all {len(cases)} cases are bases"
+    if vs.startswith(FLAGS):
+        return UsageError(f"nothing to compare with {vs}", why=f"{why}: its flags are the same", do="name other flags, or give --flag")
     own = list(dict.fromkeys(name for case in cases for name in catalogue.workloads[case.workload]["variants"]))
     variant = parse_base(vs)[1]
     others = ",".join([variant, *([name for name in own if name != variant] or ["compile"])])
     backends = list(dict.fromkeys(case.backend for case in cases))
     one_base = f", or {backends[0]}/{variant} for one base over backends" if len(backends) > 1 and vs == variant else ""
-    why = "the only case is the base" if len(cases) == 1 else f"all {len(cases)} cases are bases"
     return UsageError(f"nothing to compare with {vs}", why=why, do=f"name what is weighed against it: -V {others}{one_base}")
 
 
@@ -382,13 +395,14 @@ def _beside_numpy(case: Case, base: Case, places: Mapping[tuple[str, str], Place
     return base.backend == "numpy" and alone and home.python == other.python and real
 
 
-def _elsewhere(base: Case, place: Place, files: tuple[str, ...], catalogue: Catalogue) -> BaseSide:
-    """The side of a base on another backend."""
-    return BaseSide(f"{base.backend}/{base.variant}", place, files, TWO_BACKENDS, fresh=_needs_fresh(base, catalogue))
+def _elsewhere(label: str, base: Case, place: Place, files: tuple[str, ...], catalogue: Catalogue) -> BaseSide:
+    """The side of a base on another backend, or with other variables."""
+    return BaseSide(label, place, files, TWO_BACKENDS, fresh=_needs_fresh(base, catalogue))
 
 
 def _compiles(case: Case, catalogue: Catalogue) -> bool:
-    return any(catalogue.variant(case.workload, step.name).get("fresh", True) for step in case.chain)
+    compiles = registry.about_backend(case.backend).compiles
+    return compiles or any(catalogue.variant(case.workload, step.name).get("fresh", True) for step in case.chain)
 
 
 def _needs_fresh(case: Case, catalogue: Catalogue) -> bool:

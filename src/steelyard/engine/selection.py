@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from steelyard import codec, registry
-from steelyard.engine import configs
+from steelyard.engine import configs, opening
 from steelyard.engine.describe import describe
 from steelyard.engine.filters import Filters
-from steelyard.engine.names import select
+from steelyard.engine.names import errors_at, select
 from steelyard.engine.place import THREAD_VARIABLES, Place
 from steelyard.engine.plan import Entries
 from steelyard.engine.sides import here, is_side
@@ -53,20 +53,25 @@ class Request:
 
 def gather(request: Request, place: Place) -> tuple[Experiment, Catalogue, Entries]:
     """One experiment for everything named, with the catalogue that its names were found in."""
-    files = tuple(str(real(Path(word))) for word in request.selectors if word.endswith(".py"))
+    named = [word for word in request.selectors if opening.split(word) is None]
+    opened = [word for word in request.selectors if word not in named]
+    files = tuple(str(real(Path(word))) for word in named if word.endswith(".py"))
     vs = request.settings.get("vs")
-    sources = [_load(word, files, request, here(vs, place, files)) for word in request.selectors if _is_experiment(word)]
-    words = [word for word in request.selectors if not _is_experiment(word) and not word.endswith(".py")]
+    sources = [_load(word, files, request, here(vs, place, files)) for word in named if _is_experiment(word)]
+    words = [word for word in named if not _is_experiment(word) and not word.endswith(".py")]
     for file in files:
         _check_readable(Path(file))
     files += tuple(file for source in sources for file in source.files)
     base = vs or next((source.settings.vs for source in sources if source.settings.vs), None)
-    catalogue, entries, own = _describe(words, request, sources, files, here(base, place, files))
-    entries += tuple(entry for word in request.selectors if _is_experiment(word) for entry in configs.packages(Path(word)))
-    typed = _matrices(words, own if not (words or sources) else [])
+    catalogue, entries, own = _describe(
+        [*words, *(word.partition(":")[0] for word in opened)], request, sources, files, here(base, place, files)
+    )
+    entries += tuple(entry for word in named if _is_experiment(word) for entry in configs.packages(Path(word)))
+    typed = [*_matrices(words, own if not (words or sources or opened) else []), *([Matrix(workload=tuple(opened))] if opened else [])]
+    typed = [part for matrix in typed for part in opening.matrices(matrix, catalogue)]
     if not request.variant and request.settings.get("vs") and not is_side(request.settings["vs"]):
         typed = [split for matrix in typed for split in _with_own_variants(matrix, catalogue)]
-    matrices = [*(matrix for source in sources for matrix in source.matrix), *typed]
+    matrices = [*_of_files(sources, catalogue), *typed]
     included: list[str | Case] = [text for source in sources for text in source.include]
     included += [word for word in words if "@" in word]
     if request.commands or [word for word in words if "@" in word]:
@@ -87,10 +92,20 @@ def gather(request: Request, place: Place) -> tuple[Experiment, Catalogue, Entri
         exclude=tuple(rule for source in sources for rule in source.exclude),
         deny=tuple(rule for source in sources for rule in source.deny),
         settings=_settings(sources, request.settings),
+        recorded=sources[0].recorded if len(sources) == 1 else None,
         files=files,
         mistakes=tuple(line for source in sources for line in source.mistakes),
     )
     return experiment, catalogue, entries
+
+
+def _of_files(sources: Sequence[Experiment], catalogue: Catalogue) -> list[Matrix]:
+    """The matrices of experiment files, with the files that they open themselves put in."""
+    found = []
+    for matrix in (matrix for source in sources for matrix in source.matrix):
+        with errors_at(matrix.origin):
+            found += opening.matrices(matrix, catalogue)
+    return found
 
 
 def _refuse_overrides(request: Request, elsewhere: bool) -> None:
@@ -154,7 +169,7 @@ def _variant_words(request: Request, sources: Sequence[Experiment]) -> list[str]
     from_files = [variant for source in sources for matrix in source.matrix for variant in matrix.variant]
     vs = None if is_side(request.settings.get("vs")) else parse_base(request.settings.get("vs") or "")[1]
     from_pairs = [str(word).split("@")[-1].split("/")[-1].split(":")[0] for source in sources for pair in source.pairs for word in pair]
-    from_cases = [word.split("/")[-1].split(":")[0] for word in request.selectors if "@" in word]
+    from_cases = [word.split("/")[-1].split(":")[0] for word in request.selectors if "@" in word and opening.split(word) is None]
     from_rows = [case.variant for source in sources for row in source.rows for case in row.cases]
     return [*request.variant, *from_files, *([vs] if vs else []), *from_pairs, *from_cases, *from_rows]
 

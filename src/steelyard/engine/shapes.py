@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from steelyard import registry
+from steelyard.engine import opening
 from steelyard.engine.messages import Fit
 from steelyard.errors import Unsupported
 from steelyard.model.case import Case
@@ -102,11 +103,14 @@ def _examined(case: Case, loaded: registry.Loaded) -> tuple[str, str]:
     """By the workload's own word."""
     examine = loaded.workloads[case.workload].examine
     assert examine is not None
+    params = opening.given(loaded.workloads[case.workload], dict(case.params))
+    if loaded.workloads[case.workload].opens:
+        return examine(params, loaded)
     try:
         importlib.import_module(WITHOUT_DATA)
     except ImportError as error:
         return "", _uninstalled(error)
-    return examine(dict(case.params), loaded)
+    return examine(params, loaded)
 
 
 def _uninstalled(error: ImportError) -> str:

@@ -20,7 +20,7 @@ from steelyard.engine.phases import BESIDE, COMPILE, FIRST, IMPORTS, INPUTS, MEA
 from steelyard.engine.ranks import Ranks
 from steelyard.engine.reference import reason
 from steelyard.engine.scrutiny import Scrutiny
-from steelyard.errors import NotApplicable, NotApplied, SteelyardError, Unsupported, out_of_memory, spoken
+from steelyard.errors import NotApplicable, NotApplied, SteelyardError, Unsupported, WrongAnswer, out_of_memory, spoken
 from steelyard.machine.load import watch_others
 from steelyard.machine.telemetry import watch
 from steelyard.measuring import parts
@@ -187,6 +187,7 @@ class CaseWeighing:
             "preempted": ("1", "|u1", taken.preempted.astype("|u1").tobytes()),
         }
         notes.arrays.update(log.arrays() | parts.arrays(counted))
+        take_findings(task, notes)
         if seen.wanted or check:
             tell("verify", None)
         with self.clock.phase(REFERENCE):
@@ -213,6 +214,8 @@ def attempt(work: Callable[[], tuple[Status, str]], notes: Notes) -> tuple[Statu
         return work()
     except Unsupported as error:
         return "unsupported", _line(error)
+    except WrongAnswer as error:
+        return "wrong", _line(error)
     except NotApplicable as error:
         return "not_applicable", _line(error)
     except NotApplied as error:
@@ -228,6 +231,14 @@ def attempt(work: Callable[[], tuple[Status, str]], notes: Notes) -> tuple[Statu
 
 def _line(error: SteelyardError) -> str:
     return "; ".join(part for part in (error.what, error.why, error.do) if part)
+
+
+def take_findings(task: Task, notes: Notes) -> None:
+    """What the task found out about itself joins its record."""
+    if task.findings:
+        found = task.findings()
+        notes.effective.update(found.facts)
+        notes.arrays.update(found.arrays)
 
 
 def recheck(seen: Scrutiny, crew: Ranks, task: Task | None = None) -> Verification | None:

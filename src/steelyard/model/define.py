@@ -13,6 +13,7 @@ import linecache
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -23,9 +24,9 @@ from steelyard.model.task import Task
 from steelyard.model.words import Word
 
 Body = Callable[..., Task]
-GIVEN = ("be", "mode", "loaded", "member")
-"""Arguments of a body that are no axes: the backend, and where it asks for them the mode, all that is registered, and which of a
-family it is to build."""
+GIVEN = ("be", "mode", "loaded", "member", "settings")
+"""Arguments of a body that are no axes: the backend, and where it asks for them the mode, all that is registered, which of a family it
+is to build, and the settings of the run."""
 FAMILY = "/*"
 """How the name of a family ends: `timm/*` answers for timm/resnet18 and every other name below it."""
 
@@ -177,6 +178,22 @@ def metric(name: str, *, unit: str = "", better: str = "higher") -> Callable[[Ca
 
 
 @dataclass(frozen=True)
+class OpenedFile:
+    """One case that a file or folder holds: the file itself, and what is known of it before it runs.
+
+    `params` are values of the workload's other axes, and `doc` tells people what is in it.
+    """
+
+    file: Path
+    name: str = ""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    doc: str = ""
+
+
+Contents = Callable[[Path], Sequence[OpenedFile]]
+
+
+@dataclass(frozen=True)
 class Workload:
     """A named function of parameters that builds a Task, with one body per framework.
 
@@ -200,6 +217,15 @@ class Workload:
     refuse: Callable[[Mapping[str, Any], str], None] | None = None
     """Raises UsageError for parameters, and a member of a family, that could run nowhere; the conductor asks workloads of ours when it
     plans, so it imports no framework."""
+    opens: str = ""
+    """The parameter that is a file: `NAME:PATH` selects cases of it, whose ids have the content and not the place. Its body is given
+    the path, once the content is known to be what was planned."""
+    contents: Contents | None = None
+    """The cases that a path holds, such as the programs of a folder; without it the path is one case. The conductor asks workloads of
+    ours when it plans, so it imports no framework."""
+    identify: Callable[[Path], str] | None = None
+    """The sha256 that such a case is known by, where that is not the file's own: files that belong to it count too, such as recorded
+    inputs. Asked when a run is planned, and again by the worker."""
 
     def on(self, backend: str) -> Callable[[Body], Body]:
         """Add the body for another framework."""
@@ -226,7 +252,7 @@ class Workload:
         return {
             "name": self.name, "axes": {key: list(values) for key, values in self.axes.items()}, "tags": list(self.tags),
             "doc": self.doc, "modes": list(self.modes), "sizes": {key: dict(value) for key, value in self.sizes.items()},
-            "backends": list(self.bodies),
+            "backends": list(self.bodies), "opens": self.opens,
             "variants": {name: item.describe() for name, item in self.variants.items()},
         }  # fmt: skip
 
@@ -242,13 +268,18 @@ def workload(
     examine: Callable[[Mapping[str, Any], Any], tuple[str, str]] | None = None,
     imports: Sequence[str] = (),
     refuse: Callable[[Mapping[str, Any], str], None] | None = None,
+    opens: str = "",
+    contents: Contents | None = None,
+    identify: Callable[[Path], str] | None = None,
 ) -> Callable[[Body], Workload]:
     """Define what is computed; the function's arguments are the axes, and `be` is the backend, one of those it is written for.
 
-    `imports` are modules that take long to import: that time is told apart from that of building.
+    `imports` are modules that take long to import: that time is told apart from that of building. `opens` names the argument that is
+    a file's path.
     """
     if not isinstance(name, str):
         raise UsageError(f"a workload's name is text, not {name!r}", do='write @workload("my/name", axes={…})')
+    axes = {**({opens: ("",)} if opens else {}), **(axes or {})} if opens and isinstance(axes or {}, Mapping) else axes
     values = {key: tuple(value) if isinstance(value, (list, tuple)) else (value,) for key, value in _table(name, "axes", axes).items()}
     for key, items in values.items():
         if not items:
@@ -266,7 +297,8 @@ def workload(
 
     def define(body: Body) -> Workload:
         made = Workload(
-            name, values, tuple(tags), summary_of(body), tuple(modes), sizes or {}, examine=examine, imports=tuple(imports), refuse=refuse
+            name, values, tuple(tags), summary_of(body), tuple(modes), sizes or {}, examine=examine, imports=tuple(imports), refuse=refuse,
+            opens=opens, contents=contents, identify=identify,
         )  # fmt: skip
         for each in [backend] if isinstance(backend, str) else backend:
             made.on(each)(body)

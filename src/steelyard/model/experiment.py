@@ -17,8 +17,9 @@ from steelyard.model.units import check_tolerance, is_amount
 Sampling = Literal["blocks", "calls"]
 Isolation = Literal["shared", "case", "workload", "none"]
 """Shared: eager cases on the CPU have a worker per workload, and what needs an interpreter of its own shares one per device."""
-Reference = Literal["eager", "fp64"]
-GraphForm = Literal["hlo", "stablehlo", "text"]
+Reference = Literal["eager", "fp64", "interpreter"]
+GraphForm = Literal["hlo", "stablehlo", "text", "optimized"]
+"""Of graphs that are kept; `optimized` is what the compiler made of them: optimised HLO, or the phases of IREE."""
 Saved = Literal["answer", "state"]
 
 DEVICES = ("cpu", "cuda", "xpu", "mps", "tpu", "rocm")
@@ -52,7 +53,8 @@ class Settings:
     `verify` may be "full": then large answers on a device are held against numpy too, however long that takes.
 
     `reference` is what variants are held against: the plain task of their own backend, or what that one itself is held against,
-    which is the same for all stacks.
+    which is the same for all stacks; an exported program may be held against StableHLO's reference interpreter in place of what was
+    recorded with it. `allow` names what an exported program may do beside computing, such as a custom call of the host.
 
     From `peak_memory` to `save_output` they ask for passes beside the timing; `compile_time` is how many processes each of its
     figures comes from, and `profile` may be "stacks", with which a flame graph can be drawn. `fixed` is another system's protocol in
@@ -87,6 +89,7 @@ class Settings:
     save_output: Saved | None = None
     fixed: Fixed | None = None
     rule: str | None = None
+    allow: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         words = {"sampling": Sampling, "reference": Reference, "isolate": Isolation, "dump_ir": GraphForm, "save_output": Saved}
@@ -117,13 +120,14 @@ class Settings:
     @classmethod
     def from_plain(cls, data: Mapping[str, Any]) -> Settings:
         """The inverse of `plain`, for the worker's side of the pipe."""
-        return cls(**{**data, "fixed": Fixed(**data["fixed"]) if data.get("fixed") else None})
+        fixed = Fixed(**data["fixed"]) if data.get("fixed") else None
+        return cls(**{**data, "fixed": fixed, "allow": tuple(data.get("allow", ()))})
 
 
 @functools.lru_cache(8)
 def _plain(settings: Settings) -> Mapping[str, Any]:
     """Every record of a run has the same."""
-    return {key: value for key, value in asdict(settings).items() if value is not None}
+    return {key: value for key, value in asdict(settings).items() if value not in (None, ())}
 
 
 @dataclass(frozen=True)
@@ -133,7 +137,7 @@ class Matrix:
     Without a variant a backend's cases have its usual one. `env` are the environments that its cases run in, `here` for the one that
     the run is made in, or that a backend lives in;
     `origin` is its place in a file, and `label` what its cases are called there; `rule` is the verification rule of its cases, where
-    it is not that of the whole experiment.
+    it is not that of the whole experiment. `weight` is how often each of its cases is called in the step that they were taken from.
     """
 
     workload: tuple[str, ...]
@@ -149,6 +153,7 @@ class Matrix:
     origin: str = field(default="", compare=False)
     label: str = field(default="", compare=False)
     rule: str = field(default="", compare=False)
+    weight: float = field(default=0.0, compare=False)
 
     def apart(self) -> list[Matrix]:
         """A matrix for each value of axes that are named together, as `m,n,k` are for square products; itself if none are."""
@@ -223,6 +228,7 @@ class Experiment:
     """Named matrices, exact cases added to them, and rules; `mistakes` are parts of a file that cannot run, a line each.
 
     What an `exclude` rule drops is no part of the experiment. What a `deny` rule drops is part of it and recorded as skipped.
+    `recorded` is how long the step took that weighted cases were taken from, in seconds.
     `pairs` are what is weighed, head first: cases, their ids, or words such as `compile` and `torch/eager`, which mean every case
     that is so, and the same point as the other word has it. A case may have several bases. The cases of pairs and rows are measured
     without being included. A `script` takes the place of all of these: its cases are known when it asks for them.
@@ -239,4 +245,5 @@ class Experiment:
     settings: Settings = Settings()
     files: tuple[str, ...] = ()
     mistakes: tuple[str, ...] = ()
+    recorded: float | None = None
     script: UserScript | None = None

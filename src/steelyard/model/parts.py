@@ -1,4 +1,7 @@
-"""The times inside of a request of text generation, by the names that records, pairs and reports have for them."""
+"""What a pair tells beside the time of a call, by the names that records, pairs and reports have for it.
+
+Requests of text generation have times inside of them, and what a compiler made has the time that took, its size and its memory.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,19 @@ from typing import Any
 
 TOLD = ("ttft", "itl")
 """Each has a column and a verdict of its own beside the whole time: to the first token, and between two tokens."""
-NAMES = {"time": "E2E", "ttft": "TTFT", "itl": "ITL", "tpot": "TPOT"}
+COMPILED = ("compile_time", "code_size", "compile_memory", "peak_memory")
+"""What compilers are compared by beside the time of a call: each has a verdict of its own."""
+WEIGHED = (*TOLD, *COMPILED)
+"""All that has a verdict beside the time."""
+NAMES = {
+    "time": "E2E", "ttft": "TTFT", "itl": "ITL", "tpot": "TPOT", "compile_time": "compile", "compile_cpu_time": "compile, CPU time",
+    "code_size": "code size", "compile_memory": "compile memory", "peak_memory": "peak memory", "program_memory": "program memory",
+}  # fmt: skip
 """What people call them."""
 TOKENS = "tok/s"
 """The unit of the rate of items, which are tokens here."""
+OPERATOR = "op:"
+"""How the time of one kind of operator in a replay begins: `op:aten::mm`."""
 _TIMES = (*TOLD, "tpot", "tail")
 _RATES = ("compute", "bandwidth", "roof")
 
@@ -18,12 +30,12 @@ _RATES = ("compute", "bandwidth", "roof")
 def is_time(metric: str) -> bool:
     """Whether a metric is a time, so that more of it is slower."""
     name, _, rest = metric.partition("_")
-    return "time" in metric or (name in _TIMES and rest not in _RATES)
+    return metric.startswith(OPERATOR) or "time" in metric or (name in _TIMES and rest not in _RATES)
 
 
 def is_secondary(metric: str) -> bool:
-    """Whether a figure only adds to those of a request: `show` and files have it, tables leave it out."""
-    return metric == "equal_tokens" or (metric not in TOLD and metric.partition("_")[0] in _TIMES)
+    """Whether a figure only adds to those of a request or a replay: `show` and files have it, tables leave it out."""
+    return metric == "equal_tokens" or metric.startswith(OPERATOR) or (metric not in TOLD and metric.partition("_")[0] in _TIMES)
 
 
 def generates(metrics: Mapping[str, Any]) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from steelyard.errors import UsageError
-from steelyard.model.record import Figure
+from steelyard.model.record import Arrays, Figure
 from steelyard.model.units import check_tolerance
 
 
@@ -24,6 +24,14 @@ class Reading:
     extras: Mapping[str, float] = field(default_factory=dict)
     parts: Mapping[str, float] = field(default_factory=dict)
     series: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a task knows of itself once its timing is over: facts for its record, and raw series of its own."""
+
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    arrays: Arrays = field(default_factory=dict)
 
 
 Step = Callable[[], Any]
@@ -103,6 +111,9 @@ class Task:
     `own_threads` says that others than the calling thread do the work, so that its CPU time cannot stand for that of a call.
     `norm_tolerance` holds gradients as whole arrays to that share of their norm, `whole_tolerance` every array. `standard` is for
     variants that cost accuracy on purpose. `refused` says what an error of the first call means, such as a kernel that is not here.
+    `against` says in words what `reference` gives, and `same_dtype` that answers must have its formats too; `explain` is asked for the
+    cause of a wrong answer, with the arrays of that answer and of the right one.
+    `findings` tells after timing what the task found out about itself, such as the time of each of its calls.
     """
 
     fn: Callable[..., Any] | None = None
@@ -140,6 +151,10 @@ class Task:
     score: Callable[[Callable[..., Any], Any], Any] | None = None
     standard: Standard | None = None
     refused: Callable[[Exception], Exception] | None = None
+    against: str = ""
+    same_dtype: bool = False
+    explain: Callable[[Sequence[Any], Sequence[Any]], str] | None = None
+    findings: Callable[[], Findings] | None = None
     effective: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -29,6 +29,25 @@ _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 _WORDS = {"true": True, "false": False, "null": None, "nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
+HASH = re.compile(r"[0-9a-f]{64}")
+"""SHA-256 as text."""
+
+
+def file_value(file: str, sha256: str, *, name: str = "") -> dict[str, Value]:
+    """A file as a parameter: its id has the content alone, so a moved file is the same case and a changed one another.
+
+    `name` is what people are shown.
+    """
+    return {"file": file, "sha256": sha256, "name": name or file.rsplit("/", 1)[-1]}
+
+
+def is_file_value(value: Value) -> bool:
+    """Whether a value is a file with its hash, as `file_value` makes it."""
+    if not isinstance(value, Mapping) or set(value) != {"file", "sha256", "name"}:
+        return False
+    return all(isinstance(text, str) for text in value.values()) and bool(HASH.fullmatch(value["sha256"]))
+
+
 @dataclass(frozen=True)
 class Digest:
     """A value known only by the hash of its full text."""
@@ -48,6 +67,8 @@ def render(value: Value) -> str:
     """Write one value so that `parse` gives it back."""
     if isinstance(value, Digest):
         return str(value)
+    if isinstance(value, Mapping) and is_file_value(value):
+        return f"#{value['sha256'][:12]}"
     several = isinstance(value, (list, tuple))
     if isinstance(value, Mapping) or (several and any(isinstance(item, (list, tuple, dict, Digest)) for item in value)):
         return str(digest(_plain(value)))
@@ -90,7 +111,9 @@ def deeper_than(value: Any, levels: int) -> bool:
 
 
 def value_text(value: Any) -> str:
-    """A value as a case id has it; what no id can hold is written as Python writes it."""
+    """A value as a case id has it, and a file by its name too; what no id can hold is written as Python writes it."""
+    if is_file_value(value):
+        return f"{value['name']}#{value['sha256'][:6]}"
     try:
         return render(value)
     except UsageError:

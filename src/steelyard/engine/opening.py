@@ -1,0 +1,135 @@
+"""Workloads that are a file: from `WORD:PATH` to cases known by content, and in a worker back to a path whose content is still that."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from steelyard import files, registry
+from steelyard.engine.filters import TAG, TIER
+from steelyard.errors import UsageError, unknown
+from steelyard.files import real
+from steelyard.model.case import Case
+from steelyard.model.define import OpenedFile, Workload
+from steelyard.model.experiment import Matrix
+from steelyard.model.values import Digest, file_value, is_file_value
+from steelyard.registry import Catalogue
+
+_SELECTOR = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_./-]*):(.+)", re.DOTALL)
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://")
+
+
+def split(word: str) -> tuple[str, str] | None:
+    """The workload and the path of `WORD:PATH`; None for any other selector."""
+    found = _SELECTOR.fullmatch(word)
+    if found is None or word.startswith((TAG, TIER)) or "@" in found[1] or _ADDRESS.match(word):
+        return None
+    return found[1], found[2]
+
+
+def matrices(matrix: Matrix, catalogue: Catalogue) -> list[Matrix]:
+    """A matrix whose workloads name files as one for the other workloads and one for each case that the files hold."""
+    files = [(word, parts) for word in matrix.workload if (parts := split(word))]
+    if not files:
+        return [matrix]
+    rest = tuple(word for word in matrix.workload if split(word) is None)
+    made = [replace(matrix, workload=rest)] if rest else []
+    for name, path in (parts for _, parts in files):
+        parameter = _parameter(name, catalogue)
+        for item in held(name, path):
+            own = {parameter: (_valued(name, item),), **{key: (value,) for key, value in item.params.items()}}
+            made.append(replace(matrix, workload=(name,), axes={**matrix.axes, **own}))
+    return made
+
+
+def cases(word: str, catalogue: Catalogue) -> list[dict[str, Any]]:
+    """What `WORD:PATH` stands for, as plain data: the file, its hash, its name, what is in it, and the values of other axes."""
+    name, path = split(word) or ("", "")
+    _parameter(name, catalogue)
+    return [{**_valued(name, item), "doc": item.doc, "params": dict(item.params)} for item in held(name, path)]
+
+
+def held(name: str, path: str) -> Sequence[OpenedFile]:
+    """The cases that a path holds, by a workload of ours; for a user's own workload it is one case."""
+    workload = registry.built_ins().workloads.get(name)
+    place = located(path)
+    found = workload.contents(place) if workload is not None and workload.contents is not None else [OpenedFile(place)]
+    if not found:
+        raise UsageError(f"{path} holds nothing for {name}", do=f"steelyard show {name} says what it opens")
+    return found
+
+
+def located(path: str) -> Path:
+    """The place that a path leads to."""
+    if _ADDRESS.match(path):
+        raise UsageError(f"cannot open {path}", why="it is an address", do="download it first, and name the file")
+    return real(Path(path).expanduser())
+
+
+def settled(case: Case, parameter: str) -> Case:
+    """A case whose file is known by its content; one that names a path is given its hash, and one by digest stays as it is."""
+    value = dict(case.params).get(parameter, "")
+    if is_file_value(value):
+        _unchanged(value, case.workload)
+        return case
+    if isinstance(value, Digest) or value == "":
+        return case
+    if not isinstance(value, str):
+        raise UsageError(f"{parameter} of {case.workload} is the path of a file, not {value!r}")
+    items = held(case.workload, value)
+    if len(items) > 1:
+        raise UsageError(
+            f"{value} holds {len(items)} cases of {case.workload}", do=f"name one of its files, or run {case.workload}:{value}"
+        )
+    known = {**dict(case.params), **items[0].params, parameter: _valued(case.workload, items[0])}
+    return replace(case, params=tuple(known.items()))
+
+
+def given(workload: Workload, params: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a body: the path in place of the file, whose content must still be what was planned."""
+    if not workload.opens:
+        return dict(params)
+    value = params.get(workload.opens, "")
+    if not is_file_value(value):
+        raise UsageError(f"{workload.name} needs a file", do=f"write {workload.name}:PATH")
+    return {**params, workload.opens: str(_unchanged(value, workload.name))}
+
+
+def _unchanged(value: Mapping[str, Any], workload: str) -> Path:
+    """The path of a file whose content is still what it was."""
+    file = Path(value["file"])
+    if _identity(workload, file) != value["sha256"]:
+        why = "its content is not what the case is known by"
+        raise UsageError(f"{file} has changed", why=why, do=f"run {workload}:{file} to measure what it holds now")
+    return file
+
+
+def _valued(workload: str, item: OpenedFile) -> dict[str, Any]:
+    file = real(item.file)
+    return file_value(str(file), _identity(workload, file), name=item.name)
+
+
+def _identity(workload: str, file: Path) -> str:
+    """What a file is known by: its own hash, or what a workload of ours says."""
+    known = registry.built_ins().workloads.get(workload)
+    return known.identify(file) if known is not None and known.identify is not None else files.sha256(file)
+
+
+def _parameter(name: str, catalogue: Catalogue) -> str:
+    """The parameter of a workload that is a file."""
+    info = catalogue.workloads.get(name)
+    if info is None or not info.get("opens"):
+        opening = list(openers(catalogue))
+        if info is not None:
+            do = f"those that do: {', '.join(opening)}" if opening else ""
+            raise UsageError(f"{name} opens no file", why=f"{name}:PATH is for workloads that do", do=do)
+        raise unknown("workload", name, opening, listing="steelyard list")
+    return str(info["opens"])
+
+
+def openers(catalogue: Catalogue) -> Iterator[str]:
+    """The workloads that open files."""
+    return (name for name, info in catalogue.workloads.items() if info.get("opens"))

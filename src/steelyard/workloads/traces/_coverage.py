@@ -1,0 +1,134 @@
+"""How much of a recording is replayed: operators, and their shares of the recorded time, of the operations and of the bytes moved."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils.flop_counter import flop_registry
+
+from steelyard.traces.nodes import SIZES, TensorRef, TraceArgument, TraceNode
+from steelyard.traces.steps import Trace
+from steelyard.workloads.traces._data import DTYPES
+from steelyard.workloads.traces._operators import KnownOperators, NotReplayed, fitted, in_order
+
+MOST_REASONS, MOST_STRANGE = 50, 20
+
+
+@dataclass(frozen=True)
+class NodeCost:
+    """What one recorded operator does at least, and how long it took where that was recorded."""
+
+    flops: float = 0.0
+    bytes: float = 0.0
+    seconds: float | None = None
+
+
+def cost_of(node: TraceNode, trace: Trace, known: KnownOperators) -> NodeCost:
+    """The cost of an operator from its recorded shapes; what is made of other operators does what they do."""
+    seconds = node.time.duration if node.time else None
+    return NodeCost(_flops(node, trace, known), _bytes(node, known), seconds)
+
+
+def _flops(node: TraceNode, trace: Trace, known: KnownOperators) -> float:
+    own = _counted(node, known)
+    if own is not None:
+        return own
+    return sum(_flops(child, trace, known) for child in trace.children.get(node.id, ()) if not child.on_device)
+
+
+def _counted(node: TraceNode, known: KnownOperators) -> float | None:
+    """By torch's own formula for the operator; None where it has none."""
+    if not node.is_operator:
+        return None
+    try:
+        found = known.find(node)
+    except NotReplayed:
+        return None
+    count = flop_registry.get(found.packet)
+    if count is None:
+        return None
+    try:
+        by_place, by_name = in_order(fitted(node, found))
+        values = [_empty(argument) for argument in node.inputs]
+        out = [_empty(argument) for argument in node.outputs]
+        named = {name: values[place] for name, place in by_name.items()}
+        return float(count(*[values[place] for place in by_place], **named, out_val=out[0] if len(out) == 1 else out))
+    except Exception:
+        return None
+
+
+def _empty(argument: TraceArgument) -> Any:
+    """A value of the recorded form without data."""
+    if isinstance(argument.value, TensorRef):
+        ref = argument.value
+        return torch.empty(ref.shape, dtype=DTYPES.get(ref.dtype, torch.float32), device="meta") if ref.defined else None
+    return [_empty(item) for item in argument.value] if isinstance(argument.value, tuple) else argument.value
+
+
+def _bytes(node: TraceNode, known: KnownOperators) -> float:
+    """What it reads once and writes once; a view moves nothing."""
+    try:
+        if known.find(node).views:
+            return 0.0
+    except NotReplayed:
+        pass
+    refs = [ref for argument in (*node.inputs, *node.outputs) for ref in argument.tensors()]
+    return float(sum(_touched(ref) for ref in refs))
+
+
+def _touched(ref: TensorRef) -> int:
+    if ref.strides is None:
+        return ref.numel * (ref.itemsize or SIZES.get(ref.dtype, 1))
+    sizes = (size for size, step in zip(ref.shape, ref.strides, strict=True) if step or not size)
+    return math.prod(sizes) * (ref.itemsize or SIZES.get(ref.dtype, 1))
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Which of the recorded operators are replayed, and what the others would have done."""
+
+    nodes: Sequence[TraceNode]
+    skipped: Mapping[int, str]
+    strange: Mapping[tuple[int, int], str]
+    costs: Mapping[int, NodeCost]
+
+    @functools.cached_property
+    def replayed(self) -> int:
+        """How many operators are called."""
+        return sum(node.id not in self.skipped for node in self.nodes)
+
+    def share(self, kind: str) -> float | None:
+        """The part of all flops, bytes or seconds that replayed operators have; None where nothing is known of it."""
+        values = [(node, getattr(self.costs[node.id], kind)) for node in self.nodes]
+        whole = sum(value for _, value in values if value)
+        if not whole or all(value is None for _, value in values):
+            return None
+        return float(sum(value for node, value in values if value and node.id not in self.skipped) / whole)
+
+    @property
+    def of_operators(self) -> float:
+        """The part of all operators that is called."""
+        return self.replayed / len(self.nodes) if self.nodes else 0.0
+
+    def least(self) -> float:
+        """The smallest of all shares: no kind of loss hides behind another."""
+        known = [self.share(kind) for kind in ("seconds", "flops", "bytes")]
+        return min([self.of_operators, *(share for share in known if share is not None)])
+
+    def facts(self) -> dict[str, Any]:
+        """All of it as plain data, with the reason of each operator that is not called."""
+        by_id = {node.id: node for node in self.nodes}
+        reasons = Counter((by_id[node].overload, why) for node, why in self.skipped.items() if node in by_id)
+        strange = [{"node": node, "operator": by_id[node].overload, "why": why} for (node, _), why in self.strange.items() if node in by_id]
+        shares = {"time": self.share("seconds"), "flops": self.share("flops"), "bytes": self.share("bytes")}
+        return {
+            "operators": len(self.nodes), "replayed": self.replayed, "shares": {"operators": self.of_operators, **shares},
+            "skipped": [{"operator": name, "count": count, "why": why} for (name, why), count in reasons.most_common(MOST_REASONS)],
+            "unlike_recorded": strange[:MOST_STRANGE], "unlike_recorded_count": len(strange),
+        }  # fmt: skip

@@ -1,0 +1,250 @@
+"""Calls of a program as they are made: a loop with nothing in it but picking arguments, the call, and letting go of what is over."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from steelyard import clocks
+from steelyard.traces.nodes import TensorRef, TraceArgument, TraceNode
+from steelyard.workloads.traces._data import contiguous
+from steelyard.workloads.traces._operators import FoundOperator, fitted, in_order
+from steelyard.workloads.traces._program import Alias, Program, ReplayedCall, Several, Slot
+
+Pick = Callable[[list[Any]], Sequence[Any]]
+DeviceOf = Callable[[str], torch.device]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One call: the operator, how its arguments are picked, the slot of its single result or those of several, and what is over then."""
+
+    call: Callable[..., Any]
+    pick: Pick
+    into: int
+    spread: tuple[tuple[int, ...], ...]
+    over: tuple[int, ...]
+
+
+ONLY, NONE, MANY = 0, -1, -2
+
+
+@dataclass(frozen=True)
+class Steps:
+    """All calls of a program, with what stands in the slots before the first: plain values, and room for the given tensors.
+
+    `calls` says for each step which call of the program it belongs to.
+    """
+
+    steps: tuple[Step, ...]
+    template: tuple[Any, ...]
+    given: tuple[int, ...]
+    calls: tuple[int, ...]
+
+    def run(self) -> Callable[..., None]:
+        """A function of the given tensors that makes all calls."""
+        steps = tuple((step.call, step.pick, step.into, step.spread, step.over) for step in self.steps)
+        template, given = self.template, self.given
+
+        def replay(*tensors: Any) -> None:
+            slots = list(template)
+            for slot, tensor in zip(given, tensors, strict=True):
+                slots[slot] = tensor
+            for call, pick, into, spread, over in steps:
+                if into >= 0:
+                    slots[into] = call(*pick(slots))
+                elif into == NONE:
+                    call(*pick(slots))
+                else:
+                    scatter(call(*pick(slots)), spread, slots)
+                for slot in over:
+                    slots[slot] = None
+
+        return replay
+
+    def noted(self, note: Callable[[], None]) -> Callable[..., None]:
+        """The same with a note before the first call and after each; written out, since one more call would cost as much as an operator."""
+        steps = tuple((step.call, step.pick, step.into, step.spread, step.over) for step in self.steps)
+        template, given = self.template, self.given
+
+        def replay(*tensors: Any) -> None:
+            slots = list(template)
+            for slot, tensor in zip(given, tensors, strict=True):
+                slots[slot] = tensor
+            note()
+            for call, pick, into, spread, over in steps:
+                if into >= 0:
+                    slots[into] = call(*pick(slots))
+                elif into == NONE:
+                    call(*pick(slots))
+                else:
+                    scatter(call(*pick(slots)), spread, slots)
+                for slot in over:
+                    slots[slot] = None
+                note()
+
+        return replay
+
+    def timed(self) -> Callable[..., list[int]]:
+        """The same with a look at the clock in place of a note: nanoseconds, one more than there are steps."""
+        now, seen = clocks.perf_counter_ns, list[int]()
+        replay = self.noted(lambda: seen.append(now()))
+
+        def timed(*tensors: Any) -> list[int]:
+            seen.clear()
+            replay(*tensors)
+            return seen.copy()
+
+        return timed
+
+
+def scatter(made: Any, spread: Sequence[tuple[int, ...]], slots: list[Any]) -> None:
+    """Put several results where they belong: `spread` is the slot and the place of each, a place inside of a list as two numbers."""
+    for slot, *path in spread:
+        value = made
+        for place in path:
+            value = value[place]
+        slots[slot] = value
+
+
+@dataclass(frozen=True)
+class Linked:
+    """A call that can be made: its operator, and how its arguments are picked."""
+
+    call: Callable[..., Any]
+    pick: Pick
+
+
+class Linker:
+    """Turns recorded calls into ones that can be made here; plain values get slots of their own behind those of tensors."""
+
+    def __init__(self, program: Program, device_of: DeviceOf) -> None:
+        self.program, self.device_of = program, device_of
+        self.plain: list[Any] = []
+
+    def steps(self, found: Mapping[int, FoundOperator]) -> Steps:
+        """The whole program."""
+        steps: list[Step] = []
+        calls: list[int] = []
+        for number, call in enumerate(self.program.calls):
+            steps += [self._alias(slot, alias) for slot, alias in call.before]
+            calls += [number] * (len(call.before) + 1)
+            linked = self.link(call, found[call.node.id])
+            into, spread = placed(call)
+            steps.append(Step(linked.call, linked.pick, into, spread, call.over))
+        template = [None] * self.program.slots + self.plain
+        return Steps(tuple(steps), tuple(template), tuple(item.slot for item in self.program.given), tuple(calls))
+
+    def link(self, call: ReplayedCall, operator_here: FoundOperator) -> Linked:
+        """One call."""
+        by_place, by_name = in_order(fitted(call.node, operator_here))
+        places = [self._index(call.arguments[place]) for place in by_place]
+        named = {name: self._index(call.arguments[place]) for name, place in by_name.items()}
+        constant = {name: self._constant(index) for name, index in named.items() if isinstance(index, int) and index >= self.program.slots}
+        moving = {name: index for name, index in named.items() if name not in constant}
+        used = {name: value for name, value in constant.items() if value is not None}
+        target = functools.partial(operator_here.call, **used) if used else operator_here.call
+        if moving:
+            return Linked(functools.partial(_by_name, target, tuple(moving)), picker([*places, *moving.values()]))
+        return Linked(target, picker(places))
+
+    def _alias(self, slot: int, alias: Alias) -> Step:
+        ref = alias.ref
+        arguments = [alias.source, *map(self._kept, (ref.shape, ref.strides or contiguous(ref.shape), ref.offset))]
+        return Step(torch.as_strided, picker(arguments), slot, (), ())
+
+    def _index(self, argument: Any) -> Any:
+        """The slot of an argument, or several of them for a list."""
+        if isinstance(argument, Slot):
+            return argument.number
+        if isinstance(argument, Several) and _has_slots(argument):
+            return tuple(self._index(item) for item in argument.items)
+        return self._kept(self._value(argument))
+
+    def _kept(self, value: Any) -> int:
+        self.plain.append(value)
+        return self.program.slots + len(self.plain) - 1
+
+    def _constant(self, index: int) -> Any:
+        return self.plain[index - self.program.slots]
+
+    def _value(self, argument: Any) -> Any:
+        if isinstance(argument, Several):
+            return [self._value(item) for item in argument.items]
+        if not isinstance(argument, TraceArgument):
+            return None
+        if argument.kind == "device" and isinstance(argument.value, str):
+            return self.device_of(argument.value)
+        return argument.value
+
+
+def _has_slots(argument: Several) -> bool:
+    return any(isinstance(item, Slot) or (isinstance(item, Several) and _has_slots(item)) for item in argument.items)
+
+
+def picker(indices: Sequence[Any]) -> Pick:
+    """How to get arguments out of the slots; lists of them come as tuples, which operators take too."""
+    if not indices:
+        return lambda slots: ()
+    if all(isinstance(index, int) for index in indices):
+        if len(indices) == 1:
+            only = indices[0]
+            return lambda slots: (slots[only],)
+        return operator.itemgetter(*indices)
+    parts = [operator.itemgetter(index) if isinstance(index, int) else picker(index) for index in indices]
+    return lambda slots: [part(slots) for part in parts]
+
+
+def _by_name(call: Callable[..., Any], names: tuple[str, ...], *args: Any) -> Any:
+    """A call some of whose tensors go by name, such as the buffer for a result."""
+    count = len(args) - len(names)
+    return call(*args[:count], **dict(zip(names, args[count:], strict=True)))
+
+
+def placed(call: ReplayedCall) -> tuple[int, tuple[tuple[int, ...], ...]]:
+    """Where the results of a call go: the slot of a single one, or a code and the places of several."""
+    paths = result_paths(call.node)
+    wanted = [(slot, *path) for slot, path in zip(call.results, paths, strict=True) if slot is not None]
+    if not wanted:
+        return NONE, ()
+    if len(paths) == 1 and len(wanted[0]) == 1:
+        return wanted[0][0], ()
+    return MANY, tuple(wanted)
+
+
+def result_paths(node: TraceNode) -> list[tuple[int, ...]]:
+    """Where in what a call returns each recorded tensor is: nothing for a single one, its place in a tuple or list else."""
+    several, found = len(node.outputs) > 1, list[tuple[int, ...]]()
+    for place, argument in enumerate(node.outputs):
+        outer: tuple[int, ...] = (place,) if several else ()
+        if isinstance(argument.value, TensorRef):
+            found += [outer] if argument.value.defined else []
+        elif isinstance(argument.value, tuple):
+            found += [
+                (*outer, inner) for inner, item in enumerate(argument.value) if isinstance(item.value, TensorRef) and item.value.defined
+            ]
+    return found
+
+
+def differs(made: Any, ref: TensorRef) -> str:
+    """How a result differs from its recorded form; empty where it does not."""
+    if not isinstance(made, torch.Tensor):
+        return f"{type(made).__name__} instead of a tensor"
+    if tuple(made.shape) != ref.shape:
+        return f"shape {list(made.shape)} instead of {list(ref.shape)}"
+    dtype = str(made.dtype).removeprefix("torch.")
+    return f"{dtype} instead of {ref.dtype}" if dtype != ref.dtype else ""
+
+
+def value_at(made: Any, path: Sequence[int]) -> Any:
+    """The result at a place; nothing where there is none."""
+    for place in path:
+        if not isinstance(made, (tuple, list)) or place >= len(made):
+            return None
+        made = made[place]
+    return made

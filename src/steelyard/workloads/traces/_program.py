@@ -1,0 +1,250 @@
+"""A replay as plain data: calls in order, the slots that their tensors go through, and the tensors that must be there beforehand."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from steelyard.traces.nodes import SIZES, TensorRef, TraceArgument, TraceNode
+from steelyard.workloads.traces._choice import Key, key_of
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where a tensor is found when a call is made."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Several:
+    """A list argument, of tensors or of plain values."""
+
+    items: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Alias:
+    """Another view of a tensor that the replay made: PyTorch made it without an operator, so the replay has to."""
+
+    source: int
+    ref: TensorRef
+
+
+@dataclass(frozen=True)
+class ReplayedCall:
+    """One operator of the trace: what it is called with, which slots its results go to (None: nobody reads it), what is over after it."""
+
+    node: TraceNode
+    arguments: tuple[Any, ...]
+    results: tuple[int | None, ...]
+    before: tuple[tuple[int, Alias], ...] = ()
+    over: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Given:
+    """A tensor that no replayed call makes: its slot, its form, whose memory it shares, and who first reads it as which of its tensors."""
+
+    slot: int
+    ref: TensorRef
+    group: int
+    node: int
+    place: int
+
+
+@dataclass(frozen=True)
+class Program:
+    """Everything that a replay does; `skipped` are the reasons by node."""
+
+    calls: tuple[ReplayedCall, ...]
+    given: tuple[Given, ...]
+    slots: int
+    skipped: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def given_bytes(self) -> int:
+        """What the tensors that must be there take, memory that is shared once."""
+        sizes: dict[int, int] = {}
+        for item in self.given:
+            sizes[item.group] = max(sizes.get(item.group, 0), reach(item.ref))
+        return sum(sizes.values())
+
+    def peak_bytes(self, *, lazy: bool) -> int:
+        """The most memory that is held at a time: given tensors all along, or with `lazy` from their first use to their last."""
+        live, most, held = 0 if lazy else self.given_bytes, 0, dict[int, int]()
+        groups = {item.slot: item for item in self.given}
+        ends: dict[int, list[int]] = {}
+        for slot, number in self.last_uses().items() if lazy else ():
+            if slot in groups:
+                ends.setdefault(number, []).append(slot)
+        for number, call in enumerate(self.calls):
+            for slot in slots_in(call.arguments) if lazy else ():
+                if slot in groups and slot not in held:
+                    held[slot] = reach(groups[slot].ref)
+                    live += held[slot]
+            for result, ref in made(call):
+                if result is not None and result not in held and not _shares(call, ref):
+                    held[result] = reach(ref)
+                    live += held[result]
+            most = max(most, live)
+            live -= sum(held.pop(slot, 0) for slot in (*call.over, *ends.get(number, ())))
+        return most
+
+    def last_uses(self) -> dict[int, int]:
+        """The last call that reads each slot."""
+        return {slot: number for number, call in enumerate(self.calls) for slot in self.reads(call)}
+
+    @staticmethod
+    def reads(call: ReplayedCall) -> list[int]:
+        """The slots that a call looks at."""
+        return _read(call)
+
+    @staticmethod
+    def slots_of(arguments: Any) -> list[int]:
+        """The slots in one argument or several."""
+        return slots_in(arguments)
+
+
+def reach(ref: TensorRef) -> int:
+    """Bytes of its storage from the beginning to its last element."""
+    return (ref.offset + ref.extent) * (ref.itemsize or SIZES.get(ref.dtype, 1))
+
+
+def made(call: ReplayedCall) -> list[tuple[int | None, TensorRef]]:
+    """The results of a call, each with its slot."""
+    return list(zip(call.results, outputs_of(call.node), strict=True))
+
+
+def outputs_of(node: TraceNode) -> list[TensorRef]:
+    """The tensors that a node gave back, in order."""
+    return [ref for argument in node.outputs for ref in argument.tensors()]
+
+
+def _shares(call: ReplayedCall, ref: TensorRef) -> bool:
+    return any(ref.storage == other.storage for argument in call.node.inputs for other in argument.tensors())
+
+
+def slots_in(value: Any) -> list[int]:
+    """All slots in arguments."""
+    if isinstance(value, Slot):
+        return [value.number]
+    if isinstance(value, (tuple, list)):
+        return [number for item in value for number in slots_in(item)]
+    return slots_in(value.items) if isinstance(value, Several) else []
+
+
+def _read(call: ReplayedCall) -> list[int]:
+    return [*slots_in(call.arguments), *(alias.source for _, alias in call.before)]
+
+
+def program_of(nodes: Sequence[TraceNode], skipped: Mapping[int, str], strange: Collection[tuple[int, int]] = ()) -> Program:
+    """Link what calls give to what later ones take.
+
+    `skipped` are nodes that are not called, with the reason; what they would have made is given instead. `strange` are outputs (node
+    and place) that came out in another form than was recorded: later calls get the recorded form.
+    """
+    made = _Linking(skipped, frozenset(strange))
+    for node in nodes:
+        if node.id not in skipped:
+            made.add(node)
+    return Program(_with_ends(made.calls, {item.slot for item in made.given}), tuple(made.given), made.slots, dict(skipped))
+
+
+class _Linking:
+    """A program while it is put together."""
+
+    def __init__(self, skipped: Mapping[int, str], strange: frozenset[tuple[int, int]]) -> None:
+        self.skipped, self.strange = skipped, strange
+        self.calls: list[ReplayedCall] = []
+        self.given: list[Given] = []
+        self.latest: dict[Key, int] = {}
+        self.owner: dict[int, tuple[int, TensorRef, int | None]] = {}
+        """By storage: the slot that last stood for it, its form, and its group where it is given."""
+        self.slots = self.groups = 0
+        self.before: list[tuple[int, Alias]] = []
+        self.seen = 0
+        """Tensors among the inputs of the node so far."""
+
+    def add(self, node: TraceNode) -> None:
+        self.before, self.seen = [], 0
+        arguments = tuple(self._argument(node, argument) for argument in node.inputs)
+        results: list[int | None] = []
+        for place, ref in enumerate(outputs_of(node)):
+            if (node.id, place) in self.strange:
+                results.append(None)
+                continue
+            key = key_of(ref)
+            slot = self._new()
+            self.latest[key] = slot
+            group = self.owner[ref.storage][2] if ref.storage in self.owner and _takes(node, ref) else None
+            self.owner[ref.storage] = (slot, ref, group)
+            results.append(slot)
+        self.calls.append(ReplayedCall(node, arguments, tuple(results), tuple(self.before)))
+
+    def _argument(self, node: TraceNode, argument: TraceArgument) -> Any:
+        if isinstance(argument.value, TensorRef):
+            self.seen += 1
+            return Slot(self._slot(node, self.seen - 1, argument.value)) if argument.value.defined else None
+        if isinstance(argument.value, tuple):
+            return Several(tuple(self._argument(node, item) for item in argument.value))
+        return argument
+
+    def _slot(self, node: TraceNode, place: int, ref: TensorRef) -> int:
+        key = key_of(ref)
+        if key in self.latest:
+            return self.latest[key]
+        owner = self.owner.get(ref.storage)
+        if owner and ref.numel and owner[1].device == ref.device and reach(ref) <= reach(owner[1]):
+            slot, base, group = owner
+            if group is None and base.dtype == ref.dtype:
+                return self._aliased(key, slot, base, ref)
+        group = owner[2] if owner and owner[2] is not None and ref.numel and owner[1].device == ref.device else None
+        if group is None:
+            group, self.groups = self.groups, self.groups + 1
+        slot = self._new()
+        self.given.append(Given(slot, ref, group, node.id, place))
+        self.latest[key] = slot
+        if owner is None or owner[2] is None or reach(ref) > reach(owner[1]):
+            self.owner[ref.storage] = (slot, ref, group)
+        return slot
+
+    def _aliased(self, key: Key, source: int, base: TensorRef, ref: TensorRef) -> int:
+        if (base.shape, base.strides, base.offset) == (ref.shape, ref.strides, ref.offset):
+            self.latest[key] = source
+            return source
+        slot = self._new()
+        self.before.append((slot, Alias(source, ref)))
+        self.latest[key] = slot
+        return slot
+
+    def _new(self) -> int:
+        self.slots += 1
+        return self.slots - 1
+
+
+def _takes(node: TraceNode, ref: TensorRef) -> bool:
+    return any(other.storage == ref.storage for argument in node.inputs for other in argument.tensors())
+
+
+def _with_ends(calls: Sequence[ReplayedCall], given: Collection[int]) -> tuple[ReplayedCall, ...]:
+    """The calls with the slots that nothing reads afterwards, so that memory is given back where the recording gave it back."""
+    last: dict[int, int] = {}
+    for number, call in enumerate(calls):
+        for slot in (*_read(call), *(slot for slot in call.results if slot is not None), *(slot for slot, _ in call.before)):
+            last[slot] = number
+    ends: dict[int, list[int]] = {}
+    for slot, number in last.items():
+        if slot not in given:
+            ends.setdefault(number, []).append(slot)
+    unread = {slot for call in calls for slot in call.results if slot is not None} - {slot for call in calls for slot in _read(call)}
+    return tuple(
+        dataclasses.replace(
+            call,
+            results=tuple(None if slot in unread else slot for slot in call.results),
+            over=tuple(sorted(slot for slot in ends.get(number, ()) if slot not in unread)),
+        )
+        for number, call in enumerate(calls)
+    )

@@ -1,0 +1,223 @@
+"""A replay as a task: how it is timed on a host and on a device, what each operator takes, and what is told when the timing is over."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from steelyard.model.parts import OPERATOR
+from steelyard.model.record import Arrays
+from steelyard.model.task import Findings, Reading, Task
+from steelyard.workloads.traces import _play
+from steelyard.workloads.traces._program import Program
+
+if TYPE_CHECKING:
+    from steelyard.traces.nodes import TraceNode
+    from steelyard.workloads.traces.replay import PreparedReplay
+
+KEPT, MOST_KINDS, MOST_ROWS = 64, 40, 500
+"""Of how many iterations the times of single calls are kept; how many kinds of operators have a figure of their own; rows of a record."""
+PROBES, DEVICE_ROUNDS = 3, 10
+MOST_CALLS = 20_000
+"""The most calls of which a timeline is kept."""
+LONGEST_SHAPES = 120
+SLEEP_CYCLES = 2_000_000
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclass(frozen=True)
+class Stamps:
+    """Moments in nanoseconds: before the first step and after each."""
+
+    moments: Sequence[int]
+
+
+def free_memory(device: str) -> int | None:
+    """Bytes that are free on a device; None for a host, which has a limit of its own for that."""
+    return int(torch.cuda.mem_get_info()[0]) if device == "cuda" else None
+
+
+@dataclass
+class ReplayTask:
+    """One build of a replay; it keeps the times of single calls while it is measured."""
+
+    made: PreparedReplay
+    steps: _play.Steps
+    tensors: tuple[Any, ...]
+    device: str
+    kept: collections.deque[Ints] = field(default_factory=lambda: collections.deque(maxlen=KEPT))
+
+    def __post_init__(self) -> None:
+        self.nodes = [call.node for call in self.made.fitted.program.calls]
+        self.call_of = np.asarray(self.steps.calls, np.int64)
+        self.answer = {"coverage": self.made.coverage.least(), "unlike": float(len(self.made.fitted.strange))}
+
+    def task(self) -> Task:
+        """The task: on a host it tells the time of each operator, on a device calls are queued and the device is timed."""
+        prepare = self._restoring()
+        costs = self.made.coverage.costs
+        flops, moved = (sum(getattr(costs[node.id], kind) for node in self.nodes) or None for kind in ("flops", "bytes"))
+        if self.device == "cpu":
+            return Task(
+                self._timed(), self.tensors, flops=flops, bytes=moved, prepare=prepare, reading=self._reading(), findings=self.findings
+            )  # fmt: skip
+        run, answer = self.steps.run(), self.answer
+
+        def replay(*tensors: Any) -> dict[str, float]:
+            run(*tensors)
+            return answer
+
+        return Task(replay, self.tensors, flops=flops, bytes=moved, prepare=prepare, findings=self.findings)
+
+    def _timed(self) -> Callable[..., dict[str, Any]]:
+        timed, answer = self.steps.timed(), self.answer
+
+        def replay(*tensors: Any) -> dict[str, Any]:
+            return {**answer, "stamps": Stamps(timed(*tensors))}
+
+        return replay
+
+    def _reading(self) -> Callable[[dict[str, Any]], Reading]:
+        """The whole time and that of each kind of operator; those that take longest, and the rest together."""
+        names = [node.name for node in self.nodes]
+        known = self._largest(names)
+        place = {name: number for number, name in enumerate(known)}
+        group = np.asarray([place.get(name, len(known)) for name in names], np.int64)[self.call_of]
+        labels = [f"{OPERATOR}{name}" for name in known] + ([f"{OPERATOR}others"] if len(set(names)) > len(known) else [])
+
+        def read(output: dict[str, Any]) -> Reading:
+            moments = np.asarray(output["stamps"].moments, np.int64)
+            took = np.diff(moments)
+            self.kept.append(took)
+            sums = np.bincount(group, took, minlength=len(labels))
+            return Reading(float(moments[-1] - moments[0]) * 1e-9, parts=dict(zip(labels, map(float, sums), strict=False)))
+
+        return read
+
+    def _largest(self, names: Sequence[str]) -> list[str]:
+        """The kinds of operators that take longest, by a few runs."""
+        unique = sorted(set(names))
+        if len(unique) <= MOST_KINDS:
+            return unique
+        timed = self.steps.timed()
+        with torch.no_grad():
+            took = np.min([np.diff(np.asarray(timed(*self.tensors), np.int64)) for _ in range(PROBES)], axis=0)
+        sums: collections.Counter[str] = collections.Counter()
+        for step, spent in zip(self.call_of, took, strict=True):
+            sums[names[step]] += int(spent)
+        return sorted(name for name, _ in sums.most_common(MOST_KINDS))
+
+    def _restoring(self) -> Callable[[], None] | None:
+        """What puts integers back that calls change and others read: an index that grows would leave its range in the end."""
+        given = dict(zip(self.steps.given, self.tensors, strict=True))
+        changed = [given[slot] for slot in changing_integers(self.made.fitted.program, self.made.fitted.found) if slot in given]
+        if not changed:
+            return None
+        before = [tensor.clone() for tensor in changed]
+
+        def restore() -> None:
+            for tensor, was in zip(changed, before, strict=True):
+                tensor.copy_(was)
+
+        return restore
+
+    def findings(self) -> Findings:
+        """What each operator took, beside what was recorded, as rows and as raw series for a timeline."""
+        if self.device != "cpu":
+            self._on_device()
+        if not self.kept:
+            return Findings()
+        per_step = np.median(np.asarray(self.kept), axis=0)
+        per_call = np.bincount(self.call_of, per_step, minlength=len(self.nodes)) * 1e-9
+        facts = {"replay_operators": operator_rows(self.nodes, per_call), "replay_names": sorted({node.name for node in self.nodes})}
+        figures = {"recorded_time": recorded} if (recorded := recorded_time(self.nodes)) else {}
+        return Findings({**facts, **figures}, timeline(self.nodes, per_call))
+
+    def _on_device(self) -> None:
+        """Times between events around each call; the device sleeps first, so that calls wait in its queue and no gap is timed."""
+        events = [torch.cuda.Event(enable_timing=True) for _ in range(len(self.steps.steps) + 1)]
+        waiting = iter(events)
+        replay = self.steps.noted(lambda: next(waiting).record())
+        with torch.no_grad():
+            for _ in range(DEVICE_ROUNDS):
+                waiting = iter(events)
+                torch.cuda._sleep(SLEEP_CYCLES + 40_000 * len(events))
+                replay(*self.tensors)
+                torch.cuda.synchronize()
+                took = [one.elapsed_time(other) * 1e6 for one, other in itertools.pairwise(events)]
+                self.kept.append(np.asarray(took).round().astype(np.int64))
+
+
+def changing_integers(program: Program, found: Any) -> list[int]:
+    """The slots of given integers that a call writes to and another reads."""
+    root = {item.slot: item.slot for item in program.given if "int" in item.ref.dtype}
+    by_group = {item.slot: item.group for item in program.given}
+    written, read = dict[int, set[int]](), dict[int, set[int]]()
+    for number, call in enumerate(program.calls):
+        for slot, alias in call.before:
+            if alias.source in root:
+                root[slot] = root[alias.source]
+        names = [item.name for item in found[call.node.id].schema.arguments]
+        writes = set(found[call.node.id].written)
+        for name, value in zip(names, call.arguments, strict=False):
+            for slot in program.slots_of(value):
+                if slot in root:
+                    (written if name in writes else read).setdefault(by_group[root[slot]], set()).add(number)
+        _carry(call, root)
+    both = {group for group, calls in written.items() if read.get(group, set()) - calls or len(calls) > 1}
+    return [item.slot for item in program.given if item.group in both and item.slot in root]
+
+
+def _carry(call: Any, root: dict[int, int]) -> None:
+    """Results that lie in the memory of an input are that input."""
+    inputs = [ref for argument in call.node.inputs for ref in argument.tensors()]
+    slots = Program.slots_of(call.arguments)
+    for slot, ref in zip(call.results, (ref for argument in call.node.outputs for ref in argument.tensors()), strict=True):
+        for source, other in zip(slots, inputs, strict=False):
+            if slot is not None and other.storage == ref.storage and source in root:
+                root[slot] = root[source]
+
+
+def operator_rows(nodes: Sequence[TraceNode], seconds: Any) -> list[dict[str, Any]]:
+    """Operators with the shapes of their inputs, those that took longest first: how often, how long here, how long when recorded."""
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    for node, took in zip(nodes, seconds, strict=True):
+        shapes = " ".join("x".join(map(str, ref.shape)) or "1" for argument in node.inputs for ref in argument.tensors())[:LONGEST_SHAPES]
+        row = rows.setdefault(
+            (node.overload, shapes), {"operator": node.overload, "shapes": shapes, "calls": 0, "time": 0.0, "recorded": None}
+        )
+        row["calls"] += 1
+        row["time"] += float(took)
+        if node.time is not None:
+            row["recorded"] = (row["recorded"] or 0.0) + (node.time.kernels or node.time.duration)
+    return sorted(rows.values(), key=lambda row: -row["time"])[:MOST_ROWS]
+
+
+def recorded_time(nodes: Sequence[TraceNode]) -> float | None:
+    """From the beginning of the first recorded call to the end of the last; None where no times are linked."""
+    times = [node.time for node in nodes if node.time is not None]
+    return max(time.start + time.duration for time in times) - min(time.start for time in times) if times else None
+
+
+def timeline(nodes: Sequence[TraceNode], seconds: Any) -> Arrays:
+    """When each call began and how long it took, here and when it was recorded; nothing where there are too many."""
+    if len(nodes) > MOST_CALLS:
+        return {}
+    names = {name: number for number, name in enumerate(sorted({node.name for node in nodes}))}
+    times = [node.time for node in nodes]
+    origin = min((time.start for time in times if time), default=0.0)
+    series = {
+        "replay_time": ("s", "<f8", np.asarray(seconds, "<f8")),
+        "replay_node": ("1", "<i8", np.asarray([node.id for node in nodes], "<i8")),
+        "replay_name": ("1", "<i4", np.asarray([names[node.name] for node in nodes], "<i4")),
+    }
+    if all(times):
+        series["recorded_start"] = ("s", "<f8", np.asarray([time.start - origin for time in times if time], "<f8"))
+        series["recorded_time"] = ("s", "<f8", np.asarray([time.duration for time in times if time], "<f8"))
+    return {name: (unit, dtype, values.tobytes()) for name, (unit, dtype, values) in series.items()}

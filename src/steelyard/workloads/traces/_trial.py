@@ -1,0 +1,139 @@
+"""The first run of a replay, call by call: what cannot be called is skipped with the reason, what comes out is held to the recording."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from steelyard.errors import out_of_memory
+from steelyard.traces.nodes import TraceNode
+from steelyard.workloads.traces import _play
+from steelyard.workloads.traces._bounds import bounds_of, out_of_range
+from steelyard.workloads.traces._data import TensorSource
+from steelyard.workloads.traces._operators import FoundOperator, KnownOperators, NotReplayed, fitted
+from steelyard.workloads.traces._program import Program, ReplayedCall, outputs_of, program_of
+
+MOST_ROUNDS = 6
+LONGEST = 160
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A program that runs here: its calls, their operators, and what was found out on the way."""
+
+    program: Program
+    found: Mapping[int, FoundOperator]
+    strange: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    """Results by node and place that came out in another form than was recorded."""
+
+
+def refused(nodes: Sequence[TraceNode], known: KnownOperators, skip: Mapping[str, str]) -> tuple[dict[int, FoundOperator], dict[int, str]]:
+    """The operators of nodes, and why the others are not called; `skip` are reasons by operator, as users give them."""
+    found: dict[int, FoundOperator] = {}
+    reasons: dict[int, str] = {}
+    for node in nodes:
+        asked = next((skip[name] for name in (node.overload, node.name) if name in skip), None)
+        if asked is not None:
+            reasons[node.id] = f"asked for: {asked}" if asked else "asked for"
+            continue
+        try:
+            found[node.id] = known.find(node)
+            fitted(node, found[node.id])
+        except NotReplayed as error:
+            reasons[node.id] = str(error)
+            found.pop(node.id, None)
+    return found, reasons
+
+
+def try_out(nodes: Sequence[TraceNode], found: Mapping[int, FoundOperator], reasons: Mapping[int, str], source: TensorSource) -> Fitted:
+    """A program whose calls all work here; what fails is left out, and its results are given instead."""
+    reasons, strange = dict(reasons), dict[tuple[int, int], str]()
+    for last in range(MOST_ROUNDS):
+        program = program_of(nodes, reasons, strange)
+        tensors = _given(program, found, source, reasons)
+        if tensors is None:
+            continue
+        failed, unlike = _each(program, found, tensors, source)
+        if not failed and not (unlike.keys() - strange.keys()):
+            break
+        reasons |= failed
+        strange |= unlike
+        if last == MOST_ROUNDS - 2:
+            strange = {key: why for key, why in strange.items() if key[0] not in reasons}
+    kept = {node: item for node, item in found.items() if node not in reasons}
+    return Fitted(dataclasses.replace(program, skipped=dict(reasons)), kept, strange)
+
+
+def _given(program: Program, found: Mapping[int, FoundOperator], source: TensorSource, reasons: dict[int, str]) -> list[Any] | None:
+    """The given tensors; a format that cannot be made here costs the calls that read it."""
+    try:
+        return source.tensors(program, bounds_of(program, found))
+    except ValueError as error:
+        for call in program.calls:
+            if any(str(ref.dtype) in str(error) for argument in call.node.inputs for ref in argument.tensors()):
+                reasons[call.node.id] = str(error)
+        return None
+
+
+def _each(
+    program: Program, found: Mapping[int, FoundOperator], tensors: Sequence[Any], source: TensorSource
+) -> tuple[dict[int, str], dict[tuple[int, int], str]]:
+    """Make each call once; where one fails, what it would have made is made up, so that the next ones are seen too."""
+    linker = _play.Linker(program, source.device_of)
+    steps = linker.steps(found)
+    slots = list(steps.template)
+    for slot, tensor in zip(steps.given, tensors, strict=True):
+        slots[slot] = tensor
+    failed: dict[int, str] = {}
+    strange: dict[tuple[int, int], str] = {}
+    waiting = iter(steps.steps)
+    with torch.no_grad():
+        for call in program.calls:
+            for slot, _ in call.before:
+                alias = next(waiting)
+                slots[slot] = _attempt(alias, slots, {}, 0)
+            step = next(waiting)
+            if why := out_of_range(call, found[call.node.id], slots):
+                failed[call.node.id] = why
+                made = None
+            else:
+                made = _attempt(step, slots, failed, call.node.id)
+            _put(call, made, slots, source, strange, bad=call.node.id in failed)
+            for slot in call.over:
+                slots[slot] = None
+    return failed, strange
+
+
+def _put(call: ReplayedCall, made: Any, slots: list[Any], source: TensorSource, strange: dict[tuple[int, int], str], *, bad: bool) -> None:
+    for place, (slot, ref, path) in enumerate(zip(call.results, outputs_of(call.node), _play.result_paths(call.node), strict=True)):
+        value = _play.value_at(made, path)
+        why = "" if bad else _play.differs(value, ref)
+        if why:
+            strange[call.node.id, place] = why
+        if slot is None:
+            continue
+        slots[slot] = value
+        if bad or why:
+            dtype = _play_dtype(ref.dtype)
+            slots[slot] = torch.zeros(ref.shape, dtype=dtype, device=source.device_of(ref.device)) if dtype is not None else None
+
+
+def _play_dtype(name: str) -> torch.dtype | None:
+    found = getattr(torch, name, None)
+    return found if isinstance(found, torch.dtype) else None
+
+
+def _attempt(step: _play.Step, slots: list[Any], failed: dict[int, str], node: int) -> Any:
+    """Make a call; what it raises is its reason, unless memory is short, which is no fault of the operator."""
+    try:
+        return step.call(*step.pick(slots))
+    except Exception as error:
+        if out_of_memory(error):
+            raise
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        failed[node] = f"it failed: {lines[0][:LONGEST]}"
+        return None

@@ -1,0 +1,189 @@
+"""A recorded step as a workload: `steelyard run trace:FILE` calls what was recorded again, without the model's code or data."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steelyard import files
+from steelyard.errors import NotApplicable, Unsupported, UsageError
+from steelyard.model.define import OpenedFile, workload
+from steelyard.model.task import Task
+from steelyard.model.units import plain as quantity
+
+if TYPE_CHECKING:
+    from steelyard.traces.nodes import TraceNode
+    from steelyard.workloads.traces._coverage import Coverage
+    from steelyard.workloads.traces._trial import Fitted
+
+WHAT = ("full", "compute", "communication")
+ALLOCATION = ("auto", "ahead", "lazy")
+DEFAULTS: Mapping[str, Sequence[Any]] = {
+    "what": ["full"], "subgraph": [""], "step": [None], "skip": [None], "imports": [None], "allocation": ["auto"], "coverage": [0],
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ReplayChoice:
+    """What of a trace is replayed, and how."""
+
+    what: str
+    subgraph: str
+    step: int | None
+    skip: tuple[str, ...]
+    imports: tuple[str, ...]
+
+
+def _refuse(params: Mapping[str, Any], member: str) -> None:
+    """Refuse values that mean nothing before anything is read."""
+    for name, known in (("what", WHAT), ("allocation", ALLOCATION)):
+        if params.get(name, known[0]) not in known:
+            raise UsageError(f"{name} of a replay is {params[name]!r:.60}", do=f"give one of {', '.join(known)}")
+    coverage = params.get("coverage", 0.0)
+    if type(coverage) not in (int, float) or not 0 <= coverage <= 1:
+        raise UsageError(f"the coverage that is asked for is {coverage!r:.60}", do="give a share from 0 to 1")
+    step = params.get("step")
+    if step is not None and (type(step) is not int or step < 0):
+        raise UsageError(f"the step of a replay is {step!r:.60}", do="give its number, from 0 on")
+    for name in ("skip", "imports"):
+        value = params.get(name)
+        if value is not None and not all(isinstance(word, str) for word in ([value] if isinstance(value, str) else value)):
+            raise UsageError(f"{name} of a replay is {value!r:.60}", do="give names")
+
+
+def _contents(path: Path) -> list[OpenedFile]:
+    """A trace is one case; a folder of traces is one for each."""
+    found = sorted(item for item in path.iterdir() if item.name.endswith((".json", ".json.gz"))) if path.is_dir() else [path]
+    return [OpenedFile(file) for file in found]
+
+
+def _identify(path: Path) -> str:
+    """A trace by its content, and by that of what lies beside it and belongs to it."""
+    from steelyard.traces.reading import TraceHeader
+    from steelyard.traces.steps import Trace
+
+    folder = Trace(path, TraceHeader(), ()).resources
+    parts = sorted(item for item in folder.iterdir() if item.is_file() and not item.is_symlink()) if folder else []
+    return files.sha256_of([path, *parts])
+
+
+@workload("trace", axes=DEFAULTS, tags=["trace"], modes=["eval"], opens="file", contents=_contents, identify=_identify, refuse=_refuse)
+def trace(
+    file: str, what: str, subgraph: str, step: int | None, skip: Any, imports: Any, allocation: str, coverage: float, be: Any
+) -> Task:  # fmt: skip
+    """A recorded execution trace, replayed operator by operator on tensors of the recorded forms."""
+    import torch
+
+    from steelyard.workloads.traces import _lazily, _play, _task
+
+    choice = ReplayChoice(what, subgraph or "", step, _words(skip), _words(imports))
+    if what == "communication":
+        raise NotApplicable("one process replays no collectives", do="give what=full or what=compute")
+    made = _prepared(file, _stamp(Path(file)), choice, str(be.where), be.seed)
+    fitted = made.fitted
+    lazy, source = _lazy(allocation, made, be), made.source(be.seed)
+    steps = _play.Linker(fitted.program, source.device_of).steps(fitted.found)
+    tensors = source.tensors(fitted.program, made.bounds) if not lazy else ()
+    steps = _lazily.with_makers(steps, fitted.program, source, made.bounds) if lazy else steps
+    task = _task.ReplayTask(made, steps, tuple(tensors), be.device).task()
+    facts = {"replay": {**made.facts(), "allocation": "lazy" if lazy else "ahead"}}
+    rule = f"replay[coverage={coverage:g}]" if coverage else "replay"
+    return replace(task, scope=torch.no_grad, rule=rule, in_place=True, effective=facts)
+
+
+def _words(value: Any) -> tuple[str, ...]:
+    return () if value is None else (value,) if isinstance(value, str) else tuple(value)
+
+
+def _lazy(allocation: str, made: PreparedReplay, be: Any) -> bool:
+    """Whether given tensors are made when they are first needed: as asked for, or where all at once do not fit."""
+    from steelyard.workloads.traces import _task
+
+    room = _task.free_memory(be.device)
+    if allocation == "lazy" or room is None:
+        return allocation == "lazy"
+    ahead, lazily = (made.fitted.program.peak_bytes(lazy=each) for each in (False, True))
+    if allocation == "auto" and ahead > room >= lazily:
+        return True
+    if (lazily if allocation == "auto" else ahead) > room:
+        raise Unsupported(f"the replay needs {quantity(ahead, 'B')}, and {quantity(room, 'B')} are free", do="replay a subgraph of it")
+    return False
+
+
+@dataclass(frozen=True)
+class PreparedReplay:
+    """A trace that was read, fitted to this build of torch and tried once: what every build of its task shares."""
+
+    path: Path
+    fitted: Fitted
+    coverage: Coverage
+    resources: Path | None
+    bounds: Any
+    device: str
+    opened: int
+    threads: int
+    recorded_on: tuple[str, ...]
+    order: tuple[TraceNode, ...]
+
+    def source(self, seed: int) -> Any:
+        """Where given tensors come from."""
+        from steelyard.workloads.traces import _data
+
+        ranges = {node.id: node.tensor_ranges for node in self.order if node.tensor_ranges}
+        return _data.TensorSource(_data.places(self.device, self.recorded_on), self.resources, seed, ranges)
+
+    def facts(self) -> dict[str, Any]:
+        """What is replayed and what is not, for the record."""
+        threads = "as recorded" if self.threads <= 1 else f"{self.threads} recorded, called by one in the order in which they began"
+        given = self.fitted.program
+        return {
+            **self.coverage.facts(), "opened": self.opened, "threads": threads, "streams": "one",
+            "recorded_on": list(self.recorded_on), "given_tensors": len(given.given), "given_bytes": given.given_bytes,
+        }  # fmt: skip
+
+
+def prepared(file: str, words: Mapping[str, Any], device: str) -> PreparedReplay:
+    """A trace made ready for a device, by the words of its parameters, for what is not a measurement."""
+    choice = ReplayChoice(
+        words.get("what") or WHAT[0],
+        words.get("subgraph") or "",
+        words.get("step"),
+        _words(words.get("skip")),
+        _words(words.get("imports")),
+    )
+    return _prepared(file, _stamp(Path(file)), choice, device, 0)
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """What changes when a trace or what lies beside it changes."""
+    files = [path, *(part for item in _contents(path) for part in item.parts)]
+    return tuple(number for file in files for number in (file.stat().st_mtime_ns, file.stat().st_size))
+
+
+@functools.lru_cache(maxsize=4)
+def _prepared(file: str, stamp: tuple[int, ...], choice: ReplayChoice, device: str, seed: int) -> PreparedReplay:
+    """Read, choose, fit and try; again only for another trace or device, since a comparison builds its task many times."""
+    from steelyard.traces.steps import read_trace
+    from steelyard.workloads.traces import _bounds, _choice, _coverage, _data, _operators, _trial
+
+    path = Path(file)
+    trace = read_trace(path, choice.step, choice.subgraph)
+    known = _operators.KnownOperators.after(choice.imports)
+    nodes, opened = _choice.chosen(trace, known.composite)
+    if choice.what == "compute":
+        nodes = [node for node in nodes if not node.is_communication]
+    if not nodes:
+        raise UsageError("the trace has no operator to replay", why="no node has a schema", where=str(path))
+    devices = tuple(sorted({ref.device for node in nodes for argument in (*node.inputs, *node.outputs) for ref in argument.tensors()}))
+    found, reasons = _trial.refused(nodes, known, dict.fromkeys(choice.skip, ""))
+    ranges = {node.id: node.tensor_ranges for node in nodes if node.tensor_ranges}
+    source = _data.TensorSource(_data.places(device, devices), trace.resources, seed, ranges)
+    fitted = _trial.try_out(nodes, found, reasons, source)
+    costs = {node.id: _coverage.cost_of(node, trace, known) for node in nodes}
+    coverage = _coverage.Coverage(nodes, fitted.program.skipped, fitted.strange, costs)
+    threads = len({node.tid for node in nodes})
+    bounds = _bounds.bounds_of(fitted.program, fitted.found)
+    return PreparedReplay(path, fitted, coverage, trace.resources, bounds, device, opened, threads, devices, tuple(nodes))
