@@ -11,7 +11,7 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -213,3 +213,9 @@ def sha256(path: Path) -> str:
                 digest.update(block)
             _hashes[key] = digest.hexdigest()
     return _hashes[key]
+
+
+def sha256_of(paths: Sequence[Path]) -> str:
+    """The hash of a file, or of several by their content and their order, whatever they are called."""
+    own = [sha256(path) for path in paths]
+    return own[0] if len(own) == 1 else hashlib.sha256("\n".join(own).encode()).hexdigest()

@@ -17,7 +17,7 @@ import numpy as np
 from steelyard import clocks
 from steelyard.artifacts import arrays
 from steelyard.artifacts.manifest import KINDS
-from steelyard.artifacts.signature import Signature
+from steelyard.artifacts.signature import ProgramSignature
 from steelyard.backends._memory import host_memory
 from steelyard.backends.base import Backend, step_through
 from steelyard.errors import Unsupported
@@ -51,7 +51,7 @@ class LoadedProgram:
     look like to people.
     """
 
-    signature: Signature
+    signature: ProgramSignature
     call: Callable[..., Sequence[Any]]
     seconds: Mapping[str, float] = field(default_factory=dict)
     code: int | None = None
@@ -121,7 +121,7 @@ class ProgramBackend(Backend):
 
     def read(self, value: Any) -> np.ndarray[Any, Any] | None:
         """An array of the runtime on the host; None for anything else."""
-        return value if isinstance(value, np.ndarray) else None
+        return np.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else None
 
     def fixed(self, value: Any) -> bool:
         return callable(value) or super().fixed(value)

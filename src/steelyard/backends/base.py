@@ -241,6 +241,11 @@ class Backend(ABC):
             raise Unsupported(f"backend {self.name} takes no traces of a whole run")
         return contextlib.nullcontext()
 
+    @classmethod
+    def recorder(cls) -> Any:
+        """The module that records execution traces: `place`, `beside`, `capture`, `recording`, `profiled`, `training_steps` and `note`."""
+        raise Unsupported(f"backend {cls.name} records no execution traces", do="use backend torch")
+
     def recovers(self, reason: str) -> bool:
         """After a case that failed for this reason: give its memory back, and say whether the device still answers."""
         gc.collect()

@@ -14,7 +14,7 @@ import numpy as np
 from iree.compiler import api, tools
 
 from steelyard.artifacts import programs
-from steelyard.artifacts.signature import Signature, signature_in
+from steelyard.artifacts.signature import ProgramSignature, signature_in
 from steelyard.backends._programs import LoadedProgram, PhaseTimes, ProgramBackend, ProgramFile, first_error, heard
 from steelyard.errors import SteelyardError, Unsupported
 
@@ -86,7 +86,7 @@ class Iree(ProgramBackend):
                     api.Source.wrap_buffer(session, content if content.startswith(programs.BYTECODE) else content + b"\0")
                 )
             if not parsed:
-                if "not found for custom op" in (words := told()):
+                if "not found for custom op" in (words := told()) or "does not implement the bytecode interface" in words:
                     raise Unsupported("this IREE does not know its dialects", why=first_error(words), do="export it without them")
                 raise SteelyardError(
                     "IREE cannot read it", why=first_error(told()), do="text is read by the version that wrote it: export bytecode"
@@ -155,7 +155,7 @@ def _entry(module: Any, asked: str) -> str:
     return str(names[0])
 
 
-def _signature(module: Any, entry: str) -> Signature:
+def _signature(module: Any, entry: str) -> ProgramSignature:
     declared = module.lookup_function(entry).reflection.get("iree.abi.declaration", "")
     found = signature_in(declared, entry)
     if found is None:

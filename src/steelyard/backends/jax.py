@@ -303,13 +303,18 @@ class Jax(Backend):
         return replace(task, fn=KeptProgram(plain), args=args, kwargs=kwargs, parameters=weights, scope=scope, inspect=None)
 
     def _doubled(self, value: Any, known: dict[int, Any]) -> Any:
-        """The same structure in double precision; what is there twice is one thing again, so that weights are still known by identity."""
+        """The same structure in double precision; what is there twice is one thing again, so that weights are still known by identity.
+
+        Where numpy can reach the numbers it converts them: JAX would compile a program for each shape.
+        """
 
         def wide(item: Any) -> Any:
             if not is_array(item) or not jnp.issubdtype(item.dtype, jnp.floating):
                 return item
             if id(item) not in known:
-                known[id(item)] = self.places.now(item).astype(jnp.float64)
+                now = self.places.now(item)
+                near = self.device == "cpu"
+                known[id(item)] = jax.device_put(np.asarray(now).astype(np.float64), self.spot) if near else now.astype(jnp.float64)
             return known[id(item)]
 
         return jax.tree_util.tree_map(wide, value)
