@@ -47,6 +47,18 @@ def test_every_way_makes_its_program(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert {item["status"] for item in json.loads(capsys.readouterr().out)} == {"kept"}
 
 
+def test_programs_are_added_to_a_folder_with_what_is_there_kept(tmp_path: Path) -> None:
+    words = ["artifacts", "make", "model/mlp", "-a", "size=small", "-B", "jax", "-o", str(tmp_path / "out"), "--only"]
+    assert main([*words, "stablehlo_mlir:text"]) == PASS
+    (folder,) = (tmp_path / "out").iterdir()
+    first = manifest.read(folder)
+    assert main([*words, "tflite_int8"]) == PASS
+    held = manifest.read(folder)
+    assert [item.kind for item in held.programs] == ["stablehlo_mlir", "tflite_int8"] and manifest.check(folder, held) == []
+    assert held.programs[0] == first.programs[0] and held.inputs == first.inputs and held.outputs == first.outputs
+    assert held.tolerance_of(held.programs[1]).atol > 100 * held.tolerance.atol
+
+
 def test_models_of_the_suite_are_exported_by_the_original_s_command(tmp_path: Path) -> None:
     words = ["as", "openxla", "make-artifacts", "jax", "-f", "GPT2LMHEAD_FP32_JAX_512XI32_BATCH1", "-f", "BERT_BASE_BF16_JAX_I32_SEQLEN8"]
     words += ["-o", str(tmp_path / "out"), "--preset", "tiny", "--only", "stablehlo_mlir", "--only", "xla_hlo_dump", "--strict-exit"]

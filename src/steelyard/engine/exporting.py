@@ -215,10 +215,22 @@ class FolderMaking:
             os.link(self.folder.parent / self.target.name / item.path, self.folder / item.path)
         self.words = {
             "inputs": self.held.inputs, "outputs": self.held.outputs, "tolerance": self.held.tolerance,
-            "versions": self.held.producer.versions, "weights": self.held.producer.weights,
+            "versions": self.held.producer.versions, "weights": self.held.producer.weights, "largest": self._largest(self.held),
         }  # fmt: skip
         self.programs = {f"{item.kind}:{item.form}": {"kept": item} for item in self.held.programs}
         self.missing = {f"{item.kind}:{item.form}": item for item in self.held.missing}
+
+    def _largest(self, held: ArtifactSet) -> float:
+        """The largest number in the recorded outputs, which the tolerances of quantised programs are shares of."""
+        import numpy as np
+
+        from steelyard.artifacts import arrays
+
+        data = arrays.load(self.folder, held.outputs, as_bits=True)
+        return max(
+            (float(np.abs(arrays.widened(part, item.dtype)).max(initial=0)) for part, item in zip(data, held.outputs, strict=True)),
+            default=0.0,
+        )
 
     def _lacks(self, way: ExportWay, status: str, reason: str, do: str = "") -> None:
         self.missing[way.key] = MissingProgram(way.kind, way.form, reason, do, status)
