@@ -38,9 +38,16 @@ def host(value: Any) -> tuple[str, HostArray]:
     return dtype, data
 
 
+def _formats(subject: Exportable) -> list[Any]:
+    """The inputs by shape and format alone: arrays that lie on a device would put shardings into the program, which IREE cannot read."""
+    import jax
+
+    return [jax.ShapeDtypeStruct(item.shape, item.dtype) for item in subject.inputs]
+
+
 def _lowered(subject: Exportable) -> Any:
     if "lowered" not in subject.kept:
-        subject.kept["lowered"] = subject.call.lower(*subject.inputs)  # type: ignore[attr-defined]
+        subject.kept["lowered"] = subject.call.lower(*_formats(subject))  # type: ignore[attr-defined]
     return subject.kept["lowered"]
 
 
@@ -75,7 +82,7 @@ def versioned(subject: Exportable, path: Path, kind: str) -> dict[str, Any]:
     """StableHLO in the form that is kept readable for later versions."""
     import jax
 
-    exported = jax.export.export(subject.call)(*subject.inputs)
+    exported = jax.export.export(subject.call)(*_formats(subject))
     path.write_bytes(exported.mlir_module_serialized)
     return {"wrote": version_in(path)}
 
