@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from steelyard.version import __version__
 
 if TYPE_CHECKING:
+    from steelyard.backends._torch_captures import capture
     from steelyard.comparing import compare
     from steelyard.drop_in import do_bench
     from steelyard.library import measure, run
@@ -27,6 +28,7 @@ _HOMES = {
     "operator": "model.operators", "iterator": "model.operators", "generator": "model.operators",
     "Task": "model.task", "Reading": "model.task", "Case": "model.case", "Record": "model.record",
     "Experiment": "model.experiment", "Matrix": "model.experiment", "Rule": "model.experiment", "Settings": "model.experiment",
+    "capture": "backends._torch_captures",
     "compare": "comparing", "measure": "library", "run": "library", "do_bench": "drop_in", "register_recipe": "variants.recipe",
     "register_model": "workloads.torchao", "Pruning": "variants.recipe",
 }  # fmt: skip
@@ -42,6 +44,7 @@ __all__ = [
     "Settings",
     "Task",
     "__version__",
+    "capture",
     "compare",
     "do_bench",
     "generator",

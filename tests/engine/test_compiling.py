@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from steelyard.analyze.programs import program_changes
 from steelyard.engine import after, compiling, conduct
 from steelyard.engine.after import Reply
 from steelyard.engine.messages import Found, PairAnswer
@@ -109,6 +110,34 @@ def test_what_is_odd_is_said() -> None:
     plan, job = planned(3)
     found = compiling.with_compiles(compared(job), job, plan, Compilers(lambda job, number: made(1.0, counts={"hit": 1})))
     assert "--compile-time=6" in found.pair.notes[-2] and "not cold" in found.pair.notes[-1]
+
+
+HLO = """HloModule f
+ENTRY %main (p: f32[8]) -> f32[8] {{
+  %p = f32[8] parameter(0)
+  ROOT %t = f32[8] {op}(%p)
+}}
+"""
+
+
+class Dumping(Compilers):
+    """Workers that write down what they compiled."""
+
+    def ask(self, job: Job, plan: Any, name: str, scratch: Path, *, alone: bool, sources: Any = None) -> Reply:
+        assert name == "graphs" and alone and job.fresh
+        (scratch / "graph-1.txt").write_text(HLO.format(op="exp<b>" if flagged(job) else "tanh"))
+        return Reply(Found(facts={"dump_ir": {"graphs": 1}}, files=(("graph", str(scratch / "graph-1.txt")),)))
+
+
+def test_the_programs_of_both_arms_are_kept_and_held_against_each_other(tmp_path: Path) -> None:
+    settings = Settings(dump_ir="optimized", vs="flags:A=1")
+    plan = conduct.from_experiment(Experiment(matrix=(Matrix(("op/gelu",), {"n": (64,)}, variant=("compile",)),), settings=settings))
+    job = plan.jobs[1]
+    with Store(tmp_path / "store").create(Header()) as writer:
+        record = after.complete(Record(job.case.id, job.case.plain(), "ok"), job, plan, Dumping(lambda job, number: made(1.0)), writer)
+        kept = {item.kind: (writer.path / item.path).read_text() for item in record.attachments}
+    assert "tanh(" in kept["graph"] and "exp<b>(" in kept["base graph"]
+    assert [(row.name, row.change) for row in program_changes(record.effective)["graph-1.txt"] if row.group == "operation"] == [("tanh", 1)]
 
 
 def test_nothing_is_compiled_where_nobody_asked() -> None:

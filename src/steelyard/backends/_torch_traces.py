@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,14 @@ from torch.profiler import ExecutionTraceObserver, ProfilerActivity
 
 from steelyard.errors import Unsupported
 from steelyard.model.protocol import Traces
+from steelyard.traces.nodes import STEP
+
+INDEXING = ("embedding", "embedding_bag", "_embedding_bag", "index_select", "gather", "index", "nll_loss_forward")
+INTEGERS = {
+    "ENABLE_PYTORCH_EXECUTION_TRACE_SAVE_INTEGRAL_TENSOR_RANGE": "1",
+    "ENABLE_PYTORCH_EXECUTION_TRACE_SAVE_INTEGRAL_TENSOR_DATA": ",".join(f"aten::{name}" for name in INDEXING),
+}
+"""What tells PyTorch to note the range of every integer tensor, and to keep those that these operators index with."""
 
 
 @contextmanager
@@ -58,14 +68,63 @@ def check_counters(traces: Traces, device: str) -> None:
         )
 
 
+@dataclass
+class StepLabels:
+    """Marks where one step of a recording ends and the next begins, as PyTorch's profiler does."""
+
+    count: int = 0
+    _open: Any = None
+
+    def step(self) -> None:
+        """Here one step ends and the next begins; the first call begins the first step."""
+        self.end()
+        self._open = torch.autograd.profiler.record_function(f"{STEP}{self.count}")
+        self._open.__enter__()
+        self.count += 1
+
+    def end(self) -> None:
+        """Here the last step ends."""
+        if self._open is not None:
+            self._open.__exit__(None, None, None)
+            self._open = None
+
+
 @contextmanager
-def _execution(path: str, files: dict[str, str]) -> Iterator[None]:
+def recording(path: str, profile: str = "", device: str = "cpu", *, resources: bool = True) -> Iterator[StepLabels]:
+    """An execution trace of what runs inside, with the kernels and integers that a replay needs, and a profiler's trace where one is named.
+
+    A step that was not ended is, before the files are closed.
+    """
+    files: dict[str, str] = {}
+    labels = StepLabels()
+    with ExitStack() as stack:
+        stack.enter_context(_execution(path, files, resources=resources))
+        seen = stack.enter_context(profiler(Traces(""), device)) if profile else None
+        stack.callback(labels.end)
+        yield labels
+    if seen is not None:
+        seen.export_chrome_trace(profile)
+
+
+@contextmanager
+def _execution(path: str, files: dict[str, str], *, resources: bool = False) -> Iterator[None]:
     observer = ExecutionTraceObserver()
-    observer.register_callback(path)
-    observer.start()
+    before = {name: os.environ.get(name) for name in INTEGERS}
+    if resources:
+        os.environ.update(INTEGERS)
     try:
-        yield
+        observer.register_callback(path)
+        if resources:
+            observer.set_extra_resource_collection(True)
+        observer.start()
+        try:
+            yield
+        finally:
+            observer.stop()
+            observer.unregister_callback()
     finally:
-        observer.stop()
-        observer.unregister_callback()
+        for name, value in before.items():
+            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+    if not Path(path).is_file():
+        raise Unsupported(f"no execution trace was written to {path}", why="another observer may be recording in this process")
     files["et_file"] = path

@@ -12,7 +12,7 @@ from typing import Any
 
 import iree.runtime
 import numpy as np
-from iree.compiler import api
+from iree.compiler import api, tools
 
 from steelyard.artifacts import programs
 from steelyard.artifacts.signature import ProgramSignature, signature_in
@@ -30,6 +30,8 @@ OVERWRITTEN = (b"tf.aliasing_output", b"jax.buffer_donor", b"iree.abi.output")
 """Attributes by which a program writes its answers over its inputs."""
 UNKNOWN = r"failed to legalize|not legal|[Uu]nsupported|not supported|unimplemented"
 """Words by which IREE's compiler says that it lacks something, in place of failing over it."""
+PHASES = ("input", "flow", "stream", "executable-targets")
+ELIDING = ("--mlir-elide-elementsattrs-if-larger=16", "--mlir-elide-resource-strings-if-larger=16")
 FLAGS, RUNTIME_FLAGS = "IREE_FLAGS", "IREE_RUNTIME_FLAGS"
 _runtime_told: list[tuple[str, ...]] = []
 """What the runtime of this process was told; it can be told once."""
@@ -65,7 +67,10 @@ class Iree(ProgramBackend):
 
         facts = {"entry": entry, "signature": str(signature), "flags": os.environ.get(FLAGS, "")}
         consumes = any(word in content for word in OVERWRITTEN)
-        return LoadedProgram(signature, call, clock.seconds, len(code), "IREE's module, constants included", self._held, facts, consumes)
+        return LoadedProgram(
+            signature, call, clock.seconds, len(code), "IREE's module, constants included", self._held, facts, consumes,
+            texts={"optimized": lambda: {phase: _phase_text(content, file.kind, phase) for phase in PHASES}},
+        )  # fmt: skip
 
     def _compiled(self, content: bytes, file: ProgramFile, clock: PhaseTimes) -> bytes:
         session = api.Session()
@@ -134,6 +139,16 @@ class Iree(ProgramBackend):
     def versions(self) -> dict[str, str]:
         own = {name: version(name) for name in ("iree-base-compiler", "iree-base-runtime")}
         return {**own, "numpy": np.__version__, "python": platform.python_version()}
+
+
+def _phase_text(content: bytes, kind: str, phase: str) -> str:
+    """The program as IREE's compiler has it at the end of a phase, without the values of its weights."""
+    own = [*TARGET, *shlex.split(os.environ.get(FLAGS, "")), f"--compile-to={phase}", *ELIDING]
+    try:
+        made = tools.compile_str(content, input_type=INPUT[kind], extra_args=own)
+    except tools.CompilerToolError as error:
+        raise SteelyardError(f"IREE does not tell its phase {phase}", why=first_error(str(error))) from error
+    return bytes(made).decode("utf-8", "replace")
 
 
 def _entry(module: Any, asked: str) -> str:

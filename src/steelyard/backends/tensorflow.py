@@ -23,7 +23,7 @@ from steelyard.backends.base import Backend, Leaf, step_through
 from steelyard.errors import Unsupported
 from steelyard.measuring.clock import Timer, WaitingTimer
 from steelyard.measuring.fixed import Range, Stopwatch
-from steelyard.model.experiment import Settings
+from steelyard.model.experiment import GraphForm, Settings
 from steelyard.model.record import Figure
 from steelyard.model.task import Task
 
@@ -109,6 +109,7 @@ class TensorFlow(Backend):
         self.spot = found[0].name
         self.places = Places()
         self._phases: dict[str, float] = {}
+        self._ready: Task | None = None
 
     def array(self, data: np.ndarray[Any, Any], dtype: str) -> Any:
         if dtype not in FORMATS:
@@ -190,6 +191,7 @@ class TensorFlow(Backend):
         self._phases = {}
         started = task.fn.started if isinstance(task.fn, DoneCall) else task.fn
         ready = replace(task, fn=DoneCall(started, self.places, self.sync))
+        self._ready = ready
         return replace(ready, observe=lambda: self._observed(ready))
 
     def _observed(self, task: Task) -> Any:
@@ -220,6 +222,14 @@ class TensorFlow(Backend):
         if (trace := getattr(started, "get_concrete_function", None)) is not None:
             facts["graph"] = _graph_facts(trace(*task.args, **task.kwargs))
         return figures, facts
+
+    def graph_texts(self, call: Callable[[], Any], form: GraphForm) -> dict[str, str]:
+        ready, stages = self._ready, {"hlo": "hlo", "stablehlo": "stablehlo", "optimized": "optimized_hlo"}
+        started: Any = ready.fn.started if ready and isinstance(ready.fn, DoneCall) else None
+        if ready is None or form not in stages or not getattr(started, "_jit_compile", False):
+            raise Unsupported("TensorFlow tells the programs of XLA alone", do="use the variant jit, and hlo, stablehlo or optimized")
+        call()
+        return {"1": str(started.experimental_get_compiler_ir(*ready.args, **ready.kwargs)(stage=stages[form]))}
 
     def formats_within(self, fn: Callable[..., Any], args: Sequence[Any]) -> set[str]:
         try:

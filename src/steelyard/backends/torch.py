@@ -157,6 +157,12 @@ class Torch(Backend):
 
         return _torch_traces.traced(traces, self.device, files)
 
+    @classmethod
+    def recorder(cls) -> Any:
+        from steelyard.backends import _torch_captures
+
+        return _torch_captures
+
     def recovers(self, reason: str) -> bool:
         return _torch_fixed.recovers(self.api, reason)
 

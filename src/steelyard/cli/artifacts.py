@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from steelyard.cli import reduce
 from steelyard.cli.output import CONTEXT, emit_json, find_store, json_option, store_option, tell
 from steelyard.dialects.commands import Names
-from steelyard.errors import FAILED, NOTHING, PASS, UsageError, exit_code
+from steelyard.errors import FAILED, PASS, UsageError
 
 if TYPE_CHECKING:
     from steelyard.artifacts.manifest import ArtifactSet
@@ -73,11 +73,11 @@ def make(**options: Any) -> int:
     found = []
     for outcome in exporting.make(targets, ready, options["output"], _progress, parse_seconds(options["timeout"]), options["again"]):
         found.append(outcome)
-        if not options["as_json"]:
-            tell_outcome(outcome)
+        for line in exporting.told_outcome(outcome) if not options["as_json"] else ():
+            put_line(line)
     if options["as_json"]:
         emit_json([as_data(item) for item in found])
-    return code_of(found)
+    return exporting.code_of(found)
 
 
 def put_line(text: str, indent: str = "") -> None:
@@ -92,13 +92,6 @@ def _progress(name: str, program: str) -> None:
         tell(f"  {name}: {program}")
 
 
-def code_of(outcomes: Sequence[ExportOutcome]) -> int:
-    """Nothing made is never green, and an exporter that failed is not either; one that is not installed is told and no failure."""
-    made = any(item.held and item.held.programs for item in outcomes)
-    failed = any(item.status == "failed" or item.failures for item in outcomes)
-    return exit_code([*([FAILED] if failed else []), *([] if made else [NOTHING])])
-
-
 def as_data(outcome: ExportOutcome) -> dict[str, Any]:
     """An outcome as JSON has it."""
     from steelyard.terminal import plain
@@ -106,25 +99,6 @@ def as_data(outcome: ExportOutcome) -> dict[str, Any]:
     held = outcome.held
     parts = {"programs": plain(held.programs), "missing": plain(held.missing)} if held else {}
     return {"name": outcome.name, "status": outcome.status, "folder": str(outcome.folder), "reason": outcome.reason, **parts}
-
-
-def tell_outcome(outcome: ExportOutcome) -> None:
-    """A line for the folder, and one for each program of it."""
-    if outcome.held is None:
-        put_line(f"{outcome.name}  {outcome.status}: {' '.join(outcome.reason.split())[:500]}")
-        return
-    put_line(f"{outcome.name}  {outcome.status}  {outcome.folder}")
-    _tell_programs(outcome.held)
-
-
-def _tell_programs(held: ArtifactSet) -> None:
-    from steelyard.model.units import plain as quantity
-
-    for item in held.programs:
-        put_line(f"{item.kind:28} {item.form:10} {quantity(held.file_of(item.file).bytes, 'B'):>10}  {item.file}", "  ")
-    for gone in held.missing:
-        do = f"; {gone.do}" if gone.do else ""
-        put_line(f"{gone.kind:28} {gone.form:10} {gone.status}: {' '.join(gone.reason.split())[:300]}{do}", "  ")
 
 
 def folders_in(place: Path) -> list[Path]:
@@ -174,6 +148,7 @@ def _summary(held: ArtifactSet) -> dict[str, Any]:
 def show(place: Path, as_json: bool) -> int:
     """All that the manifest of each model in DIR says."""
     from steelyard.artifacts import manifest
+    from steelyard.engine.exporting import told_programs
 
     for path in folders_in(place):
         held = manifest.read(path)
@@ -185,7 +160,8 @@ def show(place: Path, as_json: bool) -> int:
         for what, items in (("input", held.inputs), ("output", held.outputs), ("weight", held.weights)):
             for item in items:
                 put_line(f"{what:28} {item.dtype:10} {'x'.join(map(str, item.shape)) or 'scalar':>10}  {item.name}", "  ")
-        _tell_programs(held)
+        for line in told_programs(held):
+            put_line(line)
     return PASS
 
 
@@ -204,3 +180,42 @@ def verify(place: Path, as_json: bool) -> int:
         for line in lines:
             put_line(line, "  ")
     return FAILED if any(troubles.values()) else PASS
+
+
+@command.command("publish", context_settings=CONTEXT)
+@click.argument("place", type=FOLDER, metavar="DIR")
+@click.argument("url")
+@json_option
+def publish(place: Path, url: str, as_json: bool) -> int:
+    """Copy what is in DIR below URL: a folder, or an s3 or gs address. It is checked first, and what is there already is not sent again."""
+    from steelyard.artifacts import remote
+
+    sent = remote.publish(folders_in(place), url, lambda line: tell(f"  {line}"))
+    if as_json:
+        emit_json(sent)
+    for address in sent if not as_json else ():
+        put_line(address)
+    return PASS
+
+
+@command.command("fetch", context_settings=CONTEXT)
+@click.argument("url")
+@click.option("-o", "--output", type=FOLDER, default=Path("artifacts"), show_default=True, metavar="DIR", help="Where folders are put.")
+@json_option
+def fetch(url: str, output: Path, as_json: bool) -> int:
+    """Get artifacts from URL (a folder, http, https, s3, gs) into DIR, every file checked by its hash.
+
+    Files are kept by content (STEELYARD_ARTIFACTS), so that nothing is fetched twice; a fetch that was cut goes on. An archive
+    (.tgz, .zip) needs its hash behind it: URL#sha256=…
+    """
+    from steelyard.artifacts import remote
+
+    made = remote.fetch(url, output, lambda line: tell(f"  {line}"))
+    if as_json:
+        emit_json([str(path) for path in made])
+    for path in made if not as_json else ():
+        put_line(str(path))
+    return PASS
+
+
+command.add_command(reduce.command)

@@ -111,7 +111,10 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 @click.option("--profile", is_flag=True, default=None, help="Keep a trace and a kernel table of a few untimed calls.")
 @click.option("--ncu", is_flag=True, default=None, help="Keep Nsight Compute's counters of one call (CUDA).")
 @click.option("--nsys", is_flag=True, default=None, help="Keep Nsight Systems' report of ten calls, and where their time went (CUDA).")
-@click.option("--dump-ir", type=click.Choice(["hlo", "stablehlo", "text"]), help="Keep the graphs of one untimed call (torch_xla).")
+@click.option(
+    "--dump-ir", type=click.Choice(["hlo", "stablehlo", "text", "optimized"]),
+    help="Keep the graphs of one untimed call (XLA's backends); optimized: what the compiler made of them, with --vs of both arms.",
+)  # fmt: skip
 @click.option("--runtime-profile", is_flag=True, default=None, help="Keep a profile by the framework's own runtime (torch_xla).")
 @click.option("--save-output", type=click.Choice(["answer", "state"]), help="Keep what a call answers; state: gradients and weights too.")
 @click.option(
@@ -191,7 +194,7 @@ def _request(options: dict[str, Any]) -> Request:
         selectors=selectors, commands=commands, axes=read_axes(options["axes"]), backend=comma_list(options["backends"]),
         variant=comma_list(options["variants"]), mode=modes, device=devices, threads=_whole("threads", options["threads"]),
         ranks=_whole("ranks", options["ranks"]),
-        flags=dict(_flag(text) for text in options["flags"]), settings=read_settings(options), env=options["env"], device_index=index,
+        flags=dict(read_flag(text) for text in options["flags"]), settings=read_settings(options), env=options["env"], device_index=index,
         filters=Filters(tuple(options["filters"]), tuple(options["excludes"])), part=options["partition"] or "",
         trust=options["trust"],
     )  # fmt: skip
@@ -262,7 +265,8 @@ def _axis(text: str) -> tuple[str, tuple[Any, ...]]:
     return name, tuple(found)
 
 
-def _flag(text: str) -> tuple[str, str]:
+def read_flag(text: str) -> tuple[str, str]:
+    """A variable and its value."""
     name, sign, value = text.partition("=")
     if not sign or not name:
         raise UsageError(f"not a flag: {text!r}", do="write it like --flag XLA_FLAGS=--xla_dump_to=out")

@@ -7,12 +7,14 @@ import os
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steelyard import registry
+from steelyard.analyze.programs import BASE_PROGRAM, PROGRAM, count_program
 from steelyard.engine import envs, profilers
+from steelyard.engine.arms import ArmJob, Reply, arms_of
 from steelyard.engine.messages import Found, Pass, encode
 from steelyard.engine.plan import Job, Plan
 from steelyard.errors import SteelyardError
@@ -26,14 +28,6 @@ LARGEST_FILE = 512 << 20
 SAVED = "graphs"
 COLD, WARM = "compile_time_cold", "compile_time_warm"
 CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH")
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What a pass gave; `trouble` is why it gave nothing, which never costs the case its record."""
-
-    found: Found = field(default_factory=Found)
-    trouble: str = ""
 
 
 Work = Callable[["Crew", Job, Plan, Path], Reply]
@@ -84,11 +78,40 @@ def memory(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
 
 
 def graphs(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
-    """In a process of its own, told before it starts to write down what it traces."""
+    """In a process of its own, told before it starts to write down what it traces; the compiler's own form of both arms, where there
+    are two: what differs in it is why they differ."""
+    both = job.vs is not None and plan.settings.dump_ir == "optimized"
+    arms = arms_of(job, plan) if both else (ArmJob("", job, plan.sources_of(job)),)
+    found = Found()
+    for arm in reversed(arms):
+        folder = scratch / ("head" if arm is arms[-1] else "base")
+        folder.mkdir()
+        reply = _graphs(crew, arm, plan, folder)
+        if reply.trouble:
+            return replace(reply, found=found, trouble=f"{arm.who}: {reply.trouble}" if arm.who else reply.trouble)
+        found = _laid_over(found, reply.found, base=arm is not arms[-1])
+    return Reply(found)
+
+
+def _graphs(crew: Crew, arm: ArmJob, plan: Plan, scratch: Path) -> Reply:
+    """The graphs of one arm, with what they are made of."""
     assert plan.settings.dump_ir is not None
-    saving = envs.saving_graphs(job.case.backend, plan.settings.dump_ir, scratch / SAVED)
-    place = replace(job.place, flags=tuple((dict(job.place.flags) | saving).items()))
-    return crew.ask(replace(job, place=place, fresh=True), plan, "graphs", scratch, alone=True)
+    saving = envs.saving_graphs(arm.job.case.backend, plan.settings.dump_ir, scratch / SAVED)
+    place = replace(arm.job.place, flags=tuple((dict(arm.job.place.flags) | saving).items()))
+    reply = crew.ask(replace(arm.job, place=place, fresh=True), plan, "graphs", scratch, alone=True, sources=arm.sources)
+    texts = {Path(path).name: _contents(path, scratch).decode(errors="replace") for _, path in reply.found.files}
+    counted = {name: counts.plain() for name, text in texts.items() if (counts := count_program(text)).operations}
+    facts = {**reply.found.facts, **({PROGRAM: counted} if counted else {})}
+    return replace(reply, found=replace(reply.found, facts=facts))
+
+
+def _laid_over(head: Found, found: Found, *, base: bool) -> Found:
+    """What was found of the head, with what belongs to the base under names of its own."""
+    if not base:
+        return found
+    files = [(f"base {kind}", str(Path(path).rename(Path(path).with_name(f"base-{Path(path).name}")))) for kind, path in found.files]
+    facts = {BASE_PROGRAM: found.facts[PROGRAM]} if PROGRAM in found.facts else {"base_dump_ir": found.facts.get("dump_ir")}
+    return replace(head, facts={**head.facts, **facts}, files=(*head.files, *files))
 
 
 def under_tool(name: str, crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:

@@ -10,14 +10,14 @@ import random
 import struct
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steelyard.engine.after import COLD, Reply, with_cache
-from steelyard.engine.messages import PairAnswer, Sources
+from steelyard.engine.after import COLD, with_cache
+from steelyard.engine.arms import ArmJob, Reply, arms_of
+from steelyard.engine.messages import PairAnswer
 from steelyard.engine.plan import Job, Plan
-from steelyard.engine.pool import places_of
 from steelyard.model.pair import Pair, PairPart
 from steelyard.model.record import FEWEST, Arrays, Figure, Record
 
@@ -25,15 +25,6 @@ if TYPE_CHECKING:
     from steelyard.engine.crew import Crew
 
 TIME = "compile_time"
-
-
-@dataclass(frozen=True)
-class CompilingArm:
-    """One side of a comparison: the job that compiles it, and what its worker loads."""
-
-    who: str
-    job: Job
-    sources: Sources
 
 
 def with_compiles(answer: PairAnswer, job: Job, plan: Plan, crew: Crew) -> PairAnswer:
@@ -48,19 +39,7 @@ def with_compiles(answer: PairAnswer, job: Job, plan: Plan, crew: Crew) -> PairA
     return weighed(answer, replies)
 
 
-def arms_of(job: Job, plan: Plan) -> tuple[CompilingArm, CompilingArm]:
-    """The base and the head as jobs of their own."""
-    assert job.vs is not None
-    own = plan.sources_of(job)
-    head = CompilingArm("the head", job, own)
-    if job.side is None:
-        return CompilingArm("the base", replace(job, case=job.vs), own), head
-    theirs = replace(own, files=tuple(job.side.files), paths=job.side.place.paths)
-    base = replace(job, case=job.vs, place=places_of(job, job.side)[0], unit=f"{job.unit} base")
-    return CompilingArm(f"the base ({job.side.label})", base, theirs), head
-
-
-def take_turns(arms: Sequence[CompilingArm], plan: Plan, crew: Crew, count: int, folder: Path) -> str | tuple[list[Reply], list[Reply]]:
+def take_turns(arms: Sequence[ArmJob], plan: Plan, crew: Crew, count: int, folder: Path) -> str | tuple[list[Reply], list[Reply]]:
     """What every process of both arms found, those of a pair at the same place; or why there is nothing to weigh."""
     rng, found = random.SystemRandom(), (list[Reply](), list[Reply]())
     for number in range(count + 1):

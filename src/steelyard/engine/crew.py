@@ -14,7 +14,7 @@ from typing import Any
 
 from steelyard import registry
 from steelyard.engine import envs
-from steelyard.engine.after import Reply
+from steelyard.engine.arms import Reply
 from steelyard.engine.conversation import Conversation, Lost
 from steelyard.engine.driving import DrivenResult, result_of
 from steelyard.engine.launch import Nursery, Worker, nursery_modules, start_fresh

@@ -110,7 +110,7 @@ def drive(job: Drive, loaded: registry.Loaded, send: Callable[[Answer], None], g
     held = {id: DrivenResult(**plain) for id, plain in job.held.items()}
     token = _DRIVEN.set(Runner(job.settings, loaded, job.sources, send, gate, held))
     try:
-        with _arguments(job.file, job.argv):
+        with arguments(job.file, job.argv):
             shim = importlib.import_module(job.shim)
             shim.put_in_place()
             send(Phase(BETWEEN))
@@ -126,7 +126,7 @@ def drive(job: Drive, loaded: registry.Loaded, send: Callable[[Answer], None], g
 
 
 @contextmanager
-def _arguments(file: str, argv: tuple[str, ...]) -> Iterator[None]:
+def arguments(file: str, argv: tuple[str, ...]) -> Iterator[None]:
     """The command line that a script sees."""
     before, sys.argv = sys.argv, [file, *argv]
     try:

@@ -26,6 +26,7 @@ from steelyard.engine.worker import Send, load
 from steelyard.errors import PASS, SteelyardError, Unsupported
 from steelyard.measuring.fixed import NoLabels, take
 from steelyard.measuring.marks import OURS
+from steelyard.model.experiment import GraphForm
 from steelyard.model.protocol import Fixed
 from steelyard.model.record import Figure
 from steelyard.model.task import Task, clean_up
@@ -35,7 +36,7 @@ WARM_CALLS, PROFILED_CALLS = 3, 5
 WATCHED_CALLS = {"ncu": 1, "nsys": 10}
 """By the profiler outside: ncu runs each kernel of a call many times by itself."""
 TOP_KERNELS = 5
-GRAPH_FILES = {"hlo": "hlo.txt", "stablehlo": "mlir", "text": "ir.txt"}
+GRAPH_FILES = {"hlo": "hlo.txt", "stablehlo": "mlir", "text": "ir.txt", "optimized": "txt"}
 
 
 def perform(job: Pass, loaded: registry.Loaded, send: Send) -> Found:
@@ -150,15 +151,15 @@ def outputs(bench: Bench, scratch: Path) -> Found:
 
 def graphs(bench: Bench, scratch: Path) -> Found:
     """The graphs of one call, the first of its process: a later one may hand nothing to the compiler."""
+    form: GraphForm = bench.settings.dump_ir or "text"
     be, task = bench.build()
     try:
         ready = bench.ready(be, task)
-        texts = be.graph_texts(lambda: call(ready))
+        texts = be.graph_texts(lambda: call(ready), form)
     finally:
         clean_up([task])
-    form = bench.settings.dump_ir or ""
-    files = [scratch / f"graph-{number}.{GRAPH_FILES.get(form, 'txt')}" for number in range(1, len(texts) + 1)]
-    for path, text in zip(files, texts, strict=True):
+    files = [scratch / f"graph-{name}.{GRAPH_FILES.get(form, 'txt')}" for name in texts]
+    for path, text in zip(files, texts.values(), strict=True):
         path.write_text(text, encoding="utf-8")
     return Found(facts={"dump_ir": {"form": form, "graphs": len(texts)}}, files=tuple(("graph", str(path)) for path in files))
 
@@ -172,15 +173,18 @@ def kernel_table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def compile_once(bench: Bench, scratch: Path) -> Found:
-    """What compiling takes in a process of its own: seconds from a built task to the end of its first call, imports taken off; and what
-    it leaves: the size of its code, the memory that it took meanwhile, and the peak of a second call."""
+    """What compiling takes in a process of its own: seconds from a built task to the end of its first call, imports taken off, or the
+    phases that the backend tells apart; and what it leaves: the size of its code, the memory that it took meanwhile, and the peak of a
+    second call."""
     if not bench.compiles and not registry.about_backend(bench.case.backend).compiles:
         raise Unsupported(f"{bench.case.variant} of backend {bench.case.backend} compiles nothing")
     be = bench.open()
     be.import_compiler()
     with contextlib.suppress(Unsupported):
         be.start_memory()
+    while_built, before = memory_grown(), sum(os.times()[:4])
     task = bench.base(be)[1]
+    phases, compiled, busy = be.compile_phases(), while_built(), sum(os.times()[:4]) - before
     steps = list(bench.chain)
     while steps and not steps[0][0].fresh:
         variant, options = steps.pop(0)
@@ -195,11 +199,14 @@ def compile_once(bench: Bench, scratch: Path) -> Found:
         call(ready)
         be.sync()
         seconds, processor = clocks.perf_counter() - start - imported(), sum(os.times()[:4]) - processor
-    counts, sizes = be.cache_counts(), {"compile_memory": grown(), **be.program_sizes(), **_peak_of_call(be, ready)}
+    counts = be.cache_counts()
+    sizes = {"compile_memory": compiled if phases else grown(), **be.program_sizes(), **_peak_of_call(be, ready)}
     clean_up([task])
-    figures = {"compile_time": Figure(seconds, "s", "lower", n=1), "compile_cpu_time": Figure(processor, "s", "lower", n=1)}
+    times = {f"{name}_time": spent for name, spent in phases.items()} or {"compile_time": seconds}
+    times["compile_cpu_time"] = busy if phases else processor
+    figures = {name: Figure(spent, "s", "lower", n=1) for name, spent in times.items()}
     figures |= {name: Figure(size, "B", "lower", n=1) for name, size in sizes.items() if size > 0}
-    return Found(figures, {"counts": counts, "cpu_time": processor, "imports": imported()})
+    return Found(figures, {"counts": counts, "cpu_time": times["compile_cpu_time"], "imports": imported()})
 
 
 def memory_grown() -> Callable[[], float]:

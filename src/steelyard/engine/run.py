@@ -241,7 +241,10 @@ class Supervision:
     def _measure(self, job: Job, heads: Sequence[Job] | None) -> tuple[Record, list[PairAnswer]]:
         """A case's record, kept, and the comparisons that are due with it."""
         if kept := self.writer.done.get(job.case.id):
-            return kept, self._compare(job, kept.status, heads)[0]
+            pairs, unmade = self._compare(job, kept.status, heads)
+            for id, why in unmade.items():
+                self.watch.note(f"not weighed: {id}: {why}")
+            return kept, pairs
         [(_, answer)] = self.crew.measure([job], self.plan, self.sink)
         status = answer.record.status if isinstance(answer, RecordAnswer) else answer.status
         began = time.monotonic()

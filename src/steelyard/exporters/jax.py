@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from steelyard.artifacts import arrays
+from steelyard.artifacts.forms import version_in
 from steelyard.errors import SteelyardError
 from steelyard.exporters.subjects import Exportable, HostArray, split
 from steelyard.model.task import Task
@@ -83,8 +84,6 @@ def versioned(subject: Exportable, path: Path, kind: str) -> dict[str, Any]:
 
     exported = jax.export.export(subject.call)(*_formats(subject))
     path.write_bytes(exported.mlir_module_serialized)
-    from steelyard.exporters.stablehlo import version_in
-
     return {"wrote": version_in(path)}
 
 

@@ -10,12 +10,13 @@ from typing import Any
 from rich.text import Text
 
 from steelyard.analyze.conditions import OTHER_LOAD, conditions
+from steelyard.analyze.programs import BASE_PROGRAM, PROGRAM, program_changes, summary_words
 from steelyard.analyze.repeat import repeat_line
 from steelyard.model.experiment import PASSES
 from steelyard.model.pair import Delta, Pair, told_from_chance, weigh, weigh_part
 from steelyard.model.parts import NAMES as PART_NAMES
+from steelyard.model.parts import OPERATOR, WEIGHED, generates
 from steelyard.model.parts import TOLD as PARTS
-from steelyard.model.parts import WEIGHED, generates
 from steelyard.model.record import BAD, MONITOR, Figure, Record, Verification
 from steelyard.model.units import percent
 from steelyard.model.units import plain as quantity
@@ -23,14 +24,16 @@ from steelyard.report.cells import aligned, clean, cut, delta_text, figure_text,
 from steelyard.report.columns import tokens_rate
 from steelyard.report.monitor import monitor_rows
 from steelyard.report.page import Page, Rows
+from steelyard.report.replay import FACTS, coverage_rows, kind_rows, operator_rows
 from steelyard.store.runs import Run
 
 PHASES = {"build_time": "build", "first_call_time": "first call"}
 TOLD = {
     "top_kernels", "traceback", "warmup_blocks", "warmup_time", "blocks", "calls_per_block", "stopped_by", "noise", OTHER_LOAD, "wall",
-    MONITOR,
+    MONITOR, PROGRAM, BASE_PROGRAM, *FACTS,
 }  # fmt: skip
 LONGEST_NAME = 64
+MOST_CHANGES = 12
 SHARES = ("discarded", "roof", "ttft_roof", "itl_roof")
 NAMES = {
     "time": "median time",
@@ -66,11 +69,15 @@ def record_detail(record: Record, run: Run, *, width: int = 100) -> Text:
     page.text("reason", reason(record) if record.status != "ok" else "")
     page.text("traceback", str(record.effective.get("traceback") or ""))
     page.rows("figures", _figures(_told(record)))
+    page.rows("replay", coverage_rows(record.effective))
+    page.rows("slowest calls of one iteration", operator_rows(record.effective))
+    page.rows("kinds of operators in one iteration", kind_rows(record))
     page.rows("phases", _phases(record))
     page.rows("where the time went", _wall(record.effective.get("wall")))
     page.rows("the machine meanwhile", monitor_rows(record.effective.get(MONITOR)))
     page.rows("top kernels", _kernels(record.effective.get("top_kernels")))
     page.rows("weighed against", _weighed(record, run))
+    page.rows("programs, base → head", _programs(record))
     page.rows("verification", _verification(record.verification))
     page.rows("requested and effective", _settings(record))
     page.rows("source", [(name, digest) for name, digest in record.source.items()])
@@ -95,7 +102,7 @@ def _told(record: Record) -> Mapping[str, Figure]:
 
 
 def _figures(metrics: Mapping[str, Figure]) -> Rows:
-    names = [name for name in metrics if name not in PHASES]
+    names = [name for name in metrics if name not in PHASES and not name.startswith(OPERATOR)]
     texts = aligned([None if name in SHARES else parts_of(metrics[name]) for name in names])
     rows = []
     for name, text in zip(names, texts, strict=True):
@@ -158,6 +165,15 @@ def _weighed(record: Record, run: Run) -> Rows:
             lines += [*_parts(pair, parts.get(id(pair), ())), " · ".join(_evidence(pair))]
             lines += [clean(text) for text in (delta.reason, *pair.notes)]
             rows.append(("base" if as_head else "head", "\n".join(filter(None, lines))))
+    return rows
+
+
+def _programs(record: Record) -> Rows:
+    """How what the compiler made differs from the base's, in a line and then by what differs most."""
+    rows = []
+    for name, changes in program_changes(record.effective).items():
+        most = [f"{row.group} {row.name}  {row.base} → {row.head}" for row in changes if row.group != "all"][:MOST_CHANGES]
+        rows.append((clean(name), "\n".join(map(clean, [summary_words(changes), *most]))))
     return rows
 
 

@@ -14,7 +14,7 @@ from steelyard.traces.reading import open_trace
 from steelyard.traces.stream import JsonWindow, opened
 
 DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
-MATCHED, LOOSE = 0.5, "names and order"
+MATCHED, LOOSE = 0.9, "names and order"
 """The least share of nodes with the same ids and names for ids to be believed."""
 
 
@@ -247,7 +247,7 @@ def _written(
                 head = {"schema": schema, "pid": reader.header.pid, "time": reader.header.time, "start_ts": reader.header.start or 0}
                 yield json.dumps(head)[:-1] + ', "nodes": [\n'
             kernels = launched.get(node.id, ())
-            yield ("" if first else ",\n") + json.dumps(_plain(node, times.get(node.id), own.get(node.id, 0.0), kernels))
+            yield ("" if first else ",\n") + json.dumps(_plain(node, times.get(node.id), own.get(node.id, 0.0), kernels), default=str)
             first = False
             for kernel in kernels:
                 last += 1

@@ -62,12 +62,16 @@ def _contents(path: Path) -> list[OpenedFile]:
 
 def _identify(path: Path) -> str:
     """A trace by its content, and by that of what lies beside it and belongs to it."""
+    return files.sha256_of([path, *_resources(path)])
+
+
+def _resources(path: Path) -> list[Path]:
+    """What was recorded beside a trace: integer tensors and Triton kernels."""
     from steelyard.traces.reading import TraceHeader
     from steelyard.traces.steps import Trace
 
     folder = Trace(path, TraceHeader(), ()).resources
-    parts = sorted(item for item in folder.iterdir() if item.is_file() and not item.is_symlink()) if folder else []
-    return files.sha256_of([path, *parts])
+    return sorted(item for item in folder.iterdir() if item.is_file() and not item.is_symlink()) if folder else []
 
 
 @workload("trace", axes=DEFAULTS, tags=["trace"], modes=["eval"], opens="file", contents=_contents, identify=_identify, refuse=_refuse)
@@ -82,7 +86,7 @@ def trace(
     choice = ReplayChoice(what, subgraph or "", step, _words(skip), _words(imports))
     if what == "communication":
         raise NotApplicable("one process replays no collectives", do="give what=full or what=compute")
-    made = _prepared(file, choice, str(be.where), be.seed)
+    made = _prepared(file, _stamp(Path(file)), choice, str(be.where), be.seed)
     fitted = made.fitted
     lazy, source = _lazy(allocation, made, be), made.source(be.seed)
     steps = _play.Linker(fitted.program, source.device_of).steps(fitted.found)
@@ -145,8 +149,25 @@ class PreparedReplay:
         }  # fmt: skip
 
 
+def prepared(file: str, words: Mapping[str, Any], device: str) -> PreparedReplay:
+    """A trace made ready for a device, by the words of its parameters, for what is not a measurement."""
+    choice = ReplayChoice(
+        words.get("what") or WHAT[0],
+        words.get("subgraph") or "",
+        words.get("step"),
+        _words(words.get("skip")),
+        _words(words.get("imports")),
+    )
+    return _prepared(file, _stamp(Path(file)), choice, device, 0)
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """What changes when a trace or what lies beside it changes."""
+    return tuple(number for file in [path, *_resources(path)] for number in (file.stat().st_mtime_ns, file.stat().st_size))
+
+
 @functools.lru_cache(maxsize=4)
-def _prepared(file: str, choice: ReplayChoice, device: str, seed: int) -> PreparedReplay:
+def _prepared(file: str, stamp: tuple[int, ...], choice: ReplayChoice, device: str, seed: int) -> PreparedReplay:
     """Read, choose, fit and try; again only for another trace or device, since a comparison builds its task many times."""
     from steelyard.traces.steps import read_trace
     from steelyard.workloads.traces import _bounds, _choice, _coverage, _data, _operators, _trial

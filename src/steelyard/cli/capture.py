@@ -1,0 +1,86 @@
+"""`steelyard capture`: an execution trace of a script, or of any case of ours."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+
+from steelyard.cli.output import CONTEXT, emit_json, find_store, json_option, say
+from steelyard.errors import UsageError
+
+
+@click.command("capture", context_settings={**CONTEXT, "ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--case", "case", metavar="CASE", help="Record one call of a case, as 'run' names it: an id, or a workload.")
+@click.option("-a", "--axis", "axes", multiple=True, metavar="NAME=VALUE", help="Of a case: a parameter of its workload.")
+@click.option("--mode", metavar="MODE", help="Of a case: eval, train, fwd or bwd.")
+@click.option("-d", "--device", metavar="DEVICE", help="Of a case: cpu or cuda.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("trace.json"), show_default=True, metavar="FILE",
+              help="The trace (.json, .json.gz), or a folder for rank-N.json of each rank.")  # fmt: skip
+@click.option("--profile", is_flag=True, help="Also a profiler's trace, linked into the trace: times of operators and kernels.")
+@click.option("--no-resources", is_flag=True, help="Without Triton kernels and integer tensors, which a replay needs.")
+@click.option("--steps", metavar="N[:M]", help="Of a script: only these steps of training, from 0, counted by calls of an optimizer.")
+@click.option("--ranks", type=click.IntRange(1, 256), default=1, show_default=True, help="Of a script: processes, as torchrun starts them.")
+@click.option("--threads", type=click.IntRange(1, 4096), default=1, show_default=True, help="Of a script: CPU threads of each process.")
+@click.option("--timeout", default="10min", show_default=True, help="How long recording may take.")
+@json_option
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[SCRIPT.py [ARGUMENT]…]")
+def command(
+    case: str | None, axes: tuple[str, ...], mode: str | None, device: str | None, output: Path, profile: bool, no_resources: bool,
+    steps: str | None, ranks: int, threads: int, timeout: str, as_json: bool, words: tuple[str, ...],
+) -> None:  # fmt: skip
+    """Record which operators of PyTorch run, with their arguments, in a worker: of a script from its first line to its last, of steps
+    of its training, or of one call of a case.
+
+    \b
+    steelyard capture -o step.json --steps 3 train.py --lr 0.1
+    steelyard capture --case model/mlp --mode train --profile -o mlp.json
+    """
+    from steelyard.cli.run import read_axes
+    from steelyard.engine import capture
+    from steelyard.engine.selection import Request
+    from steelyard.model.units import parse_seconds
+
+    if (case is None) == (not words):
+        raise UsageError("name a script, or a case with --case", do="see steelyard capture --help")
+    limit = parse_seconds(timeout)
+    if case is not None:
+        if steps or ranks > 1:
+            raise UsageError("--steps and --ranks are for scripts", do="leave them out")
+        request = Request((case,), axes=read_axes(axes), mode=(mode,) if mode else (), device=(device,) if device else ())
+        found = [capture.capture_case(request, find_store(None), output, limit, profile=profile, resources=not no_resources)]
+    else:
+        if axes or mode or device:
+            raise UsageError("-a, --mode and --device are for cases", do="a script says these itself")
+        if ranks > 1 and output.suffix in (".json", ".gz"):
+            raise UsageError(f"{output} is one file, and {ranks} ranks write one each", do="name a folder with -o")
+        script = capture.ScriptRecording(Path(words[0]), words[1:], ranks, threads, _steps(steps))
+        found = capture.capture_script(script, output, limit, profile=profile, resources=not no_resources)
+    linked = [_linked(item.trace, item.profile) for item in found]
+    if as_json:
+        emit_json([{**vars(item), "linked": share} for item, share in zip(found, linked, strict=True)])
+        return
+    for item, share in zip(found, linked, strict=True):
+        say(f"saved {item.trace}{f', with times: {share}' if share else ''}    next: steelyard trace list {item.trace}", aside=True)
+
+
+def _steps(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d{1,9})(?::(\d{1,9}))?", text)
+    first, end = (int(match[1]), int(match[2]) if match[2] else int(match[1]) + 1) if match else (0, 0)
+    if end <= first:
+        raise UsageError(f"--steps {text} names no steps", do="write --steps 3 for one, --steps 3:5 for two")
+    return first, end
+
+
+def _linked(trace: Path, profile: Path | None) -> str:
+    """Put the profiler's times into the trace itself; says how many nodes have one."""
+    if profile is None:
+        return ""
+    from steelyard.traces.linking import link, saved
+
+    texts, found = link(trace, profile)
+    saved(texts(), trace)
+    return f"{found.matched} of {found.nodes} nodes, by {found.by}"

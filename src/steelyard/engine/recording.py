@@ -1,0 +1,89 @@
+"""Execution traces of a case or of a user's script, on the worker's side."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from steelyard import clocks, registry
+from steelyard.engine.bench import open_backend, prepare_bench
+from steelyard.engine.driving import arguments
+from steelyard.engine.passes import call
+from steelyard.errors import SteelyardError, UsageError
+from steelyard.model.case import Case
+from steelyard.model.experiment import Settings
+from steelyard.model.task import clean_up
+
+WARM_CALLS, TIMED_CALLS = 3, 11
+Say = Callable[[Mapping[str, Any]], None]
+
+
+def perform(words: Mapping[str, Any], loaded: registry.Loaded, say: Say, gate: Callable[[], None]) -> None:
+    """Record what is asked for; the answer names the files."""
+    say(_case(words, loaded) if "case" in words else _script(words))
+
+
+def _case(words: Mapping[str, Any], loaded: registry.Loaded) -> dict[str, Any]:
+    """One call of a case after others that warmed it up and told its time, and then a profile of another call of the same work.
+
+    The profile is taken without the recorder, which takes longer for an operator than small operators do, and
+    twice, since the profiler's first step pays for its start.
+    """
+    case = Case.from_plain(words["case"])
+    bench = prepare_bench(case, loaded, Settings(verify=False))
+    recorder = bench.backend.recorder()
+    target: Path = recorder.place(Path(words["output"]))
+    profile: Path | None = recorder.beside(target, "profile") if words["profile"] else None
+    be, task = bench.build()
+    ready = bench.ready(be, task)
+
+    def called() -> float:
+        start = clocks.perf_counter()
+        call(ready)
+        be.sync()
+        return clocks.perf_counter() - start
+
+    try:
+        times = sorted([called() for _ in range(WARM_CALLS + TIMED_CALLS)][WARM_CALLS:])
+        with recorder.recording(str(target), device=case.device, resources=words["resources"]) as labels:
+            labels.step()
+            called()
+        if profile is not None:
+            for _ in range(2):
+                with recorder.profiled(profile, case.device):
+                    called()
+    finally:
+        clean_up([task])
+    step = times[len(times) // 2]
+    recorder.note(target, {"case": case.id, "steps": 1, "step_seconds": step, "step_calls": TIMED_CALLS})
+    return {"trace": str(target), "step_seconds": step, "profile": str(profile) if profile else None}
+
+
+def _script(words: Mapping[str, Any]) -> dict[str, Any]:
+    """A whole script, or the steps of training in it that were asked for, counted by calls of an optimizer."""
+    recorder = open_backend("torch").recorder()
+    target: Path = recorder.place(Path(words["output"]))
+    file, steps = str(words["script"]), words.get("steps") or (0, 0)
+    notes = {"script": Path(file).name, "arguments": list(words["argv"])}
+
+    def recorded() -> Any:
+        return recorder.capture(words["output"], profile=bool(words["profile"]), resources=bool(words["resources"]), notes=notes)
+
+    count = [0]
+    try:
+        with arguments(file, tuple(words["argv"])), recorder.training_steps(recorded, *steps, count) if steps[1] else recorded():
+            sys.path.insert(0, str(Path(file).resolve().parent))
+            runpy.run_path(file, run_name="__main__")
+    except SystemExit as ending:
+        if ending.code not in (None, 0):
+            raise SteelyardError(f"the script ended with {ending.code!r:.200}", where=file) from None
+    if count[0] < steps[1]:
+        raise UsageError(
+            f"the script made {count[0]} steps",
+            why=f"steps {steps[0]} to {steps[1] - 1} were asked for, counted by calls of an optimizer",
+            do="ask for earlier ones, or record all of it without --steps",
+        )
+    return {"trace": str(target), "profile": str(recorder.beside(target, "profile")) if words["profile"] else None}
