@@ -66,7 +66,9 @@ def held(name: str, path: str) -> Sequence[OpenedFile]:
 def located(path: str) -> Path:
     """The place that a path leads to."""
     if _ADDRESS.match(path):
-        raise UsageError(f"cannot open {path}", why="it is an address", do="download it first, and name the file")
+        raise UsageError(
+            f"cannot open {path}", why="it is an address", do="fetch it first (steelyard artifacts fetch), and name the file or folder"
+        )
     return real(Path(path).expanduser())
 
 
