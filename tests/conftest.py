@@ -25,6 +25,10 @@ GIVEN = os.environ.get("STEELYARD_ENVS")
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+"""Where a shell forbids it, as some CI's do, each of the thousands of programs that tests start would compile all of Steelyard."""
+
 signal.signal(signal.SIGINT, signal.default_int_handler)
 """A shell's background job ignores it, as nohup's and some CI's are, and so would the programs that tests interrupt."""
 
