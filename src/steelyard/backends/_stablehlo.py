@@ -14,7 +14,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from steelyard.artifacts import programs
-from steelyard.artifacts.signature import Signature, signature_in
+from steelyard.artifacts.signature import ProgramSignature, signature_in
 from steelyard.backends._programs import ProgramFile, first_error
 from steelyard.errors import SteelyardError
 
@@ -29,7 +29,7 @@ class StableProgram:
     module: Any
     context: Any
     entry: str
-    signature: Signature
+    signature: ProgramSignature
 
     def bytecode(self) -> bytes:
         """For a compiler."""

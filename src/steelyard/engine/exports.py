@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from steelyard import registry
+from steelyard.artifacts.forms import mismatch
 from steelyard.engine.bench import prepare_bench
 from steelyard.engine.messages import Export, Exported, Phase
 from steelyard.engine.worker import Send
@@ -81,6 +82,8 @@ def _made(way: ExportWay, subject: Exportable | None, folder: Path, largest: flo
         words = make(source, path, way.kind)
         if not path.is_file() or not path.stat().st_size:
             raise SteelyardError(f"{way.file} was not written", why="its exporter raised nothing")
+        if trouble := mismatch(path, way.form):
+            raise SteelyardError(f"{way.file} {trouble}", why="its exporter wrote something else")
         if way.kind in SHARES and largest:
             words["tolerance"] = {"atol": SHARES[way.kind] * largest, "rtol": 0.0}
         return Exported(way.key, "ok", words)

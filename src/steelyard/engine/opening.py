@@ -41,7 +41,8 @@ def matrices(matrix: Matrix, catalogue: Catalogue) -> list[Matrix]:
         parameter = _parameter(name, catalogue)
         for item in held(name, path):
             own = {parameter: (_valued(name, item),), **{key: (value,) for key, value in item.params.items()}}
-            made.append(replace(matrix, workload=(name,), axes={**matrix.axes, **own}))
+            usual = (item.backend,) if item.backend and not matrix.backend else matrix.backend
+            made.append(replace(matrix, workload=(name,), axes={**matrix.axes, **own}, backend=usual))
     return made
 
 

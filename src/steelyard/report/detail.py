@@ -15,9 +15,8 @@ from steelyard.analyze.repeat import repeat_line
 from steelyard.model.experiment import PASSES
 from steelyard.model.pair import Delta, Pair, told_from_chance, weigh, weigh_part
 from steelyard.model.parts import NAMES as PART_NAMES
-from steelyard.model.parts import OPERATOR, generates
+from steelyard.model.parts import OPERATOR, WEIGHED, generates
 from steelyard.model.parts import TOLD as PARTS
-from steelyard.model.parts import WEIGHED
 from steelyard.model.record import BAD, MONITOR, Figure, Record, Verification
 from steelyard.model.units import percent
 from steelyard.model.units import plain as quantity

@@ -62,12 +62,16 @@ def _contents(path: Path) -> list[OpenedFile]:
 
 def _identify(path: Path) -> str:
     """A trace by its content, and by that of what lies beside it and belongs to it."""
+    return files.sha256_of([path, *_resources(path)])
+
+
+def _resources(path: Path) -> list[Path]:
+    """What was recorded beside a trace: integer tensors and Triton kernels."""
     from steelyard.traces.reading import TraceHeader
     from steelyard.traces.steps import Trace
 
     folder = Trace(path, TraceHeader(), ()).resources
-    parts = sorted(item for item in folder.iterdir() if item.is_file() and not item.is_symlink()) if folder else []
-    return files.sha256_of([path, *parts])
+    return sorted(item for item in folder.iterdir() if item.is_file() and not item.is_symlink()) if folder else []
 
 
 @workload("trace", axes=DEFAULTS, tags=["trace"], modes=["eval"], opens="file", contents=_contents, identify=_identify, refuse=_refuse)
@@ -159,8 +163,7 @@ def prepared(file: str, words: Mapping[str, Any], device: str) -> PreparedReplay
 
 def _stamp(path: Path) -> tuple[int, ...]:
     """What changes when a trace or what lies beside it changes."""
-    files = [path, *(part for item in _contents(path) for part in item.parts)]
-    return tuple(number for file in files for number in (file.stat().st_mtime_ns, file.stat().st_size))
+    return tuple(number for file in [path, *_resources(path)] for number in (file.stat().st_mtime_ns, file.stat().st_size))
 
 
 @functools.lru_cache(maxsize=4)
