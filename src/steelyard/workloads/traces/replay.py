@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from steelyard import files
 from steelyard.errors import NotApplicable, Unsupported, UsageError
 from steelyard.model.define import OpenedFile, workload
 from steelyard.model.task import Task
@@ -54,20 +55,26 @@ def _refuse(params: Mapping[str, Any], member: str) -> None:
 
 
 def _contents(path: Path) -> list[OpenedFile]:
-    """A trace is one case; a folder of traces is one for each, and what lies beside a trace belongs to it."""
+    """A trace is one case; a folder of traces is one for each."""
+    found = sorted(item for item in path.iterdir() if item.name.endswith((".json", ".json.gz"))) if path.is_dir() else [path]
+    return [OpenedFile(file) for file in found]
+
+
+def _identify(path: Path) -> str:
+    """A trace by its content, and by that of what lies beside it and belongs to it."""
+    return files.sha256_of([path, *_resources(path)])
+
+
+def _resources(path: Path) -> list[Path]:
+    """What was recorded beside a trace: integer tensors and Triton kernels."""
     from steelyard.traces.reading import TraceHeader
     from steelyard.traces.steps import Trace
 
-    files = sorted(item for item in path.iterdir() if item.name.endswith((".json", ".json.gz"))) if path.is_dir() else [path]
-    found = []
-    for file in files:
-        folder = Trace(file, TraceHeader(), ()).resources
-        parts = tuple(sorted(item for item in folder.iterdir() if item.is_file() and not item.is_symlink())) if folder else ()
-        found.append(OpenedFile(file, parts=parts))
-    return found
+    folder = Trace(path, TraceHeader(), ()).resources
+    return sorted(item for item in folder.iterdir() if item.is_file() and not item.is_symlink()) if folder else []
 
 
-@workload("trace", axes=DEFAULTS, tags=["trace"], modes=["eval"], opens="file", contents=_contents, refuse=_refuse)
+@workload("trace", axes=DEFAULTS, tags=["trace"], modes=["eval"], opens="file", contents=_contents, identify=_identify, refuse=_refuse)
 def trace(
     file: str, what: str, subgraph: str, step: int | None, skip: Any, imports: Any, allocation: str, coverage: float, be: Any
 ) -> Task:  # fmt: skip
@@ -156,8 +163,7 @@ def prepared(file: str, words: Mapping[str, Any], device: str) -> PreparedReplay
 
 def _stamp(path: Path) -> tuple[int, ...]:
     """What changes when a trace or what lies beside it changes."""
-    files = [path, *(part for item in _contents(path) for part in item.parts)]
-    return tuple(number for file in files for number in (file.stat().st_mtime_ns, file.stat().st_size))
+    return tuple(number for file in [path, *_resources(path)] for number in (file.stat().st_mtime_ns, file.stat().st_size))
 
 
 @functools.lru_cache(maxsize=4)
