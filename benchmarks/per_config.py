@@ -75,9 +75,7 @@ def per_config(many: float, few: float) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument(
-        "--old", type=source_folder, metavar="DIR", help="the src folder of another version, measured in turn with this one"
-    )
+    parser.add_argument("--old", type=source_folder, metavar="DIR", help="the src folder of another version, measured in turn")
     parser.add_argument("--new", type=source_folder, default=OURS, metavar="DIR", help="the src folder to judge; by default this one")
     parser.add_argument("--rounds", type=int, default=5, metavar="N")
     asked = parser.parse_args()

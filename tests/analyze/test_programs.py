@@ -108,6 +108,6 @@ def test_counts_go_through_a_record_and_back_whatever_a_file_holds() -> None:
 
 def test_programs_of_a_record_and_its_base_are_held_against_each_other_by_name() -> None:
     plain = count_program(HLO).plain()
-    told = program_changes({"program": {"a": plain, "b": plain}, "base_program": {"a": plain}})
+    told = program_changes({"program_counts": {"a": plain, "b": plain}, "base_program_counts": {"a": plain}})
     assert list(told) == ["a"] and not any(row.change for row in told["a"])
-    assert program_changes({"program": {"a": plain}}) == {} == program_changes({"program": 3, "base_program": "x"})
+    assert program_changes({"program_counts": {"a": plain}}) == {} == program_changes({"program_counts": 3, "base_program_counts": "x"})

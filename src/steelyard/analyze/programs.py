@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-PROGRAM, BASE_PROGRAM = "program", "base_program"
+PROGRAM, BASE_PROGRAM = "program_counts", "base_program_counts"
 """Where a record says what its programs are made of, and those of the base that it was weighed against."""
 MOST_NAMES = 500
 LONGEST_NAME = 120

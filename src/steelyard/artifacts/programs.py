@@ -11,7 +11,7 @@ from pathlib import Path
 
 from steelyard import files
 from steelyard.artifacts import tflite
-from steelyard.artifacts.signature import Signature, hlo_signature, signature_in
+from steelyard.artifacts.signature import ProgramSignature, hlo_signature, signature_in
 from steelyard.errors import SteelyardError, Unsupported
 
 PROGRAM = 8 * 2**30
@@ -140,7 +140,7 @@ def _resources(text: str) -> Iterator[tuple[str, str]]:
         yield found[1] or found[2], found[3]
 
 
-def signature_of(path: Path, kind: str, form: str, entry: str = "main") -> Signature | None:
+def signature_of(path: Path, kind: str, form: str, entry: str = "main") -> ProgramSignature | None:
     """The signature as far as the file shows it without a compiler: that of text and of TFLite."""
     try:
         if kind.startswith("tflite"):

@@ -41,7 +41,7 @@ class TensorType:
 
 
 @dataclass(frozen=True)
-class Signature:
+class ProgramSignature:
     """What a program takes and answers, in its own order."""
 
     inputs: tuple[TensorType, ...]
@@ -64,7 +64,7 @@ def dtype_named(name: str) -> str:
     return NAMES[name]
 
 
-def signature_in(text: str, entry: str = "main") -> Signature | None:
+def signature_in(text: str, entry: str = "main") -> ProgramSignature | None:
     """What the function of that name takes and answers, by MLIR's text or by IREE's declaration of it; None where it is not there."""
     found = re.search(rf'func(?:\.func)?(?:\s+(?:public|private|nested))?\s+@"?{re.escape(entry)}"?\s*\(', text)
     if found is None:
@@ -72,10 +72,10 @@ def signature_in(text: str, entry: str = "main") -> Signature | None:
     arguments, end = _within(text, found.end() - 1)
     arrow = re.compile(r"\s*->\s*").match(text, end)
     if arrow is None:
-        return Signature(_tensors(arguments), ())
+        return ProgramSignature(_tensors(arguments), ())
     start = arrow.end()
     results = _within(text, start)[0] if text.startswith("(", start) else text[start : text.find("{", start) % (len(text) + 1)]
-    return Signature(_tensors(arguments), _tensors(results))
+    return ProgramSignature(_tensors(arguments), _tensors(results))
 
 
 def _within(text: str, start: int) -> tuple[str, int]:
@@ -109,14 +109,15 @@ def _tensors(text: str) -> tuple[TensorType, ...]:
     return tuple(tensor_type(found[1]) for found in _TENSOR.finditer(plain))
 
 
-def hlo_signature(text: str) -> Signature | None:
+def hlo_signature(text: str) -> ProgramSignature | None:
     """What HLO's entry takes and answers, by its layout."""
-    found = re.search(r"entry_computation_layout=\{\((.*?)\)->(.*?)\}(?:,|\n|$)", text)
+    found = re.search(r"entry_computation_layout=(?=\{)", text)
     if found is None:
         return None
-    sides = [re.sub(r"/\*.*?\*/|\{[^{}]*\}", "", side) for side in found.groups()]
+    layout = _within(text, found.end())[0][1:-1]
+    sides = re.sub(r"/\*.*?\*/|\{[^{}]*\}", "", layout).split("->")
     made = [tuple(TensorType(dtype_named(name), _sizes(sizes)) for name, sizes in _HLO_ARRAY.findall(side)) for side in sides]
-    return Signature(*made)
+    return ProgramSignature(made[0], made[-1])
 
 
 def _sizes(text: str) -> tuple[int | None, ...]:

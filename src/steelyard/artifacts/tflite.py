@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from steelyard.artifacts.signature import Signature, TensorType
+from steelyard.artifacts.signature import ProgramSignature, TensorType
 from steelyard.errors import Unsupported, UsageError
 
 CUSTOM = 32
@@ -21,7 +21,7 @@ KNOWN = ("TFLite_Detection_PostProcess",)
 
 
 @dataclass(frozen=True)
-class Table:
+class FlatTable:
     """A table of a flatbuffer at a place in it."""
 
     data: bytes
@@ -40,9 +40,9 @@ class Table:
         place = self.field(field)
         return int(struct.unpack_from(code, self.data, place)[0]) if place else usual
 
-    def tables(self, field: int) -> list[Table]:
+    def tables(self, field: int) -> list[FlatTable]:
         """The tables that a field lists."""
-        return [Table(self.data, place + self._unsigned(place)) for place in self._places(field)]
+        return [FlatTable(self.data, place + self._unsigned(place)) for place in self._places(field)]
 
     def numbers(self, field: int) -> list[int]:
         """The whole numbers that a field lists."""
@@ -76,10 +76,10 @@ class Table:
         return int(struct.unpack_from("<H", self.data, place)[0])
 
 
-def _model(data: bytes) -> Table:
+def _model(data: bytes) -> FlatTable:
     if data[4:8] != b"TFL3":
         raise UsageError("not a TFLite program", why="it does not begin as one does")
-    return Table(data, int(struct.unpack_from("<I", data, 0)[0]))
+    return FlatTable(data, int(struct.unpack_from("<I", data, 0)[0]))
 
 
 def _damaged(error: Exception) -> UsageError:
@@ -96,7 +96,7 @@ def custom_operators(data: bytes) -> list[str]:
     return [name for name in dict.fromkeys(named) if name not in KNOWN]
 
 
-def signature(data: bytes) -> Signature:
+def signature(data: bytes) -> ProgramSignature:
     """What the first graph takes and answers."""
     try:
         graph = _model(data).tables(2)[0]
@@ -104,10 +104,10 @@ def signature(data: bytes) -> Signature:
         sides = [tuple(_type(tensors[number]) for number in graph.numbers(field)) for field in (1, 2)]
     except (struct.error, IndexError) as error:
         raise _damaged(error) from None
-    return Signature(*sides)
+    return ProgramSignature(*sides)
 
 
-def _type(tensor: Table) -> TensorType:
+def _type(tensor: FlatTable) -> TensorType:
     code = tensor.number(1, "<b")
     if code not in TYPES:
         raise Unsupported(f"a TFLite tensor has type number {code}", why="no array of numpy holds that")

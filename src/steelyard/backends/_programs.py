@@ -17,12 +17,12 @@ import numpy as np
 from steelyard import clocks
 from steelyard.artifacts import arrays
 from steelyard.artifacts.manifest import KINDS
-from steelyard.artifacts.signature import Signature
+from steelyard.artifacts.signature import ProgramSignature
 from steelyard.backends._memory import host_memory
 from steelyard.backends.base import Backend, step_through
 from steelyard.errors import Unsupported
 from steelyard.measuring.clock import HostTimer, Timer
-from steelyard.model.experiment import Settings
+from steelyard.model.experiment import GraphForm, Settings
 from steelyard.model.record import Figure
 from steelyard.model.task import Task
 
@@ -47,10 +47,11 @@ class LoadedProgram:
 
     `seconds` are those of each phase: parse, compile, load. `code` is the size of what the compiler made, and `code_words` say what
     was counted. `held` is asked after timing for the runtime's own account of memory. `consumes` says that a call takes its inputs
-    away, so that each has to be given new ones.
+    away, so that each has to be given new ones. `texts` gives, by form and phase, what it and what the compiler made of it
+    look like to people.
     """
 
-    signature: Signature
+    signature: ProgramSignature
     call: Callable[..., Sequence[Any]]
     seconds: Mapping[str, float] = field(default_factory=dict)
     code: int | None = None
@@ -58,6 +59,7 @@ class LoadedProgram:
     held: Callable[[], Mapping[str, float]] = dict
     facts: Mapping[str, Any] = field(default_factory=dict)
     consumes: bool = False
+    texts: Mapping[GraphForm, Callable[[], Mapping[str, str]]] = field(default_factory=dict)
 
 
 class PhaseTimes:
@@ -119,13 +121,27 @@ class ProgramBackend(Backend):
 
     def read(self, value: Any) -> np.ndarray[Any, Any] | None:
         """An array of the runtime on the host; None for anything else."""
-        return value if isinstance(value, np.ndarray) else None
+        return np.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else None
 
     def fixed(self, value: Any) -> bool:
         return callable(value) or super().fixed(value)
 
     def timer(self) -> Timer:
         return HostTimer(threads=max(2, self.threads))
+
+    def compile_phases(self) -> dict[str, float]:
+        return dict(self._program.seconds) if self._program else {}
+
+    def program_sizes(self) -> dict[str, float]:
+        if self._program is None:
+            return {}
+        return {**({} if self._program.code is None else {"code_size": float(self._program.code)}), **self._program.held()}
+
+    def graph_texts(self, call: Callable[[], Any], form: GraphForm) -> dict[str, str]:
+        if self._program is None or form not in self._program.texts:
+            do = "--dump-ir optimized on xla or iree, stablehlo on xla"
+            raise Unsupported(f"backend {self.name} writes no programs of the form {form}", do=do)
+        return dict(self._program.texts[form]())
 
     def beside(self, task: Task, timer: Timer, seconds: float, settings: Settings) -> tuple[dict[str, Figure], dict[str, Any]]:
         """The phases before the first call, the size of the code, and memory by the runtime's account and by the kernel's."""

@@ -337,6 +337,10 @@ class Backend(ABC):
         """How often the compiler's cache on disk was hit and missed in this process; empty where nobody counts."""
         return {}
 
+    def compile_phases(self) -> dict[str, float]:
+        """Seconds of parsing, compiling and loading, where a program is compiled while its task is built; empty where a call does it."""
+        return {}
+
     def program_sizes(self) -> dict[str, float]:
         """Bytes of what the compiler made in this process: `code_size`, and `program_memory` where it plans that; empty if unknown."""
         return {}

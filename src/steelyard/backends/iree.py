@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
@@ -11,10 +12,10 @@ from typing import Any
 
 import iree.runtime
 import numpy as np
-from iree.compiler import api
+from iree.compiler import api, tools
 
 from steelyard.artifacts import programs
-from steelyard.artifacts.signature import Signature, signature_in
+from steelyard.artifacts.signature import ProgramSignature, signature_in
 from steelyard.backends._programs import LoadedProgram, PhaseTimes, ProgramBackend, ProgramFile, first_error, heard
 from steelyard.errors import SteelyardError, Unsupported
 
@@ -27,6 +28,10 @@ TARGET = ("--iree-hal-target-device=local", "--iree-hal-local-target-device-back
 INPUT = {"stablehlo_mlir": "stablehlo", "tosa_mlir": "tosa", "linalg_mlir": "none"}
 OVERWRITTEN = (b"tf.aliasing_output", b"jax.buffer_donor", b"iree.abi.output")
 """Attributes by which a program writes its answers over its inputs."""
+UNKNOWN = r"failed to legalize|not legal|[Uu]nsupported|not supported|unimplemented"
+"""Words by which IREE's compiler says that it lacks something, in place of failing over it."""
+PHASES = ("input", "flow", "stream", "executable-targets")
+ELIDING = ("--mlir-elide-elementsattrs-if-larger=16", "--mlir-elide-resource-strings-if-larger=16")
 FLAGS, RUNTIME_FLAGS = "IREE_FLAGS", "IREE_RUNTIME_FLAGS"
 _runtime_told: list[tuple[str, ...]] = []
 """What the runtime of this process was told; it can be told once."""
@@ -62,7 +67,10 @@ class Iree(ProgramBackend):
 
         facts = {"entry": entry, "signature": str(signature), "flags": os.environ.get(FLAGS, "")}
         consumes = any(word in content for word in OVERWRITTEN)
-        return LoadedProgram(signature, call, clock.seconds, len(code), "IREE's module, constants included", self._held, facts, consumes)
+        return LoadedProgram(
+            signature, call, clock.seconds, len(code), "IREE's module, constants included", self._held, facts, consumes,
+            texts={"optimized": lambda: {phase: _phase_text(content, file.kind, phase) for phase in PHASES}},
+        )  # fmt: skip
 
     def _compiled(self, content: bytes, file: ProgramFile, clock: PhaseTimes) -> bytes:
         session = api.Session()
@@ -81,7 +89,7 @@ class Iree(ProgramBackend):
                     api.Source.wrap_buffer(session, content if content.startswith(programs.BYTECODE) else content + b"\0")
                 )
             if not parsed:
-                if "not found for custom op" in (words := told()):
+                if "not found for custom op" in (words := told()) or "does not implement the bytecode interface" in words:
                     raise Unsupported("this IREE does not know its dialects", why=first_error(words), do="export it without them")
                 raise SteelyardError(
                     "IREE cannot read it", why=first_error(told()), do="text is read by the version that wrote it: export bytecode"
@@ -89,7 +97,9 @@ class Iree(ProgramBackend):
             with clock.phase("compile"):
                 compiled = steps.execute()
             if not compiled:
-                raise Unsupported("IREE does not compile it", why=first_error(told()))
+                why = first_error(told())
+                kind = Unsupported if re.search(UNKNOWN, why) else SteelyardError
+                raise kind("IREE does not compile it", why=why)
             made = api.Output.open_membuffer()
             steps.output_vm_bytecode(made)
             return bytes(made.map_memory())
@@ -131,6 +141,16 @@ class Iree(ProgramBackend):
         return {**own, "numpy": np.__version__, "python": platform.python_version()}
 
 
+def _phase_text(content: bytes, kind: str, phase: str) -> str:
+    """The program as IREE's compiler has it at the end of a phase, without the values of its weights."""
+    own = [*TARGET, *shlex.split(os.environ.get(FLAGS, "")), f"--compile-to={phase}", *ELIDING]
+    try:
+        made = tools.compile_str(content, input_type=INPUT[kind], extra_args=own)
+    except tools.CompilerToolError as error:
+        raise SteelyardError(f"IREE does not tell its phase {phase}", why=first_error(str(error))) from error
+    return bytes(made).decode("utf-8", "replace")
+
+
 def _entry(module: Any, asked: str) -> str:
     names = [name for name in module.function_names if not name.startswith("__")]
     if asked in names:
@@ -140,7 +160,7 @@ def _entry(module: Any, asked: str) -> str:
     return str(names[0])
 
 
-def _signature(module: Any, entry: str) -> Signature:
+def _signature(module: Any, entry: str) -> ProgramSignature:
     declared = module.lookup_function(entry).reflection.get("iree.abi.declaration", "")
     found = signature_in(declared, entry)
     if found is None:

@@ -11,7 +11,7 @@ import numpy as np
 from ai_edge_litert.interpreter import Interpreter as TfliteInterpreter
 
 from steelyard.artifacts import arrays, programs, tflite
-from steelyard.artifacts.signature import Signature, TensorType
+from steelyard.artifacts.signature import ProgramSignature, TensorType
 from steelyard.backends._programs import LoadedProgram, PhaseTimes, ProgramBackend, ProgramFile, first_error, heard
 from steelyard.errors import SteelyardError, Unsupported
 
@@ -49,7 +49,7 @@ class Litert(ProgramBackend):
             made.invoke()
             return [made.get_tensor(place) for place in answers]
 
-        signature = Signature(tuple(map(_type, inputs)), tuple(map(_type, outputs)))
+        signature = ProgramSignature(tuple(map(_type, inputs)), tuple(map(_type, outputs)))
         facts = {"entry": file.entry, "signature": str(signature), "operators": len(made._get_ops_details())}
         return LoadedProgram(signature, call, clock.seconds, len(content), "the .tflite file, weights included", facts=facts)
 
@@ -59,8 +59,8 @@ class Litert(ProgramBackend):
 
 def _refused(error: Exception, told: str) -> SteelyardError:
     why = first_error(str(error) or told)
-    if "nresolved" in why or "not supported" in why or "elect" in why:
-        return Unsupported("LiteRT cannot run it", why=why)
+    if "nresolved" in why or "not supported" in why or "Registration failed" in why or "Select TensorFlow" in why:
+        return Unsupported("LiteRT cannot run it", why=f"{why} It has operators that this LiteRT has no kernels for")
     return SteelyardError("LiteRT cannot load it", why=why)
 
 

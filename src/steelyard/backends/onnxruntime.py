@@ -11,7 +11,7 @@ import numpy as np
 import onnxruntime
 
 from steelyard.artifacts import programs
-from steelyard.artifacts.signature import Signature, TensorType
+from steelyard.artifacts.signature import ProgramSignature, TensorType
 from steelyard.backends._programs import LoadedProgram, PhaseTimes, ProgramBackend, ProgramFile, first_error
 from steelyard.errors import SteelyardError, Unsupported
 from steelyard.model.dtypes import canonical
@@ -48,7 +48,7 @@ class OnnxRuntime(ProgramBackend):
             found: Sequence[Any] = session.run(answers, dict(zip(names, args, strict=True)))
             return found
 
-        signature = Signature(tuple(map(_type, inputs)), tuple(map(_type, outputs)))
+        signature = ProgramSignature(tuple(map(_type, inputs)), tuple(map(_type, outputs)))
         facts = {"entry": file.entry, "signature": str(signature)}
         return LoadedProgram(signature, call, clock.seconds, len(content), "the .onnx file, weights included", facts=facts)
 

@@ -73,6 +73,7 @@ class Xla(ProgramBackend):
             program.signature, call, clock.seconds, code, words,
             held=lambda: {"program_memory": sum(taken.values())} | self._device_peak(), facts=facts,
             consumes="input_output_alias={ {" in head or "buffer_donor={" in head,
+            texts={"optimized": lambda: {"1": text}, "stablehlo": lambda: {"1": program.module.operation.get_asm()}},
         )  # fmt: skip
 
     def _compiled(self, program: StableProgram) -> Any:

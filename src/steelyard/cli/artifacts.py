@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from steelyard.cli import reduce
 from steelyard.cli.output import CONTEXT, emit_json, find_store, json_option, store_option, tell
 from steelyard.dialects.commands import Names
 from steelyard.errors import FAILED, PASS, UsageError
@@ -215,3 +216,6 @@ def fetch(url: str, output: Path, as_json: bool) -> int:
     for path in made if not as_json else ():
         put_line(str(path))
     return PASS
+
+
+command.add_command(reduce.command)

@@ -194,7 +194,7 @@ def _request(options: dict[str, Any]) -> Request:
         selectors=selectors, commands=commands, axes=read_axes(options["axes"]), backend=comma_list(options["backends"]),
         variant=comma_list(options["variants"]), mode=modes, device=devices, threads=_whole("threads", options["threads"]),
         ranks=_whole("ranks", options["ranks"]),
-        flags=dict(_flag(text) for text in options["flags"]), settings=read_settings(options), env=options["env"], device_index=index,
+        flags=dict(read_flag(text) for text in options["flags"]), settings=read_settings(options), env=options["env"], device_index=index,
         filters=Filters(tuple(options["filters"]), tuple(options["excludes"])), part=options["partition"] or "",
         trust=options["trust"],
     )  # fmt: skip
@@ -265,7 +265,8 @@ def _axis(text: str) -> tuple[str, tuple[Any, ...]]:
     return name, tuple(found)
 
 
-def _flag(text: str) -> tuple[str, str]:
+def read_flag(text: str) -> tuple[str, str]:
+    """A variable and its value."""
     name, sign, value = text.partition("=")
     if not sign or not name:
         raise UsageError(f"not a flag: {text!r}", do="write it like --flag XLA_FLAGS=--xla_dump_to=out")

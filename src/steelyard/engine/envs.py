@@ -279,6 +279,14 @@ def installed(python: str) -> Mapping[str, str]:
     return contents(python) or {item.name: item.version for item in metadata.distributions() if item.name}
 
 
+def pip_list(python: str) -> str:
+    """What is installed where an interpreter runs, as pip lists it."""
+    rows = sorted(installed(python).items(), key=lambda item: _plain(item[0]))
+    width = max([len("Package"), *(len(name) for name, _ in rows)])
+    lines = [("Package", "Version"), ("-" * width, "-------"), *rows]
+    return "".join(f"{name:{width}} {version}\n" for name, version in lines)
+
+
 def variables(backend: str, device: str, threads: int) -> dict[str, str]:
     """What a backend needs set before its worker starts; a case's own flags come over it, and what is in our own environment does not.
 

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from steelyard import registry
+from steelyard.artifacts.forms import mismatch
 from steelyard.engine.bench import prepare_bench
 from steelyard.engine.messages import Export, Exported, Phase
 from steelyard.engine.worker import Send
 from steelyard.errors import NotApplicable, SteelyardError, Unsupported, told
 from steelyard.exporters import subjects
 from steelyard.exporters.subjects import Exportable
-from steelyard.exporters.ways import WAYS, ExportWay
+from steelyard.exporters.ways import WAYS, ExportWay, chosen
 
 ARRAYS = "arrays"
 SHARES = {"tflite_fp16": 0.02, "tflite_dynamic_range_quant": 0.1, "tflite_int8": 0.25}
@@ -30,7 +31,7 @@ LONGEST = 1500
 
 def perform(job: Export, loaded: registry.Loaded, send: Send) -> None:
     """Make what is asked for, in order; the arrays first, which say what the programs are called with."""
-    ways = [way for key in job.programs for way in WAYS if (way.framework, way.key) == (job.case.backend, key)]
+    ways = [way for word in job.programs for way in chosen(job.case.backend, (word,))]
     folder = Path(job.folder)
     subject: Exportable | None = None
     largest = float(job.largest)
@@ -81,6 +82,8 @@ def _made(way: ExportWay, subject: Exportable | None, folder: Path, largest: flo
         words = make(source, path, way.kind)
         if not path.is_file() or not path.stat().st_size:
             raise SteelyardError(f"{way.file} was not written", why="its exporter raised nothing")
+        if trouble := mismatch(path, way.form):
+            raise SteelyardError(f"{way.file} {trouble}", why="its exporter wrote something else")
         if way.kind in SHARES and largest:
             words["tolerance"] = {"atol": SHARES[way.kind] * largest, "rtol": 0.0}
         return Exported(way.key, "ok", words)

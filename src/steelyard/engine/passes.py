@@ -173,15 +173,18 @@ def kernel_table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def compile_once(bench: Bench, scratch: Path) -> Found:
-    """What compiling takes in a process of its own: seconds from a built task to the end of its first call, imports taken off; and what
-    it leaves: the size of its code, the memory that it took meanwhile, and the peak of a second call."""
+    """What compiling takes in a process of its own: seconds from a built task to the end of its first call, imports taken off, or the
+    phases that the backend tells apart; and what it leaves: the size of its code, the memory that it took meanwhile, and the peak of a
+    second call."""
     if not bench.compiles and not registry.about_backend(bench.case.backend).compiles:
         raise Unsupported(f"{bench.case.variant} of backend {bench.case.backend} compiles nothing")
     be = bench.open()
     be.import_compiler()
     with contextlib.suppress(Unsupported):
         be.start_memory()
+    while_built, before = memory_grown(), sum(os.times()[:4])
     task = bench.base(be)[1]
+    phases, compiled, busy = be.compile_phases(), while_built(), sum(os.times()[:4]) - before
     steps = list(bench.chain)
     while steps and not steps[0][0].fresh:
         variant, options = steps.pop(0)
@@ -196,11 +199,14 @@ def compile_once(bench: Bench, scratch: Path) -> Found:
         call(ready)
         be.sync()
         seconds, processor = clocks.perf_counter() - start - imported(), sum(os.times()[:4]) - processor
-    counts, sizes = be.cache_counts(), {"compile_memory": grown(), **be.program_sizes(), **_peak_of_call(be, ready)}
+    counts = be.cache_counts()
+    sizes = {"compile_memory": compiled if phases else grown(), **be.program_sizes(), **_peak_of_call(be, ready)}
     clean_up([task])
-    figures = {"compile_time": Figure(seconds, "s", "lower", n=1), "compile_cpu_time": Figure(processor, "s", "lower", n=1)}
+    times = {f"{name}_time": spent for name, spent in phases.items()} or {"compile_time": seconds}
+    times["compile_cpu_time"] = busy if phases else processor
+    figures = {name: Figure(spent, "s", "lower", n=1) for name, spent in times.items()}
     figures |= {name: Figure(size, "B", "lower", n=1) for name, size in sizes.items() if size > 0}
-    return Found(figures, {"counts": counts, "cpu_time": processor, "imports": imported()})
+    return Found(figures, {"counts": counts, "cpu_time": times["compile_cpu_time"], "imports": imported()})
 
 
 def memory_grown() -> Callable[[], float]:

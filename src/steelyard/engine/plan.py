@@ -233,6 +233,11 @@ def _misfit(case: Case, matrix: Matrix, catalogue: Catalogue) -> Rule | None:
         belongs = variant.get("backends", ())
         if belongs and case.backend not in belongs and set(belongs) & set(matrix.backend):
             return Rule({"variant": case.variant, "backend": case.backend}, f"variant {step.name} works with {', '.join(belongs)}")
+    workload = registry.built_ins().workloads.get(case.workload) if catalogue.workloads[case.workload].get("opens") else None
+    if workload is not None and workload.suits is not None:
+        belongs = workload.suits(dict(case.params))
+        if case.backend not in belongs and set(belongs) & set(matrix.backend):
+            return Rule({"backend": case.backend}, f"programs of other kinds: {case.backend} runs none of them")
     return None
 
 

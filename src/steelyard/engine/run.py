@@ -131,7 +131,7 @@ class Supervision:
         todo = [job for job in todo if not self.sink.held(job)]
         pairs = [job for job in self.plan.pairs if not _compared(job, self.writer) and not self.sink.held_pair(job)]
         self.waiting = [list(group) for _, group in itertools.groupby(pairs, lambda job: (job.scale, job.label))]
-        first = {name for name, item in registry.built_ins().workloads.items() if item.examine}
+        first = {name for name, item in registry.built_ins().workloads.items() if item.examine and not item.opens}
         calls = [job for job in todo if job.case.workload in first and job.case.id not in self.writer.done]
         wrong = self.crew.check(self.plan, calls)
         refused = [self._refuse(job, wrong[job.case.id]) for job in todo if job.case.id in wrong]
@@ -241,7 +241,10 @@ class Supervision:
     def _measure(self, job: Job, heads: Sequence[Job] | None) -> tuple[Record, list[PairAnswer]]:
         """A case's record, kept, and the comparisons that are due with it."""
         if kept := self.writer.done.get(job.case.id):
-            return kept, self._compare(job, kept.status, heads)[0]
+            pairs, unmade = self._compare(job, kept.status, heads)
+            for id, why in unmade.items():
+                self.watch.note(f"not weighed: {id}: {why}")
+            return kept, pairs
         [(_, answer)] = self.crew.measure([job], self.plan, self.sink)
         status = answer.record.status if isinstance(answer, RecordAnswer) else answer.status
         began = time.monotonic()

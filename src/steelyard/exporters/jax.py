@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from steelyard.artifacts import arrays
+from steelyard.artifacts.forms import version_in
 from steelyard.errors import SteelyardError
 from steelyard.exporters.subjects import Exportable, HostArray, split
 from steelyard.model.task import Task
@@ -37,9 +38,16 @@ def host(value: Any) -> tuple[str, HostArray]:
     return dtype, data
 
 
+def _formats(subject: Exportable) -> list[Any]:
+    """The inputs by shape and format alone: arrays that lie on a device would put shardings into the program, which IREE cannot read."""
+    import jax
+
+    return [jax.ShapeDtypeStruct(item.shape, item.dtype) for item in subject.inputs]
+
+
 def _lowered(subject: Exportable) -> Any:
     if "lowered" not in subject.kept:
-        subject.kept["lowered"] = subject.call.lower(*subject.inputs)  # type: ignore[attr-defined]
+        subject.kept["lowered"] = subject.call.lower(*_formats(subject))  # type: ignore[attr-defined]
     return subject.kept["lowered"]
 
 
@@ -74,10 +82,8 @@ def versioned(subject: Exportable, path: Path, kind: str) -> dict[str, Any]:
     """StableHLO in the form that is kept readable for later versions."""
     import jax
 
-    exported = jax.export.export(subject.call)(*subject.inputs)
+    exported = jax.export.export(subject.call)(*_formats(subject))
     path.write_bytes(exported.mlir_module_serialized)
-    from steelyard.exporters.stablehlo import version_in
-
     return {"wrote": version_in(path)}
 
 

@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
+from steelyard.artifacts.forms import version_in
 from steelyard.errors import SteelyardError
 from steelyard.exporters.jax import check_whole
-
-HEADER = b"ML\xefR\r"
-"""How MLIR's bytecode begins; the name and version of what wrote it follow."""
-
-
-def version_in(path: Path) -> str:
-    """What wrote a file of bytecode, as its first bytes say."""
-    with path.open("rb") as file:
-        begin = file.read(64)
-    if not begin.startswith(HEADER):
-        return ""
-    found = re.match(rb"StableHLO_v([\d.]+)|MLIR([\w.]+)", begin[len(HEADER) :])
-    return "" if not found else f"StableHLO {found[1].decode()}" if found[1] else f"MLIR {found[2].decode()}"
 
 
 def _parsed(source: Path) -> Any:

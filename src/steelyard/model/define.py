@@ -181,11 +181,13 @@ def metric(name: str, *, unit: str = "", better: str = "higher") -> Callable[[Ca
 class OpenedFile:
     """One case that a file or folder holds: the file itself, and what is known of it before it runs.
 
-    `params` are values of the workload's other axes, and `doc` tells people what is in it.
+    `backend` is what runs it where none is named, `params` are values of the workload's other axes, and `doc` tells people what is
+    in it.
     """
 
     file: Path
     name: str = ""
+    backend: str = ""
     params: Mapping[str, Any] = field(default_factory=dict)
     doc: str = ""
 
@@ -226,6 +228,9 @@ class Workload:
     identify: Callable[[Path], str] | None = None
     """The sha256 that such a case is known by, where that is not the file's own: files that belong to it count too, such as recorded
     inputs. Asked when a run is planned, and again by the worker."""
+
+    suits: Callable[[Mapping[str, Any]], Sequence[str]] | None = None
+    """The backends that can run what a file holds, where several are named: others are dropped. For workloads of ours alone."""
 
     def on(self, backend: str) -> Callable[[Body], Body]:
         """Add the body for another framework."""
@@ -271,6 +276,7 @@ def workload(
     opens: str = "",
     contents: Contents | None = None,
     identify: Callable[[Path], str] | None = None,
+    suits: Callable[[Mapping[str, Any]], Sequence[str]] | None = None,
 ) -> Callable[[Body], Workload]:
     """Define what is computed; the function's arguments are the axes, and `be` is the backend, one of those it is written for.
 
@@ -298,7 +304,7 @@ def workload(
     def define(body: Body) -> Workload:
         made = Workload(
             name, values, tuple(tags), summary_of(body), tuple(modes), sizes or {}, examine=examine, imports=tuple(imports), refuse=refuse,
-            opens=opens, contents=contents, identify=identify,
+            opens=opens, contents=contents, identify=identify, suits=suits,
         )  # fmt: skip
         for each in [backend] if isinstance(backend, str) else backend:
             made.on(each)(body)

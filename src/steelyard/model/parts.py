@@ -10,12 +10,12 @@ from typing import Any
 
 TOLD = ("ttft", "itl")
 """Each has a column and a verdict of its own beside the whole time: to the first token, and between two tokens."""
-COMPILED = ("compile_time", "code_size", "compile_memory", "peak_memory")
+COMPILED = ("compile_time", "compile_cpu_time", "code_size", "compile_memory", "peak_memory")
 """What compilers are compared by beside the time of a call: each has a verdict of its own."""
 WEIGHED = (*TOLD, *COMPILED)
 """All that has a verdict beside the time."""
 NAMES = {
-    "time": "E2E", "ttft": "TTFT", "itl": "ITL", "tpot": "TPOT", "compile_time": "compile", "compile_cpu_time": "compile, CPU time",
+    "time": "E2E", "ttft": "TTFT", "itl": "ITL", "tpot": "TPOT", "compile_time": "compile", "compile_cpu_time": "compile CPU",
     "code_size": "code size", "compile_memory": "compile memory", "peak_memory": "peak memory", "program_memory": "program memory",
 }  # fmt: skip
 """What people call them."""

@@ -16,6 +16,7 @@ from steelyard.terminal import CONTEXT, heed_signals, tell
 
 if TYPE_CHECKING:
     from steelyard.dialects.openxla.session import ToolOptions
+    from steelyard.engine.exporting import ExportOutcome
 
 FILE, LEAST_0, LEAST_1 = click.Path(path_type=Path), click.IntRange(min=0), click.IntRange(min=1)
 TOOLS = ("jax", "pytorch", "tensorflow")
@@ -187,7 +188,7 @@ def lint(definitions: tuple[Path, ...]) -> int:
     spelt("--iree-ir-tool", "ir_tool", type=FILE, metavar="PROGRAM", help="Write StableHLO as bytecode alone; the program is not needed."),
     spelt("--auto-upload", "upload", is_flag=True, help="Publish each folder to GCS_UPLOAD_DIR, any address of fsspec's, then delete it."),
     spelt("--only", multiple=True, metavar="KIND", help="Only these kinds of programs, such as stablehlo_mlir."),
-    *(option for option in COMMON[5:]),
+    *COMMON[5:],
 )
 def make_artifacts(
     framework: str, ir_tool: Path | None, upload: bool, preset: str, strict_exit: bool, only: tuple[str, ...], **given: Any
@@ -205,7 +206,12 @@ def make_artifacts(
         framework, bytecode=ir_tool is not None, upload=os.environ.get(exported.UPLOAD, "") if upload else "",
         preset="" if preset == "full" else preset, only=only, **given,
     )  # fmt: skip
-    out, found = exported.make(asked, lambda name, what: tell(f"  {name}: {what}"), lambda outcome: tell("\n".join(told_outcome(outcome))))
+
+    def told(outcome: ExportOutcome) -> None:
+        for line in told_outcome(outcome):
+            tell(line)
+
+    out, found = exported.make(asked, lambda name, what: tell(f"  {name}: {what}"), told)
     tell(f"{' · '.join(status_counts([item.status for item in found]))} · {out}")
     return code_of(found) if strict_exit else PASS
 

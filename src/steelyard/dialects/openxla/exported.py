@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
@@ -14,14 +13,14 @@ from pathlib import Path
 from steelyard import registry
 from steelyard.artifacts import remote
 from steelyard.dialects.openxla import catalogue
-from steelyard.dialects.openxla.definitions import BenchmarkCase
+from steelyard.dialects.openxla.definitions import BenchmarkCase, ModelFrameworkType
 from steelyard.dialects.openxla.session import BACKENDS, ToolOptions, case_of
 from steelyard.engine import envs, exporting, plan
 from steelyard.engine.exporting import ExportOutcome, ExportTarget
 from steelyard.engine.filters import expression
 from steelyard.engine.place import Place
 from steelyard.errors import UsageError
-from steelyard.exporters.ways import chosen
+from steelyard.exporters.ways import OF, chosen
 from steelyard.model.case import Case
 from steelyard.model.experiment import Experiment, ResultRow, Settings
 
@@ -82,7 +81,8 @@ def make(asked: ModelExport, say: Callable[[str, str], None], tell: Callable[[Ex
         if asked.upload and outcome.held is not None:
             remote.publish([outcome.folder], asked.upload, functools.partial(say, outcome.name))
             shutil.rmtree(outcome.folder)
-    _write_versions(out, asked)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / VERSIONS).write_text(envs.pip_list(asked.place.python), encoding="utf-8")
     return out, found
 
 
@@ -90,10 +90,7 @@ def _chosen(asked: ModelExport) -> dict[str, tuple[Case, tuple[str, ...]]]:
     """Cases by the names of their models, with the programs that are wanted of each; a filter that fits nothing names all there are."""
     held = catalogue.gathered(asked.definitions, asked.preset, asked.place)
     known = {case.model.name: case for case in held.cases}
-    lite = asked.framework == "tflite"
-    ours = [
-        name for name, case in known.items() if (case.model.model_impl.framework_type.value == "tflite" if lite else _tool(case, asked))
-    ]
+    ours = [name for name, case in known.items() if _kind(case) == asked.framework]
     patterns = [expression(text) for text in asked.filters]
     for pattern in patterns:
         if not any(pattern.fullmatch(name) for name in ours):
@@ -102,8 +99,8 @@ def _chosen(asked: ModelExport) -> dict[str, tuple[Case, tuple[str, ...]]]:
     return {name: _wanted(known[name], known, asked) for name in ours if any(pattern.fullmatch(name) for pattern in patterns)}
 
 
-def _tool(case: BenchmarkCase, asked: ModelExport) -> bool:
-    return catalogue.tool_of(case) == asked.tool
+def _kind(case: BenchmarkCase) -> str:
+    return "tflite" if case.model.model_impl.framework_type is ModelFrameworkType.TFLITE else catalogue.tool_of(case)
 
 
 def _wanted(case: BenchmarkCase, known: Mapping[str, BenchmarkCase], asked: ModelExport) -> tuple[Case, tuple[str, ...]]:
@@ -115,17 +112,8 @@ def _wanted(case: BenchmarkCase, known: Mapping[str, BenchmarkCase], asked: Mode
                 f"{case.model.name} is made of no model that is known", why=f"its parameter model is {given.get('model')!r:.80}"
             )
         kind = str(given.get("artifact", ""))
-        only = only or ((kind, "tosa_mlir") if kind == "tflite_fp32" else (kind,))
+        only = only or (kind, f"tosa_mlir:bytecode{OF}{kind}:flatbuffer")
         case = replace(known[str(given["model"])], verify_parameters=case.verify_parameters)
-    keys = tuple(way.key for way in chosen(BACKENDS[asked.tool], only) if not (asked.bytecode and way.key == TEXT))
+    keys = tuple(way.word for way in chosen(BACKENDS[asked.tool], only) if not (asked.bytecode and way.key == TEXT))
     options = ToolOptions(asked.tool, (), "host-cpu", Path(), preset=asked.preset)
     return case_of(case, options), keys
-
-
-def _write_versions(out: Path, asked: ModelExport) -> None:
-    """The packages of the environment that the models were built in, as pip lists them."""
-    rows = sorted(envs.installed(asked.place.python).items(), key=lambda item: re.sub(r"[-_.]+", "-", item[0]).lower())
-    width = max([len("Package"), *(len(name) for name, _ in rows)])
-    lines = [f"{'Package':{width}} Version", f"{'-' * width} -------", *(f"{name:{width}} {version}" for name, version in rows)]
-    out.mkdir(parents=True, exist_ok=True)
-    (out / VERSIONS).write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from steelyard import files
 from steelyard.artifacts import manifest, programs
@@ -17,11 +18,16 @@ RUNNABLE = (
     "stablehlo_mlir", "xla_hlo_dump", "linalg_mlir", "tosa_mlir", "tflite_fp32", "tflite_fp32_stablehlo", "tflite_fp16",
     "tflite_dynamic_range_quant", "tflite_int8", "onnx",
 )  # fmt: skip
+RUNNERS: Mapping[str, tuple[str, ...]] = {
+    "stablehlo": ("xla", "iree", "interpreter"), "xla": ("xla", "interpreter"), "linalg": ("iree",), "tosa": ("iree",),
+    "tflite": ("litert",), "onnx": ("onnxruntime",),
+}  # fmt: skip
+"""What runs a kind of program, by how the kind begins; the first where no backend is named."""
 MOST_FILES = 10_000
 
 
 @dataclass(frozen=True)
-class Described:
+class DescribedProgram:
     """A program with what its folder says of it; `held` and `program` are None for one without a manifest."""
 
     path: Path
@@ -37,19 +43,19 @@ class Described:
         return self.path.parents[self.program.file.count("/")] if self.program else self.path.parent
 
 
-def described(path: Path) -> Described:
+def described(path: Path) -> DescribedProgram:
     """A program's file, by its manifest where it is in one, else by its content."""
     for folder in (path.parent, path.parent.parent):
         if (folder / manifest.NAME).is_file():
             held = manifest.read(folder)
             for program in held.programs:
                 if folder / program.file == path:
-                    return Described(path, program.kind, program.form, program.entry, held, program)
+                    return DescribedProgram(path, program.kind, program.form, program.entry, held, program)
     kind = programs.kind_of(path)
     if kind is None:
         why = "it is neither StableHLO, HLO, TOSA, linalg, TFLite nor ONNX"
         raise UsageError("not an exported program", why=why, do="steelyard artifacts make writes some", where=str(path))
-    return Described(path, *kind)
+    return DescribedProgram(path, *kind)
 
 
 def contents(path: Path) -> list[OpenedFile]:
@@ -61,7 +67,8 @@ def contents(path: Path) -> list[OpenedFile]:
             raise UsageError(f"{path} holds no programs", why=why, do="steelyard artifacts make writes some")
         return found
     files.open_named(path, "name an exported program, or a folder of them").close()
-    return [_opened(described(path), path.name)]
+    one = described(path)
+    return [_opened(one, f"{one.held.name}/{one.program.file}" if one.held and one.program else path.name)]
 
 
 def _in_folder(folder: Path, root: Path) -> Iterator[OpenedFile]:
@@ -69,7 +76,7 @@ def _in_folder(folder: Path, root: Path) -> Iterator[OpenedFile]:
         held = manifest.read(folder)
         for program in held.programs:
             if program.kind in RUNNABLE:
-                found = Described(folder / program.file, program.kind, program.form, program.entry, held, program)
+                found = DescribedProgram(folder / program.file, program.kind, program.form, program.entry, held, program)
                 yield _opened(found, f"{held.name}/{program.file}")
         return
     with os.scandir(folder) as items:
@@ -79,10 +86,10 @@ def _in_folder(folder: Path, root: Path) -> Iterator[OpenedFile]:
         if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
             yield from _in_folder(place, root)
         elif entry.is_file() and entry.name.endswith(programs.SUFFIXES) and (kind := programs.kind_of(place)):
-            yield _opened(Described(place, *kind), str(place.relative_to(root)))
+            yield _opened(DescribedProgram(place, *kind), str(place.relative_to(root)))
 
 
-def _opened(found: Described, name: str) -> OpenedFile:
+def _opened(found: DescribedProgram, name: str) -> OpenedFile:
     told = [manifest.KINDS[found.kind], manifest.FORMS[found.form].split(",")[0]]
     signature = programs.signature_of(found.path, found.kind, found.form, found.entry) if found.path.is_file() else None
     if found.held is not None and found.program is not None:
@@ -91,7 +98,20 @@ def _opened(found: Described, name: str) -> OpenedFile:
         shown = f"({', '.join(arrays[0])}) -> ({', '.join(arrays[1])}), recorded"
     else:
         shown = str(signature) if signature else "nothing recorded"
-    return OpenedFile(found.path, name, doc=" · ".join([*told, shown if len(shown) <= 300 else f"{shown[:297]}…"]))
+    return OpenedFile(
+        found.path, name, (*runners(found.kind), "")[0], doc=" · ".join([*told, shown if len(shown) <= 300 else f"{shown[:297]}…"])
+    )
+
+
+def runners(kind: str) -> tuple[str, ...]:
+    """The backends that take a kind of program."""
+    return next((backends for start, backends in RUNNERS.items() if kind.startswith(start)), ())
+
+
+def suits(params: Mapping[str, Any]) -> tuple[str, ...]:
+    """The backends that take the program of a case."""
+    value = params.get("path")
+    return runners(described(Path(value["file"])).kind) if isinstance(value, Mapping) else ()
 
 
 def identify(path: Path) -> str:

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from steelyard.artifacts import arrays, programs
-from steelyard.artifacts.signature import Signature, TensorType
+from steelyard.artifacts.signature import ProgramSignature, TensorType
 from steelyard.errors import SteelyardError, WrongAnswer
 from steelyard.model.define import workload
 from steelyard.model.dtypes import is_float
 from steelyard.model.experiment import Settings
 from steelyard.model.task import Task
 from steelyard.workloads.artifacts import _answers, _explain
-from steelyard.workloads.artifacts._files import Described, contents, described, identify
+from steelyard.workloads.artifacts._files import DescribedProgram, contents, described, identify, suits
 
 BACKENDS = ("xla", "iree", "litert", "onnxruntime", "interpreter")
 INDEX = 2
@@ -43,7 +43,9 @@ def _examine(params: Mapping[str, Any], loaded: Any) -> tuple[str, str]:
     return "", ""
 
 
-@workload("artifact", backend=BACKENDS, opens="path", contents=contents, identify=identify, examine=_examine, tags=["artifact"])
+@workload(
+    "artifact", backend=BACKENDS, opens="path", contents=contents, identify=identify, suits=suits, examine=_examine, tags=["artifact"]
+)
 def artifact(path: str, be: Any, settings: Settings) -> Task:
     """An exported program: artifact:FILE or artifact:FOLDER, StableHLO, HLO, TOSA, linalg, TFLite or ONNX."""
     from steelyard.backends._programs import ProgramFile
@@ -65,7 +67,7 @@ def artifact(path: str, be: Any, settings: Settings) -> Task:
     return replace(task, explain=functools.partial(_explain.reason, program.call, be, data))
 
 
-def drawn(signature: Signature, seed: int) -> list[np.ndarray[Any, Any]]:
+def drawn(signature: ProgramSignature, seed: int) -> list[np.ndarray[Any, Any]]:
     """Inputs for a signature, the same for every backend with one seed; whole numbers are small, as they may be places in a table."""
     return [_draw(kind, np.random.default_rng((seed, number))) for number, kind in enumerate(signature.inputs)]
 
@@ -83,24 +85,24 @@ def _draw(kind: TensorType, rng: np.random.Generator) -> np.ndarray[Any, Any]:
     return np.asarray(rng.integers(low, high, kind.fixed)).astype(arrays.NUMPY[kind.dtype])
 
 
-def _recorded_inputs(found: Described) -> list[np.ndarray[Any, Any]]:
+def _recorded_inputs(found: DescribedProgram) -> list[np.ndarray[Any, Any]]:
     assert found.held is not None and found.program is not None
     return arrays.load(found.folder, found.held.arguments_of(found.program))
 
 
-def _recorded_outputs(found: Described) -> list[np.ndarray[Any, Any]]:
+def _recorded_outputs(found: DescribedProgram) -> list[np.ndarray[Any, Any]]:
     assert found.held is not None and found.program is not None
     return arrays.load(found.folder, found.held.results_of(found.program))
 
 
-def _tolerance(found: Described) -> tuple[float, float] | None:
+def _tolerance(found: DescribedProgram) -> tuple[float, float] | None:
     """Relative and absolute, as recorded; none where that is not said."""
     assert found.held is not None and found.program is not None
     said = found.held.tolerance_of(found.program)
     return (said.rtol, said.atol) if said.rtol or said.atol else None
 
 
-def _misfit(found: Described, signature: Signature) -> str:
+def _misfit(found: DescribedProgram, signature: ProgramSignature) -> str:
     """How recorded arguments and answers differ from what the program takes and gives; empty where they do not."""
     assert found.held is not None and found.program is not None
     for what, items, kinds in (
@@ -115,16 +117,16 @@ def _misfit(found: Described, signature: Signature) -> str:
 
 def _given_anew(task: Task, be: Any, data: Sequence[np.ndarray[Any, Any]]) -> Task:
     """A task whose calls take their inputs away: each is given new ones, outside of its time."""
-    call, held = task.fn, [list(task.args)]
+    call, held = task.fn, [[be.place(value.copy()) for value in data]]
     assert call is not None
 
     def prepare() -> None:
-        held[0] = [be.place(value) for value in data]
+        held[0] = [be.place(value.copy()) for value in data]
 
     return replace(task, fn=lambda: call(*held[0]), args=(), prepare=prepare)
 
 
-def _held_against_others(task: Task, be: Any, found: Described, settings: Settings) -> Task:
+def _held_against_others(task: Task, be: Any, found: DescribedProgram, settings: Settings) -> Task:
     """A task whose answers are kept for others, and held against what others answered to the same."""
     key = f"{identify(found.path)[:32]}-{settings.seed}"
     call = task
@@ -145,7 +147,7 @@ def _held_against_others(task: Task, be: Any, found: Described, settings: Settin
     return replace(task, unverified=NOTHING)
 
 
-def _told(found: Described) -> dict[str, Any]:
+def _told(found: DescribedProgram) -> dict[str, Any]:
     said: dict[str, Any] = {"kind": found.kind, "form": found.form, "file": found.path.name}
     if found.held is not None:
         said |= {"producer": f"{found.held.producer.framework} {found.held.producer.source}", "weights": found.held.producer.weights}
