@@ -21,6 +21,7 @@ from steelyard.model.values import value_text
 from steelyard.report.cells import COMMAND, USUAL, check_words, clean, facets, flattened, lines_of, shortened
 from steelyard.report.cells import reason as reason_of
 from steelyard.report.monitor import monitor_rows
+from steelyard.report.replay import FACTS
 from steelyard.report.web.plain import short
 from steelyard.report.web.runs import records_by_id
 from steelyard.store.runs import Run, read_run
@@ -32,7 +33,7 @@ UNSAID = ("threads", "ranks", ENV)
 SILENT, ONE_THREAD = (USUAL["ranks"], USUAL[ENV]), "1 thread"
 """Told only where they are not what they usually are, but for threads, which nobody should have to guess."""
 RATE = "item_rate"
-TOLD = {"traceback", "noise", "top_kernels", "threads", OTHER_LOAD, MONITOR, PROGRAM, BASE_PROGRAM}
+TOLD = {*FACTS, "traceback", "noise", "top_kernels", "threads", OTHER_LOAD, MONITOR, PROGRAM, BASE_PROGRAM}
 LABELS = {
     "time": "time per call",
     "time_q10": "10th percentile of time",

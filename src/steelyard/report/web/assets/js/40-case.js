@@ -283,6 +283,7 @@
     if (item.traceback?.length) main.append(el("details", { class: "traceback" }, el("summary", {}, "Traceback"), el("pre", { class: "scroll", tabindex: "0" }, item.traceback.join("\n"))));
     S.fill(main, [tiles(item), ...repeat(item)]);
     S.drawRequests(main, item);
+    S.drawReplay(main, item);
     drawSamples(main, item);
     drawPhases(main, item);
     drawHistory(main, item);
