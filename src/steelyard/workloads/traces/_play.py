@@ -142,7 +142,7 @@ class Linker:
 
     def link(self, call: ReplayedCall, operator_here: FoundOperator) -> Linked:
         """One call."""
-        by_place, by_name = in_order(fitted(call.node, operator_here))
+        by_place, by_name = in_order(self._needed(call, operator_here))
         places = [self._index(call.arguments[place]) for place in by_place]
         named = {name: self._index(call.arguments[place]) for name, place in by_name.items()}
         constant = {name: self._constant(index) for name, index in named.items() if isinstance(index, int) and index >= self.program.slots}
@@ -152,6 +152,24 @@ class Linker:
         if moving:
             return Linked(functools.partial(_by_name, target, tuple(moving)), picker([*places, *moving.values()]))
         return Linked(target, picker(places))
+
+    def _needed(self, call: ReplayedCall, operator_here: FoundOperator) -> list[tuple[str, int, bool]]:
+        """The arguments that say something: one by name that is its default costs a third of a small operator."""
+        taken = fitted(call.node, operator_here)
+        usual = {item.name: item.default_value for item in operator_here.schema.arguments if item.has_default_value()}
+
+        def idle(part: tuple[str, int, bool]) -> bool:
+            name, place, _ = part
+            if name not in usual or isinstance(call.arguments[place], Slot):
+                return False
+            value = self._value(call.arguments[place])
+            return type(value) is type(usual[name]) and value == usual[name]
+
+        named = [part for part in taken if part[2] and not idle(part)]
+        plain = [part for part in taken if not part[2]]
+        while plain and idle(plain[-1]):
+            plain.pop()
+        return [*plain, *named]
 
     def _alias(self, slot: int, alias: Alias) -> Step:
         ref = alias.ref
