@@ -110,7 +110,7 @@ class Program:
 
 def reach(ref: TensorRef) -> int:
     """Bytes of its storage from the beginning to its last element."""
-    return (ref.offset + ref.extent) * (ref.itemsize or SIZES.get(ref.dtype, 1))
+    return (ref.offset + ref.extent) * (SIZES.get(ref.dtype) or ref.itemsize or 1)
 
 
 def made(call: ReplayedCall) -> list[tuple[int | None, TensorRef]]:

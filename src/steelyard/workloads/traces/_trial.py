@@ -9,13 +9,14 @@ from typing import Any
 
 import torch
 
-from steelyard.errors import out_of_memory
-from steelyard.traces.nodes import TraceNode
+from steelyard.errors import Unsupported, out_of_memory, told
+from steelyard.model.units import plain as quantity
+from steelyard.traces.nodes import TensorRef, TraceNode
 from steelyard.workloads.traces import _play
 from steelyard.workloads.traces._bounds import bounds_of, out_of_range
-from steelyard.workloads.traces._data import TensorSource
+from steelyard.workloads.traces._data import DTYPES, TensorSource
 from steelyard.workloads.traces._operators import FoundOperator, KnownOperators, NotReplayed, fitted
-from steelyard.workloads.traces._program import Program, ReplayedCall, outputs_of, program_of
+from steelyard.workloads.traces._program import Program, ReplayedCall, outputs_of, program_of, reach
 
 MOST_ROUNDS = 6
 LONGEST = 160
@@ -70,6 +71,11 @@ def try_out(nodes: Sequence[TraceNode], found: Mapping[int, FoundOperator], reas
 
 def _given(program: Program, found: Mapping[int, FoundOperator], source: TensorSource, reasons: dict[int, str]) -> list[Any] | None:
     """The given tensors; a format that cannot be made here costs the calls that read it."""
+    if program.given_bytes > source.room():
+        raise Unsupported(
+            f"the tensors that the replay begins with take {quantity(program.given_bytes, 'B')}",
+            why=f"{quantity(source.room(), 'B')} are free", do="replay a subgraph of it, or where there is more memory",
+        )  # fmt: skip
     try:
         return source.tensors(program, bounds_of(program, found))
     except ValueError as error:
@@ -77,6 +83,10 @@ def _given(program: Program, found: Mapping[int, FoundOperator], source: TensorS
             if any(str(ref.dtype) in str(error) for argument in call.node.inputs for ref in argument.tensors()):
                 reasons[call.node.id] = str(error)
         return None
+    except (RuntimeError, TypeError, OverflowError) as error:
+        if out_of_memory(error):
+            raise
+        raise Unsupported("a tensor of the trace cannot be made", why=told(error, LONGEST), do="steelyard trace validate FILE") from error
 
 
 def _each(
@@ -118,13 +128,18 @@ def _put(call: ReplayedCall, made: Any, slots: list[Any], source: TensorSource, 
             continue
         slots[slot] = value
         if bad or why:
-            dtype = _play_dtype(ref.dtype)
-            slots[slot] = torch.zeros(ref.shape, dtype=dtype, device=source.device_of(ref.device)) if dtype is not None else None
+            slots[slot] = _stand_in(ref, source)
 
 
-def _play_dtype(name: str) -> torch.dtype | None:
-    found = getattr(torch, name, None)
-    return found if isinstance(found, torch.dtype) else None
+def _stand_in(ref: TensorRef, source: TensorSource) -> Any:
+    """A tensor of a recorded form for a result that did not come; nothing where there can be no such tensor."""
+    dtype = DTYPES.get(ref.dtype)
+    if dtype is None or reach(ref) > source.room():
+        return None
+    try:
+        return torch.zeros(ref.shape, dtype=dtype, device=source.device_of(ref.device))
+    except (RuntimeError, TypeError, OverflowError):
+        return None
 
 
 def _attempt(step: _play.Step, slots: list[Any], failed: dict[int, str], node: int) -> Any:
