@@ -14,7 +14,7 @@ import torch
 
 from steelyard.traces.nodes import SIZES, TensorRef
 from steelyard.workloads.traces._bounds import Bounds
-from steelyard.workloads.traces._program import Given, Program, reach
+from steelyard.workloads.traces._program import Given, ReplayProgram, reach
 
 DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in SIZES if hasattr(torch, name)}
 LEAST_SCALE = 0.02
@@ -53,7 +53,7 @@ class TensorSource:
             return int(torch.cuda.mem_get_info()[0])
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") + HELD
 
-    def tensors(self, program: Program, bounds: Mapping[int, Bounds]) -> list[Any]:
+    def tensors(self, program: ReplayProgram, bounds: Mapping[int, Bounds]) -> list[Any]:
         """All given tensors in the order of the program; those of one group share their memory."""
         generator = torch.Generator().manual_seed(self.seed)
         made: dict[int, Any] = {}
@@ -133,7 +133,7 @@ def scale_of(ref: TensorRef) -> float:
     return max(LEAST_SCALE, 1 / math.sqrt(max(1, fan)))
 
 
-def groups_of(program: Program) -> list[list[Given]]:
+def groups_of(program: ReplayProgram) -> list[list[Given]]:
     """The given tensors, those that share memory together."""
     members: defaultdict[int, list[Given]] = defaultdict(list)
     for item in program.given:

@@ -16,7 +16,7 @@ from steelyard.workloads.traces import _play
 from steelyard.workloads.traces._bounds import bounds_of, out_of_range
 from steelyard.workloads.traces._data import DTYPES, TensorSource
 from steelyard.workloads.traces._operators import FoundOperator, KnownOperators, NotReplayed, fitted
-from steelyard.workloads.traces._program import Program, ReplayedCall, outputs_of, program_of, reach
+from steelyard.workloads.traces._program import ReplayedCall, ReplayProgram, outputs_of, program_of, reach
 
 MOST_ROUNDS = 6
 LONGEST = 160
@@ -26,7 +26,7 @@ LONGEST = 160
 class Fitted:
     """A program that runs here: its calls, their operators, and what was found out on the way."""
 
-    program: Program
+    program: ReplayProgram
     found: Mapping[int, FoundOperator]
     strange: Mapping[tuple[int, int], str] = field(default_factory=dict)
     """Results by node and place that came out in another form than was recorded."""
@@ -69,7 +69,7 @@ def try_out(nodes: Sequence[TraceNode], found: Mapping[int, FoundOperator], reas
     return Fitted(dataclasses.replace(program, skipped=dict(reasons)), kept, strange)
 
 
-def _given(program: Program, found: Mapping[int, FoundOperator], source: TensorSource, reasons: dict[int, str]) -> list[Any] | None:
+def _given(program: ReplayProgram, found: Mapping[int, FoundOperator], source: TensorSource, reasons: dict[int, str]) -> list[Any] | None:
     """The given tensors; a format that cannot be made here costs the calls that read it."""
     if program.given_bytes > source.room():
         raise Unsupported(
@@ -90,7 +90,7 @@ def _given(program: Program, found: Mapping[int, FoundOperator], source: TensorS
 
 
 def _each(
-    program: Program, found: Mapping[int, FoundOperator], tensors: Sequence[Any], source: TensorSource
+    program: ReplayProgram, found: Mapping[int, FoundOperator], tensors: Sequence[Any], source: TensorSource
 ) -> tuple[dict[int, str], dict[tuple[int, int], str]]:
     """Make each call once; where one fails, what it would have made is made up, so that the next ones are seen too."""
     linker = _play.Linker(program, source.device_of)
@@ -142,7 +142,7 @@ def _stand_in(ref: TensorRef, source: TensorSource) -> Any:
         return None
 
 
-def _attempt(step: _play.Step, slots: list[Any], failed: dict[int, str], node: int) -> Any:
+def _attempt(step: _play.ReplayStep, slots: list[Any], failed: dict[int, str], node: int) -> Any:
     """Make a call; what it raises is its reason, unless memory is short, which is no fault of the operator."""
     try:
         return step.call(*step.pick(slots))
