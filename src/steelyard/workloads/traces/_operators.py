@@ -82,7 +82,7 @@ class KnownOperators:
         if node.is_communication:
             raise NotReplayed("a collective: one process replays none")
         if node.is_triton:
-            raise NotReplayed("a Triton kernel")
+            raise NotReplayed("a Triton kernel: its source is code, which is not run")
         return self._found(node.overload)
 
     def composite(self, node: TraceNode) -> bool:
