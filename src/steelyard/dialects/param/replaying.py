@@ -18,7 +18,6 @@ from steelyard.terminal import CONTEXT, heed_signals, save, tell
 MODES = {"full": "full", "comp": "compute", "comm": "communication"}
 RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 """Where launchers say which process this is."""
-SCRIPT = "steelyard.workloads.traces.script"
 PERCENTILES = (50, 90, 95)
 IMPORTS, SKIPS = "import modules", "skip nodes"
 
@@ -134,23 +133,14 @@ def _trace(named: str | None, folder: str | None, rank: int) -> Path:
     raise UsageError(f"there is no rank-{rank}.json and no rank-{rank}.json.gz", do="name the trace with --input", where=folder)
 
 
-def _ask(asked: ReplayAsked, env: str, **more: Any) -> dict[str, Any]:
-    """Have a worker look at the trace, since only it has torch."""
-    from steelyard.engine import describe, envs
-    from steelyard.engine.messages import Sources
-    from steelyard.engine.place import Place
-    from steelyard.files import real
-
-    place = envs.place(env) if env else Place()
-    return describe.expand(place, Sources(), SCRIPT, {"file": str(real(asked.file)), "device": asked.device, **asked.words, **more})
-
-
 def _update(asked: ReplayAsked, given: Mapping[str, Any]) -> int:
+    from steelyard.engine.replaying import failing_operators
+
     path = given["replay_config"]
     if path is None:
         raise UsageError("--update-replay-config has no file to write", do="name it with --replay-config")
     before = ReplayConfig.read(path) if path.exists() else ReplayConfig()
-    found = _ask(asked, given["env"], failing=True)["failing"]
+    found = failing_operators(asked.file, asked.device, given["env"] or "", asked.words)
     new = {name.partition(".")[0]: why for name, why in found.items() if not why.startswith("asked for")}
     save(path, ReplayConfig(before.imports, {**before.skips, **new}).text())
     tell(f"{len(new)} operator{'' if len(new) == 1 else 's'} cannot be replayed here · saved {path}")
@@ -158,12 +148,14 @@ def _update(asked: ReplayAsked, given: Mapping[str, Any]) -> int:
 
 
 def _generate(asked: ReplayAsked, given: Mapping[str, Any]) -> int:
+    from steelyard.engine.replaying import replay_script
+
     folder = given["dump_path"] or given["output_path"] or Path()
     path = folder / (f"benchmark_{asked.rank}.py" if given["trace_path"] else "benchmark.py")
-    said = _ask(asked, given["env"], output=path.name, warmup=given["warmup_iter"], iterations=given["iterations"])
-    save(path, said["script"])
-    facts = said["facts"]
-    tell(f"{facts['replayed']} of {facts['operators']} operators · saved {path}")
+    words = {**asked.words, "output": path.name, "warmup": given["warmup_iter"], "iterations": given["iterations"]}
+    made = replay_script(asked.file, asked.device, given["env"] or "", words)
+    save(path, made.text)
+    tell(f"{made.facts['replayed']} of {made.facts['operators']} operators · saved {path}")
     return PASS
 
 
