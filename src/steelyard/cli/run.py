@@ -99,7 +99,12 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
     "--reference", type=click.Choice(["eager", "fp64", "interpreter"]),
     help="Hold variants against eager (default), or all against fp64; exported programs against StableHLO's interpreter.",
 )  # fmt: skip
-@click.option("--allow", multiple=True, metavar="NAME", help="Let an exported program make this custom call; repeat for more.")
+@click.option(
+    "--allow",
+    multiple=True,
+    metavar="NAME",
+    help="Let an exported program make this custom call, or with triton:NAME run this Triton kernel of a trace; repeat for more.",
+)
 @click.option("--rule", metavar="NAME", help="Check answers by another system's rule, or by none; 'list rules' has them.")
 @click.option("--seed", type=click.IntRange(0, MOST_COUNT), help="Seed of all data and weights.")
 @click.option("--isolate", type=click.Choice(["shared", "case", "workload", "none"]), help="What shares a worker. Default shared.")

@@ -29,9 +29,9 @@ def training(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made.record(tmp_path_factory.mktemp("trace") / "step.json", made.training_step())
 
 
-def build(path: Path, **params: Any) -> Any:
+def build(path: Path, allow: tuple[str, ...] = (), **params: Any) -> Any:
     body = registry.built_ins().workloads["trace"].bodies["torch"]
-    return body(file=str(path), be=Torch(seed=1), **{**DEFAULTS, **params})
+    return body(file=str(path), be=Torch(seed=1), settings=Settings(allow=allow), **{**DEFAULTS, **params})
 
 
 def skipped(task: Any) -> dict[str, str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from steelyard import files
 from steelyard.errors import NotApplicable, Unsupported, UsageError
 from steelyard.model.define import OpenedFile, workload
+from steelyard.model.experiment import Settings
 from steelyard.model.task import Task
 from steelyard.model.units import plain as quantity
 
@@ -35,6 +36,7 @@ class ReplayChoice:
     step: int | None
     skip: tuple[str, ...]
     imports: tuple[str, ...]
+    allow: tuple[str, ...] = ()
 
 
 def _refuse(params: Mapping[str, Any], member: str) -> None:
@@ -76,14 +78,15 @@ def _resources(path: Path) -> list[Path]:
 
 @workload("trace", axes=DEFAULTS, tags=["trace"], modes=["eval"], opens="file", contents=_contents, identify=_identify, refuse=_refuse)
 def trace(
-    file: str, what: str, subgraph: str, step: int | None, skip: Any, imports: Any, allocation: str, coverage: float, be: Any
+    file: str, what: str, subgraph: str, step: int | None, skip: Any, imports: Any, allocation: str, coverage: float, be: Any,
+    settings: Settings,
 ) -> Task:  # fmt: skip
     """A recorded execution trace, replayed operator by operator on tensors of the recorded forms."""
     import torch
 
     from steelyard.workloads.traces import _lazily, _play, _task
 
-    choice = ReplayChoice(what, subgraph or "", step, _words(skip), _words(imports))
+    choice = ReplayChoice(what, subgraph or "", step, _words(skip), _words(imports), tuple(settings.allow))
     if what == "communication":
         raise NotApplicable("one process replays no collectives", do="give what=full or what=compute")
     made = _prepared(file, _stamp(Path(file)), choice, str(be.where), be.seed)
@@ -170,11 +173,12 @@ def _stamp(path: Path) -> tuple[int, ...]:
 def _prepared(file: str, stamp: tuple[int, ...], choice: ReplayChoice, device: str, seed: int) -> PreparedReplay:
     """Read, choose, fit and try; again only for another trace or device, since a comparison builds its task many times."""
     from steelyard.traces.steps import read_trace
-    from steelyard.workloads.traces import _bounds, _choice, _coverage, _data, _operators, _trial
+    from steelyard.workloads.traces import _bounds, _choice, _coverage, _data, _kernels, _operators, _trial
 
     path = Path(file)
     trace = read_trace(path, choice.step, choice.subgraph)
-    known = _operators.KnownOperators.after(choice.imports)
+    kernels = _kernels.TritonKernels.of(trace.resources, choice.allow, device)
+    known = _operators.KnownOperators.after(choice.imports, kernels.find)
     nodes, opened = _choice.chosen(trace, known.composite)
     if choice.what == "compute":
         nodes = [node for node in nodes if not node.is_communication]
