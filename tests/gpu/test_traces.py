@@ -60,3 +60,11 @@ def test_triton_kernels_run_where_the_user_allows_them(tmp_path: Path) -> None:
     record = json.loads(steelyard(*run, *allowed, cwd=tmp_path, within=300).stdout)["records"][0]
     assert record["status"] == "ok" and not [row for row in record["effective"]["replay"]["skipped"] if "Triton" in row["why"]]
     assert any(row["operator"] in names and row["time"] > 0 for row in record["effective"]["replay_operators"])
+
+
+def test_a_profiled_replay_tells_the_time_of_its_kernels_and_of_gaps(tmp_path: Path) -> None:
+    steelyard("capture", "--case", "model/mlp", "--mode", "train", "-d", "cuda", "-o", "mlp.json", cwd=tmp_path)
+    done = steelyard("run", "trace:mlp.json", "-d", "cuda", "--profile", "--budget", "quick", "--json", cwd=tmp_path)
+    found = json.loads(done.stdout)["records"][0]["metrics"]
+    assert 0 < found["kernel_time"]["value"] < 2 * found["time"]["value"]
+    assert 0 <= found["gap"]["value"] < 1
