@@ -24,6 +24,13 @@ class Dialects(Names):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return next((_loaded(program) for program in _programs() if program.name == cmd_name), None)
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """`param replay` is the program param-replay: a dialect's further programs may be named by two words."""
+        joined = "-".join(args[:2])
+        if len(args) > 1 and any(program.name == joined for program in _programs()):
+            args = [joined, *args[2:]]
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Dialects"):
             formatter.write_dl([(program.name, program.doc) for program in _programs()])

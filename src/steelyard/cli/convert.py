@@ -15,24 +15,36 @@ from steelyard.model.experiment import Experiment
 from steelyard.model.units import number_of
 from steelyard.terminal import hand_out
 
+CONFIG = "config"
+
 
 @click.command("convert", context_settings=CONTEXT)
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write here (.toml or .json) instead of to stdout.")
 @click.option("--file", "files", multiple=True, metavar="FILE.py", help="Load iterators and generators that the config names from here.")
 @click.option("--force", is_flag=True, help="Overwrite a file that is there.")
-@click.option("--to", "form", metavar="DIALECT", help="Of results: whose format to write them in; the examples have one.")
-def command(file: Path, output: Path | None, files: tuple[str, ...], force: bool, form: str | None) -> int:
+@click.option("--to", "form", metavar="FORM", help="Of results: whose format to write them in. Of a trace: config (ours) or param.")
+@click.option("--step", type=int, metavar="N", help="Of a trace: the step at this position, from 0.")
+@click.option("--subgraph", default="", metavar="NAME", help="Of a trace: the first node whose name holds NAME, and what is in it.")
+def command(file: Path, output: Path | None, files: tuple[str, ...], force: bool, form: str | None, step: int | None, subgraph: str) -> int:
     """Turn another tool's config (recognised by content) into an experiment file that 'steelyard run' takes, or with --to its results into
     those of another tool: TorchAO's CSV, TritonBench's JSON and others into records of the PyTorch OSS benchmark database.
 
     Parts of it that are wrong, unknown operators and shapes that do not fit among them, are named, a line each, and left out; the
-    exit code is then 3.
+    exit code is then 3. Of an execution trace it writes each call of a step once, weighted by how often it came; a run of that tells
+    how long the step takes.
 
     \b
     steelyard convert gemm.json -o gemm.toml
     steelyard convert results.csv --to v3 -o results.json
+    steelyard convert trace.json --to config -o step.toml
     """
+    from steelyard.traces.reading import is_trace
+
+    if is_trace(file):
+        return _trace(file, form or CONFIG, output, step, subgraph, force=force)
+    if step is not None or subgraph or form == CONFIG:
+        raise UsageError(f"{file} is no execution trace", do="--step, --subgraph and --to config are for traces")
     if form:
         return _results(file, form, output, force=force)
     if file.suffix.lower() == ".csv":
@@ -68,6 +80,32 @@ def command(file: Path, output: Path | None, files: tuple[str, ...], force: bool
     _keep_other_files(output, force=force)
     hand_out(text, output, number_of(len(left) + len(experiment.rows), "config"), f"steelyard run {output} --dry-run")
     return FAILED if experiment.mistakes or wrong else PASS
+
+
+def _trace(file: Path, form: str, output: Path | None, step: int | None, subgraph: str, *, force: bool) -> int:
+    """The calls of a step as an experiment of ours or as a PARAM config; what cannot be called from a config is named."""
+    import json
+
+    from steelyard.traces import benchmarks
+    from steelyard.traces.steps import read_trace
+
+    if form not in (CONFIG, "param"):
+        raise unknown("form that a trace can be written in", form, [CONFIG, "param"])
+    trace = read_trace(file, step, subgraph)
+    calls, left_out = benchmarks.callable_calls(trace)
+    for line in left_out:
+        complain(line)
+    if not calls:
+        raise _nothing(file)
+    if form == "param":
+        text = json.dumps(benchmarks.param_config(calls), indent=1) + "\n"
+    else:
+        experiment = benchmarks.experiment(trace, calls)
+        comment = f"From the execution trace {file.name}: {experiment.description}"
+        text = _written(replace(experiment, description=""), comment, file.name.removesuffix(".gz").removesuffix(".json"), output)
+    _keep_other_files(output, force=force)
+    hand_out(text, output, f"{number_of(len(calls), 'call')} of {sum(call.count for call in calls)}", f"steelyard run {output}")
+    return FAILED if left_out else PASS
 
 
 def _results(file: Path, form: str, output: Path | None, *, force: bool) -> int:

@@ -149,7 +149,8 @@ def show_run(run: Run, as_json: bool, ref: str = "") -> None:
     """The table of a run, as it was printed when it ended; `ref` is what was typed for one of another tool's file."""
     warn(run)
     if as_json:
-        emit_json({"header": run.header, "records": run.records, "pairs": run.pairs, "seal": run.seal, "warnings": run.warnings})
+        emit_json({"header": run.header, "records": run.records, "pairs": run.pairs, "seal": run.seal, "warnings": run.warnings,
+                   **_prediction(run)})  # fmt: skip
         return
     import shlex
 
@@ -157,6 +158,14 @@ def show_run(run: Run, as_json: bool, ref: str = "") -> None:
     from steelyard.report.text import run_table
 
     put(run_table(run.header, run.records, run.pairs, width=width(), ref=clean(shlex.quote(ref)) if ref else ""))
+
+
+def _prediction(run: Run) -> dict[str, Any]:
+    """What its cases say of the step that they were taken from, if they were taken from one."""
+    from steelyard.analyze.prediction import predict
+
+    found = predict(run.records, run.header.weights, run.header.recorded)
+    return {"prediction": found} if found else {}
 
 
 def show_record(ref: Ref, as_json: bool) -> None:

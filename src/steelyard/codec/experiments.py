@@ -33,7 +33,7 @@ from steelyard.model.units import MOST_COUNT, is_amount, parse_bytes, parse_seco
 
 T = TypeVar("T")
 
-_TOP = ("name", "description", "files", "settings", "matrix", "include", "pairs", "exclude", "deny")
+_TOP = ("name", "description", "files", "recorded", "settings", "matrix", "include", "pairs", "exclude", "deny")
 CASE_KEYS = ("workload", "axes", "backend", "variant", "mode", "device", "threads", "ranks", "env", "flags")
 """What a case is made of, as a matrix and a rule spell it."""
 _RULE = ("tag", "reason")
@@ -64,6 +64,7 @@ def parse_experiment(data: Mapping[str, Any], where: str, text: str | None = Non
         name=page.read(data, "", "name", text_value, Path(where).stem or "experiment"),
         description=page.read(data, "", "description", text_value, ""),
         files=page.read(data, "", "files", lambda value: tuple(_file(folder, item) for item in _listed(value)), ()),
+        recorded=page.read(data, "", "recorded", quantity(parse_seconds, "a time such as 10ms", lambda number: number > 0), None),
         settings=_settings(page, page.table(data.get("settings", {}), "settings")),
         matrix=tuple(matrix for path, table in page.tables(data, "matrix") for matrix in _matrix(page, table, path).apart()),
         include=tuple(_include(page, data.get("include", []))),
@@ -84,7 +85,7 @@ def _settings(page: CheckedFile, table: Mapping[str, Any]) -> Settings:
 
 
 def _matrix(page: CheckedFile, table: Mapping[str, Any], path: str) -> Matrix:
-    page.known(table, path, CASE_KEYS)
+    page.known(table, path, (*CASE_KEYS, "weight"))
     if "workload" not in table:
         page.wrong(path, "workload is missing: name one or more, or a pattern such as op/*")
     return Matrix(
@@ -99,7 +100,13 @@ def _matrix(page: CheckedFile, table: Mapping[str, Any], path: str) -> Matrix:
         flags=_flags(page, table, path),
         env=page.read(table, path, "env", _many(text_value), Matrix.env),
         origin=f"{page.where}  {path}",
+        weight=page.read(table, path, "weight", _amount, 0.0),
     )
+
+
+def _amount(value: Any) -> float:
+    expect(is_number(value) and is_amount(value), "a number of at least 0", value)
+    return float(value)
 
 
 def _names(page: CheckedFile, table: Any, path: str, *, linked: bool = False) -> dict[str, Any]:

@@ -25,6 +25,8 @@ def write_experiment(experiment: Experiment, comment: str = "") -> str:
     parts.append(f"name = {value(experiment.name)}")
     if experiment.description:
         parts.append(f"description = {value(experiment.description)}")
+    if experiment.recorded is not None:
+        parts.append(f"recorded = {value(experiment.recorded)}")
     parts += [f"{name} = {_lines(items)}" for name, items in listed(experiment).items()]
     if settings := settings_of(experiment):
         parts += ["", "[settings]", *(f"{name} = {value(item)}" for name, item in settings.items())]
@@ -35,7 +37,9 @@ def plain_experiment(experiment: Experiment) -> dict[str, Any]:
     """The same as JSON knows it."""
     settings = settings_of(experiment)
     matrices = [{"workload": one.workload, **how(one), "axes": one.axes} for one in experiment.matrix]
-    found = {"name": experiment.name, **listed(experiment), **({"settings": settings} if settings else {})}
+    matrices = [{**one, "weight": one["weight"][0]} if "weight" in one else one for one in matrices]
+    recorded = {} if experiment.recorded is None else {"recorded": experiment.recorded}
+    found = {"name": experiment.name, **recorded, **listed(experiment), **({"settings": settings} if settings else {})}
     return found | ({"matrix": matrices} if matrices else {})
 
 
@@ -64,7 +68,8 @@ def how(matrix: Matrix) -> dict[str, Any]:
     """How and where its cases run, as far as that is not as usual."""
     usual = Matrix(())
     names = ("backend", "variant", "mode", "device", "threads", "ranks", "env", "flags")
-    return {name: found for name in names if (found := getattr(matrix, name)) != getattr(usual, name)}
+    asked = {name: found for name in names if (found := getattr(matrix, name)) != getattr(usual, name)}
+    return {**asked, "weight": (matrix.weight,)} if matrix.weight else asked
 
 
 def _matrix(matrix: Matrix) -> str:

@@ -184,6 +184,7 @@ def _header(ready: Plan, machine: dict[str, object], fingerprint: str, command: 
         version=__version__, command=list(command), experiment=ready.experiment.name, settings=settings, fingerprint=fingerprint,
         cases=cases, pairs=pairs, files=[_relative(file) for file in ready.experiment.files], env=ready.env,
         machine=machine, machine_key=facts.key(machine), sources=dict(ready.sources),
+        weights={job.case.id: job.weight for job in planned if job.weight}, recorded=ready.experiment.recorded,
     )  # fmt: skip
 
 

@@ -36,6 +36,7 @@ class Job:
 
     `side` is where its base runs if that is not the same worker; where the whole plan has one, `vs` is the same case there.
     `label` is what a file calls the case, and `origin` its place there; `rule` is its verification rule, where it has one of its own.
+    `weight` is how often it is called in the step that it was taken from.
     """
 
     case: Case
@@ -48,6 +49,7 @@ class Job:
     origin: str = ""
     side: BaseSide | None = None
     rule: str = ""
+    weight: float = 0.0
 
     @property
     def scale(self) -> tuple[Any, ...]:
@@ -153,7 +155,7 @@ def expand(
             found = list(_matrix_cases(matrix, catalogue))
             cases |= dict.fromkeys(found)
         misfits |= {case: rule for case in found if len(matrix.backend) > 1 and (rule := _misfit(case, matrix, catalogue))}
-        for case in found if matrix.origin or matrix.label or matrix.rule else ():
+        for case in found if matrix.origin or matrix.label or matrix.rule or matrix.weight else ():
             named[case] = _also(named.get(case), matrix)
     for item in experiment.include:
         case = settle(Case.parse(item) if isinstance(item, str) else item, catalogue)
@@ -336,16 +338,16 @@ def _jobs(
             known[key] = at_home(case, places[case.env, case.backend])
         return known[key]
 
-    def made(case: Case, base: Case | None, label: str = "", origin: str = "", rule: str = "") -> Job:
+    def made(case: Case, base: Case | None, label: str = "", origin: str = "", rule: str = "", weight: float = 0.0) -> Job:
         side = other if base is not None else None
         if base is not None and base.backend != case.backend and not _beside_numpy(case, base, places):
             side = _elsewhere(base, places[base.env, base.backend], experiment.files, catalogue)
         beside = base is not None and base.backend == case.backend and _compiles(base, catalogue)
         fresh = beside or _needs_fresh(case, catalogue)
         unit = {"case": case.id, "none": case.backend}.get(settings.isolate, f"{case.workload}@{case.backend}")
-        return Job(case, base, home(case), unit, fresh, _compiles(case, catalogue), label, origin, side, rule)
+        return Job(case, base, home(case), unit, fresh, _compiles(case, catalogue), label, origin, side, rule, weight)
 
-    written = {case: (matrix.label, matrix.origin, matrix.rule) for case, matrix in named.items()}
+    written = {case: (matrix.label, matrix.origin, matrix.rule, matrix.weight) for case, matrix in named.items()}
     jobs = [made(case, base, *written.get(case, ())) for case, base in wanted.items()]
     weighed = [made(head, base, row) for (head, base), row in pairs.items()]
     fresh = {(job.unit, job.place) for job in (*jobs, *weighed) if job.fresh}

@@ -92,6 +92,7 @@ def gather(request: Request, place: Place) -> tuple[Experiment, Catalogue, Entri
         exclude=tuple(rule for source in sources for rule in source.exclude),
         deny=tuple(rule for source in sources for rule in source.deny),
         settings=_settings(sources, request.settings),
+        recorded=sources[0].recorded if len(sources) == 1 else None,
         files=files,
         mistakes=tuple(line for source in sources for line in source.mistakes),
     )

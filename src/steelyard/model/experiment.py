@@ -133,7 +133,7 @@ class Matrix:
     Without a variant a backend's cases have its usual one. `env` are the environments that its cases run in, `here` for the one that
     the run is made in, or that a backend lives in;
     `origin` is its place in a file, and `label` what its cases are called there; `rule` is the verification rule of its cases, where
-    it is not that of the whole experiment.
+    it is not that of the whole experiment. `weight` is how often each of its cases is called in the step that they were taken from.
     """
 
     workload: tuple[str, ...]
@@ -149,6 +149,7 @@ class Matrix:
     origin: str = field(default="", compare=False)
     label: str = field(default="", compare=False)
     rule: str = field(default="", compare=False)
+    weight: float = field(default=0.0, compare=False)
 
     def apart(self) -> list[Matrix]:
         """A matrix for each value of axes that are named together, as `m,n,k` are for square products; itself if none are."""
@@ -223,6 +224,7 @@ class Experiment:
     """Named matrices, exact cases added to them, and rules; `mistakes` are parts of a file that cannot run, a line each.
 
     What an `exclude` rule drops is no part of the experiment. What a `deny` rule drops is part of it and recorded as skipped.
+    `recorded` is how long the step took that weighted cases were taken from, in seconds.
     `pairs` are what is weighed, head first: cases, their ids, or words such as `compile` and `torch/eager`, which mean every case
     that is so, and the same point as the other word has it. A case may have several bases. The cases of pairs and rows are measured
     without being included. A `script` takes the place of all of these: its cases are known when it asks for them.
@@ -239,4 +241,5 @@ class Experiment:
     settings: Settings = Settings()
     files: tuple[str, ...] = ()
     mistakes: tuple[str, ...] = ()
+    recorded: float | None = None
     script: UserScript | None = None

@@ -14,8 +14,8 @@ from steelyard.analyze.repeat import repeat_line
 from steelyard.model.experiment import PASSES
 from steelyard.model.pair import Delta, Pair, told_from_chance, weigh, weigh_part
 from steelyard.model.parts import NAMES as PART_NAMES
+from steelyard.model.parts import OPERATOR, generates
 from steelyard.model.parts import TOLD as PARTS
-from steelyard.model.parts import generates
 from steelyard.model.record import BAD, MONITOR, Figure, Record, Verification
 from steelyard.model.units import percent
 from steelyard.model.units import plain as quantity
@@ -23,12 +23,13 @@ from steelyard.report.cells import aligned, clean, cut, delta_text, figure_text,
 from steelyard.report.columns import tokens_rate
 from steelyard.report.monitor import monitor_rows
 from steelyard.report.page import Page, Rows
+from steelyard.report.replay import FACTS, coverage_rows, kind_rows, operator_rows
 from steelyard.store.runs import Run
 
 PHASES = {"build_time": "build", "first_call_time": "first call"}
 TOLD = {
     "top_kernels", "traceback", "warmup_blocks", "warmup_time", "blocks", "calls_per_block", "stopped_by", "noise", OTHER_LOAD, "wall",
-    MONITOR,
+    MONITOR, *FACTS,
 }  # fmt: skip
 LONGEST_NAME = 64
 SHARES = ("discarded", "roof", "ttft_roof", "itl_roof")
@@ -66,6 +67,9 @@ def record_detail(record: Record, run: Run, *, width: int = 100) -> Text:
     page.text("reason", reason(record) if record.status != "ok" else "")
     page.text("traceback", str(record.effective.get("traceback") or ""))
     page.rows("figures", _figures(_told(record)))
+    page.rows("replay", coverage_rows(record.effective))
+    page.rows("slowest calls of one iteration", operator_rows(record.effective))
+    page.rows("kinds of operators in one iteration", kind_rows(record))
     page.rows("phases", _phases(record))
     page.rows("where the time went", _wall(record.effective.get("wall")))
     page.rows("the machine meanwhile", monitor_rows(record.effective.get(MONITOR)))
@@ -95,7 +99,7 @@ def _told(record: Record) -> Mapping[str, Figure]:
 
 
 def _figures(metrics: Mapping[str, Figure]) -> Rows:
-    names = [name for name in metrics if name not in PHASES]
+    names = [name for name in metrics if name not in PHASES and not name.startswith(OPERATOR)]
     texts = aligned([None if name in SHARES else parts_of(metrics[name]) for name in names])
     rows = []
     for name, text in zip(names, texts, strict=True):

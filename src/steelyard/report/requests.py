@@ -25,7 +25,9 @@ MOST_ROWS = 12
 
 def weighed_parts(pairs: Sequence[Pair]) -> list[list[Delta]]:
     """The verdicts of each pair that has parts, that on the whole first, as they stand among those of all pairs."""
-    known = [[weigh(pair), *(weigh_part(pair, name) for name in TOLD if name in pair.parts)] for pair in pairs if pair.parts]
+    known = [
+        [weigh(pair), *(weigh_part(pair, name) for name in TOLD if name in pair.parts)] for pair in pairs if set(TOLD) & set(pair.parts)
+    ]
     told = iter(told_from_chance([delta for found in known for delta in found]))
     return [[next(told) for _ in found] for found in known]
 

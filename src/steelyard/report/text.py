@@ -13,9 +13,12 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from steelyard.analyze.conditions import load_words
+from steelyard.analyze.prediction import predict
 from steelyard.model.pair import Delta, Pair
 from steelyard.model.parts import generates
 from steelyard.model.record import BAD, NOT_WEIGHED, STATUSES, Record, unweighed
+from steelyard.model.units import number_of, percent, with_error
+from steelyard.model.units import plain as quantity
 from steelyard.report.cells import (
     IDENTICAL,
     UNVERIFIED,
@@ -33,6 +36,7 @@ from steelyard.report.columns import Column, columns, own_bases, pairs_by_head, 
 from steelyard.report.heading import heading
 from steelyard.report.monitor import run_line
 from steelyard.report.page import joined
+from steelyard.report.replay import operator_lines
 from steelyard.report.requests import part_lines
 from steelyard.report.tree import Group, TreeLine, group, lines
 from steelyard.report.wrap import wrap_text, wrap_words
@@ -58,9 +62,25 @@ def run_table(header: Header, records: Sequence[Record], pairs: Sequence[Pair], 
         body, missed, kept = _body(records, deltas, columns(records, deltas, bases, below=told_below(pairs, records)), width)
         parts = part_lines(ref or header.id, records, pairs, width, whole=not any(map(_is_versus, kept)))
         unmade = [] if parts else unmade
+        parts += operator_lines(records, pairs, width)
         drawn += [*body, *_caveats(records, width), *parts, *_monitor(records, width), *_notes(ref or header.id, records, missed, width)]
+    drawn += [Text(part) for part in wrap_words(_step(header, records), width) if part]
     saved = f"saved {header.id}" if not ref else f"read from {ref}"
     return joined([*drawn, *_legend(records, deltas.values(), unmade, width), *_bottom(ref or header.id, saved, records, deltas, width)])
+
+
+def _step(header: Header, records: Sequence[Record]) -> str:
+    """What the cases say of the step that they were taken from; empty where they were taken from none."""
+    found = predict(records, header.weights, header.recorded) if header.weights else None
+    if found is None:
+        return ""
+    words = f"step: {with_error(found.seconds, found.low, found.high, 's')} (95 %) predicted from {number_of(round(found.calls), 'call')}"
+    missing = f", {number_of(round(found.missing), 'call')} without a time" if found.missing else ""
+    recorded = ""
+    if found.recorded:
+        side = "less" if found.seconds < found.recorded else "more"
+        recorded = f" · {percent(abs(found.seconds / found.recorded - 1))} {side} than the recorded {quantity(found.recorded, 's')}"
+    return f"{words}{missing}{recorded}"
 
 
 def _top(header: Header, records: Sequence[Record], width: int) -> list[Text]:

@@ -55,7 +55,10 @@ _TAIL = 65536
 
 @dataclass(frozen=True)
 class Header:
-    """What all results of a run share; the store gives `id`, and `created` if it is empty. `env` is the environment asked for by name."""
+    """What all results of a run share; the store gives `id`, and `created` if it is empty. `env` is the environment asked for by name.
+
+    `weights` are calls in a step by case id, where the cases were taken from one, and `recorded` is how long that step took.
+    """
 
     id: str = ""
     created: str = ""
@@ -72,6 +75,8 @@ class Header:
     machine_key: str = ""
     environment: dict[str, Any] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
+    weights: dict[str, float] = field(default_factory=dict)
+    recorded: float | None = None
     parent: str | None = None
     schema: int = SCHEMA
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from steelyard.errors import SteelyardError
 from steelyard.traces.nodes import LARGEST, BadTrace, NodeTime, Ports, TraceNode
 from steelyard.traces.stream import JsonWindow, opened
 
@@ -49,6 +50,17 @@ def open_trace(path: Path) -> Iterator[TraceReader]:
     """A trace to be read from its beginning: `for node in reader`."""
     with opened(path) as window:
         yield TraceReader(window, path)
+
+
+def is_trace(path: Path) -> bool:
+    """Whether a file is an execution trace, by its first node; one that cannot be read at all is left to whoever can say why."""
+    if not path.name.lower().endswith((".json", ".json.gz")):
+        return False
+    try:
+        with open_trace(path) as reader:
+            return next(iter(reader), None) is not None
+    except SteelyardError:
+        return False
 
 
 class TraceReader:

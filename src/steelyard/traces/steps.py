@@ -108,11 +108,11 @@ def _check_circles(trace: Trace) -> None:
         sound.update(chain)
 
 
-def steps(reader: TraceReader) -> Iterator[Trace]:
+def steps(reader: TraceReader, mark: str = STEP) -> Iterator[Trace]:
     """The steps of a trace one after another, and what lies outside of them, each in memory by itself.
 
     PyTorch writes a step's label when it ends, after everything inside; tools that sort nodes by id write it first. A trace
-    without such labels is one step.
+    without such labels is one step. `mark` is in the name of every label of a step.
     """
     held: list[TraceNode] = []
     label = ""
@@ -120,7 +120,7 @@ def steps(reader: TraceReader) -> Iterator[Trace]:
     for node in reader:
         if reader.position - begun > most:
             raise files.too_large(f"a step of {reader.path}", reader.position - begun, most)
-        if STEP not in node.name:
+        if mark not in node.name:
             held.append(node)
             continue
         inside = [other for other in held if other.id > node.id] if not label else []

@@ -11,6 +11,7 @@ DIALECT = Dialect(
     convert="steelyard.dialects.param.native",
     export="steelyard.dialects.param.export",
     programs=(
+        Program("param-replay", "An execution trace replayed (et_replay).", "steelyard.dialects.param.replaying:command"),
         Program("param-nsys", "Where the time of a run under nsys went (nsys_analysis).", "steelyard.dialects.param.command:analyse_nsys"),
     ),
 )

@@ -45,6 +45,8 @@ def analyse_nsys(file: str, output: str | None) -> int:
 
 def run(**given: Any) -> int:
     """Usage where no config is named, as PARAM has it; else the whole run."""
+    if click.get_current_context().invoked_subcommand is not None:
+        return PASS
     if given.pop("version"):
         click.echo(f"steelyard {__version__}")
         return PASS
@@ -78,8 +80,28 @@ strict = click.Option(
     help="Exit with 3 where a config is a mistake or failed and 5 where nothing was measured; PARAM has 0, or 1 after a call that failed.",
 )  # fmt: skip
 version = click.Option(["--version"], is_flag=True, help="Print the version.")
-command = click.Command(
-    "param", callback=run, params=[*(option(flag, Options()) for flag in FLAGS), strict, version], context_settings=CONTEXT,
+
+
+class ParamPrograms(click.Group):
+    """PARAM's other programs below `as param`, imported when they are called; without one of their names it is run_benchmark."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(PROGRAMS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        from steelyard import registry
+
+        found: click.Command | None = registry.attribute(PROGRAMS[cmd_name]) if cmd_name in PROGRAMS else None
+        return found
+
+
+PROGRAMS = {
+    "trace-tool": "steelyard.dialects.param.traces:trace_tool",
+    "validate": "steelyard.dialects.param.traces:validate",
+}
+"""By name, each as `package.module:attribute`."""
+command = ParamPrograms(
+    "param", callback=run, invoke_without_command=True, subcommand_metavar="[PROGRAM …]", params=[*(option(flag, Options()) for flag in FLAGS), strict, version], context_settings=CONTEXT,
     help="""Run a PARAM config as its run_benchmark does, and write its JSON lines: a header, a record per config, a finish line.
 
     \b

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from steelyard.traces.nodes import SIZES
+from steelyard.traces.nodes import SIZES, TensorRef
 from steelyard.workloads.traces._bounds import Bounds
 from steelyard.workloads.traces._program import Given, Program, reach
 
@@ -87,9 +87,7 @@ class TensorSource:
         ref = item.ref
         dtype, count = DTYPES[ref.dtype], math.prod(shape)
         if dtype.is_floating_point or dtype.is_complex:
-            fan = max(1, ref.numel // ref.shape[0]) if len(ref.shape) > 1 else 1
-            scale = max(LEAST_SCALE, 1 / math.sqrt(fan)) if len(ref.shape) > 1 else 1.0
-            drawn = torch.randn(count, generator=generator, dtype=torch.float32).mul_(scale)
+            drawn = torch.randn(count, generator=generator, dtype=torch.float32).mul_(scale_of(ref))
             return (drawn.abs_().add_(LEAST_SCALE) if wanted.positive else drawn).view(tuple(shape)).to(dtype)
         recorded = self._recorded(item, count)
         if recorded is not None:
@@ -118,6 +116,12 @@ class TensorSource:
         if not path.is_file() or path.is_symlink() or path.stat().st_size != count * dtype.itemsize:
             return None
         return torch.frombuffer(bytearray(path.read_bytes()), dtype=dtype)
+
+
+def scale_of(ref: TensorRef) -> float:
+    """The size of the random numbers in a tensor: such that products of many layers neither vanish nor overflow."""
+    fan = ref.numel // ref.shape[0] if len(ref.shape) > 1 and ref.shape[0] else 1
+    return max(LEAST_SCALE, 1 / math.sqrt(max(1, fan)))
 
 
 def groups_of(program: Program) -> list[list[Given]]:

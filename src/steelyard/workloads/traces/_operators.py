@@ -21,6 +21,12 @@ from steelyard.workloads.operators import _aten
 
 OWN = frozenset({"aten", "quantized", "mkldnn", "onednn", "sparse"})
 """Namespaces of torch itself whose operators compute; the others register, profile or communicate."""
+TORCHS = OWN | {
+    "prims", "symm_mem", "_quantized", "static_runtime", "c10d", "_c10d_functional", "_c10d_functional_autograd", "inductor", "profiler",
+    "_test", "mkldnn_prepacked", "mkl", "quantization", "debugprims", "rngprims", "_native", "inductor_prims", "debug_mode_ops", "export",
+    "_dtensor", "prim", "dist", "bundled",
+}  # fmt: skip
+"""All namespaces that torch itself brings."""
 COMPOSITE = "CompositeImplicitAutograd"
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _NAME = re.compile(r"(\w+)::(\w+)(?:\.(\w+))?")
@@ -52,14 +58,13 @@ class FoundOperator:
 
 @dataclass(frozen=True)
 class KnownOperators:
-    """The operators that a replay may call: torch's own that compute, and those that came with modules the user named."""
+    """The operators that a replay may call: torch's own that compute, and those of other libraries once the user named some to import."""
 
     brought: frozenset[str] = frozenset()
 
     @classmethod
     def after(cls, modules: Sequence[str]) -> KnownOperators:
         """Import what the user named, and allow what it registers; a module that is not here is unsupported."""
-        before = set(torch._C._dispatch_get_all_op_names())
         for name in modules:
             if not _MODULE.fullmatch(name):
                 raise UsageError(f"not the name of a module: {name!r:.80}", do="write it as Python imports it, such as fbgemm_gpu")
@@ -69,9 +74,8 @@ class KnownOperators:
                 raise Unsupported(
                     f"module {name} cannot be imported", why=str(error), do="install it, or leave it out of imports"
                 ) from error
-        brought = set(torch._C._dispatch_get_all_op_names()) - before
-        named = {name.partition("::")[0] for name in brought} | {part for name in modules for part in name.split(".")}
-        return cls(frozenset(named))
+        spaces = {name.partition("::")[0] for name in torch._C._dispatch_get_all_op_names()} if modules else set()
+        return cls(frozenset(spaces - TORCHS))
 
     def find(self, node: TraceNode) -> FoundOperator:
         """The operator of a node; NotReplayed says why there is none."""

@@ -46,7 +46,7 @@ class ReplayedCall:
 
 @dataclass(frozen=True)
 class Given:
-    """A tensor that no replayed call makes: its slot, its form, whose memory it shares, and who first reads it as which argument."""
+    """A tensor that no replayed call makes: its slot, its form, whose memory it shares, and who first reads it as which of its tensors."""
 
     slot: int
     ref: TensorRef
@@ -165,10 +165,12 @@ class _Linking:
         """By storage: the slot that last stood for it, its form, and its group where it is given."""
         self.slots = self.groups = 0
         self.before: list[tuple[int, Alias]] = []
+        self.seen = 0
+        """Tensors among the inputs of the node so far."""
 
     def add(self, node: TraceNode) -> None:
-        self.before = []
-        arguments = tuple(self._argument(node, place, argument) for place, argument in enumerate(node.inputs))
+        self.before, self.seen = [], 0
+        arguments = tuple(self._argument(node, argument) for argument in node.inputs)
         results: list[int | None] = []
         for place, ref in enumerate(outputs_of(node)):
             if (node.id, place) in self.strange:
@@ -182,11 +184,12 @@ class _Linking:
             results.append(slot)
         self.calls.append(ReplayedCall(node, arguments, tuple(results), tuple(self.before)))
 
-    def _argument(self, node: TraceNode, place: int, argument: TraceArgument) -> Any:
+    def _argument(self, node: TraceNode, argument: TraceArgument) -> Any:
         if isinstance(argument.value, TensorRef):
-            return Slot(self._slot(node, place, argument.value)) if argument.value.defined else None
+            self.seen += 1
+            return Slot(self._slot(node, self.seen - 1, argument.value)) if argument.value.defined else None
         if isinstance(argument.value, tuple):
-            return Several(tuple(self._argument(node, place, item) for item in argument.value))
+            return Several(tuple(self._argument(node, item) for item in argument.value))
         return argument
 
     def _slot(self, node: TraceNode, place: int, ref: TensorRef) -> int:

@@ -79,7 +79,7 @@ def trace(
     choice = ReplayChoice(what, subgraph or "", step, _words(skip), _words(imports))
     if what == "communication":
         raise NotApplicable("one process replays no collectives", do="give what=full or what=compute")
-    made = _prepared(file, choice, str(be.where), be.seed)
+    made = _prepared(file, _stamp(Path(file)), choice, str(be.where), be.seed)
     fitted = made.fitted
     lazy, source = _lazy(allocation, made, be), made.source(be.seed)
     steps = _play.Linker(fitted.program, source.device_of).steps(fitted.found)
@@ -142,8 +142,26 @@ class PreparedReplay:
         }  # fmt: skip
 
 
+def prepared(file: str, words: Mapping[str, Any], device: str) -> PreparedReplay:
+    """A trace made ready for a device, by the words of its parameters, for what is not a measurement."""
+    choice = ReplayChoice(
+        words.get("what") or WHAT[0],
+        words.get("subgraph") or "",
+        words.get("step"),
+        _words(words.get("skip")),
+        _words(words.get("imports")),
+    )
+    return _prepared(file, _stamp(Path(file)), choice, device, 0)
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """What changes when a trace or what lies beside it changes."""
+    files = [path, *(part for item in _contents(path) for part in item.parts)]
+    return tuple(number for file in files for number in (file.stat().st_mtime_ns, file.stat().st_size))
+
+
 @functools.lru_cache(maxsize=4)
-def _prepared(file: str, choice: ReplayChoice, device: str, seed: int) -> PreparedReplay:
+def _prepared(file: str, stamp: tuple[int, ...], choice: ReplayChoice, device: str, seed: int) -> PreparedReplay:
     """Read, choose, fit and try; again only for another trace or device, since a comparison builds its task many times."""
     from steelyard.traces.steps import read_trace
     from steelyard.workloads.traces import _bounds, _choice, _coverage, _data, _operators, _trial

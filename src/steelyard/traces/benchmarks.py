@@ -1,0 +1,87 @@
+"""A recorded step as a benchmark: each of its calls once, as an experiment of ours or a PARAM config, weighted by how often it came."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from steelyard.errors import UsageError
+from steelyard.files import CONFIG, read_text
+from steelyard.model.experiment import Experiment, Matrix
+from steelyard.model.units import number_of
+from steelyard.model.units import plain as quantity
+from steelyard.traces.calls import UniqueCall, step_time, unique_calls
+from steelyard.traces.steps import Trace
+
+WORKLOAD, GENERATOR = "call/torch", "PyTorch:DefaultDataGenerator"
+MOST_THREADS, LONGEST = 4096, 1e6
+
+
+def callable_calls(trace: Trace) -> tuple[list[UniqueCall], list[str]]:
+    """The calls of a step that a config can hold, those of the most recorded time first, and a line for each that it cannot."""
+    calls = unique_calls(trace.outermost)
+    fine = sorted((call for call in calls if call.spec is not None), key=lambda call: (-(call.recorded or 0), call.first))
+    lost = [
+        f"node {call.first} ({call.op}): {call.reason}, {number_of(call.count, 'call')} left out" for call in calls if call.spec is None
+    ]
+    return fine, lost
+
+
+def experiment(trace: Trace, calls: Sequence[UniqueCall]) -> Experiment:
+    """One matrix for each call, with its weight; a run of it predicts the step."""
+    device = "cuda" if any(ref.device.startswith("cuda") for node in trace.outermost for ref in _tensors(node)) else "cpu"
+    known = noted(trace.path)
+    matrices = tuple(
+        Matrix((WORKLOAD,), {"op": (call.op,), "input": (call.spec,)}, device=(device,), threads=(known.threads,), weight=float(call.count))
+        for call in calls
+    )
+    recorded = known.step or step_time(trace)
+    times = [call.recorded for call in calls if call.recorded is not None]
+    words = f"{number_of(sum(call.count for call in calls), 'call')}, {len(calls)} of them different"
+    if recorded is not None:
+        words += f"; the step took {quantity(recorded, 's')} when it was recorded, {quantity(sum(times), 's')} of it in these calls"
+    return Experiment(trace.path.name, words, matrices, recorded=recorded)
+
+
+def _tensors(node: Any) -> Iterator[Any]:
+    for argument in node.inputs:
+        yield from argument.tensors()
+
+
+def param_config(calls: Sequence[UniqueCall]) -> dict[str, Any]:
+    """A config for PARAM's run_benchmark, by operator; a remark at the first argument says how often a call came."""
+    found: dict[str, Any] = {}
+    for call in calls:
+        assert call.spec is not None
+        entry = found.setdefault(call.op, {"input_data_generator": GENERATOR, "config": [{"input": []}]})
+        spec = {**call.spec, "args": list(call.spec["args"])}
+        if spec["args"]:
+            times = "" if call.recorded is None else f", {quantity(call.recorded, 's')} recorded"
+            spec["args"][0] = {**spec["args"][0], "comment": f"{number_of(call.count, 'call')} in the step{times}"}
+        entry["config"][0]["input"].append(spec)
+    return found
+
+
+@dataclass(frozen=True)
+class NotedRun:
+    """What was written down beside a trace: the threads of its process, and how long a step took there unobserved, in seconds."""
+
+    threads: int = 1
+    step: float | None = None
+
+
+def noted(trace: Path) -> NotedRun:
+    """What lies beside a trace in its `environment.json`; where there is none, one thread and no time."""
+    path = trace.with_name(f"{trace.name.removesuffix('.gz').removesuffix('.json')}.environment.json")
+    try:
+        found = json.loads(read_text(path, CONFIG))
+    except (UsageError, ValueError, RecursionError):
+        return NotedRun()
+    threads, step = (found.get("threads"), found.get("step_seconds")) if isinstance(found, dict) else (1, None)
+    return NotedRun(
+        threads if isinstance(threads, int) and 1 <= threads <= MOST_THREADS else 1,
+        float(step) if isinstance(step, (int, float)) and 0 < step < LONGEST else None,
+    )
