@@ -66,15 +66,23 @@ def test_a_case_is_recorded_with_times(tmp_path: Path, capsys: pytest.CaptureFix
     assert all(call.spec is not None for call in unique_calls(trace.outermost))
 
 
-def test_steps_of_a_script_are_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_steps_of_a_script_are_recorded(tmp_path: Path) -> None:
     script, path = tmp_path / "train.py", tmp_path / "t.json"
     script.write_text(SCRIPT)
     assert main(["capture", "-o", str(path), "--steps", "1:3", str(script), "0.5"]) == 0
     assert [step.label for step in summarise(path).steps] == ["ProfilerStep#0", "ProfilerStep#1"]
     sizes = [next(node for node in read_trace(path, step).outermost if node.name == "aten::ones") for step in (0, 1)]
     assert [node.inputs[0].value[0].value for node in sizes] == [2, 3]
+
+
+@pytest.mark.deep
+def test_steps_that_a_script_does_not_make_and_errors_in_it_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script, path = tmp_path / "train.py", tmp_path / "t.json"
+    script.write_text(SCRIPT)
     assert main(["capture", "-o", str(path), "--steps", "9", str(script), "0.5"]) == 2
     assert "the script made 4 steps" in capsys.readouterr().err
+    assert main(["capture", "-o", str(path), str(script)]) == 2
+    assert "IndexError" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

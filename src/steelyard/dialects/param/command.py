@@ -101,7 +101,8 @@ PROGRAMS = {
 }
 """By name, each as `package.module:attribute`."""
 command = ParamPrograms(
-    "param", callback=run, invoke_without_command=True, subcommand_metavar="[PROGRAM …]", params=[*(option(flag, Options()) for flag in FLAGS), strict, version], context_settings=CONTEXT,
+    "param", callback=run, invoke_without_command=True, subcommand_metavar="[PROGRAM …]", context_settings=CONTEXT,
+    params=[*(option(flag, Options()) for flag in FLAGS), strict, version],
     help="""Run a PARAM config as its run_benchmark does, and write its JSON lines: a header, a record per config, a finish line.
 
     \b
