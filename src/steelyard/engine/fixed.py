@@ -116,6 +116,7 @@ def time_fixed(bench: Bench, tell: Tell, gate: Callable[[], None], notes: Notes,
             found = ready.findings()
             notes.effective.update(found.facts)
             notes.arrays.update(found.arrays)
+            notes.metrics.update(found.figures)
         if checked:
             tell("verify", None)
             notes.verification, figures = checked.verdict()

@@ -46,7 +46,8 @@ def matrices(matrix: Matrix, catalogue: Catalogue) -> list[Matrix]:
         parameter = _parameter(name, catalogue)
         for item in held(name, path):
             own = {parameter: (_valued(item),), **{key: (value,) for key, value in item.params.items()}}
-            made.append(replace(matrix, workload=(name,), axes={**matrix.axes, **own}))
+            ranks = (item.ranks,) if matrix.ranks == (1,) else matrix.ranks
+            made.append(replace(matrix, workload=(name,), axes={**matrix.axes, **own}, ranks=ranks))
     return made
 
 
@@ -90,7 +91,7 @@ def settled(case: Case, parameter: str) -> Case:
             f"{value} holds {len(items)} cases of {case.workload}", do=f"name one of its files, or run {case.workload}:{value}"
         )
     known = {**dict(case.params), **items[0].params, parameter: _valued(items[0])}
-    return replace(case, params=tuple(known.items()))
+    return replace(case, params=tuple(known.items()), ranks=items[0].ranks if case.ranks == 1 else case.ranks)
 
 
 def given(workload: Workload, params: Mapping[str, Any]) -> dict[str, Any]:

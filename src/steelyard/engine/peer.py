@@ -103,6 +103,13 @@ class Stand:
         found = self.seen.repeat()
         return {"verification": found and asdict(found)}
 
+    def find_out(self) -> dict[str, Any]:
+        """What the task knows of itself after timing; rank 0 reports it."""
+        assert self.task is not None
+        if self.task.findings:
+            self.task.findings()
+        return {"found": True}
+
     def again(self) -> dict[str, Any]:
         """Fresh buffers for the next readings."""
         assert self.rebuild is not None
@@ -123,7 +130,7 @@ class Stand:
 
 
 ORDERS: Mapping[str, Callable[[Stand], dict[str, Any]]] = {
-    "build": Stand.build, "check": Stand.check, "rebuild": Stand.again, "recheck": Stand.recheck,
+    "build": Stand.build, "check": Stand.check, "rebuild": Stand.again, "recheck": Stand.recheck, "findings": Stand.find_out,
 }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import select
 import shutil
 import subprocess
@@ -40,6 +41,9 @@ LAST_WORDS = 1.0
 BATCH, MOST, PROBES = 2e-3, 1000, 3
 CROWD = 8
 STUCK = 70
+PATIENCE = 0.5
+"""The part of a case's time that a rank waits for another: what is left is for saying which one did not come."""
+TIMED_OUT = re.compile(r"tim(ed|e) ?-?out", re.IGNORECASE)
 
 Build = Callable[[], Task]
 
@@ -140,8 +144,19 @@ class Ranks:
             peer.send({"do": order, "arm": arm, **words})
 
     def gather(self) -> list[dict[str, Any]]:
-        """One answer from each of the others."""
-        return [answer for peer in self.peers if (answer := peer.answer()) is not None]
+        """One answer from each of the others; one that gives none in time is stuck."""
+        answers = []
+        for peer in self.peers:
+            answer = peer.answer(self.seat.patience)
+            if answer is None:
+                raise RankLost(self.stuck([peer]))
+            answers.append(answer)
+        return answers
+
+    def stuck(self, silent: Sequence[Peer]) -> str:
+        """Which ranks do not answer, in words."""
+        names = " and ".join(f"rank {peer.rank}" for peer in silent)
+        return f"{names} gave no answer to {self.order} within {self.seat.patience:g} s and {'hangs' if len(silent) == 1 else 'hang'}"
 
     def agree(self, own: Verification | None) -> Verification | None:
         """The check of every rank's answer as one: what any rank found wrong is wrong."""
@@ -212,17 +227,21 @@ class Ranks:
         return cause
 
     def blame(self, error: Exception) -> Exception:
-        """The cause behind an error of the transport: a rank that died, or what it said before it went."""
+        """The cause behind an error of the transport: a rank that died, what it said before it went, or one that says nothing."""
         if not isinstance(error, RuntimeError):
             return error
         found: list[Exception] = []
+        silent: list[Peer] = []
         until = time.monotonic() + LAST_WORDS
         for peer in self.peers:
             try:
-                peer.answer(max(0.0, until - time.monotonic()))
+                if peer.answer(max(0.0, until - time.monotonic())) is None:
+                    silent.append(peer)
             except Exception as word:
                 found.append(word)
         lost = [word for word in found if isinstance(word, RankLost)]
+        if silent and not lost and TIMED_OUT.search(str(error)):
+            return RankLost(self.stuck(silent))
         return next(iter([*lost, *found]), error)
 
 
@@ -263,7 +282,7 @@ def assemble(cases: Sequence[Case], settings: Settings, sources: Sources, leave:
     if size > CROWD * processors:
         raise Unsupported(f"{size} ranks are more than {CROWD} for each of {processors} CPUs", do="ask for fewer ranks")
     folder = tempfile.mkdtemp(prefix="steelyard-ranks-")
-    seat = Seat(0, size, str(Path(folder) / "meeting"), settings.timeout)
+    seat = Seat(0, size, str(Path(folder) / "meeting"), settings.timeout * PATIENCE)
     crew = Ranks(seat)
     job = {"cases": [case.plain() for case in cases], "settings": asdict(settings), "sources": asdict(sources)}
     try:

@@ -187,7 +187,7 @@ class CaseWeighing:
             "preempted": ("1", "|u1", taken.preempted.astype("|u1").tobytes()),
         }
         notes.arrays.update(log.arrays() | parts.arrays(counted))
-        take_findings(task, notes)
+        take_findings(task, notes, crew)
         if seen.wanted or check:
             tell("verify", None)
         with self.clock.phase(REFERENCE):
@@ -231,12 +231,15 @@ def _line(error: SteelyardError) -> str:
     return "; ".join(part for part in (error.what, error.why, error.do) if part)
 
 
-def take_findings(task: Task, notes: Notes) -> None:
-    """What the task found out about itself joins its record."""
+def take_findings(task: Task, notes: Notes, crew: Ranks) -> None:
+    """What the task found out about itself, on all ranks at once, joins its record."""
     if task.findings:
+        crew.tell("findings")
         found = task.findings()
+        crew.gather()
         notes.effective.update(found.facts)
         notes.arrays.update(found.arrays)
+        notes.metrics.update(found.figures)
 
 
 def recheck(seen: Scrutiny, crew: Ranks, task: Task | None = None) -> Verification | None:

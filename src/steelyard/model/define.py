@@ -182,7 +182,7 @@ class OpenedFile:
     """One case that a file or folder holds: the file itself, others that belong to it, and what is known of it before it runs.
 
     `parts` are files of the same folder or below it whose content is part of the case too, such as recorded inputs; `params` are
-    values of the workload's other axes, and `doc` tells people what is in it.
+    values of the workload's other axes, and `doc` tells people what is in it. `ranks` is how many processes it is of, where it says so.
     """
 
     file: Path
@@ -190,6 +190,7 @@ class OpenedFile:
     parts: tuple[Path, ...] = ()
     params: Mapping[str, Any] = field(default_factory=dict)
     doc: str = ""
+    ranks: int = 1
 
 
 Contents = Callable[[Path], Sequence[OpenedFile]]
