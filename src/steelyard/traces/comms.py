@@ -152,7 +152,9 @@ def rank_files(folder: Path) -> dict[int, Path]:
             found[int(name[1])] = item
     if found and set(found) != set(range(len(found))):
         lacking = next(rank for rank in range(max(found)) if rank not in found)
-        raise UsageError(f"{folder} has no trace of rank {lacking}", why=f"it has one of rank {max(found)}", do="add rank-N.json of all ranks")
+        raise UsageError(
+            f"{folder} has no trace of rank {lacking}", why=f"it has one of rank {max(found)}", do="add rank-N.json of all ranks"
+        )
     return found
 
 
@@ -278,7 +280,7 @@ def _of_backend(node: TraceNode, groups: dict[str, RankGroup]) -> CommCall | Non
 
     group = _group_name(beside(-2))
     start, stride, size = (_number(beside(place)) for place in (3, 4, 5))
-    if group not in groups and size and stride and start is not None and 0 <= start and 0 < size <= _LARGEST_WORLD:
+    if group not in groups and size and stride and start is not None and start >= 0 and 0 < size <= _LARGEST_WORLD:
         groups[group] = RankGroup(group, tuple(range(start, start + stride * size, stride)), size)
     sends = _elements(node.inputs[: max(0, at - 3)])
     receives = _elements(node.outputs)
@@ -351,7 +353,10 @@ def _grouped(call: CommCall, groups: Mapping[str, RankGroup]) -> CommCall:
 
 def shrunk(comms: RankComms, rank: int, world: int) -> RankComms:
     """The calls as fewer ranks make them: groups lose the ranks that are not there, and calls to those are left out."""
-    groups = {name: replace(group, ranks=tuple(other for other in group.members(comms.world) if other < world), size=0) for name, group in comms.groups.items()}
+    groups = {
+        name: replace(group, ranks=tuple(other for other in group.members(comms.world) if other < world), size=0)
+        for name, group in comms.groups.items()
+    }
     everyone = RankGroup(DEFAULT_GROUP)
     kept = []
     for call in comms.calls:
@@ -361,7 +366,10 @@ def shrunk(comms: RankComms, rank: int, world: int) -> RankComms:
         if rank not in after or (call.kind in POINT_TO_POINT and peer not in after):
             continue
         root = after.index(peer) if peer in after else 0
-        sizes = [tuple(size for size, member in zip(splits, before, strict=False) if member in after) for splits in (call.in_splits, call.out_splits)]
+        sizes = [
+            tuple(size for size, member in zip(splits, before, strict=False) if member in after)
+            for splits in (call.in_splits, call.out_splits)
+        ]
         call = replace(call, peer=root if call.peer is not None else None, in_splits=sizes[0], out_splits=sizes[1])
         kept.append(_fitted(call, len(before), len(after)))
     return RankComms(comms.path, tuple(kept), groups, comms.unread)

@@ -159,7 +159,10 @@ class CommReplay:
     def runner(self) -> Callable[[], None]:
         """A function that makes all calls once and keeps how long each took."""
         calls, now = self.comms.calls, clocks.perf_counter_ns
-        turns = [(turn.begins, turn.waits, turn.moment) for turn in schedule(calls, blocking=self.choice.blocking, timestamps=self.choice.timestamps)]
+        turns = [
+            (turn.begins, turn.waits, turn.moment)
+            for turn in schedule(calls, blocking=self.choice.blocking, timestamps=self.choice.timestamps)
+        ]
         issues = [item.issue if item is not None else None for item in self.exchanges]
         on_device, sync = self.device.type != "cpu", self._sync
         count = len(calls)
@@ -199,7 +202,11 @@ class CommReplay:
         """What each call took on every rank and what the slowest took, told by all ranks to all; and the data checked once more."""
         if self.choice.check:
             self.verify()
-        own = np.asarray(self.kept, np.int64).reshape(len(self.kept), len(self.comms.calls)) if self.kept else np.zeros((0, len(self.comms.calls)), np.int64)
+        own = (
+            np.asarray(self.kept, np.int64).reshape(len(self.kept), len(self.comms.calls))
+            if self.kept
+            else np.zeros((0, len(self.comms.calls)), np.int64)
+        )
         size, rank = self.meeting.size, self.meeting.rank
         every = share_numbers(own, self.device, size)
         rounds = min(len(found) for found in every)
@@ -243,7 +250,8 @@ class CommReplay:
         rate = {"bus_bandwidth": bus / total, "algorithm_bandwidth": message / total} if total and bus else {}
         return {
             "kind": kind, "calls": len(own), "message_bytes": message, "total": total, "max": float(times.max()), "min": float(times.min()),
-            "avg": float(times.mean()), "p50": float(np.percentile(times, 50)), "p95": float(np.percentile(times, 95)), "n": times.size, **rate,
+            "avg": float(times.mean()), "p50": float(np.percentile(times, 50)), "p95": float(np.percentile(times, 95)), "n": times.size,
+            **rate,
         }  # fmt: skip
 
 

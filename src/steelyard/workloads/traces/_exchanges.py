@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -169,13 +169,13 @@ class Maker:
         data = self.buffers.get("in0", dtype, count)
         others = [place for place in range(self.joined.size) if place != (call.peer or 0)]
         if self.joined.place != (call.peer or 0):
-            return lambda: [dist.isend(data, root, group=group)], lambda: [(data, self._values(count, patterns.MOVED))], lambda: []
+            return lambda: [dist.isend(data, root, group=group)], lambda: [(data, self._values(count, patterns.MOVED))], list
         rooms = [self.buffers.get("out", dtype, count, own=True) for _ in others]
 
         def issue() -> Sequence[Any]:
             return [dist.irecv(room, self.joined.ranks[place], group=group) for room, place in zip(rooms, others, strict=True)]
 
-        return issue, lambda: [], lambda: [
+        return issue, list, lambda: [
             (room, self._values(count, patterns.MOVED, place)) for room, place in zip(rooms, others, strict=True)
         ]  # fmt: skip
 
@@ -295,29 +295,29 @@ class Maker:
 
     def _send(self, call: CommCall, peers: Sequence[CommCall], dtype: str) -> Any:
         data, group, other = self.buffers.get("in0", dtype, sum(call.sends), own=True), self.joined.group, self._root(call)
-        return lambda: [dist.isend(data, other, group=group, tag=call.tag)], lambda: self._moved(data), lambda: []
+        return lambda: [dist.isend(data, other, group=group, tag=call.tag)], lambda: self._moved(data), list
 
     def _recv(self, call: CommCall, peers: Sequence[CommCall], dtype: str) -> Any:
         count, group, other = sum(call.receives), self.joined.group, self._root(call)
         out = self.buffers.get("out", dtype, count, own=True)
         return (
-            lambda: [dist.irecv(out, other, group=group, tag=call.tag)], lambda: [],
+            lambda: [dist.irecv(out, other, group=group, tag=call.tag)], list,
             lambda: [(out, self._values(count, patterns.MOVED, call.peer or 0))],
         )  # fmt: skip
 
     def _barrier(self, call: CommCall, peers: Sequence[CommCall], dtype: str) -> Any:
         group = self.joined.group
-        return lambda: [dist.barrier(group=group, async_op=True)], lambda: [], lambda: []
+        return lambda: [dist.barrier(group=group, async_op=True)], list, list
 
 
 def _scaled(call: CommCall, scale: int) -> CommCall:
     """The call in elements of another format that is so many times smaller."""
     if scale == 1:
         return call
-    from dataclasses import replace
-
-    sizes = {name: tuple(count * scale for count in getattr(call, name)) for name in ("sends", "receives", "in_splits", "out_splits")}
-    return replace(call, **sizes)
+    sends, receives, ins, outs = (
+        tuple(count * scale for count in counts) for counts in (call.sends, call.receives, call.in_splits, call.out_splits)
+    )
+    return replace(call, sends=sends, receives=receives, in_splits=ins, out_splits=outs)
 
 
 def split_of(call: CommCall, size: int) -> list[int]:

@@ -103,7 +103,11 @@ class Meeting:
             for place, calls in enumerate(zip(*each, strict=False)):
                 if mismatch(calls):
                     told = ", ".join(f"rank {rank} {_told(call)}" for rank, call in zip(ranks, calls, strict=True))
-                    raise UsageError(f"ranks make other calls: call {place} of group {name or 'of all'} is {told}", why="they would wait for ever", where=where)
+                    raise UsageError(
+                        f"ranks make other calls: call {place} of group {name or 'of all'} is {told}",
+                        why="they would wait for ever",
+                        where=where,
+                    )
             if len(set(map(len, each))) > 1:
                 told = ", ".join(f"rank {rank} {len(calls)}" for rank, calls in zip(ranks, each, strict=True))
                 raise UsageError(f"ranks make other calls: {told} in group {name or 'of all'}", why="they would wait for ever", where=where)
@@ -129,7 +133,8 @@ class Meeting:
 
 
 def _call(data: Mapping[str, Any]) -> CommCall:
-    return CommCall(**{key: tuple(value) if isinstance(value, list) else value for key, value in data.items()})
+    words: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
+    return CommCall(**words)
 
 
 def _told(call: CommCall) -> str:

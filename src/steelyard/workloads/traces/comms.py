@@ -1,4 +1,4 @@
-"""The communication of a recorded step as a workload: `steelyard run comms:FOLDER` makes the calls between ranks again, and nothing else."""
+"""The communication of a recorded step as a workload: `steelyard run comms:FOLDER` makes the calls between ranks again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 SWITCHES = {"blocking": False, "check": True, "rebalance": False, "reuse": False, "timestamps": False, "shrink": False}
 AXES: Mapping[str, Sequence[Any]] = {
-    "traces": [folders.ONE], "subgraph": [""], "step": [None], "allow": [None], "most": [None], **{name: [value] for name, value in SWITCHES.items()},
+    "traces": [folders.ONE], "subgraph": [""], "step": [None], "allow": [None], "most": [None],
+    **{name: [value] for name, value in SWITCHES.items()},
 }  # fmt: skip
 
 
