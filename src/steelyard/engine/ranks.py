@@ -191,7 +191,7 @@ class Ranks:
             return [answer["ns"] * 1e-9 / calls for answer in answers]
 
         if arm not in self.counts:
-            alone = settings.sampling == "calls" or single(task)
+            alone = settings.sampling == "calls" or settings.fixed is not None or single(task)
             self.counts[arm] = 1 if alone else batch(min(max(together(1)) for _ in range(PROBES)))
 
         def measure() -> Reading:
@@ -212,6 +212,16 @@ class Ranks:
             return self.lead(be, task, settings, arm)
 
         return build
+
+    def find_out(self, task: Task, notes: Any) -> None:
+        """What the task found out about itself, on all ranks at once, joins the notes of its record."""
+        if task.findings:
+            self.tell("findings")
+            found = task.findings()
+            self.gather()
+            notes.effective.update(found.facts)
+            notes.arrays.update(found.arrays)
+            notes.metrics.update(found.figures)
 
     def facts(self) -> dict[str, Any]:
         """What a reader of the record must know about how it was timed."""

@@ -19,7 +19,7 @@ from steelyard.traces.comms import POINT_TO_POINT, CommCall, RankComms
 from steelyard.workloads.traces._exchanges import Buffers, Exchange, Joined, Maker
 from steelyard.workloads.traces._meeting import Meeting, rebalanced, share, share_numbers
 
-KEPT, MOST_ROWS = 100, 5000
+MOST_ROWS = 5000
 SPIN = 300_000
 """Nanoseconds before a recorded moment from which on it is awaited awake."""
 Ints = np.ndarray[Any, np.dtype[np.int64]]
@@ -34,6 +34,8 @@ class CommChoice:
     rebalance: bool = False
     reuse: bool = False
     timestamps: bool = False
+    last: int = 100
+    """Of how many iterations, the last ones, the times of single calls are kept."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class CommReplay:
     device: Any
     exchanges: list[Exchange | None]
     left: Mapping[str, int]
-    kept: collections.deque[Ints] = field(default_factory=lambda: collections.deque(maxlen=KEPT))
+    kept: collections.deque[Ints] = field(default_factory=collections.deque)
     bad: dict[str, int] = field(default_factory=dict)
     checks: int = 0
 
@@ -99,6 +101,7 @@ class CommReplay:
         backend = "gloo" if device.type == "cpu" else "nccl"
         buffers = Buffers(device, choice.reuse)
         found = cls(comms, meeting, choice, device, _exchanges(meeting, joined, choice, buffers, backend), left)
+        found.kept = collections.deque(maxlen=choice.last)
         if choice.check:
             found.verify()
         return found

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SWITCHES = {"blocking": False, "check": True, "rebalance": False, "reuse": False, "timestamps": False, "shrink": False}
 AXES: Mapping[str, Sequence[Any]] = {
-    "traces": [folders.ONE], "subgraph": [""], "step": [None], "allow": [None], "most": [None],
+    "traces": [folders.ONE], "subgraph": [""], "step": [None], "allow": [None], "most": [None], "last": [100],
     **{name: [value] for name, value in SWITCHES.items()},
 }  # fmt: skip
 
@@ -28,6 +28,8 @@ def _refuse(params: Mapping[str, Any], member: str) -> None:
     for name, usual in SWITCHES.items():
         if type(params.get(name, usual)) is not bool:
             raise UsageError(f"{name} of a communication replay is {params[name]!r:.60}", do="give true or false")
+    if type(params.get("last", 1)) is not int or params.get("last", 1) < 1:
+        raise UsageError(f"last of a communication replay is {params['last']!r:.60}", do="give a number, from 1 on")
     for name in ("step", "most"):
         value = params.get(name)
         if value is not None and (type(value) is not int or value < 0):
@@ -45,12 +47,12 @@ def _contents(path: Path) -> list[OpenedFile]:
 @workload("comms", axes=AXES, tags=["trace", "collective"], modes=["eval"], opens="file", contents=_contents, refuse=_refuse)
 def comms(
     file: str, traces: str, subgraph: str, step: int | None, allow: Any, most: int | None, blocking: bool, check: bool, rebalance: bool,
-    reuse: bool, timestamps: bool, shrink: bool, be: Any,
+    last: int, reuse: bool, timestamps: bool, shrink: bool, be: Any,
 ) -> Task:  # fmt: skip
     """The collectives and messages of a recorded step, made again between ranks on data of the recorded sizes."""
     from steelyard.workloads.traces._comms import CommChoice
 
-    choice = CommChoice(blocking, check, rebalance, reuse, timestamps)
+    choice = CommChoice(blocking, check, rebalance, reuse, timestamps, last)
     return build(file, traces, step, subgraph, be, choice, allow=words(allow), most=most, shrink=shrink)
 
 
@@ -83,5 +85,5 @@ def _read(file: str, step: int | None, subgraph: str) -> RankComms:
 
 
 def words(value: Any) -> tuple[str, ...]:
-    """One word or several as several."""
-    return () if value is None else (value,) if isinstance(value, str) else tuple(value)
+    """One word or several, in a list or with + between them."""
+    return () if value is None else tuple(value.split("+")) if isinstance(value, str) else tuple(value)
