@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from per_config import OURS
+from per_config import OURS, source_folder
 
 MODES = ("discrete", "continuous", "continuous_events")
 SIDES = {"cpu": 256, "cuda": 4096}
@@ -86,8 +86,8 @@ def judge(old: list[float], new: list[float]) -> tuple[float, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--old", type=Path, required=True, metavar="DIR", help="the src folder of another version")
-    parser.add_argument("--new", type=Path, default=OURS, metavar="DIR", help="the src folder to judge; by default this one")
+    parser.add_argument("--old", type=source_folder, required=True, metavar="DIR", help="the src folder of another version")
+    parser.add_argument("--new", type=source_folder, default=OURS, metavar="DIR", help="the src folder to judge; by default this one")
     parser.add_argument("--device", choices=sorted(SIDES), default="cuda")
     parser.add_argument("--iterations", type=int, default=200, metavar="N")
     parser.add_argument(
@@ -95,7 +95,7 @@ def main() -> None:
     )
     parser.add_argument("--fewest", type=int, default=FEWEST, metavar="N", help="rounds in any case; one has no spread but the floor")
     asked = parser.parse_args()
-    found = measure({"old": asked.old.resolve(), "new": asked.new.resolve()}, asked.device, asked.iterations, asked.seconds, asked.fewest)
+    found = measure({"old": asked.old, "new": asked.new}, asked.device, asked.iterations, asked.seconds, asked.fewest)
     apart = []
     for mode in MODES:
         whats = [what for found_mode, name, what in found if found_mode == mode and name == "new"]

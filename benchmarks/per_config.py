@@ -21,6 +21,14 @@ GOAL_MS = 1.0
 OURS = Path(__file__).parents[1] / "src"
 
 
+def source_folder(name: str) -> Path:
+    """A folder with the package in it: Python passes over one that has none, and the installed version would stand for it."""
+    folder = Path(name).resolve()
+    if not (folder / "steelyard" / "__init__.py").is_file():
+        raise argparse.ArgumentTypeError(f"{name} has no package steelyard: name the src folder of a version")
+    return folder
+
+
 def write_config(folder: Path, count: int) -> Path:
     """So many additions of a number to a small tensor, no two of one shape."""
     rows = count // 10
@@ -67,11 +75,11 @@ def per_config(many: float, few: float) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--old", type=Path, metavar="DIR", help="the src folder of another version, measured in turn with this one")
-    parser.add_argument("--new", type=Path, default=OURS, metavar="DIR", help="the src folder to judge; by default this one")
+    parser.add_argument("--old", type=source_folder, metavar="DIR", help="the src folder of another version, measured in turn")
+    parser.add_argument("--new", type=source_folder, default=OURS, metavar="DIR", help="the src folder to judge; by default this one")
     parser.add_argument("--rounds", type=int, default=5, metavar="N")
     asked = parser.parse_args()
-    sources = {"new": asked.new.resolve(), **({"old": asked.old.resolve()} if asked.old else {})}
+    sources = {"new": asked.new, **({"old": asked.old} if asked.old else {})}
     found = measure(sources, asked.rounds)
     for name, (least, each) in found.items():
         print(

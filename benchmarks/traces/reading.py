@@ -69,7 +69,8 @@ def measure(program: str, path: Path) -> tuple[float, float, int]:
     """CPU seconds, peak bytes of a process of its own, and how many nodes it found."""
     reader, writer = os.pipe()
     os.set_inheritable(writer, True)
-    text = f"import os, sys\nfrom pathlib import Path\npath = Path({str(path)!r})\n{PROGRAMS[program]}\nos.write({writer}, str(found).encode())"
+    begin, end = f"import os\nfrom pathlib import Path\npath = Path({str(path)!r})", f"os.write({writer}, str(found).encode())"
+    text = f"{begin}\n{PROGRAMS[program]}\n{end}"
     environment = {**os.environ, "STEELYARD_MAX_FILE": "64GiB"}
     pid = os.posix_spawn(sys.executable, [sys.executable, "-c", text], environment)
     os.close(writer)

@@ -60,6 +60,10 @@ class Unsupported(SteelyardError):
     """This machine or environment cannot run the case; the reason and the remedy are kept in its record."""
 
 
+class WrongAnswer(SteelyardError):
+    """What a case computes cannot be what it should, as is plain before any answer is compared."""
+
+
 class NotApplicable(SteelyardError):
     """The question has no meaning for this workload, such as the backward pass of an op that has none."""
 

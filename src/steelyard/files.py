@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -30,6 +31,10 @@ LINE = 64 * MIB
 BYTES_PER_VALUE = 16
 """JSON with more values than one in so many bytes of its limit takes hundreds of times its size in memory."""
 MOST_NAMES = 5000
+
+
+_hashes: dict[tuple[str, int, int, int], str] = {}
+"""Hashes of files by path, size, time and inode: a large file is asked for by every case that it holds."""
 
 
 class TooLarge(StoreError):
@@ -195,3 +200,22 @@ def unpacked(content: bytes, usual: int, where: str) -> bytes:
     if len(found) > most:
         raise too_large(f"{where} unpacked", len(found), most)
     return found
+
+
+def sha256(path: Path) -> str:
+    """The hash of a file that a user named, whatever its size; it is read again only if it has changed."""
+    with open_named(path) as file:
+        facts = os.fstat(file.fileno())
+        key = (str(path), facts.st_size, facts.st_mtime_ns, facts.st_ino)
+        if key not in _hashes:
+            digest = hashlib.sha256()
+            while block := file.read(MIB):
+                digest.update(block)
+            _hashes[key] = digest.hexdigest()
+    return _hashes[key]
+
+
+def sha256_of(paths: Sequence[Path]) -> str:
+    """The hash of a file, or of several by their content and their order, whatever they are called."""
+    own = [sha256(path) for path in paths]
+    return own[0] if len(own) == 1 else hashlib.sha256("\n".join(own).encode()).hexdigest()

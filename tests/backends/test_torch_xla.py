@@ -166,14 +166,16 @@ def test_graphs_of_a_call_are_told_from_earlier_ones_and_each_is_kept_once(
     monkeypatch.setenv("XLA_SAVE_TENSORS_FILE", str(tmp_path / "graphs"))
     be, saved = backend().TorchXla(), tmp_path / "graphs.0"
     with pytest.raises(Unsupported, match="wrote no graphs"):
-        be.graph_texts(lambda: None)
+        be.graph_texts(lambda: None, "hlo")
+    with pytest.raises(Unsupported, match="not what XLA makes of it"):
+        be.graph_texts(lambda: None, "optimized")
     saved.write_text(GRAPHS.format(name="build"))
 
     def call() -> None:
         with saved.open("a") as file:
             file.writelines(GRAPHS.format(name=name) for name in ("one", "two", "one"))
 
-    assert be.graph_texts(call) == ["HloModule one\n", "HloModule two\n"]
+    assert be.graph_texts(call, "hlo") == {"1": "HloModule one\n", "2": "HloModule two\n"}
 
 
 def test_the_witness_draws_the_same_data_on_plain_torch(runtime: Runtime) -> None:

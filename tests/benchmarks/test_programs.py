@@ -148,3 +148,14 @@ def test_planted_says_what_became_of_every_round(tmp_path: Path, monkeypatch: py
     head = planted.checkouts(tmp_path / "project", 100, 104)
     assert "range(104)" in (head / "adds.py").read_text()
     assert "range(100)" in (head.parent / "base" / "adds.py").read_text()
+
+
+@pytest.mark.parametrize("program", ["per_config", "exec_modes"])
+@pytest.mark.parametrize("made", [False, True], ids=["nowhere", "empty"])
+def test_a_version_that_is_not_there_is_refused(program: str, made: bool, tmp_path: Path) -> None:
+    old = tmp_path / "old"
+    if made:
+        old.mkdir()
+    done = subprocess.run([sys.executable, str(HOME / f"{program}.py"), "--old", str(old)], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert f"{old} has no package steelyard" in done.stderr

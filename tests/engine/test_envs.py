@@ -75,6 +75,44 @@ def test_one_that_holds_other_versions_than_are_pinned_now_is_told(apart: Path, 
     assert "pinned now: torch-xla 2.9.0; renew it: steelyard env remove torch-xla" in listed.stderr
 
 
+@pytest.mark.parametrize(
+    ("word", "stack", "release"),
+    [("jax-0.9", "jax", "0.9"), ("jax-0.9.1", "jax", "0.9.1"), ("torch-xla", "torch-xla", ""), ("torch-xla-2.8", "torch-xla", "2.8")],
+)
+def test_a_stack_may_be_named_with_a_version(apart: Path, word: str, stack: str, release: str) -> None:
+    assert envs.split_release(word) == (stack, release)
+    assert envs.check(word, None) == apart / "envs" / word
+
+
+@pytest.mark.parametrize("word", ["jax-", "jax-new", "jax-0.9rc", "nojax-0.9"])
+def test_what_is_no_version_of_a_stack_is_no_stack(apart: Path, word: str) -> None:
+    with pytest.raises(UsageError, match="no stack named"):
+        envs.check(word, None)
+
+
+def test_a_version_takes_the_pins_of_its_own_packages_away_and_no_others(apart: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+
+    def installed(words: list[str], **_: Any) -> Any:
+        asked.append([*words, (apart / "envs" / "jax-0.9" / "constraints.txt").read_text()])
+        raise OSError("no network here")
+
+    monkeypatch.setattr(envs.venv, "create", lambda *args, **kwargs: None)
+    monkeypatch.setattr(envs.subprocess, "run", installed)
+    with pytest.raises(UsageError, match="could not build environment jax"):
+        envs.create("jax-0.9")
+    [words] = asked
+    assert "jax==0.9.*" in words and "numpy" in words
+    assert "numpy==" in words[-1] and "jax==" not in words[-1] and "jaxlib==" not in words[-1]
+
+
+def test_one_of_another_version_is_not_called_old(apart: Path) -> None:
+    environment(apart, "jax-0.9", stack="jax", release="0.9", packages={"jax": "0.9.1", "jaxlib": "0.9.1", "numpy": "1.0"})
+    found = envs.find("jax-0.9")
+    assert list(envs.moved_pins(found)) == ["numpy"]
+    assert found.remedy.endswith("steelyard env create jax-0.9")
+
+
 @pytest.mark.parametrize("mistake", ["raise ImportError('undefined symbol: _ZN5torch')", "[].dim_of_undefined_symbol"])
 def test_packages_that_do_not_fit_together_are_unsupported_with_what_they_said(mistake: str, apart: Path, tmp_path: Path) -> None:
     folder = environment(apart, "torch-xla")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from steelyard import Experiment, Matrix, Settings
 from steelyard import run as steelyard_run
 from steelyard.engine import limits
-from steelyard.model.record import unweighed
+from steelyard.model.record import UNWEIGHED, unweighed
 from steelyard.store.runs import read_run
 from tests.engine.drive import processes_below, run_json, steelyard
 
@@ -175,6 +176,27 @@ def test_of_comparisons_that_were_lost_together_each_case_says_so(tmp_path: Path
         assert f"{3 if status == 'ok' else 2} comparisons were not made (crashed: the worker exited with code 7" in page, page
         lost = unweighed(read_run(Path(found["path"])).records)
         assert len(lost) == (3 if status == "ok" else 2) and all("exited with code 7" in why for why in lost.values())
+
+
+def test_a_comparison_that_is_lost_again_when_a_run_goes_on_is_no_success(tmp_path: Path) -> None:
+    """The record of its case is in the run already, from before the first attempt, and cannot say so."""
+    (tmp_path / "fickle.py").write_text(
+        "from dataclasses import replace\nimport os\nfrom steelyard import Task, variant, workload\nbuilt = []\n"
+        "@workload('steady', backend='numpy')\ndef steady(be):\n    x = be.randn(64)\n    return Task(lambda: x + 1)\n"
+        "@variant('plus')\ndef plus(task):\n    built.append(1)\n"
+        "    if len(built) > 1 or os.path.exists('go'):\n        os._exit(7)\n    return replace(task, fn=lambda: task.fn())\n"
+    )
+    words = ("fickle.py", "-V", "plus", "--vs", "eager", "--budget", "20ms")
+    path = Path(run_json(*words, cwd=tmp_path, check=3)["path"])
+    file = path if path.is_file() else path / "run.jsonl"
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    for line in lines:
+        line.get("record", {}).get("effective", {}).pop(UNWEIGHED, None)
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines if "seal" not in line))
+    (tmp_path / "go").touch()
+    again = steelyard("run", *words, "--resume", cwd=tmp_path, check=3)
+    assert "not weighed: steady" in again.stderr
+    assert "seal" in file.read_text().splitlines()[-1]
 
 
 def test_forged_answers_cost_their_case_alone_and_a_long_command_line_is_a_case(tmp_path: Path) -> None:

@@ -66,6 +66,7 @@ EVERY = (
     ArmAnswer({"calls": [1, 2]}, ARRAYS), ArmFailed("wrong", "x"), PartnerLost("x"),
     Found({"peak_memory": Figure(1.0, "B", "lower", n=1)}, {"f": 1}, (("trace", "/s/t.gz"),)),
     Drive(SOURCES, SETTINGS, "a.shim", "/f.py", ("-x",), {CASE.id: {"status": "ok"}}), Started(CASE.id, CASE),
+    messages.Export(SOURCES, SETTINGS, CASE, "/f", ("onnx:protobuf",), False, 2.5), messages.Exported("arrays", "ok", {"inputs": []}),
     Expanded({"a": 1}), Fault("w", "y", "d", "h"), Done(), messages.Described({"workloads": {}}),
 )  # fmt: skip
 

@@ -9,7 +9,6 @@ import pytest
 
 from steelyard.cli.main import main
 from steelyard.engine import opening
-from steelyard.errors import UsageError
 from steelyard.model.case import Case
 from steelyard.model.values import file_value, render, value_text
 
@@ -96,13 +95,3 @@ def test_what_is_wrong_with_a_selector(own: Path, capsys: Told) -> None:
     assert "no workload named 'wrods'" in told(capsys, "run", "wrods:x.txt", code=2)
     assert "cannot open" in told(capsys, "run", str(own / "own.py"), "words:https://host/x", code=2)
     assert "needs a file" in told(capsys, "run", str(own / "own.py"), "words", code=2)
-
-
-def test_parts_count_with_the_file(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("1")
-    (tmp_path / "b").write_text("2")
-    alone, both = opening.hashed(tmp_path / "a"), opening.hashed(tmp_path / "a", [tmp_path / "b"])
-    (tmp_path / "b").write_text("3!")
-    assert len({alone, both, opening.hashed(tmp_path / "a", [tmp_path / "b"])}) == 3
-    with pytest.raises(UsageError, match="no such file"):
-        opening.hashed(tmp_path / "c")

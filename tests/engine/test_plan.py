@@ -16,7 +16,7 @@ from steelyard.engine.filters import Filters
 from steelyard.engine.names import check_modes, select, settle
 from steelyard.engine.place import Place
 from steelyard.engine.plan import Plan, expand
-from steelyard.engine.sides import BaseSide
+from steelyard.engine.sides import BaseSide, base_of
 from steelyard.engine.waits import estimate
 from steelyard.errors import NothingMeasured, UsageError
 from steelyard.model.case import Case
@@ -356,6 +356,32 @@ class TestJobs:
         assert not any(job.side and job.side.fresh for job in found.jobs)
         compiled = plan(matrix, settings=Settings(vs="torch/slow-start"))
         assert {job.side.fresh for job in compiled.jobs if job.side} == {True}
+
+    def test_a_base_with_other_flags_is_a_case_of_its_own_on_a_side_of_its_own(self) -> None:
+        matrix = Matrix(("op/one",), {"n": (8,)}, flags=({"A": "1", "B": "2"},))
+        found = plan(matrix, settings=Settings(vs="flags:A=3 C='x y'"))
+        assert [dict(job.case.flags) for job in found.jobs] == [{"A": "3", "B": "2", "C": "x y"}, {"A": "1", "B": "2"}]
+        head = found.jobs[1]
+        assert head.vs == found.jobs[0].case and head.side is not None and head.side.label == "flags:A=3 C='x y'"
+        assert head.side.layout == "matched" and not found.jobs[0].side
+        assert dict(head.place.flags) == {"A": "1", "B": "2"}
+        [bare, _] = plan(matrix, settings=Settings(vs="flags:")).jobs
+        assert bare.case.flags == ()
+
+    def test_flags_of_a_compiler_go_into_the_variable_that_it_reads(self) -> None:
+        found = base_of(Case("op/one", backend="jax"), "flags:--xla_a=true --xla_b=2 N=1")
+        assert dict(found.flags) == {"XLA_FLAGS": "--xla_a=true --xla_b=2", "N": "1"}
+
+    @pytest.mark.parametrize(
+        ("vs", "said"), [("flags:--xla", "no variable for flags"), ("flags:word", "is no flag"), ("flags:'", "cannot read the flags")]
+    )
+    def test_words_that_are_no_flags_are_refused(self, vs: str, said: str) -> None:
+        with pytest.raises(UsageError, match=said):
+            plan(Matrix(("op/one",)), settings=Settings(vs=vs))
+
+    def test_the_same_flags_are_nothing_to_compare(self) -> None:
+        with pytest.raises(UsageError, match="nothing to compare with flags:"):
+            plan(Matrix(("op/one",)), settings=Settings(vs="flags:"))
 
     @pytest.mark.parametrize("vs", ["eager", "numpy/eager"])
     def test_a_base_with_nothing_to_weigh_is_a_mistake(self, vs: str) -> None:

@@ -33,6 +33,42 @@ for stream in ((5, 1), (2**63 + 5, 2**64 - 3)):
             assert got.tobytes() == want.astype(dtype).tobytes(), (stream, shape, dtype)
 """
 
+KEPT = """
+import numpy as np, jax
+from steelyard.backends import _jax_runtime as runtime
+from steelyard.backends.jax import Jax
+
+be = Jax("cpu")
+def programs(call):
+    before = runtime.COMPILATIONS.programs
+    call()
+    return runtime.COMPILATIONS.programs - before
+
+def built(number):
+    held = be.array(np.full(4, number), "fp32")
+    return runtime.KeptProgram(lambda x: x * held)(held)
+
+assert [programs(lambda: built(number)) for number in (1.0, 1.0, 2.0, 2.0)] == [1, 0, 1, 0]
+assert [float(built(number)[0]) for number in (1.0, 2.0)] == [1.0, 4.0]
+runtime.LESS_EFFORT["cpu"] = {"xla_no_such_option": 1}
+assert float(built(3.0)[0]) == 9.0
+"""
+TRAINED = """
+from steelyard import registry
+from steelyard.backends._jax_runtime import COMPILATIONS
+from steelyard.engine import weigh
+from steelyard.model.case import Case, sorted_pairs
+from steelyard.model.experiment import Settings
+
+loaded = registry.built_ins()
+axes = {name: values[0] for name, values in loaded.workloads["layer/mlp"].axes.items()} | {"seq": 4, "hidden": 8, "ffn": 16}
+case = Case("layer/mlp", sorted_pairs(axes), "jax", "jit", mode="train")
+record, _ = weigh.CaseWeighing(case, loaded, Settings(budget=0.01)).record()
+assert (record.status, record.verification.against) == ("ok", "jax fp64"), record
+assert "answer after timing" in record.verification.checks[-1], record.verification
+assert COMPILATIONS.programs <= 4, COMPILATIONS.programs
+"""
+
 STALE = """
 from dataclasses import replace
 
@@ -122,13 +158,16 @@ def test_jax_trains_and_its_gradients_are_those_of_double_precision(tmp_path: Pa
         assert any(check.startswith("answer after timing") for check in record["verification"]["checks"])
 
 
-def test_torch_is_weighed_against_jax_in_two_interpreters(tmp_path: Path) -> None:
-    words = ("op/matmul", "-a", "size=small", "-B", "torch,jax,tensorflow", "--vs", "torch/eager", "--budget", "50ms", "--runs", "2")
+def test_torch_is_weighed_against_jax_in_two_interpreters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    words = ("layer/mlp", "-a", "size=small", "-B", "torch,jax,tensorflow", "--vs", "torch/eager", "--budget", "50ms", "--runs", "2")
     table, found = measure(tmp_path, *words)
     assert [pair["head"]["id"].split("@")[1] for pair in found["pairs"]] == ["jax/jit:eval", "tensorflow/graph:eval"]
     for pair in found["pairs"]:
         assert pair["base"]["id"].endswith("@torch/eager:eval") and pair["layout"] == "free: two backends"
     assert "vs torch/eager" in table and "not weighed" not in table
+    assert list((tmp_path / "tmp").glob("__autograph_generated_file*")) == [], "tf.function writes its Python there"
 
 
 def test_ways_of_running_jax_are_weighed_in_one_process(tmp_path: Path) -> None:
@@ -168,10 +207,11 @@ def test_modes_they_lack_are_not_applicable(backend: str, mode: str, tmp_path: P
     assert [record["status"] for record in found["records"]] == ["not_applicable"]
 
 
-def test_numbers_made_by_jax_have_the_bits_of_numpy(tmp_path: Path) -> None:
+@pytest.mark.parametrize("script", [PHILOX, KEPT, TRAINED], ids=["numbers have the bits of numpy", "a program is kept", "a step's too"])
+def test_jax_by_itself(script: str, tmp_path: Path) -> None:
     place = envs.place("jax")
     done = subprocess.run(
-        [str(place.python), "-c", PHILOX],
+        [str(place.python), "-c", script],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(place.search_path)},
         capture_output=True,

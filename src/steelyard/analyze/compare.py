@@ -19,15 +19,15 @@ from steelyard.errors import UsageError, unknown
 from steelyard.model.case import Case
 from steelyard.model.effects import COMPARABLE, change
 from steelyard.model.pair import ALPHA, MARGIN, Delta, Pair, told_from_chance, weigh, weigh_part
-from steelyard.model.parts import TOLD, generates
+from steelyard.model.parts import TOLD, WEIGHED, generates
 from steelyard.model.record import NOT_WEIGHED, Record, unweighed
 from steelyard.store.runs import Run
 
 Confirm = Callable[[list[Delta]], tuple[list[Pair], dict[str, str]]]
 """Measures cases again, interleaved: the pairs there are, and for the other cases why there is none."""
 MOST_NAMED = 4
-OWN_METRICS = ("time", *TOLD)
-"""What is told of the pairs of a run: the whole, and the parts that they have."""
+OWN_METRICS = ("time", *WEIGHED)
+"""What is told of the pairs of a run: the whole, and what they have beside it."""
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ def usual_metrics(runs: Sequence[Run]) -> tuple[str, ...]:
     whose better direction is known."""
     if timed(runs):
         parts = {name for run in runs for record in run.records if generates(record.metrics) for name in record.metrics}
-        return tuple(name for name in OWN_METRICS if name == "time" or name in parts)
+        return tuple(name for name in ("time", *TOLD) if name == "time" or name in parts)
     known = (name for run in runs for record in run.records for name, figure in record.metrics.items() if figure.better != "none")
     return tuple(dict.fromkeys(known)) or ("time",)
 
@@ -237,6 +237,7 @@ def usual_metrics(runs: Sequence[Run]) -> tuple[str, ...]:
 def check_metrics(metrics: Sequence[str], runs: Sequence[Run], kind: str, where: str = "") -> None:
     """A metric that nothing has is a spelling mistake or a missing option of `run`, never an empty answer or a pass."""
     known = {name for run in runs for record in run.records for name in record.metrics}
+    known |= {name for run in runs for pair in run.pairs for name in pair.parts}
     for metric in metrics:
         if metric not in known and metric != "time":
             raise unknown(kind, metric, known, where=where)

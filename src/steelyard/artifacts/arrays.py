@@ -93,6 +93,19 @@ def bits(dtype: str, data: Array) -> Array:
     return np.ascontiguousarray(data).reshape(data.shape).view(code)
 
 
+def widened(data: Array, dtype: str) -> Array:
+    """Numbers that can be computed with, in double precision; nothing where a format cannot be read here."""
+    if dtype in NUMPY:
+        return np.asarray(data).astype(np.complex128 if dtype.startswith("complex") else np.float64)
+    stored = bits(dtype, data)
+    if dtype == "bf16":
+        return (stored.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    try:
+        return viewed(stored, dtype).astype(np.float64)
+    except Unsupported:
+        return np.zeros(0)
+
+
 def load(folder: Path, items: Sequence[ArtifactArray], *, as_bits: bool = False) -> list[Array]:
     """Arrays of a folder in the order they are asked for, each checked by its hash, format and shape.
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from steelyard import files
+from steelyard.artifacts.forms import mismatch
 from steelyard.errors import StoreError, UsageError, unknown
 from steelyard.model.dtypes import SIZES
 from steelyard.model.values import deeper_than
@@ -197,13 +198,22 @@ def parse(text: str, where: str) -> ArtifactSet:
 
 
 def check(folder: Path, held: ArtifactSet, names: Iterable[str] | None = None) -> list[str]:
-    """What is wrong with the files of a folder, or with those named: missing, cut, changed, or not said to be there.
+    """What is wrong with the files of a folder, or with those named: missing, cut, changed, of another form, or not said to be there.
 
     Files are read piece by piece, whatever their size.
     """
     wanted = None if names is None else set(names)
     found = [
         f"{item.path}: {trouble}" for item in held.files if wanted is None or item.path in wanted if (trouble := trouble_of(folder, item))
+    ]
+    sound = [
+        item for item in held.programs if (folder / item.file).is_file() and not any(line.startswith(f"{item.file}:") for line in found)
+    ]
+    found += [
+        f"{item.file}: {trouble}"
+        for item in sound
+        if wanted is None or item.file in wanted
+        if (trouble := mismatch(folder / item.file, item.form))
     ]
     if wanted is None:
         known = {NAME, *(item.path for item in held.files)}

@@ -47,8 +47,6 @@ def train(be: Jax, task: Task) -> tuple[Task, Callable[[], Any] | None]:
     def observe() -> dict[str, Any]:
         """One step that leaves the weights as they are: its loss, and all gradients."""
         loss, found = jax.block_until_ready(gradients(*present()))
-        if task.norm_tolerance is not None:
-            found = jnp.concatenate([item.ravel() for item in found])
         return {"loss": loss, "gradients": found}
 
     short = next((SHORT[name] for name in ("bfloat16", "float16") if any(str(item.dtype) == name for item in weights)), None)
@@ -61,7 +59,10 @@ def train(be: Jax, task: Task) -> tuple[Task, Callable[[], Any] | None]:
 
 
 def _programs(be: Jax, task: Task, weights: list[Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """What computes loss and gradients, and what also moves the weights; both get everything that holds numbers as an argument."""
+    """What computes loss and gradients, and what moves the weights by them; both get everything that holds numbers as an argument.
+
+    Gradients that are judged by their length alone are one array.
+    """
     fn, loss_of = task.fn, task.loss or mean_square
     assert fn is not None
     leaves, shape = jax.tree_util.tree_flatten((task.args, dict(task.kwargs)))
@@ -78,10 +79,11 @@ def _programs(be: Jax, task: Task, weights: list[Any]) -> tuple[Callable[..., An
         return loss_of(plain(*args, **kwargs))
 
     def gradients(held: list[Any], given: list[Any]) -> Any:
-        return jax.value_and_grad(loss)(held, given)
+        value, found = jax.value_and_grad(loss)(held, given)
+        return value, found if task.norm_tolerance is None else jnp.concatenate([item.ravel() for item in found])
 
     def step(held: list[Any], given: list[Any]) -> Any:
-        value, found = gradients(held, given)
+        value, found = jax.value_and_grad(loss)(held, given)
         return value, [(item - RATE * slope).astype(item.dtype) for item, slope in zip(held, found, strict=True)]
 
     compiled: Callable[..., Any] = KeptProgram if isinstance(fn, KeptProgram) else jax.jit if hasattr(fn, "lower") else lambda part: part

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass
@@ -60,13 +61,17 @@ _COMPILED: dict[str, Any] = {}
 PRODUCTS = ("dot_general", "conv_general_dilated")
 CONSTANT = "jax.const"
 """What marks an argument of a program that is a constant of the function."""
+MOST_HELD = 2**24
+"""Bytes of constants that are read to know a program again."""
+LESS_EFFORT = {"gpu": {"xla_gpu_autotune_level": 0}, "cpu": {"xla_backend_optimization_level": 0}}
+"""What XLA is told for a program that is called a few times at most: to try out no kernels, and to optimize no machine code."""
 
 
 class KeptProgram:
     """A whole call that is compiled once however often it is built: programs go by their text, where JAX has them by the function.
 
     For references, which are built anew for every set of values that is tried, and at large sizes take longer to compile than to
-    run. What holds arrays of its own is compiled each time: its text does not say which.
+    run. Arrays of the function's own go by what is in them; where they are large or cannot be found, it is compiled each time.
     """
 
     def __init__(self, fn: Callable[..., Any]) -> None:
@@ -76,12 +81,17 @@ class KeptProgram:
         program, arrays = self.of_arrays(args, kwargs)
         traced = program.trace(*arrays)
         lowered = traced.lower()
-        if traced.jaxpr.consts or CONSTANT in (text := lowered.as_text()):
-            return lowered.compile()(*arrays)
-        key = hashlib.sha256(f"{lowered.out_tree}\n{text}".encode()).hexdigest()
-        if key not in _COMPILED:
-            _COMPILED[key] = lowered.compile()
-        return _COMPILED[key](*arrays)
+        text = lowered.as_text()
+        held = constants(traced.jaxpr)
+        readable = all(isinstance(item.dtype, np.dtype) for item in held) and sum(item.nbytes for item in held) <= MOST_HELD
+        if not readable or (CONSTANT in text and not held):
+            return quickly_compiled(lowered)(*arrays)
+        digest = hashlib.sha256(f"{lowered.out_tree}\n{text}".encode())
+        for item in held:
+            digest.update(f"{item.dtype} {item.shape}".encode() + np.asarray(item).tobytes())
+        if digest.hexdigest() not in _COMPILED:
+            _COMPILED[digest.hexdigest()] = quickly_compiled(lowered)
+        return _COMPILED[digest.hexdigest()](*arrays)
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """The call before it is compiled."""
@@ -100,6 +110,24 @@ class KeptProgram:
             return self.__wrapped__(*args, **kwargs)
 
         return jax.jit(call, keep_unused=True), arrays
+
+
+def quickly_compiled(lowered: Any) -> Any:
+    """Compiled with less effort; a version of XLA that knows none of these options compiles as usual."""
+    if options := LESS_EFFORT.get(jax.default_backend()):
+        with contextlib.suppress(jax.errors.JaxRuntimeError, ValueError):
+            return lowered.compile(compiler_options=options)
+    return lowered.compile()
+
+
+def constants(closed: Any) -> list[Any]:
+    """The arrays that a program holds itself, those of programs within it too."""
+    found = list(getattr(closed, "consts", ()))
+    for step in getattr(closed, "jaxpr", closed).eqns:
+        found += [item.val for item in step.invars if hasattr(item, "val")]
+        for inner in _inner(step):
+            found += constants(inner)
+    return [item for item in found if hasattr(item, "dtype")]
 
 
 def formats_within(fn: Callable[..., Any], args: Sequence[Any]) -> set[Any]:
@@ -126,9 +154,17 @@ def _steps(program: Any) -> Iterator[Any]:
     """All steps of a program, those of programs within it too."""
     for step in program.eqns:
         yield step
-        for inner in jax.tree_util.tree_leaves(list(step.params.values()), is_leaf=lambda item: hasattr(item, "eqns")):
-            if hasattr(inner, "eqns"):
-                yield from _steps(getattr(inner, "jaxpr", inner))
+        for inner in _inner(step):
+            yield from _steps(getattr(inner, "jaxpr", inner))
+
+
+def _inner(step: Any) -> list[Any]:
+    """The programs within a step."""
+    return [item for item in jax.tree_util.tree_leaves(list(step.params.values()), is_leaf=_is_program) if _is_program(item)]
+
+
+def _is_program(item: Any) -> bool:
+    return hasattr(item, "eqns")
 
 
 def forget_programs() -> None:

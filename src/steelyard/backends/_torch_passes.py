@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ LEFT_OUT, WARM, KEPT = 2, 5, 3
 SHAPE_ROWS = 100
 OWN_WORK = "Activity Buffer Request"
 LONGEST_HISTORY = 1_000_000
+CODE = (".so", ".cubin", ".hsaco")
 COUNTED = ("fxgraph_cache_hit", "fxgraph_cache_miss", "fxgraph_cache_bypass")
 
 
@@ -120,3 +122,10 @@ def cache_counts() -> dict[str, int]:
     from torch._dynamo.utils import counters
 
     return {name.removeprefix("fxgraph_cache_"): int(counters["inductor"][name]) for name in COUNTED}
+
+
+def code_size() -> dict[str, float]:
+    """Bytes of the libraries and device code that Inductor wrote in its folder, which is this process's own where compiling is measured."""
+    folder = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    made = [path for path in Path(folder).rglob("*") if path.suffix in CODE] if folder and Path(folder).is_dir() else []
+    return {"code_size": float(sum(path.stat().st_size for path in made))} if made else {}

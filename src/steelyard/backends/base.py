@@ -27,7 +27,7 @@ from steelyard.measuring.clock import HostTimer, Timer
 from steelyard.measuring.fixed import Labels, NoLabels, Range, Stopwatch
 from steelyard.measuring.moving import Move, copy_array, scraps
 from steelyard.model.dtypes import canonical
-from steelyard.model.experiment import Settings
+from steelyard.model.experiment import GraphForm, Settings
 from steelyard.model.protocol import Traces
 from steelyard.model.record import Figure
 from steelyard.model.task import Task
@@ -318,9 +318,12 @@ class Backend(ABC):
         """The stacks of some calls for a flame graph, a trace with stacks, and a table by operator and shape, as three files."""
         raise Unsupported(f"backend {self.name} has no profiler")
 
-    def graph_texts(self, call: Callable[[], Any]) -> list[str]:
-        """The graphs that a call hands to the compiler, each once, in the form that the process was started for."""
-        raise Unsupported(f"backend {self.name} writes no graphs", do="--dump-ir needs backend torch_xla")
+    def graph_texts(self, call: Callable[[], Any], form: GraphForm) -> dict[str, str]:
+        """The graphs that a call hands to the compiler, or what that makes of them, each once, by number or by phase.
+
+        The process was started for that form, where its framework needs to know it then.
+        """
+        raise Unsupported(f"backend {self.name} writes no graphs", do="--dump-ir needs jax, tensorflow with XLA, or torch_xla")
 
     @classmethod
     def import_mode(cls, mode: str) -> None:
@@ -332,6 +335,14 @@ class Backend(ABC):
 
     def cache_counts(self) -> dict[str, int]:
         """How often the compiler's cache on disk was hit and missed in this process; empty where nobody counts."""
+        return {}
+
+    def compile_phases(self) -> dict[str, float]:
+        """Seconds of parsing, compiling and loading, where a program is compiled while its task is built; empty where a call does it."""
+        return {}
+
+    def program_sizes(self) -> dict[str, float]:
+        """Bytes of what the compiler made in this process: `code_size`, and `program_memory` where it plans that; empty if unknown."""
         return {}
 
     def observe(self) -> AbstractContextManager[Log]:

@@ -31,17 +31,18 @@ from steelyard.errors import NotApplicable, Unsupported
 from steelyard.measuring.clock import Timer
 from steelyard.measuring.fixed import Range, Stopwatch
 from steelyard.model.dtypes import canonical
-from steelyard.model.experiment import Settings
+from steelyard.model.experiment import GraphForm, Settings
 from steelyard.model.record import Figure
 from steelyard.model.task import Task, nested
 
 ABOUT = {
-    "package": "jax", "stack": "jax", "requires": ["numpy", "jax"], "pins": "jax.txt", "usual": "jit",
+    "package": "jax", "stack": "jax", "requires": ["numpy", "jax"], "pins": "jax.txt", "usual": "jit", "flags": "XLA_FLAGS",
     "devices": {"cpu": "cpu", "cuda": "cuda", "tpu": "tpu"},
     "variables": {
         "JAX_PLATFORMS": "{device}", "PJRT_NPROC": "{threads}", "NPROC": "{threads}", "XLA_FLAGS": "",
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "JAX_ENABLE_X64": "0",
     },
+    "refusals": ["Unknown flags? in XLA_FLAGS: [^\\n]*"],
 }  # fmt: skip
 FORMATS: dict[str, Any] = {
     "fp32": np.float32, "fp16": np.float16, "bf16": ml_dtypes.bfloat16, "fp8e4m3": ml_dtypes.float8_e4m3fn,
@@ -124,7 +125,7 @@ class Jax(Backend):
             raise Unsupported(f"JAX {jax.__version__} has no {self.device} device here", why=why, do=do) from error
         jax.config.update("jax_default_device", self.spot)
         self.places = Places()
-        self._program: Callable[[], Any] | None = None
+        self._lowered: Callable[[], Any] | None = None
         self._first: tuple[CompileWork, float] | None = None
 
     def array(self, data: np.ndarray[Any, Any], dtype: str) -> Any:
@@ -226,7 +227,7 @@ class Jax(Backend):
         before, earlier, call = COMPILATIONS.read(), task.inspect, task.observe or replace(task, scope=None)
         lowered = getattr(program, "lower", None)
         self._first = None
-        self._program = (lambda: lowered(*task.args, **task.kwargs).compile()) if lowered else None
+        self._lowered = (lambda: lowered(*task.args, **task.kwargs)) if lowered else None
 
         def observe() -> Any:
             start, out = clocks.perf_counter(), None
@@ -260,10 +261,10 @@ class Jax(Backend):
 
     def _analysis(self) -> dict[str, Any]:
         """Operations, bytes and memory of the compiled program by XLA's own account; JAX has kept it, so nothing is compiled again."""
-        if self._program is None:
+        if self._lowered is None:
             return {}
         try:
-            program = self._program()
+            program = self._lowered().compile()
             cost, held = program.cost_analysis(), program.memory_analysis()
         except (RuntimeError, NotImplementedError, jax.errors.JaxRuntimeError):
             return {}
@@ -271,6 +272,24 @@ class Jax(Backend):
         found: dict[str, Any] = {name: cost[key] for name, key in (("flops", "flops"), ("bytes", "bytes accessed")) if key in (cost or {})}
         parts = {part: getattr(held, f"{part}_size_in_bytes", 0) for part in ("argument", "output", "temp", "generated_code")}
         return {**found, "memory": parts} if held is not None else found
+
+    def program_sizes(self) -> dict[str, float]:
+        """Code as XLA counts it, or where it counts none, as on a CPU, the serialised program; and the memory that the program plans."""
+        if self._lowered is None:
+            return {}
+        program = self._lowered().compile()
+        parts = self._analysis().get("memory", {})
+        code = parts.get("generated_code", 0) or len(program.runtime_executable().serialize())
+        return {"code_size": float(code), **({"program_memory": float(sum(parts.values()))} if parts else {})}
+
+    def graph_texts(self, call: Callable[[], Any], form: GraphForm) -> dict[str, str]:
+        if self._lowered is None or form == "text":
+            what = "there is no one program of a whole call" if form != "text" else "JAX has no graphs of that form"
+            raise Unsupported(what, do="--dump-ir hlo, stablehlo or optimized, with the variant jit")
+        call()
+        made = self._lowered()
+        text = made.compile().as_text() if form == "optimized" else made.as_text(dialect=form)
+        return {"1": str(text)}
 
     def upcast(self, task: Task) -> Task | None:
         if task.fn is None:
@@ -284,13 +303,18 @@ class Jax(Backend):
         return replace(task, fn=KeptProgram(plain), args=args, kwargs=kwargs, parameters=weights, scope=scope, inspect=None)
 
     def _doubled(self, value: Any, known: dict[int, Any]) -> Any:
-        """The same structure in double precision; what is there twice is one thing again, so that weights are still known by identity."""
+        """The same structure in double precision; what is there twice is one thing again, so that weights are still known by identity.
+
+        Where numpy can reach the numbers it converts them: JAX would compile a program for each shape.
+        """
 
         def wide(item: Any) -> Any:
             if not is_array(item) or not jnp.issubdtype(item.dtype, jnp.floating):
                 return item
             if id(item) not in known:
-                known[id(item)] = self.places.now(item).astype(jnp.float64)
+                now = self.places.now(item)
+                near = self.device == "cpu"
+                known[id(item)] = jax.device_put(np.asarray(now).astype(np.float64), self.spot) if near else now.astype(jnp.float64)
             return known[id(item)]
 
         return jax.tree_util.tree_map(wide, value)

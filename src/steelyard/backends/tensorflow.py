@@ -23,13 +23,13 @@ from steelyard.backends.base import Backend, Leaf, step_through
 from steelyard.errors import Unsupported
 from steelyard.measuring.clock import Timer, WaitingTimer
 from steelyard.measuring.fixed import Range, Stopwatch
-from steelyard.model.experiment import Settings
+from steelyard.model.experiment import GraphForm, Settings
 from steelyard.model.record import Figure
 from steelyard.model.task import Task
 
 ABOUT = {
     "package": "tensorflow", "stack": "tensorflow", "requires": ["numpy", "tensorflow-cpu"], "pins": "tensorflow.txt",
-    "usual": "graph",
+    "usual": "graph", "flags": "XLA_FLAGS",
     "variables": {
         "TF_NUM_INTRAOP_THREADS": "{threads}", "TF_NUM_INTEROP_THREADS": "1", "TF_FORCE_GPU_ALLOW_GROWTH": "true",
         "TF_CPP_MIN_LOG_LEVEL": "2", "TF_XLA_FLAGS": "", "XLA_FLAGS": "",
@@ -109,6 +109,7 @@ class TensorFlow(Backend):
         self.spot = found[0].name
         self.places = Places()
         self._phases: dict[str, float] = {}
+        self._ready: Task | None = None
 
     def array(self, data: np.ndarray[Any, Any], dtype: str) -> Any:
         if dtype not in FORMATS:
@@ -190,10 +191,11 @@ class TensorFlow(Backend):
         self._phases = {}
         started = task.fn.started if isinstance(task.fn, DoneCall) else task.fn
         ready = replace(task, fn=DoneCall(started, self.places, self.sync))
+        self._ready = ready
         return replace(ready, observe=lambda: self._observed(ready))
 
     def _observed(self, task: Task) -> Any:
-        """One call; the first is taken apart into tracing and all that comes after it."""
+        """One call, of which tf.function's files are removed; the first is taken apart into tracing and all that comes after it."""
         begin = clocks.perf_counter()
         fn = task.fn.started if isinstance(task.fn, DoneCall) else None
         trace = getattr(fn, "get_concrete_function", None)
@@ -203,6 +205,7 @@ class TensorFlow(Backend):
         start = clocks.perf_counter()
         out = replace(task, scope=None, observe=None)()
         self._phases.setdefault("first_run_time", clocks.perf_counter() - start)
+        remove_sources()
         return out
 
     def beside(self, task: Task, timer: Timer, seconds: float, settings: Settings) -> tuple[dict[str, Figure], dict[str, Any]]:
@@ -219,6 +222,14 @@ class TensorFlow(Backend):
         if (trace := getattr(started, "get_concrete_function", None)) is not None:
             facts["graph"] = _graph_facts(trace(*task.args, **task.kwargs))
         return figures, facts
+
+    def graph_texts(self, call: Callable[[], Any], form: GraphForm) -> dict[str, str]:
+        ready, stages = self._ready, {"hlo": "hlo", "stablehlo": "stablehlo", "optimized": "optimized_hlo"}
+        started: Any = ready.fn.started if ready and isinstance(ready.fn, DoneCall) else None
+        if ready is None or form not in stages or not getattr(started, "_jit_compile", False):
+            raise Unsupported("TensorFlow tells the programs of XLA alone", do="use the variant jit, and hlo, stablehlo or optimized")
+        call()
+        return {"1": str(started.experimental_get_compiler_ir(*ready.args, **ready.kwargs)(stage=stages[form]))}
 
     def formats_within(self, fn: Callable[..., Any], args: Sequence[Any]) -> set[str]:
         try:

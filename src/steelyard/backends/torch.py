@@ -266,6 +266,9 @@ class Torch(Backend):
     def cache_counts(self) -> dict[str, int]:
         return _torch_passes.cache_counts()
 
+    def program_sizes(self) -> dict[str, float]:
+        return _torch_passes.code_size()
+
     def observe(self) -> AbstractContextManager[Log]:
         return watch(self.meter)
 

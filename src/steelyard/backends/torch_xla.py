@@ -30,13 +30,13 @@ from steelyard.measuring.clock import Loop, Timer, WaitingTimer
 from steelyard.measuring.fixed import Range, Stopwatch
 from steelyard.measuring.sample import quiet_collector
 from steelyard.measuring.stats import median_interval, time_figure
-from steelyard.model.experiment import Settings
+from steelyard.model.experiment import GraphForm, Settings
 from steelyard.model.record import Figure
 from steelyard.model.task import Task
 
 ABOUT = {
     "package": "torch_xla", "stack": "torch-xla", "requires": ["numpy", "torch", "torch_xla"], "pins": "torch-xla.txt",
-    "why": "torch_xla needs its own torch", "devices": {"cpu": "CPU", "cuda": "CUDA", "tpu": "TPU"},
+    "why": "torch_xla needs its own torch", "flags": "XLA_FLAGS", "devices": {"cpu": "CPU", "cuda": "CUDA", "tpu": "TPU"},
     "variables": {
         "XLA_FLAGS": "", "PJRT_NPROC": "{threads}", "NPROC": "{threads}", "XRT_TPU_CONFIG": "", "XLA_SAVE_TENSORS_FILE": "",
         "PJRT_DEVICE": "{device}",
@@ -238,7 +238,9 @@ class TorchXla(TorchElsewhere):
         self._groups |= {"timed": timed.plain(), "split": {"calls": calls, **_group(Counts.read().since(before), fell)}}
         return {"trace_time": _spread(traced), "execute_time": _spread(executed)}, {"xla": dict(self._groups)}
 
-    def graph_texts(self, call: Callable[[], Any]) -> list[str]:
+    def graph_texts(self, call: Callable[[], Any], form: GraphForm) -> dict[str, str]:
+        if form == "optimized":
+            raise Unsupported("torch_xla tells what it hands to XLA, and not what XLA makes of it", do="--dump-ir hlo")
         saved = Path(f"{os.environ.get('XLA_SAVE_TENSORS_FILE', '')}.{xla_runtime.global_ordinal()}")
         settle()
         start = saved.stat().st_size if saved.is_file() else 0
@@ -249,7 +251,8 @@ class TorchXla(TorchElsewhere):
         with saved.open("rb") as file:
             file.seek(start)
             text = file.read().decode(errors="replace")
-        return list(dict.fromkeys(found.strip() + "\n" for found in GRAPH.findall(text)))
+        each = dict.fromkeys(found.strip() + "\n" for found in GRAPH.findall(text))
+        return {str(number): found for number, found in enumerate(each, 1)}
 
     @contextmanager
     def runtime_profile(self, folder: Path) -> Iterator[None]:

@@ -34,7 +34,7 @@ from steelyard.model.task import Task, nested
 
 ABOUT = {
     "package": "torchax", "stack": "torchax", "requires": ["numpy", "torch", "jax", "torchax"], "pins": "torchax.txt",
-    "why": "torchax needs a torch and a jax that it works with",
+    "why": "torchax needs a torch and a jax that it works with", "flags": "XLA_FLAGS",
     "variables": {"XLA_FLAGS": "", "PJRT_NPROC": "{threads}", "NPROC": "{threads}", "JAX_PLATFORMS": "{device}"},
 }  # fmt: skip
 KINDS = {"cpu": "cpu", "cuda": "gpu", "tpu": "tpu"}

@@ -37,7 +37,7 @@ def command(
     steelyard capture -o step.json --steps 3 train.py --lr 0.1
     steelyard capture --case model/mlp --mode train --profile -o mlp.json
     """
-    from steelyard.cli.run import parsed_axes
+    from steelyard.cli.run import read_axes
     from steelyard.engine import capture
     from steelyard.engine.selection import Request
     from steelyard.model.units import parse_seconds
@@ -48,7 +48,7 @@ def command(
     if case is not None:
         if steps or ranks > 1:
             raise UsageError("--steps and --ranks are for scripts", do="leave them out")
-        request = Request((case,), axes=parsed_axes(axes), mode=(mode,) if mode else (), device=(device,) if device else ())
+        request = Request((case,), axes=read_axes(axes), mode=(mode,) if mode else (), device=(device,) if device else ())
         found = [capture.capture_case(request, find_store(None), output, limit, profile=profile, resources=not no_resources)]
     else:
         if axes or mode or device:

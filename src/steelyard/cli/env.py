@@ -26,7 +26,10 @@ def command() -> None:
 )  # fmt: skip
 @json_option
 def create(stack: str, packages: tuple[str, ...], name: str | None, requirements: tuple[Path, ...], as_json: bool) -> int:
-    """Build the environment of a STACK (numpy, torch, jax, tensorflow, torch-xla, torchax), with further PACKAGES if wanted."""
+    """Build the environment of a STACK (numpy, torch, jax, tensorflow, torch-xla, torchax), with further PACKAGES if wanted.
+
+    STACK-VERSION is a stack in another version than the pinned one: jax-0.9, to be compared with jax.
+    """
     from steelyard.engine import envs
 
     envs.check(stack, name)

@@ -23,21 +23,22 @@ OBJECTS_BETWEEN_SWEEPS = 100_000
 COMPLETION_VARIABLE = "_STEELYARD_COMPLETE"
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("steelyard.cli.run", "Measure workloads, suites, experiments, .py files or a command."),
-    "list": ("steelyard.cli.list", "List workloads, variants, backends, suites, metrics or saved runs."),
+    "list": ("steelyard.cli.list", "List workloads, variants, backends, suites, metrics, saved runs."),
     "show": ("steelyard.cli.show", "Show a run, one of its records, or a workload in full."),
     "gate": ("steelyard.cli.gate", "Judge a change: compare, hold against a policy, exit code for CI."),
     "compare": ("steelyard.cli.compare", "Compare two sides of saved results, case by case."),
     "report": ("steelyard.cli.report", "Make a page, a table, a picture or a site of saved results."),
     "nightly": ("steelyard.cli.nightly", "Run, keep by date, compare with the last good night, report."),
-    "doctor": ("steelyard.cli.doctor", "Check whether this machine is fit to measure, and what to change."),
+    "doctor": ("steelyard.cli.doctor", "Check whether this machine is fit to measure, what to change."),
     "as": ("steelyard.cli.as_", "Take another tool's flags and write its own output: as NAME …"),
     "convert": ("steelyard.cli.convert", "Turn another tool's config into an experiment file."),
     "export": ("steelyard.cli.export", "Write a saved run as another tool's file of results."),
     "capture": ("steelyard.cli.capture", "Record an execution trace of a script or a case."),
     "trace": ("steelyard.cli.trace", "Look into an execution trace: operators, tree, counts, graph, times."),
     "check": ("steelyard.cli.check", "Check files without measuring: keys, names, shapes."),
-    "env": ("steelyard.cli.env", "Create and list environments for stacks that cannot live together."),
-    "new": ("steelyard.cli.new", "Start a workload, variant, metric or experiment from a small file."),
+    "artifacts": ("steelyard.cli.artifacts", "Export models as programs on disk; check, publish, fetch them."),
+    "env": ("steelyard.cli.env", "Create environments for stacks that cannot live together."),
+    "new": ("steelyard.cli.new", "Start a workload, variant, metric or experiment from a file."),
 }
 
 

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from steelyard.store.runs import RunWriter, Store
 
 
+USUAL_COUNT = "usual"
+
+
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     from steelyard import registry
 
@@ -32,7 +35,9 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 
 def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
-    """The number may be left out, so a word that follows is taken for it and must be told from one."""
+    """The number may be left out, so a word that follows is taken for it and must be told from one; 0 stands for the usual one."""
+    if text == USUAL_COUNT:
+        return 0
     if text is not None and parse_count(text) is None:
         raise UsageError(
             f"--compile-time takes a whole number of processes, not {text!r}", do="write --compile-time=3, or put it at the end"
@@ -60,7 +65,10 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 @click.option("--threads", multiple=True, metavar="LIST", help="CPU threads; part of the case. Default 1.")
 @click.option("--ranks", multiple=True, metavar="LIST", help="Processes that work together; part of the case. Default 1.")
 @click.option("--flag", "flags", multiple=True, metavar="NAME=VALUE", help="Environment variable set for the case; part of it.")
-@click.option("--vs", metavar="VARIANT", help="Weigh every case against this variant (torch/eager: on one backend), or env:NAME.")
+@click.option(
+    "--vs", metavar="VARIANT",
+    help="Weigh every case against this variant (torch/eager: on one backend), env:NAME, or flags:'--xla_… NAME=VALUE'.",
+)  # fmt: skip
 @click.option("--vs-path", metavar="DIR", help="Weigh every case against itself in another checkout or build of this folder.")
 @click.option("--budget", metavar="TIME", help="Sampling time per case and comparison: quick, normal, thorough or 30s.")
 @click.option("--precision", metavar="SHARE", help="Stop when the interval is this narrow: 1%.")
@@ -83,7 +91,11 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
     help="Check outputs before and after timing (default); full: large ones on a device against numpy too, however long that takes.",
 )  # fmt: skip
 @click.option("--no-verify", is_flag=True, help="Check no outputs.")
-@click.option("--reference", type=click.Choice(["eager", "fp64"]), help="Hold variants against eager (default), or all against fp64.")
+@click.option(
+    "--reference", type=click.Choice(["eager", "fp64", "interpreter"]),
+    help="Hold variants against eager (default), or all against fp64; exported programs against StableHLO's interpreter.",
+)  # fmt: skip
+@click.option("--allow", multiple=True, metavar="NAME", help="Let an exported program make this custom call; repeat for more.")
 @click.option("--rule", metavar="NAME", help="Check answers by another system's rule, or by none; 'list rules' has them.")
 @click.option("--seed", type=click.IntRange(0, MOST_COUNT), help="Seed of all data and weights.")
 @click.option("--isolate", type=click.Choice(["shared", "case", "workload", "none"]), help="What shares a worker. Default shared.")
@@ -99,12 +111,16 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
 @click.option("--profile", is_flag=True, default=None, help="Keep a trace and a kernel table of a few untimed calls.")
 @click.option("--ncu", is_flag=True, default=None, help="Keep Nsight Compute's counters of one call (CUDA).")
 @click.option("--nsys", is_flag=True, default=None, help="Keep Nsight Systems' report of ten calls, and where their time went (CUDA).")
-@click.option("--dump-ir", type=click.Choice(["hlo", "stablehlo", "text"]), help="Keep the graphs of one untimed call (torch_xla).")
+@click.option(
+    "--dump-ir", type=click.Choice(["hlo", "stablehlo", "text", "optimized"]),
+    help="Keep the graphs of one untimed call (XLA's backends); optimized: what the compiler made of them, with --vs of both arms.",
+)  # fmt: skip
 @click.option("--runtime-profile", is_flag=True, default=None, help="Keep a profile by the framework's own runtime (torch_xla).")
 @click.option("--save-output", type=click.Choice(["answer", "state"]), help="Keep what a call answers; state: gradients and weights too.")
 @click.option(
-    "--compile-time", is_flag=False, flag_value="3", metavar="[N]", callback=_processes,
-    help="Cold and warm compile time of compiled cases, from N pairs of fresh processes. Default 3.",
+    "--compile-time", is_flag=False, flag_value=USUAL_COUNT, metavar="[N]", callback=_processes,
+    help="Compile time, code size and memory of compiled cases, from N pairs of fresh processes: cold and warm (default 3), or with "
+    "--vs both arms in turn, with a verdict on each (default 8).",
 )  # fmt: skip
 @click.option("--env", metavar="NAME", help="Run in an environment made by 'steelyard env create'.")
 @click.option("-k", "--filter", "filters", multiple=True, metavar="PART", help="Only cases with this in their id: softmax, n=8, a regex.")
@@ -175,10 +191,10 @@ def _request(options: dict[str, Any]) -> Request:
     devices, index = read_devices(comma_list(options["devices"]))
     check_modes(modes)
     return Request(
-        selectors=selectors, commands=commands, axes=parsed_axes(options["axes"]), backend=comma_list(options["backends"]),
+        selectors=selectors, commands=commands, axes=read_axes(options["axes"]), backend=comma_list(options["backends"]),
         variant=comma_list(options["variants"]), mode=modes, device=devices, threads=_whole("threads", options["threads"]),
         ranks=_whole("ranks", options["ranks"]),
-        flags=dict(_flag(text) for text in options["flags"]), settings=read_settings(options), env=options["env"], device_index=index,
+        flags=dict(read_flag(text) for text in options["flags"]), settings=read_settings(options), env=options["env"], device_index=index,
         filters=Filters(tuple(options["filters"]), tuple(options["excludes"])), part=options["partition"] or "",
         trust=options["trust"],
     )  # fmt: skip
@@ -217,7 +233,7 @@ def comma_list(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(word.strip() for word in found if word.strip())
 
 
-def parsed_axes(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
+def read_axes(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
     """Axes by name; one named twice has the values of both."""
     found: dict[str, tuple[Any, ...]] = {}
     for name, values in map(_axis, texts):
@@ -249,7 +265,8 @@ def _axis(text: str) -> tuple[str, tuple[Any, ...]]:
     return name, tuple(found)
 
 
-def _flag(text: str) -> tuple[str, str]:
+def read_flag(text: str) -> tuple[str, str]:
+    """A variable and its value."""
     name, sign, value = text.partition("=")
     if not sign or not name:
         raise UsageError(f"not a flag: {text!r}", do="write it like --flag XLA_FLAGS=--xla_dump_to=out")
@@ -276,7 +293,7 @@ def read_settings(options: dict[str, Any]) -> dict[str, Any]:
         "fixed": parse_fixed,
         "precision": parse_share, "margin": parse_share, "warmup": parse_seconds, "timeout": parse_seconds, "memory": parse_bytes,
     }  # fmt: skip
-    found = {}
+    found: dict[str, Any] = {}
     if options.get("vs_path") is not None:
         if options["vs"] is not None:
             raise UsageError("--vs and --vs-path both name a base", do="give one of them")
@@ -285,7 +302,11 @@ def read_settings(options: dict[str, Any]) -> dict[str, Any]:
         raise UsageError("--verify and --no-verify contradict each other", do="give one of them")
     if options.get("no_verify") or options.get("verify") == "usual":
         options = {**options, "verify": not options.get("no_verify")}
+    if options.get("compile_time") == 0:
+        options = {**options, "compile_time": 3 if options.get("vs") is None else 8}
     asked = ("settle", "sampling", "runs", "rtol", "atol", "verify", "reference", "rule", "seed", "isolate", "vs")
+    if options.get("allow"):
+        found["allow"] = tuple(options["allow"])
     for name in (*asked, "telemetry", *PASSES, *readers):
         if (given := options.get(name)) is not None:
             found[name] = readers[name](given) if name in readers else given

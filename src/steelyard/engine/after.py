@@ -7,12 +7,14 @@ import os
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steelyard import registry
+from steelyard.analyze.programs import BASE_PROGRAM, PROGRAM, count_program
 from steelyard.engine import envs, profilers
+from steelyard.engine.arms import ArmJob, Reply, arms_of
 from steelyard.engine.messages import Found, Pass, encode
 from steelyard.engine.plan import Job, Plan
 from steelyard.errors import SteelyardError
@@ -24,25 +26,23 @@ if TYPE_CHECKING:
 
 LARGEST_FILE = 512 << 20
 SAVED = "graphs"
+COLD, WARM = "compile_time_cold", "compile_time_warm"
 CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH")
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What a pass gave; `trouble` is why it gave nothing, which never costs the case its record."""
-
-    found: Found = field(default_factory=Found)
-    trouble: str = ""
 
 
 Work = Callable[["Crew", Job, Plan, Path], Reply]
 
 
 def complete(record: Record, job: Job, plan: Plan, crew: Crew, writer: RunWriter) -> Record:
-    """Run the passes that were asked for, one after another, and lay what they found over the record."""
+    """Run the passes that were asked for, one after another, and lay what they found over the record.
+
+    What a comparison has said of compiling is not measured again, and that of a base is for its comparisons to say.
+    """
     if record.status not in ("ok", "wrong"):
         return record
     for name, work in wanted(plan):
+        if name == "compile_time" and (COLD in record.metrics or job.case in plan.bases):
+            continue
         with tempfile.TemporaryDirectory(prefix="steelyard-", ignore_cleanup_errors=True) as folder:
             reply = work(crew, job, plan, Path(folder))
             record = _extended(record, name, reply, Path(folder), writer)
@@ -78,11 +78,40 @@ def memory(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
 
 
 def graphs(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
-    """In a process of its own, told before it starts to write down what it traces."""
+    """In a process of its own, told before it starts to write down what it traces; the compiler's own form of both arms, where there
+    are two: what differs in it is why they differ."""
+    both = job.vs is not None and plan.settings.dump_ir == "optimized"
+    arms = arms_of(job, plan) if both else (ArmJob("", job, plan.sources_of(job)),)
+    found = Found()
+    for arm in reversed(arms):
+        folder = scratch / ("head" if arm is arms[-1] else "base")
+        folder.mkdir()
+        reply = _graphs(crew, arm, plan, folder)
+        if reply.trouble:
+            return replace(reply, found=found, trouble=f"{arm.who}: {reply.trouble}" if arm.who else reply.trouble)
+        found = _laid_over(found, reply.found, base=arm is not arms[-1])
+    return Reply(found)
+
+
+def _graphs(crew: Crew, arm: ArmJob, plan: Plan, scratch: Path) -> Reply:
+    """The graphs of one arm, with what they are made of."""
     assert plan.settings.dump_ir is not None
-    saving = envs.saving_graphs(job.case.backend, plan.settings.dump_ir, scratch / SAVED)
-    place = replace(job.place, flags=tuple((dict(job.place.flags) | saving).items()))
-    return crew.ask(replace(job, place=place, fresh=True), plan, "graphs", scratch, alone=True)
+    saving = envs.saving_graphs(arm.job.case.backend, plan.settings.dump_ir, scratch / SAVED)
+    place = replace(arm.job.place, flags=tuple((dict(arm.job.place.flags) | saving).items()))
+    reply = crew.ask(replace(arm.job, place=place, fresh=True), plan, "graphs", scratch, alone=True, sources=arm.sources)
+    texts = {Path(path).name: _contents(path, scratch).decode(errors="replace") for _, path in reply.found.files}
+    counted = {name: counts.plain() for name, text in texts.items() if (counts := count_program(text)).operations}
+    facts = {**reply.found.facts, **({PROGRAM: counted} if counted else {})}
+    return replace(reply, found=replace(reply.found, facts=facts))
+
+
+def _laid_over(head: Found, found: Found, *, base: bool) -> Found:
+    """What was found of the head, with what belongs to the base under names of its own."""
+    if not base:
+        return found
+    files = [(f"base {kind}", str(Path(path).rename(Path(path).with_name(f"base-{Path(path).name}")))) for kind, path in found.files]
+    facts = {BASE_PROGRAM: found.facts[PROGRAM]} if PROGRAM in found.facts else {"base_dump_ir": found.facts.get("dump_ir")}
+    return replace(head, facts={**head.facts, **facts}, files=(*head.files, *files))
 
 
 def under_tool(name: str, crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
@@ -109,22 +138,29 @@ def compile_time(crew: Crew, job: Job, plan: Plan, scratch: Path) -> Reply:
     for number in range(plan.settings.compile_time or 0):
         folder = scratch / f"cache-{number}"
         for replies in (cold, warm):
-            private = tuple((name, str(folder / name.lower())) for name in CACHES)
-            place = replace(job.place, flags=(*job.place.flags, *private))
-            replies.append(crew.ask(replace(job, place=place, fresh=True), plan, "compile", scratch, alone=True))
+            replies.append(crew.ask(with_cache(job, folder), plan, "compile", scratch, alone=True))
             if replies[-1].trouble or "compile_time" not in replies[-1].found.figures:
                 return Reply(Found(facts=replies[-1].found.facts), replies[-1].trouble)
-    figures = {f"compile_time_{name}": _spread(replies) for name, replies in (("cold", cold), ("warm", warm))}
+    figures = {COLD: _spread(cold, "compile_time"), WARM: _spread(warm, "compile_time")}
+    sizes = [name for name, figure in cold[0].found.figures.items() if figure.unit == "B" and name != "peak_memory"]
+    figures |= {name: _spread(cold, name) for name in sizes if all(name in reply.found.figures for reply in cold)}
     return Reply(Found(figures, {"compile_time": compile_facts(cold, warm, job)}))
 
 
-def _spread(replies: Sequence[Reply]) -> Figure:
+def with_cache(job: Job, folder: Path) -> Job:
+    """A job in a fresh interpreter that has a cache of compiled code of its own."""
+    private = tuple((name, str(folder / name.lower())) for name in CACHES)
+    return replace(job, place=replace(job.place, flags=(*job.place.flags, *private)), fresh=True)
+
+
+def _spread(replies: Sequence[Reply], name: str) -> Figure:
     """A process is one sample."""
     import numpy as np
 
     from steelyard.measuring.stats import median_interval, time_figure
 
-    return time_figure(median_interval(np.asarray([reply.found.figures["compile_time"].value for reply in replies])))
+    found = time_figure(median_interval(np.asarray([reply.found.figures[name].value for reply in replies])))
+    return replace(found, unit=replies[0].found.figures[name].unit)
 
 
 def compile_facts(cold: Sequence[Reply], warm: Sequence[Reply], job: Job) -> dict[str, Any]:

@@ -66,7 +66,7 @@ class Bench:
         """Call the workload's body for one backend."""
         body = self.workload.bodies.get(backend) or self.own_body
         named = body.__code__.co_varnames[: body.__code__.co_argcount]
-        given = {"mode": self.case.mode, "loaded": self.loaded, "member": self.workload.member}
+        given = {"mode": self.case.mode, "loaded": self.loaded, "member": self.workload.member, "settings": self.settings}
         wanted = {name: value for name, value in given.items() if name in named}
         params = opening.given(self.workload, dict(self.case.params))
         task = _task(body(**params, be=be, **wanted), f"workload {self.workload.name}")

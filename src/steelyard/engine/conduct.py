@@ -45,7 +45,14 @@ class RunOutcome:
     @property
     def code(self) -> int:
         """The exit code."""
-        return judge(self.run, mistaken=bool(self.ready.experiment.mistakes), expectations=self.expectations)
+        mistaken = bool(self.ready.experiment.mistakes) or bool(self.uncompared)
+        return judge(self.run, mistaken=mistaken, expectations=self.expectations)
+
+    @property
+    def uncompared(self) -> list[str]:
+        """The cases that are ok and were to be compared with a base, and were not, also where an earlier part of the run kept them."""
+        made, fine = {pair.head.id for pair in self.run.pairs}, {record.id for record in self.run.records if record.status == "ok"}
+        return [job.case.id for job in self.ready.jobs if job.vs and job.case.id in fine - made]
 
     @property
     def foreseen(self) -> Foreseen:

@@ -5,15 +5,16 @@ Supervision, passes, checks and comparisons in lock-step all talk to workers thr
 
 from __future__ import annotations
 
+import re
 import select
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from steelyard import codec
 from steelyard.engine.launch import Worker
 from steelyard.engine.limits import WATCH_EVERY, MemoryLimit
-from steelyard.engine.messages import Answer, Done, Expanded, Fault, Fit, Go, Order, Phase, Started, Waiting, decode, encode
+from steelyard.engine.messages import Answer, Done, Expanded, Exported, Fault, Fit, Go, Order, Phase, Started, Waiting, decode, encode
 from steelyard.errors import UsageError
 from steelyard.machine.load import oom_kills
 from steelyard.model.record import Status
@@ -22,7 +23,7 @@ from steelyard.model.units import plain as quantity
 KILLED = -9
 LOOK_EVERY = 1.0
 """Seconds between looks at a worker whose end the system does not tell of."""
-LONGEST_WORDS = 200
+LONGEST_WORDS, LONGEST_REFUSAL = 200, 300
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,11 @@ class Lost:
 
     def __str__(self) -> str:
         return f"{self.status}: {self.reason}"
+
+    def understood(self, refusals: Sequence[str]) -> Lost:
+        """As unsupported, where the last words of a crash are those by which a library refuses something."""
+        found = next((match for words in refusals if (match := re.search(words, self.stderr))), None) if self.status == "crashed" else None
+        return self if found is None else replace(self, status="unsupported", reason=found[0][:LONGEST_REFUSAL].strip())
 
 
 @dataclass
@@ -111,7 +117,7 @@ class Conversation:
             self.phase = answer.name
         elif isinstance(answer, Done):
             self.over = True
-        elif isinstance(answer, (Expanded, Fit, Started)):
+        elif isinstance(answer, (Expanded, Exported, Fit, Started)):
             self.phase = {Started: "measuring", Expanded: ""}.get(type(answer), self.phase)
             self.deadline = None if self._patience is None else time.monotonic() + self._patience
         elif isinstance(answer, Waiting) and not self.gated:

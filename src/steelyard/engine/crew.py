@@ -14,7 +14,7 @@ from typing import Any
 
 from steelyard import registry
 from steelyard.engine import envs
-from steelyard.engine.after import Reply
+from steelyard.engine.arms import Reply
 from steelyard.engine.conversation import Conversation, Lost
 from steelyard.engine.driving import DrivenResult, result_of
 from steelyard.engine.launch import Nursery, Worker, nursery_modules, start_fresh
@@ -33,6 +33,7 @@ from steelyard.engine.messages import (
     Ready,
     RecordAnswer,
     Retire,
+    Sources,
     Started,
     Unweighed,
     Waiting,
@@ -157,7 +158,8 @@ class Crew:
                 retired = True
             elif isinstance(answer, Lost) and current is not None:
                 self.losses += 1
-                where = _inside(current) if talk.phase == "start" else ""
+                answer = answer.understood(registry.about_backend(current.case.backend).refusals)
+                where = _inside(current) if talk.phase == "start" and answer.status == "crashed" else ""
                 yield current, replace(answer, reason=answer.reason + where)
             elif isinstance(answer, Lost):
                 sink.lost(answer.reason)
@@ -266,8 +268,11 @@ class Crew:
                 found[answer.case] = answer.wrong
         return found
 
-    def ask(self, job: Job, plan: Plan, name: str, scratch: Path, *, alone: bool) -> Reply:
-        """Have a worker do a pass beside the timing; it does nothing else afterwards, and nothing before if it must be alone."""
+    def ask(self, job: Job, plan: Plan, name: str, scratch: Path, *, alone: bool, sources: Sources | None = None) -> Reply:
+        """Have a worker do a pass beside the timing; it does nothing else afterwards, and nothing before if it must be alone.
+
+        `sources` are what it loads where that is not what the plan says, as for a base in another checkout.
+        """
         self.calm()
         if alone:
             self._clear()
@@ -276,7 +281,8 @@ class Crew:
         except Unstarted as error:
             return Reply(trouble=f"crashed: {error}")
         reply = Reply()
-        for answer in self.converse(talk, Pass(plan.sources_of(job), plan.settings, job.case, name, str(scratch)), plan.settings.timeout):
+        asked = Pass(sources or plan.sources_of(job), plan.settings, job.case, name, str(scratch))
+        for answer in self.converse(talk, asked, plan.settings.timeout):
             if isinstance(answer, Found):
                 reply = Reply(answer)
             elif isinstance(answer, Lost):

@@ -12,6 +12,7 @@ from steelyard.engine.messages import Answer, Describe, Described, Expand, Expan
 from steelyard.engine.place import Place
 from steelyard.engine.process import end_orphans
 from steelyard.errors import UsageError
+from steelyard.model.units import plain
 
 LOADING, EXPANDING = 120.0, 600.0
 
@@ -28,24 +29,29 @@ def describe(place: Place, files: tuple[str, ...], entries: tuple[tuple[str, str
 
 
 def expand(place: Place, sources: Sources, module: str, words: Mapping[str, Any]) -> dict[str, Any]:
-    """What `perform` of a dialect's module makes of a file in its language, with the users' files and packages loaded."""
+    """What `perform` of a dialect's module makes of a file in its language, with the users' files and packages loaded.
+
+    Where it imports users' files itself, it says so by the word `importing` before each, which may then take as long as any import.
+    """
     said = dict[str, Any]()
-    for answer in _answers(place, Expand(sources, module, words), EXPANDING):
+    for answer in _answers(place, Expand(sources, module, words), EXPANDING, LOADING):
         if isinstance(answer, Expanded):
             said |= answer.words
         elif isinstance(answer, Lost):
+            if answer.status == "timeout" and "importing" in said:
+                raise _unloadable(said["importing"], answer)
             if answer.fault:
                 raise UsageError(answer.fault.what, why=answer.fault.why, do=answer.fault.do, where=answer.fault.where)
             raise UsageError("the worker was lost while it expanded the config", why=answer.reason)
     return said
 
 
-def _answers(place: Place, job: Describe | Expand, patience: float) -> Iterator[Answer | Lost]:
-    """What a worker that does nothing else says to one job."""
+def _answers(place: Place, job: Describe | Expand, first: float, patience: float | None = None) -> Iterator[Answer | Lost]:
+    """What a worker that does nothing else says to one job: within `first` seconds, and then each time within `patience`."""
     mark = uuid.uuid4().hex
     talk = Conversation(start_fresh(place, mark))
     try:
-        talk.ask(job, patience)
+        talk.ask(job, first if patience is None else patience, first)
         yield from talk.answers()
     finally:
         talk.worker.stop()
@@ -56,5 +62,5 @@ def _unloadable(what: str, lost: Lost) -> UsageError:
     if lost.fault:
         return UsageError(f"could not load {what}: {lost.fault.what}", why=lost.fault.why, do=lost.fault.do, where=lost.fault.where)
     if lost.status == "timeout":
-        return UsageError(f"could not load {what}", why="importing it takes more than two minutes")
+        return UsageError(f"could not load {what}", why=f"importing it takes more than {plain(LOADING, 's')}", do="does it loop?")
     return UsageError(f"could not load {what}", why="the process ended while importing it", do="import it with plain Python to see why")

@@ -35,6 +35,10 @@ class Stack:
 
 PLAIN = {
     "transformers": Stack(("numpy", "torch", "transformers", "kernels", "torchao"), "transformers.txt"),
+    "torch-mlir": Stack(("numpy", "torch", "torch-mlir", "onnx", "onnxscript"), "torch-mlir.txt", "exports PyTorch as MLIR and ONNX"),
+    "tflite": Stack(
+        ("numpy", "jax", "tensorflow-cpu", "tosa-converter-for-tflite"), "tflite.txt", "exports JAX and TensorFlow as TFLite and TOSA"
+    ),
 }
 """Stacks without a backend."""
 
@@ -47,18 +51,23 @@ def stacks() -> dict[str, Stack]:
 
 NOTE, REQUIREMENTS = "steelyard-env.json", "requirements.txt"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_RELEASE = re.compile(r"(.+)-([0-9]+(?:\.[0-9]+){0,3})")
 _PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9_.-]*)==(\S+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Env:
-    """An environment; `trouble` is why nothing can run in it, as where its building was cut short."""
+    """An environment; `trouble` is why nothing can run in it, as where its building was cut short.
+
+    `release` is the version of its stack that was asked for, where it is not the one that the stack is pinned to.
+    """
 
     name: str
     path: Path
     stack: str
     packages: dict[str, str]
     trouble: str = ""
+    release: str = ""
 
     @property
     def python(self) -> Path:
@@ -72,7 +81,8 @@ class Env:
     @property
     def remedy(self) -> str:
         """How to get a whole one in its place."""
-        again = [self.stack, *([] if self.name == self.stack else ["--name", self.name])] if self.stack in stacks() else ["STACK"]
+        asked = f"{self.stack}-{self.release}" if self.release else self.stack
+        again = [asked, *([] if self.name == asked else ["--name", self.name])] if self.stack in stacks() else ["STACK"]
         return f"steelyard env remove {self.name}, then steelyard env create {' '.join(again)}"
 
 
@@ -101,7 +111,7 @@ def _read(note: Path) -> Env:
         stack, packages = str(data["stack"]), {str(key): str(version) for key, version in (data.get("packages") or {}).items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return Env(name, path, "", {}, f"its note {NOTE} cannot be read")
-    made = Env(name, path, stack, packages)
+    made = Env(name, path, stack, packages, release=str(data.get("release") or ""))
     if "packages" not in data:
         return replace(made, trouble="its building has not come to an end")
     return made if os.access(made.python, os.X_OK) else replace(made, trouble="its interpreter is gone")
@@ -112,6 +122,7 @@ def moved_pins(env: Env) -> dict[str, tuple[str, str]]:
     recipe = stacks().get(env.stack)
     file = constraints(recipe.constraints) if recipe else None
     pins = {_plain(name): pin for name, pin in _PIN.findall(file.read_text(encoding="utf-8"))} if file and file.is_file() else {}
+    pins = {name: pin for name, pin in pins.items() if not (env.release and _of_stack(name, env.stack))}
     held = {name: (version, pins.get(_plain(name), "")) for name, version in env.packages.items()}
     return {name: (version, pin) for name, (version, pin) in held.items() if pin and pin not in (version, version.partition("+")[0])}
 
@@ -133,9 +144,27 @@ def find(name: str) -> Env:
     return known[name]
 
 
+def split_release(word: str) -> tuple[str, str]:
+    """A stack and the version of it that is asked for: `iree-3.12` is the stack iree in its newest 3.12; empty for the pinned one."""
+    found = _RELEASE.fullmatch(word)
+    return (found[1], found[2]) if found and word not in stacks() and found[1] in stacks() else (word, "")
+
+
+def _of_stack(package: str, stack: str) -> bool:
+    """Whether a package is released with a stack: `iree-base-runtime` with iree, `jaxlib` with jax."""
+    return _plain(package).startswith(_plain(stack))
+
+
+def _of_release(recipe: Stack, stack: str, release: str) -> tuple[list[str], str]:
+    """What to install for one version of a stack, and the pins that still hold beside it: those of packages with versions of their own."""
+    wanted = [f"{name}=={release}.*" if _of_stack(name, stack) else name for name in recipe.requirements]
+    lines = constraints(recipe.constraints).read_text(encoding="utf-8").splitlines()
+    return wanted, "\n".join(line for line in lines if not ((pin := _PIN.match(line)) and _of_stack(pin[1], stack)))
+
+
 def check(stack: str, name: str | None) -> Path:
     """Where an environment would go, if it can be made at all."""
-    if stack not in stacks():
+    if split_release(stack)[0] not in stacks():
         raise unknown("stack", stack, stacks())
     path = home() / (name or stack)
     if name is not None and not _NAME.fullmatch(name):
@@ -159,24 +188,32 @@ def requirement_files(paths: Sequence[Path]) -> list[Path]:
 
 
 def create(stack: str, name: str | None = None, extra: tuple[str, ...] = (), requirements: Sequence[Path] = ()) -> Env:
-    """Build a pinned virtual environment, with further packages and those that files ask for; a failed one leaves nothing behind."""
+    """Build a pinned virtual environment, with further packages and those that files ask for; a failed one leaves nothing behind.
+
+    `STACK-VERSION` is the stack in that version, such as `iree-3.12` beside `iree`: two compilers to be compared.
+    """
     path = check(stack, name)
+    stack, release = split_release(stack)
     recipe = stacks()[stack]
+    note = {"stack": stack, **({"release": release} if release else {})}
     extra = (*extra, *(word for file in requirement_files(requirements) for word in ("-r", str(file.resolve()))))
     try:
         path.mkdir(parents=True)
-        (path / NOTE).write_text(json.dumps({"stack": stack}), encoding="utf-8")
+        (path / NOTE).write_text(json.dumps(note), encoding="utf-8")
     except OSError as error:
         raise UsageError(f"could not build environment {path.name}", why=f"{path}: {error.strerror}") from error
     try:
         venv.create(path, with_pip=True, symlinks=True)
         pip = [str(path / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
-        subprocess.run(
-            [*pip, "install", "-q", "-c", str(constraints(recipe.constraints)), *recipe.requirements, *extra], check=True, stdout=sys.stderr
-        )
+        wanted, pins = list(recipe.requirements), constraints(recipe.constraints)
+        if release:
+            wanted, kept = _of_release(recipe, stack, release)
+            pins = path / "constraints.txt"
+            pins.write_text(kept, encoding="utf-8")
+        subprocess.run([*pip, "install", "-q", "-c", str(pins), *wanted, *extra], check=True, stdout=sys.stderr)
         freeze = subprocess.run([*pip, "list", "--format=json"], check=True, capture_output=True, text=True)
         packages = {item["name"]: item["version"] for item in json.loads(freeze.stdout)}
-        (path / NOTE).write_text(json.dumps({"stack": stack, "packages": packages}, indent=1))
+        (path / NOTE).write_text(json.dumps({**note, "packages": packages}, indent=1))
     except (OSError, subprocess.CalledProcessError) as error:
         shutil.rmtree(path, ignore_errors=True)
         raise UsageError(f"could not build environment {path.name}", why=str(error), do="see the installer's message above") from error
@@ -214,6 +251,23 @@ def place_for(backend: str, place: Place) -> Place:
     return _within(fitting[0], place) if fitting else place
 
 
+def place_with(packages: Sequence[Sequence[str]], modules: Sequence[str], place: Place) -> Place | None:
+    """Where several packages are installed together, each under one of its names: at a place itself, or in an environment; else nowhere.
+
+    `modules` are what they are imported as, which is how they are looked for in our own interpreter.
+    """
+
+    def holds(held: Mapping[str, str]) -> bool:
+        known = {_plain(name) for name in held}
+        return all(known & {_plain(name) for name in names} for names in packages)
+
+    here = place.python == Place().python
+    if all(importlib.util.find_spec(name) for name in modules) if here else holds(contents(place.python)):
+        return place
+    fitting = [env for env in listing() if not env.trouble and holds(env.packages)]
+    return _within(min(fitting, key=lambda env: (len(env.packages), env.name)), place) if fitting else None
+
+
 def contents(python: str) -> Mapping[str, str]:
     """The packages of the environment that an interpreter belongs to; nothing for one that is none of ours."""
     return next((env.packages for env in listing() if str(env.python) == python), {})
@@ -223,6 +277,14 @@ def contents(python: str) -> Mapping[str, str]:
 def installed(python: str) -> Mapping[str, str]:
     """What is installed where an interpreter runs: in an environment of ours, or in our own."""
     return contents(python) or {item.name: item.version for item in metadata.distributions() if item.name}
+
+
+def pip_list(python: str) -> str:
+    """What is installed where an interpreter runs, as pip lists it."""
+    rows = sorted(installed(python).items(), key=lambda item: _plain(item[0]))
+    width = max([len("Package"), *(len(name) for name, _ in rows)])
+    lines = [("Package", "Version"), ("-" * width, "-------"), *rows]
+    return "".join(f"{name:{width}} {version}\n" for name, version in lines)
 
 
 def variables(backend: str, device: str, threads: int) -> dict[str, str]:

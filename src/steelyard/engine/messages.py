@@ -129,6 +129,22 @@ class Pass:
 
 
 @dataclass(frozen=True)
+class Export:
+    """Make programs of a case, by kind and form, in a folder: Exported for each, and first for its arrays, written where `arrays` asks.
+
+    `largest` is the largest number in the model's answers, where an earlier worker has found it.
+    """
+
+    sources: Sources
+    settings: Settings
+    case: Case
+    folder: str
+    programs: tuple[str, ...]
+    arrays: bool = True
+    largest: float = 0.0
+
+
+@dataclass(frozen=True)
 class Drive:
     """Run a user's file whose own code calls the runner, which the module `shim` puts in place: Started and a RecordAnswer for each case.
 
@@ -291,6 +307,15 @@ class Expanded:
 
 
 @dataclass(frozen=True)
+class Exported:
+    """One program of a case, or its arrays: `ok` with what a manifest says of it, or else the reason."""
+
+    program: str
+    status: str
+    words: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Fault:
     """A job that could not be done at all, in the parts of an error of ours."""
 
@@ -305,10 +330,10 @@ class Done:
     """The job has come to its end."""
 
 
-Order = Describe | Check | Measure | Weigh | Alternate | Pass | Drive | Expand | Prepare | Go | Quit
+Order = Describe | Check | Measure | Weigh | Alternate | Pass | Export | Drive | Expand | Prepare | Go | Quit
 Answer = (
     Described | Ready | Started | Retire | Phase | Waiting | Fit | RecordAnswer | PairAnswer | Unweighed | ArmAnswer | ArmFailed
-    | PartnerLost | Found | Expanded | Fault | Done
+    | PartnerLost | Found | Expanded | Exported | Fault | Done
 )  # fmt: skip
 Message = Order | Answer
 Stored = Callable[[type, Any], Any]

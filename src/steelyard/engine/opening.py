@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from steelyard import registry
+from steelyard import files, registry
 from steelyard.engine.filters import TAG, TIER
 from steelyard.errors import UsageError, unknown
-from steelyard.files import open_named, real
+from steelyard.files import real
 from steelyard.model.case import Case
 from steelyard.model.define import OpenedFile, Workload
 from steelyard.model.experiment import Matrix
@@ -22,9 +20,6 @@ from steelyard.registry import Catalogue
 
 _SELECTOR = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_./-]*):(.+)", re.DOTALL)
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://")
-_BLOCK = 2**20
-_hashes: dict[tuple[str, int, int, int], str] = {}
-"""Hashes of files that have not changed since, by path, size, time and inode: a large one is asked for by every case of it."""
 
 
 def split(word: str) -> tuple[str, str] | None:
@@ -45,9 +40,10 @@ def matrices(matrix: Matrix, catalogue: Catalogue) -> list[Matrix]:
     for name, path in (parts for _, parts in files):
         parameter = _parameter(name, catalogue)
         for item in held(name, path):
-            own = {parameter: (_valued(item),), **{key: (value,) for key, value in item.params.items()}}
+            own = {parameter: (_valued(name, item),), **{key: (value,) for key, value in item.params.items()}}
+            usual = (item.backend,) if item.backend and not matrix.backend else matrix.backend
             ranks = (item.ranks,) if matrix.ranks == (1,) else matrix.ranks
-            made.append(replace(matrix, workload=(name,), axes={**matrix.axes, **own}, ranks=ranks))
+            made.append(replace(matrix, workload=(name,), axes={**matrix.axes, **own}, backend=usual, ranks=ranks))
     return made
 
 
@@ -55,7 +51,7 @@ def cases(word: str, catalogue: Catalogue) -> list[dict[str, Any]]:
     """What `WORD:PATH` stands for, as plain data: the file, its hash, its name, what is in it, and the values of other axes."""
     name, path = split(word) or ("", "")
     _parameter(name, catalogue)
-    return [{**_valued(item), "doc": item.doc, "params": dict(item.params)} for item in held(name, path)]
+    return [{**_valued(name, item), "doc": item.doc, "params": dict(item.params)} for item in held(name, path)]
 
 
 def held(name: str, path: str) -> Sequence[OpenedFile]:
@@ -90,7 +86,7 @@ def settled(case: Case, parameter: str) -> Case:
         raise UsageError(
             f"{value} holds {len(items)} cases of {case.workload}", do=f"name one of its files, or run {case.workload}:{value}"
         )
-    known = {**dict(case.params), **items[0].params, parameter: _valued(items[0])}
+    known = {**dict(case.params), **items[0].params, parameter: _valued(case.workload, items[0])}
     return replace(case, params=tuple(known.items()), ranks=items[0].ranks if case.ranks == 1 else case.ranks)
 
 
@@ -105,36 +101,23 @@ def given(workload: Workload, params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unchanged(value: Mapping[str, Any], workload: str) -> Path:
-    """The path of a file whose content is still what it was, with that of its parts."""
+    """The path of a file whose content is still what it was."""
     file = Path(value["file"])
-    if hashed(file, [file.parent / part for part in value.get("parts", [])]) != value["sha256"]:
+    if _identity(workload, file) != value["sha256"]:
         why = "its content is not what the case is known by"
         raise UsageError(f"{file} has changed", why=why, do=f"run {workload}:{file} to measure what it holds now")
     return file
 
 
-def _valued(item: OpenedFile) -> dict[str, Any]:
+def _valued(workload: str, item: OpenedFile) -> dict[str, Any]:
     file = real(item.file)
-    beside = [os.path.relpath(real(part), file.parent) for part in item.parts]
-    return file_value(str(file), hashed(file, [file.parent / part for part in beside]), name=item.name, parts=beside)
+    return file_value(str(file), _identity(workload, file), name=item.name)
 
 
-def hashed(file: Path, parts: Sequence[Path] = ()) -> str:
-    """The hash of a file, or of it and what belongs to it, whatever those are called."""
-    own = [_hash(path) for path in (file, *parts)]
-    return own[0] if not parts else hashlib.sha256("\n".join(own).encode()).hexdigest()
-
-
-def _hash(path: Path) -> str:
-    with open_named(path) as opened:
-        facts = os.fstat(opened.fileno())
-        key = (str(path), facts.st_size, facts.st_mtime_ns, facts.st_ino)
-        if key not in _hashes:
-            digest = hashlib.sha256()
-            while block := opened.read(_BLOCK):
-                digest.update(block)
-            _hashes[key] = digest.hexdigest()
-    return _hashes[key]
+def _identity(workload: str, file: Path) -> str:
+    """What a file is known by: its own hash, or what a workload of ours says."""
+    known = registry.built_ins().workloads.get(workload)
+    return known.identify(file) if known is not None and known.identify is not None else files.sha256(file)
 
 
 def _parameter(name: str, catalogue: Catalogue) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import json
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
 from pathlib import Path
@@ -64,10 +64,11 @@ class UserFolder:
         within = folder == file.parent and not top.is_file() and folder.is_relative_to(top)
         return top if within else folder
 
-    def items(self, lists: Sequence[str]) -> Iterator[ListedItem]:
-        """What the lists of these names hold in every file; to be called in a worker, as it imports them."""
+    def items(self, lists: Sequence[str], begin: Callable[[str], None]) -> Iterator[ListedItem]:
+        """What the lists of these names hold in every file; to be called in a worker, as it imports them. `begin` hears of each before."""
         registry.look_first(self.roots)
         for file in self.files:
+            begin(str(file))
             try:
                 module = self._imported(file)
             except BaseException as error:

@@ -7,8 +7,10 @@ Each builds the case again and times nothing that ends up in its record's time; 
 from __future__ import annotations
 
 import builtins
+import contextlib
 import json
 import os
+import resource
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -16,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from steelyard import clocks, registry
-from steelyard.backends._memory import own_memory
+from steelyard.backends._memory import library_memory, own_memory
 from steelyard.engine import messages
 from steelyard.engine.bench import Bench, prepare_bench
 from steelyard.engine.messages import Found, Pass, Phase
@@ -24,6 +26,7 @@ from steelyard.engine.worker import Send, load
 from steelyard.errors import PASS, SteelyardError, Unsupported
 from steelyard.measuring.fixed import NoLabels, take
 from steelyard.measuring.marks import OURS
+from steelyard.model.experiment import GraphForm
 from steelyard.model.protocol import Fixed
 from steelyard.model.record import Figure
 from steelyard.model.task import Task, clean_up
@@ -33,7 +36,7 @@ WARM_CALLS, PROFILED_CALLS = 3, 5
 WATCHED_CALLS = {"ncu": 1, "nsys": 10}
 """By the profiler outside: ncu runs each kernel of a call many times by itself."""
 TOP_KERNELS = 5
-GRAPH_FILES = {"hlo": "hlo.txt", "stablehlo": "mlir", "text": "ir.txt"}
+GRAPH_FILES = {"hlo": "hlo.txt", "stablehlo": "mlir", "text": "ir.txt", "optimized": "txt"}
 
 
 def perform(job: Pass, loaded: registry.Loaded, send: Send) -> Found:
@@ -148,15 +151,15 @@ def outputs(bench: Bench, scratch: Path) -> Found:
 
 def graphs(bench: Bench, scratch: Path) -> Found:
     """The graphs of one call, the first of its process: a later one may hand nothing to the compiler."""
+    form: GraphForm = bench.settings.dump_ir or "text"
     be, task = bench.build()
     try:
         ready = bench.ready(be, task)
-        texts = be.graph_texts(lambda: call(ready))
+        texts = be.graph_texts(lambda: call(ready), form)
     finally:
         clean_up([task])
-    form = bench.settings.dump_ir or ""
-    files = [scratch / f"graph-{number}.{GRAPH_FILES.get(form, 'txt')}" for number in range(1, len(texts) + 1)]
-    for path, text in zip(files, texts, strict=True):
+    files = [scratch / f"graph-{name}.{GRAPH_FILES.get(form, 'txt')}" for name in texts]
+    for path, text in zip(files, texts.values(), strict=True):
         path.write_text(text, encoding="utf-8")
     return Found(facts={"dump_ir": {"form": form, "graphs": len(texts)}}, files=tuple(("graph", str(path)) for path in files))
 
@@ -170,15 +173,24 @@ def kernel_table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def compile_once(bench: Bench, scratch: Path) -> Found:
-    """Seconds from a built task to the end of its first call under the compiling variants, imports taken off, in a process of its own."""
+    """What compiling takes in a process of its own: seconds from a built task to the end of its first call, imports taken off, or the
+    phases that the backend tells apart; and what it leaves: the size of its code, the memory that it took meanwhile, and the peak of a
+    second call."""
+    if not bench.compiles and not registry.about_backend(bench.case.backend).compiles:
+        raise Unsupported(f"{bench.case.variant} of backend {bench.case.backend} compiles nothing")
     be = bench.open()
     be.import_compiler()
+    with contextlib.suppress(Unsupported):
+        be.start_memory()
+    while_built, before = memory_grown(), sum(os.times()[:4])
     task = bench.base(be)[1]
+    phases, compiled, busy = be.compile_phases(), while_built(), sum(os.times()[:4]) - before
     steps = list(bench.chain)
     while steps and not steps[0][0].fresh:
         variant, options = steps.pop(0)
         task = variant(task, be, options)
     be.sync()
+    grown = memory_grown()
     with growth(clocks.perf_counter) as imported:
         start, processor = clocks.perf_counter(), sum(os.times()[:4])
         for variant, options in steps:
@@ -188,8 +200,40 @@ def compile_once(bench: Bench, scratch: Path) -> Found:
         be.sync()
         seconds, processor = clocks.perf_counter() - start - imported(), sum(os.times()[:4]) - processor
     counts = be.cache_counts()
+    sizes = {"compile_memory": compiled if phases else grown(), **be.program_sizes(), **_peak_of_call(be, ready)}
     clean_up([task])
-    return Found({"compile_time": Figure(seconds, "s", "lower", n=1)}, {"counts": counts, "cpu_time": processor, "imports": imported()})
+    times = {f"{name}_time": spent for name, spent in phases.items()} or {"compile_time": seconds}
+    times["compile_cpu_time"] = busy if phases else processor
+    figures = {name: Figure(spent, "s", "lower", n=1) for name, spent in times.items()}
+    figures |= {name: Figure(size, "B", "lower", n=1) for name, size in sizes.items() if size > 0}
+    return Found(figures, {"counts": counts, "cpu_time": times["compile_cpu_time"], "imports": imported()})
+
+
+def memory_grown() -> Callable[[], float]:
+    """How much this process has grown at most since now, or how large a compiler that it started was; 0 where no kernel says so."""
+    try:
+        before = own_memory("VmRSS") - library_memory()
+        Path("/proc/self/clear_refs").write_text("5")
+    except (Unsupported, OSError):
+        return lambda: 0.0
+
+    def grown() -> float:
+        children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024.0
+        return max(own_memory("VmHWM") - library_memory() - before, children)
+
+    return grown
+
+
+def _peak_of_call(be: Any, ready: Task) -> dict[str, float]:
+    """The peak of one more call, above what the process held before it built anything."""
+    try:
+        be.release_memory()
+        be.start_memory()
+        call(ready)
+        be.sync()
+        return {name: value for name, value in be.peak_memory().items() if name == "peak_memory"}
+    except Unsupported:
+        return {}
 
 
 def watched(bench: Bench, calls: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import json
@@ -18,7 +19,7 @@ from steelyard.engine.messages import Sources
 from steelyard.engine.names import errors_at, fits, points, select, settle
 from steelyard.engine.pairing import CasePair
 from steelyard.engine.place import Place
-from steelyard.engine.sides import TWO_BACKENDS, BaseSide
+from steelyard.engine.sides import FLAGS, MATCHED, TWO_BACKENDS, BaseSide, base_of
 from steelyard.errors import NothingMeasured, UsageError
 from steelyard.measuring import rules
 from steelyard.model.case import IDENTITY, Case, parse_base
@@ -103,6 +104,12 @@ class Plan:
     def sources_of(self, job: Job) -> Sources:
         """What a worker must load for a job."""
         return Sources(tuple(self.experiment.files), self.entries, job.place.paths)
+
+    @functools.cached_property
+    def bases(self) -> frozenset[Case]:
+        """The cases that others are weighed against and that are themselves weighed against nothing."""
+        weighed = {job.case for job in (*self.jobs, *self.pairs) if job.vs}
+        return frozenset(job.vs for job in (*self.jobs, *self.pairs) if job.vs and job.vs not in weighed)
 
     @property
     def comparisons(self) -> int:
@@ -226,6 +233,11 @@ def _misfit(case: Case, matrix: Matrix, catalogue: Catalogue) -> Rule | None:
         belongs = variant.get("backends", ())
         if belongs and case.backend not in belongs and set(belongs) & set(matrix.backend):
             return Rule({"variant": case.variant, "backend": case.backend}, f"variant {step.name} works with {', '.join(belongs)}")
+    workload = registry.built_ins().workloads.get(case.workload) if catalogue.workloads[case.workload].get("opens") else None
+    if workload is not None and workload.suits is not None:
+        belongs = workload.suits(dict(case.params))
+        if case.backend not in belongs and set(belongs) & set(matrix.backend):
+            return Rule({"backend": case.backend}, f"programs of other kinds: {case.backend} runs none of them")
     return None
 
 
@@ -319,7 +331,7 @@ def _jobs(
     settings = experiment.settings
     wanted: dict[Case, Case | None] = {case: case for case in cases} if other else {}
     vs = None if other else settings.vs
-    bases = {case: against if vs is None else settle(case.against(vs), catalogue) for case in (() if other else cases)}
+    bases = {case: against if vs is None else settle(base_of(case, vs), catalogue) for case in (() if other else cases)}
     if vs is not None and bases and all(base == case for case, base in bases.items()):
         raise nothing_to_compare(vs, list(bases), catalogue)
     for case, base in bases.items():
@@ -341,7 +353,9 @@ def _jobs(
     def made(case: Case, base: Case | None, label: str = "", origin: str = "", rule: str = "", weight: float = 0.0) -> Job:
         side = other if base is not None else None
         if base is not None and base.backend != case.backend and not _beside_numpy(case, base, places):
-            side = _elsewhere(base, places[base.env, base.backend], experiment.files, catalogue)
+            side = _elsewhere(f"{base.backend}/{base.variant}", base, places[base.env, base.backend], experiment.files, catalogue)
+        elif base is not None and side is None and base.flags != case.flags:
+            side = replace(_elsewhere(vs or "", base, places[base.env, base.backend], experiment.files, catalogue), layout=MATCHED)
         beside = base is not None and base.backend == case.backend and _compiles(base, catalogue)
         fresh = beside or _needs_fresh(case, catalogue)
         unit = {"case": case.id, "none": case.backend}.get(settings.isolate, f"{case.workload}@{case.backend}")
@@ -366,12 +380,14 @@ def _fresh(job: Job, settings: Settings) -> Job:
 
 def nothing_to_compare(vs: str, cases: Sequence[Case], catalogue: Catalogue) -> UsageError:
     """A base without anything to weigh against it; measuring it alone would look like an answer."""
+    why = "the only case is the base" if len(cases) == 1 else f"all {len(cases)} cases are bases"
+    if vs.startswith(FLAGS):
+        return UsageError(f"nothing to compare with {vs}", why=f"{why}: its flags are the same", do="name other flags, or give --flag")
     own = list(dict.fromkeys(name for case in cases for name in catalogue.workloads[case.workload]["variants"]))
     variant = parse_base(vs)[1]
     others = ",".join([variant, *([name for name in own if name != variant] or ["compile"])])
     backends = list(dict.fromkeys(case.backend for case in cases))
     one_base = f", or {backends[0]}/{variant} for one base over backends" if len(backends) > 1 and vs == variant else ""
-    why = "the only case is the base" if len(cases) == 1 else f"all {len(cases)} cases are bases"
     return UsageError(f"nothing to compare with {vs}", why=why, do=f"name what is weighed against it: -V {others}{one_base}")
 
 
@@ -384,13 +400,14 @@ def _beside_numpy(case: Case, base: Case, places: Mapping[tuple[str, str], Place
     return base.backend == "numpy" and alone and home.python == other.python and real
 
 
-def _elsewhere(base: Case, place: Place, files: tuple[str, ...], catalogue: Catalogue) -> BaseSide:
-    """The side of a base on another backend."""
-    return BaseSide(f"{base.backend}/{base.variant}", place, files, TWO_BACKENDS, fresh=_needs_fresh(base, catalogue))
+def _elsewhere(label: str, base: Case, place: Place, files: tuple[str, ...], catalogue: Catalogue) -> BaseSide:
+    """The side of a base on another backend, or with other variables."""
+    return BaseSide(label, place, files, TWO_BACKENDS, fresh=_needs_fresh(base, catalogue))
 
 
 def _compiles(case: Case, catalogue: Catalogue) -> bool:
-    return any(catalogue.variant(case.workload, step.name).get("fresh", True) for step in case.chain)
+    compiles = registry.about_backend(case.backend).compiles
+    return compiles or any(catalogue.variant(case.workload, step.name).get("fresh", True) for step in case.chain)
 
 
 def _needs_fresh(case: Case, catalogue: Catalogue) -> bool:

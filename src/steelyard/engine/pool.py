@@ -152,7 +152,7 @@ class Pool:
         case = job.case
         if case.device != "cpu" or case.ranks != 1 or case.backend == "command":
             return FREE
-        if side.layout != MATCHED or (alike(_places(job, side)) and forks(job, side)):
+        if side.layout != MATCHED or (alike(places_of(job, side)) and forks(job, side)):
             return side.layout
         return FREE if not one_thread(job) else MATCHED if can_lay_out() else FORBIDDEN
 
@@ -164,7 +164,7 @@ class Pool:
     def stable(self, job: Job, side: BaseSide, tell: Tell, *, anew: bool = False) -> Stable:
         """Where a job's workers come from; `anew` replaces this one. If there are too many, the least recently used is closed."""
         chosen = one_thread(job) and can_lay_out() and side.layout != FREE
-        places = _places(job, side)
+        places = places_of(job, side)
         modules = (nursery_modules(_base(job).backend), nursery_modules(job.case.backend)) if forks(job, side) else None
         key = (*places, chosen, modules, self.count(job, side))
         if key in self._broken:
@@ -215,7 +215,8 @@ class Pool:
         self.tidy()
 
 
-def _places(job: Job, side: BaseSide) -> tuple[Place, Place]:
+def places_of(job: Job, side: BaseSide) -> tuple[Place, Place]:
+    """Where the base and the head of a job run, with the variables of each."""
     base = _base(job)
     return at_home(base, envs.place_for(base.backend, side.place)), job.place
 

@@ -39,12 +39,15 @@ def as_built(be: Any, task: Task) -> AbstractContextManager[Any]:
 def judge(bench: Bench, be: Any, task: Task, got: Sequence[Leaf], found: tuple[Any, str, bool]) -> Verification:
     """Compare an answer with what `reference` found, with the tolerances that the user, the task and the device's rounding allow."""
     want, against, same = found
+    same = same or (task.same_dtype and task.reference is not None)
     asked = (bench.settings.rtol, bench.settings.atol)
     norm, whole = task.norm_tolerance, task.whole_tolerance
     seen = verify.compare(got, want, against, asked=asked, own=task.tolerance, same_dtype=same, norm=norm, whole=whole)
     if seen.status == "failed" and not task.tolerance and asked == (None, None) and _rounded(bench, be):
         against += ", as close as TF32 allows"
         return verify.compare(got, want, against, own=TF32_TOLERANCE, same_dtype=same, norm=norm, whole=whole)
+    if seen.status == "failed" and task.explain is not None:
+        return replace(seen, message=f"{seen.message}; {task.explain(got, want)}")
     return seen
 
 
@@ -116,7 +119,7 @@ def exact(bench: Bench, be: Any, task: Task, witness: Any = None, alike: Alike =
     double precision; nothing where that is too large too."""
     own = task.standard is not None and task.standard.make is not None
     if task.reference and not own:
-        return kept(be, be.outputs(task.reference())), "the workload's reference"
+        return kept(be, be.outputs(task.reference())), task.against or "the workload's reference"
     if _in_numpy(bench) and not own and _small(bench, be, task):
         from steelyard.backends.numpy import Precise
 

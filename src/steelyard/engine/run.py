@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from steelyard import registry
-from steelyard.engine import after, lockstep, modules
+from steelyard.engine import after, compiling, lockstep, modules
 from steelyard.engine.conversation import Lost
 from steelyard.engine.crew import Crew
 from steelyard.engine.driving import result_of
@@ -174,7 +174,7 @@ class Supervision:
                 else:
                     sound.append(job)
             pairs, trouble = self._weigh_apart(sound[0]) if sound and sound[0].side else self.crew.weigh(sound, self.plan)
-            for answer in pairs:
+            for answer in self._compiled(pairs, sound):
                 self.writer.append_pair(answer.pair, answer.arrays)
                 self.sink.weighed(answer.pair)
             for job in sound:
@@ -241,13 +241,17 @@ class Supervision:
     def _measure(self, job: Job, heads: Sequence[Job] | None) -> tuple[Record, list[PairAnswer]]:
         """A case's record, kept, and the comparisons that are due with it."""
         if kept := self.writer.done.get(job.case.id):
-            return kept, self._compare(job, kept.status, heads)[0]
+            pairs, unmade = self._compare(job, kept.status, heads)
+            for id, why in unmade.items():
+                self.watch.note(f"not weighed: {id}: {why}")
+            return kept, pairs
         [(_, answer)] = self.crew.measure([job], self.plan, self.sink)
         status = answer.record.status if isinstance(answer, RecordAnswer) else answer.status
         began = time.monotonic()
         pairs, unmade = self._compare(job, status, heads)
         if pairs and isinstance(answer, RecordAnswer):
-            record = with_phase(answer.record, PAIRS, time.monotonic() - began)
+            own = compiling.with_figures(answer.record, [found.pair for found in pairs])
+            record = with_phase(own, PAIRS, time.monotonic() - began)
             answer = replace(answer, record=replace(record, effective={**record.effective, WEIGHED: len(pairs)}))
         return self._keep(job, answer, unmade), pairs
 
@@ -284,8 +288,14 @@ class Supervision:
         else:
             wrong = self._broken_base(due[0])
             pairs, trouble = ([], wrong) if wrong else self.crew.weigh(due, self.plan)
+        pairs = self._compiled(pairs, due)
         made = {answer.pair.head.id for answer in pairs}
         return pairs, {each.case.id: trouble or "it gave no answer" for each in due if each.case.id not in made}
+
+    def _compiled(self, pairs: Sequence[PairAnswer], jobs: Sequence[Job]) -> list[PairAnswer]:
+        """The comparisons with what compiling says of their arms, where that is asked for."""
+        by_head = {job.case.id: job for job in jobs}
+        return [compiling.with_compiles(answer, by_head[answer.pair.head.id], self.plan, self.crew) for answer in pairs]
 
     def _broken_base(self, job: Job) -> str:
         """Why a base that was measured and is not ok is not tried again."""

@@ -3,28 +3,34 @@
 `env:NAME` runs the same files under another interpreter. `path:DIR` takes DIR for what the current folder is here: the
 named files lie at the same relative places there, and packages are imported from there, and from the checkout it lies in, first.
 A base on another backend is a side of each case of its own: frameworks disturb each other's threads and memory, and some
-cannot be installed together.
+cannot be installed together. `flags:WORDS` is the same case with other flags of its compiler, or other variables: both are read when a
+process starts, so that base too has processes of its own.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from steelyard import registry
 from steelyard.engine import envs, project
 from steelyard.engine.place import Place
 from steelyard.errors import UsageError
 from steelyard.files import expanded, real
 from steelyard.machine import facts
 from steelyard.machine.cpu import attempt
+from steelyard.model.case import Case
 
-ENVIRONMENT, FOLDER = "env:", "path:"
+ENVIRONMENT, FOLDER, FLAGS = "env:", "path:", "flags:"
 MATCHED, FREE, TWO_BUILDS, TWO_BACKENDS = "matched", "free", "free: two builds", "free: two backends"
 CODE, COMPILED = (".py", ".so", ".pyd", ".dylib"), (".so", ".pyd", ".dylib")
 MOST_FILES = 20_000
+_VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 
 
 Origin = tuple[str, bool]
@@ -53,7 +59,37 @@ class BaseSide:
 
 def is_side(vs: str | None) -> bool:
     """Whether a base is a side rather than a variant; no variant has a colon in its name."""
-    return vs is not None and vs.startswith((ENVIRONMENT, FOLDER))
+    return vs is not None and vs.startswith((ENVIRONMENT, FOLDER, FLAGS))
+
+
+def base_of(case: Case, vs: str) -> Case:
+    """The case that another is weighed against in the same environment: the same point as a variant, on a backend, or with flags."""
+    return replace(case, flags=tuple(_flags(case, vs).items())) if vs.startswith(FLAGS) else case.against(vs)
+
+
+def _flags(case: Case, vs: str) -> dict[str, Any]:
+    """The base's variables: the case's own, with those that the words set in their place; without a word, none.
+
+    Words that begin with a dash are flags of the backend's compiler and go together into the variable that it reads.
+    """
+    try:
+        words = shlex.split(vs.removeprefix(FLAGS))
+    except ValueError as error:
+        raise UsageError(f"cannot read the flags in {vs!r}", why=str(error), do="quote them as for a shell") from error
+    own, flags, found = registry.about_backend(case.backend).flags, list[str](), dict[str, Any](case.flags if words else ())
+    for word in words:
+        if word.startswith("-"):
+            flags.append(word)
+        elif named := _VARIABLE.fullmatch(word):
+            found[named[1]] = named[2]
+        else:
+            raise UsageError(
+                f"{word!r} is no flag", do="write flags of the compiler, --xla_…, or variables, NAME=VALUE", where=f"--vs {vs}"
+            )
+    if flags and not own:
+        why = f"backend {case.backend} has no variable for flags of a compiler"
+        raise UsageError(f"{case.id} cannot be weighed against {vs}", why=why, do="name the variable that it reads: flags:NAME=VALUE")
+    return found | ({own: shlex.join(flags)} if flags else {})
 
 
 def here(vs: str | None, place: Place, files: Sequence[str]) -> Place:
@@ -65,8 +101,8 @@ def here(vs: str | None, place: Place, files: Sequence[str]) -> Place:
 
 
 def there(vs: str | None, place: Place, files: Sequence[str]) -> BaseSide | None:
-    """The base's side with everything about it checked; nothing where the base is a variant, or there is none."""
-    if vs is None or not is_side(vs):
+    """The base's side with everything about it checked; nothing where the base runs in the same environment, or there is none."""
+    if vs is None or not vs.startswith((ENVIRONMENT, FOLDER)):
         return None
     return _environment(vs, place, files) if vs.startswith(ENVIRONMENT) else _folder(vs, place, files)
 

@@ -20,7 +20,7 @@ from steelyard.engine.phases import BESIDE, COMPILE, FIRST, IMPORTS, INPUTS, MEA
 from steelyard.engine.ranks import Ranks
 from steelyard.engine.reference import reason
 from steelyard.engine.scrutiny import Scrutiny
-from steelyard.errors import NotApplicable, NotApplied, SteelyardError, Unsupported, out_of_memory, spoken
+from steelyard.errors import NotApplicable, NotApplied, SteelyardError, Unsupported, WrongAnswer, out_of_memory, spoken
 from steelyard.machine.load import watch_others
 from steelyard.machine.telemetry import watch
 from steelyard.measuring import parts
@@ -216,6 +216,8 @@ def attempt(work: Callable[[], tuple[Status, str]], notes: Notes) -> tuple[Statu
         return work()
     except Unsupported as error:
         return "unsupported", _line(error)
+    except WrongAnswer as error:
+        return "wrong", _line(error)
     except NotApplicable as error:
         return "not_applicable", _line(error)
     except NotApplied as error:

@@ -26,6 +26,7 @@ from steelyard.engine.messages import (
     Drive,
     Expand,
     Expanded,
+    Export,
     Fault,
     Measure,
     Order,
@@ -134,6 +135,8 @@ def perform(job: Any, cache: Cache, send: Send, gate: Gate) -> None:
         importlib.import_module("steelyard.engine.arm").perform(job, loaded, send, gate)
     elif isinstance(job, Pass):
         send(importlib.import_module("steelyard.engine.passes").perform(job, loaded, send))
+    elif isinstance(job, Export):
+        importlib.import_module("steelyard.engine.exports").perform(job, loaded, send)
     elif isinstance(job, Drive):
         importlib.import_module("steelyard.engine.driving").drive(job, loaded, send, gate)
     elif isinstance(job, Expand):

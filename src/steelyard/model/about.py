@@ -20,6 +20,9 @@ class About:
     part of the machine and knows no peak of it. `variables` are set before a worker starts and `graphs` where one shall write every
     graph to a file: `{device}`, by the names in `devices`, `{threads}`, `{file}` and `{form}` stand in them. `extra` is an extra of
     Steelyard's own that installs it, and `usual` the variant that its cases have where none is named, `eager` if it is empty.
+    `refusals` are expressions for what its library prints before it ends the process over something that it cannot do: such a case is
+    unsupported, and no crash.
+    `flags` is the variable in which its compiler takes flags, and `compiles` says that every first call compiles, whatever the variant.
     """
 
     package: str = ""
@@ -35,13 +38,16 @@ class About:
     graphs: Mapping[str, str] = field(default_factory=dict)
     extra: str = ""
     usual: str = ""
+    refusals: tuple[str, ...] = ()
+    flags: str = ""
+    compiles: bool = False
 
     @classmethod
     def read(cls, source: str) -> About:
         """What a backend's source says; nothing of it is executed, and one that says nothing has the usual values."""
         found = _WRITTEN.search(source)
         told = ast.literal_eval(found[1]) if found else {}
-        return cls(**{**told, "requires": tuple(told.get("requires", ()))})
+        return cls(**{**told, "requires": tuple(told.get("requires", ())), "refusals": tuple(told.get("refusals", ()))})
 
     def set(self, names: Mapping[str, str], device: str = "", **values: object) -> dict[str, str]:
         """Variables with their values put in."""

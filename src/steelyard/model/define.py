@@ -24,9 +24,9 @@ from steelyard.model.task import Task
 from steelyard.model.words import Word
 
 Body = Callable[..., Task]
-GIVEN = ("be", "mode", "loaded", "member")
-"""Arguments of a body that are no axes: the backend, and where it asks for them the mode, all that is registered, and which of a
-family it is to build."""
+GIVEN = ("be", "mode", "loaded", "member", "settings")
+"""Arguments of a body that are no axes: the backend, and where it asks for them the mode, all that is registered, which of a family it
+is to build, and the settings of the run."""
 FAMILY = "/*"
 """How the name of a family ends: `timm/*` answers for timm/resnet18 and every other name below it."""
 
@@ -179,15 +179,15 @@ def metric(name: str, *, unit: str = "", better: str = "higher") -> Callable[[Ca
 
 @dataclass(frozen=True)
 class OpenedFile:
-    """One case that a file or folder holds: the file itself, others that belong to it, and what is known of it before it runs.
+    """One case that a file or folder holds: the file itself, and what is known of it before it runs.
 
-    `parts` are files of the same folder or below it whose content is part of the case too, such as recorded inputs; `params` are
-    values of the workload's other axes, and `doc` tells people what is in it. `ranks` is how many processes it is of, where it says so.
+    `backend` is what runs it where none is named, `params` are values of the workload's other axes, and `doc` tells people what is
+    in it. `ranks` is how many processes it is of, where it says so.
     """
 
     file: Path
     name: str = ""
-    parts: tuple[Path, ...] = ()
+    backend: str = ""
     params: Mapping[str, Any] = field(default_factory=dict)
     doc: str = ""
     ranks: int = 1
@@ -226,6 +226,12 @@ class Workload:
     contents: Contents | None = None
     """The cases that a path holds, such as the programs of a folder; without it the path is one case. The conductor asks workloads of
     ours when it plans, so it imports no framework."""
+    identify: Callable[[Path], str] | None = None
+    """The sha256 that such a case is known by, where that is not the file's own: files that belong to it count too, such as recorded
+    inputs. Asked when a run is planned, and again by the worker."""
+
+    suits: Callable[[Mapping[str, Any]], Sequence[str]] | None = None
+    """The backends that can run what a file holds, where several are named: others are dropped. For workloads of ours alone."""
 
     def on(self, backend: str) -> Callable[[Body], Body]:
         """Add the body for another framework."""
@@ -270,6 +276,8 @@ def workload(
     refuse: Callable[[Mapping[str, Any], str], None] | None = None,
     opens: str = "",
     contents: Contents | None = None,
+    identify: Callable[[Path], str] | None = None,
+    suits: Callable[[Mapping[str, Any]], Sequence[str]] | None = None,
 ) -> Callable[[Body], Workload]:
     """Define what is computed; the function's arguments are the axes, and `be` is the backend, one of those it is written for.
 
@@ -297,7 +305,7 @@ def workload(
     def define(body: Body) -> Workload:
         made = Workload(
             name, values, tuple(tags), summary_of(body), tuple(modes), sizes or {}, examine=examine, imports=tuple(imports), refuse=refuse,
-            opens=opens, contents=contents,
+            opens=opens, contents=contents, identify=identify, suits=suits,
         )  # fmt: skip
         for each in [backend] if isinstance(backend, str) else backend:
             made.on(each)(body)

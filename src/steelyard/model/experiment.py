@@ -17,8 +17,9 @@ from steelyard.model.units import check_tolerance, is_amount
 Sampling = Literal["blocks", "calls"]
 Isolation = Literal["shared", "case", "workload", "none"]
 """Shared: eager cases on the CPU have a worker per workload, and what needs an interpreter of its own shares one per device."""
-Reference = Literal["eager", "fp64"]
-GraphForm = Literal["hlo", "stablehlo", "text"]
+Reference = Literal["eager", "fp64", "interpreter"]
+GraphForm = Literal["hlo", "stablehlo", "text", "optimized"]
+"""Of graphs that are kept; `optimized` is what the compiler made of them: optimised HLO, or the phases of IREE."""
 Saved = Literal["answer", "state"]
 
 DEVICES = ("cpu", "cuda", "xpu", "mps", "tpu", "rocm")
@@ -52,7 +53,8 @@ class Settings:
     `verify` may be "full": then large answers on a device are held against numpy too, however long that takes.
 
     `reference` is what variants are held against: the plain task of their own backend, or what that one itself is held against,
-    which is the same for all stacks.
+    which is the same for all stacks; an exported program may be held against StableHLO's reference interpreter in place of what was
+    recorded with it. `allow` names what an exported program may do beside computing, such as a custom call of the host.
 
     From `peak_memory` to `save_output` they ask for passes beside the timing; `compile_time` is how many processes each of its
     figures comes from, and `profile` may be "stacks", with which a flame graph can be drawn. `fixed` is another system's protocol in
@@ -87,6 +89,7 @@ class Settings:
     save_output: Saved | None = None
     fixed: Fixed | None = None
     rule: str | None = None
+    allow: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         words = {"sampling": Sampling, "reference": Reference, "isolate": Isolation, "dump_ir": GraphForm, "save_output": Saved}
@@ -117,13 +120,14 @@ class Settings:
     @classmethod
     def from_plain(cls, data: Mapping[str, Any]) -> Settings:
         """The inverse of `plain`, for the worker's side of the pipe."""
-        return cls(**{**data, "fixed": Fixed(**data["fixed"]) if data.get("fixed") else None})
+        fixed = Fixed(**data["fixed"]) if data.get("fixed") else None
+        return cls(**{**data, "fixed": fixed, "allow": tuple(data.get("allow", ()))})
 
 
 @functools.lru_cache(8)
 def _plain(settings: Settings) -> Mapping[str, Any]:
     """Every record of a run has the same."""
-    return {key: value for key, value in asdict(settings).items() if value is not None}
+    return {key: value for key, value in asdict(settings).items() if value not in (None, ())}
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""The times inside of a request of text generation, by the names that records, pairs and reports have for them."""
+"""What a pair tells beside the time of a call, by the names that records, pairs and reports have for it.
+
+Requests of text generation have times inside of them, and what a compiler made has the time that took, its size and its memory.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,14 @@ from typing import Any
 
 TOLD = ("ttft", "itl")
 """Each has a column and a verdict of its own beside the whole time: to the first token, and between two tokens."""
-NAMES = {"time": "E2E", "ttft": "TTFT", "itl": "ITL", "tpot": "TPOT"}
+COMPILED = ("compile_time", "compile_cpu_time", "code_size", "compile_memory", "peak_memory")
+"""What compilers are compared by beside the time of a call: each has a verdict of its own."""
+WEIGHED = (*TOLD, *COMPILED)
+"""All that has a verdict beside the time."""
+NAMES = {
+    "time": "E2E", "ttft": "TTFT", "itl": "ITL", "tpot": "TPOT", "compile_time": "compile", "compile_cpu_time": "compile CPU",
+    "code_size": "code size", "compile_memory": "compile memory", "peak_memory": "peak memory", "program_memory": "program memory",
+}  # fmt: skip
 """What people call them."""
 TOKENS = "tok/s"
 """The unit of the rate of items, which are tokens here."""

@@ -115,6 +115,8 @@ class Task:
     `own_threads` says that others than the calling thread do the work, so that its CPU time cannot stand for that of a call.
     `norm_tolerance` holds gradients as whole arrays to that share of their norm, `whole_tolerance` every array. `standard` is for
     variants that cost accuracy on purpose. `refused` says what an error of the first call means, such as a kernel that is not here.
+    `against` says in words what `reference` gives, and `same_dtype` that answers must have its formats too; `explain` is asked for the
+    cause of a wrong answer, with the arrays of that answer and of the right one.
     `findings` tells after timing what the task found out about itself, such as the time of each of its calls.
     """
 
@@ -153,6 +155,9 @@ class Task:
     score: Callable[[Callable[..., Any], Any], Any] | None = None
     standard: Standard | None = None
     refused: Callable[[Exception], Exception] | None = None
+    against: str = ""
+    same_dtype: bool = False
+    explain: Callable[[Sequence[Any], Sequence[Any]], str] | None = None
     findings: Callable[[], Findings] | None = None
     effective: Mapping[str, Any] = field(default_factory=dict)
 

@@ -33,21 +33,19 @@ HASH = re.compile(r"[0-9a-f]{64}")
 """SHA-256 as text."""
 
 
-def file_value(file: str, sha256: str, *, name: str = "", parts: Iterable[str] = ()) -> dict[str, Value]:
+def file_value(file: str, sha256: str, *, name: str = "") -> dict[str, Value]:
     """A file as a parameter: its id has the content alone, so a moved file is the same case and a changed one another.
 
-    `parts` are files that belong to it, by their places beside it, whose content counts too; `name` is what people are shown.
+    `name` is what people are shown.
     """
-    beside = list(parts)
-    return {"file": file, "sha256": sha256, "name": name or file.rsplit("/", 1)[-1], **({"parts": beside} if beside else {})}
+    return {"file": file, "sha256": sha256, "name": name or file.rsplit("/", 1)[-1]}
 
 
 def is_file_value(value: Value) -> bool:
     """Whether a value is a file with its hash, as `file_value` makes it."""
-    if not isinstance(value, Mapping) or not {"file", "sha256", "name"} <= set(value) <= {"file", "sha256", "name", "parts"}:
+    if not isinstance(value, Mapping) or set(value) != {"file", "sha256", "name"}:
         return False
-    texts = [value["file"], value["sha256"], value["name"], *(parts if isinstance(parts := value.get("parts", []), list) else [None])]
-    return all(isinstance(text, str) for text in texts) and bool(HASH.fullmatch(value["sha256"]))
+    return all(isinstance(text, str) for text in value.values()) and bool(HASH.fullmatch(value["sha256"]))
 
 
 @dataclass(frozen=True)

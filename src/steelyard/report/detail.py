@@ -10,11 +10,12 @@ from typing import Any
 from rich.text import Text
 
 from steelyard.analyze.conditions import OTHER_LOAD, conditions
+from steelyard.analyze.programs import BASE_PROGRAM, PROGRAM, program_changes, summary_words
 from steelyard.analyze.repeat import repeat_line
 from steelyard.model.experiment import PASSES
 from steelyard.model.pair import Delta, Pair, told_from_chance, weigh, weigh_part
 from steelyard.model.parts import NAMES as PART_NAMES
-from steelyard.model.parts import OPERATOR, generates
+from steelyard.model.parts import OPERATOR, WEIGHED, generates
 from steelyard.model.parts import TOLD as PARTS
 from steelyard.model.record import BAD, MONITOR, Figure, Record, Verification
 from steelyard.model.units import percent
@@ -29,9 +30,10 @@ from steelyard.store.runs import Run
 PHASES = {"build_time": "build", "first_call_time": "first call"}
 TOLD = {
     "top_kernels", "traceback", "warmup_blocks", "warmup_time", "blocks", "calls_per_block", "stopped_by", "noise", OTHER_LOAD, "wall",
-    MONITOR, *FACTS,
+    MONITOR, PROGRAM, BASE_PROGRAM, *FACTS,
 }  # fmt: skip
 LONGEST_NAME = 64
+MOST_CHANGES = 12
 SHARES = ("discarded", "roof", "ttft_roof", "itl_roof")
 NAMES = {
     "time": "median time",
@@ -75,6 +77,7 @@ def record_detail(record: Record, run: Run, *, width: int = 100) -> Text:
     page.rows("the machine meanwhile", monitor_rows(record.effective.get(MONITOR)))
     page.rows("top kernels", _kernels(record.effective.get("top_kernels")))
     page.rows("weighed against", _weighed(record, run))
+    page.rows("programs, base → head", _programs(record))
     page.rows("verification", _verification(record.verification))
     page.rows("requested and effective", _settings(record))
     page.rows("source", [(name, digest) for name, digest in record.source.items()])
@@ -165,6 +168,15 @@ def _weighed(record: Record, run: Run) -> Rows:
     return rows
 
 
+def _programs(record: Record) -> Rows:
+    """How what the compiler made differs from the base's, in a line and then by what differs most."""
+    rows = []
+    for name, changes in program_changes(record.effective).items():
+        most = [f"{row.group} {row.name}  {row.base} → {row.head}" for row in changes if row.group != "all"][:MOST_CHANGES]
+        rows.append((clean(name), "\n".join(map(clean, [summary_words(changes), *most]))))
+    return rows
+
+
 def _parts(pair: Pair, deltas: Sequence[Delta]) -> list[str]:
     """A line for each part of the runs: its verdict, and what it took in both arms."""
     told = []
@@ -201,7 +213,7 @@ def judged_parts(run: Run) -> dict[int, list[Delta]]:
 
 
 def _place(name: str) -> int:
-    return PARTS.index(name) if name in PARTS else len(PARTS)
+    return WEIGHED.index(name) if name in WEIGHED else len(WEIGHED)
 
 
 def _sound(run: Run) -> list[Pair]:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from steelyard.model.parts import TOLD
+from steelyard.model.parts import WEIGHED
 from steelyard.report.cells import clean
 from steelyard.report.summary import markdown_report
 
@@ -61,9 +61,9 @@ def cases_csv(document: Document) -> str:
 
 
 def _weighed_parts(document: Document) -> dict[str, dict[str, Mapping[str, Any]]]:
-    """The deltas of requests by metric and case, where their parts were compared; each case's first."""
+    """The deltas by metric and case, where more than the time was compared; each case's first."""
     deltas = (document["comparison"] or {"deltas": ()})["deltas"]
-    if not any(delta["metric"] in TOLD for delta in deltas):
+    if not any(delta["metric"] in WEIGHED for delta in deltas):
         return {}
     found: dict[str, dict[str, Mapping[str, Any]]] = {}
     for delta in deltas:

@@ -1,4 +1,4 @@
-"""What a run says of the parts of its requests: a verdict on each, in a few lines below the table."""
+"""What a run says of the parts of its requests, and of its compilers: a verdict on each, in a few lines below the table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from steelyard.model.pair import ALPHA, Delta, Pair, told_from_chance, weigh, weigh_part
-from steelyard.model.parts import NAMES, TOLD
+from steelyard.model.parts import NAMES, WEIGHED
 from steelyard.model.record import Record, unweighed
 from steelyard.model.units import percent
 from steelyard.report.cells import clean, cut, delta_text, pad
@@ -19,14 +19,16 @@ from steelyard.report.tree import group
 STYLES = {"faster": "green", "slower": "red"}
 GAP = "  "
 LONGEST_LABEL = 32
-LONGEST_NAME = max(map(len, NAMES.values()))
+LONGEST_NAME = max(len(NAMES[name]) for name in WEIGHED)
 MOST_ROWS = 12
 
 
 def weighed_parts(pairs: Sequence[Pair]) -> list[list[Delta]]:
     """The verdicts of each pair that has parts, that on the whole first, as they stand among those of all pairs."""
     known = [
-        [weigh(pair), *(weigh_part(pair, name) for name in TOLD if name in pair.parts)] for pair in pairs if set(TOLD) & set(pair.parts)
+        [weigh(pair), *(weigh_part(pair, name) for name in WEIGHED if name in pair.parts)]
+        for pair in pairs
+        if set(WEIGHED) & set(pair.parts)
     ]
     told = iter(told_from_chance([delta for found in known for delta in found]))
     return [[next(told) for _ in found] for found in known]

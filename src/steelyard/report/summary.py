@@ -18,7 +18,7 @@ from steelyard.analyze.compare import Mean
 from steelyard.errors import UsageError
 from steelyard.model import effects
 from steelyard.model.case import Case
-from steelyard.model.parts import NAMES, TOKENS, TOLD, generates
+from steelyard.model.parts import NAMES, TOKENS, TOLD, WEIGHED, generates
 from steelyard.model.units import with_error
 from steelyard.report.cells import clean, cut, glyph
 from steelyard.report.markdown import LONGEST_COMMAND, LONGEST_REASON, MOST_BYTES, code, fenced, table_lines
@@ -132,9 +132,9 @@ def _comparison(document: Document) -> Iterator[str | Table]:
 
 
 def _counted(deltas: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """`4 faster`, `2 unclear`; of requests by what is compared: `time: 6 faster`, `ttft: 6 same`."""
+    """`4 faster`, `2 unclear`; where more than the time is compared, by what that is: `time: 6 faster`, `ttft: 6 same`."""
     metrics = list(dict.fromkeys(delta["metric"] for delta in deltas))
-    apart = not set(metrics).isdisjoint(TOLD)
+    apart = not set(metrics).isdisjoint(WEIGHED)
     for metric in metrics if apart else [""]:
         counts = Counter(delta["verdict"] for delta in deltas if metric in ("", delta["metric"]))
         words = [f"{number} {verdict}" for verdict, number in counts.items()]

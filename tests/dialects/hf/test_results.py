@@ -91,3 +91,10 @@ def test_two_files_are_compared_and_a_slower_one_fails_the_gate(tmp_path: Path, 
 def test_a_summary_is_no_file_of_times_and_says_which_is(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="a summary holds no times"):
         read(tmp_path, {"run_metadata": {}, "benchmark_results": {}})
+
+
+def test_a_file_of_the_later_version_is_a_result_whatever_its_config_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "head.json"
+    file.write_text(json.dumps({hash: {**row, "config": [1, 2]} for hash, row in head().items()}))
+    assert main(["check", str(file)]) == PASS
+    assert "results · of hf" in capsys.readouterr().out

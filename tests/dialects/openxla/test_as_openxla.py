@@ -16,6 +16,7 @@ from steelyard.dialects.openxla.catalogue import tool_of
 from steelyard.dialects.openxla.command import nightly
 from steelyard.dialects.openxla.definitions import DEVICES
 from steelyard.dialects.openxla.session import SuiteRun, ToolOptions, case_of
+from steelyard.engine import describe
 from steelyard.errors import FAILED, NOTHING, PASS, USAGE, UsageError
 from steelyard.store.runs import Store
 from tests.dialects.openxla import package
@@ -132,6 +133,17 @@ def test_a_model_that_hangs_costs_the_others_nothing(tmp_path: Path, monkeypatch
         "NOWHERE_FP32_PT_BATCH1": "failed",
     }
     assert "HANGS_FP32_PT_BATCH1" in capsys.readouterr().err
+
+
+def test_a_file_that_loops_when_it_is_imported_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(describe, "LOADING", 0.2)
+    Path("c_definitions.py").write_text("ALL_MODELS = []\n")
+    Path("b_definitions.py").write_text("while True:\n  pass\n")
+    assert main(["as", "openxla", "list", "--definitions", "."]) == USAGE
+    told = capsys.readouterr().err
+    assert f"could not load {tmp_path / 'b_definitions.py'}" in told
+    assert "importing it takes more than 200 ms" in told
 
 
 def test_results_are_added_and_no_warm_up_still_compiles_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

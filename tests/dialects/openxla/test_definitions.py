@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import sys
+from pathlib import Path
 from string import Template
 from typing import Any
 
@@ -15,7 +16,9 @@ from steelyard.dialects.openxla import templates
 from steelyard.dialects.openxla.catalogue import DefinitionSet, DefinitionTrouble, choose
 from steelyard.dialects.openxla.definitions import BenchmarkCase, Model, ModelArtifactType, ModelFrameworkType, ModelImplementation
 from steelyard.dialects.openxla.lint import findings
+from steelyard.dialects.openxla.session import SuiteRun, ToolOptions
 from steelyard.errors import UsageError
+from steelyard.store.runs import Store
 
 FIELDS = {
     defs.ModelImplementation: "name tags framework_type source_info=None module_path=None",
@@ -134,6 +137,20 @@ def test_what_fits_nothing_names_all_of_the_tool_and_no_other() -> None:
         chosen("models/(A")
 
 
+def test_different_cases_of_one_name_are_told_and_neither_is_measured(tmp_path: Path) -> None:
+    both = [BenchmarkCase.build(Model("A", [], IMPL, {"batch_size": size}), DEFAULT) for size in (1, 2)]
+    rest = held("B")
+    found = choose(DefinitionSet(cases=(*both, *rest.cases, *rest.cases)), "pytorch", ["models/.+"])
+    assert [case.model.name for case in found.cases] == ["B"]
+    assert [item.name for item in found.troubles] == [both[0].name]
+    said: list[str] = []
+    options = ToolOptions("pytorch", (), "pixel-6-pro", tmp_path / "r.json", strict_exit=True)
+    run = SuiteRun(options, said.append, Store(tmp_path))
+    run._measure(found)
+    assert "several cases have this name, and they differ" in said[0]
+    assert run.statuses[both[0].name] == "failed"
+
+
 def model(name: str, tags: tuple[str, ...] = (), impl: ModelImplementation = IMPL, exported: Any = (), **parameters: Any) -> Model:
     return Model(name, list(tags), impl, {"data_type": "fp32", **parameters}, None, list(exported))
 
@@ -148,6 +165,8 @@ MISTAKES = [
     (model("GPT2_PIPELINE_TF_1", impl=JAX), "its name says TF, and its framework is JAX"),
     (model("A", exported=[ModelArtifactType.XLA_HLO_DUMP]), "it declares XLA_HLO_DUMP, which no export of PYTORCH makes"),
     (model("A", impl=ModelImplementation("N", [], ModelFrameworkType.PYTORCH)), "no module_path"),
+    (model("A", data_type="fp99"), "no data_type named 'fp99'; did you mean fp"),
+    (model("A", data_type="half"), "no data_type named 'half'; did you mean fp16?"),
     (model("A", impl=ModelImplementation("G", [], ModelFrameworkType.GGML, module_path="g")), "no tool runs models of GGML"),
 ]
 
@@ -174,5 +193,18 @@ def test_the_lint_finds_doubles_strangers_and_what_no_case_has() -> None:
         assert any(told in line for line in found), told
 
 
+def test_the_lint_finds_a_tolerance_that_nobody_reads() -> None:
+    one = model("A")
+    case = BenchmarkCase.build(one, DEFAULT, {"absolute_tolerence": 0.5, "relative_tolerance": 0})
+    [found] = findings(DefinitionSet((one,), (case,)))
+    assert str(found).startswith(
+        "wrong  models/A/inputs/INPUT_DATA_MODEL_DEFAULT: no key of verify_parameters named 'absolute_tolerence'; "
+        "did you mean absolute_tolerance"
+    )
+
+
 def test_sound_definitions_are_left_alone() -> None:
     assert findings(held("A_FP32_PT_BATCH1")) == []
+    one = model("A_INT8", data_type="int8")
+    tolerances = {"absolute_tolerance": 0.5, "relative_tolerance": 0}
+    assert findings(DefinitionSet((one,), (BenchmarkCase.build(one, DEFAULT, tolerances),))) == []

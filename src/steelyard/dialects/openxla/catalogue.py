@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -99,20 +99,17 @@ def tool_of(case: BenchmarkCase) -> str:
 def choose(held: DefinitionSet, tool: str, patterns: Sequence[str]) -> DefinitionSet:
     """The cases of a tool whose whole name a pattern fits, each once, and the definitions in trouble that they mean too.
 
-    A pattern that fits nothing is an error that names all there are.
+    A pattern that fits nothing is an error that names all there are. Different cases of one name are in trouble: results would mix them up.
     """
     wanted = [expression(pattern) for pattern in patterns]
     known = {case.name: case for case in held.cases if tool_of(case) == tool}
     broken = {item.name: item for item in held.troubles if item.name}
+    for name in [case.name for case in held.cases if case != known.get(case.name, case) and tool_of(case) == tool]:
+        broken[name] = DefinitionTrouble("ALL_BENCHMARKS", "several cases have this name, and they differ; give each its own", name)
     for pattern in wanted:
         if not any(pattern.fullmatch(name) for name in (*known, *broken)):
-            raise _nothing(pattern.pattern, tool, known)
+            listed = "\n    ".join(["a pattern fits a whole name; these are all:", *list(known)[:MOST_NAMED]])
+            raise UsageError(f"no benchmark of {tool} is named {pattern.pattern!r:.200}", why=listed if known else f"{tool} has none")
     meant = {name for name in (*known, *broken) if any(pattern.fullmatch(name) for pattern in wanted)}
-    cases = tuple(case for name, case in known.items() if name in meant)
+    cases = tuple(case for name, case in known.items() if name in meant and name not in broken)
     return replace(held, cases=cases, troubles=tuple(item for name, item in broken.items() if name in meant))
-
-
-def _nothing(pattern: str, tool: str, known: Iterable[str]) -> UsageError:
-    names = list(known)
-    listed = "\n    ".join(["a pattern fits a whole name; these are all:", *names[:MOST_NAMED]])
-    return UsageError(f"no benchmark of {tool} is named {pattern!r:.200}", why=listed if names else f"{tool} has none")

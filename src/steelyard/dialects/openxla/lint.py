@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from steelyard.dialects.openxla.catalogue import DefinitionSet, tool_of
 from steelyard.dialects.openxla.definitions import BenchmarkCase, Model, ModelArtifactType, ModelFrameworkType
 from steelyard.dialects.openxla.templates import AXES
+from steelyard.errors import unknown
+from steelyard.model.dtypes import ALIASES, SIZES
 
 A, F = ModelArtifactType, ModelFrameworkType
 _TFLITE = (A.TFLITE_FP32, A.TFLITE_FP32_STABLEHLO, A.TFLITE_FP16, A.TFLITE_DYNAMIC_RANGE_QUANT, A.TFLITE_INT8)
@@ -23,6 +25,9 @@ PRODUCED = {
 }
 """What the models of each framework are exported as."""
 TYPES = ("fp32", "fp16", "bf16")
+FORMATS = (*SIZES, "dyn-quant")
+"""What a data_type can be: a number format, or the original's word for weights that are quantized when they are used."""
+TOLERANCES = ("absolute_tolerance", "relative_tolerance")
 WORDS = {"JAX": (F.JAX,), "PT": (F.PYTORCH,), "TF": (F.TF_V1, F.TF_V2), "TFLITE": (F.TFLITE,)}
 """Parts of a name that say what a model is written in."""
 
@@ -74,6 +79,13 @@ def _of_model(model: Model) -> Iterator[LintFinding]:
         yield LintFinding(model.name, f"it declares {', '.join(never)}, which no export of {kind.name} makes")
     if data_type is None:
         yield LintFinding(model.name, "it has no data_type, so results cannot tell one", doubt=True)
+    elif data_type not in FORMATS:
+        yield _misnamed(model.name, "data_type", data_type, FORMATS)
+
+
+def _misnamed(name: str, kind: str, word: object, known: Iterable[str]) -> LintFinding:
+    error = unknown(kind, str(word), known, meant=ALIASES.get(str(word), ""))
+    return LintFinding(name, "; ".join(filter(None, [error.what, error.do])))
 
 
 def _of_case(case: BenchmarkCase, listed: set[str]) -> Iterator[LintFinding]:
@@ -81,5 +93,7 @@ def _of_case(case: BenchmarkCase, listed: set[str]) -> Iterator[LintFinding]:
         yield LintFinding(case.name, f"its model and input make {usual}")
     if case.model.name not in listed:
         yield LintFinding(case.name, f"its model {case.model.name} is not among all models")
+    for key in case.verify_parameters.keys() - {*TOLERANCES}:
+        yield _misnamed(case.name, "key of verify_parameters", key, TOLERANCES)
     if not tool_of(case) and case.model.model_impl.framework_type is not F.TFLITE:
         yield LintFinding(case.name, f"no tool runs models of {case.model.model_impl.framework_type.name}")

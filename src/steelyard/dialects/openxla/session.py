@@ -89,9 +89,7 @@ class ToolOptions:
 def _tolerance(benchmark: BenchmarkCase, key: str) -> float:
     value = benchmark.verify_parameters.get(key, 0.0)
     if type(value) not in (int, float) or not 0 <= value < float("inf"):
-        raise UsageError(
-            f"{benchmark.name}: {key} is {value!r:.80}", why="a tolerance is a number of at least 0", do="see verify_parameters"
-        )
+        raise UsageError(f"{benchmark.name}: {key} is {value!r:.80}", why="a tolerance in verify_parameters is a number of at least 0")
     return float(value)
 
 

@@ -24,7 +24,7 @@ def perform(words: Mapping[str, Any], loaded: Any, send: Callable[[Mapping[str, 
     names.serve()
     said: dict[str, list[Any]] = {name: [] for name in KINDS}
     troubles: list[dict[str, str]] = []
-    for item in folder(Path(words["folder"])).items(list(KINDS)):
+    for item in folder(Path(words["folder"])).items(list(KINDS), lambda file: send({"importing": file})):
         if item.trouble:
             troubles.append({"where": item.file, "what": item.trouble})
             continue

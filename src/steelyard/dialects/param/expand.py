@@ -114,8 +114,11 @@ def sheet_of(plain: Mapping[str, Any]) -> Sheet:
 
 
 def recognise(data: Any) -> bool:
-    """Whether parsed JSON is a PARAM config: operator names to objects that have a config list or name a data generator."""
-    infos = [info for info in data.values() if isinstance(info, dict)] if isinstance(data, dict) else []
+    """Whether parsed JSON is a PARAM config: operator names to objects that have a config list or name a data generator.
+
+    What also has measurements is another system's result.
+    """
+    infos = [info for info in data.values() if isinstance(info, dict) and "measurements" not in info] if isinstance(data, dict) else []
     return any(isinstance(info.get("config"), list) or "input_data_generator" in info for info in infos)
 
 

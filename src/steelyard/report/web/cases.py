@@ -8,6 +8,7 @@ from typing import Any
 
 from steelyard.analyze.conditions import OTHER_LOAD, other_load, threads_of
 from steelyard.analyze.history import History, differences
+from steelyard.analyze.programs import BASE_PROGRAM, PROGRAM, program_changes, summary_words
 from steelyard.analyze.repeat import repeat_line
 from steelyard.analyze.stacks import PlacedRecord, Words, quad, varying_words
 from steelyard.errors import StoreError
@@ -20,18 +21,19 @@ from steelyard.model.values import value_text
 from steelyard.report.cells import COMMAND, USUAL, check_words, clean, facets, flattened, lines_of, shortened
 from steelyard.report.cells import reason as reason_of
 from steelyard.report.monitor import monitor_rows
+from steelyard.report.replay import FACTS
 from steelyard.report.web.plain import short
 from steelyard.report.web.runs import records_by_id
 from steelyard.store.runs import Run, read_run
 
 LONGEST_VALUE, LONGEST_PARAM, LONGEST_REASON = 200, 120, 400
 MOST_DIFFERENCES, MOST_READ, MOST_LINES, MOST_KERNELS = 12, 4, 40, 10
-MOST_COMMON = 3
+MOST_COMMON, MOST_CHANGES = 3, 60
 UNSAID = ("threads", "ranks", ENV)
 SILENT, ONE_THREAD = (USUAL["ranks"], USUAL[ENV]), "1 thread"
 """Told only where they are not what they usually are, but for threads, which nobody should have to guess."""
 RATE = "item_rate"
-TOLD = {"traceback", "noise", "top_kernels", "threads", OTHER_LOAD, MONITOR}
+TOLD = {*FACTS, "traceback", "noise", "top_kernels", "threads", OTHER_LOAD, MONITOR, PROGRAM, BASE_PROGRAM}
 LABELS = {
     "time": "time per call",
     "time_q10": "10th percentile of time",
@@ -187,7 +189,21 @@ def case_entry(item: PlacedRecord, label: str, environment: int, differs: Sequen
         entry["traceback"] = lines_of(trace)[-MOST_LINES:]
     if kernels := _kernels(record.effective.get("top_kernels")):
         entry["kernels"] = kernels
+    if programs := _programs(record):
+        entry["programs"] = programs
     return entry
+
+
+def _programs(record: Record) -> list[dict[str, Any]]:
+    """How each program of a case differs from that of its base: in words, and the counts that differ."""
+    return [
+        {
+            "name": clean(name),
+            "words": summary_words(changes),
+            "changes": [[row.group, clean(row.name), row.base, row.head] for row in changes[:MOST_CHANGES]],
+        }
+        for name, changes in program_changes(record.effective).items()
+    ]
 
 
 def _first(words: Sequence[str], most: int) -> list[str]:

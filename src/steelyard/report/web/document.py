@@ -23,6 +23,7 @@ from steelyard.report.web.comparing import comparison_part, find_comparison
 from steelyard.report.web.fit import fit
 from steelyard.report.web.over_time import FEWEST, history_part
 from steelyard.report.web.plain import Document, plain
+from steelyard.report.web.replay import replay_entry
 from steelyard.report.web.requests import requests_part
 from steelyard.report.web.runs import machine_cards, merged, page_warnings, run_entry
 from steelyard.report.web.samples import Sidecar, count_of, level, sample_entry
@@ -128,6 +129,8 @@ def _lay_samples(seen: Sequence[PlacedRecord], entries: Sequence[dict[str, Any]]
     sidecars = [Sidecar.of(run) for run in runs]
     for item, entry in zip(seen, entries, strict=True):
         entry["samples"] = sample_entry(item.record, sidecars[item.run], most)
+        if replay := replay_entry(item.record, sidecars[item.run]):
+            entry["replay"] = plain(replay)
 
 
 def _title(runs: Sequence[Run], seen: Sequence[PlacedRecord]) -> str:

@@ -16,7 +16,7 @@ from steelyard.errors import UsageError
 from steelyard.model.case import Case
 from steelyard.model.effects import COMPARABLE, NOT_CONFIRMED, change, speedup
 from steelyard.model.pair import Delta
-from steelyard.model.parts import NAMES, TOLD
+from steelyard.model.parts import NAMES, WEIGHED
 from steelyard.model.record import BAD, NOT_WEIGHED
 from steelyard.report.cells import clean, shortened
 from steelyard.report.columns import versus_head
@@ -115,9 +115,9 @@ def _compared(comparison: Comparison | None, labels: Mapping[str, str]) -> Itera
 
 
 def _parts_compared(comparison: Comparison | None) -> Iterable[str]:
-    """`TTFT: 6 within the margin; ITL: 6 faster, in geometric mean 1.31x faster [1.29, 1.33] over 6.`, where requests were compared."""
+    """`TTFT: 6 within the margin; ITL: 6 faster, in geometric mean 1.31x faster [1.29, 1.33] over 6.`, where more was compared."""
     told = []
-    for part in TOLD:
+    for part in WEIGHED:
         known = [delta for delta in comparison.comparable if delta.metric == part] if comparison else []
         counts = Counter("within the margin" if delta.verdict == "same" else delta.verdict for delta in known)
         mean = comparison.means.get(part) if comparison else None
@@ -146,8 +146,8 @@ def _reach(known: Sequence[Delta], than: str, inside: bool) -> str:
 def _beside(comparison: Comparison | None, labels: Mapping[str, str]) -> Iterable[str]:
     """`On op/softmax n=1024, compile against eager: 1.62x faster [1.60, 1.64].`, where a run compares its stacks in one or two cases."""
     known = comparison.comparable if comparison and _inside(comparison) else []
-    parts = [delta for delta in known if delta.metric in TOLD]
-    found = [_faster(delta, labels, parts) for delta in known if delta.metric not in TOLD]
+    parts = [delta for delta in known if delta.metric in WEIGHED]
+    found = [_faster(delta, labels, parts) for delta in known if delta.metric not in WEIGHED]
     if found and len(found) <= MOST_BESIDE and all(found):
         yield f"{'; '.join(found)}."
 

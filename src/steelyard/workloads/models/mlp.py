@@ -7,8 +7,11 @@ from typing import Any
 
 from steelyard.model.task import Task
 from steelyard.workloads.layers.conv import gradient_share
-from steelyard.workloads.models.parts import Module, chain_flops, count, model, model_task, surprise_at
-from steelyard.workloads.ops.cost import size
+from steelyard.workloads.models.carried import Shapes, Weights, affine, affine_shapes, build_model, count_of
+from steelyard.workloads.models.parts import Module, chain_flops, model
+from steelyard.workloads.ops.cost import Array, size
+from steelyard.workloads.ops.forms import EVERYWHERE
+from steelyard.workloads.ops.spaces import Space
 
 
 def perceptron(widths: tuple[int, ...]) -> Module:
@@ -21,10 +24,26 @@ def perceptron(widths: tuple[int, ...]) -> Module:
     return nn.Sequential(*made[1:])
 
 
+def perceptron_shapes(widths: tuple[int, ...]) -> Shapes:
+    """Its weights by the names that the module has for them; every second of its layers is a ReLU."""
+    found: dict[str, tuple[int, ...]] = {}
+    for layer, (features, out) in enumerate(pairwise(widths)):
+        found |= affine_shapes(str(2 * layer), out, features)
+    return found
+
+
+def classify_rows(space: Space, w: Weights, x: Array, layers: int) -> Array:
+    """The perceptron in other frameworks."""
+    for layer in range(layers):
+        x = affine(space, w, str(2 * layer), space.relu(x) if layer else x)
+    return x
+
+
 @model(
     "model/mlp",
     axes={"batch": [64], "features": [512], "hidden": [1024], "depth": [3], "classes": [64], "dtype": ["fp32"]},
     tags=["model", "compute"],
+    backend=EVERYWHERE,
     sizes={
         "small": {"batch": 8, "features": 32, "hidden": 64},
         "h200": {"batch": 8192, "features": 4096, "hidden": 8192, "depth": 8, "classes": 1024, "dtype": "bf16"},
@@ -35,14 +54,17 @@ def mlp(batch: int, features: int, hidden: int, depth: int, classes: int, dtype:
     widths = (features, *[hidden] * depth, classes)
     x = be.randn(batch, features, dtype=dtype)
     targets = be.integers(0, classes, batch)
-    module = be.module(lambda: perceptron(widths), dtype)
-    return model_task(
-        module,
-        (x,),
+    shapes = perceptron_shapes(widths)
+    return build_model(
+        be,
         dtype,
-        surprise_at(targets),
+        x,
+        targets,
+        lambda: perceptron(widths),
+        shapes,
+        lambda space, w, x: classify_rows(space, w, x, len(widths) - 1),
         flops=chain_flops(batch, *widths),
-        bytes=size(dtype, batch * features, count(module), batch * classes),
+        bytes=size(dtype, batch * features, count_of(shapes), batch * classes),
         items=batch,
         norm_tolerance=gradient_share(dtype, mode),
     )

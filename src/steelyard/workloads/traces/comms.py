@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SWITCHES = {"blocking": False, "check": True, "rebalance": False, "reuse": False, "timestamps": False, "shrink": False}
 AXES: Mapping[str, Sequence[Any]] = {
-    "traces": [folders.ONE], "subgraph": [""], "step": [None], "allow": [None], "most": [None], "last": [100],
+    "subgraph": [""], "step": [None], "allow": [None], "most": [None], "last": [100],
     **{name: [value] for name, value in SWITCHES.items()},
 }  # fmt: skip
 
@@ -44,28 +44,37 @@ def _contents(path: Path) -> list[OpenedFile]:
     return [folders.opened(path)] if not path.is_dir() or rank_files(path) else []
 
 
-@workload("comms", axes=AXES, tags=["trace", "collective"], modes=["eval"], opens="file", contents=_contents, refuse=_refuse)
+@workload(
+    "comms",
+    axes=AXES,
+    tags=["trace", "collective"],
+    modes=["eval"],
+    opens="file",
+    contents=_contents,
+    identify=folders.identify,
+    refuse=_refuse,
+)
 def comms(
-    file: str, traces: str, subgraph: str, step: int | None, allow: Any, most: int | None, blocking: bool, check: bool, rebalance: bool,
+    file: str, subgraph: str, step: int | None, allow: Any, most: int | None, blocking: bool, check: bool, rebalance: bool,
     last: int, reuse: bool, timestamps: bool, shrink: bool, be: Any,
 ) -> Task:  # fmt: skip
     """The collectives and messages of a recorded step, made again between ranks on data of the recorded sizes."""
     from steelyard.workloads.traces._comms import CommChoice
 
     choice = CommChoice(blocking, check, rebalance, reuse, timestamps, last)
-    return build(file, traces, step, subgraph, be, choice, allow=words(allow), most=most, shrink=shrink)
+    return build(file, step, subgraph, be, choice, allow=words(allow), most=most, shrink=shrink)
 
 
 def build(
-    file: str, traces: str, step: int | None, subgraph: str, be: Any, choice: CommChoice, *,
+    file: str, step: int | None, subgraph: str, be: Any, choice: CommChoice, *,
     allow: Sequence[str] = (), most: int | None = None, shrink: bool = False,
 ) -> Task:  # fmt: skip
     """The task on this rank."""
     from steelyard.workloads.traces import _comms, _meeting
 
     seat = be.join()
-    own = _read(str(folders.of_rank(Path(file), traces, seat.rank)), step, subgraph)
-    world = max(own.world, len(rank_files(Path(file).parent)) if traces == folders.EACH else 0)
+    own = _read(str(folders.of_rank(Path(file), seat.rank)), step, subgraph)
+    world = max(own.world, len(rank_files(Path(file))) if Path(file).is_dir() else 0)
     if world > seat.size and not shrink:
         raise UsageError(
             f"{world} ranks were recorded, and {seat.size} replay{'s' if seat.size == 1 else ''} them", where=file,
@@ -73,7 +82,7 @@ def build(
         )  # fmt: skip
     if world > seat.size:
         own = shrunk(own, seat.rank, seat.size)
-    own, left = _meeting.allowed(own, allow, most, one_trace=traces == folders.ONE and seat.size > 1)
+    own, left = _meeting.allowed(own, allow, most, one_trace=not Path(file).is_dir() and seat.size > 1)
     if not own.calls and seat.size == 1:
         raise UsageError("the trace has no communication", why="no node is a collective or a message", where=file)
     return _comms.CommReplay.build(own, left, choice, seat, be.where).task()

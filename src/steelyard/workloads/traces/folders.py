@@ -4,35 +4,39 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from steelyard import files
 from steelyard.errors import UsageError
 from steelyard.model.define import OpenedFile
 from steelyard.traces.comms import rank_files
 from steelyard.traces.reading import TraceHeader
 from steelyard.traces.steps import Trace
 
-ONE, EACH = "one", "each"
-"""Whether all ranks read one trace, or each its own."""
-
 
 def opened(path: Path) -> OpenedFile:
-    """A trace with what lies beside it, or the traces of all ranks together."""
+    """A trace, or the traces of all ranks together."""
     if not path.is_dir():
-        return OpenedFile(path, parts=_beside(path))
-    files = list(rank_files(path).values())
-    parts = (*files[1:], *(part for file in files for part in _beside(file)))
-    return OpenedFile(files[0], parts=parts, params={"traces": EACH}, ranks=len(files), doc=f"traces of {len(files)} ranks")
+        return OpenedFile(path)
+    count = len(rank_files(path))
+    return OpenedFile(path, ranks=count, doc=f"traces of {count} ranks")
 
 
-def of_rank(first: Path, traces: str, rank: int) -> Path:
-    """The trace that a rank reads."""
-    if traces == ONE:
-        return first
-    files = rank_files(first.parent)
-    if rank not in files:
-        raise UsageError(f"{first.parent} has no trace of rank {rank}", do=f"give --ranks {len(files)}, or name one trace for all ranks")
-    return files[rank]
+def identify(path: Path) -> str:
+    """Traces by their content, and by that of what lies beside them and belongs to them."""
+    own = list(rank_files(path).values()) if path.is_dir() else [path]
+    return files.sha256_of([part for file in own for part in parts(file)])
 
 
-def _beside(file: Path) -> tuple[Path, ...]:
+def parts(file: Path) -> list[Path]:
+    """A trace, and what was recorded beside it: integer tensors and Triton kernels."""
     folder = Trace(file, TraceHeader(), ()).resources
-    return tuple(sorted(item for item in folder.iterdir() if item.is_file() and not item.is_symlink())) if folder else ()
+    return [file, *(sorted(item for item in folder.iterdir() if item.is_file() and not item.is_symlink()) if folder else ())]
+
+
+def of_rank(path: Path, rank: int) -> Path:
+    """The trace that a rank reads: its own of a folder, or the one that all read."""
+    if not path.is_dir():
+        return path
+    found = rank_files(path)
+    if rank not in found:
+        raise UsageError(f"{path} has no trace of rank {rank}", do=f"give --ranks {len(found)}, or name one trace for all ranks")
+    return found[rank]

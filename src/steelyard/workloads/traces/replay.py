@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 WHAT = ("full", "compute", "communication")
 ALLOCATION = ("auto", "ahead", "lazy")
 DEFAULTS: Mapping[str, Sequence[Any]] = {
-    "what": ["full"], "traces": [folders.ONE], "subgraph": [""], "step": [None], "skip": [None],
+    "what": ["full"], "subgraph": [""], "step": [None], "skip": [None],
     "imports": [None], "allocation": ["auto"], "coverage": [0],
 }  # fmt: skip
 
@@ -63,9 +63,11 @@ def _contents(path: Path) -> list[OpenedFile]:
     return [folders.opened(item) for item in sorted(path.iterdir()) if item.name.endswith((".json", ".json.gz"))]
 
 
-@workload("trace", axes=DEFAULTS, tags=["trace"], modes=["eval"], opens="file", contents=_contents, refuse=_refuse)
+@workload(
+    "trace", axes=DEFAULTS, tags=["trace"], modes=["eval"], opens="file", contents=_contents, identify=folders.identify, refuse=_refuse
+)
 def trace(
-    file: str, what: str, traces: str, subgraph: str, step: int | None, skip: Any, imports: Any, allocation: str, coverage: float, be: Any
+    file: str, what: str, subgraph: str, step: int | None, skip: Any, imports: Any, allocation: str, coverage: float, be: Any
 ) -> Task:  # fmt: skip
     """A recorded execution trace, replayed operator by operator on tensors of the recorded forms."""
     import torch
@@ -74,9 +76,9 @@ def trace(
 
     choice = ReplayChoice(what, subgraph or "", step, _words(skip), _words(imports))
     if what == "communication":
-        return comms.build(file, traces, step, subgraph or "", be, _comms.CommChoice())
+        return comms.build(file, step, subgraph or "", be, _comms.CommChoice())
     seat = be.join() if be.seat.size > 1 else be.seat
-    own = str(folders.of_rank(Path(file), traces, seat.rank))
+    own = str(folders.of_rank(Path(file), seat.rank))
     made = _prepared(own, _stamp(Path(own)), choice, str(be.where), be.seed, seat.size)
     fitted = made.fitted
     lazy, source = _lazy(allocation, made, be), made.source(be.seed)
@@ -156,8 +158,7 @@ def prepared(file: str, words: Mapping[str, Any], device: str) -> PreparedReplay
 
 def _stamp(path: Path) -> tuple[int, ...]:
     """What changes when a trace or what lies beside it changes."""
-    files = [path, *(part for item in _contents(path) for part in item.parts)]
-    return tuple(number for file in files for number in (file.stat().st_mtime_ns, file.stat().st_size))
+    return tuple(number for file in folders.parts(path) for number in (file.stat().st_mtime_ns, file.stat().st_size))
 
 
 @functools.lru_cache(maxsize=4)

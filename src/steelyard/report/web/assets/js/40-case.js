@@ -186,6 +186,24 @@
     });
   }
 
+  // What the compiler made of the case and of its base, where both were kept.
+  function drawPrograms(main, item) {
+    for (const { name, words, changes } of item.programs || []) {
+      const rows = changes.map(([group, what, base, head]) => ({ group, what, base, head, change: head - base }));
+      main.append(el("h2", {}, "Program against the base"), el("p", { class: "note" }, el("code", {}, name), `: ${words}.`));
+      S.table(main, {
+        name: `programs-${name}`, noun: "count", caption: "What the compiler made, base and head", rows, key: (row) => `${row.group} ${row.what}`,
+        columns: [
+          { key: "group", title: "Of", value: (row) => row.group },
+          { key: "what", title: "Name", head: true, cell: (row) => el("code", {}, row.what) },
+          { key: "base", title: "Base", numeric: true, cell: (row) => fmt.count(row.base) },
+          { key: "head", title: "Head", numeric: true, cell: (row) => fmt.count(row.head) },
+          { key: "change", title: "Change", numeric: true, cell: (row) => `${row.change > 0 ? "+" : row.change < 0 ? "−" : ""}${fmt.count(Math.abs(row.change))}` },
+        ],
+      });
+    }
+  }
+
   function verification(item) {
     const found = item.verification;
     if (!found || found.status === "none") return [["result", ["not verified", found?.message ? `: ${found.message}` : ""]], ["checked", (found?.checks || []).join("; ")]];
@@ -265,9 +283,11 @@
     if (item.traceback?.length) main.append(el("details", { class: "traceback" }, el("summary", {}, "Traceback"), el("pre", { class: "scroll", tabindex: "0" }, item.traceback.join("\n"))));
     S.fill(main, [tiles(item), ...repeat(item)]);
     S.drawRequests(main, item);
+    S.drawReplay(main, item);
     drawSamples(main, item);
     drawPhases(main, item);
     drawHistory(main, item);
+    drawPrograms(main, item);
     drawMetrics(main, item);
     drawFacts(main, item);
     return null;

@@ -1,0 +1,153 @@
+"""What can be told of an exported program from its file alone: its kind, its signature, and whether it would call the host.
+
+Standard library alone: a run is planned by it, and workers of every stack use it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from steelyard import files
+from steelyard.artifacts import tflite
+from steelyard.artifacts.signature import ProgramSignature, hlo_signature, signature_in
+from steelyard.errors import SteelyardError, Unsupported
+
+PROGRAM = 8 * 2**30
+"""The most bytes of a program that are read."""
+SUFFIXES = (".mlir", ".mlirbc", ".mlir.bc", ".bc", ".hlo", ".txt", ".tflite", ".onnx", ".vhlo", ".stablehlo", ".tgz")
+HEAD = 2**16
+BYTECODE, FLATBUFFER = b"ML\xefR", b"TFL3"
+DIALECTS = {"vhlo": "stablehlo_mlir", "stablehlo": "stablehlo_mlir", "tosa": "tosa_mlir", "linalg": "linalg_mlir"}
+"""What a program of MLIR is by the dialects in it; the first that is found counts."""
+KNOWN_CALLS = (
+    "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConstraint", "annotate_device_placement", "TopK", "ApproxTopK",
+    "PartialReduce", "AllocateBuffer", "Qr", "Eigh", "ProductOfElementaryHouseholderReflectors", "xla.sdy.", "lapack_", "blas_",
+    "mhlo.", "chlo.", "stablehlo.", "ducc_fft", "dynamic_ducc_fft", "__onednn$", "__cublas$", "__cudnn$", "cublas_", "cudnn_",
+    "cusolver_", "cu_threefry2x32",
+)  # fmt: skip
+"""Custom calls that compute and nothing else, by how their names begin; every other one may do anything on the host."""
+TRANSFERS = ("infeed", "outfeed", "send", "recv")
+RESOURCE_DIALECTS = ("hal", "vm", "io_parameters")
+"""Dialects of IREE's own by which a program names files and functions of the host."""
+_CALLS = re.compile(
+    r'custom_call\s*@(?:"([^"]*)"|([\w.$-]+))|call_target_name(?:_v1)?\s*=\s*(?:#vhlo\.string_v1<)?"([^"]*)"|custom_call_target="([^"]*)"'
+)
+_TRANSFER = re.compile(r"\b(?:stablehlo|vhlo)\.(infeed|outfeed|send|recv)\b|[\])}] (infeed|outfeed|send|recv)\(")
+_ELIDED = re.compile(r"dense_resource<__elided__>|dense<__elided__>|\bconstant\(\{\.\.\.\}\)")
+
+
+def read(path: Path) -> bytes:
+    """A program's file."""
+    try:
+        return files.read_whole(path, PROGRAM)
+    except OSError as error:
+        raise files.unreadable(path, error) from None
+
+
+def kind_of(path: Path) -> tuple[str, str] | None:
+    """The kind and the form of a program; None for a file that is none."""
+    try:
+        with files.open_plain(path) as file:
+            head = file.read(HEAD)
+            whole = head if len(head) < HEAD or not head.startswith(BYTECODE) else head + file.read()
+    except OSError as error:
+        raise files.unreadable(path, error) from None
+    if head[4:8] == FLATBUFFER:
+        return "tflite_fp32", "flatbuffer"
+    if head.startswith(BYTECODE):
+        return _bytecode_kind(whole)
+    if path.suffix == ".onnx":
+        return "onnx", "protobuf"
+    if head.startswith(b"HloModule") or b"\nHloModule" in head:
+        return "xla_hlo_dump", "text"
+    return _text_kind(path, head.decode("utf-8", "replace")) if b"\0" not in head else None
+
+
+def _bytecode_kind(content: bytes) -> tuple[str, str] | None:
+    """By the names of dialects, which MLIR's bytecode has as plain text."""
+    for dialect, kind in DIALECTS.items():
+        if re.search(rb"(?<![A-Za-z_])" + dialect.encode() + rb"\0", content):
+            return kind, "vhlo" if dialect == "vhlo" else "bytecode"
+    return None
+
+
+def _text_kind(path: Path, head: str) -> tuple[str, str] | None:
+    if not re.search(r"^\s*(module\b|func\.func\b|#\w+ =|\"builtin\.module\")", head, re.MULTILINE):
+        return None
+    for text in (head, ""):
+        text = text or read(path).decode("utf-8", "replace")
+        found = [kind for dialect, kind in DIALECTS.items() if re.search(rf"\b{dialect}\.\w", text)]
+        if found:
+            return found[0], "text"
+    return "stablehlo_mlir", "text"
+
+
+def host_calls(text: str) -> list[str]:
+    """What a program of StableHLO or HLO would ask of the host, by name: custom calls that are not known to compute, and transfers."""
+    called = [next(name for name in found.groups() if name is not None) for found in _CALLS.finditer(text)]
+    moved = [next(filter(None, found.groups())) for found in _TRANSFER.finditer(text)]
+    strange = [name for name in called if not name.startswith(KNOWN_CALLS)]
+    return list(dict.fromkeys([*strange, *moved]))
+
+
+def host_dialects(content: bytes) -> list[str]:
+    """Dialects in a program by which IREE would read files or call functions of the host."""
+    found = []
+    for name in RESOURCE_DIALECTS:
+        plain = name.encode()
+        if re.search(rb"(?<![\w.])" + plain + (rb"\0" if content.startswith(BYTECODE) else rb"\.\w"), content):
+            found.append(name)
+    return found
+
+
+def refuse(names: Iterable[str], allowed: Iterable[str], what: str) -> None:
+    """Raise for what a program would do beside computing, unless every part of it was allowed by name."""
+    strange = [name for name in dict.fromkeys(names) if name not in set(allowed)]
+    if strange:
+        allow = " ".join(f"--allow {name}" for name in strange)
+        raise Unsupported(f"it {what} {', '.join(strange)}", why="that may do more than compute", do=f"if you trust it: {allow}")
+
+
+def refuse_elided(text: str) -> None:
+    """Raise for a program whose weights were left out when it was printed; it would run, and answer with zeros in their place."""
+    if _ELIDED.search(text):
+        why = "whoever printed it left large constants out"
+        raise SteelyardError("its weights are missing", why=why, do="export it again with all constants, as steelyard artifacts make does")
+
+
+def with_constants(text: str) -> str:
+    """Text whose resources stand where they are used: XLA reads no `dense_resource`, by which torch-mlir writes weights."""
+    start = text.rfind("{-#")
+    if start < 0 or "dense_resource<" not in text:
+        return text
+    blobs = dict(_resources(text[start:]))
+    body = text[:start]
+
+    def put(found: re.Match[str]) -> str:
+        name = found[1].strip('"')
+        if name not in blobs:
+            raise SteelyardError(f"its resource {name[:60]} is missing", why="the program names it and does not hold it")
+        return f'dense<"0x{blobs[name][8:]}">'
+
+    return re.sub(r'dense_resource<("[^"]*"|[\w.$-]+)>', put, body)
+
+
+def _resources(text: str) -> Iterator[tuple[str, str]]:
+    """Names and hexadecimal digits of resources; the first four bytes are their alignment."""
+    for found in re.finditer(r'(?:"([^"]*)"|([\w.$-]+))\s*:\s*"0x([0-9A-Fa-f]*)"', text):
+        yield found[1] or found[2], found[3]
+
+
+def signature_of(path: Path, kind: str, form: str, entry: str = "main") -> ProgramSignature | None:
+    """The signature as far as the file shows it without a compiler: that of text and of TFLite."""
+    try:
+        if kind.startswith("tflite"):
+            return tflite.signature(read(path))
+        if form != "text":
+            return None
+        text = read(path).decode("utf-8", "replace")
+        return hlo_signature(text) if kind == "xla_hlo_dump" else signature_in(text, entry)
+    except Unsupported:
+        return None

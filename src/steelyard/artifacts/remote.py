@@ -1,0 +1,337 @@
+"""Folders of artifacts to and from a place that fsspec knows: another folder, http(s), s3, gs; checked by hash at both ends.
+
+A folder is published with its manifest last, so that nobody reads one whose files are not there yet. What is fetched is kept by its
+content: a second fetch takes nothing over the network but the manifest, and one that was cut goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from steelyard import files
+from steelyard.artifacts import manifest, unpacking
+from steelyard.artifacts.manifest import ArtifactFile, ArtifactSet
+from steelyard.errors import StoreError, Unsupported, UsageError
+
+CACHE = "STEELYARD_ARTIFACTS"
+INDEX = "index.json"
+PIECE = 8 * 2**20
+TRIES = 5
+DIGEST = "#sha256="
+READ_ONLY = ("http", "https")
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class RemotePlace:
+    """A folder somewhere, by the library that reads and writes there."""
+
+    url: str
+    system: Any = field(repr=False)
+    path: str = ""
+
+    @classmethod
+    def at(cls, url: str) -> RemotePlace:
+        """The place that a URL or a path names; a library that is missing is named with how to get it."""
+        try:
+            import fsspec
+        except ModuleNotFoundError:
+            raise Unsupported("sending and fetching needs fsspec", do="pip install 'steelyard[remote]'") from None
+        plain = url.rstrip("/") if not re.fullmatch(r"\w+:/*|/+", url) else url
+        try:
+            system, path = fsspec.core.url_to_fs(plain)
+        except ImportError as error:
+            scheme = url.partition(":")[0]
+            extra = "gcsfs" if scheme in ("gs", "gcs") else "'steelyard[remote]'"
+            raise Unsupported(f"addresses of {scheme} need another package", why=str(error), do=f"pip install {extra}") from None
+        except ValueError as error:
+            raise UsageError(f"not an address: {url!r:.200}", why=str(error), do="give a folder, or an http, s3 or gs address") from None
+        system.use_listings_cache = False
+        return cls(plain, system, path)
+
+    def below(self, name: str) -> str:
+        """The address of a file in it."""
+        return f"{self.path}/{name}"
+
+    def whole(self, name: str, most: int = files.SHEET) -> bytes | None:
+        """A small file; None where there is none."""
+        try:
+            with self.system.open(self.below(name), "rb") as file:
+                content = bytes(file.read(most + 1))
+        except FileNotFoundError:
+            return None
+        except Exception as error:  # each of fsspec's systems has exceptions of its own
+            raise _unreachable(f"{self.url}/{name}", error) from error
+        if len(content) > most:
+            raise files.too_large(f"{self.url}/{name}", len(content), most)
+        return content
+
+
+def _unreachable(address: str, error: Exception) -> StoreError:
+    why = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    return StoreError(f"cannot read {address}", why=why, do="check the address and the network")
+
+
+def cache() -> Path:
+    """Where fetched files are kept by their content."""
+    chosen = os.environ.get(CACHE)
+    return Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "steelyard" / "artifacts"
+
+
+def publish(folders: list[Path], url: str, tell: Tell) -> list[str]:
+    """Copy folders of artifacts below a URL, files first, then manifests, then the index of all; answers their addresses.
+
+    What is there already, by the manifest that is there, is not sent again.
+    """
+    if url.partition(":")[0] in READ_ONLY:
+        raise UsageError(f"nothing can be written to {url}", why="http is for reading here", do="give a folder, or an s3 or gs address")
+    held = {path: manifest.read(path) for path in folders}
+    for path, found in held.items():
+        if troubles := manifest.check(path, found):
+            raise StoreError(f"{path} is not published", why=troubles[0], do="make it again: steelyard artifacts make … --again")
+    place = RemotePlace.at(url)
+    try:
+        for path, found in held.items():
+            _send(path, found, place, tell)
+        _send_index({found.name: manifest.hashed(path / manifest.NAME)[1] for path, found in held.items()}, place)
+    except (StoreError, UsageError, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        why = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        raise StoreError(f"cannot write to {url}", why=why, do="run the same command again to go on") from error
+    return [f"{place.url}/{found.name}" for found in held.values()]
+
+
+def _send(path: Path, held: ArtifactSet, place: RemotePlace, tell: Tell) -> None:
+    before = _known(place, held.name)
+    place.system.makedirs(place.below(held.name), exist_ok=True)
+    for item in held.files:
+        target = place.below(f"{held.name}/{item.path}")
+        if before.get(item.path) == item.sha256 and _size(place, target) == item.bytes:
+            continue
+        tell(f"{held.name}/{item.path}")
+        place.system.put_file(str(path / item.path), target)
+        if (size := _size(place, target)) != item.bytes:
+            raise StoreError(f"{target} has {size} bytes, not {item.bytes}", why="it was not sent whole", do="run the same command again")
+    place.system.put_file(str(path / manifest.NAME), place.below(f"{held.name}/{manifest.NAME}"))
+
+
+def _size(place: RemotePlace, target: str) -> int:
+    place.system.invalidate_cache()
+    try:
+        return int(place.system.size(target) or 0)
+    except FileNotFoundError:
+        return -1
+
+
+def _known(place: RemotePlace, name: str) -> dict[str, str]:
+    """The hashes of what was published under a name before."""
+    content = place.whole(f"{name}/{manifest.NAME}")
+    try:
+        found = manifest.parse(content.decode(), name) if content else None
+    except (UsageError, UnicodeDecodeError):
+        return {}
+    return {item.path: item.sha256 for item in found.files} if found else {}
+
+
+def _send_index(added: dict[str, str], place: RemotePlace) -> None:
+    """All that is published at a place, since not every server can list what it has."""
+    content = place.whole(INDEX)
+    known = _index(content, f"{place.url}/{INDEX}") if content else {}
+    text = json.dumps({"schema": 1, "artifacts": known | added}, indent=1, sort_keys=True) + "\n"
+    with place.system.open(place.below(INDEX), "wb") as file:
+        file.write(text.encode())
+
+
+def _index(content: bytes, where: str) -> dict[str, str]:
+    try:
+        data = json.loads(content)
+        entries = data["artifacts"]
+        if data["schema"] != 1 or not all(manifest.PLAIN_NAME.fullmatch(name) and "/" not in name for name in entries):
+            raise ValueError("a name in it is no plain name, or it is of a newer Steelyard")
+        if not all(manifest.DIGEST.fullmatch(digest) for digest in entries.values()):
+            raise ValueError("a hash in it is no sha256")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise StoreError(f"cannot read {where}", why=f"it is no index of artifacts: {error}"[:300]) from None
+    return dict(entries)
+
+
+def fetch(url: str, out: Path, tell: Tell) -> list[Path]:
+    """Folders of artifacts from a URL into `out`: one model, all that an index names, or an archive of them; each checked.
+
+    A URL may end with #sha256=…, the hash of the manifest or of the archive.
+    """
+    address, _, digest = url.partition(DIGEST)
+    if digest and not manifest.DIGEST.fullmatch(digest):
+        raise UsageError(f"the hash in {url!r:.200} is no sha256", do=f"write it like {address}{DIGEST}<64 hex digits>")
+    if address.endswith(unpacking.ENDINGS):
+        return _fetch_archive(address, digest, out, tell)
+    place = RemotePlace.at(address)
+    if (content := place.whole(manifest.NAME)) is not None:
+        return [_fetch_folder(place, content, digest, out, tell)]
+    if (content := place.whole(INDEX)) is None:
+        raise UsageError(f"no artifacts at {address}", why=f"there is neither {manifest.NAME} nor {INDEX}", do="check the address")
+    return [
+        _fetch_folder(below, below.whole(manifest.NAME), expected, out, tell)
+        for name, expected in _index(content, f"{address}/{INDEX}").items()
+        for below in [RemotePlace(f"{place.url}/{name}", place.system, place.below(name))]
+    ]
+
+
+def _fetch_folder(place: RemotePlace, content: bytes | None, digest: str, out: Path, tell: Tell) -> Path:
+    where = f"{place.url}/{manifest.NAME}"
+    if content is None:
+        raise StoreError(f"there is no {where}", why=f"{INDEX} names it", do="publish it again")
+    if digest and (found := hashlib.sha256(content).hexdigest()) != digest:
+        raise StoreError(f"{where} is another file than the one that was meant", why=f"its sha256 is {found}, not {digest}")
+    try:
+        held = manifest.parse(content.decode(), where)
+    except UnicodeDecodeError:
+        raise UsageError("not a text file", where=where) from None
+    kept = {item.path: blob(place, place.below(item.path), item, tell) for item in held.files}
+    return _assembled(held, content, kept, out)
+
+
+def _assembled(held: ArtifactSet, content: bytes, kept: dict[str, Path], out: Path) -> Path:
+    """A folder of files that are in the cache, in its place whole or not at all."""
+    folder = out / held.name
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=out, prefix=f".{held.name}.") as scratch:
+            made = Path(scratch) / "made"
+            for name, path in kept.items():
+                target = made / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                _linked(path, target)
+            made.mkdir(exist_ok=True)
+            (made / manifest.NAME).write_bytes(content)
+            if folder.exists():
+                if not (folder / manifest.NAME).exists():
+                    raise UsageError(f"{folder} is in the way", why=f"it has no {manifest.NAME}", do="move it, or name another folder")
+                folder.rename(Path(scratch) / "before")
+            made.rename(folder)
+    except OSError as error:
+        raise StoreError(f"cannot write {folder}", why=error.strerror or str(error), do="name another folder with -o") from error
+    return folder
+
+
+def _linked(path: Path, target: Path) -> None:
+    """The same file in two places, which costs no space; copied where that cannot be."""
+    try:
+        os.link(path, target)
+    except OSError:
+        shutil.copyfile(path, target)
+
+
+def blob(place: RemotePlace, address: str, item: ArtifactFile, tell: Tell) -> Path:
+    """A file by its content: from the cache, or fetched into it; begun ones go on."""
+    folder = cache() / "blobs"
+    kept, part = folder / item.sha256, folder / f"{item.sha256}.part"
+    if kept.is_file() and not manifest.trouble_of(folder, ArtifactFile(item.sha256, item.sha256, item.bytes)):
+        return kept
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        kept.unlink(missing_ok=True)
+        if part.exists() and part.stat().st_size > item.bytes:
+            part.unlink()
+        tell(f"{item.path}{' (goes on)' if part.exists() else ''}")
+        _download(place.system, address, item, part)
+        digest = manifest.hashed(part)[1]
+        if digest != item.sha256:
+            part.unlink()
+            why = f"its sha256 is {digest}, not {item.sha256}"
+            raise StoreError(f"{place.url}: {item.path} is another file than its manifest means", why=why, do="publish it again")
+        part.chmod(0o444)
+        part.replace(kept)
+    except OSError as error:
+        raise StoreError(f"cannot write {part}", why=error.strerror or str(error), do=f"set {CACHE} to a folder of yours") from error
+    return kept
+
+
+def _download(system: Any, address: str, item: ArtifactFile, part: Path) -> None:
+    """All bytes of a file behind those that are here; where the other side has no ranges, from the beginning."""
+    trouble = ""
+    for _ in range(TRIES):
+        try:
+            for piece in _pieces(system, address, item, part):
+                with part.open("ab") as file:
+                    file.write(piece)
+        except FileNotFoundError:
+            raise StoreError(f"there is no {address}", why="its manifest names it", do="publish it again") from None
+        except StoreError:
+            raise
+        except Exception as error:  # each of fsspec's systems has exceptions of its own
+            trouble = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        if part.exists() and part.stat().st_size >= item.bytes:
+            return
+    have = part.stat().st_size if part.exists() else 0
+    why = f"{have} of {item.bytes} bytes came{f'; {trouble}' if trouble else ''}"
+    raise StoreError(f"the download of {address} was cut", why=why, do="run the same command again: it goes on from there")
+
+
+def _pieces(system: Any, address: str, item: ArtifactFile, part: Path) -> Iterator[bytes]:
+    have = part.stat().st_size if part.exists() else 0
+    info = system.info(address)
+    size = info.get("size")
+    if size is not None and int(size) != item.bytes:
+        raise StoreError(f"{address} has {size} bytes, not {item.bytes}", why="its manifest says so", do="publish it again")
+    if item.bytes == 0:
+        part.touch()
+        return
+    if info.get("partial", True) and size is not None:
+        for begin in range(have, item.bytes, PIECE):
+            end = min(begin + PIECE, item.bytes)
+            piece = system.cat_file(address, start=begin, end=end)
+            if len(piece) > end - begin:
+                raise StoreError(f"{address} has no ranges although its server says so")
+            yield piece
+            if len(piece) < end - begin:
+                return
+        return
+    part.unlink(missing_ok=True)
+    left = item.bytes
+    with system.open(address, "rb", block_size=0) as file:
+        while left > 0 and (piece := file.read(min(PIECE, left + 1))):
+            left -= len(piece)
+            if left < 0:
+                raise StoreError(f"{address} has more than {item.bytes} bytes", why="its manifest says so")
+            yield piece
+
+
+def _fetch_archive(address: str, digest: str, out: Path, tell: Tell) -> list[Path]:
+    """An archive of folders of artifacts; its own hash must be known, since nothing else vouches for it before it is unpacked."""
+    if not digest:
+        raise UsageError(
+            f"{address} has no hash", why="an archive is fetched by its hash", do=f"write it like {address}{DIGEST}<64 hex digits>"
+        )
+    parent, _, name = address.rpartition("/")
+    place = RemotePlace.at(parent or ".")
+    try:
+        size = int(place.system.size(place.below(name)) or 0)
+    except Exception as error:
+        raise _unreachable(address, error) from error
+    kept = blob(place, place.below(name), ArtifactFile(name, digest, size), tell)
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out, prefix=".unpacked.") as scratch:
+        unpacking.unpack(kept, Path(scratch))
+        found = sorted(path.parent for path in Path(scratch).rglob(manifest.NAME))
+        if not found:
+            raise StoreError(f"{address} holds no artifacts", why=f"there is no {manifest.NAME} in it")
+        made = []
+        for folder in found:
+            held = manifest.read(folder)
+            if troubles := manifest.check(folder, held):
+                raise StoreError(f"{address}: {held.name} is damaged", why=troubles[0])
+            made.append(
+                _assembled(held, (folder / manifest.NAME).read_bytes(), {item.path: folder / item.path for item in held.files}, out)
+            )
+    return made

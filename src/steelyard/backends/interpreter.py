@@ -1,0 +1,47 @@
+"""StableHLO's reference interpreter: every operation as the specification says, slowly; its answers are what compilers are held to."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from steelyard.backends._programs import LoadedProgram, PhaseTimes, ProgramBackend, ProgramFile, first_error
+from steelyard.backends._stablehlo import understood
+from steelyard.errors import Unsupported
+
+ABOUT = {
+    "package": "jax", "stack": "jax", "requires": ["numpy", "jax"], "pins": "jax.txt",
+    "variables": {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "", "JAX_ENABLE_X64": "1"},
+    "refusals": ["Unknown flags? in XLA_FLAGS: [^\\n]*", "LLVM ERROR: [^\\n]*"],
+}  # fmt: skip
+
+
+class Interpreter(ProgramBackend):
+    """A program evaluated by the reference interpreter that comes with jaxlib."""
+
+    name = "interpreter"
+    install = "steelyard env create jax"
+    kinds = ("stablehlo_mlir", "xla_hlo_dump")
+
+    def loaded(self, file: ProgramFile) -> LoadedProgram:
+        clock = PhaseTimes()
+        with clock.phase("parse"):
+            program = understood(file)
+
+        def call(*args: Any) -> Sequence[Any]:
+            try:
+                return program.interpreted(list(args))
+            except (ValueError, RuntimeError, TypeError) as error:
+                raise Unsupported("the reference interpreter cannot evaluate it", why=first_error(str(error))) from error
+
+        return LoadedProgram(program.signature, call, clock.seconds, facts={"entry": program.entry, "signature": str(program.signature)})
+
+    def versions(self) -> dict[str, str]:
+        return {"jaxlib": version("jaxlib"), "numpy": np.__version__, "python": platform.python_version()}
+
+
+BACKEND = Interpreter

@@ -1,0 +1,110 @@
+"""`steelyard artifacts reduce`: the smallest program that is still wrong, still fails or is still slow, for a report of a bug."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from steelyard.cli.output import CONTEXT, emit_json, find_store, json_option, say, store_option, tell
+from steelyard.errors import UsageError
+
+if TYPE_CHECKING:
+    from steelyard.engine.reducing import Question, Step
+
+PROGRAM, COMMAND = "reduced.mlir", "reproduce.txt"
+
+
+@click.command("reduce", context_settings=CONTEXT)
+@click.argument("case", metavar="CASE")
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Where the reproducer goes.")
+@click.option("-B", "--backend", metavar="NAME", help="The backend that is wrong or slow; for artifact:FILE.")
+@click.option("--flag", "flags", multiple=True, metavar="NAME=VALUE", help="Variable of the case, such as XLA_FLAGS; for artifact:FILE.")
+@click.option("--against", default="interpreter", show_default=True, metavar="BACKEND", help="Whose answers are right.")
+@click.option("--vs", metavar="BASE", help="Keep it slower than this, beyond the margin, as in run: flags:'…', env:NAME, xla/eager.")
+@click.option("--margin", metavar="SHARE", help="With --vs: how much slower counts. Default 2%.")
+@click.option("--time-limit", default="10m", show_default=True, metavar="TIME", help="Stop with the smallest found by then.")
+@store_option
+@json_option
+def command(**options: Any) -> int:
+    """Cut the exported program of a CASE to the least that shows the same: a wrong answer, a failure, or that it is slow.
+
+    CASE is the id of a case, or artifact:FILE with -B. Each smaller program is run by the engine in workers of its own; what a wrong
+    answer is held against is what the backend of --against answers to the same program.
+
+    \b
+    steelyard artifacts reduce artifact:model.mlir -B iree -o bug
+    steelyard artifacts reduce artifact:model.mlir -B xla --vs flags:--xla_cpu_enable_fast_math=true -o slow
+    """
+    import tempfile
+
+    from steelyard.engine.reducing import read_case, reduce_program
+    from steelyard.model.units import parse_seconds
+    from steelyard.terminal import heed_signals
+
+    output: Path = options["output"]
+    if (output / PROGRAM).exists():
+        raise UsageError(f"{output / PROGRAM} exists already", do="name another folder with -o")
+    question = _question(options)
+    until = time.monotonic() + parse_seconds(options["time_limit"])
+    heed_signals()
+    with tempfile.TemporaryDirectory(prefix="steelyard-", ignore_cleanup_errors=True) as folder:
+        whole = read_case(question.case, Path(folder))
+        judge = question.judge(Path(folder))
+        found = reduce_program(whole, judge, until, _progress)
+        symptom = judge(found.text())
+    output.mkdir(parents=True, exist_ok=True)
+    (output / PROGRAM).write_text(found.text(), encoding="utf-8")
+    line = repeat_line(question, output / PROGRAM)
+    (output / COMMAND).write_text(f"{line}\n", encoding="utf-8")
+    kind = symptom.kind if symptom else "not the same any more: it does not show every time"
+    if options["as_json"]:
+        told = {"symptom": kind, "reason": symptom.words if symptom else "", "command": line, "program": str(output / PROGRAM)}
+        emit_json(told | {"operations": len(found.statements), "before": len(whole.statements)})
+    else:
+        say(f"{len(whole.statements)} operations → {len(found.statements)}, {kind}: {output / PROGRAM}")
+        say(f"  shows it: {line}")
+    return 0
+
+
+def _question(options: dict[str, Any]) -> Question:
+    """The one case that is meant, and how it is measured each time."""
+    from dataclasses import replace
+
+    from steelyard.cli.run import read_flag
+    from steelyard.engine import conduct, sides
+    from steelyard.engine.reducing import Question
+    from steelyard.engine.selection import Request
+    from steelyard.model.experiment import Settings
+    from steelyard.model.units import parse_share
+
+    request = Request(
+        selectors=(options["case"],), backend=(options["backend"],) if options["backend"] else (),
+        flags=dict(read_flag(text) for text in options["flags"]), settings={"vs": options["vs"]} if options["vs"] else {},
+    )  # fmt: skip
+    ready = conduct.prepare(request, find_store(options["store"]))
+    cases = [job.case for job in ready.jobs if job.vs or not options["vs"]]
+    if len(cases) != 1:
+        raise UsageError(f"{options['case']} is {len(cases)} cases", why="one is cut at a time", do="name one program, and -B")
+    asked = {"vs": options["vs"]} | ({"margin": parse_share(options["margin"])} if options["margin"] else {})
+    quick = Settings(budget=0.3, settle=1.0) if options["vs"] else Settings(budget=1e-3, telemetry=False)
+    if options["vs"] and not sides.is_side(options["vs"]) and "/" not in options["vs"]:
+        raise UsageError(f"{options['vs']} is no base of an exported program", do="flags:'…', env:NAME, or BACKEND/eager")
+    return Question(cases[0], options["against"], replace(quick, **asked))
+
+
+def _progress(step: Step) -> None:
+    count = len(step.program.statements)
+    tell(f"  {count} operation{'' if count == 1 else 's'}: {'the same, kept' if step.kept else 'not the same'}")
+
+
+def repeat_line(question: Question, file: Path) -> str:
+    """The command that shows the symptom of a program in a file."""
+    case, vs = question.case, question.settings.vs
+    backends = case.backend if vs else f"{question.against},{case.backend}"
+    flags = [word for name, value in case.flags for word in ("--flag", f"{name}={value}")]
+    rest = [*(["--env", case.env] if case.env else []), *(["--vs", vs] if vs else [])]
+    return shlex.join(["steelyard", "run", f"artifact:{file}", "-B", backends, *flags, *rest])

@@ -1,0 +1,119 @@
+"""`make-artifacts`: the suite's models as programs on disk, in the original's folders; made by the engine's exporters."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from steelyard import registry
+from steelyard.artifacts import remote
+from steelyard.dialects.openxla import catalogue
+from steelyard.dialects.openxla.definitions import BenchmarkCase, ModelFrameworkType
+from steelyard.dialects.openxla.session import BACKENDS, ToolOptions, case_of
+from steelyard.engine import envs, exporting, plan
+from steelyard.engine.exporting import ExportOutcome, ExportTarget
+from steelyard.engine.filters import expression
+from steelyard.engine.place import Place
+from steelyard.errors import UsageError
+from steelyard.exporters.ways import chosen
+from steelyard.model.case import Case
+from steelyard.model.experiment import Experiment, ResultRow, Settings
+
+FRAMEWORKS = {"jax": ("jax", "jax"), "pytorch": ("pt", "torch-mlir"), "tensorflow": ("tf", "tensorflow-cpu"), "tflite": ("tflite", "")}
+"""What the original's folders call a framework, and the package whose version they name."""
+VERSIONS, UPLOAD, TEXT = "models_version_info.txt", "GCS_UPLOAD_DIR", "stablehlo_mlir:text"
+
+
+@dataclass(frozen=True)
+class ModelExport:
+    """What a command line says. With `bytecode` StableHLO is written as bytecode alone; `upload` is where folders go to, if anywhere."""
+
+    framework: str
+    filters: tuple[str, ...] = (".*",)
+    output: Path | None = None
+    bytecode: bool = False
+    upload: str = ""
+    only: tuple[str, ...] = ()
+    preset: str = ""
+    definitions: tuple[Path, ...] = ()
+    env: str = ""
+    timeout: float = exporting.PATIENCE
+
+    @property
+    def tool(self) -> str:
+        """The tool whose framework builds the models; TFLite's are JAX's."""
+        return "jax" if self.framework == "tflite" else self.framework
+
+    @property
+    def place(self) -> Place:
+        """Where models are built."""
+        return envs.place(self.env) if self.env else envs.place_for(BACKENDS[self.tool], Place())
+
+
+def folder_of(asked: ModelExport) -> Path:
+    """The folder that was named, or one that says what made its content and when."""
+    if asked.output:
+        return asked.output
+    word, package = FRAMEWORKS[asked.framework]
+    found = {**envs.installed(asked.place.python), **{name: item for env in envs.listing() for name, item in env.packages.items()}}
+    version = [found[package]] if package in found else []
+    return Path(tempfile.gettempdir()) / "_".join([word, "models", *version, str(int(datetime.now(UTC).timestamp()))])
+
+
+def make(asked: ModelExport, say: Callable[[str, str], None], tell: Callable[[ExportOutcome], None]) -> tuple[Path, list[ExportOutcome]]:
+    """Export every model whose name a filter fits, each into a folder of its name; `tell` hears each as it comes."""
+    wanted = _chosen(asked)
+    rows = [ResultRow(name, (case,)) for name, (case, _) in wanted.items()]
+    experiment = Experiment(f"openxla {asked.framework} artifacts", rows=tuple(rows), settings=Settings(timeout=asked.timeout))
+    held = catalogue.gathered(asked.definitions, asked.preset, asked.place)
+    ready = plan.expand(experiment, registry.catalogue(), place=replace(asked.place if asked.env else Place(), paths=held.paths))
+    jobs = {job.case.id: job for job in ready.jobs}
+    targets = [ExportTarget(name, jobs[case.id], only) for name, (case, only) in wanted.items()]
+    out, found = folder_of(asked), list[ExportOutcome]()
+    for outcome in exporting.make(targets, ready, out, say, asked.timeout):
+        found.append(outcome)
+        tell(outcome)
+        if asked.upload and outcome.held is not None:
+            remote.publish([outcome.folder], asked.upload, functools.partial(say, outcome.name))
+            shutil.rmtree(outcome.folder)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / VERSIONS).write_text(envs.pip_list(asked.place.python), encoding="utf-8")
+    return out, found
+
+
+def _chosen(asked: ModelExport) -> dict[str, tuple[Case, tuple[str, ...]]]:
+    """Cases by the names of their models, with the programs that are wanted of each; a filter that fits nothing names all there are."""
+    held = catalogue.gathered(asked.definitions, asked.preset, asked.place)
+    known = {case.model.name: case for case in held.cases}
+    ours = [name for name, case in known.items() if _kind(case) == asked.framework]
+    patterns = [expression(text) for text in asked.filters]
+    for pattern in patterns:
+        if not any(pattern.fullmatch(name) for name in ours):
+            listed = "\n    ".join(["a filter fits a whole name; these are all:", *ours[: catalogue.MOST_NAMED]])
+            raise UsageError(f"no model of {asked.framework} is named {pattern.pattern!r:.200}", why=listed)
+    return {name: _wanted(known[name], known, asked) for name in ours if any(pattern.fullmatch(name) for pattern in patterns)}
+
+
+def _kind(case: BenchmarkCase) -> str:
+    return "tflite" if case.model.model_impl.framework_type is ModelFrameworkType.TFLITE else catalogue.tool_of(case)
+
+
+def _wanted(case: BenchmarkCase, known: Mapping[str, BenchmarkCase], asked: ModelExport) -> tuple[Case, tuple[str, ...]]:
+    """A model's case and programs; one of TFLite's is a program of JAX's model, held to its own tolerance."""
+    given, only = case.model.model_parameters, asked.only
+    if asked.framework == "tflite":
+        if given.get("model") not in known:
+            raise UsageError(
+                f"{case.model.name} is made of no model that is known", why=f"its parameter model is {given.get('model')!r:.80}"
+            )
+        kind = str(given.get("artifact", ""))
+        only = only or ((kind, "tosa_mlir") if kind == "tflite_fp32" else (kind,))
+        case = replace(known[str(given["model"])], verify_parameters=case.verify_parameters)
+    keys = tuple(way.key for way in chosen(BACKENDS[asked.tool], only) if not (asked.bytecode and way.key == TEXT))
+    options = ToolOptions(asked.tool, (), "host-cpu", Path(), preset=asked.preset)
+    return case_of(case, options), keys

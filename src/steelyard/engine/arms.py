@@ -1,0 +1,38 @@
+"""Both arms of a comparison as jobs of their own, for passes that look at one after the other, and what such a pass answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from steelyard.engine.messages import Found, Sources
+from steelyard.engine.plan import Job, Plan
+from steelyard.engine.pool import places_of
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a pass gave; `trouble` is why it gave nothing, which never costs the case its record."""
+
+    found: Found = field(default_factory=Found)
+    trouble: str = ""
+
+
+@dataclass(frozen=True)
+class ArmJob:
+    """One side of a comparison: what it is called, the job that builds it, and what its worker loads."""
+
+    who: str
+    job: Job
+    sources: Sources
+
+
+def arms_of(job: Job, plan: Plan) -> tuple[ArmJob, ArmJob]:
+    """The base and the head of a job that has both."""
+    assert job.vs is not None
+    own = plan.sources_of(job)
+    head = ArmJob("the head", job, own)
+    if job.side is None:
+        return ArmJob("the base", replace(job, case=job.vs), own), head
+    theirs = replace(own, files=tuple(job.side.files), paths=job.side.place.paths)
+    base = replace(job, case=job.vs, place=places_of(job, job.side)[0], unit=f"{job.unit} base")
+    return ArmJob(f"the base ({job.side.label})", base, theirs), head

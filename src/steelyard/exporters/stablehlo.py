@@ -1,0 +1,53 @@
+"""StableHLO of any framework in other forms, by the library that XLA itself uses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from steelyard.artifacts.forms import version_in
+from steelyard.errors import SteelyardError
+from steelyard.exporters.jax import check_whole
+
+
+def _parsed(source: Path) -> Any:
+    from jax._src.interpreters import mlir
+    from jaxlib.mlir import ir
+
+    with mlir.make_ir_context():
+        try:
+            return ir.Module.parse(source.read_bytes())
+        except ir.MLIRError as error:
+            why = str(error)[:300]
+            raise SteelyardError(
+                "this jaxlib cannot read the StableHLO that was written", why=why, do="its text is of another version"
+            ) from None
+
+
+def bytecode(source: Path, path: Path, kind: str) -> dict[str, Any]:
+    """MLIR's bytecode of a program in text."""
+    with path.open("wb") as file:
+        _parsed(source).operation.write_bytecode(file)
+    return {"wrote": version_in(path)}
+
+
+def versioned(source: Path, path: Path, kind: str) -> dict[str, Any]:
+    """The form that is kept readable for later versions."""
+    from jaxlib.mlir.dialects import stablehlo
+
+    module = _parsed(source)
+    with module.context:
+        path.write_bytes(stablehlo.serialize_portable_artifact(module, stablehlo.get_current_version()))
+    return {"wrote": version_in(path)}
+
+
+def hlo(source: Path, path: Path, kind: str) -> dict[str, Any]:
+    """HLO as XLA reads the program, with its constants; its answer is a tuple."""
+    import jaxlib
+    from jaxlib import xla_client
+
+    made = xla_client._xla.mlir.mlir_module_to_xla_computation(str(_parsed(source)), use_tuple_args=False, return_tuple=True)
+    text = made.as_hlo_text(print_large_constants=True)
+    check_whole(text)
+    path.write_text(text, encoding="utf-8")
+    return {"wrote": f"XLA of jaxlib {jaxlib.__version__}"}

@@ -1,0 +1,112 @@
+"""Which program can be made of which framework's model, by what, and where that is installed; read without importing any of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from steelyard.artifacts.manifest import KINDS
+from steelyard.errors import unknown
+
+PACKAGES: Mapping[str, tuple[str, ...]] = {
+    "jax": ("jax",), "jaxlib": ("jaxlib",), "tensorflow": ("tensorflow", "tensorflow-cpu"), "torch": ("torch",),
+    "torch_mlir": ("torch-mlir",), "onnxscript": ("onnxscript",), "onnx": ("onnx",),
+    "tosa_converter_for_tflite": ("tosa-converter-for-tflite",),
+}  # fmt: skip
+"""What is imported, and which packages bring it."""
+
+
+@dataclass(frozen=True)
+class ExportWay:
+    """One program of a framework's model.
+
+    `make` is the function that makes it ("module:name" in this package) of the model, or, where `source` names another program, of
+    that one's file. `needs` is what it imports, all of which the environment `stack` has.
+    """
+
+    framework: str
+    kind: str
+    form: str
+    file: str
+    make: str
+    needs: tuple[str, ...]
+    stack: str
+    source: str = ""
+
+    @property
+    def key(self) -> str:
+        """Kind and form, as `--only` takes them."""
+        return f"{self.kind}:{self.form}"
+
+
+STABLEHLO, TFLITE = "stablehlo_mlir:text", "tflite_fp32:flatbuffer"
+HLO_FILE, VHLO_FILE = "xla_hlo_before_optimizations.txt", "stablehlo_vhlo.mlirbc"
+LITE = {
+    "tflite_fp32": "model_fp32.tflite", "tflite_fp32_stablehlo": "model_fp32_stablehlo.tflite", "tflite_fp16": "model_fp16.tflite",
+    "tflite_dynamic_range_quant": "model_dynamic_range_quant.tflite", "tflite_int8": "model_int8.tflite",
+}  # fmt: skip
+
+
+def _lite(framework: str, needs: tuple[str, ...], stack: str) -> Iterator[ExportWay]:
+    yield ExportWay(framework, "tf_savedmodel_v2", "archive", "tf-model.tgz", "tensorflow:saved_model", needs, stack)
+    for kind, file in LITE.items():
+        yield ExportWay(framework, kind, "flatbuffer", file, "tensorflow:lite", needs, stack)
+    needs = ("tosa_converter_for_tflite",)
+    yield ExportWay(framework, "tosa_mlir", "bytecode", "tosa.mlirbc", "tosa:of_lite", needs, "tflite", source=TFLITE)
+
+
+def _lowered(framework: str) -> Iterator[ExportWay]:
+    """What XLA's own library makes of StableHLO."""
+    yield ExportWay(framework, "stablehlo_mlir", "vhlo", VHLO_FILE, "stablehlo:versioned", ("jaxlib",), "jax", source=STABLEHLO)
+    yield ExportWay(framework, "xla_hlo_dump", "text", HLO_FILE, "stablehlo:hlo", ("jaxlib",), "jax", source=STABLEHLO)
+
+
+WAYS: tuple[ExportWay, ...] = (
+    ExportWay("jax", "stablehlo_mlir", "text", "stablehlo.mlir", "jax:stablehlo_text", ("jax",), "jax"),
+    ExportWay("jax", "stablehlo_mlir", "bytecode", "stablehlo.mlirbc", "jax:stablehlo_bytecode", ("jax",), "jax"),
+    ExportWay("jax", "stablehlo_mlir", "vhlo", VHLO_FILE, "jax:versioned", ("jax",), "jax"),
+    ExportWay("jax", "xla_hlo_dump", "text", HLO_FILE, "jax:hlo", ("jax",), "jax"),
+    *_lite("jax", ("jax", "tensorflow"), "tflite"),
+    ExportWay("torch", "torch_export", "archive", "model.pt2", "torch:exported", ("torch",), "torch"),
+    ExportWay("torch", "onnx", "protobuf", "model.onnx", "torch:onnx", ("torch", "onnx", "onnxscript"), "torch-mlir"),
+    ExportWay("torch", "stablehlo_mlir", "text", "stablehlo.mlir", "torch:stablehlo_text", ("torch", "torch_mlir"), "torch-mlir"),
+    ExportWay("torch", "stablehlo_mlir", "bytecode", "stablehlo.mlirbc", "torch:stablehlo_bytecode", ("torch", "torch_mlir"), "torch-mlir"),
+    *_lowered("torch"),
+    ExportWay("torch", "linalg_mlir", "bytecode", "linalg.mlirbc", "torch:linalg", ("torch", "torch_mlir"), "torch-mlir"),
+    ExportWay("torch", "tosa_mlir", "bytecode", "tosa.mlirbc", "torch:tosa", ("torch", "torch_mlir"), "torch-mlir"),
+    ExportWay("tensorflow", "stablehlo_mlir", "text", "stablehlo.mlir", "tensorflow:stablehlo_text", ("tensorflow",), "tensorflow"),
+    ExportWay("tensorflow", "stablehlo_mlir", "bytecode", "stablehlo.mlirbc", "stablehlo:bytecode", ("jaxlib",), "jax", source=STABLEHLO),
+    *_lowered("tensorflow"),
+    *_lite("tensorflow", ("tensorflow",), "tensorflow"),
+)
+"""Every program that there is a way to; what is made of another program's file comes after it."""
+
+
+def no_way(framework: str, kind: str) -> str:
+    """Why there is no such program of a framework's models."""
+    if kind == "tf_savedmodel_v1":
+        return "TensorFlow 1 is no longer made"
+    return f"Steelyard has no exporter from {framework} to it"
+
+
+def chosen(framework: str, only: Sequence[str] = ()) -> list[ExportWay]:
+    """The ways of a framework, all or those named by kind or by kind and form."""
+    ways = [way for way in WAYS if way.framework == framework]
+    return [way for way in ways if not only or way.kind in only or way.key in only]
+
+
+def check_kinds(only: Iterable[str]) -> None:
+    """Refuse words that name no kind of program at all."""
+    known = {*KINDS, *(way.key for way in WAYS)}
+    for word in only:
+        if word not in known:
+            raise unknown("kind of program", word, known)
+
+
+def sources_of(ways: Sequence[ExportWay]) -> list[ExportWay]:
+    """The ways with those added whose files others of them are made of."""
+    wanted = list(ways)
+    for way in ways:
+        before = [item for item in WAYS if item.framework == way.framework and item.key == way.source]
+        wanted += [item for item in before if item not in wanted]
+    return [item for item in WAYS if item in wanted]

@@ -1,0 +1,50 @@
+"""A replay beside its recording: when each call began and how long it took, in both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from steelyard.model.units import plain
+from steelyard.report.charts import Chart, Rows, vega
+from steelyard.report.charts.case import times_axis
+from steelyard.report.charts.vega import Spec
+
+TIMELINE = ("case", "track", "kind", "start", "end", "text")
+"""`track` is recorded or replayed; `kind` the operator, or `others` beside those that take longest; times are in seconds from the first."""
+MOST_KINDS = 8
+
+
+def _timeline() -> Chart:
+    across: Spec = times_axis("start", scale={"zero": True, "nice": True})
+    down: Spec = {"field": "track", "type": "nominal", "sort": None, "axis": vega.names()}
+    tooltip = vega.told(("text", "call"), ("track", "of"))
+    bars: Spec = {"y": down, "x": across, "x2": {"field": "end"}, "fill": vega.by_name("kind"), "tooltip": tooltip}
+    layers = [vega.layer("bar", bars, height={"band": 0.7}), vega.captions("''", "'time since the first call'")[1]]
+    reading = (
+        "Each bar is one call, coloured by the kinds of operators that take longest here; the calls of the replay "
+        "follow each other at once, and gaps in the recording are what Python, autograd and waiting took there."
+    )
+    return Chart("replay-timeline", "Recorded and replayed", reading, vega.framed(layers, {"step": 44}), TIMELINE, timeline_rows)
+
+
+def timeline_rows(document: dict[str, Any], case: str | None = None) -> Rows:
+    """The calls of a case that is a replay, with both times where it has both."""
+    found = next((item for item in document["cases"] if item.get("replay") and case in (item["id"], None)), None)
+    drawn = found["replay"]["timeline"] if found else None
+    if found is None or drawn is None:
+        return []
+    spent: dict[str, float] = {}
+    for name, took in zip(drawn["name"], drawn["replayed"][1], strict=True):
+        spent[name] = spent.get(name, 0.0) + took
+    largest = sorted(spent, key=lambda name: -spent[name])[:MOST_KINDS]
+    rows = []
+    for track in ("recorded", "replayed"):
+        starts, took = drawn[track] or ([], [])
+        for name, start, lasted in zip(drawn["name"], starts, took, strict=False):
+            text = f"{name}, {plain(lasted, 's')}"
+            kind = name if name in largest else "others"
+            rows.append({"case": found["id"], "track": track, "kind": kind, "start": start, "end": start + lasted, "text": text})
+    return rows
+
+
+CHARTS = (_timeline(),)

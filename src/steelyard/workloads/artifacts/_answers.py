@@ -1,0 +1,57 @@
+"""What backends answered to a program that came without recorded answers, kept so that they can be held against each other.
+
+Each backend has a process of its own, often in another environment, so answers are compared through files: one per program and inputs,
+seed and backend, in the user's cache.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from steelyard.artifacts import arrays
+
+Arrays = list[np.ndarray[Any, Any]]
+TRUSTED = ("interpreter", "xla", "iree", "litert", "onnxruntime")
+"""Whose answer counts where several have one: the reference interpreter's first."""
+
+
+def folder() -> Path:
+    """Where answers are kept."""
+    if chosen := os.environ.get("STEELYARD_CACHE"):
+        return Path(chosen) / "answers"
+    caches = os.environ.get("XDG_CACHE_HOME")
+    return (Path(caches) if caches else Path.home() / ".cache") / "steelyard" / "answers"
+
+
+def keep(key: str, backend: str, answer: Sequence[tuple[str, np.ndarray[Any, Any]]]) -> None:
+    """Write an answer, as formats and arrays, whole or not at all; where nothing can be written, nobody is held against it."""
+    place = folder() / key
+    stored = {f"{number:04d}-{dtype}": arrays.bits(dtype, data) for number, (dtype, data) in enumerate(answer)}
+    with contextlib.suppress(OSError):
+        place.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=place, suffix=".part", delete=False) as file:
+            np.savez(file, allow_pickle=False, **stored)
+        Path(file.name).replace(place / f"{backend}.npz")
+
+
+def others(key: str, backend: str) -> Mapping[str, Path]:
+    """The answers that other backends have given, the most trusted first."""
+    found = {name: folder() / key / f"{name}.npz" for name in TRUSTED if name != backend}
+    return {name: path for name, path in found.items() if path.is_file()}
+
+
+def read(path: Path) -> Arrays | None:
+    """An answer that was kept; None where the file is damaged."""
+    try:
+        with np.load(path, allow_pickle=False) as held:
+            return [arrays.viewed(held[name], name.partition("-")[2]) for name in sorted(held.files)]
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None

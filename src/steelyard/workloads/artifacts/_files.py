@@ -1,0 +1,129 @@
+"""Exported programs in files and folders: which there are, what each is known by, and what is recorded with it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from steelyard import files
+from steelyard.artifacts import manifest, programs
+from steelyard.artifacts.manifest import ArtifactProgram, ArtifactSet
+from steelyard.errors import UsageError
+from steelyard.model.define import OpenedFile
+
+RUNNABLE = (
+    "stablehlo_mlir", "xla_hlo_dump", "linalg_mlir", "tosa_mlir", "tflite_fp32", "tflite_fp32_stablehlo", "tflite_fp16",
+    "tflite_dynamic_range_quant", "tflite_int8", "onnx",
+)  # fmt: skip
+RUNNERS: Mapping[str, tuple[str, ...]] = {
+    "stablehlo": ("xla", "iree", "interpreter"), "xla": ("xla", "interpreter"), "linalg": ("iree",), "tosa": ("iree",),
+    "tflite": ("litert",), "onnx": ("onnxruntime",),
+}  # fmt: skip
+"""What runs a kind of program, by how the kind begins; the first where no backend is named."""
+MOST_FILES = 10_000
+
+
+@dataclass(frozen=True)
+class DescribedProgram:
+    """A program with what its folder says of it; `held` and `program` are None for one without a manifest."""
+
+    path: Path
+    kind: str
+    form: str
+    entry: str = "main"
+    held: ArtifactSet | None = None
+    program: ArtifactProgram | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Where the manifest and its other files lie."""
+        return self.path.parents[self.program.file.count("/")] if self.program else self.path.parent
+
+
+def described(path: Path) -> DescribedProgram:
+    """A program's file, by its manifest where it is in one, else by its content."""
+    for folder in (path.parent, path.parent.parent):
+        if (folder / manifest.NAME).is_file():
+            held = manifest.read(folder)
+            for program in held.programs:
+                if folder / program.file == path:
+                    return DescribedProgram(path, program.kind, program.form, program.entry, held, program)
+    kind = programs.kind_of(path)
+    if kind is None:
+        why = "it is neither StableHLO, HLO, TOSA, linalg, TFLite nor ONNX"
+        raise UsageError("not an exported program", why=why, do="steelyard artifacts make writes some", where=str(path))
+    return DescribedProgram(path, *kind)
+
+
+def contents(path: Path) -> list[OpenedFile]:
+    """The programs of a file or folder that some backend runs, by the manifests in it or by what the files are."""
+    if path.is_dir():
+        found = list(_in_folder(path, path))
+        if not found:
+            why = "it has no manifest, and no file in it is an exported program"
+            raise UsageError(f"{path} holds no programs", why=why, do="steelyard artifacts make writes some")
+        return found
+    files.open_named(path, "name an exported program, or a folder of them").close()
+    return [_opened(described(path), path.name)]
+
+
+def _in_folder(folder: Path, root: Path) -> Iterator[OpenedFile]:
+    if (folder / manifest.NAME).is_file():
+        held = manifest.read(folder)
+        for program in held.programs:
+            if program.kind in RUNNABLE:
+                found = DescribedProgram(folder / program.file, program.kind, program.form, program.entry, held, program)
+                yield _opened(found, f"{held.name}/{program.file}")
+        return
+    with os.scandir(folder) as items:
+        entries = sorted(items, key=lambda item: item.name)[:MOST_FILES]
+    for entry in entries:
+        place = Path(entry.path)
+        if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
+            yield from _in_folder(place, root)
+        elif entry.is_file() and entry.name.endswith(programs.SUFFIXES) and (kind := programs.kind_of(place)):
+            yield _opened(DescribedProgram(place, *kind), str(place.relative_to(root)))
+
+
+def _opened(found: DescribedProgram, name: str) -> OpenedFile:
+    told = [manifest.KINDS[found.kind], manifest.FORMS[found.form].split(",")[0]]
+    signature = programs.signature_of(found.path, found.kind, found.form, found.entry) if found.path.is_file() else None
+    if found.held is not None and found.program is not None:
+        arrays = [[f"{item.dtype}{list(item.shape)}" for item in side] for side in
+                  (found.held.arguments_of(found.program), found.held.results_of(found.program))]  # fmt: skip
+        shown = f"({', '.join(arrays[0])}) -> ({', '.join(arrays[1])}), recorded"
+    else:
+        shown = str(signature) if signature else "nothing recorded"
+    return OpenedFile(
+        found.path, name, (*runners(found.kind), "")[0], doc=" · ".join([*told, shown if len(shown) <= 300 else f"{shown[:297]}…"])
+    )
+
+
+def runners(kind: str) -> tuple[str, ...]:
+    """The backends that take a kind of program."""
+    return next((backends for start, backends in RUNNERS.items() if kind.startswith(start)), ())
+
+
+def suits(params: Mapping[str, Any]) -> tuple[str, ...]:
+    """The backends that take the program of a case."""
+    value = params.get("path")
+    return runners(described(Path(value["file"])).kind) if isinstance(value, Mapping) else ()
+
+
+def identify(path: Path) -> str:
+    """What a program is known by: its content, or with recorded values the content of those too; files must be those of the manifest."""
+    found = described(path)
+    if found.held is None or found.program is None:
+        return files.sha256(path)
+    folder, held, program = found.folder, found.held, found.program
+    used = {program.file, *(item.file for item in (*held.arguments_of(program), *held.results_of(program)))}
+    for name in sorted(used):
+        item = held.file_of(name)
+        if not (folder / name).is_file() or files.sha256(folder / name) != item.sha256:
+            trouble = manifest.trouble_of(folder, item) or "has changed"
+            raise UsageError(f"{name} {trouble}", why="it is not the file that the manifest means", do="fetch or make it again",
+                             where=str(folder / manifest.NAME))  # fmt: skip
+    return manifest.identity(held, program)

@@ -1,0 +1,154 @@
+"""An exported program, run without any code of its model, and every answer of it checked."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from steelyard.artifacts import arrays, programs
+from steelyard.artifacts.signature import ProgramSignature, TensorType
+from steelyard.errors import SteelyardError, WrongAnswer
+from steelyard.model.define import workload
+from steelyard.model.dtypes import is_float
+from steelyard.model.experiment import Settings
+from steelyard.model.task import Task
+from steelyard.workloads.artifacts import _answers, _explain
+from steelyard.workloads.artifacts._files import DescribedProgram, contents, described, identify, suits
+
+BACKENDS = ("xla", "iree", "litert", "onnxruntime", "interpreter")
+INDEX = 2
+"""Whole numbers of 32 and 64 bits are drawn below it: they are often places in something, and none is shorter."""
+NARROW = {"int8": (-128, 128), "uint8": (0, 256), "int16": (-256, 256), "uint16": (0, 256), "bool": (0, 2)}
+NOTHING = "nothing was recorded with the program, and no other backend has run it: run it with -B interpreter, or with several"
+
+
+def _examine(params: Mapping[str, Any], loaded: Any) -> tuple[str, str]:
+    """What is wrong with a program as far as its file shows."""
+    try:
+        found = described(Path(params["path"]))
+        if found.form == "text":
+            programs.refuse_elided(programs.read(found.path).decode("utf-8", "replace"))
+    except SteelyardError as error:
+        return "; ".join(part for part in (error.what, error.why) if part), ""
+    signature = programs.signature_of(found.path, found.kind, found.form, found.entry)
+    if signature is None:
+        return "", "what it takes is known to a compiler alone"
+    if found.held is not None and found.program is not None:
+        return _misfit(found, signature), ""
+    return "", ""
+
+
+@workload(
+    "artifact", backend=BACKENDS, opens="path", contents=contents, identify=identify, suits=suits, examine=_examine, tags=["artifact"]
+)
+def artifact(path: str, be: Any, settings: Settings) -> Task:
+    """An exported program: artifact:FILE or artifact:FOLDER, StableHLO, HLO, TOSA, linalg, TFLite or ONNX."""
+    from steelyard.backends._programs import ProgramFile
+
+    found = described(Path(path))
+    program = be.load(ProgramFile(found.path, found.kind, found.form, found.entry, tuple(settings.allow)))
+    if found.held is not None and (trouble := _misfit(found, program.signature)):
+        raise WrongAnswer(trouble, do="make the manifest again, or fetch it")
+    data = _recorded_inputs(found) if found.held else drawn(program.signature, settings.seed)
+    args = tuple(be.place(value) for value in data)
+    task = Task(program.call, args, heavy=True, own_threads=True, same_dtype=True, effective=_told(found))
+    if program.consumes:
+        task = _given_anew(task, be, data)
+    if found.held is not None and settings.reference != "interpreter":
+        want = _recorded_outputs(found)
+        task = replace(task, reference=lambda: want, against="the recorded answers", tolerance=_tolerance(found))
+    else:
+        task = _held_against_others(task, be, found, settings)
+    return replace(task, explain=functools.partial(_explain.reason, program.call, be, data))
+
+
+def drawn(signature: ProgramSignature, seed: int) -> list[np.ndarray[Any, Any]]:
+    """Inputs for a signature, the same for every backend with one seed; whole numbers are small, as they may be places in a table."""
+    return [_draw(kind, np.random.default_rng((seed, number))) for number, kind in enumerate(signature.inputs)]
+
+
+def _draw(kind: TensorType, rng: np.random.Generator) -> np.ndarray[Any, Any]:
+    if kind.dtype.startswith("complex"):
+        pair = rng.standard_normal((*kind.fixed, 2))
+        return (pair[..., 0] + 1j * pair[..., 1]).astype(arrays.NUMPY[kind.dtype])
+    if is_float(kind.dtype):
+        values = rng.standard_normal(kind.fixed).astype(np.float32)
+        if kind.dtype in arrays.NUMPY:
+            return np.asarray(values, arrays.NUMPY[kind.dtype])
+        return np.asarray(values).astype(arrays.viewed(np.zeros(1, arrays.BITS[kind.dtype][0]), kind.dtype).dtype)
+    low, high = NARROW.get(kind.dtype, (0, INDEX))
+    return np.asarray(rng.integers(low, high, kind.fixed)).astype(arrays.NUMPY[kind.dtype])
+
+
+def _recorded_inputs(found: DescribedProgram) -> list[np.ndarray[Any, Any]]:
+    assert found.held is not None and found.program is not None
+    return arrays.load(found.folder, found.held.arguments_of(found.program))
+
+
+def _recorded_outputs(found: DescribedProgram) -> list[np.ndarray[Any, Any]]:
+    assert found.held is not None and found.program is not None
+    return arrays.load(found.folder, found.held.results_of(found.program))
+
+
+def _tolerance(found: DescribedProgram) -> tuple[float, float] | None:
+    """Relative and absolute, as recorded; none where that is not said."""
+    assert found.held is not None and found.program is not None
+    said = found.held.tolerance_of(found.program)
+    return (said.rtol, said.atol) if said.rtol or said.atol else None
+
+
+def _misfit(found: DescribedProgram, signature: ProgramSignature) -> str:
+    """How recorded arguments and answers differ from what the program takes and gives; empty where they do not."""
+    assert found.held is not None and found.program is not None
+    for what, items, kinds in (
+        ("input", found.held.arguments_of(found.program), signature.inputs),
+        ("output", found.held.results_of(found.program), signature.outputs),
+    ):  # fmt: skip
+        recorded = [TensorType(item.dtype, item.shape) for item in items]
+        if trouble := _explain.mismatch(what, recorded, kinds):
+            return trouble
+    return ""
+
+
+def _given_anew(task: Task, be: Any, data: Sequence[np.ndarray[Any, Any]]) -> Task:
+    """A task whose calls take their inputs away: each is given new ones, outside of its time."""
+    call, held = task.fn, [[be.place(value.copy()) for value in data]]
+    assert call is not None
+
+    def prepare() -> None:
+        held[0] = [be.place(value.copy()) for value in data]
+
+    return replace(task, fn=lambda: call(*held[0]), args=(), prepare=prepare)
+
+
+def _held_against_others(task: Task, be: Any, found: DescribedProgram, settings: Settings) -> Task:
+    """A task whose answers are kept for others, and held against what others answered to the same."""
+    key = f"{identify(found.path)[:32]}-{settings.seed}"
+    call = task
+    known = _answers.others(key, be.name)
+    chosen = next(iter(known), "") if settings.reference != "interpreter" else "interpreter" if "interpreter" in known else ""
+    want = _answers.read(known[chosen]) if chosen else None
+
+    def observe() -> Any:
+        answer = call()
+        _answers.keep(key, be.name, [(arrays.dtype_of(value), value) for value in map(be.read, answer)])
+        return answer
+
+    task = replace(task, observe=observe)
+    if want is not None:
+        return replace(task, reference=lambda: want, against=f"backend {chosen}")
+    if settings.reference == "interpreter" and be.name != "interpreter":
+        return replace(task, unverified="the reference interpreter has not run it: run it with -B interpreter first")
+    return replace(task, unverified=NOTHING)
+
+
+def _told(found: DescribedProgram) -> dict[str, Any]:
+    said: dict[str, Any] = {"kind": found.kind, "form": found.form, "file": found.path.name}
+    if found.held is not None:
+        said |= {"producer": f"{found.held.producer.framework} {found.held.producer.source}", "weights": found.held.producer.weights}
+    return {"artifact": said}

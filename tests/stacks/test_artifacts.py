@@ -1,0 +1,59 @@
+"""An encoder, a ResNet and a perceptron of JAX, PyTorch and TensorFlow as every kind of program that there is a way to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from steelyard.artifacts import manifest
+from steelyard.cli.main import main
+from steelyard.errors import PASS
+from steelyard.exporters.ways import WAYS
+
+pytestmark = [pytest.mark.stacks, pytest.mark.timeout(3600)]
+
+MODELS = ("model/mlp", "model/bert", "model/resnet50")
+STACKS = ("jax", "tensorflow", "tflite", "torch-mlir")
+
+
+@pytest.fixture(autouse=True)
+def with_exporters(apart: Path, tmp_path: Path, built: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """All environments in one folder, wherever each of them was built."""
+    (tmp_path / "envs").mkdir()
+    for stack in STACKS:
+        (tmp_path / "envs" / stack).symlink_to(Path(built(stack)) / stack)
+    monkeypatch.setenv("STEELYARD_ENVS", str(tmp_path / "envs"))
+
+
+def test_every_way_makes_its_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["artifacts", "make", *MODELS, "-a", "size=small", "-B", "jax,torch,tensorflow", "-o", str(tmp_path / "out"), "--json"]
+    assert main(words) == PASS
+    found = json.loads(capsys.readouterr().out)
+    assert len(found) == len(MODELS) * 3 and all(item["status"] == "made" for item in found)
+    for item in found:
+        held = manifest.read(Path(item["folder"]))
+        assert manifest.check(Path(item["folder"]), held) == []
+        ways = {way.key for way in WAYS if way.framework == held.producer.framework}
+        assert {f"{program.kind}:{program.form}" for program in held.programs} == ways, item["name"]
+        assert {lacking.kind for lacking in held.missing} == set(manifest.KINDS) - {way.partition(":")[0] for way in ways}
+        assert all(lacking.status == "unsupported" and lacking.reason for lacking in held.missing)
+    for kind in ("stablehlo.mlir", "xla_hlo_before_optimizations.txt"):
+        for path in (tmp_path / "out").glob(f"*/{kind}"):
+            assert "{...}" not in path.read_text() and "__elided__" not in path.read_text()
+    assert main(words) == PASS
+    assert {item["status"] for item in json.loads(capsys.readouterr().out)} == {"kept"}
+
+
+def test_models_of_the_suite_are_exported_by_the_original_s_command(tmp_path: Path) -> None:
+    words = ["as", "openxla", "make-artifacts", "jax", "-f", "GPT2LMHEAD_FP32_JAX_512XI32_BATCH1", "-f", "BERT_BASE_BF16_JAX_I32_SEQLEN8"]
+    words += ["-o", str(tmp_path / "out"), "--preset", "tiny", "--only", "stablehlo_mlir", "--only", "xla_hlo_dump", "--strict-exit"]
+    assert main(words) == PASS
+    held = manifest.read(tmp_path / "out" / "BERT_BASE_BF16_JAX_I32_SEQLEN8")
+    assert [item.file for item in held.programs] == [
+        "stablehlo.mlir", "stablehlo.mlirbc", "stablehlo_vhlo.mlirbc", "xla_hlo_before_optimizations.txt",
+    ]  # fmt: skip
+    assert "bf16" in {item.dtype for item in held.outputs} and held.tolerance.atol == 0.5
+    assert (tmp_path / "out" / "models_version_info.txt").read_text().count("jax") >= 1
