@@ -23,7 +23,7 @@ test: compiler $(VENV)/.for-test  ## lint, types, import rules and all tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	@scripts/chromium.sh
-	$(BIN)/pytest -n 2 --dist loadfile -m 'not deep and not stacks and not gpu'
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not deep and not stacks and not gpu'
 
 test-deep: compiler $(VENV)/.for-test  ## more of the same, for longer: kills at more moments, more nights, our benchmarks from start to end
 	$(BIN)/pytest -m deep

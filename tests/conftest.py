@@ -25,8 +25,27 @@ GIVEN = os.environ.get("STEELYARD_ENVS")
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+"""Where a shell forbids it, as some CI's do, each of the thousands of programs that tests start would compile all of Steelyard."""
+
 signal.signal(signal.SIGINT, signal.default_int_handler)
 """A shell's background job ignores it, as nohup's and some CI's are, and so would the programs that tests interrupt."""
+
+
+FIRST = (
+    "engine/test_faults.py", "engine/test_resume.py", "dialects/torchao/test_as_torchao.py", "dialects/ptxla/test_as_runner.py",
+    "docs/test_pages.py", "examples/test_toy_dialect.py", "cli/test_nightly.py", "cli/test_as_ptxla_microbench.py",
+    "examples/test_param_examples.py", "engine/test_project.py", "test_param.py", "engine/test_ranks.py", "dialects/param/test_as_param.py",
+)  # fmt: skip
+"""The files that take longest: a worker gets whole files, and one of these at the end would leave the other worker idle."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files first; xdist would begin with those that have the most tests (`--no-loadscope-reorder`)."""
+    here = Path(__file__).parent
+    places = {here / name: place for place, name in enumerate(FIRST)}
+    items.sort(key=lambda item: places.get(item.path, len(FIRST)))
 
 
 @pytest.fixture(autouse=True)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import gzip
 import json
-import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from steelyard.artifacts import arrays, manifest
+from steelyard.artifacts.manifest import ArtifactProgram
 from steelyard.engine import conduct, exporting
 from steelyard.engine.exporting import ExportOutcome
 from steelyard.engine.selection import Request
 from steelyard.errors import FAILED, NOTHING, PASS, UsageError
 from steelyard.store.runs import Store
+from tests.artifacts.made import small
 
 pytestmark = pytest.mark.torch
 
@@ -64,28 +67,23 @@ def made(own: Path, name: str, out: Path, only: Sequence[str] = ("torch_export",
     return outcome
 
 
-@pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One export for all tests that look at what is there: the exporter's own imports take seconds."""
-    place = tmp_path_factory.mktemp("exported")
-    (place / "own.py").write_text(OWN)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STEELYARD_ENVS", str(place / "envs"))
-        made(place / "own.py", "two", place / "out", ())
-    return place
+def standing(own: Path, out: Path) -> Path:
+    """A sound folder of the case own/two with one program, made without any exporter."""
+    ready = conduct.prepare(Request((str(own), "own/two")), Store(own.parent / "store"))
+    (target,) = exporting.targets_of(ready)
+    held = small(out / target.name, target.name)
+    (out / target.name / "model.pt2").write_bytes(gzip.compress(b"a program"))
+    program = ArtifactProgram("torch_export", "archive", "model.pt2")
+    files = (*held.files, manifest.entry(out / target.name, "model.pt2"))
+    producer = replace(held.producer, source=target.job.case.id)
+    manifest.write(out / target.name, replace(held, producer=producer, programs=(*held.programs, program), files=files))
+    return out / target.name
 
 
-@pytest.fixture
-def copied(exported: Path, tmp_path: Path) -> Path:
-    """A copy of it, to be spoilt."""
-    shutil.copytree(exported / "out", tmp_path / "out")
-    return tmp_path / "out"
-
-
-def test_a_case_becomes_a_folder_that_says_what_it_holds(own: Path, copied: Path) -> None:
-    outcome = made(own, "two", copied, ())
+def test_a_case_becomes_a_folder_that_says_what_it_holds(own: Path, tmp_path: Path) -> None:
+    outcome = made(own, "two", tmp_path / "out", ())
     held = manifest.read(outcome.folder)
-    assert outcome.status == "kept" and outcome.held == held and manifest.check(outcome.folder, held) == []
+    assert outcome.status == "made" and outcome.held == held and manifest.check(outcome.folder, held) == []
     assert [(item.name, item.dtype, item.shape) for item in held.inputs] == [("input_0", "fp32", (2, 3)), ("input_1", "int64", (4,))]
     assert [(item.name, item.dtype, item.shape) for item in held.outputs] == [("output_0", "fp32", (2, 3)), ("output_1", "int64", (4,))]
     assert arrays.load(outcome.folder, held.outputs)[1].tolist() == [n + 2 for n in arrays.load(outcome.folder, held.inputs)[1].tolist()]
@@ -95,13 +93,16 @@ def test_a_case_becomes_a_folder_that_says_what_it_holds(own: Path, copied: Path
     assert lacking["linalg_mlir:bytecode"].do == "steelyard env create torch-mlir"
     assert "has no exporter from torch" in lacking["tflite_int8:flatbuffer"].reason
     assert exporting.code_of([outcome]) == PASS
+    data = json.loads((outcome.folder / manifest.NAME).read_text())
+    assert data["schema"] == 1 and {item["path"] for item in data["files"]} == {"inputs_npy.tgz", "outputs_npy.tgz", "model.pt2"}
+    assert made(own, "two", tmp_path / "out", ()).status == "kept"
 
 
 @pytest.mark.deep
-def test_the_program_answers_what_is_recorded(exported: Path) -> None:
+def test_the_program_answers_what_is_recorded(own: Path, tmp_path: Path) -> None:
     import torch
 
-    (folder,) = (exported / "out").iterdir()
+    folder = made(own, "two", tmp_path / "out").folder
     held = manifest.read(folder)
     given = [torch.from_numpy(item) for item in arrays.load(folder, held.inputs)]
     answers = torch.export.load(folder / "model.pt2").module()(*given)
@@ -109,15 +110,17 @@ def test_the_program_answers_what_is_recorded(exported: Path) -> None:
         assert torch.equal(answer, torch.from_numpy(expected))
 
 
-def test_what_is_sound_is_kept(own: Path, copied: Path) -> None:
-    before = {path: path.stat().st_mtime_ns for path in copied.rglob("*")}
-    assert made(own, "two", copied).status == "kept"
-    assert {path: path.stat().st_mtime_ns for path in copied.rglob("*")} == before
+def test_what_is_sound_is_kept(own: Path, tmp_path: Path) -> None:
+    folder = standing(own, tmp_path / "out")
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    assert made(own, "two", tmp_path / "out").status == "kept"
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
 
 
 @pytest.mark.deep
-def test_what_is_not_sound_is_made_again(own: Path, copied: Path) -> None:
-    out = copied
+def test_what_is_not_sound_is_made_again(own: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    standing(own, out)
     first = made(own, "two", out)
     assert first.status == "kept"
     (first.folder / "model.pt2").write_bytes(b"damaged")
@@ -151,11 +154,11 @@ def test_a_model_that_cannot_be_called_leaves_no_folder(own: Path, tmp_path: Pat
     assert exporting.code_of([outcome]) in (FAILED, NOTHING)
 
 
-def test_a_folder_of_somebody_else_is_not_replaced(own: Path, copied: Path) -> None:
-    (folder,) = copied.iterdir()
+def test_a_folder_of_somebody_else_is_not_replaced(own: Path, tmp_path: Path) -> None:
+    folder = standing(own, tmp_path / "out")
     (folder / manifest.NAME).unlink()
     with pytest.raises(UsageError, match="is in the way"):
-        made(own, "two", copied)
+        made(own, "two", tmp_path / "out")
     assert (folder / "model.pt2").exists()
 
 
@@ -165,9 +168,3 @@ def test_words_that_name_nothing_are_refused_before_anything_is_made(own: Path, 
     ready = conduct.prepare(Request(("op/softmax",), backend=("numpy",)), Store(tmp_path / "store"))
     with pytest.raises(UsageError, match=r"nothing exports models of backend numpy[\s\S]*jax, tensorflow, torch"):
         exporting.targets_of(ready)
-
-
-def test_a_manifest_is_plain_json_that_other_tools_read(exported: Path) -> None:
-    (path,) = (exported / "out").glob(f"*/{manifest.NAME}")
-    data = json.loads(path.read_text())
-    assert data["schema"] == 1 and {item["path"] for item in data["files"]} == {"inputs_npy.tgz", "outputs_npy.tgz", "model.pt2"}

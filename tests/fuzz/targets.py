@@ -342,6 +342,7 @@ TARGETS: tuple[Target, ...] = (
     Target("torchao rows", "x.csv", lambda: _torchao_files("csv"), mutate.as_json, _read_foreign, [("show", "FILE")]),
     Target("torchao records", "x.json", lambda: _torchao_files("json"), mutate.as_json, _read_foreign, [("show", "FILE")]),
     Target("openxla results", "x.json", lambda: [OPENXLA], mutate.as_json, _read_foreign, [("show", "FILE"), DRY]),
+    Target("manifest", "manifest.json", lambda: [_manifest()], mutate.as_json, lambda path: _read_manifest(path)),
     Target("hf configs", "x.jsonl", lambda: HF_CONFIGS, mutate.as_lines, lambda path: _hf_configs(path), [HF]),
     Target("hf results", "x.json", lambda: _hf_files(), mutate.as_json, _read_foreign, [("show", "FILE"), ("compare", "FILE", "FILE")]),
     Target("hf rows", "x.jsonl", lambda: _hf_rows(), mutate.as_lines, _read_foreign, [("show", "FILE")]),
@@ -368,6 +369,23 @@ TARGETS: tuple[Target, ...] = (
         for tool in ("pyperf", "pytest-benchmark", "google-benchmark", "nvbench", "tritonbench")
     ),
 )  # fmt: skip
+
+
+@cache
+def _manifest() -> Any:
+    import tempfile
+
+    from tests.artifacts.made import small
+
+    with tempfile.TemporaryDirectory() as folder:
+        small(Path(folder))
+        return json.loads((Path(folder) / "manifest.json").read_text())
+
+
+def _read_manifest(path: Path) -> None:
+    from steelyard.artifacts import manifest
+
+    manifest.check(path.parent, manifest.read(path.parent))
 
 
 def _experiment(path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from steelyard.artifacts import manifest
 from steelyard.cli.main import main
-from steelyard.errors import PASS
+from steelyard.errors import FAILED, PASS
 from steelyard.exporters.ways import WAYS
 
 pytestmark = [pytest.mark.stacks, pytest.mark.timeout(3600)]
@@ -47,6 +47,18 @@ def test_every_way_makes_its_program(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert {item["status"] for item in json.loads(capsys.readouterr().out)} == {"kept"}
 
 
+def test_programs_are_added_to_a_folder_with_what_is_there_kept(tmp_path: Path) -> None:
+    words = ["artifacts", "make", "model/mlp", "-a", "size=small", "-B", "jax", "-o", str(tmp_path / "out"), "--only"]
+    assert main([*words, "stablehlo_mlir:text"]) == PASS
+    (folder,) = (tmp_path / "out").iterdir()
+    first = manifest.read(folder)
+    assert main([*words, "tflite_int8"]) == PASS
+    held = manifest.read(folder)
+    assert [item.kind for item in held.programs] == ["stablehlo_mlir", "tflite_int8"] and manifest.check(folder, held) == []
+    assert held.programs[0] == first.programs[0] and held.inputs == first.inputs and held.outputs == first.outputs
+    assert held.tolerance_of(held.programs[1]).atol > 100 * held.tolerance.atol
+
+
 def test_models_of_the_suite_are_exported_by_the_original_s_command(tmp_path: Path) -> None:
     words = ["as", "openxla", "make-artifacts", "jax", "-f", "GPT2LMHEAD_FP32_JAX_512XI32_BATCH1", "-f", "BERT_BASE_BF16_JAX_I32_SEQLEN8"]
     words += ["-o", str(tmp_path / "out"), "--preset", "tiny", "--only", "stablehlo_mlir", "--only", "xla_hlo_dump", "--strict-exit"]
@@ -57,3 +69,18 @@ def test_models_of_the_suite_are_exported_by_the_original_s_command(tmp_path: Pa
     ]  # fmt: skip
     assert "bf16" in {item.dtype for item in held.outputs} and held.tolerance.atol == 0.5
     assert (tmp_path / "out" / "models_version_info.txt").read_text().count("jax") >= 1
+
+
+def test_tosa_of_a_quantised_model_is_made_of_its_own_file(tmp_path: Path) -> None:
+    """The converter has no form for int8 throughout; that program fails with its words, and the others are made."""
+    names = {kind: f"BERT_BASE_{kind}_TFLITE_I32_SEQLEN8" for kind in ("DYN_QUANT", "INT8")}
+    words = ["-f", names["DYN_QUANT"], "-f", names["INT8"], "-o", str(tmp_path / "out"), "--preset", "tiny", "--strict-exit"]
+    assert main(["as", "openxla", "make-artifacts", "tflite", *words]) == FAILED
+    held = manifest.read(tmp_path / "out" / names["DYN_QUANT"])
+    assert [item.file for item in held.programs] == ["model_dynamic_range_quant.tflite", "tosa.mlirbc"] and held.tolerance.atol == 2.0
+    assert held.programs[0].arguments == held.programs[1].arguments and held.programs[0].results == held.programs[1].results
+    held = manifest.read(tmp_path / "out" / names["INT8"])
+    assert [item.file for item in held.programs] == ["model_int8.tflite"]
+    assert [item.reason for item in held.missing if item.kind == "tosa_mlir"] == [
+        "RuntimeError: Could not legalize the TFLite model to TOSA."
+    ]

@@ -20,7 +20,7 @@ from typing import Any
 from steelyard import files
 from steelyard.artifacts import manifest, unpacking
 from steelyard.artifacts.manifest import ArtifactFile, ArtifactSet
-from steelyard.errors import StoreError, Unsupported, UsageError
+from steelyard.errors import StoreError, UsageError
 
 CACHE = "STEELYARD_ARTIFACTS"
 INDEX = "index.json"
@@ -45,14 +45,14 @@ class RemotePlace:
         try:
             import fsspec
         except ModuleNotFoundError:
-            raise Unsupported("sending and fetching needs fsspec", do="pip install 'steelyard[remote]'") from None
+            raise UsageError("sending and fetching needs fsspec", do="pip install 'steelyard[remote]'") from None
         plain = url.rstrip("/") if not re.fullmatch(r"\w+:/*|/+", url) else url
         try:
             system, path = fsspec.core.url_to_fs(plain)
         except ImportError as error:
             scheme = url.partition(":")[0]
             extra = "gcsfs" if scheme in ("gs", "gcs") else "'steelyard[remote]'"
-            raise Unsupported(f"addresses of {scheme} need another package", why=str(error), do=f"pip install {extra}") from None
+            raise UsageError(f"addresses of {scheme} need another package", why=str(error), do=f"pip install {extra}") from None
         except ValueError as error:
             raise UsageError(f"not an address: {url!r:.200}", why=str(error), do="give a folder, or an http, s3 or gs address") from None
         system.use_listings_cache = False

@@ -121,13 +121,13 @@ def quickly_compiled(lowered: Any) -> Any:
 
 
 def constants(closed: Any) -> list[Any]:
-    """The arrays that a program holds itself, those of programs within it too."""
+    """The arrays that a program holds itself, those of programs within it too; newer versions of JAX have single numbers among them."""
     found = list(getattr(closed, "consts", ()))
     for step in getattr(closed, "jaxpr", closed).eqns:
         found += [item.val for item in step.invars if hasattr(item, "val")]
         for inner in _inner(step):
             found += constants(inner)
-    return [item for item in found if hasattr(item, "dtype")]
+    return [item if hasattr(item, "nbytes") else np.asarray(item, item.dtype) for item in found if hasattr(item, "dtype")]
 
 
 def formats_within(fn: Callable[..., Any], args: Sequence[Any]) -> set[Any]:

@@ -99,13 +99,10 @@ def _module(content: bytes, file: ProgramFile) -> Any:
 
 
 def _attribute(value: np.ndarray[Any, Any]) -> Any:
+    whole = np.ascontiguousarray(value).reshape(value.shape)
     if value.dtype.name == "bfloat16":
-        kind = ir.RankedTensorType.get(value.shape, ir.BF16Type.get())
-        return ir.DenseElementsAttr.get(np.ascontiguousarray(value).view(np.uint16).reshape(value.shape), type=kind)
-    if value.dtype == np.bool_:
-        kind = ir.RankedTensorType.get(value.shape, ir.IntegerType.get_signless(1))
-        return ir.DenseElementsAttr.get(np.packbits(value, axis=None, bitorder="little"), shape=list(value.shape), type=kind.element_type)
-    return ir.DenseElementsAttr.get(np.ascontiguousarray(value).reshape(value.shape))
+        return ir.DenseElementsAttr.get(whole.view(np.uint16), type=ir.RankedTensorType.get(value.shape, ir.BF16Type.get()))
+    return ir.DenseElementsAttr.get(whole)
 
 
 def _widened(module: Any, entry: str) -> list[Any]:

@@ -31,6 +31,8 @@ class Interpreter(ProgramBackend):
         clock = PhaseTimes()
         with clock.phase("parse"):
             program = understood(file)
+        if any(kind.dtype.startswith("complex") for kind in (*program.signature.inputs, *program.signature.outputs)):
+            raise Unsupported("the reference interpreter takes and gives no complex numbers here")
 
         def call(*args: Any) -> Sequence[Any]:
             try:

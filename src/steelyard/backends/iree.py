@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
@@ -27,6 +28,8 @@ TARGET = ("--iree-hal-target-device=local", "--iree-hal-local-target-device-back
 INPUT = {"stablehlo_mlir": "stablehlo", "tosa_mlir": "tosa", "linalg_mlir": "none"}
 OVERWRITTEN = (b"tf.aliasing_output", b"jax.buffer_donor", b"iree.abi.output")
 """Attributes by which a program writes its answers over its inputs."""
+UNKNOWN = r"failed to legalize|not legal|[Uu]nsupported|not supported|unimplemented"
+"""Words by which IREE's compiler says that it lacks something, in place of failing over it."""
 PHASES = ("input", "flow", "stream", "executable-targets")
 ELIDING = ("--mlir-elide-elementsattrs-if-larger=16", "--mlir-elide-resource-strings-if-larger=16")
 FLAGS, RUNTIME_FLAGS = "IREE_FLAGS", "IREE_RUNTIME_FLAGS"
@@ -94,7 +97,9 @@ class Iree(ProgramBackend):
             with clock.phase("compile"):
                 compiled = steps.execute()
             if not compiled:
-                raise Unsupported("IREE does not compile it", why=first_error(told()))
+                why = first_error(told())
+                kind = Unsupported if re.search(UNKNOWN, why) else SteelyardError
+                raise kind("IREE does not compile it", why=why)
             made = api.Output.open_membuffer()
             steps.output_vm_bytecode(made)
             return bytes(made.map_memory())

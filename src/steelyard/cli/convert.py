@@ -23,7 +23,7 @@ CONFIG = "config"
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write here (.toml or .json) instead of to stdout.")
 @click.option("--file", "files", multiple=True, metavar="FILE.py", help="Load iterators and generators that the config names from here.")
 @click.option("--force", is_flag=True, help="Overwrite a file that is there.")
-@click.option("--to", "form", metavar="FORM", help="Of results: whose format to write them in. Of a trace: config (ours) or param.")
+@click.option("--to", "form", metavar="FORM", help="Of results: whose format to write them in. Of a trace: config is ours.")
 @click.option("--step", type=int, metavar="N", help="Of a trace: the step at this position, from 0.")
 @click.option("--subgraph", default="", metavar="NAME", help="Of a trace: the first node whose name holds NAME, and what is in it.")
 def command(file: Path, output: Path | None, files: tuple[str, ...], force: bool, form: str | None, step: int | None, subgraph: str) -> int:
@@ -83,22 +83,23 @@ def command(file: Path, output: Path | None, files: tuple[str, ...], force: bool
 
 
 def _trace(file: Path, form: str, output: Path | None, step: int | None, subgraph: str, *, force: bool) -> int:
-    """The calls of a step as an experiment of ours or as a PARAM config; what cannot be called from a config is named."""
-    import json
-
+    """The calls of a step as an experiment of ours or as a dialect's config; what cannot be called from a config is named."""
+    from steelyard import registry
     from steelyard.traces import benchmarks
     from steelyard.traces.steps import read_trace
 
-    if form not in (CONFIG, "param"):
-        raise unknown("form that a trace can be written in", form, [CONFIG, "param"])
+    parts = {dialect.name: importlib.import_module(dialect.convert) for dialect in registry.dialects() if dialect.convert}
+    writers = {name: part.of_trace for name, part in parts.items() if hasattr(part, "of_trace")}
+    if form != CONFIG and form not in writers:
+        raise unknown("form that a trace can be written in", form, [CONFIG, *writers])
     trace = read_trace(file, step, subgraph)
     calls, left_out = benchmarks.callable_calls(trace)
     for line in left_out:
         complain(line)
     if not calls:
         raise _nothing(file)
-    if form == "param":
-        text = json.dumps(benchmarks.param_config(calls), indent=1) + "\n"
+    if form != CONFIG:
+        text = writers[form](calls)
     else:
         experiment = benchmarks.experiment(trace, calls)
         comment = f"From the execution trace {file.name}: {experiment.description}"

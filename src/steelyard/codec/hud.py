@@ -1,6 +1,6 @@
 """HUD's regression policies in a gate policy: `[hud]` with thresholds of ratios, of statuses, and over windows of days.
 
-analyze.hud applies them; docs/howto/database.md has the words.
+analyze.hud applies them; docs/howto/hud-rules.md has the words.
 """
 
 from __future__ import annotations

@@ -215,10 +215,22 @@ class FolderMaking:
             os.link(self.folder.parent / self.target.name / item.path, self.folder / item.path)
         self.words = {
             "inputs": self.held.inputs, "outputs": self.held.outputs, "tolerance": self.held.tolerance,
-            "versions": self.held.producer.versions, "weights": self.held.producer.weights,
+            "versions": self.held.producer.versions, "weights": self.held.producer.weights, "largest": self._largest(self.held),
         }  # fmt: skip
         self.programs = {f"{item.kind}:{item.form}": {"kept": item} for item in self.held.programs}
         self.missing = {f"{item.kind}:{item.form}": item for item in self.held.missing}
+
+    def _largest(self, held: ArtifactSet) -> float:
+        """The largest number in the recorded outputs, which the tolerances of quantised programs are shares of."""
+        import numpy as np
+
+        from steelyard.artifacts import arrays
+
+        data = arrays.load(self.folder, held.outputs, as_bits=True)
+        return max(
+            (float(np.abs(arrays.widened(part, item.dtype)).max(initial=0)) for part, item in zip(data, held.outputs, strict=True)),
+            default=0.0,
+        )
 
     def _lacks(self, way: ExportWay, status: str, reason: str, do: str = "") -> None:
         self.missing[way.key] = MissingProgram(way.kind, way.form, reason, do, status)
@@ -247,7 +259,7 @@ class FolderMaking:
         mark = uuid.uuid4().hex
         job, only_files = self.target.job, bool(left) and all(way.source for way in left)
         sources = Sources() if only_files else self.ready.sources_of(job)
-        programs = tuple(way.key for way in left)
+        programs = tuple(way.word for way in left)
         asked = Export(sources, self.ready.settings, job.case, str(self.folder), programs, arrays, float(self.words.get("largest", 0.0)))
         self.tell(self.target.name, left[0].key if left else ARRAYS)
         talk = Conversation(start_fresh(place, mark), subject="the exporter")
@@ -295,14 +307,12 @@ class FolderMaking:
     def _finished(self, wanted: Sequence[ExportWay]) -> ExportOutcome:
         """The manifest, over what is there; what was only needed on the way is removed."""
         asked = {way.key for way in wanted} | ({f"{item.kind}:{item.form}" for item in self.held.programs} if self.held else set())
-        framework = self.target.job.case.backend
+        framework, own = self.target.job.case.backend, {way.key: way for way in wanted}
         made = []
-        for way in ways.WAYS:
-            if way.framework != framework or way.key not in self.programs:
-                continue
-            if way.key in asked:
-                made.append(self._program(way))
-            else:
+        for way in ways.chosen(framework):
+            if way.key in self.programs and way.key in asked:
+                made.append(self._program(own.get(way.key, way)))
+            elif way.key in self.programs:
                 (self.folder / way.file).unlink()
         missing = [item for key, item in self.missing.items() if key not in self.programs and key in asked | _listed(self.held)]
         missing += [item for item in self._without_way() if item not in missing]

@@ -21,7 +21,7 @@ from steelyard.engine.worker import Send
 from steelyard.errors import NotApplicable, SteelyardError, Unsupported, told
 from steelyard.exporters import subjects
 from steelyard.exporters.subjects import Exportable
-from steelyard.exporters.ways import WAYS, ExportWay
+from steelyard.exporters.ways import WAYS, ExportWay, chosen
 
 ARRAYS = "arrays"
 SHARES = {"tflite_fp16": 0.02, "tflite_dynamic_range_quant": 0.1, "tflite_int8": 0.25}
@@ -31,7 +31,7 @@ LONGEST = 1500
 
 def perform(job: Export, loaded: registry.Loaded, send: Send) -> None:
     """Make what is asked for, in order; the arrays first, which say what the programs are called with."""
-    ways = [way for key in job.programs for way in WAYS if (way.framework, way.key) == (job.case.backend, key)]
+    ways = [way for word in job.programs for way in chosen(job.case.backend, (word,))]
     folder = Path(job.folder)
     subject: Exportable | None = None
     largest = float(job.largest)

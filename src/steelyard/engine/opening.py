@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,6 +20,7 @@ from steelyard.model.values import Digest, file_value, is_file_value
 from steelyard.registry import Catalogue
 
 _SELECTOR = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_./-]*):(.+)", re.DOTALL)
+ARTIFACT = "artifact"
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://")
 
 
@@ -57,17 +59,28 @@ def cases(word: str, catalogue: Catalogue) -> list[dict[str, Any]]:
 def held(name: str, path: str) -> Sequence[OpenedFile]:
     """The cases that a path holds, by a workload of ours; for a user's own workload it is one case."""
     workload = registry.built_ins().workloads.get(name)
-    place = located(path)
+    place = _fetched(path) if _ADDRESS.match(path) and name == ARTIFACT else located(path)
     found = workload.contents(place) if workload is not None and workload.contents is not None else [OpenedFile(place)]
     if not found:
         raise UsageError(f"{path} holds nothing for {name}", do=f"steelyard show {name} says what it opens")
     return found
 
 
+def _fetched(url: str) -> Path:
+    """A folder with the artifacts of an address, each checked by its hash; what was fetched before is not fetched again."""
+    from steelyard.artifacts import remote
+
+    out = remote.cache() / "opened" / hashlib.sha256(url.encode()).hexdigest()[:16]
+    remote.fetch(url, out, lambda line: None)
+    return out
+
+
 def located(path: str) -> Path:
     """The place that a path leads to."""
     if _ADDRESS.match(path):
-        raise UsageError(f"cannot open {path}", why="it is an address", do="download it first, and name the file")
+        raise UsageError(
+            f"cannot open {path}", why="it is an address", do="fetch it first (steelyard artifacts fetch), and name the file or folder"
+        )
     return real(Path(path).expanduser())
 
 

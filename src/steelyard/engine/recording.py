@@ -17,7 +17,8 @@ from steelyard.model.case import Case
 from steelyard.model.experiment import Settings
 from steelyard.model.task import clean_up
 
-WARM_CALLS, TIMED_CALLS = 3, 11
+WARM_CALLS, LEAST_CALLS, MOST_CALLS, TIMED = 3, 11, 1001, 0.5
+"""Calls of a case before it is recorded: unobserved and untimed, then timed for so many seconds."""
 Say = Callable[[Mapping[str, Any]], None]
 
 
@@ -47,7 +48,12 @@ def _case(words: Mapping[str, Any], loaded: registry.Loaded) -> dict[str, Any]:
         return clocks.perf_counter() - start
 
     try:
-        times = sorted([called() for _ in range(WARM_CALLS + TIMED_CALLS)][WARM_CALLS:])
+        for _ in range(WARM_CALLS):
+            called()
+        times = [called()]
+        while len(times) < LEAST_CALLS or (sum(times) < TIMED and len(times) < MOST_CALLS):
+            times.append(called())
+        times.sort()
         with recorder.recording(str(target), device=case.device, resources=words["resources"]) as labels:
             labels.step()
             called()
@@ -58,7 +64,7 @@ def _case(words: Mapping[str, Any], loaded: registry.Loaded) -> dict[str, Any]:
     finally:
         clean_up([task])
     step = times[len(times) // 2]
-    recorder.note(target, {"case": case.id, "steps": 1, "step_seconds": step, "step_calls": TIMED_CALLS})
+    recorder.note(target, {"case": case.id, "steps": 1, "step_seconds": step, "step_calls": len(times)})
     return {"trace": str(target), "step_seconds": step, "profile": str(profile) if profile else None}
 
 

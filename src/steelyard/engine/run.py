@@ -131,7 +131,7 @@ class Supervision:
         todo = [job for job in todo if not self.sink.held(job)]
         pairs = [job for job in self.plan.pairs if not _compared(job, self.writer) and not self.sink.held_pair(job)]
         self.waiting = [list(group) for _, group in itertools.groupby(pairs, lambda job: (job.scale, job.label))]
-        first = {name for name, item in registry.built_ins().workloads.items() if item.examine}
+        first = {name for name, item in registry.built_ins().workloads.items() if item.examine and not item.opens}
         calls = [job for job in todo if job.case.workload in first and job.case.id not in self.writer.done]
         wrong = self.crew.check(self.plan, calls)
         refused = [self._refuse(job, wrong[job.case.id]) for job in todo if job.case.id in wrong]

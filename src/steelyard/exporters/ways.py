@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from steelyard.artifacts.manifest import KINDS
 from steelyard.errors import unknown
@@ -38,7 +38,13 @@ class ExportWay:
         """Kind and form, as `--only` takes them."""
         return f"{self.kind}:{self.form}"
 
+    @property
+    def word(self) -> str:
+        """The key, with what it is made of where that is another program's file."""
+        return f"{self.key}{OF}{self.source}" if self.source else self.key
 
+
+OF = "<"
 STABLEHLO, TFLITE = "stablehlo_mlir:text", "tflite_fp32:flatbuffer"
 HLO_FILE, VHLO_FILE = "xla_hlo_before_optimizations.txt", "stablehlo_vhlo.mlirbc"
 LITE = {
@@ -90,23 +96,26 @@ def no_way(framework: str, kind: str) -> str:
 
 
 def chosen(framework: str, only: Sequence[str] = ()) -> list[ExportWay]:
-    """The ways of a framework, all or those named by kind or by kind and form."""
+    """The ways of a framework, all or those named by kind or by kind and form; `KIND:FORM<SOURCE` names what it is made of instead."""
     ways = [way for way in WAYS if way.framework == framework]
-    return [way for way in ways if not only or way.kind in only or way.key in only]
+    asked = {word.partition(OF)[0]: word.partition(OF)[2] for word in only}
+    found = [way for way in ways if not only or way.kind in asked or way.key in asked]
+    return [replace(way, source=asked[way.key]) if asked.get(way.key) and way.source else way for way in found]
 
 
 def check_kinds(only: Iterable[str]) -> None:
     """Refuse words that name no kind of program at all."""
     known = {*KINDS, *(way.key for way in WAYS)}
     for word in only:
-        if word not in known:
-            raise unknown("kind of program", word, known)
+        for part in filter(None, word.split(OF)):
+            if part not in known:
+                raise unknown("kind of program", part, known)
 
 
 def sources_of(ways: Sequence[ExportWay]) -> list[ExportWay]:
     """The ways with those added whose files others of them are made of."""
-    wanted = list(ways)
+    wanted = {way.key: way for way in ways}
     for way in ways:
-        before = [item for item in WAYS if item.framework == way.framework and item.key == way.source]
-        wanted += [item for item in before if item not in wanted]
-    return [item for item in WAYS if item in wanted]
+        wanted |= {item.key: item for item in WAYS if (item.framework, item.key) == (way.framework, way.source) and item.key not in wanted}
+    order = [way.key for way in WAYS]
+    return sorted(wanted.values(), key=lambda way: order.index(way.key))

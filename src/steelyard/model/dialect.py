@@ -21,7 +21,8 @@ class Dialect:
 
     `config` reads its config files: `recognise(path)`, `kind` for messages, `read(path, files, place, device)`, which gives an
     Experiment, and, if one can name entry points, `packages(path)` for those. `convert` has `tidy(experiment)`, for a dialect whose
-    experiments are to be written into a file in another way than they are read. `results` reads its result files:
+    experiments are to be written into a file in another way than they are read, and, if it can, `of_trace(calls)`, which is a config of
+    the calls of a recorded step. `results` reads its result files:
     `lines(content, name)` for those that are no single JSON text, `fits(data)`, and `read(data, path)`, which gives sources as
     `analyze.foreign` has them. `export` writes a saved run as such a file: `text(run)`, and, if it can,
     what lies in another tool's result file: `text_of(path)`. `names` has `serve()`, which makes the original's import names ours in a

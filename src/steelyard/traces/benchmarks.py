@@ -1,4 +1,4 @@
-"""A recorded step as a benchmark: each of its calls once, as an experiment of ours or a PARAM config, weighted by how often it came."""
+"""A recorded step as a benchmark: each of its calls once, as an experiment, weighted by how often it came."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from steelyard.model.units import plain as quantity
 from steelyard.traces.calls import UniqueCall, step_time, unique_calls
 from steelyard.traces.steps import Trace
 
-WORKLOAD, GENERATOR = "call/torch", "PyTorch:DefaultDataGenerator"
+WORKLOAD = "call/torch"
 MOST_THREADS, LONGEST = 4096, 1e6
 
 
@@ -49,20 +49,6 @@ def experiment(trace: Trace, calls: Sequence[UniqueCall]) -> Experiment:
 def _tensors(node: Any) -> Iterator[Any]:
     for argument in node.inputs:
         yield from argument.tensors()
-
-
-def param_config(calls: Sequence[UniqueCall]) -> dict[str, Any]:
-    """A config for PARAM's run_benchmark, by operator; a remark at the first argument says how often a call came."""
-    found: dict[str, Any] = {}
-    for call in calls:
-        assert call.spec is not None
-        entry = found.setdefault(call.op, {"input_data_generator": GENERATOR, "config": [{"input": []}]})
-        spec = {**call.spec, "args": list(call.spec["args"])}
-        if spec["args"]:
-            times = "" if call.recorded is None else f", {quantity(call.recorded, 's')} recorded"
-            spec["args"][0] = {**spec["args"][0], "comment": f"{number_of(call.count, 'call')} in the step{times}"}
-        entry["config"][0]["input"].append(spec)
-    return found
 
 
 @dataclass(frozen=True)

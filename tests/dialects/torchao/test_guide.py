@@ -140,7 +140,7 @@ def test_the_workflows_steps_are_no_config_of_benchmarks(here: Path, capsys: pyt
 
 def workflow() -> dict[str, str]:
     """The commands of the workflow in our own how-to, by the name of their step."""
-    page = (ROOT / "docs" / "howto" / "coming-from-torchao.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "howto" / "torchao-in-ci.md").read_text(encoding="utf-8")
     [text] = [block for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "jobs:" in block]
     return {item.get("name", item["run"]): item["run"] for item in yaml.safe_load(text)["jobs"]["torchao"]["steps"] if "run" in item}
 

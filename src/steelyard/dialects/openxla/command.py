@@ -28,6 +28,10 @@ NIGHTLY = {
 }
 """What `benchmark-all` runs of each tool: families in fp32, the mark of the framework in their names, and iterations on a CPU."""
 CPU_BATCHES = {"BERT_LARGE": "1|32|64", "T5_LARGE": "1|16|32", "T5_4CG_LARGE": "1|16|32"}
+STARTED = {
+    "hlo": ("--hlo-tool",), "iree": ("--iree-run-module-path", "--iree-benchmark-module-path"), "tflite": ("--tflite-benchmark-binary",),
+}  # fmt: skip
+"""Of each tool of the compiler level, the programs that the original started."""
 GPU_ITERATIONS, CPU_BATCH = 50, "1|64|128"
 
 
@@ -93,6 +97,7 @@ def _options(offline: bool, preset: str, root: Path | None, **given: Any) -> Too
 
 def perform(several: Sequence[ToolOptions]) -> int:
     """Run tools one after the other; what was written stays whatever happens later."""
+    from steelyard.dialects.openxla.compiled import CompilerOptions, CompilerRun
     from steelyard.dialects.openxla.session import SuiteRun
     from steelyard.errors import exit_code
     from steelyard.store.runs import Store
@@ -100,7 +105,8 @@ def perform(several: Sequence[ToolOptions]) -> int:
     heed_signals()
     codes, statuses = list[int](), list[str]()
     for options in several:
-        made = SuiteRun(options, tell if options.verbose else _loud, Store.find(), sys.argv)
+        kind = CompilerRun if isinstance(options, CompilerOptions) else SuiteRun
+        made = kind(options, tell if options.verbose else _loud, Store.find(), sys.argv)
         try:
             codes.append(made.run())
         except KeyboardInterrupt:
@@ -216,5 +222,30 @@ def make_artifacts(
     return code_of(found) if strict_exit else PASS
 
 
+def compiler_command(tool: str) -> click.Command:
+    """A tool of the compiler level with the flags of the original; programs that it started are named and not needed."""
+    from steelyard.dialects.openxla.compiled import ITERATIONS, CompilerOptions, parse_threads
+
+    @click.command(tool, context_settings=CONTEXT, help="Run exported programs, and add their results to a JSON file.")
+    @with_options(
+        spelt("-o", "--output", type=FILE, required=True, metavar="FILE.json", help="Where results are added."),
+        spelt("--artifact-dir", "folder", type=FILE, required=True, metavar="DIR", help="What make-artifacts made."),
+        spelt("-name", "--benchmark-name", "name", default=".*", metavar="REGEX", help="Fits whole names, such as models/BERT.+"),
+        spelt("-device", "--target-device", "device", default="host-cpu", show_default=True, help="What results call the machine."),
+        spelt("-iter", "--iterations", type=LEAST_1, default=ITERATIONS[tool], show_default=True, help="Timed calls."),
+        spelt("--thread-config", "threads", default="{1: ''}", metavar="TEXT", help="Threads and CPUs: \"{1: '0', 4: '0,1,2,3'}\"."),
+        *(spelt(name, metavar="PROGRAM", expose_value=False, help="Not needed.") for name in STARTED[tool]),
+        spelt("--verbose", is_flag=True, help="Tell each result as it comes."),
+        *COMMON[-3:],
+    )
+    def run(name: str, threads: str, **given: Any) -> int:
+        return perform([CompilerOptions(tool, (name,), threads=parse_threads(threads), **given)])
+
+    made: click.Command = run
+    return made
+
+
 for _tool in TOOLS:
     command.add_command(tool_command(_tool))
+for _tool in STARTED:
+    command.add_command(compiler_command(_tool))

@@ -20,7 +20,7 @@ from steelyard.engine.exporting import ExportOutcome, ExportTarget
 from steelyard.engine.filters import expression
 from steelyard.engine.place import Place
 from steelyard.errors import UsageError
-from steelyard.exporters.ways import chosen
+from steelyard.exporters.ways import OF, chosen
 from steelyard.model.case import Case
 from steelyard.model.experiment import Experiment, ResultRow, Settings
 
@@ -112,8 +112,8 @@ def _wanted(case: BenchmarkCase, known: Mapping[str, BenchmarkCase], asked: Mode
                 f"{case.model.name} is made of no model that is known", why=f"its parameter model is {given.get('model')!r:.80}"
             )
         kind = str(given.get("artifact", ""))
-        only = only or ((kind, "tosa_mlir") if kind == "tflite_fp32" else (kind,))
+        only = only or (kind, f"tosa_mlir:bytecode{OF}{kind}:flatbuffer")
         case = replace(known[str(given["model"])], verify_parameters=case.verify_parameters)
-    keys = tuple(way.key for way in chosen(BACKENDS[asked.tool], only) if not (asked.bytecode and way.key == TEXT))
+    keys = tuple(way.word for way in chosen(BACKENDS[asked.tool], only) if not (asked.bytecode and way.key == TEXT))
     options = ToolOptions(asked.tool, (), "host-cpu", Path(), preset=asked.preset)
     return case_of(case, options), keys

@@ -88,8 +88,8 @@ def level(measured: MeasuredCase, options: ToolOptions, variant: str) -> Entry:
     first = [value * MILLI for value in measured.seconds("forward.warmup.time")]
     times = [value * MILLI for value in measured.seconds("forward.measure.time")]
     warm = first if options.warmup else []
-    found = _summary(warm, "warmup_latency_ms") | {"warmup_iterations": len(warm)}
-    found |= _summary(times, "latency_ms") | {"benchmark_iterations": len(times)}
+    found = summary(warm, "warmup_latency_ms") | {"warmup_iterations": len(warm)}
+    found |= summary(times, "latency_ms") | {"benchmark_iterations": len(times)}
     if options.tool == "tensorflow":
         peaks = measured.sizes("forward.measure.memory")
         compile_time = max(first) - statistics.median(times) if first and times else None
@@ -102,7 +102,8 @@ def level(measured: MeasuredCase, options: ToolOptions, variant: str) -> Entry:
     return found | {f"{key}_data_transfer_ms": None if value is None else value * MILLI for key, value in moved.items()}
 
 
-def _summary(values: Sequence[float], name: str) -> Entry:
+def summary(values: Sequence[float], name: str) -> Entry:
+    """Lowest, highest, mean, median and deviation, by the original's keys."""
     ways: dict[str, Callable[[Sequence[float]], float]] = {
         "min": min, "max": max, "mean": statistics.fmean, "median": statistics.median, "stddev": statistics.stdev,
     }  # fmt: skip

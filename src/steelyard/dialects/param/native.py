@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -13,6 +14,9 @@ from steelyard.dialects.param.grammar import NOTES
 from steelyard.model.case import Case, sorted_pairs
 from steelyard.model.experiment import Experiment, Matrix, Settings
 from steelyard.model.protocol import Clock, Fixed
+from steelyard.model.units import number_of
+from steelyard.model.units import plain as quantity
+from steelyard.traces.calls import UniqueCall
 
 WORKLOAD = "call/torch"
 CLOCKS: dict[str, Clock] = {"discrete": "discrete", "continuous": "continuous", "continuous_events": "events"}
@@ -103,3 +107,17 @@ def _gathered(matrices: Sequence[Matrix]) -> Iterator[Matrix]:
 
     for shared, members in groupby(matrices, rest):
         yield Matrix((WORKLOAD,), {**shared, "input": tuple(value for matrix in members for value in matrix.axes["input"])})
+
+
+def of_trace(calls: Sequence[UniqueCall]) -> str:
+    """A config of the calls of a recorded step, by operator; a remark at the first argument says how often a call came."""
+    found: dict[str, Any] = {}
+    for call in calls:
+        assert call.spec is not None
+        entry = found.setdefault(call.op, {"input_data_generator": DEFAULT_GENERATOR, "config": [{"input": []}]})
+        spec = {**call.spec, "args": list(call.spec["args"])}
+        if spec["args"]:
+            times = "" if call.recorded is None else f", {quantity(call.recorded, 's')} recorded"
+            spec["args"][0] = {**spec["args"][0], "comment": f"{number_of(call.count, 'call')} in the step{times}"}
+        entry["config"][0]["input"].append(spec)
+    return json.dumps(found, indent=1) + "\n"

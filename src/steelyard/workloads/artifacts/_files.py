@@ -67,7 +67,8 @@ def contents(path: Path) -> list[OpenedFile]:
             raise UsageError(f"{path} holds no programs", why=why, do="steelyard artifacts make writes some")
         return found
     files.open_named(path, "name an exported program, or a folder of them").close()
-    return [_opened(described(path), path.name)]
+    one = described(path)
+    return [_opened(one, f"{one.held.name}/{one.program.file}" if one.held and one.program else path.name)]
 
 
 def _in_folder(folder: Path, root: Path) -> Iterator[OpenedFile]:

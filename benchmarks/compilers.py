@@ -1,0 +1,109 @@
+"""Whether a compiler is told from itself: exported programs under IREE and XLA, each arm the same, as often as asked.
+
+Two runs, as a user types them: IREE against `env:` the environment that it runs in, and XLA against `flags:` a variable that nobody
+reads. Every program has a verdict on run time, compile time, CPU time of compiling, code size and memory; all of them should be `same`
+or `unclear`. `--vs` names another base, such as env:iree-3.12, to see a real difference in the same form.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from sheet import Goal, Sheet, Table, count, options
+
+PROGRAM = """\
+func.func @main(%x: tensor<{n}x{k}xf32>, %w: tensor<{k}x{n}xf32>) -> tensor<{n}x{n}xf32> {{
+  %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<{n}x{k}xf32>, tensor<{k}x{n}xf32>) -> tensor<{n}x{n}xf32>
+  %1 = stablehlo.tanh %0 : tensor<{n}x{n}xf32>
+  %2 = stablehlo.exponential %1 : tensor<{n}x{n}xf32>
+  %3 = stablehlo.add %2, %0 : tensor<{n}x{n}xf32>
+  return %3 : tensor<{n}x{n}xf32>
+}}
+"""
+BASES = {"iree": "env:iree", "xla": "flags:NOBODY_READS_THIS=1"}
+METRICS = ("time", "compile_time", "compile_cpu_time", "code_size", "compile_memory", "peak_memory")
+TOLD_APART = ("slower", "faster")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What one comparison says of one metric."""
+
+    backend: str
+    case: str
+    metric: str
+    verdict: str
+    effect: str
+
+
+def main() -> None:
+    """Compare each program with itself under both compilers, and count the verdicts."""
+    parser = options(__doc__)
+    parser.add_argument("--times", type=count, default=20, help="programs, each of which is a comparison (default 20)")
+    parser.add_argument("--processes", type=count, default=8, help="processes that compile, of each arm (default 8)")
+    parser.add_argument("--budget", default="quick", help="the budget of each comparison (default quick)")
+    parser.add_argument("--backend", choices=tuple(BASES), action="append", help="only this one; repeatable")
+    parser.add_argument("--vs", help="another base than the same again, for all")
+    chosen = parser.parse_args()
+    load, found = os.getloadavg(), list[Verdict]()
+    with tempfile.TemporaryDirectory(prefix="steelyard-compilers-") as folder:
+        for number in range(chosen.times):
+            text = PROGRAM.format(n=16 + 8 * (number % 10), k=64 + 16 * (number // 10))
+            (Path(folder) / f"program-{number:03}.mlir").write_text(text, encoding="utf-8")
+        for backend in chosen.backend or BASES:
+            found += compared(Path(folder), backend, chosen.vs or BASES[backend], chosen.budget, chosen.processes)
+    sheet(found, load, same=chosen.vs is None).hand_in(chosen.json)
+
+
+def compared(folder: Path, backend: str, vs: str, budget: str, processes: int) -> list[Verdict]:
+    """Run all programs of a folder against a base, and read every verdict as `compare` tells it."""
+    words = ["run", f"artifact:{folder}", "-B", backend, "--vs", vs, "--budget", budget, f"--compile-time={processes}", "--settle", "0"]
+    done = _steelyard(folder, *words)
+    print(done.stderr, file=sys.stderr)
+    told = _steelyard(folder, "compare", "latest", "--json")
+    if told.returncode not in (0, 4, 6):
+        raise SystemExit(f"steelyard compare failed: {told.stderr}")
+    deltas = json.loads(told.stdout)["deltas"]
+    return [Verdict(backend, item["head"], item["metric"], item["verdict"], item["effect"]) for item in deltas]
+
+
+def _steelyard(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "STEELYARD_STORE": str(folder / ".steelyard")}
+    return subprocess.run(
+        [sys.executable, "-m", "steelyard", *words], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def sheet(found: Sequence[Verdict], load: tuple[float, float, float], *, same: bool) -> Sheet:
+    """How often each verdict was given, by compiler and metric; and what was told apart that is the same."""
+    rows, goals = [], list[Goal]()
+    for backend in dict.fromkeys(item.backend for item in found):
+        for metric in METRICS:
+            mine = [item for item in found if (item.backend, item.metric) == (backend, metric)]
+            counts = Counter(item.verdict for item in mine)
+            apart = sum(counts[word] for word in TOLD_APART)
+            examples = next((item.effect for item in mine if item.verdict in TOLD_APART), mine[0].effect if mine else "")
+            rows.append((backend, metric, str(len(mine)), ", ".join(f"{n} {word}" for word, n in counts.items()), examples))
+            goals += [Goal(f"{backend}: {metric} of the same told apart", apart, 0, "")] if same and mine else []
+    head = ("backend", "metric", "comparisons", "verdicts", "for example")
+    figures: dict[str, Any] = {"each": [asdict(item) for item in found]}
+    return Sheet(
+        "compilers",
+        (Table("each program against itself" if same else "head against base", head, tuple(rows)),),
+        tuple(goals),
+        figures,
+        load,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""The compiler level: exported programs under XLA, IREE and LiteRT, by the original's flags and with its keys in the units they name."""
+
+from __future__ import annotations
+
+import ast
+import os
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from steelyard.artifacts import manifest
+from steelyard.dialects.openxla.rows import MEGA, MILLI, Entry, SuiteSink, summary
+from steelyard.dialects.openxla.session import SuiteRun, ToolOptions
+from steelyard.engine import conduct
+from steelyard.engine.filters import expression
+from steelyard.engine.run import WaitTold
+from steelyard.engine.sinks import MeasuredCase
+from steelyard.errors import UsageError
+from steelyard.model.case import Case
+from steelyard.model.experiment import Experiment, ResultRow, Settings
+
+LEVEL, INPUT = "compiler_level", "INPUT_DATA_MODEL_DEFAULT"
+BACKENDS = {"hlo": "xla", "iree": "iree", "tflite": "litert"}
+KINDS = {"hlo": ("xla_hlo_dump", "stablehlo_mlir"), "iree": ("stablehlo_mlir", "linalg_mlir", "tosa_mlir"), "tflite": ("tflite_",)}
+"""By tool, which programs of a folder it runs, the first that is there."""
+ITERATIONS = {"hlo": 10, "iree": 20, "tflite": 50}
+
+
+@dataclass(frozen=True)
+class CompilerOptions(ToolOptions):
+    """What a command line says; `threads` are numbers of threads, each with the CPUs that they are bound to, empty for any."""
+
+    folder: Path = Path()
+    threads: tuple[tuple[int, str], ...] = ((1, ""),)
+
+
+def parse_threads(text: str) -> tuple[tuple[int, str], ...]:
+    """`{1: '0', 4: '0,1,2,3'}`: numbers of threads with ids of CPUs, or for TFLite with a mask of them; a literal, never executed."""
+    try:
+        found = ast.literal_eval(text) if len(text) < 10_000 else None
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        found = None
+    items = found.items() if isinstance(found, dict) else ()
+    if not items or not all(type(key) is int and 0 < key < 10_000 and isinstance(value, str) for key, value in items):
+        raise UsageError(f"not a thread configuration: {text[:80]!r}", do="write it like \"{1: '0', 4: '0,1,2,3'}\"")
+    return tuple(items)
+
+
+def binding(tool: str, cpus: str) -> tuple[tuple[tuple[str, str], ...], str]:
+    """The flags that bind a case to CPUs, or why it cannot be bound to them; a mask of all CPUs binds to nothing."""
+    here = os.sched_getaffinity(0)
+    try:
+        asked = [int(word) for word in cpus.split(",")] if tool == "iree" else [cpu for cpu in range(4096) if int(cpus, 16) >> cpu & 1]
+    except ValueError:
+        asked = []
+    if not cpus or (tool == "tflite" and here <= {*asked}):
+        return (), ""
+    if tool == "iree" and asked and {*asked} <= here:
+        return (("IREE_RUNTIME_FLAGS", f"--task_topology_cpu_ids={cpus}"),), ""
+    return (), f"there are no CPUs {cpus} here" if tool == "iree" else f"{BACKENDS[tool]} has no option that binds its threads to {cpus}"
+
+
+def programs_of(options: CompilerOptions) -> list[tuple[str, Path]]:
+    """The models of a folder whose benchmark has a fitting name, each with the program that the tool runs, or with the folder."""
+    found = []
+    for place in sorted(path.parent for path in options.folder.glob(f"*/{manifest.NAME}")):
+        held = manifest.read(place)
+        if expression(options.names[0]).fullmatch(f"models/{held.name}/inputs/{INPUT}"):
+            ranked = [item.file for kind in KINDS[options.tool] for item in held.programs if item.kind.startswith(kind)]
+            found.append((held.name, place / ranked[0] if ranked else place))
+    if not found:
+        raise UsageError(f"no benchmark in {options.folder} is {options.names[0]}", do="make-artifacts makes the programs")
+    return found
+
+
+class CompilerSink(SuiteSink):
+    """Makes an entry of every program and thread configuration."""
+
+    def _entry(self, name: str, measured: MeasuredCase, variant: str) -> Entry:
+        model, threads, cpus = name.split("|")
+        record, tool = measured.record, self.options.tool
+        benchmark = f"models/{model}/inputs/{INPUT}"
+        self.tell(f"{benchmark} {threads} threads", record)
+        told: Entry = {"benchmark_name": benchmark, "compiler": "xla" if tool == "hlo" else tool, "device": self.options.device}
+        bound = {"task_topology_cpu_ids" if tool == "iree" else "taskset_mask": cpus}
+        told |= {} if tool == "hlo" else {"model_name": model, "num_threads": int(threads), **bound}
+        figures = metrics(tool, measured, self.options.device) if measured.arrays else {}
+        figures = figures if record.status == "ok" else {"error": f"{record.status}: {record.reason}", **figures}
+        ours = {"status": record.status, "reason": record.reason, "id": record.id, "verification": record.verification}
+        return {"definition": told, "metrics": {LEVEL: figures}, "steelyard": {**ours, "environment": record.environment}}
+
+
+def metrics(tool: str, measured: MeasuredCase, device: str) -> Entry:
+    """The original's keys in the units that they name: a median is a median, and seconds are seconds."""
+    times = [value * MILLI for value in measured.seconds("block_time")]
+    figures, held = measured.record.metrics, measured.record.effective.get("host_memory") or {}
+    peak = figures["runtime_peak_memory"].value * MEGA if "runtime_peak_memory" in figures else None
+    compiled = figures["compile_time"].value if "compile_time" in figures else None
+    if tool == "hlo":
+        gpu = {"compile_time_ms": None if compiled is None else compiled * MILLI, "device_memory_peak_mb": peak}
+        more = gpu if "gpu" in device else {"compile_time_s": compiled}
+        return summary(times, "latency_ms") | {"benchmark_iterations": len(times)} | more
+    found: Entry = {f"system_memory_{name.lower()}_mb": held[name] * MEGA for name in ("VmHWM", "VmRSS", "RssFile") if name in held}
+    found["command"] = f"steelyard run '{measured.record.id}'"
+    if tool == "tflite":
+        return {"mean_latency_ms": statistics.fmean(times), **found}
+    checked = measured.record.verification
+    right = checked.status == "passed" if checked and checked.status != "none" else None
+    return {"median_latency_ms": statistics.median(times), "device_memory_peak_mb": peak, "accuracy": right, **found}
+
+
+class CompilerRun(SuiteRun):
+    """Every program under every thread configuration, each in a process of its own."""
+
+    def run(self) -> int:
+        options: Any = self.options
+        rows, unable = list[ResultRow](), dict[str, str]()
+        for model, program in programs_of(options):
+            for threads, cpus in options.threads:
+                flags, why = binding(options.tool, cpus)
+                why = why or ("" if program.is_file() else f"the folder has no program that {BACKENDS[options.tool]} runs")
+                case = Case("artifact", (("path", str(program)),), BACKENDS[options.tool], threads=threads, flags=flags)
+                unable |= {f"{model}|{threads}|{cpus}": why} if why else {}
+                rows += [] if why else [ResultRow(f"{model}|{threads}|{cpus}", (case,))]
+        sink = CompilerSink(options, rows, {}, self._tell)
+        for key, why in unable.items():
+            sink.without(key, "unsupported", why)
+        if rows:
+            settings = Settings(sampling="calls", runs=options.iterations, isolate="case", timeout=options.timeout)
+            ready = conduct.from_experiment(Experiment(f"openxla {options.tool}", rows=tuple(rows), settings=settings), options.env)
+            conduct.execute(ready, self.store, self.command, lambda writer: WaitTold(self.say), sink=sink)
+        return self._judged(0)

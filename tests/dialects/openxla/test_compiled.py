@@ -1,0 +1,68 @@
+"""The compiler level of OpenXLA's benchmarks: thread configurations, what can be bound, and metrics in the units of their keys."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steelyard.dialects.openxla.compiled import binding, metrics, parse_threads
+from steelyard.engine.sinks import MeasuredCase
+from steelyard.errors import UsageError
+from steelyard.model.record import Figure, Record, Verification
+from tests.engine.drive import steelyard
+
+HERE = sorted(os.sched_getaffinity(0))
+TIMES = (0.001, 0.002, 0.006)
+
+
+def measured(**verified: Any) -> MeasuredCase:
+    figures = {"compile_time": Figure(2.5, "s"), "runtime_peak_memory": Figure(3e6, "B"), "time": Figure(0.002, "s")}
+    told = {"host_memory": {"VmHWM": 5e6, "VmRSS": 4e6, "RssFile": 1e6}}
+    record = Record("artifact@iree/eager:eval", {}, "ok", metrics=figures, effective=told, verification=Verification(**verified))
+    return MeasuredCase(record, {"block_time": ("s", "<f8", struct.pack("<3d", *TIMES))})
+
+
+def test_each_key_has_the_unit_that_it_names_and_a_median_is_one() -> None:
+    found = metrics("hlo", measured(status="passed"), "host-cpu")
+    assert found["compile_time_s"] == 2.5 and found["median_latency_ms"] == 2.0 and found["mean_latency_ms"] == 3.0
+    assert found["benchmark_iterations"] == 3 and "compile_time_ms" not in found
+    gpu = metrics("hlo", measured(status="passed"), "host-gpu")
+    assert gpu["compile_time_ms"] == 2500.0 and gpu["device_memory_peak_mb"] == 3.0
+    iree = metrics("iree", measured(status="passed"), "host-cpu")
+    assert (iree["median_latency_ms"], iree["device_memory_peak_mb"], iree["system_memory_vmhwm_mb"]) == (2.0, 3.0, 5.0)
+    assert metrics("tflite", measured(status="passed"), "host-cpu")["mean_latency_ms"] == 3.0
+
+
+@pytest.mark.parametrize(("status", "told"), [("passed", True), ("failed", False), ("none", None)])
+def test_accuracy_is_what_verification_found_of_every_output(status: str, told: bool | None) -> None:
+    assert metrics("iree", measured(status=status), "host-cpu")["accuracy"] is told
+
+
+def test_thread_configurations_are_literals() -> None:
+    assert parse_threads("{1:'0',4:'0,1,2,3'}") == ((1, "0"), (4, "0,1,2,3"))
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", "{0: '0'}", "{1: 0}", "{'1': '0'}", "__import__('os')", "{1: open('x')}", "{" * 9999])
+def test_what_is_none_is_refused_and_never_executed(text: str) -> None:
+    with pytest.raises(UsageError, match="not a thread configuration"):
+        parse_threads(text)
+
+
+def test_a_binding_is_applied_or_the_case_is_unsupported() -> None:
+    assert binding("iree", str(HERE[0])) == ((("IREE_RUNTIME_FLAGS", f"--task_topology_cpu_ids={HERE[0]}"),), "")
+    assert "no CPUs" in binding("iree", "4000")[1] and "no CPUs" in binding("iree", "x")[1]
+    assert binding("tflite", f"{(1 << max(HERE) + 1) - 1:x}") == ((), "") and "no option" in binding("tflite", "0")[1]
+    assert "no option" in binding("hlo", "1")[1] and binding("hlo", "") == ((), "")
+
+
+def test_a_folder_without_fitting_programs_is_told_before_anything_runs(tmp_path: Path) -> None:
+    done = steelyard("as", "openxla", "iree", "--artifact_dir", ".", "-o", "r.json", cwd=tmp_path, check=2)
+    assert "no benchmark in" in done.stderr and not (tmp_path / "r.json").exists()
+    assert json.dumps("thread") and "not a thread configuration" in steelyard(
+        "as", "openxla", "tflite", "--artifact-dir", ".", "-o", "r.json", "--thread_config", "x", cwd=tmp_path, check=2
+    ).stderr  # fmt: skip

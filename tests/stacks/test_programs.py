@@ -1,0 +1,112 @@
+"""Exported programs on the runtimes themselves: right ones in every form, wrong ones named, refusals, flags, and coverage."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engine.drive import PROGRAM
+
+pytestmark = [pytest.mark.stacks, pytest.mark.timeout(3600)]
+HERE = Path(__file__).parent
+SOURCES = HERE.parents[1] / "src"
+
+
+@pytest.fixture(scope="module")
+def home(built: Callable[[str], str]) -> str:
+    """Where the environments of JAX and IREE are."""
+    places = {built(stack) for stack in ("jax", "iree")}
+    assert len(places) == 1
+    return places.pop()
+
+
+@pytest.fixture(scope="module")
+def exported(home: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folders of one program each, with recorded values."""
+    return _written(home, "exported_programs.py", tmp_path_factory.mktemp("exported") / "programs")
+
+
+def _written(home: str, script: str, folder: Path) -> Path:
+    python = Path(home) / "jax" / "bin" / "python"
+    env = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(SOURCES)}
+    subprocess.run([str(python), str(HERE / script), str(folder)], check=True, env=env, timeout=600)
+    return folder
+
+
+def measured(home: str, *words: str, cwd: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    """Records by the folder or file of their program, and backend."""
+    env = os.environ | {"STEELYARD_ENVS": home}
+    done = subprocess.run(
+        [*PROGRAM, "run", *words, "--budget", "0.02s", "--json"], capture_output=True, text=True, env=env, cwd=cwd, timeout=1800
+    )
+    assert done.returncode in (0, 3, 5), done.stderr
+    records = json.loads(done.stdout)["records"]
+    return {(record["case"]["params"]["path"]["name"].split("/")[0], record["case"]["backend"]): record for record in records}
+
+
+def test_right_and_wrong_programs(home: str, exported: Path, tmp_path: Path) -> None:
+    found = measured(home, f"artifact:{exported}", "-B", "xla,iree,interpreter", cwd=tmp_path)
+    status = {key: record["status"] for key, record in found.items()}
+    for name in ("text", "vhlo", "resource"):
+        for backend in ("xla", "iree", "interpreter"):
+            assert status[name, backend] == "ok", found[name, backend]["reason"]
+            assert found[name, backend]["verification"]["against"] == "the recorded answers"
+    assert status["hlo", "xla"] == "ok" and ("hlo", "iree") not in status
+    for name, words in {
+        "weight": "a weight or the program itself is another one", "inputs": "with inputs 0 and 1 swapped the answer is right",
+        "outputs": "the outputs are recorded in another order", "last": "out[3]", "dtype": "bf16",
+        "order": "output 0 is the recorded output 1, output 1 is the recorded output 0",
+    }.items():  # fmt: skip
+        for backend in ("xla", "iree"):
+            assert status[name, backend] == "wrong", (name, backend, found[name, backend]["reason"])
+            assert words in found[name, backend]["reason"]
+    assert status["elided", "xla"] == "failed" and "weights are missing" in found["elided", "xla"]["reason"]
+    assert status["host", "xla"] == "unsupported" and "--allow xla_ffi_python_cpu_callback" in found["host", "xla"]["reason"]
+    for backend in ("xla", "iree"):
+        assert status["cut", backend] == "failed", found["cut", backend]["reason"]
+    for backend in ("xla", "iree"):
+        metrics = found["text", backend]["metrics"]
+        assert all(metrics[name]["unit"] == "s" and metrics[name]["value"] > 0 for name in ("parse_time", "compile_time"))
+        assert metrics["code_size"]["unit"] == "B" and metrics["code_size"]["value"] > 0
+    assert found["text", "iree"]["metrics"]["runtime_peak_memory"]["value"] > 0
+    assert found["text", "iree"]["metrics"]["load_time"]["value"] > 0
+
+
+def test_an_unknown_flag_costs_its_case_alone(home: str, exported: Path, tmp_path: Path) -> None:
+    (tmp_path / "flags.toml").write_text(
+        f'[[matrix]]\nworkload = "artifact:{exported / "text"}"\nbackend = ["xla", "iree"]\n'
+        'flags = [{}, {XLA_FLAGS = "--xla_no_such_flag=1"}, {IREE_FLAGS = "--iree-no-such-flag"}]\n'
+    )
+    env = os.environ | {"STEELYARD_ENVS": home}
+    words = [*PROGRAM, "run", "flags.toml", "--budget", "0.02s", "--json"]
+    done = subprocess.run(words, capture_output=True, text=True, env=env, cwd=tmp_path, timeout=600)
+    records = json.loads(done.stdout)["records"]
+    told = {(record["case"]["backend"], *record["case"]["flags"]): record for record in records}
+    assert told["xla",]["status"] == told["iree",]["status"] == "ok"
+    assert told["iree", "XLA_FLAGS"]["status"] == told["xla", "IREE_FLAGS"]["status"] == "ok"
+    for key, flag in ((("xla", "XLA_FLAGS"), "--xla_no_such_flag"), (("iree", "IREE_FLAGS"), "iree-no-such-flag")):
+        assert told[key]["status"] == "unsupported" and flag in told[key]["reason"]
+
+
+def test_coverage_over_generated_programs(home: str, tmp_path: Path) -> None:
+    """Nothing is wrong, nothing ends a worker unnamed, and backends run what they ran when this was written."""
+    folder = _written(home, "stablehlo_programs.py", tmp_path / "programs")
+    found = measured(home, f"artifact:{folder}", "-B", "interpreter,xla,iree", cwd=tmp_path)
+    counts = {backend: Counter(record["status"] for (_, own), record in found.items() if own == backend) for backend in
+              ("interpreter", "xla", "iree")}  # fmt: skip
+    print(json.dumps(counts))
+    bad = [(key, record["reason"]) for key, record in found.items() if record["status"] in ("wrong", "crashed", "timeout", "oom")]
+    assert not bad
+    total = len(list(folder.iterdir()))
+    assert total >= 80 and counts["xla"]["ok"] == total
+    assert counts["iree"]["ok"] >= total - 5 and counts["interpreter"]["ok"] >= total - 15
+    compared = [key for key, record in found.items() if key[1] == "iree" and record["status"] == "ok"
+                and record["verification"]["status"] == "passed"]  # fmt: skip
+    assert len(compared) == counts["iree"]["ok"]
