@@ -143,11 +143,11 @@ class Ranks:
         for peer in self.peers:
             peer.send({"do": order, "arm": arm, **words})
 
-    def gather(self) -> list[dict[str, Any]]:
+    def gather(self, patience: float | None = None) -> list[dict[str, Any]]:
         """One answer from each of the others; one that gives none in time is stuck."""
         answers = []
         for peer in self.peers:
-            answer = peer.answer(self.seat.patience)
+            answer = peer.answer(patience or self.seat.patience)
             if answer is None:
                 raise RankLost(self.stuck([peer]))
             answers.append(answer)
@@ -300,7 +300,7 @@ def assemble(cases: Sequence[Case], settings: Settings, sources: Sources, leave:
             for rank in range(1, size):
                 crew.peers.append(Peer.start(replace(seat, rank=rank)))
                 crew.peers[-1].send({**job, "seat": asdict(replace(seat, rank=rank))})
-            crew.gather()
+            crew.gather(settings.timeout)
             with _watched(crew, folder):
                 try:
                     yield crew

@@ -147,7 +147,7 @@ def _replay(asked: CommAsked, given: Mapping[str, Any]) -> int:
     )  # fmt: skip
     store, taken = Store.find(), list[Record]()
 
-    class Kept(Sink):
+    class KeptRecord(Sink):
         """Keeps the record."""
 
         def take(self, job: Any, record: Record, arrays: Arrays) -> None:
@@ -155,7 +155,9 @@ def _replay(asked: CommAsked, given: Mapping[str, Any]) -> int:
 
     ready = conduct.prepare(request, store)
     heed_signals()
-    done = conduct.execute(ready, store, click.get_current_context().find_root().obj or (), lambda writer: WaitTold(tell), sink=Kept())
+    done = conduct.execute(
+        ready, store, click.get_current_context().find_root().obj or (), lambda writer: WaitTold(tell), sink=KeptRecord()
+    )
     if not taken:
         return FAILED
     record = taken[0]

@@ -72,7 +72,7 @@ def build(
     """The task on this rank."""
     from steelyard.workloads.traces import _comms, _meeting
 
-    seat = be.join()
+    seat = be.seat
     own = _read(str(folders.of_rank(Path(file), seat.rank)), step, subgraph)
     world = max(own.world, len(rank_files(Path(file))) if Path(file).is_dir() else 0)
     if world > seat.size and not shrink:
@@ -85,7 +85,7 @@ def build(
     own, left = _meeting.allowed(own, allow, most, one_trace=not Path(file).is_dir() and seat.size > 1)
     if not own.calls and seat.size == 1:
         raise UsageError("the trace has no communication", why="no node is a collective or a message", where=file)
-    return _comms.CommReplay.build(own, left, choice, seat, be.where).task()
+    return _comms.CommReplay.build(own, left, choice, be.join(), be.where).task()
 
 
 @functools.lru_cache(maxsize=4)
