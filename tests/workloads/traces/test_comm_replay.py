@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from steelyard.cli.main import main
+from steelyard import registry
 from steelyard.errors import UsageError
 from steelyard.traces.comms import CommCall
 from tests.engine.drive import processes_below, run_json, steelyard
@@ -17,8 +17,10 @@ from tests.workloads.traces import recorded as made
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
-from steelyard.workloads.traces._comms import schedule  # noqa: E402
-from steelyard.workloads.traces._exchanges import Buffers, Joined, Maker, carried, split_of  # noqa: E402
+from steelyard.backends.torch import Torch  # noqa: E402
+from steelyard.workloads.traces import comms  # noqa: E402
+from steelyard.workloads.traces._comms import CommChoice, schedule  # noqa: E402
+from steelyard.workloads.traces._exchanges import Buffers, ExchangeMaker, Joined, carried, split_of  # noqa: E402
 from steelyard.workloads.traces._meeting import Meeting, rebalanced  # noqa: E402
 
 FAULTS = Path(__file__).parent / "faults.py"
@@ -84,11 +86,11 @@ class TestSchedule:
 
 class TestExchanges:
     def test_what_arrives_wrong_is_counted(self) -> None:
-        maker = Maker(Joined(None, (0, 1), 0), Buffers(torch.device("cpu"), reuse=True), "gloo")
+        maker = ExchangeMaker(Joined(None, (0, 1), 0), Buffers(torch.device("cpu"), reuse=True), "gloo")
         call = CommCall(1, "recv", receives=(10,), peer=1)
         item = maker.make(call, [call])
         assert item.wrong() > 0, "nothing has arrived yet"
-        sender = Maker(Joined(None, (0, 1), 1), Buffers(torch.device("cpu")), "gloo")._moved(torch.zeros(10))[0][1]
+        sender = ExchangeMaker(Joined(None, (0, 1), 1), Buffers(torch.device("cpu")), "gloo")._moved(torch.zeros(10))[0][1]
         room: Any = item.issue.__closure__ and next(
             cell.cell_contents for cell in item.issue.__closure__ if torch.is_tensor(cell.cell_contents)
         )
@@ -126,10 +128,11 @@ class TestTwoRanks:
                 assert one["slowest"] == other["slowest"] >= max(one["time"], other["time"])
         assert processes_below(tmp_path) == []
 
-    def test_in_one_process_the_calls_are_refused_with_what_to_do(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_in_one_process_the_calls_are_refused_with_what_to_do(self, tmp_path: Path) -> None:
         file = spoken.pair(tmp_path / "traces") / "rank-0.json"
-        assert main(["run", f"comms:{file}", *QUICK]) == 3
-        assert "2 ranks were recorded, and 1 replays them; give --ranks 2" in " ".join(capsys.readouterr().out.split())
+        with pytest.raises(UsageError, match="2 ranks were recorded, and 1 replays them") as told:
+            comms.build(str(file), None, "", Torch(), CommChoice())
+        assert told.value.do == "give --ranks 2, or shrink=true to leave the others out"
 
     @pytest.mark.deep
     def test_all_choices_work(self, tmp_path: Path) -> None:
@@ -183,7 +186,8 @@ class TestTwoRanks:
 def test_in_one_process_collectives_between_operators_are_skipped_with_the_reason(tmp_path: Path) -> None:
     relu = made.call(3, made.RELU, [made.tensor(10, [4, 4])], [made.tensor(11, [4, 4])])
     path = made.write(tmp_path / "t.json", relu, spoken.all_reduce(4), spoken.backend(5, "wait", 0))
-    [record] = run_json(f"trace:{path}", *QUICK, cwd=tmp_path)["records"]
-    told = record["effective"]["replay"]
+    body = registry.built_ins().workloads["trace"].bodies["torch"]
+    words = {"what": "full", "subgraph": "", "step": None, "skip": None, "imports": None, "allocation": "auto", "coverage": 0}
+    told = body(file=str(path), be=Torch(), **words).effective["replay"]
     assert (told["operators"], told["replayed"]) == (2, 1)
     assert told["skipped"] == [{"operator": "c10d::allreduce_", "count": 1, "why": "a collective: one process replays none"}]

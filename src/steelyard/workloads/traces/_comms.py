@@ -16,7 +16,7 @@ from steelyard.errors import UsageError
 from steelyard.model.record import Figure
 from steelyard.model.task import Findings, Task
 from steelyard.traces.comms import POINT_TO_POINT, CommCall, RankComms
-from steelyard.workloads.traces._exchanges import Buffers, Exchange, Joined, Maker
+from steelyard.workloads.traces._exchanges import Buffers, Exchange, ExchangeMaker, Joined
 from steelyard.workloads.traces._meeting import Meeting, rebalanced, share, share_numbers
 
 MOST_ROWS = 5000
@@ -296,7 +296,7 @@ def _exchanges(meeting: Meeting, joined: Mapping[str, Joined], choice: CommChoic
             if choice.rebalance and call.kind == "all_to_allv":
                 peers = rebalanced(peers)
             call = peers[here.place]
-        found.append(Maker(here, buffers, backend).make(call, peers))
+        found.append(ExchangeMaker(here, buffers, backend).make(call, peers))
     return found
 
 

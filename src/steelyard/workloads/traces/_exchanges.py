@@ -80,7 +80,7 @@ def carried(dtype: str, backend: str) -> str:
     return dtype if dtype in (GLOO if backend == "gloo" else NCCL) and dtype in DTYPES else CARRIER
 
 
-class Maker:
+class ExchangeMaker:
     """Makes the calls of one rank; `peers` are the same call as every rank of the group made it."""
 
     def __init__(self, joined: Joined, buffers: Buffers, backend: str) -> None:
