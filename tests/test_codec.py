@@ -263,7 +263,7 @@ def test_the_least_that_is_an_experiment(tmp_path: Path) -> None:
 
 def test_an_unknown_key_has_its_line_path_and_nearest_name(tmp_path: Path) -> None:
     text = '# bakend = 1\n[[matrix]]\nworkload = "op/a"\nbakend = "torch"\n'
-    allowed = "axes, backend, device, env, flags, mode, ranks, threads, variant, workload"
+    allowed = "axes, backend, device, env, flags, mode, ranks, threads, variant, weight, workload"
     expected = f"exp.toml:4  matrix[0].bakend: unknown key (allowed: {allowed})\n  did you mean backend?"
     assert refusal(tmp_path, text) == expected
 
@@ -303,7 +303,7 @@ env = []
     assert lines[0] == "exp.toml  14 mistakes"
     told = "\n".join(lines[1:])
     for part in (
-        "exp.toml:2  naem: unknown key (allowed: deny, description, exclude, files, include, matrix, name, pairs, settings)"
+        "exp.toml:2  naem: unknown key (allowed: deny, description, exclude, files, include, matrix, name, pairs, recorded, settings)"
         "; did you mean name?",
         "exp.toml:5  include[1]: not a case id: expected ':mode' at \"the end\" in op/b@torch/eager",
         'exp.toml:8  settings.budget: expected one of quick, normal, thorough, a time such as 30s, not "fast"',

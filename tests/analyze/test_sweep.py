@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,3 +67,13 @@ def test_no_more_points_than_asked_for() -> None:
     points = [({"n": n, "m": m}, "eager") for n in range(4) for m in range(3)]
     assert sum(len(line.points) for item in found(*points, most=20) for line in item.lines) <= 20
     assert {item.axis for item in found(*points)} == {"n", "m"}
+
+
+def test_a_file_is_no_axis() -> None:
+    """Programs in files have no order, so no line leads from one to the next; record by record their ids have hashes alone."""
+    files = [{"path": {"file": f"/{n}.mlir", "sha256": f"{n}" * 64, "name": f"{n}.mlir"}} for n in range(3)]
+    records = []
+    for params in files:
+        case = Case("artifact", tuple(params.items()), backend="xla")
+        records.append(replace(record(case.id, 1.0), case=case.plain()))
+    assert sweeps(newest([Run(Path("a"), Header(), tuple(records))])) == []

@@ -95,6 +95,7 @@ def flatbuffer(operators: list[tuple[int, str]], tensors: list[tuple[int, list[i
         ("a.mlir", b"module {\n tosa.add\n}", ("tosa_mlir", "text")), ("a.mlir", b"module {\n linalg.matmul\n}", ("linalg_mlir", "text")),
         ("a.bc", b"ML\xefR\rStableHLO_v1\0builtin\0vhlo\0func_v1\0", ("stablehlo_mlir", "vhlo")),
         ("a.bc", b"ML\xefR\rMLIR\0builtin\0stablehlo\0", ("stablehlo_mlir", "bytecode")),
+        ("a.bc", b"ML\xefR\rMLIR\0builtin\0func\0chlo\0", ("stablehlo_mlir", "bytecode")),
         ("a.tflite", flatbuffer([(0, "")], [(0, [2])]), ("tflite_fp32", "flatbuffer")), ("a.onnx", b"\x08\x08", ("onnx", "protobuf")),
         ("a.txt", b"just words\n", None), ("a.bin", b"\0\1\2", None), ("a.bc", b"ML\xefR nothing known", None), ("a.mlir", b"", None),
     ],

@@ -190,3 +190,21 @@ def test_list_and_check_read_a_program_without_a_framework(made: Path, capsys: p
 def test_described_without_a_manifest(tmp_path: Path) -> None:
     (tmp_path / "a.mlir").write_text("module {\n stablehlo.add\n}")
     assert described(tmp_path / "a.mlir").held is None
+
+
+def test_among_several_backends_a_program_goes_to_those_that_run_it(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (made / manifest.NAME).unlink()
+    assert main(["run", f"artifact:{made}", "-B", "xla,litert", "--dry-run", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [case.split("@")[1] for case in told["cases"]] == ["xla/eager:eval"]
+    assert main(["run", f"artifact:{made}", "-B", "litert", "--dry-run", "--json"]) == 0
+    assert [case.split("@")[1] for case in json.loads(capsys.readouterr().out)["cases"]] == ["litert/eager:eval"]
+
+
+def test_what_is_allowed_reaches_the_worker_and_stands_in_no_file(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = Settings(allow=("a", "b"))
+    assert Settings.from_plain(json.loads(json.dumps(settings.plain()))) == settings
+    assert "allow" not in Settings().plain()
+    (made / "x.toml").write_text('[settings]\nallow = ["a"]\n[[matrix]]\nworkload = "op/softmax"\n')
+    assert main(["check", str(made / "x.toml")]) == 2
+    assert "settings.allow: unknown key" in capsys.readouterr().out

@@ -10,7 +10,7 @@ from steelyard.analyze.stacks import PlacedRecord, Words, pick, stacks, words
 from steelyard.codec.reading import is_number
 from steelyard.errors import UsageError
 from steelyard.model.case import ENV
-from steelyard.model.values import value_text
+from steelyard.model.values import is_file_value, value_text
 
 FIELDS = ("threads", "ranks")
 FEWEST = 2
@@ -87,7 +87,8 @@ def _of_group(
         for key, text in place.texts.items():
             texts.setdefault(key, set()).add(text)
     found = []
-    for axis in (key for key, seen in texts.items() if len(seen) >= FEWEST):
+    files = {key for place in places for key, value in place.values.items() if is_file_value(value)}
+    for axis in (key for key, seen in texts.items() if len(seen) >= FEWEST and key not in files):
         held: dict[tuple[tuple[str, str], ...], list[_Place]] = {}
         for place in places:
             if axis in place.values:

@@ -19,7 +19,7 @@ PROGRAM = 8 * 2**30
 SUFFIXES = (".mlir", ".mlirbc", ".mlir.bc", ".bc", ".hlo", ".txt", ".tflite", ".onnx", ".vhlo", ".stablehlo", ".tgz")
 HEAD = 2**16
 BYTECODE, FLATBUFFER = b"ML\xefR", b"TFL3"
-DIALECTS = {"vhlo": "stablehlo_mlir", "stablehlo": "stablehlo_mlir", "tosa": "tosa_mlir", "linalg": "linalg_mlir"}
+DIALECTS = {"vhlo": "stablehlo_mlir", "stablehlo": "stablehlo_mlir", "chlo": "stablehlo_mlir", "tosa": "tosa_mlir", "linalg": "linalg_mlir"}
 """What a program of MLIR is by the dialects in it; the first that is found counts."""
 KNOWN_CALLS = (
     "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConstraint", "annotate_device_placement", "TopK", "ApproxTopK",

@@ -32,6 +32,7 @@ UNKNOWN = r"failed to legalize|not legal|[Uu]nsupported|not supported|unimplemen
 """Words by which IREE's compiler says that it lacks something, in place of failing over it."""
 PHASES = ("input", "flow", "stream", "executable-targets")
 ELIDING = ("--mlir-elide-elementsattrs-if-larger=16", "--mlir-elide-resource-strings-if-larger=16")
+ADVICE = ("use the version that fits what wrote it, or export VHLO", "text is read by the version that wrote it: export bytecode")
 FLAGS, RUNTIME_FLAGS = "IREE_FLAGS", "IREE_RUNTIME_FLAGS"
 _runtime_told: list[tuple[str, ...]] = []
 """What the runtime of this process was told; it can be told once."""
@@ -91,9 +92,7 @@ class Iree(ProgramBackend):
             if not parsed:
                 if "not found for custom op" in (words := told()) or "does not implement the bytecode interface" in words:
                     raise Unsupported("this IREE does not know its dialects", why=first_error(words), do="export it without them")
-                raise SteelyardError(
-                    "IREE cannot read it", why=first_error(told()), do="text is read by the version that wrote it: export bytecode"
-                )
+                raise SteelyardError("IREE cannot read it", why=first_error(told()), do=ADVICE[file.form == "text"])
             with clock.phase("compile"):
                 compiled = steps.execute()
             if not compiled:

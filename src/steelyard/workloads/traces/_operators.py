@@ -88,7 +88,7 @@ class KnownOperators:
         if node.is_communication or node.schema.startswith(BETWEEN):
             raise NotReplayed("a collective: one process replays none" if not self.between else "a collective that is not known here")
         if node.is_triton:
-            raise NotReplayed("a Triton kernel")
+            raise NotReplayed("a Triton kernel: its source is code, which is not run")
         return self._found(node.overload)
 
     def composite(self, node: TraceNode) -> bool:
