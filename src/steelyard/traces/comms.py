@@ -280,7 +280,7 @@ def _of_backend(node: TraceNode, groups: dict[str, RankGroup]) -> CommCall | Non
 
     group = _group_name(beside(-2))
     start, stride, size = (_number(beside(place)) for place in (3, 4, 5))
-    if group not in groups and size and stride and start is not None and start >= 0 and 0 < size <= _LARGEST_WORLD:
+    if group not in groups and size and stride and start is not None and _sound(start, stride, size):
         groups[group] = RankGroup(group, tuple(range(start, start + stride * size, stride)), size)
     sends = _elements(node.inputs[: max(0, at - 3)])
     receives = _elements(node.outputs)
@@ -295,6 +295,11 @@ def _of_backend(node: TraceNode, groups: dict[str, RankGroup]) -> CommCall | Non
     if kind == "all_to_all_single" and splits[0]:
         kind = "all_to_allv"
     return CommCall(node.id, kind, group, *_sides(kind, *counts), dtype, splits[0], splits[1], peer, request=_request(beside(-3)))
+
+
+def _sound(start: int, stride: int, size: int) -> bool:
+    """Whether such numbers can be those of ranks."""
+    return min(start, stride, size) >= 0 and start + stride * size <= _LARGEST_WORLD
 
 
 def _sides(kind: str, sends: tuple[int, ...], receives: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:

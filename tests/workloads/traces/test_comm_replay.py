@@ -21,7 +21,7 @@ from steelyard.backends.torch import Torch  # noqa: E402
 from steelyard.workloads.traces import comms  # noqa: E402
 from steelyard.workloads.traces._comms import CommChoice, schedule  # noqa: E402
 from steelyard.workloads.traces._exchanges import Buffers, ExchangeMaker, Joined, carried, split_of  # noqa: E402
-from steelyard.workloads.traces._meeting import Meeting, rebalanced  # noqa: E402
+from steelyard.workloads.traces._meeting import Meeting, _distinct, rebalanced  # noqa: E402
 
 FAULTS = Path(__file__).parent / "faults.py"
 QUICK = ("--budget", "50ms")
@@ -54,6 +54,18 @@ class TestMeeting:
     def test_calls_that_would_never_meet_are_refused(self, first: list[CommCall], second: list[CommCall], message: str) -> None:
         with pytest.raises(UsageError, match=message):
             Meeting(0, 2, [first, second], {"": (0, 1)})._check("t.json")
+
+    def test_partners_that_are_not_there_are_refused(self) -> None:
+        with pytest.raises(UsageError, match="with rank 7 of 2"):
+            Meeting(0, 2, [[CommCall(1, "broadcast", sends=(4,), peer=7)], []], {"": (0, 1)})._check("t.json")
+        with pytest.raises(UsageError, match="in group 3, to which it does not belong"):
+            Meeting(0, 2, [[CommCall(1, "barrier", "3")], []], {"3": (1,)})._check("t.json")
+
+    def test_one_name_for_groups_of_other_ranks_means_each_of_them(self) -> None:
+        calls = [[CommCall(1, "barrier", "5")], [CommCall(1, "barrier", "5")], [CommCall(1, "barrier", "6")]]
+        groups, renamed = _distinct([{"5": [0, 2]}, {"5": [1]}, {"6": [2]}], calls)
+        assert groups == {"5 of 0,2": (0, 2), "5 of 1": (1,), "6": (2,)}
+        assert [one[0].group for one in renamed] == ["5 of 0,2", "5 of 1", "6"]
 
     def test_a_group_of_more_ranks_than_there_are_is_refused(self) -> None:
         with pytest.raises(UsageError, match="group 3 has rank 5, and 2 ranks replay"):
@@ -161,6 +173,28 @@ class TestTwoRanks:
             records = run_json(*words, "-V", f"faulty[how={how}]", cwd=tmp_path, check=3)["records"]
             assert [record["status"] for record in records] == ["failed"] and reason in records[0]["reason"]
             assert records[0]["wall_s"] < 24
+        assert processes_below(tmp_path) == []
+
+    @pytest.mark.deep
+    def test_groups_of_some_ranks_are_made_and_one_that_hangs_is_named(self, tmp_path: Path) -> None:
+        for rank in range(4):
+            half: Any = {"group": (str(1 + rank // 2), "half"), "place": (rank // 2 * 2, 1, 2)}
+            everyone: Any = {"group": ("0", "all"), "place": (0, 1, 4)}
+            nodes = [
+                spoken.backend(4, "allreduce", 16, **everyone), spoken.backend(5, "broadcast", 8, rank=1, **half),
+                spoken.backend(6, "allreduce", 32, request=3, **half), spoken.backend(7, "wait", 0, request=3, **half),
+                spoken.backend(8, "_allgather_base", 8, **half),
+            ]  # fmt: skip
+            spoken.write(tmp_path / "traces" / f"rank-{rank}.json", *nodes)
+        [record] = run_json("comms:traces", *QUICK, "--timeout", "120s", cwd=tmp_path)["records"]
+        assert (record["status"], record["reason"]) == ("ok", "")
+        rows = record["effective"]["communication_ranks"]
+        assert [[(row["kind"], row["ranks"]) for row in own] for own in rows] == [
+            [("all_reduce", 4), ("broadcast", 2), ("all_reduce", 2), ("all_gather_base", 2)]
+        ] * 4
+        words = ["comms:traces", str(FAULTS), *QUICK, "--timeout", "40s", "-V", "faulty[how=hangs,rank=3]"]
+        [record] = run_json(*words, cwd=tmp_path, check=3)["records"]
+        assert "rank 3 gave no answer to run within 20 s and hangs" in record["reason"]
         assert processes_below(tmp_path) == []
 
     @pytest.mark.deep

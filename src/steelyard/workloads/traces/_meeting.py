@@ -64,11 +64,9 @@ class Meeting:
             "groups": {name: list(group.members(size)) for name, group in own.groups.items() if name},
         }
         heard = share(said, device, size)
-        groups: dict[str, tuple[int, ...]] = {"": tuple(range(size))}
-        for item in heard:
-            for name, ranks in item["groups"].items():
-                groups[name] = tuple(ranks)
         calls = [list(own.calls) if place == rank else [_call(call) for call in item["calls"]] for place, item in enumerate(heard)]
+        groups, calls = _distinct([item["groups"] for item in heard], calls)
+        groups[""] = tuple(range(size))
         for name in dict.fromkeys(call.group for one in calls for call in one):
             groups.setdefault(name, tuple(range(size)))
         found = cls(rank, size, calls, groups)
@@ -99,6 +97,7 @@ class Meeting:
                     f"group {name or 'of all'} has rank {max(ranks)}, and {self.size} ranks replay",
                     do="give --ranks as many as were recorded, or shrink=true to leave the others out", where=where,
                 )  # fmt: skip
+            self._check_partners(name, ranks, where)
             each = [self.sequence(rank, name) for rank in ranks]
             for place, calls in enumerate(zip(*each, strict=False)):
                 if mismatch(calls):
@@ -120,6 +119,15 @@ class Meeting:
                     why="one of them would wait for ever", where=where,
                 )  # fmt: skip
 
+    def _check_partners(self, name: str, ranks: Sequence[int], where: str) -> None:
+        """Roots and partners are ranks of the group, and so is who calls."""
+        for rank, calls in enumerate(self.calls):
+            for call in (call for call in calls if call.group == name):
+                if rank not in ranks:
+                    raise UsageError(f"rank {rank} calls {_told(call)} in group {name}, to which it does not belong", where=where)
+                if call.peer is not None and not 0 <= call.peer < len(ranks):
+                    raise UsageError(f"rank {rank} calls {_told(call)} with rank {call.peer} of {len(ranks)}", where=where)
+
     def _messages(self, kind: str) -> Counter[tuple[int, int, str, int]]:
         found: Counter[tuple[int, int, str, int]] = Counter()
         for rank, calls in enumerate(self.calls):
@@ -130,6 +138,23 @@ class Meeting:
                     ends = (rank, other) if kind == "send" else (other, rank)
                     found[(*ends, call.group, sum(call.sends if kind == "send" else call.receives))] += 1
         return found
+
+
+def _distinct(
+    groups: Sequence[Mapping[str, Sequence[int]]], calls: Sequence[Sequence[CommCall]]
+) -> tuple[dict[str, tuple[int, ...]], list[list[CommCall]]]:
+    """All groups by names that mean one group each: ranks may have numbered theirs by themselves, so that one name means several."""
+    meant: dict[str, set[tuple[int, ...]]] = {}
+    for own in groups:
+        for name, ranks in own.items():
+            meant.setdefault(name, set()).add(tuple(ranks))
+    found: dict[str, tuple[int, ...]] = {}
+    renamed = []
+    for own, said in zip(groups, calls, strict=True):
+        names = {name: name if len(meant[name]) == 1 else f"{name} of {','.join(map(str, ranks))}" for name, ranks in own.items()}
+        found |= {names[name]: tuple(ranks) for name, ranks in own.items()}
+        renamed.append([replace(call, group=names.get(call.group, call.group)) for call in said])
+    return found, renamed
 
 
 def _call(data: Mapping[str, Any]) -> CommCall:
