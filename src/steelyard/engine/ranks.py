@@ -136,6 +136,8 @@ class Ranks:
     disturbances: int = 0
     counts: dict[int, int] = field(default_factory=dict)
     order: str = "start"
+    returned: bool = False
+    """Whether rank 0 came back from the transport with an error and asks the others for its cause."""
 
     def tell(self, order: str, arm: int = 0, **words: Any) -> None:
         """Give an order to the others; rank 0 then does the same itself and gathers."""
@@ -156,7 +158,8 @@ class Ranks:
     def stuck(self, silent: Sequence[Peer]) -> str:
         """Which ranks do not answer, in words."""
         names = " and ".join(f"rank {peer.rank}" for peer in silent)
-        return f"{names} gave no answer to {self.order} within {self.seat.patience:g} s and {'hangs' if len(silent) == 1 else 'hang'}"
+        end = "and hangs" if len(silent) == 1 else "and at least one of them hangs"
+        return f"{names} gave no answer to {self.order} within {self.seat.patience:g} s {end}"
 
     def agree(self, own: Verification | None) -> Verification | None:
         """The check of every rank's answer as one: what any rank found wrong is wrong."""
@@ -231,18 +234,23 @@ class Ranks:
 
     def give_up(self, error: Exception) -> Exception:
         """End the other ranks; the answer is the error that a reader should see."""
+        self.returned = True
         cause = self.blame(error)
         for peer in self.peers:
             peer.process.kill()
         return cause
 
     def blame(self, error: Exception) -> Exception:
-        """The cause behind an error of the transport: a rank that died, what it said before it went, or one that says nothing."""
+        """The cause behind an error of the transport: a rank that died, what it said before it went, or one that says nothing.
+
+        Ranks that wait for one that hangs give up later than the first, so they are given time to say so.
+        """
         if not isinstance(error, RuntimeError):
             return error
         found: list[Exception] = []
         silent: list[Peer] = []
-        until = time.monotonic() + LAST_WORDS
+        late = TIMED_OUT.search(str(error)) is not None
+        until = time.monotonic() + (max(LAST_WORDS, self.seat.patience / 2) if late else LAST_WORDS)
         for peer in self.peers:
             try:
                 if peer.answer(max(0.0, until - time.monotonic())) is None:
@@ -250,7 +258,7 @@ class Ranks:
             except Exception as word:
                 found.append(word)
         lost = [word for word in found if isinstance(word, RankLost)]
-        if silent and not lost and TIMED_OUT.search(str(error)):
+        if silent and not lost and late:
             return RankLost(self.stuck(silent))
         return next(iter([*lost, *found]), error)
 
@@ -338,7 +346,7 @@ def _watched(crew: Ranks, folder: str) -> Iterator[None]:
 
     def watch() -> None:
         ready = select.select([*fds, stop], [], [])[0]
-        if stop in ready or select.select([stop], [], [], GRACE)[0]:
+        if stop in ready or select.select([stop], [], [], GRACE)[0] or crew.returned:
             return
         lost = next(peer for fd, peer in fds.items() if fd in ready)
         os.write(2, f"{lost.ending()} during {crew.order}, and rank 0 waited for it in vain\n".encode())

@@ -192,7 +192,7 @@ class TestTwoRanks:
         assert [[(row["kind"], row["ranks"]) for row in own] for own in rows] == [
             [("all_reduce", 4), ("broadcast", 2), ("all_reduce", 2), ("all_gather_base", 2)]
         ] * 4
-        words = ["comms:traces", str(FAULTS), *QUICK, "--timeout", "40s", "-V", "faulty[how=hangs,rank=3]"]
+        words = ["comms:traces", str(FAULTS), *QUICK, "-a", "blocking=true", "--timeout", "40s", "-V", "faulty[how=hangs,rank=3]"]
         [record] = run_json(*words, cwd=tmp_path, check=3)["records"]
         assert "rank 3 gave no answer to run within 20 s and hangs" in record["reason"]
         assert processes_below(tmp_path) == []
