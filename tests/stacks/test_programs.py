@@ -51,6 +51,13 @@ def measured(home: str, *words: str, cwd: Path) -> dict[tuple[str, str], dict[st
     return {(record["case"]["params"]["path"]["name"].split("/")[0], record["case"]["backend"]): record for record in records}
 
 
+def test_the_reference_interpreter_is_asked_where_it_has_not_answered(home: str, exported: Path, tmp_path: Path) -> None:
+    found = measured(home, f"artifact:{exported / 'text'}", "-B", "xla,iree", "--reference", "interpreter", cwd=tmp_path)
+    assert {key[1]: (record["status"], record["verification"]["against"]) for key, record in found.items()} == {
+        "xla": ("ok", "backend interpreter"), "iree": ("ok", "backend interpreter")
+    }  # fmt: skip
+
+
 def test_right_and_wrong_programs(home: str, exported: Path, tmp_path: Path) -> None:
     found = measured(home, f"artifact:{exported}", "-B", "xla,iree,interpreter", cwd=tmp_path)
     status = {key: record["status"] for key, record in found.items()}

@@ -16,6 +16,7 @@ from steelyard.artifacts.signature import ProgramSignature, TensorType
 from steelyard.backends._programs import LoadedProgram, ProgramBackend, ProgramFile
 from steelyard.cli.main import main
 from steelyard.errors import Unsupported, UsageError, WrongAnswer
+from steelyard.model.case import Case
 from steelyard.model.experiment import Settings
 from steelyard.workloads.artifacts import _answers, _explain
 from steelyard.workloads.artifacts._files import contents, described, identify, suits
@@ -155,8 +156,8 @@ def test_backends_are_held_against_each_other_where_nothing_is_recorded(made: Pa
     second = build(made, Other())
     assert second.against == "backend xla"
     assert [value.tolist() for value in second.reference()] == [value.tolist() for value in first()]
-    asked = build(made, Other(), reference="interpreter")
-    assert "the reference interpreter has not run it" in asked.unverified
+    with pytest.raises(Unsupported, match="the reference interpreter's answer is not there"):
+        build(made, Other(), reference="interpreter")
     [kept] = _answers.folder().rglob("xla.npz")
     kept.write_bytes(b"damaged")
     assert build(made, Other()).reference is None
@@ -208,3 +209,35 @@ def test_what_is_allowed_reaches_the_worker_and_stands_in_no_file(made: Path, ca
     (made / "x.toml").write_text('[settings]\nallow = ["a"]\n[[matrix]]\nworkload = "op/softmax"\n')
     assert main(["check", str(made / "x.toml")]) == 2
     assert "settings.allow: unknown key" in capsys.readouterr().out
+
+
+def test_the_interpreter_answers_first_unless_it_has(made: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("STEELYARD_CACHE", str(tmp_path / "cache"))
+    case = Case("artifact", (("path", {"file": str(made / "stablehlo.mlir")}),), "xla", threads=2, flags=(("XLA_FLAGS", "-x"),))
+    asked = Settings(reference="interpreter")
+    assert artifact.witness is not None
+    assert artifact.witness(case, asked) == Case("artifact", case.params, "interpreter")
+    assert artifact.witness(case, Settings()) is None and artifact.witness(case, Settings(reference="interpreter", verify=False)) is None
+    assert artifact.witness(replace(case, backend="interpreter"), asked) is None
+
+    class Interpreter(Plain):
+        name = "interpreter"
+
+    task = build(made, Interpreter(), reference="interpreter")
+    assert task.unverified == "it is the reference itself"
+    task.observe()
+    assert artifact.witness(case, asked) is None
+    assert build(made, reference="interpreter").against == "backend interpreter"
+
+
+def test_a_program_that_the_interpreter_does_not_run_is_told_before_it_is_measured(tmp_path: Path) -> None:
+    (tmp_path / "x.tflite").write_bytes(flatbuffer([(0, "")], [(0, [2])]))
+    case = Case("artifact", (("path", {"file": str(tmp_path / "x.tflite")}),), "litert")
+    assert artifact.witness is not None
+    with pytest.raises(Unsupported, match="does not run TFLite"):
+        artifact.witness(case, Settings(reference="interpreter"))
+
+
+def test_only_exported_programs_have_a_reference_interpreter(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "op/softmax", "--reference", "interpreter", "--dry-run"]) == 2
+    assert "op/softmax has no reference interpreter" in capsys.readouterr().err

@@ -15,7 +15,7 @@ from steelyard.engine.filters import TAG, TIER
 from steelyard.errors import Mistakes, UsageError, unknown
 from steelyard.model.case import HERE, IDENTITY, MODES, Case, VariantSpec, sorted_pairs
 from steelyard.model.define import FAMILY
-from steelyard.model.experiment import Experiment, Matrix, Rule
+from steelyard.model.experiment import Experiment, Matrix, Rule, Settings
 from steelyard.model.words import Word, find_named, in_full
 from steelyard.registry import Catalogue
 
@@ -34,6 +34,15 @@ def raise_all(found: Sequence[UsageError]) -> None:
         raise found[0]
     if found:
         raise Mistakes(found[:MOST_TOLD], more=max(0, len(found) - MOST_TOLD))
+
+
+def refuse_reference(cases: Iterable[Case], settings: Settings) -> None:
+    """Raise for cases that the reference interpreter cannot be asked about, before any of them is measured and left unchecked."""
+    known = registry.built_ins().workloads
+    for case in cases if settings.reference == "interpreter" else ():
+        if (workload := known.get(case.workload)) is None or workload.witness is None:
+            why = "the reference interpreter runs exported programs alone"
+            raise UsageError(f"{case.workload} has no reference interpreter", why=why, do="--reference fp64, or leave --reference out")
 
 
 def refuse_values(cases: Iterable[Case], origins: Mapping[Case, str], catalogue: Catalogue) -> None:

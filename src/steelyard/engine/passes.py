@@ -31,7 +31,7 @@ from steelyard.measuring.marks import OURS
 from steelyard.model.experiment import GraphForm
 from steelyard.model.protocol import Fixed
 from steelyard.model.record import Figure
-from steelyard.model.task import Task, clean_up
+from steelyard.model.task import Task, clean_up, observed
 from steelyard.model.units import plain as quantity
 
 WARM_CALLS, PROFILED_CALLS = 3, 5
@@ -161,6 +161,17 @@ def outputs(bench: Bench, scratch: Path) -> Found:
     finally:
         clean_up([task])
     return Found(facts={"save_output": bench.settings.save_output}, files=(("output", str(path)),))
+
+
+def answer(bench: Bench, scratch: Path) -> Found:
+    """One call as verification sees it: the workload itself keeps what it answers, for other cases to be held against."""
+    be, task = bench.build()
+    try:
+        observed(bench.ready(be, task))
+        be.sync()
+    finally:
+        clean_up([task])
+    return Found()
 
 
 def graphs(bench: Bench, scratch: Path) -> Found:
@@ -300,6 +311,7 @@ def _note(error: SteelyardError) -> str:
 PASSES: Mapping[str, tuple[str, Callable[[Bench, Path], Found]]] = {
     "memory": ("peak_memory", memory), "profile": ("profile", profile), "compile": ("compile_time", compile_once),
     "graphs": ("dump_ir", graphs), "runtime": ("runtime_profile", runtime_profile), "outputs": ("save_output", outputs),
+    "answer": ("answer", answer),
 }  # fmt: skip
 """By job name: the setting that asked for the pass, and what does it."""
 

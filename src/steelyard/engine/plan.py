@@ -185,6 +185,7 @@ def expand(
             do="leave env out of it, and name the environment of all cases with --env",
         )  # fmt: skip
     names.refuse_values(kept, {case: matrix.origin for case, matrix in named.items()}, catalogue)
+    names.refuse_reference(kept, experiment.settings)
     for tool in profilers.LOOKS:
         if getattr(experiment.settings, tool):
             profilers.check(tool, [case.device for case in kept])

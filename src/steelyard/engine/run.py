@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from steelyard import registry
-from steelyard.engine import after, compiling, lockstep, modules
+from steelyard.engine import after, compiling, lockstep, modules, witnesses
 from steelyard.engine.conversation import Lost
 from steelyard.engine.crew import Crew
 from steelyard.engine.driving import result_of
@@ -139,6 +139,9 @@ class Supervision:
         self._weigh_due()
         yield from refused
         left = [job for job in todo if job.case.id not in wrong]
+        unanswered = witnesses.ask(left, self.plan, self.crew, self.watch.note)
+        yield from [self._refuse(job, why, "unsupported") for job in left if (why := unanswered.get(job.case.id))]
+        left = [job for job in left if job.case.id not in unanswered]
         yield from self._in_batches(left) if self.plan.settings.fixed and not self.plan.comparisons else self._one_by_one(left)
 
     def _drive(self) -> Iterator[Record]:
@@ -230,10 +233,10 @@ class Supervision:
             batch.append(job)
         yield from [batch] if batch else []
 
-    def _refuse(self, job: Job, reason: str) -> Record:
+    def _refuse(self, job: Job, reason: str, status: Status = "failed") -> Record:
         self.watch.started(job.case.id)
         where = f"{job.origin}  {job.label.replace('|', ' ', 1)}: " if job.label else ""
-        record = self.writer.append(failure(job, self.plan.settings, "failed", where + reason))
+        record = self.writer.append(failure(job, self.plan.settings, status, where + reason))
         self.sink.refused(job, reason)
         self.watch.finished(record)
         return record

@@ -18,7 +18,7 @@ from types import CodeType, FunctionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from steelyard.errors import UsageError, unknown
-from steelyard.model.case import MODES
+from steelyard.model.case import MODES, Case
 from steelyard.model.dtypes import canonical
 from steelyard.model.task import Task
 from steelyard.model.words import Word
@@ -182,7 +182,7 @@ class OpenedFile:
     """One case that a file or folder holds: the file itself, and what is known of it before it runs.
 
     `backend` is what runs it where none is named, `params` are values of the workload's other axes, and `doc` tells people what is
-    in it.
+    in it. `ranks` is how many processes it is of, where it says so.
     """
 
     file: Path
@@ -190,6 +190,7 @@ class OpenedFile:
     backend: str = ""
     params: Mapping[str, Any] = field(default_factory=dict)
     doc: str = ""
+    ranks: int = 1
 
 
 Contents = Callable[[Path], Sequence[OpenedFile]]
@@ -231,6 +232,9 @@ class Workload:
 
     suits: Callable[[Mapping[str, Any]], Sequence[str]] | None = None
     """The backends that can run what a file holds, where several are named: others are dropped. For workloads of ours alone."""
+    witness: Callable[[Case, Any], Case | None] | None = None
+    """The case whose answer a case is held against under these settings and that has to be asked first; None where nothing has to.
+    The conductor asks workloads of ours before it measures."""
 
     def on(self, backend: str) -> Callable[[Body], Body]:
         """Add the body for another framework."""
@@ -277,6 +281,7 @@ def workload(
     contents: Contents | None = None,
     identify: Callable[[Path], str] | None = None,
     suits: Callable[[Mapping[str, Any]], Sequence[str]] | None = None,
+    witness: Callable[[Case, Any], Case | None] | None = None,
 ) -> Callable[[Body], Workload]:
     """Define what is computed; the function's arguments are the axes, and `be` is the backend, one of those it is written for.
 
@@ -304,7 +309,7 @@ def workload(
     def define(body: Body) -> Workload:
         made = Workload(
             name, values, tuple(tags), summary_of(body), tuple(modes), sizes or {}, examine=examine, imports=tuple(imports), refuse=refuse,
-            opens=opens, contents=contents, identify=identify, suits=suits,
+            opens=opens, contents=contents, identify=identify, suits=suits, witness=witness,
         )  # fmt: skip
         for each in [backend] if isinstance(backend, str) else backend:
             made.on(each)(body)

@@ -49,3 +49,13 @@ def test_a_replay_is_written_as_a_script_and_what_is_not_in_it_is_told(
     assert "ms per iteration, median of 2" in capsys.readouterr().out
     assert main(["trace", "script", str(trace), "-d", "abacus"]) == 2
     assert "abacus" in capsys.readouterr().err
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("base", [("--vs-path", "other"), ("--vs", "flags:MALLOC_ARENA_MAX=1")], ids=["another checkout", "flags"])
+def test_a_replay_is_weighed_against_itself_elsewhere(tmp_path: Path, base: tuple[str, ...]) -> None:
+    from tests.engine.drive import run_json
+
+    (tmp_path / "other").mkdir()
+    found = run_json(f"trace:{EXAMPLE}", *base, "--budget", "0.3s", "--settle", "0", cwd=tmp_path)
+    assert found["pairs"][0]["ratio"] > 0 and {record["status"] for record in found["records"]} == {"ok"}

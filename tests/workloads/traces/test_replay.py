@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 
 from steelyard import registry  # noqa: E402
 from steelyard.backends.torch import Torch  # noqa: E402
-from steelyard.errors import NotApplicable, Unsupported, UsageError  # noqa: E402
+from steelyard.errors import Unsupported, UsageError  # noqa: E402
 from steelyard.model.case import Case  # noqa: E402
 from steelyard.model.experiment import Settings  # noqa: E402
 from tests.workloads.traces import recorded as made  # noqa: E402
@@ -227,7 +227,7 @@ def test_collectives_are_skipped_in_one_process_and_left_out_of_compute(tmp_path
     path = made.write(tmp_path / "comm.json", comm, made.call(4, made.RELU, [x], [made.tensor(11, [4])]))
     assert "collective" in next(iter(skipped(build(path)).values()))
     assert build(path, what="compute").effective["replay"]["operators"] == 1
-    with pytest.raises(NotApplicable, match="collectives"):
+    with pytest.raises(UsageError, match="the trace has no communication"):
         build(path, what="communication")
 
 

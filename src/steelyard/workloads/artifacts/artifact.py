@@ -11,16 +11,19 @@ from typing import Any
 import numpy as np
 
 from steelyard.artifacts import arrays, programs
+from steelyard.artifacts.manifest import KINDS
 from steelyard.artifacts.signature import ProgramSignature, TensorType
-from steelyard.errors import SteelyardError, WrongAnswer
+from steelyard.errors import SteelyardError, Unsupported, WrongAnswer
+from steelyard.model.case import Case
 from steelyard.model.define import workload
 from steelyard.model.dtypes import is_float
 from steelyard.model.experiment import Settings
 from steelyard.model.task import Task
 from steelyard.workloads.artifacts import _answers, _explain
-from steelyard.workloads.artifacts._files import DescribedProgram, contents, described, identify, suits
+from steelyard.workloads.artifacts._files import DescribedProgram, contents, described, identify, runners, suits
 
 BACKENDS = ("xla", "iree", "litert", "onnxruntime", "interpreter")
+INTERPRETER = "interpreter"
 INDEX = 2
 """Whole numbers of 32 and 64 bits are drawn below it: they are often places in something, and none is shorter."""
 NARROW = {"int8": (-128, 128), "uint8": (0, 256), "int16": (-256, 256), "uint16": (0, 256), "bool": (0, 2)}
@@ -43,8 +46,36 @@ def _examine(params: Mapping[str, Any], loaded: Any) -> tuple[str, str]:
     return "", ""
 
 
+def witness(case: Case, settings: Settings) -> Case | None:
+    """The case on the reference interpreter that answers first, where answers are held against it and its own is not kept yet."""
+    if settings.reference != INTERPRETER or not settings.scrutinised or case.backend == INTERPRETER:
+        return None
+    path = Path(dict(case.params)["path"]["file"])
+    kind = described(path).kind
+    if INTERPRETER not in runners(kind):
+        do = "leave --reference interpreter out: it is held against what was recorded with it, or other backends"
+        raise Unsupported(f"the reference interpreter does not run {KINDS[kind]}", do=do)
+    kept = _answers.others(_key(path, settings), case.backend).get(INTERPRETER)
+    if kept is not None and _answers.read(kept) is not None:
+        return None
+    return Case(case.workload, case.params, INTERPRETER)
+
+
+def _key(path: Path, settings: Settings) -> str:
+    """What answers to a program and its inputs are kept by."""
+    return f"{identify(path)[:32]}-{settings.seed}"
+
+
 @workload(
-    "artifact", backend=BACKENDS, opens="path", contents=contents, identify=identify, suits=suits, examine=_examine, tags=["artifact"]
+    "artifact",
+    backend=BACKENDS,
+    opens="path",
+    contents=contents,
+    identify=identify,
+    suits=suits,
+    examine=_examine,
+    tags=["artifact"],
+    witness=witness,
 )
 def artifact(path: str, be: Any, settings: Settings) -> Task:
     """An exported program: artifact:FILE or artifact:FOLDER, StableHLO, HLO, TOSA, linalg, TFLite or ONNX."""
@@ -59,7 +90,7 @@ def artifact(path: str, be: Any, settings: Settings) -> Task:
     task = Task(program.call, args, heavy=True, own_threads=True, same_dtype=True, effective=_told(found))
     if program.consumes:
         task = _given_anew(task, be, data)
-    if found.held is not None and settings.reference != "interpreter":
+    if found.held is not None and settings.reference != INTERPRETER:
         want = _recorded_outputs(found)
         task = replace(task, reference=lambda: want, against="the recorded answers", tolerance=_tolerance(found))
     else:
@@ -128,10 +159,10 @@ def _given_anew(task: Task, be: Any, data: Sequence[np.ndarray[Any, Any]]) -> Ta
 
 def _held_against_others(task: Task, be: Any, found: DescribedProgram, settings: Settings) -> Task:
     """A task whose answers are kept for others, and held against what others answered to the same."""
-    key = f"{identify(found.path)[:32]}-{settings.seed}"
+    key = _key(found.path, settings)
     call = task
     known = _answers.others(key, be.name)
-    chosen = next(iter(known), "") if settings.reference != "interpreter" else "interpreter" if "interpreter" in known else ""
+    chosen = next(iter(known), "") if settings.reference != INTERPRETER else INTERPRETER if INTERPRETER in known else ""
     want = _answers.read(known[chosen]) if chosen else None
 
     def observe() -> Any:
@@ -142,8 +173,10 @@ def _held_against_others(task: Task, be: Any, found: DescribedProgram, settings:
     task = replace(task, observe=observe)
     if want is not None:
         return replace(task, reference=lambda: want, against=f"backend {chosen}")
-    if settings.reference == "interpreter" and be.name != "interpreter":
-        return replace(task, unverified="the reference interpreter has not run it: run it with -B interpreter first")
+    if settings.reference == INTERPRETER and be.name == INTERPRETER:
+        return replace(task, unverified="it is the reference itself")
+    if settings.reference == INTERPRETER and settings.scrutinised:
+        raise Unsupported("the reference interpreter's answer is not there", do="leave --reference out, or run it with -B interpreter")
     return replace(task, unverified=NOTHING)
 
 

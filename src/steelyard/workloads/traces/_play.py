@@ -237,16 +237,15 @@ def placed(call: ReplayedCall) -> tuple[int, tuple[tuple[int, ...], ...]]:
 
 def result_paths(node: TraceNode) -> list[tuple[int, ...]]:
     """Where in what a call returns each recorded tensor is: nothing for a single one, its place in a tuple or list else."""
-    several, found = len(node.outputs) > 1, list[tuple[int, ...]]()
-    for place, argument in enumerate(node.outputs):
-        outer: tuple[int, ...] = (place,) if several else ()
-        if isinstance(argument.value, TensorRef):
-            found += [outer] if argument.value.defined else []
-        elif isinstance(argument.value, tuple):
-            found += [
-                (*outer, inner) for inner, item in enumerate(argument.value) if isinstance(item.value, TensorRef) and item.value.defined
-            ]
-    return found
+    several = len(node.outputs) > 1
+    return [path for place, item in enumerate(node.outputs) for path in _paths(item, (place,) if several else ())]
+
+
+def _paths(argument: TraceArgument, outer: tuple[int, ...]) -> list[tuple[int, ...]]:
+    if isinstance(argument.value, TensorRef):
+        return [outer] if argument.value.defined else []
+    items = argument.value if isinstance(argument.value, tuple) else ()
+    return [path for inner, item in enumerate(items) for path in _paths(item, (*outer, inner))]
 
 
 def differs(made: Any, ref: TensorRef) -> str:

@@ -75,6 +75,28 @@ class ReplayTask:
 
         return Task(replay, self.tensors, flops=flops, bytes=moved, prepare=prepare, findings=self.findings)
 
+    def on_ranks(self, coverage: float) -> Task:
+        """The task as one of several ranks has it: it keeps the times of calls itself, and what is wrong with it is its answer.
+
+        Nothing is called before all ranks are there to call it.
+        """
+        run, timed, on_host = self.steps.run(), self.steps.timed(), self.device == "cpu"
+        wrong = {
+            "too_little_replayed": torch.tensor([float(self.answer["coverage"] < coverage)]),
+            "results_unlike_recorded": torch.tensor([self.answer["unlike"]]),
+        }  # fmt: skip
+
+        def replay(*tensors: Any) -> dict[str, Any]:
+            if on_host:
+                moments = np.asarray(timed(*tensors), np.int64)
+                self.kept.append(moments[1:] - moments[:-1])
+            else:
+                run(*tensors)
+            return wrong
+
+        right = {key: torch.zeros(1) for key in wrong}
+        return Task(replay, self.tensors, prepare=self._restoring(), findings=self.findings, reference=lambda: right)
+
     def _timed(self) -> Callable[..., dict[str, Any]]:
         timed, answer = self.steps.timed(), self.answer
 
