@@ -68,6 +68,7 @@ def test_a_case_is_recorded_with_times(tmp_path: Path, capsys: pytest.CaptureFix
     assert all(call.spec is not None for call in unique_calls(trace.outermost))
 
 
+@pytest.mark.deep
 def test_steps_of_a_script_are_recorded(tmp_path: Path) -> None:
     script, path = tmp_path / "train.py", tmp_path / "t.json"
     script.write_text(SCRIPT)

@@ -23,6 +23,7 @@ def trace(tmp_path: Path) -> Path:
     return made.write(tmp_path / "step.json", made.call(3, made.MM, [x, x], [made.tensor(11, [8, 8])]), away)
 
 
+@pytest.mark.deep
 def test_the_part_that_is_replayed_has_options_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["run", "quickstart", f"trace:{EXAMPLE}", "--subgraph", "ProfilerStep", "--step", "0", "--dry-run", "--json", "-k", "trace"]
     assert main(words) == 0
