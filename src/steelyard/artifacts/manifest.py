@@ -46,7 +46,7 @@ PLAIN_NAME = re.compile(r"[A-Za-z0-9_+@=,][A-Za-z0-9._+@=,-]*(/[A-Za-z0-9_+@=,][
 
 @dataclass(frozen=True)
 class Producer:
-    """Who made the programs: the framework, the case or the model's name, the versions of packages, and how the weights came."""
+    """What made the programs: the framework, the case or the model's name, the versions of packages, and how the weights came."""
 
     framework: str
     source: str

@@ -1,4 +1,4 @@
-"""What can be told of an exported program from its file alone: its kind, its signature, and whether it would call the host.
+"""What the file of an exported program shows without a compiler: its kind, its signature, and whether it would call the host.
 
 Standard library alone: a run is planned by it, and workers of every stack use it.
 """
@@ -116,7 +116,7 @@ def refuse(names: Iterable[str], allowed: Iterable[str], what: str) -> None:
 def refuse_elided(text: str) -> None:
     """Raise for a program whose weights were left out when it was printed; it would run, and answer with zeros in their place."""
     if _ELIDED.search(text):
-        why = "whoever printed it left large constants out"
+        why = "large constants were left out when it was printed"
         raise SteelyardError("its weights are missing", why=why, do="export it again with all constants, as steelyard artifacts make does")
 
 
