@@ -83,6 +83,13 @@ def test_identity_is_that_of_program_and_recorded_values(made: Path, tmp_path: P
         identify(made / "stablehlo.mlir")
 
 
+def test_a_program_that_is_a_link_out_of_its_folder_is_refused(made: Path, tmp_path: Path) -> None:
+    (made / "stablehlo.mlir").rename(tmp_path / "elsewhere.mlir")
+    (made / "stablehlo.mlir").symlink_to(tmp_path / "elsewhere.mlir")
+    with pytest.raises(UsageError, match="leads out of the folder"):
+        identify(made / "stablehlo.mlir")
+
+
 def test_inputs_are_drawn_from_the_signature_and_the_seed() -> None:
     kinds = [TensorType(name, (64,)) for name in ("fp32", "fp16", "complex64", "int64", "int8", "uint8", "bool")]
     first, again, other = (drawn(ProgramSignature(tuple(kinds), ()), seed) for seed in (1, 1, 2))

@@ -1,6 +1,6 @@
-"""Folders of artifacts to and from a place that fsspec knows: another folder, http(s), s3, gs; checked by hash at both ends.
+"""Folders of artifacts to and from a place that fsspec reaches: another folder, http(s), s3, gs; checked by hash at both ends.
 
-A folder is published with its manifest last, so that nobody reads one whose files are not there yet. What is fetched is kept by its
+A folder is published with its manifest last, so that a folder is never read before all its files are there. What is fetched is kept by its
 content: a second fetch takes nothing over the network but the manifest, and one that was cut goes on where it stopped.
 """
 

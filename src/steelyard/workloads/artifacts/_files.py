@@ -123,7 +123,8 @@ def identify(path: Path) -> str:
     used = {program.file, *(item.file for item in (*held.arguments_of(program), *held.results_of(program)))}
     for name in sorted(used):
         item = held.file_of(name)
-        if not (folder / name).is_file() or files.sha256(folder / name) != item.sha256:
+        outside = not files.real(folder / name).is_relative_to(files.real(folder))
+        if outside or not (folder / name).is_file() or files.sha256(folder / name) != item.sha256:
             trouble = manifest.trouble_of(folder, item) or "has changed"
             raise UsageError(f"{name} {trouble}", why="it is not the file that the manifest means", do="fetch or make it again",
                              where=str(folder / manifest.NAME))  # fmt: skip
