@@ -12,7 +12,7 @@ from pathlib import Path
 from steelyard import files
 from steelyard.artifacts import tflite
 from steelyard.artifacts.signature import ProgramSignature, hlo_signature, signature_in
-from steelyard.errors import SteelyardError, Unsupported
+from steelyard.errors import SteelyardError, Unsupported, UsageError
 
 PROGRAM = 8 * 2**30
 """The most bytes of a program that are read."""
@@ -141,13 +141,20 @@ def _resources(text: str) -> Iterator[tuple[str, str]]:
 
 
 def signature_of(path: Path, kind: str, form: str, entry: str = "main") -> ProgramSignature | None:
-    """The signature as far as the file shows it without a compiler: that of text and of TFLite."""
+    """The signature as far as the file shows it without a compiler: that of text and of TFLite; a damaged one is told with its file."""
     try:
         if kind.startswith("tflite"):
-            return tflite.signature(read(path))
+            return _of_tflite(path)
         if form != "text":
             return None
         text = read(path).decode("utf-8", "replace")
         return hlo_signature(text) if kind == "xla_hlo_dump" else signature_in(text, entry)
     except Unsupported:
         return None
+
+
+def _of_tflite(path: Path) -> ProgramSignature:
+    try:
+        return tflite.signature(read(path))
+    except UsageError as error:
+        raise UsageError(error.what, why=error.why, do=error.do, where=str(path)) from error

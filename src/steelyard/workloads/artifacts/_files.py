@@ -86,7 +86,11 @@ def _in_folder(folder: Path, root: Path) -> Iterator[OpenedFile]:
         if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
             yield from _in_folder(place, root)
         elif entry.is_file() and entry.name.endswith(programs.SUFFIXES) and (kind := programs.kind_of(place)):
-            yield _opened(DescribedProgram(place, *kind), str(place.relative_to(root)))
+            found, name = DescribedProgram(place, *kind), str(place.relative_to(root))
+            try:
+                yield _opened(found, name)
+            except UsageError as error:
+                yield OpenedFile(place, name, (*runners(found.kind), "")[0], doc=f"{manifest.KINDS[found.kind]} · {error.what}")
 
 
 def _opened(found: DescribedProgram, name: str) -> OpenedFile:
