@@ -47,14 +47,17 @@ def read(path: Path) -> bytes:
 
 
 def kind_of(path: Path) -> tuple[str, str] | None:
-    """The kind and the form of a program; None for a file that is none."""
+    """The kind and the form of a program; None for a file that is none.
+
+    One that is called what only programs are called counts as one, so that a damaged one is told and not passed over.
+    """
     try:
         with files.open_plain(path) as file:
             head = file.read(HEAD)
             whole = head if len(head) < HEAD or not head.startswith(BYTECODE) else head + file.read()
     except OSError as error:
         raise files.unreadable(path, error) from None
-    if head[4:8] == FLATBUFFER:
+    if head[4:8] == FLATBUFFER or path.suffix == ".tflite":
         return "tflite_fp32", "flatbuffer"
     if head.startswith(BYTECODE):
         return _bytecode_kind(whole)
@@ -65,12 +68,12 @@ def kind_of(path: Path) -> tuple[str, str] | None:
     return _text_kind(path, head.decode("utf-8", "replace")) if b"\0" not in head else None
 
 
-def _bytecode_kind(content: bytes) -> tuple[str, str] | None:
-    """By the names of dialects, which MLIR's bytecode has as plain text."""
+def _bytecode_kind(content: bytes) -> tuple[str, str]:
+    """By the names of dialects, which MLIR's bytecode has as plain text; without any a compiler may say what is wrong with it."""
     for dialect, kind in DIALECTS.items():
         if re.search(rb"(?<![A-Za-z_])" + dialect.encode() + rb"\0", content):
             return kind, "vhlo" if dialect == "vhlo" else "bytecode"
-    return None
+    return "stablehlo_mlir", "bytecode"
 
 
 def _text_kind(path: Path, head: str) -> tuple[str, str] | None:

@@ -26,6 +26,7 @@ from steelyard.model.experiment import GraphForm, Settings
 from steelyard.model.record import Figure
 from steelyard.model.task import Task
 
+CUT = "the file is cut: fetch or make it again"
 NUMPY_KINDS = "biufc"
 MOST_WORDS = 500
 
@@ -178,6 +179,11 @@ def heard() -> Iterator[Callable[[], str]]:
             os.close(kept)
             with contextlib.suppress(OSError):
                 os.write(2, text().encode())
+
+
+def is_cut(words: str) -> bool:
+    """Whether a reader of MLIR's bytecode came to the end of the file before the end of the program."""
+    return bool(re.search(r"attempting to (?:parse|skip) .* when only \d+ remain|unexpected end of (?:file|bytecode)", words))
 
 
 def first_error(text: str) -> str:

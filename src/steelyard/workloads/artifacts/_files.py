@@ -63,7 +63,7 @@ def contents(path: Path) -> list[OpenedFile]:
     if path.is_dir():
         found = list(_in_folder(path, path))
         if not found:
-            why = "it has no manifest, and no file in it is an exported program"
+            why = "no manifest in it names one that can be run, and no file in it is one"
             raise UsageError(f"{path} holds no programs", why=why, do="steelyard artifacts make writes some")
         return found
     files.open_named(path, "name an exported program, or a folder of them").close()
