@@ -187,9 +187,9 @@ def is_cut(words: str) -> bool:
 
 
 def first_error(text: str) -> str:
-    """The line of a compiler's output that says what is wrong."""
+    """The line of a compiler's output that says what is wrong, without the place in the model's own code that it begins with."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     told = next(
         (line for line in lines if re.search(r"\berror\b|\bError\b|not found|failed", line)), lines[0] if lines else "it gave no reason"
     )
-    return told[:MOST_WORDS]
+    return re.sub(r"^/\S+?:\d+:\d+: ", "", told)[:MOST_WORDS]
