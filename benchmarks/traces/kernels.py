@@ -41,7 +41,7 @@ class KernelTotals:
 
 
 def seen(call: Callable[[], None]) -> KernelTotals:
-    """The kernels of some calls, copies and fills included, per call."""
+    """The kernels of some calls, copies and fills included, per call; ranges that a program marks, such as an optimizer's, are none."""
     for _ in range(3):
         call()
     torch.cuda.synchronize()
@@ -49,7 +49,7 @@ def seen(call: Callable[[], None]) -> KernelTotals:
         for _ in range(ROUNDS):
             call()
         torch.cuda.synchronize()
-    events = [event for event in found.events() if event.device_type == torch.autograd.DeviceType.CUDA]
+    events = [event for event in found.events() if event.device_type == torch.autograd.DeviceType.CUDA and not event.is_user_annotation]
     counts = Counter(event.name for event in events)
     return KernelTotals(
         Counter({name: count // ROUNDS for name, count in counts.items()}), sum(event.device_time for event in events) * 1e-6 / ROUNDS

@@ -9,7 +9,7 @@ import pytest
 
 from steelyard.artifacts.cutting import CutProgram, read_program
 from steelyard.cli.reduce import repeat_line
-from steelyard.engine.reducing import Question, Step, Symptom, reduce_program
+from steelyard.engine.reducing import CutQuestion, CutStep, Symptom, reduce_program
 from steelyard.errors import NothingMeasured
 from steelyard.model.case import Case
 from steelyard.model.experiment import Settings
@@ -24,8 +24,8 @@ def wrong_where(word: str) -> object:
     return lambda text: Symptom("wrong", f"off by {len(text)}") if word in text else None
 
 
-def reduced(text: str, judge: object, until: float = math.inf) -> tuple[CutProgram, list[Step]]:
-    steps: list[Step] = []
+def reduced(text: str, judge: object, until: float = math.inf) -> tuple[CutProgram, list[CutStep]]:
+    steps: list[CutStep] = []
     return reduce_program(read_program(text), judge, until, steps.append), steps
 
 
@@ -71,9 +71,9 @@ def test_the_same_is_the_same_status_for_the_same_reason(one: Symptom, other: Sy
 
 def test_the_line_that_shows_it_names_both_backends_and_all_flags() -> None:
     case = Case("artifact", (("path", "x"),), "xla", flags=(("XLA_FLAGS", "--a --b"),))
-    line = repeat_line(Question(case, "interpreter", Settings()), Path("bug/reduced.mlir"))
+    line = repeat_line(CutQuestion(case, "interpreter", Settings()), Path("bug/reduced.mlir"))
     assert line == "steelyard run artifact:bug/reduced.mlir -B interpreter,xla --flag 'XLA_FLAGS=--a --b'"
-    slow = Question(case, "interpreter", Settings(vs="flags:--c"))
+    slow = CutQuestion(case, "interpreter", Settings(vs="flags:--c"))
     assert repeat_line(slow, Path("p.mlir")).endswith("-B xla --flag 'XLA_FLAGS=--a --b' --vs flags:--c")
 
 

@@ -43,6 +43,13 @@ def test_the_example_of_the_design_page() -> None:
     assert table(softmax()) == SOFTMAX
 
 
+def test_parameters_that_have_no_value_are_left_out_where_all_rows_share_them() -> None:
+    ids = [f'trace[file=a,part={part},skip=null,name=""]@torch/eager:eval' for part in ("null", "tail")]
+    one, two = (record(id, figures(1e-3, 1e-5)) for id in ids)
+    assert "trace  file=a part=tail" in table(run_of([two])) and "trace  file=a\n" in table(run_of([one, two]))
+    assert "part=null" in table(run_of([one, two])) and "skip" not in table(run_of([one, two]))
+
+
 def test_a_narrow_table_gives_up_the_least_important_columns_first() -> None:
     assert "noise" in table(softmax(), 90)
     narrow = table(softmax(), 76)

@@ -65,7 +65,7 @@ def in_schema(version: str) -> dict[str, Any]:
     if version in ("1.0.1", "1.0.2"):
         _old_ids(data)
     if version == "1.0.1":
-        data["nodes"] = [_flat(item) for item in data["nodes"]]
+        data["nodes"] = [flat(item) for item in data["nodes"]]
     return data
 
 
@@ -120,7 +120,8 @@ def _old_ids(data: Any) -> None:
                         del tensor[5]
 
 
-def _flat(item: Any) -> dict[str, Any]:
+def flat(item: Any) -> dict[str, Any]:
+    """A node as schema 1.0.1 has it."""
     made = {"id": item["id"], "name": item["name"], "parent": item["ctrl_deps"]}
     made |= {attr["name"]: attr["value"] for attr in item["attrs"] if not attr["name"].startswith("kernel")}
     for side in ("input", "output"):

@@ -13,7 +13,7 @@ from steelyard.cli.output import CONTEXT, emit_json, find_store, json_option, sa
 from steelyard.errors import UsageError
 
 if TYPE_CHECKING:
-    from steelyard.engine.reducing import Question, Step
+    from steelyard.engine.reducing import CutQuestion, CutStep
 
 PROGRAM, COMMAND = "reduced.mlir", "reproduce.txt"
 
@@ -70,13 +70,13 @@ def command(**options: Any) -> int:
     return 0
 
 
-def _question(options: dict[str, Any]) -> Question:
+def _question(options: dict[str, Any]) -> CutQuestion:
     """The one case that is meant, and how it is measured each time."""
     from dataclasses import replace
 
     from steelyard.cli.run import read_flag
     from steelyard.engine import conduct, sides
-    from steelyard.engine.reducing import Question
+    from steelyard.engine.reducing import CutQuestion
     from steelyard.engine.selection import Request
     from steelyard.model.experiment import Settings
     from steelyard.model.units import parse_share
@@ -93,15 +93,15 @@ def _question(options: dict[str, Any]) -> Question:
     quick = Settings(budget=0.3, settle=1.0) if options["vs"] else Settings(budget=1e-3, telemetry=False)
     if options["vs"] and not sides.is_side(options["vs"]) and "/" not in options["vs"]:
         raise UsageError(f"{options['vs']} is no base of an exported program", do="flags:'…', env:NAME, or BACKEND/eager")
-    return Question(cases[0], options["against"], replace(quick, **asked))
+    return CutQuestion(cases[0], options["against"], replace(quick, **asked))
 
 
-def _progress(step: Step) -> None:
+def _progress(step: CutStep) -> None:
     count = len(step.program.statements)
     tell(f"  {count} operation{'' if count == 1 else 's'}: {'the same, kept' if step.kept else 'not the same'}")
 
 
-def repeat_line(question: Question, file: Path) -> str:
+def repeat_line(question: CutQuestion, file: Path) -> str:
     """The command that shows the symptom of a program in a file."""
     case, vs = question.case, question.settings.vs
     backends = case.backend if vs else f"{question.against},{case.backend}"

@@ -113,6 +113,26 @@ def validate(file: Path, as_json: bool) -> int:
     return _summary(file, as_json, verdict=True)
 
 
+@command.command("comms", context_settings=CONTEXT)
+@file_argument
+@part_options
+@json_option
+def comms(file: Path, step: int | None, subgraph: str, as_json: bool) -> None:
+    """List the kinds of calls between ranks with their number and sizes, of a trace or of a folder with rank-N.json."""
+    from steelyard.traces.comms import rank_files, read_comms
+
+    files = rank_files(file) if file.is_dir() else {0: file}
+    if not files:
+        raise UsageError("there is no rank-N.json", do="name a trace, or a folder with those of all ranks", where=str(file))
+    found = {rank: read_comms(path, step, subgraph) for rank, path in files.items()}
+    if as_json:
+        emit_json([{"rank": rank, "messages": item.messages(), "unknown": dict(item.unread)} for rank, item in found.items()])
+        return
+    from steelyard.report.traces import comm_lines
+
+    _print(line for rank, item in found.items() for line in comm_lines(rank, item))
+
+
 @command.command("graph", context_settings=CONTEXT)
 @file_argument
 @part_options

@@ -16,6 +16,7 @@ from steelyard.engine.answers import RuleCheck
 from steelyard.engine.bench import Bench, prepare_bench
 from steelyard.engine.messages import Answer, Found, Measure, Ready, RecordAnswer, Retire, Started, parts_of
 from steelyard.engine.modules import user_modules
+from steelyard.engine.ranks import Ranks
 from steelyard.engine.reference import reason
 from steelyard.engine.scrutiny import Scrutiny
 from steelyard.errors import NotApplicable, Unsupported, told
@@ -81,24 +82,29 @@ def measure_all(
         send(Found(files=tuple(files.items())))
 
 
-def time_fixed(bench: Bench, tell: Tell, gate: Callable[[], None], notes: Notes, name: str, taker: Taker = take) -> tuple[Status, str]:
+def time_fixed(
+    bench: Bench, crew: Ranks, tell: Tell, gate: Callable[[], None], notes: Notes, name: str, taker: Taker = take
+) -> tuple[Status, str]:  # fmt: skip
     """Build, take the calls, then verify; `name` is what labels call the case, and `taker` is for a user's own way to run it."""
     fixed = bench.settings.fixed
     assert fixed is not None
-    if bench.case.ranks > 1:
-        raise NotApplicable("a fixed number of calls is taken in one process", do="leave ranks out")
     tell("build", None)
+    crew.tell("build")
     be, task = bench.build()
+    crew.gather()
     notes.environment = be.versions()
     notes.effective.update(task.effective)
     try:
         readings: list[Reading] = []
         with first_time(task):
-            ready = recorded(bench.ready(be, task), readings)
+            crew.tell("ready")
+            ready = bench.ready(be, task)
+            crew.gather()
+            ready = recorded(crew.lead(be, ready, bench.settings), readings)
         check(ready, fixed)
         labels = be.labels(traced=fixed.traced) if fixed.ranges else NoLabels()
         watch = be.stopwatch(flush=labels.range(f"[{fixed.ranges}|clear_cache]") if fixed.flush else None)
-        checked = RuleCheck.of(bench, be, task)
+        checked = RuleCheck.of(bench, be, task) if not crew.peers else None
         gate()
         tell("measure", None)
         with first_time(task), ready.scope() if ready.scope else contextlib.nullcontext(), _looking_on(bench.settings, notes):
@@ -112,10 +118,8 @@ def time_fixed(bench: Bench, tell: Tell, gate: Callable[[], None], notes: Notes,
         counted = readings[-fixed.repeats :] if fixed.repeats else []
         notes.metrics.update(parts.extras(counted) | parts.figures(counted, ready.amounts))
         notes.arrays.update(parts.arrays(counted))
-        if ready.findings:
-            found = ready.findings()
-            notes.effective.update(found.facts)
-            notes.arrays.update(found.arrays)
+        notes.effective.update(crew.facts())
+        crew.find_out(ready, notes)
         if checked:
             tell("verify", None)
             notes.verification, figures = checked.verdict()
@@ -127,7 +131,7 @@ def time_fixed(bench: Bench, tell: Tell, gate: Callable[[], None], notes: Notes,
         notes.metrics.update({name: found for name, found in derived.items() if found})
     if status[0] == "ok" and checked and notes.verification and notes.verification.status == "failed":
         return "wrong", reason(notes.verification)
-    return _verified(bench, tell, notes) if status[0] == "ok" and bench.settings.scrutinised else status
+    return _verified(bench, crew, tell, notes) if status[0] == "ok" and bench.settings.scrutinised else status
 
 
 @contextlib.contextmanager
@@ -210,20 +214,23 @@ def arrays_of(name: str, series: PassSeries) -> Arrays:
     return found
 
 
-def _verified(bench: Bench, tell: Tell, notes: Notes) -> tuple[Status, str]:
+def _verified(bench: Bench, crew: Ranks, tell: Tell, notes: Notes) -> tuple[Status, str]:
     """The answer of a task built anew, as the timed one may have changed its inputs on purpose, and without what is left to chance."""
     bench = replace(bench, settings=replace(bench.settings, fixed=None))
+    crew.tell("build")
     be, built = bench.build()
+    crew.gather()
     seen = Scrutiny(bench, be, built)
     if not seen.wanted:
         clean_up([built])
         return "ok", ""
     tell("verify", None)
     try:
+        crew.tell("check")
         task = bench.ready(be, built)
         output = observed(task)
         be.sync()
-        own = seen.first(task, output)
+        own = crew.agree(seen.first(task, output))
     finally:
         clean_up([built])
     if own and (notes.verification is None or own.status == "failed"):

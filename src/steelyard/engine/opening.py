@@ -44,7 +44,8 @@ def matrices(matrix: Matrix, catalogue: Catalogue) -> list[Matrix]:
         for item in held(name, path):
             own = {parameter: (_valued(name, item),), **{key: (value,) for key, value in item.params.items()}}
             usual = (item.backend,) if item.backend and not matrix.backend else matrix.backend
-            made.append(replace(matrix, workload=(name,), axes={**matrix.axes, **own}, backend=usual))
+            ranks = (item.ranks,) if matrix.ranks == (1,) else matrix.ranks
+            made.append(replace(matrix, workload=(name,), axes={**matrix.axes, **own}, backend=usual, ranks=ranks))
     return made
 
 
@@ -104,7 +105,7 @@ def settled(case: Case, parameter: str) -> Case:
             f"{value} holds {len(items)} cases of {case.workload}", do=f"name one of its files, or run {case.workload}:{value}"
         )
     known = {**dict(case.params), **items[0].params, parameter: _valued(case.workload, items[0])}
-    return replace(case, params=tuple(known.items()))
+    return replace(case, params=tuple(known.items()), ranks=items[0].ranks if case.ranks == 1 else case.ranks)
 
 
 def given(workload: Workload, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -97,11 +97,24 @@ class Stand:
             self.bind(task)
         return {"verification": found and asdict(found)}
 
+    def settle(self) -> dict[str, Any]:
+        """Ready for timing without a call before it."""
+        assert self.task is not None
+        self.bind(self.bench.ready(self.be, self.task))
+        return {"ready": True}
+
     def recheck(self) -> dict[str, Any]:
         """The answer after timing."""
         assert self.seen is not None
         found = self.seen.repeat()
         return {"verification": found and asdict(found)}
+
+    def find_out(self) -> dict[str, Any]:
+        """What the task knows of itself after timing; rank 0 reports it."""
+        assert self.task is not None
+        if self.task.findings:
+            self.task.findings()
+        return {"found": True}
 
     def again(self) -> dict[str, Any]:
         """Fresh buffers for the next readings."""
@@ -123,7 +136,8 @@ class Stand:
 
 
 ORDERS: Mapping[str, Callable[[Stand], dict[str, Any]]] = {
-    "build": Stand.build, "check": Stand.check, "rebuild": Stand.again, "recheck": Stand.recheck,
+    "build": Stand.build, "check": Stand.check, "rebuild": Stand.again,
+    "ready": Stand.settle, "recheck": Stand.recheck, "findings": Stand.find_out,
 }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import select
 import shutil
 import subprocess
@@ -40,6 +41,9 @@ LAST_WORDS = 1.0
 BATCH, MOST, PROBES = 2e-3, 1000, 3
 CROWD = 8
 STUCK = 70
+PATIENCE = 0.5
+"""The part of a case's time that a rank waits for another: what is left is for saying which one did not come."""
+TIMED_OUT = re.compile(r"tim(ed|e) ?-?out", re.IGNORECASE)
 
 Build = Callable[[], Task]
 
@@ -132,6 +136,8 @@ class Ranks:
     disturbances: int = 0
     counts: dict[int, int] = field(default_factory=dict)
     order: str = "start"
+    returned: bool = False
+    """Whether rank 0 came back from the transport with an error and asks the others for its cause."""
 
     def tell(self, order: str, arm: int = 0, **words: Any) -> None:
         """Give an order to the others; rank 0 then does the same itself and gathers."""
@@ -139,9 +145,21 @@ class Ranks:
         for peer in self.peers:
             peer.send({"do": order, "arm": arm, **words})
 
-    def gather(self) -> list[dict[str, Any]]:
-        """One answer from each of the others."""
-        return [answer for peer in self.peers if (answer := peer.answer()) is not None]
+    def gather(self, patience: float | None = None) -> list[dict[str, Any]]:
+        """One answer from each of the others; one that gives none in time is stuck."""
+        answers = []
+        for peer in self.peers:
+            answer = peer.answer(patience or self.seat.patience)
+            if answer is None:
+                raise RankLost(self.stuck([peer]))
+            answers.append(answer)
+        return answers
+
+    def stuck(self, silent: Sequence[Peer]) -> str:
+        """Which ranks do not answer, in words."""
+        names = " and ".join(f"rank {peer.rank}" for peer in silent)
+        end = "and hangs" if len(silent) == 1 else "and at least one of them hangs"
+        return f"{names} gave no answer to {self.order} within {self.seat.patience:g} s {end}"
 
     def agree(self, own: Verification | None) -> Verification | None:
         """The check of every rank's answer as one: what any rank found wrong is wrong."""
@@ -176,7 +194,7 @@ class Ranks:
             return [answer["ns"] * 1e-9 / calls for answer in answers]
 
         if arm not in self.counts:
-            alone = settings.sampling == "calls" or single(task)
+            alone = settings.sampling == "calls" or settings.fixed is not None or single(task)
             self.counts[arm] = 1 if alone else batch(min(max(together(1)) for _ in range(PROBES)))
 
         def measure() -> Reading:
@@ -198,6 +216,16 @@ class Ranks:
 
         return build
 
+    def find_out(self, task: Task, notes: Any) -> None:
+        """What the task found out about itself, on all ranks at once, joins the notes of its record."""
+        if task.findings:
+            self.tell("findings")
+            found = task.findings()
+            self.gather()
+            notes.effective.update(found.facts)
+            notes.arrays.update(found.arrays)
+            notes.metrics.update(found.figures)
+
     def facts(self) -> dict[str, Any]:
         """What a reader of the record must know about how it was timed."""
         if not self.peers:
@@ -206,23 +234,32 @@ class Ranks:
 
     def give_up(self, error: Exception) -> Exception:
         """End the other ranks; the answer is the error that a reader should see."""
+        self.returned = True
         cause = self.blame(error)
         for peer in self.peers:
             peer.process.kill()
         return cause
 
     def blame(self, error: Exception) -> Exception:
-        """The cause behind an error of the transport: a rank that died, or what it said before it went."""
+        """The cause behind an error of the transport: a rank that died, what it said before it went, or one that says nothing.
+
+        Ranks that wait for one that hangs give up later than the first, so they are given time to say so.
+        """
         if not isinstance(error, RuntimeError):
             return error
         found: list[Exception] = []
-        until = time.monotonic() + LAST_WORDS
+        silent: list[Peer] = []
+        late = TIMED_OUT.search(str(error)) is not None
+        until = time.monotonic() + (max(LAST_WORDS, self.seat.patience / 2) if late else LAST_WORDS)
         for peer in self.peers:
             try:
-                peer.answer(max(0.0, until - time.monotonic()))
+                if peer.answer(max(0.0, until - time.monotonic())) is None:
+                    silent.append(peer)
             except Exception as word:
                 found.append(word)
         lost = [word for word in found if isinstance(word, RankLost)]
+        if silent and not lost and late:
+            return RankLost(self.stuck(silent))
         return next(iter([*lost, *found]), error)
 
 
@@ -263,7 +300,7 @@ def assemble(cases: Sequence[Case], settings: Settings, sources: Sources, leave:
     if size > CROWD * processors:
         raise Unsupported(f"{size} ranks are more than {CROWD} for each of {processors} CPUs", do="ask for fewer ranks")
     folder = tempfile.mkdtemp(prefix="steelyard-ranks-")
-    seat = Seat(0, size, str(Path(folder) / "meeting"), settings.timeout)
+    seat = Seat(0, size, str(Path(folder) / "meeting"), settings.timeout * PATIENCE)
     crew = Ranks(seat)
     job = {"cases": [case.plain() for case in cases], "settings": asdict(settings), "sources": asdict(sources)}
     try:
@@ -271,7 +308,7 @@ def assemble(cases: Sequence[Case], settings: Settings, sources: Sources, leave:
             for rank in range(1, size):
                 crew.peers.append(Peer.start(replace(seat, rank=rank)))
                 crew.peers[-1].send({**job, "seat": asdict(replace(seat, rank=rank))})
-            crew.gather()
+            crew.gather(settings.timeout)
             with _watched(crew, folder):
                 try:
                     yield crew
@@ -309,7 +346,7 @@ def _watched(crew: Ranks, folder: str) -> Iterator[None]:
 
     def watch() -> None:
         ready = select.select([*fds, stop], [], [])[0]
-        if stop in ready or select.select([stop], [], [], GRACE)[0]:
+        if stop in ready or select.select([stop], [], [], GRACE)[0] or crew.returned:
             return
         lost = next(peer for fd, peer in fds.items() if fd in ready)
         os.write(2, f"{lost.ending()} during {crew.order}, and rank 0 waited for it in vain\n".encode())

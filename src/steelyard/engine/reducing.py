@@ -44,7 +44,7 @@ def _gist(words: str) -> str:
 
 
 @dataclass(frozen=True)
-class Step:
+class CutStep:
     """One smaller program that was tried, and whether it shows the same."""
 
     program: CutProgram
@@ -54,7 +54,7 @@ class Step:
 Judge = Callable[[str], Symptom | None]
 
 
-def reduce_program(program: CutProgram, judge: Judge, until: float, told: Callable[[Step], None] = lambda step: None) -> CutProgram:
+def reduce_program(program: CutProgram, judge: Judge, until: float, told: Callable[[CutStep], None] = lambda step: None) -> CutProgram:
     """The smallest program found in the time that has the symptom of the first; no text is judged twice."""
     found = judge(program.text())
     if found is None:
@@ -67,7 +67,7 @@ def reduce_program(program: CutProgram, judge: Judge, until: float, told: Callab
             if time.monotonic() >= until:
                 break
             kept = found.same(judge(candidate.text()))
-            told(Step(candidate, kept))
+            told(CutStep(candidate, kept))
             if kept:
                 program, shrunk = candidate, True
                 break
@@ -83,7 +83,7 @@ def _untried(program: CutProgram, tried: set[str]) -> Iterator[CutProgram]:
 
 
 @dataclass(frozen=True)
-class Question:
+class CutQuestion:
     """What a program is asked: its case, and the backend whose answers are right, or the base that it may not be slower than."""
 
     case: Case

@@ -100,7 +100,9 @@ class CaseWeighing:
         if self.settings.fixed is not None:
             if bench.compiles:
                 bench.backend.reset()
-            return time_fixed(bench, self.tell, self.gate, notes, self.label or self.case.id, self.taker)
+            with ranks.assemble([self.case], self.settings, self.sources, bench.backend.leave) as crew:
+                seated = replace(bench, seat=crew.seat)
+                return time_fixed(seated, crew, self.tell, self.gate, notes, self.label or self.case.id, self.taker)
         self.tell("imports", None)
         with self.clock.phase(IMPORTS):
             bench.backend.reset()
@@ -187,7 +189,7 @@ class CaseWeighing:
             "preempted": ("1", "|u1", taken.preempted.astype("|u1").tobytes()),
         }
         notes.arrays.update(log.arrays() | parts.arrays(counted))
-        take_findings(task, notes)
+        crew.find_out(task, notes)
         if seen.wanted or check:
             tell("verify", None)
         with self.clock.phase(REFERENCE):
@@ -231,14 +233,6 @@ def attempt(work: Callable[[], tuple[Status, str]], notes: Notes) -> tuple[Statu
 
 def _line(error: SteelyardError) -> str:
     return "; ".join(part for part in (error.what, error.why, error.do) if part)
-
-
-def take_findings(task: Task, notes: Notes) -> None:
-    """What the task found out about itself joins its record."""
-    if task.findings:
-        found = task.findings()
-        notes.effective.update(found.facts)
-        notes.arrays.update(found.arrays)
 
 
 def recheck(seen: Scrutiny, crew: Ranks, task: Task | None = None) -> Verification | None:

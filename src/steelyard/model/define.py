@@ -182,7 +182,7 @@ class OpenedFile:
     """One case that a file or folder holds: the file itself, and what is known of it before it runs.
 
     `backend` is what runs it where none is named, `params` are values of the workload's other axes, and `doc` tells people what is
-    in it.
+    in it. `ranks` is how many processes it is of, where it says so.
     """
 
     file: Path
@@ -190,6 +190,7 @@ class OpenedFile:
     backend: str = ""
     params: Mapping[str, Any] = field(default_factory=dict)
     doc: str = ""
+    ranks: int = 1
 
 
 Contents = Callable[[Path], Sequence[OpenedFile]]

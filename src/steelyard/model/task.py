@@ -28,10 +28,14 @@ class Reading:
 
 @dataclass(frozen=True)
 class Findings:
-    """What a task knows of itself once its timing is over: facts for its record, and raw series of its own."""
+    """What a task knows of itself once its timing is over: facts for its record, raw series and figures of its own.
+
+    Ranks find it out together: all of them are asked at the same time, and what rank 0 gives back counts.
+    """
 
     facts: Mapping[str, Any] = field(default_factory=dict)
     arrays: Arrays = field(default_factory=dict)
+    figures: Mapping[str, Figure] = field(default_factory=dict)
 
 
 Step = Callable[[], Any]

@@ -54,7 +54,8 @@ def part_lines(run: str, records: Sequence[Record], pairs: Sequence[Pair], width
 def _drawn(head: str, rows: Sequence[tuple[str, Sequence[Delta]]], width: int) -> list[Text]:
     """A column for each part; where that is too wide the labels stand on lines of their own, and else every verdict does."""
     metrics = list(dict.fromkeys(delta.metric for _, deltas in rows for delta in deltas))
-    wide = [max(cell_len(delta_text(delta)) for _, deltas in rows for delta in deltas if delta.metric == metric) for metric in metrics]
+    told = {metric: [delta_text(delta) for _, deltas in rows for delta in deltas if delta.metric == metric] for metric in metrics}
+    wide = [max(map(cell_len, (NAMES[metric], *texts))) for metric, texts in told.items()]
     label = max(cell_len(GAP + name) for name, _ in rows)
     needed = sum(len(GAP) + each for each in wide)
     if len(GAP) + needed > width:

@@ -10,6 +10,7 @@ from steelyard.model.units import number_of, percent
 from steelyard.model.units import plain as quantity
 from steelyard.report.cells import clean, cut, pad
 from steelyard.traces.calls import UniqueCall
+from steelyard.traces.comms import RankComms
 from steelyard.traces.graphs import kind_of
 from steelyard.traces.nodes import TensorRef, TraceArgument, TraceNode
 from steelyard.traces.steps import Trace
@@ -132,3 +133,15 @@ def summary_lines(found: TraceSummary, *, verdict: bool = False) -> Iterator[str
 
 def _seconds(value: float | None) -> str:
     return "" if value is None else quantity(value, "s")
+
+
+def comm_lines(rank: int, found: RankComms) -> Iterator[str]:
+    """What a rank says to others: calls by kind, and how large their messages are."""
+    recorded = f", {number_of(found.world, 'rank')} recorded" if found.world else ""
+    yield f"rank {rank}: {number_of(len(found.calls), 'call')}{recorded}"
+    yield f"{'calls':>9}{'sent':>13}{'received':>13}{'smallest':>13}{'median':>13}{'largest':>13}  kind"
+    for row in found.messages():
+        sizes = (row[key] for key in ("sent_bytes", "received_bytes", "smallest", "median", "largest"))
+        yield f"{row['calls']:>9}" + "".join(f"{quantity(size, 'B'):>13}" for size in sizes) + f"  {row['kind']}"
+    for name, count in found.unread.items():
+        yield f"{count:>9}  not known: {clean(name)}"

@@ -71,7 +71,9 @@ def _group(workload: str, records: Sequence[Record], members: list[int], one_dev
     keys = list(dict.fromkeys(key for found in by_member.values() for key in found))
     shared = {key for key in keys if len({found.get(key) for found in by_member.values()}) == 1}
     first = by_member[members[0]]
-    said = [first[key] for key in keys if key in shared and USUAL.get(key) != first[key] and not (key == "device" and one_device)]
+    unset = {key for key, value in (records[members[0]].case.get("params") or {}).items() if value is None or value == ""}
+    usual = unset | {key for key, text in first.items() if USUAL.get(key) == text} | ({"device"} if one_device else set())
+    said = [first[key] for key in keys if key in shared - usual]
     differing = [key for key in keys if key not in shared]
     widths = {key: max(cell_len(found.get(key, "")) for found in by_member.values()) for key in differing}
     points: dict[str, list[int]] = {}

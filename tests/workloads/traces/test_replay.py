@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 
 from steelyard import registry  # noqa: E402
 from steelyard.backends.torch import Torch  # noqa: E402
-from steelyard.errors import NotApplicable, Unsupported, UsageError  # noqa: E402
+from steelyard.errors import Unsupported, UsageError  # noqa: E402
 from steelyard.model.case import Case  # noqa: E402
 from steelyard.model.experiment import Settings  # noqa: E402
 from tests.workloads.traces import recorded as made  # noqa: E402
@@ -226,7 +226,7 @@ def test_collectives_are_skipped_in_one_process_and_left_out_of_compute(tmp_path
     path = made.write(tmp_path / "comm.json", comm, made.call(4, made.RELU, [x], [made.tensor(11, [4])]))
     assert "collective" in next(iter(skipped(build(path)).values()))
     assert build(path, what="compute").effective["replay"]["operators"] == 1
-    with pytest.raises(NotApplicable, match="collectives"):
+    with pytest.raises(UsageError, match="the trace has no communication"):
         build(path, what="communication")
 
 
@@ -264,3 +264,88 @@ def test_the_peak_of_memory_is_known_beforehand(tmp_path: Path) -> None:
     assert program.given_bytes == 400 and [call.over for call in program.calls] == [(), (1,), (2,)]
     assert program.peak_bytes(lazy=False) == 1200 and program.peak_bytes(lazy=True) == 800
     assert replace(program, calls=program.calls[:1]).peak_bytes(lazy=True) == 800
+
+
+def test_a_script_of_the_replay_needs_torch_alone(training: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import runpy
+    import sys
+
+    from steelyard.workloads.traces import script
+
+    said: dict[str, Any] = {}
+    script.perform({"file": str(training), "device": "cpu"}, None, said.update, lambda: None)
+    path = tmp_path / "replay.py"
+    path.write_text(said["script"])
+    before, sys.argv = sys.argv, ["replay.py", "--warmup", "0", "--iterations", "2"]
+    try:
+        runpy.run_path(str(path), run_name="__main__")
+    finally:
+        sys.argv = before
+    assert "ms per iteration, median of 2" in capsys.readouterr().out
+    assert "import steelyard" not in said["script"] and said["facts"]["skipped"] == []
+
+
+def test_text_of_a_trace_is_only_data_in_a_script(tmp_path: Path) -> None:
+    from steelyard.workloads.traces import script
+
+    bad = '"); import os; os.abort(); ("'
+    gelu = "aten::gelu(Tensor self, *, str approximate='none') -> Tensor"
+    hostile = made.call(3, gelu, [made.tensor(10, [2]), made.plain(bad, "String")], [made.tensor(11, [2])])
+    named = {**made.call(4, made.RELU, [made.tensor(10, [2])], [made.tensor(12, [2])]), "name": bad}
+    said: dict[str, Any] = {}
+    script.perform({"file": str(made.write(tmp_path / "x.json", hostile, named)), "device": "cpu"}, None, said.update, lambda: None)
+    assert "os.abort" not in said["script"] and "OPS.aten.relu.default(t" in said["script"]
+    script.perform({"file": str(tmp_path / "x.json"), "device": "cpu", "failing": True}, None, said.update, lambda: None)
+    assert "aten::gelu" in said["failing"]
+
+
+@pytest.mark.deep
+def test_a_slower_operator_is_called_by_a_paired_run_and_named(tmp_path: Path) -> None:
+    from tests.engine.drive import run_json
+
+    x, nodes = made.tensor(5, [64, 64]), []
+    for number in range(40):
+        nodes.append(made.call(10 + number, made.MM, [x, x], [made.tensor(100 + number, [64, 64])]))
+    nodes.append(made.call(90, "planted::turns(Tensor x) -> Tensor", [x], [made.tensor(300, [64, 64])]))
+    path, here = made.write(tmp_path / "planted.json", *nodes), Path(__file__).parent
+    words = ["-a", "imports=tests.workloads.traces.planted_operator", "-V", "eager,slower[more=8]", "--vs", "eager", "--budget", "5s"]
+    found = run_json(f"trace:{path}", str(here / "planted.py"), *words, cwd=Path(__file__).parents[3])
+    pair = found["pairs"][0]
+    part = pair["parts"]["op:planted::turns"]
+    assert pair["low"] > 1 and part["low"] > 1 and part["ratio"] > pair["ratio"]
+    assert pair["parts"]["op:aten::mm"]["low"] < 1.05
+
+
+def test_bent_traces_are_refused_or_replayed_and_never_break_the_replay(tmp_path: Path) -> None:
+    import random
+
+    from steelyard.errors import SteelyardError
+
+    rng, path = random.Random(7), tmp_path / "bent.json"
+    table, rows = made.tensor(10, [7, 3]), made.tensor(11, [4], made.LONG)
+    looked = [made.plain(-1, "Int"), made.plain(False, "Bool"), made.plain(False, "Bool")]
+    found = made.tensor(12, [4, 3])
+    nodes = [made.call(3, made.EMBEDDING, [table, rows, *looked], [found]), made.call(4, made.RELU, [found], [made.tensor(13, [4, 3])])]
+    whole = made.write(path, *nodes).read_text()
+    numbers = [0, 1, -1, 5, 10**13, 2**63, "x", None, [], True, 0.5]
+    outcomes = set()
+    for _ in range(120):
+        data = json.loads(whole)
+        for _ in range(rng.choice((1, 1, 2))):
+            _bend([node[side] for node in data["nodes"][:2] for side in ("inputs", "outputs")], rng, numbers)
+        path.write_text(json.dumps(data))
+        try:
+            outcomes.add(f"replayed {build(path).effective['replay']['replayed']}")
+        except SteelyardError as error:
+            outcomes.add(type(error).__name__)
+    assert {"replayed 2", "BadTrace", "Unsupported"} <= outcomes and outcomes & {"replayed 1", "replayed 0"}, outcomes
+
+
+def _bend(value: Any, rng: Any, numbers: list[Any]) -> None:
+    """Put something else somewhere into nested lists and objects."""
+    while isinstance(value, (list, dict)) and value:
+        key = rng.choice(list(value)) if isinstance(value, dict) else rng.randrange(len(value))
+        if not isinstance(value[key], (list, dict)) or not value[key] or rng.random() < 0.1:
+            value[key] = rng.choice(numbers)
+            return
+        value = value[key]

@@ -96,6 +96,7 @@ class ParamPrograms(click.Group):
 
 
 PROGRAMS = {
+    "comm-replay": "steelyard.dialects.param.comm_replay:command",
     "trace-tool": "steelyard.dialects.param.traces:trace_tool",
     "validate": "steelyard.dialects.param.traces:validate",
 }

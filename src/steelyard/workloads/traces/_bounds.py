@@ -12,7 +12,7 @@ import torch
 
 from steelyard.traces.nodes import TensorRef
 from steelyard.workloads.traces._operators import FoundOperator
-from steelyard.workloads.traces._program import Program, ReplayedCall, Several, Slot, outputs_of, slots_in
+from steelyard.workloads.traces._program import ReplayedCall, ReplayProgram, Several, Slot, outputs_of, slots_in
 
 SAME_VALUES = {
     "view", "_unsafe_view", "reshape", "slice", "select", "unsqueeze", "squeeze", "expand", "expand_as", "permute", "transpose", "t",
@@ -125,7 +125,7 @@ class Bounds:
         return before != (self.most, self.total, self.positive, self.chosen)
 
 
-def bounds_of(program: Program, found: Mapping[int, FoundOperator]) -> dict[int, Bounds]:
+def bounds_of(program: ReplayProgram, found: Mapping[int, FoundOperator]) -> dict[int, Bounds]:
     """What later calls demand of each slot, carried back through calls that leave values as they are."""
     known: defaultdict[int, Bounds] = defaultdict(Bounds)
     for call in reversed(program.calls):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from steelyard.traces.comms import SPACE
 from steelyard.traces.nodes import TensorRef, TraceNode
 from steelyard.traces.steps import LOADERS, Trace
 
@@ -40,11 +41,24 @@ def outermost(trace: Trace, opened: frozenset[int]) -> list[TraceNode]:
         node = waiting.pop()
         if node.on_device or any(word in node.name for word in LOADERS):
             continue
-        if node.is_operator and node.id not in opened:
+        if speaks(node):
+            found += [node] if has_message(node) else []
+            waiting += [child for child in trace.children.get(node.id, ()) if child.schema.startswith(SPACE)]
+        elif node.is_operator and node.id not in opened:
             found.append(node)
         else:
             waiting += trace.children.get(node.id, ())
     return sorted(found, key=lambda node: node.id)
+
+
+def speaks(node: TraceNode) -> bool:
+    """Whether a node is a call between ranks: an operator of c10d, or in old traces what its backend wrote of it."""
+    return node.is_communication or node.schema.startswith(SPACE)
+
+
+def has_message(node: TraceNode) -> bool:
+    """Whether there is something to call: a backend also notes that it began, and that somebody waits."""
+    return not node.is_communication or not any(item.value in ("wait", "init") for item in node.inputs if item.kind == "str")
 
 
 def _to_open(trace: Trace, nodes: Sequence[TraceNode], opens: Callable[[TraceNode], bool]) -> frozenset[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,10 +14,12 @@ import torch
 
 from steelyard.traces.nodes import SIZES, TensorRef
 from steelyard.workloads.traces._bounds import Bounds
-from steelyard.workloads.traces._program import Given, Program, reach
+from steelyard.workloads.traces._program import Given, ReplayProgram, reach
 
 DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in SIZES if hasattr(torch, name)}
 LEAST_SCALE = 0.02
+HELD = 1 << 30
+"""What a host holds in caches that it gives up at once, at least; what does not fit all the same ends the worker alone."""
 
 
 def places(device: str, recorded: Collection[str]) -> Callable[[str], torch.device]:
@@ -44,7 +47,13 @@ class TensorSource:
     seed: int = 0
     ranges: Mapping[int, Mapping[int, tuple[int, int]]] = field(default_factory=dict)
 
-    def tensors(self, program: Program, bounds: Mapping[int, Bounds]) -> list[Any]:
+    def room(self) -> int:
+        """Bytes that are free where tensors go; a host may give a process less."""
+        if self.device_of("cuda:0").type == "cuda":
+            return int(torch.cuda.mem_get_info()[0])
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") + HELD
+
+    def tensors(self, program: ReplayProgram, bounds: Mapping[int, Bounds]) -> list[Any]:
         """All given tensors in the order of the program; those of one group share their memory."""
         generator = torch.Generator().manual_seed(self.seed)
         made: dict[int, Any] = {}
@@ -124,7 +133,7 @@ def scale_of(ref: TensorRef) -> float:
     return max(LEAST_SCALE, 1 / math.sqrt(max(1, fan)))
 
 
-def groups_of(program: Program) -> list[list[Given]]:
+def groups_of(program: ReplayProgram) -> list[list[Given]]:
     """The given tensors, those that share memory together."""
     members: defaultdict[int, list[Given]] = defaultdict(list)
     for item in program.given:

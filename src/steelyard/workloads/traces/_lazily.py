@@ -11,17 +11,17 @@ import torch
 from steelyard.workloads.traces import _play
 from steelyard.workloads.traces._bounds import Bounds
 from steelyard.workloads.traces._data import DTYPES, LEAST_SCALE, TensorSource, contiguous, groups_of
-from steelyard.workloads.traces._program import Given, Program, reach
+from steelyard.workloads.traces._program import Given, ReplayProgram, reach
 
 
-def with_makers(steps: _play.Steps, program: Program, source: TensorSource, bounds: Mapping[int, Bounds]) -> _play.Steps:
+def with_makers(steps: _play.ReplaySteps, program: ReplayProgram, source: TensorSource, bounds: Mapping[int, Bounds]) -> _play.ReplaySteps:
     """The same steps with one before the first use of each group of given tensors that makes them.
 
     Making them is part of the time then. Integers are copied from ones that are kept, since they must be in range; floating numbers
     are all the same small number.
     """
     first, last = _uses(program)
-    makers: dict[int, list[_play.Step]] = {}
+    makers: dict[int, list[_play.ReplayStep]] = {}
     over: dict[int, list[int]] = {}
     generator = torch.Generator().manual_seed(source.seed)
     for group in groups_of(program):
@@ -29,9 +29,9 @@ def with_makers(steps: _play.Steps, program: Program, source: TensorSource, boun
         begin, end = min(first[slot] for slot in slots), max(last[slot] for slot in slots)
         make = _maker(group, source, bounds, generator)
         spread = tuple((item.slot, place) for place, item in enumerate(group))
-        makers.setdefault(begin, []).append(_play.Step(make, _nothing, _play.MANY, spread, ()))
+        makers.setdefault(begin, []).append(_play.ReplayStep(make, _nothing, _play.MANY, spread, ()))
         over.setdefault(end, []).extend(slots)
-    made: list[_play.Step] = []
+    made: list[_play.ReplayStep] = []
     calls: list[int] = []
     for number, (step, call) in enumerate(zip(steps.steps, steps.calls, strict=True)):
         if number == 0 or steps.calls[number - 1] != call:
@@ -40,10 +40,10 @@ def with_makers(steps: _play.Steps, program: Program, source: TensorSource, boun
         ends = number + 1 == len(steps.calls) or steps.calls[number + 1] != call
         made.append(dataclasses.replace(step, over=(*step.over, *over.get(call, ()))) if ends else step)
         calls.append(call)
-    return _play.Steps(tuple(made), steps.template, (), tuple(calls))
+    return _play.ReplaySteps(tuple(made), steps.template, (), tuple(calls))
 
 
-def _uses(program: Program) -> tuple[dict[int, int], dict[int, int]]:
+def _uses(program: ReplayProgram) -> tuple[dict[int, int], dict[int, int]]:
     last = program.last_uses()
     first: dict[int, int] = {}
     for number, call in enumerate(program.calls):

@@ -9,8 +9,8 @@ from __future__ import annotations
 import functools
 import importlib
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -27,6 +27,8 @@ TORCHS = OWN | {
     "_dtensor", "prim", "dist", "bundled",
 }  # fmt: skip
 """All namespaces that torch itself brings."""
+BETWEEN = "c10d::"
+"""Where calls between ranks begin with."""
 COMPOSITE = "CompositeImplicitAutograd"
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _NAME = re.compile(r"(\w+)::(\w+)(?:\.(\w+))?")
@@ -61,6 +63,8 @@ class KnownOperators:
     """The operators that a replay may call: torch's own that compute, and those of other libraries once the user named some to import."""
 
     brought: frozenset[str] = frozenset()
+    between: Mapping[int, FoundOperator] = field(default_factory=dict)
+    """Calls between ranks, by node; none where one process replays."""
 
     @classmethod
     def after(cls, modules: Sequence[str]) -> KnownOperators:
@@ -79,15 +83,19 @@ class KnownOperators:
 
     def find(self, node: TraceNode) -> FoundOperator:
         """The operator of a node; NotReplayed says why there is none."""
-        if node.is_communication:
-            raise NotReplayed("a collective: one process replays none")
+        if node.id in self.between:
+            return self.between[node.id]
+        if node.is_communication or node.schema.startswith(BETWEEN):
+            raise NotReplayed("a collective: one process replays none" if not self.between else "a collective that is not known here")
         if node.is_triton:
-            raise NotReplayed("a Triton kernel")
+            raise NotReplayed("a Triton kernel: its source is code, which is not run")
         return self._found(node.overload)
 
     def composite(self, node: TraceNode) -> bool:
         """Whether an operator is nothing but the operators inside of it."""
-        return not (node.is_communication or node.is_triton) and torch._C._dispatch_has_kernel_for_dispatch_key(node.overload, COMPOSITE)
+        if node.is_communication or node.is_triton or node.schema.startswith(BETWEEN):
+            return False
+        return bool(torch._C._dispatch_has_kernel_for_dispatch_key(node.overload, COMPOSITE))
 
     def _found(self, text: str) -> FoundOperator:
         parts = _NAME.fullmatch(text)

@@ -14,14 +14,14 @@ from steelyard import clocks
 from steelyard.traces.nodes import TensorRef, TraceArgument, TraceNode
 from steelyard.workloads.traces._data import contiguous
 from steelyard.workloads.traces._operators import FoundOperator, fitted, in_order
-from steelyard.workloads.traces._program import Alias, Program, ReplayedCall, Several, Slot
+from steelyard.workloads.traces._program import Alias, ReplayedCall, ReplayProgram, Several, Slot
 
 Pick = Callable[[list[Any]], Sequence[Any]]
 DeviceOf = Callable[[str], torch.device]
 
 
 @dataclass(frozen=True)
-class Step:
+class ReplayStep:
     """One call: the operator, how its arguments are picked, the slot of its single result or those of several, and what is over then."""
 
     call: Callable[..., Any]
@@ -35,13 +35,13 @@ ONLY, NONE, MANY = 0, -1, -2
 
 
 @dataclass(frozen=True)
-class Steps:
+class ReplaySteps:
     """All calls of a program, with what stands in the slots before the first: plain values, and room for the given tensors.
 
     `calls` says for each step which call of the program it belongs to.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[ReplayStep, ...]
     template: tuple[Any, ...]
     given: tuple[int, ...]
     calls: tuple[int, ...]
@@ -123,26 +123,26 @@ class Linked:
 class Linker:
     """Turns recorded calls into ones that can be made here; plain values get slots of their own behind those of tensors."""
 
-    def __init__(self, program: Program, device_of: DeviceOf) -> None:
+    def __init__(self, program: ReplayProgram, device_of: DeviceOf) -> None:
         self.program, self.device_of = program, device_of
         self.plain: list[Any] = []
 
-    def steps(self, found: Mapping[int, FoundOperator]) -> Steps:
+    def steps(self, found: Mapping[int, FoundOperator]) -> ReplaySteps:
         """The whole program."""
-        steps: list[Step] = []
+        steps: list[ReplayStep] = []
         calls: list[int] = []
         for number, call in enumerate(self.program.calls):
             steps += [self._alias(slot, alias) for slot, alias in call.before]
             calls += [number] * (len(call.before) + 1)
             linked = self.link(call, found[call.node.id])
             into, spread = placed(call)
-            steps.append(Step(linked.call, linked.pick, into, spread, call.over))
+            steps.append(ReplayStep(linked.call, linked.pick, into, spread, call.over))
         template = [None] * self.program.slots + self.plain
-        return Steps(tuple(steps), tuple(template), tuple(item.slot for item in self.program.given), tuple(calls))
+        return ReplaySteps(tuple(steps), tuple(template), tuple(item.slot for item in self.program.given), tuple(calls))
 
     def link(self, call: ReplayedCall, operator_here: FoundOperator) -> Linked:
         """One call."""
-        by_place, by_name = in_order(fitted(call.node, operator_here))
+        by_place, by_name = in_order(self._needed(call, operator_here))
         places = [self._index(call.arguments[place]) for place in by_place]
         named = {name: self._index(call.arguments[place]) for name, place in by_name.items()}
         constant = {name: self._constant(index) for name, index in named.items() if isinstance(index, int) and index >= self.program.slots}
@@ -153,10 +153,28 @@ class Linker:
             return Linked(functools.partial(_by_name, target, tuple(moving)), picker([*places, *moving.values()]))
         return Linked(target, picker(places))
 
-    def _alias(self, slot: int, alias: Alias) -> Step:
+    def _needed(self, call: ReplayedCall, operator_here: FoundOperator) -> list[tuple[str, int, bool]]:
+        """The arguments that say something: one by name that is its default costs a third of a small operator."""
+        taken = fitted(call.node, operator_here)
+        usual = {item.name: item.default_value for item in operator_here.schema.arguments if item.has_default_value()}
+
+        def idle(part: tuple[str, int, bool]) -> bool:
+            name, place, _ = part
+            if name not in usual or isinstance(call.arguments[place], Slot):
+                return False
+            value = self._value(call.arguments[place])
+            return type(value) is type(usual[name]) and value == usual[name]
+
+        named = [part for part in taken if part[2] and not idle(part)]
+        plain = [part for part in taken if not part[2]]
+        while plain and idle(plain[-1]):
+            plain.pop()
+        return [*plain, *named]
+
+    def _alias(self, slot: int, alias: Alias) -> ReplayStep:
         ref = alias.ref
         arguments = [alias.source, *map(self._kept, (ref.shape, ref.strides or contiguous(ref.shape), ref.offset))]
-        return Step(torch.as_strided, picker(arguments), slot, (), ())
+        return ReplayStep(torch.as_strided, picker(arguments), slot, (), ())
 
     def _index(self, argument: Any) -> Any:
         """The slot of an argument, or several of them for a list."""
@@ -219,16 +237,15 @@ def placed(call: ReplayedCall) -> tuple[int, tuple[tuple[int, ...], ...]]:
 
 def result_paths(node: TraceNode) -> list[tuple[int, ...]]:
     """Where in what a call returns each recorded tensor is: nothing for a single one, its place in a tuple or list else."""
-    several, found = len(node.outputs) > 1, list[tuple[int, ...]]()
-    for place, argument in enumerate(node.outputs):
-        outer: tuple[int, ...] = (place,) if several else ()
-        if isinstance(argument.value, TensorRef):
-            found += [outer] if argument.value.defined else []
-        elif isinstance(argument.value, tuple):
-            found += [
-                (*outer, inner) for inner, item in enumerate(argument.value) if isinstance(item.value, TensorRef) and item.value.defined
-            ]
-    return found
+    several = len(node.outputs) > 1
+    return [path for place, item in enumerate(node.outputs) for path in _paths(item, (place,) if several else ())]
+
+
+def _paths(argument: TraceArgument, outer: tuple[int, ...]) -> list[tuple[int, ...]]:
+    if isinstance(argument.value, TensorRef):
+        return [outer] if argument.value.defined else []
+    items = argument.value if isinstance(argument.value, tuple) else ()
+    return [path for inner, item in enumerate(items) for path in _paths(item, (*outer, inner))]
 
 
 def differs(made: Any, ref: TensorRef) -> str:

@@ -56,7 +56,7 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Program:
+class ReplayProgram:
     """Everything that a replay does; `skipped` are the reasons by node."""
 
     calls: tuple[ReplayedCall, ...]
@@ -110,7 +110,7 @@ class Program:
 
 def reach(ref: TensorRef) -> int:
     """Bytes of its storage from the beginning to its last element."""
-    return (ref.offset + ref.extent) * (ref.itemsize or SIZES.get(ref.dtype, 1))
+    return (ref.offset + ref.extent) * (SIZES.get(ref.dtype) or ref.itemsize or 1)
 
 
 def made(call: ReplayedCall) -> list[tuple[int | None, TensorRef]]:
@@ -140,7 +140,7 @@ def _read(call: ReplayedCall) -> list[int]:
     return [*slots_in(call.arguments), *(alias.source for _, alias in call.before)]
 
 
-def program_of(nodes: Sequence[TraceNode], skipped: Mapping[int, str], strange: Collection[tuple[int, int]] = ()) -> Program:
+def program_of(nodes: Sequence[TraceNode], skipped: Mapping[int, str], strange: Collection[tuple[int, int]] = ()) -> ReplayProgram:
     """Link what calls give to what later ones take.
 
     `skipped` are nodes that are not called, with the reason; what they would have made is given instead. `strange` are outputs (node
@@ -150,7 +150,7 @@ def program_of(nodes: Sequence[TraceNode], skipped: Mapping[int, str], strange: 
     for node in nodes:
         if node.id not in skipped:
             made.add(node)
-    return Program(_with_ends(made.calls, {item.slot for item in made.given}), tuple(made.given), made.slots, dict(skipped))
+    return ReplayProgram(_with_ends(made.calls, {item.slot for item in made.given}), tuple(made.given), made.slots, dict(skipped))
 
 
 class _Linking:

@@ -15,7 +15,7 @@ from steelyard.model.parts import OPERATOR
 from steelyard.model.record import Arrays
 from steelyard.model.task import Findings, Reading, Task
 from steelyard.workloads.traces import _play
-from steelyard.workloads.traces._program import Program
+from steelyard.workloads.traces._program import ReplayProgram
 
 if TYPE_CHECKING:
     from steelyard.traces.nodes import TraceNode
@@ -32,7 +32,7 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass(frozen=True)
-class Stamps:
+class CallMoments:
     """Moments in nanoseconds: before the first step and after each."""
 
     moments: Sequence[int]
@@ -48,7 +48,7 @@ class ReplayTask:
     """One build of a replay; it keeps the times of single calls while it is measured."""
 
     made: PreparedReplay
-    steps: _play.Steps
+    steps: _play.ReplaySteps
     tensors: tuple[Any, ...]
     device: str
     kept: collections.deque[Ints] = field(default_factory=lambda: collections.deque(maxlen=KEPT))
@@ -75,11 +75,33 @@ class ReplayTask:
 
         return Task(replay, self.tensors, flops=flops, bytes=moved, prepare=prepare, findings=self.findings)
 
+    def on_ranks(self, coverage: float) -> Task:
+        """The task as one of several ranks has it: it keeps the times of calls itself, and what is wrong with it is its answer.
+
+        Nothing is called before all ranks are there to call it.
+        """
+        run, timed, on_host = self.steps.run(), self.steps.timed(), self.device == "cpu"
+        wrong = {
+            "too_little_replayed": torch.tensor([float(self.answer["coverage"] < coverage)]),
+            "results_unlike_recorded": torch.tensor([self.answer["unlike"]]),
+        }  # fmt: skip
+
+        def replay(*tensors: Any) -> dict[str, Any]:
+            if on_host:
+                moments = np.asarray(timed(*tensors), np.int64)
+                self.kept.append(moments[1:] - moments[:-1])
+            else:
+                run(*tensors)
+            return wrong
+
+        right = {key: torch.zeros(1) for key in wrong}
+        return Task(replay, self.tensors, prepare=self._restoring(), findings=self.findings, reference=lambda: right)
+
     def _timed(self) -> Callable[..., dict[str, Any]]:
         timed, answer = self.steps.timed(), self.answer
 
         def replay(*tensors: Any) -> dict[str, Any]:
-            return {**answer, "stamps": Stamps(timed(*tensors))}
+            return {**answer, "stamps": CallMoments(timed(*tensors))}
 
         return replay
 
@@ -154,7 +176,7 @@ class ReplayTask:
                 self.kept.append(np.asarray(took).round().astype(np.int64))
 
 
-def changing_integers(program: Program, found: Any) -> list[int]:
+def changing_integers(program: ReplayProgram, found: Any) -> list[int]:
     """The slots of given integers that a call writes to and another reads."""
     root = {item.slot: item.slot for item in program.given if "int" in item.ref.dtype}
     by_group = {item.slot: item.group for item in program.given}
@@ -177,7 +199,7 @@ def changing_integers(program: Program, found: Any) -> list[int]:
 def _carry(call: Any, root: dict[int, int]) -> None:
     """Results that lie in the memory of an input are that input."""
     inputs = [ref for argument in call.node.inputs for ref in argument.tensors()]
-    slots = Program.slots_of(call.arguments)
+    slots = ReplayProgram.slots_of(call.arguments)
     for slot, ref in zip(call.results, (ref for argument in call.node.outputs for ref in argument.tensors()), strict=True):
         for source, other in zip(slots, inputs, strict=False):
             if slot is not None and other.storage == ref.storage and source in root:

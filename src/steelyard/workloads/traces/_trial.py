@@ -9,13 +9,14 @@ from typing import Any
 
 import torch
 
-from steelyard.errors import out_of_memory
-from steelyard.traces.nodes import TraceNode
+from steelyard.errors import Unsupported, out_of_memory, told
+from steelyard.model.units import plain as quantity
+from steelyard.traces.nodes import TensorRef, TraceNode
 from steelyard.workloads.traces import _play
 from steelyard.workloads.traces._bounds import bounds_of, out_of_range
-from steelyard.workloads.traces._data import TensorSource
+from steelyard.workloads.traces._data import DTYPES, TensorSource
 from steelyard.workloads.traces._operators import FoundOperator, KnownOperators, NotReplayed, fitted
-from steelyard.workloads.traces._program import Program, ReplayedCall, outputs_of, program_of
+from steelyard.workloads.traces._program import ReplayedCall, ReplayProgram, outputs_of, program_of, reach
 
 MOST_ROUNDS = 6
 LONGEST = 160
@@ -25,7 +26,7 @@ LONGEST = 160
 class Fitted:
     """A program that runs here: its calls, their operators, and what was found out on the way."""
 
-    program: Program
+    program: ReplayProgram
     found: Mapping[int, FoundOperator]
     strange: Mapping[tuple[int, int], str] = field(default_factory=dict)
     """Results by node and place that came out in another form than was recorded."""
@@ -68,8 +69,13 @@ def try_out(nodes: Sequence[TraceNode], found: Mapping[int, FoundOperator], reas
     return Fitted(dataclasses.replace(program, skipped=dict(reasons)), kept, strange)
 
 
-def _given(program: Program, found: Mapping[int, FoundOperator], source: TensorSource, reasons: dict[int, str]) -> list[Any] | None:
+def _given(program: ReplayProgram, found: Mapping[int, FoundOperator], source: TensorSource, reasons: dict[int, str]) -> list[Any] | None:
     """The given tensors; a format that cannot be made here costs the calls that read it."""
+    if program.given_bytes > source.room():
+        raise Unsupported(
+            f"the tensors that the replay begins with take {quantity(program.given_bytes, 'B')}",
+            why=f"{quantity(source.room(), 'B')} are free", do="replay a subgraph of it, or where there is more memory",
+        )  # fmt: skip
     try:
         return source.tensors(program, bounds_of(program, found))
     except ValueError as error:
@@ -77,10 +83,14 @@ def _given(program: Program, found: Mapping[int, FoundOperator], source: TensorS
             if any(str(ref.dtype) in str(error) for argument in call.node.inputs for ref in argument.tensors()):
                 reasons[call.node.id] = str(error)
         return None
+    except (RuntimeError, TypeError, OverflowError) as error:
+        if out_of_memory(error):
+            raise
+        raise Unsupported("a tensor of the trace cannot be made", why=told(error, LONGEST), do="steelyard trace validate FILE") from error
 
 
 def _each(
-    program: Program, found: Mapping[int, FoundOperator], tensors: Sequence[Any], source: TensorSource
+    program: ReplayProgram, found: Mapping[int, FoundOperator], tensors: Sequence[Any], source: TensorSource
 ) -> tuple[dict[int, str], dict[tuple[int, int], str]]:
     """Make each call once; where one fails, what it would have made is made up, so that the next ones are seen too."""
     linker = _play.Linker(program, source.device_of)
@@ -118,16 +128,21 @@ def _put(call: ReplayedCall, made: Any, slots: list[Any], source: TensorSource, 
             continue
         slots[slot] = value
         if bad or why:
-            dtype = _play_dtype(ref.dtype)
-            slots[slot] = torch.zeros(ref.shape, dtype=dtype, device=source.device_of(ref.device)) if dtype is not None else None
+            slots[slot] = _stand_in(ref, source)
 
 
-def _play_dtype(name: str) -> torch.dtype | None:
-    found = getattr(torch, name, None)
-    return found if isinstance(found, torch.dtype) else None
+def _stand_in(ref: TensorRef, source: TensorSource) -> Any:
+    """A tensor of a recorded form for a result that did not come; nothing where there can be no such tensor."""
+    dtype = DTYPES.get(ref.dtype)
+    if dtype is None or reach(ref) > source.room():
+        return None
+    try:
+        return torch.zeros(ref.shape, dtype=dtype, device=source.device_of(ref.device))
+    except (RuntimeError, TypeError, OverflowError):
+        return None
 
 
-def _attempt(step: _play.Step, slots: list[Any], failed: dict[int, str], node: int) -> Any:
+def _attempt(step: _play.ReplayStep, slots: list[Any], failed: dict[int, str], node: int) -> Any:
     """Make a call; what it raises is its reason, unless memory is short, which is no fault of the operator."""
     try:
         return step.call(*step.pick(slots))

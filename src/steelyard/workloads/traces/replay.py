@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steelyard import files
-from steelyard.errors import NotApplicable, Unsupported, UsageError
+from steelyard.errors import Unsupported, UsageError
 from steelyard.model.define import OpenedFile, workload
 from steelyard.model.task import Task
 from steelyard.model.units import plain as quantity
+from steelyard.traces.comms import rank_files
+from steelyard.workloads.traces import folders
 
 if TYPE_CHECKING:
     from steelyard.traces.nodes import TraceNode
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 WHAT = ("full", "compute", "communication")
 ALLOCATION = ("auto", "ahead", "lazy")
 DEFAULTS: Mapping[str, Sequence[Any]] = {
-    "what": ["full"], "subgraph": [""], "step": [None], "skip": [None], "imports": [None], "allocation": ["auto"], "coverage": [0],
+    "what": ["full"], "subgraph": [""], "step": [None], "skip": [None],
+    "imports": [None], "allocation": ["auto"], "coverage": [0],
 }  # fmt: skip
 
 
@@ -55,47 +57,40 @@ def _refuse(params: Mapping[str, Any], member: str) -> None:
 
 
 def _contents(path: Path) -> list[OpenedFile]:
-    """A trace is one case; a folder of traces is one for each."""
-    found = sorted(item for item in path.iterdir() if item.name.endswith((".json", ".json.gz"))) if path.is_dir() else [path]
-    return [OpenedFile(file) for file in found]
+    """A trace is one case, and so are those of all ranks (rank-N.json); any other folder of traces is a case for each."""
+    if not path.is_dir() or rank_files(path):
+        return [folders.opened(path)]
+    return [folders.opened(item) for item in sorted(path.iterdir()) if item.name.endswith((".json", ".json.gz"))]
 
 
-def _identify(path: Path) -> str:
-    """A trace by its content, and by that of what lies beside it and belongs to it."""
-    return files.sha256_of([path, *_resources(path)])
-
-
-def _resources(path: Path) -> list[Path]:
-    """What was recorded beside a trace: integer tensors and Triton kernels."""
-    from steelyard.traces.reading import TraceHeader
-    from steelyard.traces.steps import Trace
-
-    folder = Trace(path, TraceHeader(), ()).resources
-    return sorted(item for item in folder.iterdir() if item.is_file() and not item.is_symlink()) if folder else []
-
-
-@workload("trace", axes=DEFAULTS, tags=["trace"], modes=["eval"], opens="file", contents=_contents, identify=_identify, refuse=_refuse)
+@workload(
+    "trace", axes=DEFAULTS, tags=["trace"], modes=["eval"], opens="file", contents=_contents, identify=folders.identify, refuse=_refuse
+)
 def trace(
     file: str, what: str, subgraph: str, step: int | None, skip: Any, imports: Any, allocation: str, coverage: float, be: Any
 ) -> Task:  # fmt: skip
     """A recorded execution trace, replayed operator by operator on tensors of the recorded forms."""
     import torch
 
-    from steelyard.workloads.traces import _lazily, _play, _task
+    from steelyard.workloads.traces import _comms, _lazily, _play, _task, comms
 
     choice = ReplayChoice(what, subgraph or "", step, _words(skip), _words(imports))
     if what == "communication":
-        raise NotApplicable("one process replays no collectives", do="give what=full or what=compute")
-    made = _prepared(file, _stamp(Path(file)), choice, str(be.where), be.seed)
+        return comms.build(file, step, subgraph or "", be, _comms.CommChoice())
+    seat = be.join() if be.seat.size > 1 else be.seat
+    own = str(folders.of_rank(Path(file), seat.rank))
+    made = _prepared(own, _stamp(Path(own)), choice, str(be.where), be.seed, seat.size)
     fitted = made.fitted
     lazy, source = _lazy(allocation, made, be), made.source(be.seed)
     steps = _play.Linker(fitted.program, source.device_of).steps(fitted.found)
     tensors = source.tensors(fitted.program, made.bounds) if not lazy else ()
     steps = _lazily.with_makers(steps, fitted.program, source, made.bounds) if lazy else steps
-    task = _task.ReplayTask(made, steps, tuple(tensors), be.device).task()
+    replayed = _task.ReplayTask(made, steps, tuple(tensors), be.device)
     facts = {"replay": {**made.facts(), "allocation": "lazy" if lazy else "ahead"}}
+    if seat.size > 1:
+        return replace(replayed.on_ranks(coverage), scope=torch.no_grad, in_place=True, effective=facts)
     rule = f"replay[coverage={coverage:g}]" if coverage else "replay"
-    return replace(task, scope=torch.no_grad, rule=rule, in_place=True, effective=facts)
+    return replace(replayed.task(), scope=torch.no_grad, rule=rule, in_place=True, effective=facts)
 
 
 def _words(value: Any) -> tuple[str, ...]:
@@ -163,21 +158,23 @@ def prepared(file: str, words: Mapping[str, Any], device: str) -> PreparedReplay
 
 def _stamp(path: Path) -> tuple[int, ...]:
     """What changes when a trace or what lies beside it changes."""
-    return tuple(number for file in [path, *_resources(path)] for number in (file.stat().st_mtime_ns, file.stat().st_size))
+    return tuple(number for file in folders.parts(path) for number in (file.stat().st_mtime_ns, file.stat().st_size))
 
 
 @functools.lru_cache(maxsize=4)
-def _prepared(file: str, stamp: tuple[int, ...], choice: ReplayChoice, device: str, seed: int) -> PreparedReplay:
+def _prepared(file: str, stamp: tuple[int, ...], choice: ReplayChoice, device: str, seed: int, ranks: int = 1) -> PreparedReplay:
     """Read, choose, fit and try; again only for another trace or device, since a comparison builds its task many times."""
     from steelyard.traces.steps import read_trace
     from steelyard.workloads.traces import _bounds, _choice, _coverage, _data, _operators, _trial
 
-    path = Path(file)
+    path, between = Path(file), None
     trace = read_trace(path, choice.step, choice.subgraph)
     known = _operators.KnownOperators.after(choice.imports)
     nodes, opened = _choice.chosen(trace, known.composite)
     if choice.what == "compute":
-        nodes = [node for node in nodes if not node.is_communication]
+        nodes = [node for node in nodes if not _choice.speaks(node)]
+    elif ranks > 1:
+        known, between = _together(trace, known, device)
     if not nodes:
         raise UsageError("the trace has no operator to replay", why="no node has a schema", where=str(path))
     devices = tuple(sorted({ref.device for node in nodes for argument in (*node.inputs, *node.outputs) for ref in argument.tensors()}))
@@ -185,8 +182,24 @@ def _prepared(file: str, stamp: tuple[int, ...], choice: ReplayChoice, device: s
     ranges = {node.id: node.tensor_ranges for node in nodes if node.tensor_ranges}
     source = _data.TensorSource(_data.places(device, devices), trace.resources, seed, ranges)
     fitted = _trial.try_out(nodes, found, reasons, source)
+    if between is not None:
+        between.live = True
     costs = {node.id: _coverage.cost_of(node, trace, known) for node in nodes}
     coverage = _coverage.Coverage(nodes, fitted.program.skipped, fitted.strange, costs)
     threads = len({node.tid for node in nodes})
     bounds = _bounds.bounds_of(fitted.program, fitted.found)
     return PreparedReplay(path, fitted, coverage, trace.resources, bounds, device, opened, threads, devices, tuple(nodes))
+
+
+def _together(trace: Any, known: Any, device: str) -> tuple[Any, Any]:
+    """What a rank can say to others, after all ranks have told each other what they will; and the switch that turns it on."""
+    import torch
+    import torch.distributed as dist
+
+    from steelyard.traces.comms import comms_of, read_groups
+    from steelyard.workloads.traces import _between, _meeting
+
+    own = comms_of(trace, read_groups(trace.path))
+    meeting = _meeting.Meeting.hold(own, dist.get_rank(), dist.get_world_size(), torch.device(device))
+    between = _between.Between()
+    return replace(known, between=between.operators(trace.by_id, own, meeting)), between

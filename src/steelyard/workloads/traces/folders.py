@@ -1,0 +1,42 @@
+"""Traces of several ranks as one case: a folder with `rank-N.json` of each, or one trace that all of them read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from steelyard import files
+from steelyard.errors import UsageError
+from steelyard.model.define import OpenedFile
+from steelyard.traces.comms import rank_files
+from steelyard.traces.reading import TraceHeader
+from steelyard.traces.steps import Trace
+
+
+def opened(path: Path) -> OpenedFile:
+    """A trace, or the traces of all ranks together."""
+    if not path.is_dir():
+        return OpenedFile(path)
+    count = len(rank_files(path))
+    return OpenedFile(path, ranks=count, doc=f"traces of {count} ranks")
+
+
+def identify(path: Path) -> str:
+    """Traces by their content, and by that of what lies beside them and belongs to them."""
+    own = list(rank_files(path).values()) if path.is_dir() else [path]
+    return files.sha256_of([part for file in own for part in parts(file)])
+
+
+def parts(file: Path) -> list[Path]:
+    """A trace, and what was recorded beside it: integer tensors and Triton kernels."""
+    folder = Trace(file, TraceHeader(), ()).resources
+    return [file, *(sorted(item for item in folder.iterdir() if item.is_file() and not item.is_symlink()) if folder else ())]
+
+
+def of_rank(path: Path, rank: int) -> Path:
+    """The trace that a rank reads: its own of a folder, or the one that all read."""
+    if not path.is_dir():
+        return path
+    found = rank_files(path)
+    if rank not in found:
+        raise UsageError(f"{path} has no trace of rank {rank}", do=f"give --ranks {len(found)}, or name one trace for all ranks")
+    return found[rank]
