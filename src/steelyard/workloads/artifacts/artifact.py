@@ -56,7 +56,7 @@ def witness(case: Case, settings: Settings) -> Case | None:
         do = "leave --reference interpreter out: it is held against what was recorded with it, or other backends"
         raise Unsupported(f"the reference interpreter does not run {KINDS[kind]}", do=do)
     kept = _answers.others(_key(path, settings), case.backend).get(INTERPRETER)
-    if kept is not None and _answers.read(kept) is not None:
+    if kept is not None and _answers.is_whole(kept):
         return None
     return Case(case.workload, case.params, INTERPRETER)
 
