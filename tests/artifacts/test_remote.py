@@ -233,6 +233,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         held.stop()
 
 
+@pytest.mark.deep
 @pytest.mark.filterwarnings("ignore")
 def test_s3_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "PIECE", 10_000)

@@ -110,6 +110,7 @@ def test_the_program_answers_what_is_recorded(own: Path, tmp_path: Path) -> None
         assert torch.equal(answer, torch.from_numpy(expected))
 
 
+@pytest.mark.deep
 def test_what_is_sound_is_kept(own: Path, tmp_path: Path) -> None:
     folder = standing(own, tmp_path / "out")
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
