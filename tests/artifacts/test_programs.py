@@ -97,7 +97,8 @@ def flatbuffer(operators: list[tuple[int, str]], tensors: list[tuple[int, list[i
         ("a.bc", b"ML\xefR\rMLIR\0builtin\0stablehlo\0", ("stablehlo_mlir", "bytecode")),
         ("a.bc", b"ML\xefR\rMLIR\0builtin\0func\0chlo\0", ("stablehlo_mlir", "bytecode")),
         ("a.tflite", flatbuffer([(0, "")], [(0, [2])]), ("tflite_fp32", "flatbuffer")), ("a.onnx", b"\x08\x08", ("onnx", "protobuf")),
-        ("a.txt", b"just words\n", None), ("a.bin", b"\0\1\2", None), ("a.bc", b"ML\xefR nothing known", None), ("a.mlir", b"", None),
+        ("a.txt", b"just words\n", None), ("a.bin", b"\0\1\2", None), ("a.mlir", b"", None),
+        ("a.bc", b"ML\xefR nothing known", ("stablehlo_mlir", "bytecode")), ("a.tflite", bytes(100), ("tflite_fp32", "flatbuffer")),
     ],
 )  # fmt: skip
 def test_the_kind_of_a_file_is_told_by_its_content(tmp_path: Path, name: str, content: bytes, kind: tuple[str, str] | None) -> None:

@@ -354,7 +354,8 @@ def _number(value: Any, place: str) -> float:
 def _word(what: str, known: Iterable[str]) -> Reader:
     def read(value: Any, place: str) -> str:
         if _text(value, place) not in known:
-            raise _Wrong(f"{place}: {str(unknown(what, value[:60], known)).replace(chr(10), ';')}")
+            told = str(unknown(what, value[:60], known)).replace(chr(10), ";")
+            raise _Wrong(f"{place}: {told} (known: {', '.join(known)})")
         return str(value)
 
     return read

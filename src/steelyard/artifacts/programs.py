@@ -12,7 +12,7 @@ from pathlib import Path
 from steelyard import files
 from steelyard.artifacts import bytecode, tflite
 from steelyard.artifacts.signature import ProgramSignature, hlo_signature, signature_in
-from steelyard.errors import SteelyardError, Unsupported
+from steelyard.errors import SteelyardError, Unsupported, UsageError
 
 PROGRAM = 8 * 2**30
 """The most bytes of a program that are read."""
@@ -47,14 +47,17 @@ def read(path: Path) -> bytes:
 
 
 def kind_of(path: Path) -> tuple[str, str] | None:
-    """The kind and the form of a program; None for a file that is none."""
+    """The kind and the form of a program; None for a file that is none.
+
+    One that is called what only programs are called counts as one, so that a damaged one is told and not passed over.
+    """
     try:
         with files.open_plain(path) as file:
             head = file.read(HEAD)
             whole = head if len(head) < HEAD or not head.startswith(BYTECODE) else head + file.read()
     except OSError as error:
         raise files.unreadable(path, error) from None
-    if head[4:8] == FLATBUFFER:
+    if head[4:8] == FLATBUFFER or path.suffix == ".tflite":
         return "tflite_fp32", "flatbuffer"
     if head.startswith(BYTECODE):
         return _bytecode_kind(whole)
@@ -65,12 +68,13 @@ def kind_of(path: Path) -> tuple[str, str] | None:
     return _text_kind(path, head.decode("utf-8", "replace")) if b"\0" not in head else None
 
 
-def _bytecode_kind(content: bytes) -> tuple[str, str] | None:
+def _bytecode_kind(content: bytes) -> tuple[str, str]:
+    """By the names of its dialects; without any a compiler may say what is wrong with it."""
     names = bytecode.names(content)
     for dialect, kind in DIALECTS.items():
         if dialect.encode() in names:
             return kind, "vhlo" if dialect == "vhlo" else "bytecode"
-    return None
+    return "stablehlo_mlir", "bytecode"
 
 
 def _text_kind(path: Path, head: str) -> tuple[str, str] | None:
@@ -144,13 +148,20 @@ def _resources(text: str) -> Iterator[tuple[str, str]]:
 
 
 def signature_of(path: Path, kind: str, form: str, entry: str = "main") -> ProgramSignature | None:
-    """The signature as far as the file shows it without a compiler: that of text and of TFLite."""
+    """The signature as far as the file shows it without a compiler: that of text and of TFLite; a damaged one is told with its file."""
     try:
         if kind.startswith("tflite"):
-            return tflite.signature(read(path))
+            return _of_tflite(path)
         if form != "text":
             return None
         text = read(path).decode("utf-8", "replace")
         return hlo_signature(text) if kind == "xla_hlo_dump" else signature_in(text, entry)
     except Unsupported:
         return None
+
+
+def _of_tflite(path: Path) -> ProgramSignature:
+    try:
+        return tflite.signature(read(path))
+    except UsageError as error:
+        raise UsageError(error.what, why=error.why, do=error.do, where=str(path)) from error

@@ -48,6 +48,15 @@ def others(key: str, backend: str) -> Mapping[str, Path]:
     return {name: path for name, path in found.items() if path.is_file()}
 
 
+def is_whole(path: Path) -> bool:
+    """Whether an answer can be read where its formats are known; the conductor may lack what knows them."""
+    try:
+        with zipfile.ZipFile(path) as held:
+            return held.testzip() is None
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
 def read(path: Path) -> Arrays | None:
     """An answer that was kept; None where the file is damaged."""
     try:
