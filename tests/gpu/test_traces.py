@@ -35,3 +35,36 @@ def test_a_trace_of_the_host_is_replayed_on_the_device(tmp_path: Path) -> None:
     steelyard("capture", "--case", "model/mlp", "--mode", "eval", "-o", "mlp.json", cwd=tmp_path)
     done = steelyard("run", "trace:mlp.json", "-d", "cuda", "-a", "coverage=1", "--budget", "quick", "--json", cwd=tmp_path)
     assert json.loads(done.stdout)["records"][0]["status"] == "ok"
+
+
+COMPILED = """
+import torch
+
+table = torch.randn(4096, device="cuda")
+weight = torch.randn(64, 64, device="cuda")
+step = torch.compile(lambda x: torch.relu(x.reshape(64, 64) @ weight).mul(3).sum(dim=1))
+for _ in range(2):
+    step(table)
+torch.cuda.synchronize()
+"""
+
+
+def test_triton_kernels_run_where_the_user_allows_them(tmp_path: Path) -> None:
+    (tmp_path / "compiled.py").write_text(COMPILED)
+    steelyard("capture", "-o", "step.json", "compiled.py", cwd=tmp_path, within=300)
+    run = ("run", "trace:step.json", "-d", "cuda", "--budget", "quick", "--json")
+    before = json.loads(steelyard(*run, cwd=tmp_path, within=300).stdout)["records"][0]["effective"]["replay"]
+    names = {row["operator"] for row in before["skipped"] if "--allow triton:" in row["why"]}
+    assert names
+    allowed = [word for name in names for word in ("--allow", f"triton:{name}")]
+    record = json.loads(steelyard(*run, *allowed, cwd=tmp_path, within=300).stdout)["records"][0]
+    assert record["status"] == "ok" and not [row for row in record["effective"]["replay"]["skipped"] if "Triton" in row["why"]]
+    assert any(row["operator"] in names and row["time"] > 0 for row in record["effective"]["replay_operators"])
+
+
+def test_a_profiled_replay_tells_the_time_of_its_kernels_and_of_gaps(tmp_path: Path) -> None:
+    steelyard("capture", "--case", "model/mlp", "--mode", "train", "-d", "cuda", "-o", "mlp.json", cwd=tmp_path)
+    done = steelyard("run", "trace:mlp.json", "-d", "cuda", "--profile", "--budget", "quick", "--json", cwd=tmp_path)
+    found = json.loads(done.stdout)["records"][0]["metrics"]
+    assert 0 < found["kernel_time"]["value"] < 2 * found["time"]["value"]
+    assert 0 <= found["gap"]["value"] < 1

@@ -41,6 +41,8 @@ def test_a_block_is_recorded_with_ranges_and_its_environment(tmp_path: Path) -> 
         for _ in range(2):
             steps.step()
             table(torch.tensor([1, 7, 3]))
+            assert torch.autograd.profiler._is_profiler_enabled, "compiled code tells of its kernels only then"
+    assert not torch.autograd.profiler._is_profiler_enabled
     trace = read_trace(tmp_path / "t.json", step=1)
     (lookup,) = [node for node in trace.outermost if node.name == "aten::embedding"]
     assert lookup.tensor_ranges[1] == (1, 7)

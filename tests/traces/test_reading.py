@@ -215,7 +215,7 @@ def test_types() -> None:
 leaves = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.just([]), st.just({}), st.just(10**50))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_mutations_never_crash(tmp_path: Path, data: st.DataObject) -> None:
     """Any value in a trace replaced by any other: it is read, or refused with an error of ours."""

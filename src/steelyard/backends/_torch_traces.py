@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -107,6 +107,20 @@ def recording(path: str, profile: str = "", device: str = "cpu", *, resources: b
 
 
 @contextmanager
+def _kernels_noted() -> Iterator[None]:
+    """Have compiled code tell of the Triton kernels that it launches, which it does only where it believes that a profiler runs."""
+    tell, before = getattr(torch.autograd.profiler, "_set_is_profiler_enabled", None), torch.autograd.profiler._is_profiler_enabled
+    if tell is None:
+        yield
+        return
+    tell(True)
+    try:
+        yield
+    finally:
+        tell(before)
+
+
+@contextmanager
 def _execution(path: str, files: dict[str, str], *, resources: bool = False) -> Iterator[None]:
     observer = ExecutionTraceObserver()
     before = {name: os.environ.get(name) for name in INTEGERS}
@@ -118,7 +132,8 @@ def _execution(path: str, files: dict[str, str], *, resources: bool = False) -> 
             observer.set_extra_resource_collection(True)
         observer.start()
         try:
-            yield
+            with _kernels_noted() if resources else nullcontext():
+                yield
         finally:
             observer.stop()
             observer.unregister_callback()

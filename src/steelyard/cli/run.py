@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 
 USUAL_COUNT = "usual"
+TRACE_PARTS = ("subgraph", "step")
+"""Parameters of a replay that have options of their own."""
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -58,6 +60,8 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
     metavar="NAME=VALUES",
     help="Values of a workload parameter: n=1024, n=[1024,8192], n=256..8192:x2.",
 )
+@click.option("--subgraph", metavar="NAME", help="Of a recorded trace: only the first node whose name holds NAME, and what is in it.")
+@click.option("--step", type=click.IntRange(0, MOST_COUNT), metavar="N", help="Of a recorded trace: the step at this position, from 0.")
 @click.option("-V", "--variant", "variants", multiple=True, metavar="LIST", help="Variants: eager,compile or compile[mode=max-autotune].")
 @click.option("-B", "--backend", "backends", multiple=True, metavar="LIST", help="Backends: torch,numpy.")
 @click.option("-d", "--device", "devices", multiple=True, metavar="LIST", help="Device kinds: cpu, cuda; cuda:1 picks one of several.")
@@ -95,7 +99,12 @@ def _processes(ctx: click.Context, param: click.Parameter, text: str | None) -> 
     "--reference", type=click.Choice(["eager", "fp64", "interpreter"]),
     help="Hold variants against eager (default), or all against fp64; exported programs against StableHLO's interpreter.",
 )  # fmt: skip
-@click.option("--allow", multiple=True, metavar="NAME", help="Let an exported program make this custom call; repeat for more.")
+@click.option(
+    "--allow",
+    multiple=True,
+    metavar="NAME",
+    help="Let an exported program make this custom call, or with triton:NAME run this Triton kernel of a trace; repeat for more.",
+)
 @click.option("--rule", metavar="NAME", help="Check answers by another system's rule, or by none; 'list rules' has them.")
 @click.option("--seed", type=click.IntRange(0, MOST_COUNT), help="Seed of all data and weights.")
 @click.option("--isolate", type=click.Choice(["shared", "case", "workload", "none"]), help="What shares a worker. Default shared.")
@@ -190,8 +199,12 @@ def _request(options: dict[str, Any]) -> Request:
     modes = comma_list(options["modes"])
     devices, index = read_devices(comma_list(options["devices"]))
     check_modes(modes)
+    axes, parts = read_axes(options["axes"]), {name: options[name] for name in TRACE_PARTS if options[name] is not None}
+    if twice := next((name for name in parts if name in axes), ""):
+        raise UsageError(f"--{twice} and -a {twice} both say which", do="give one of them")
     return Request(
-        selectors=selectors, commands=commands, axes=read_axes(options["axes"]), backend=comma_list(options["backends"]),
+        selectors=selectors, commands=commands, axes={**axes, **{name: (value,) for name, value in parts.items()}},
+        options=tuple(parts), backend=comma_list(options["backends"]),
         variant=comma_list(options["variants"]), mode=modes, device=devices, threads=_whole("threads", options["threads"]),
         ranks=_whole("ranks", options["ranks"]),
         flags=dict(read_flag(text) for text in options["flags"]), settings=read_settings(options), env=options["env"], device_index=index,

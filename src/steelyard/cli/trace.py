@@ -34,6 +34,7 @@ def command() -> None:
 
     \b
     steelyard trace list step.json
+    steelyard trace script step.json -o replay.py
     steelyard trace link step.json profile.json -o linked.json
     """
 
@@ -173,6 +174,33 @@ def link_profile(file: Path, profile: Path, output: Path, as_json: bool) -> None
         return
     kernels = f", {found.kernels} kernels" + (f" ({found.lost_kernels} of no operator left out)" if found.lost_kernels else "")
     click.echo(f"{found.matched} of {found.nodes} nodes have a time, by {found.by}{kernels} · saved {output}", err=True)
+
+
+@command.command("script", context_settings=CONTEXT)
+@file_argument
+@part_options
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write here instead of to stdout.")
+@click.option("-d", "--device", default="cpu", show_default=True, metavar="DEVICE", help="Where it runs by default: cpu, cuda, cuda:1.")
+@click.option("--skip", multiple=True, metavar="OPERATOR", help="Leave this operator out; repeat for more.")
+@click.option("--import", "imports", multiple=True, metavar="MODULE", help="Import this, which brings operators; repeat for more.")
+@click.option("--env", metavar="NAME", help="Ask the PyTorch of an environment made by 'steelyard env create'.")
+def script(
+    file: Path, step: int | None, subgraph: str, output: Path | None, device: str, skip: tuple[str, ...], imports: tuple[str, ...],
+    env: str | None,
+) -> int:  # fmt: skip
+    """Write a replay as a Python script that needs PyTorch alone; exit code 3 where an operator is not in it."""
+    from steelyard.engine.replaying import replay_script
+    from steelyard.engine.selection import read_devices
+    from steelyard.terminal import hand_out
+
+    read_devices([device])
+    words = {"step": step, "subgraph": subgraph, "skip": list(skip), "imports": list(imports), "output": str(output or "")}
+    found = replay_script(file, device, env or "", words)
+    skipped = found.facts["skipped"]
+    for row in skipped:
+        click.echo(f"left out {row['count']} x {row['operator']}: {row['why']}", err=True)
+    hand_out(found.text, output, f"{found.facts['replayed']} of {found.facts['operators']} operators")
+    return FAILED if skipped else PASS
 
 
 def _parts(file: Path, step: int | None, subgraph: str) -> Iterator[Trace]:

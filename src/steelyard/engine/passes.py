@@ -24,6 +24,8 @@ from steelyard.engine.bench import Bench, prepare_bench
 from steelyard.engine.messages import Found, Pass, Phase
 from steelyard.engine.worker import Send, load
 from steelyard.errors import PASS, SteelyardError, Unsupported
+from steelyard.measuring.busy import figures as busy_figures
+from steelyard.measuring.busy import work_in
 from steelyard.measuring.fixed import NoLabels, take
 from steelyard.measuring.marks import OURS
 from steelyard.model.experiment import GraphForm
@@ -87,7 +89,8 @@ def memory(bench: Bench, scratch: Path) -> Found:
 def profile(bench: Bench, scratch: Path) -> Found:
     """A trace of a few calls and a table of what ran in them; one of each repeat where the protocol says how many calls that is.
 
-    With stacks, where these are asked for, in files of their own.
+    With stacks, where these are asked for, in files of their own. Of work on a device also the kernels' time of a call, and the share
+    of a call's time, taken without the profiler, in which none of them runs.
     """
     be, task = bench.build()
     ready, fixed = bench.ready(be, task), bench.settings.fixed
@@ -101,6 +104,7 @@ def profile(bench: Bench, scratch: Path) -> Found:
         if bench.settings.profile == "stacks":
             stacks = be.profile_stacks(lambda: call(ready), scratch)
             return Found(files=tuple(zip(("flame", "trace", "kernels"), map(str, stacks), strict=True)))
+        wall = _wall(be, ready, calls)
         for number in range(rounds):
             mark = f"-{number}" if rounds > 1 else ""
             trace, table, text = scratch / f"trace{mark}.json.gz", scratch / f"kernels{mark}.json", scratch / f"kernels{mark}.txt"
@@ -109,9 +113,19 @@ def profile(bench: Bench, scratch: Path) -> Found:
             text.write_text(kernel_table(rows), encoding="utf-8")
             files += [("trace", str(trace)), ("kernels", str(table)), ("kernels", str(text))]
             top = top or rows[:TOP_KERNELS]
+        seen = work_in(trace) if be.device == "cuda" else None
     finally:
         clean_up([task])
-    return Found(facts={"top_kernels": top}, files=tuple(files))
+    return Found(busy_figures(seen, calls, wall) if seen else {}, {"top_kernels": top}, tuple(files))
+
+
+def _wall(be: Any, ready: Task, calls: int) -> float:
+    """Seconds of one of several calls in a row, from the first to the end of the device's work."""
+    began = clocks.perf_counter()
+    for _ in range(calls):
+        call(ready)
+    be.sync()
+    return (clocks.perf_counter() - began) / calls
 
 
 def runtime_profile(bench: Bench, scratch: Path) -> Found:

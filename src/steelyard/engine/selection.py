@@ -31,11 +31,13 @@ class Request:
     """What was asked for; empty fields leave the experiment's own choice.
 
     `filters` and `part` choose among the cases that all the rest gives. `trust` names runs of others that may be looked up.
+    `options` are the axes that have an option of their own on the command line, which errors about them name.
     """
 
     selectors: tuple[str, ...] = ()
     commands: tuple[tuple[str, ...], ...] = ()
     axes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    options: tuple[str, ...] = ()
     backend: tuple[str, ...] = ()
     variant: tuple[str, ...] = ()
     mode: tuple[str, ...] = ()
@@ -79,6 +81,7 @@ def gather(request: Request, place: Place) -> tuple[Experiment, Catalogue, Entri
     for id in included if request.env else ():
         if env := (Case.parse(id) if isinstance(id, str) else id).env:
             raise UsageError(f"{id} says its environment itself, so --env cannot be given beside it", do=f"leave out --env, or :env={env}")
+    _check_options(request.options, matrices, catalogue)
     strangers = _foreign(matrices, request.axes, catalogue)
     experiment = Experiment(
         name=" ".join(source.name for source in sources) or "command line",
@@ -229,6 +232,17 @@ def _foreign(matrices: Sequence[Matrix], axes: Iterable[str], catalogue: Catalog
     have = [_axes_of(matrix, catalogue) for matrix in matrices]
     known = set().union(*have)
     return [{key for key in axes if set(key.split(",")) & known - own} for own in have]
+
+
+def _check_options(options: Sequence[str], matrices: Sequence[Matrix], catalogue: Catalogue) -> None:
+    """Refuse an option that sets a parameter which nothing that is named has."""
+    known = set[str]().union(*(_axes_of(matrix, catalogue) for matrix in matrices))
+    for name in options:
+        if known and name not in known:
+            raise UsageError(
+                f"nothing that is named to run has --{name}", why=f"none of the workloads has a parameter {name}",
+                do=f"give it with one that has, such as a recorded trace: steelyard run trace:FILE --{name} …",
+            )  # fmt: skip
 
 
 def _axes_of(matrix: Matrix, catalogue: Catalogue) -> set[str]:

@@ -71,3 +71,28 @@ def test_flags_that_make_no_sense_are_refused(trace: Path, tmp_path: Path) -> No
     assert main(["as", "param", "replay", "--input", str(trace), "--cpu", "--cuda", "0"]) == 2
     assert main(["as", "param", "replay"]) == 2
     assert main(["as", "param", "replay", "--trace-path", str(tmp_path / "none")]) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--delay", "5"], "one process replays none"), (["--device-memory-threshold", "0.5"], "--enable-lazy-tensor-allocation"),
+        (["--dump"], "without -g"), (["--et"], "--output-path"), (["--profile-replay"], "--output-path"),
+        (["--et", "--output-path", ".", "-g"], "none is made"),
+    ],
+)  # fmt: skip
+def test_flags_that_would_do_nothing_are_refused_with_the_reason(
+    trace: Path, words: list[str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["as", "param", "replay", "--input", str(trace), *words]) == 2
+    assert why in capsys.readouterr().err
+
+
+@pytest.mark.deep
+def test_an_execution_trace_of_the_replay_has_its_operators(trace: Path, tmp_path: Path) -> None:
+    from steelyard.traces.steps import read_trace
+
+    words = ["--input", str(trace), "--warmup-iter", "1", "--iter", "2", "--et", "--profile-memory", "--output-path", str(tmp_path / "out")]
+    assert main(["as", "param", "replay", *words]) == 0
+    again = read_trace(tmp_path / "out" / "execution_trace" / "rank-0.json")
+    assert [node.name for node in again.outermost] == ["aten::mm"]

@@ -9,6 +9,7 @@ import pytest
 
 from steelyard import registry
 from steelyard.errors import UsageError
+from steelyard.model.experiment import Settings
 from steelyard.traces.comms import CommCall
 from tests.engine.drive import processes_below, run_json, steelyard
 from tests.traces import spoken
@@ -222,6 +223,6 @@ def test_in_one_process_collectives_between_operators_are_skipped_with_the_reaso
     path = made.write(tmp_path / "t.json", relu, spoken.all_reduce(4), spoken.backend(5, "wait", 0))
     body = registry.built_ins().workloads["trace"].bodies["torch"]
     words = {"what": "full", "subgraph": "", "step": None, "skip": None, "imports": None, "allocation": "auto", "coverage": 0}
-    told = body(file=str(path), be=Torch(), **words).effective["replay"]
+    told = body(file=str(path), be=Torch(), settings=Settings(), **words).effective["replay"]
     assert (told["operators"], told["replayed"]) == (2, 1)
     assert told["skipped"] == [{"operator": "c10d::allreduce_", "count": 1, "why": "a collective: one process replays none"}]

@@ -18,8 +18,9 @@ from steelyard.terminal import CONTEXT, heed_signals, save, tell
 MODES = {"full": "full", "comp": "compute", "comm": "communication"}
 RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 """Where launchers say which process this is."""
-SCRIPT = "steelyard.workloads.traces.script"
 PERCENTILES = (50, 90, 95)
+RECORDING = 600.0
+"""How long the recording of an iteration may take."""
 IMPORTS, SKIPS = "import modules", "skip nodes"
 
 
@@ -66,17 +67,18 @@ OPTIONS = with_options(
     click.option("--tf32", is_flag=True, help="Let fp32 products round to TF32."),
     click.option("--debug", is_flag=True, help="Also tell the time of setting up, and percentiles."),
     spelt("--enable-lazy-tensor-allocation", "lazy", is_flag=True, help="Make tensors when they are first needed."),
-    spelt("--device-memory-threshold", type=click.FloatRange(0, 1), help="Accepted; what does not fit is made lazily."),
+    spelt("--device-memory-threshold", type=click.FloatRange(0, 1), help="Only 1, its default, is taken."),
     spelt("--replay-config", type=click.Path(path_type=Path), metavar="FILE", help="Modules to import and operators to leave out."),
     spelt("--update-replay-config", is_flag=True, help="Try every operator, write those that fail to the replay config, and end."),
     spelt("--profile-replay", is_flag=True, help="Also write a profiler's trace of the replay below the output path."),
-    spelt("--profile-memory", is_flag=True, help="Also measure the peak of memory."),
+    spelt("--profile-memory", is_flag=True, help="Also measure the peak of memory; operators one by one are not."),
+    click.option("--et", is_flag=True, help="Also record an execution trace of the replay below the output path."),
     spelt("--output-path", type=click.Path(path_type=Path), metavar="FOLDER", help="Where files go."),
     click.option("-g", "generator", is_flag=True, help="Write a Python script of the replay, and do not replay."),
     spelt("--dump-path", type=click.Path(path_type=Path), metavar="FOLDER", help="Where the script goes; usually the output path."),
-    click.option("--dump", is_flag=True, help="Accepted; -g always writes the script."),
+    click.option("--dump", is_flag=True, help="With -g: write the script, which it always does."),
     spelt("--batch-size", type=click.IntRange(1), default=1, show_default=True, help="Items of an iteration, for the rate."),
-    spelt("--delay", type=float, default=0.0, help="Accepted; collectives alone would wait."),
+    spelt("--delay", type=float, default=0.0, help="Only 0 is taken: one process replays no collectives."),
 )
 
 
@@ -91,12 +93,33 @@ def command(**given: Any) -> int:
     steelyard as param replay --input step.json --cpu --warmup-iter 5 --iter 10
     steelyard as param replay --input step.json -g --dump-path .
     """
+    _refuse(given)
     asked = ReplayAsked.of(given)
     if given["update_replay_config"]:
         return _update(asked, given)
     if given["generator"]:
         return _generate(asked, given)
     return _replay(asked, given)
+
+
+def _refuse(given: Mapping[str, Any]) -> None:
+    """Refuse flags whose meaning nothing here has: one that is taken and does nothing would pass for done."""
+    if given["delay"]:
+        raise UsageError(
+            "--delay cannot be kept", why="it waits at collectives, and one process replays none", do="leave it out",
+        )  # fmt: skip
+    if given["device_memory_threshold"] not in (None, 1.0):
+        raise UsageError(
+            "--device-memory-threshold cannot be kept", why="tensors are not freed when a share of the memory is in use",
+            do="give --enable-lazy-tensor-allocation, which is usual where the tensors do not fit at once",
+        )  # fmt: skip
+    if given["dump"] and not given["generator"]:
+        raise UsageError("--dump says nothing without -g", why="it writes the script that -g makes", do="give -g, or leave it out")
+    for flag, name in (("--et", "et"), ("--profile-replay", "profile_replay")):
+        if given[name] and given["output_path"] is None:
+            raise UsageError(f"{flag} has nowhere to write", do="name a folder with --output-path")
+        if given[name] and (given["generator"] or given["update_replay_config"]):
+            raise UsageError(f"{flag} is about a replay, and none is made", do="leave it out, or -g and --update-replay-config")
 
 
 @dataclass(frozen=True)
@@ -134,23 +157,14 @@ def _trace(named: str | None, folder: str | None, rank: int) -> Path:
     raise UsageError(f"there is no rank-{rank}.json and no rank-{rank}.json.gz", do="name the trace with --input", where=folder)
 
 
-def _ask(asked: ReplayAsked, env: str, **more: Any) -> dict[str, Any]:
-    """Have a worker look at the trace, since only it has torch."""
-    from steelyard.engine import describe, envs
-    from steelyard.engine.messages import Sources
-    from steelyard.engine.place import Place
-    from steelyard.files import real
-
-    place = envs.place(env) if env else Place()
-    return describe.expand(place, Sources(), SCRIPT, {"file": str(real(asked.file)), "device": asked.device, **asked.words, **more})
-
-
 def _update(asked: ReplayAsked, given: Mapping[str, Any]) -> int:
+    from steelyard.engine.replaying import failing_operators
+
     path = given["replay_config"]
     if path is None:
         raise UsageError("--update-replay-config has no file to write", do="name it with --replay-config")
     before = ReplayConfig.read(path) if path.exists() else ReplayConfig()
-    found = _ask(asked, given["env"], failing=True)["failing"]
+    found = failing_operators(asked.file, asked.device, given["env"] or "", asked.words)
     new = {name.partition(".")[0]: why for name, why in found.items() if not why.startswith("asked for")}
     save(path, ReplayConfig(before.imports, {**before.skips, **new}).text())
     tell(f"{len(new)} operator{'' if len(new) == 1 else 's'} cannot be replayed here · saved {path}")
@@ -158,12 +172,14 @@ def _update(asked: ReplayAsked, given: Mapping[str, Any]) -> int:
 
 
 def _generate(asked: ReplayAsked, given: Mapping[str, Any]) -> int:
+    from steelyard.engine.replaying import replay_script
+
     folder = given["dump_path"] or given["output_path"] or Path()
     path = folder / (f"benchmark_{asked.rank}.py" if given["trace_path"] else "benchmark.py")
-    said = _ask(asked, given["env"], output=path.name, warmup=given["warmup_iter"], iterations=given["iterations"])
-    save(path, said["script"])
-    facts = said["facts"]
-    tell(f"{facts['replayed']} of {facts['operators']} operators · saved {path}")
+    words = {**asked.words, "output": path.name, "warmup": given["warmup_iter"], "iterations": given["iterations"]}
+    made = replay_script(asked.file, asked.device, given["env"] or "", words)
+    save(path, made.text)
+    tell(f"{made.facts['replayed']} of {made.facts['operators']} operators · saved {path}")
     return PASS
 
 
@@ -202,8 +218,21 @@ def _replay(asked: ReplayAsked, given: Mapping[str, Any]) -> int:
         click.echo(line)
     for line in _files(done.run, asked, given):
         click.echo(line)
+    if given["profile_memory"]:
+        tell("--profile-memory: the peak of the whole replay is measured, and not what each operator takes")
+    if given["et"] and record.status in ("ok", "wrong"):
+        click.echo(f"Execution trace: {_recorded_again(request, store, asked, given)}")
     code = done.code
     return code if given["strict_exit"] else PASS if record.status in ("ok", "wrong") else 1
+
+
+def _recorded_again(request: Any, store: Any, asked: ReplayAsked, given: Mapping[str, Any]) -> Path:
+    """An execution trace of one iteration of the replay, made after the timed ones, which recording would slow."""
+    from steelyard.engine.capture import capture_case
+
+    place: Path = given["output_path"] / "execution_trace" / f"rank-{asked.rank}.json"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    return capture_case(request, store, place, RECORDING, profile=False, resources=True).trace
 
 
 def figures(record: Any, seconds: Sequence[float], given: Mapping[str, Any]) -> list[str]:

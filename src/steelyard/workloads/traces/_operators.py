@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,9 +65,11 @@ class KnownOperators:
     brought: frozenset[str] = frozenset()
     between: Mapping[int, FoundOperator] = field(default_factory=dict)
     """Calls between ranks, by node; none where one process replays."""
+    kernel: Callable[[TraceNode], FoundOperator] | None = None
+    """Finds a Triton kernel, where the user's consent and the machine are known."""
 
     @classmethod
-    def after(cls, modules: Sequence[str]) -> KnownOperators:
+    def after(cls, modules: Sequence[str], kernel: Callable[[TraceNode], FoundOperator] | None = None) -> KnownOperators:
         """Import what the user named, and allow what it registers; a module that is not here is unsupported."""
         for name in modules:
             if not _MODULE.fullmatch(name):
@@ -79,7 +81,7 @@ class KnownOperators:
                     f"module {name} cannot be imported", why=str(error), do="install it, or leave it out of imports"
                 ) from error
         spaces = {name.partition("::")[0] for name in torch._C._dispatch_get_all_op_names()} if modules else set()
-        return cls(frozenset(spaces - TORCHS))
+        return cls(frozenset(spaces - TORCHS), kernel=kernel)
 
     def find(self, node: TraceNode) -> FoundOperator:
         """The operator of a node; NotReplayed says why there is none."""
@@ -88,7 +90,9 @@ class KnownOperators:
         if node.is_communication or node.schema.startswith(BETWEEN):
             raise NotReplayed("a collective: one process replays none" if not self.between else "a collective that is not known here")
         if node.is_triton:
-            raise NotReplayed("a Triton kernel: its source is code, which is not run")
+            if self.kernel is None:
+                raise NotReplayed("a Triton kernel: its source is code, which is not run")
+            return self.kernel(node)
         return self._found(node.overload)
 
     def composite(self, node: TraceNode) -> bool:
@@ -157,6 +161,8 @@ def fitted(node: TraceNode, found: FoundOperator) -> list[tuple[str, int, bool]]
 
     Another version of torch may have more arguments or fewer: what it lacks must have been recorded with its default.
     """
+    if node.is_triton:
+        return [(item.name, place, False) for place, item in enumerate(found.schema.arguments)]
     recorded = _recorded_schema(node.schema)
     here = {item.name: item for item in found.schema.arguments}
     taken = []

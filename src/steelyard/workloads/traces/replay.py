@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from steelyard.errors import Unsupported, UsageError
 from steelyard.model.define import OpenedFile, workload
+from steelyard.model.experiment import Settings
 from steelyard.model.task import Task
 from steelyard.model.units import plain as quantity
 from steelyard.traces.comms import rank_files
@@ -37,6 +38,7 @@ class ReplayChoice:
     step: int | None
     skip: tuple[str, ...]
     imports: tuple[str, ...]
+    allow: tuple[str, ...] = ()
 
 
 def _refuse(params: Mapping[str, Any], member: str) -> None:
@@ -67,14 +69,15 @@ def _contents(path: Path) -> list[OpenedFile]:
     "trace", axes=DEFAULTS, tags=["trace"], modes=["eval"], opens="file", contents=_contents, identify=folders.identify, refuse=_refuse
 )
 def trace(
-    file: str, what: str, subgraph: str, step: int | None, skip: Any, imports: Any, allocation: str, coverage: float, be: Any
+    file: str, what: str, subgraph: str, step: int | None, skip: Any, imports: Any, allocation: str, coverage: float, be: Any,
+    settings: Settings,
 ) -> Task:  # fmt: skip
     """A recorded execution trace, replayed operator by operator on tensors of the recorded forms."""
     import torch
 
     from steelyard.workloads.traces import _comms, _lazily, _play, _task, comms
 
-    choice = ReplayChoice(what, subgraph or "", step, _words(skip), _words(imports))
+    choice = ReplayChoice(what, subgraph or "", step, _words(skip), _words(imports), tuple(settings.allow))
     if what == "communication":
         return comms.build(file, step, subgraph or "", be, _comms.CommChoice())
     seat = be.join() if be.seat.size > 1 else be.seat
@@ -165,11 +168,12 @@ def _stamp(path: Path) -> tuple[int, ...]:
 def _prepared(file: str, stamp: tuple[int, ...], choice: ReplayChoice, device: str, seed: int, ranks: int = 1) -> PreparedReplay:
     """Read, choose, fit and try; again only for another trace or device, since a comparison builds its task many times."""
     from steelyard.traces.steps import read_trace
-    from steelyard.workloads.traces import _bounds, _choice, _coverage, _data, _operators, _trial
+    from steelyard.workloads.traces import _bounds, _choice, _coverage, _data, _kernels, _operators, _trial
 
     path, between = Path(file), None
     trace = read_trace(path, choice.step, choice.subgraph)
-    known = _operators.KnownOperators.after(choice.imports)
+    kernels = _kernels.TritonKernels.of(trace.resources, choice.allow, device)
+    known = _operators.KnownOperators.after(choice.imports, kernels.find)
     nodes, opened = _choice.chosen(trace, known.composite)
     if choice.what == "compute":
         nodes = [node for node in nodes if not _choice.speaks(node)]

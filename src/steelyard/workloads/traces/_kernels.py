@@ -1,0 +1,129 @@
+"""Triton kernels of a trace: Python source beside it, which is loaded only where the user allowed the kernel by name.
+
+Inductor writes each kernel as a module of its own, and PyTorch's recorder copies it into the trace's resources under the name that
+the node's `kernel_file` has. The node's inputs are the kernel's arguments, and after them the stream, in older traces the grid too.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from steelyard import files
+from steelyard.errors import told
+from steelyard.traces.nodes import TraceArgument, TraceNode
+from steelyard.workloads.traces._operators import FoundOperator, NotReplayed
+
+PREFIX = "triton:"
+LONGEST = 160
+_FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.py")
+_TYPES = {"tensor": "Tensor(a{0}!)", "int": "int", "float": "float", "bool": "bool", "str": "str", "none": "int?"}
+
+
+@dataclass(frozen=True)
+class TritonKernels:
+    """Where the kernels of a trace come from, which of them the user allowed, and the device that they are to run on."""
+
+    resources: Path | None = None
+    allowed: frozenset[str] = frozenset()
+    device: str = "cpu"
+
+    @classmethod
+    def of(cls, resources: Path | None, allow: Sequence[str], device: str) -> TritonKernels:
+        """From the words of `--allow`, of which others are meant for other workloads."""
+        return cls(resources, frozenset(word.removeprefix(PREFIX) for word in allow if word.startswith(PREFIX)), device)
+
+    def find(self, node: TraceNode) -> FoundOperator:
+        """A kernel that can be called; NotReplayed says why it cannot. Nothing of its source runs before all that is known."""
+        if node.name not in self.allowed:
+            word = shlex.quote(f"{PREFIX}{node.name}") if node.name.isprintable() else ""
+            how = f"--allow {word}" if word else "--allow, and its name cannot be typed"
+            raise NotReplayed(f"a Triton kernel, whose source is code: read {self._told(node)}, and allow it with {how}")
+        if torch.device(self.device).type != "cuda":
+            raise NotReplayed(f"a Triton kernel, which runs on a GPU and not on {self.device}")
+        if importlib.util.find_spec("triton") is None:
+            raise NotReplayed("a Triton kernel, and triton is not installed here")
+        path = self._source(node)
+        return FoundOperator(f"{PREFIX}{node.name}", _launch(path, node.name, self.device), schema_of(node), None)
+
+    def _told(self, node: TraceNode) -> str:
+        """Where the source is, as far as that can be said."""
+        return f"{self.resources.name}/{node.kernel_file}" if self.resources and _FILE.fullmatch(node.kernel_file) else "it"
+
+    def _source(self, node: TraceNode) -> Path:
+        if not _FILE.fullmatch(node.kernel_file):
+            raise NotReplayed("a Triton kernel whose file has no name that a file beside the trace can have")
+        if self.resources is None:
+            raise NotReplayed("a Triton kernel, and the trace has no resources: they lie in a folder beside it, named …_resources")
+        path = self.resources / node.kernel_file
+        if not path.is_file() or path.is_symlink():
+            raise NotReplayed(f"a Triton kernel whose source {node.kernel_file} is not among the trace's resources")
+        return path
+
+
+def schema_of(node: TraceNode) -> Any:
+    """A schema of the kernel's arguments, with names of ours: every tensor may be written to, and nothing is given back."""
+    given = arguments(node)
+    types = [_TYPES.get(item.kind) for item in given]
+    if None in types:
+        strange = next(item.recorded for item, word in zip(given, types, strict=True) if word is None)
+        raise NotReplayed(f"a Triton kernel with an argument of type {strange[:40]}")
+    text = ", ".join(f"{word.format(place)} a{place}" for place, word in enumerate(types) if word)
+    return torch._C.parse_schema(f"triton::kernel({text}) -> ()")
+
+
+def arguments(node: TraceNode) -> tuple[TraceArgument, ...]:
+    """What the kernel itself takes: the recorder puts the stream behind it, and an older one the grid before that."""
+    given = node.inputs[:-1]
+    return given[:-1] if given and given[-1].kind == "str" else given
+
+
+def _launch(path: Path, name: str, device: str) -> Callable[..., None]:
+    """Load the source and make it callable on the stream that is current; what it raises while it is loaded is its reason."""
+    kernel = loaded(path, name)
+    index, stream_of = torch.device(device).index or 0, torch._C._cuda_getCurrentRawStream
+
+    def launch(*given: Any) -> None:
+        kernel.run(*given, stream=stream_of(index))
+
+    return launch
+
+
+class SourceOnly(SourceFileLoader):
+    """Loads the source that the user read, and never compiled code that lies beside it."""
+
+    def get_code(self, fullname: str) -> Any:
+        """Compile the source."""
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
+def loaded(path: Path, name: str) -> Any:
+    """The kernel in a module: the object of its name, or the only one that can be launched."""
+    module_name = f"steelyard_trace_kernel_{files.sha256(path)}"
+    if module_name not in sys.modules:
+        loader = SourceOnly(module_name, str(path))
+        module = importlib.util.module_from_spec(ModuleSpec(module_name, loader, origin=str(path)))
+        module.__file__ = str(path)
+        try:
+            loader.exec_module(module)
+        except Exception as error:
+            raise NotReplayed(f"a Triton kernel whose source cannot be loaded: {told(error, LONGEST)}") from None
+        sys.modules[module_name] = module
+    module = sys.modules[module_name]
+    objects = [item for item in vars(module).values() if not isinstance(item, type)]
+    found = [item for item in objects if callable(getattr(item, "run", None)) and hasattr(item, "launchers")]
+    own = getattr(module, name, None)
+    if any(item is own for item in found):
+        return own
+    if len(found) != 1:
+        raise NotReplayed(f"a Triton kernel whose source has {len(found)} kernels, and none is called {name[:60]}")
+    return found[0]
