@@ -17,6 +17,15 @@ from steelyard.errors import UsageError
 from tests.artifacts.made import small
 
 
+def test_a_program_is_at_most_one_folder_deep_so_that_its_manifest_is_found(tmp_path: Path) -> None:
+    held = small(tmp_path)
+    [program], [file, *others] = held.programs, held.files
+    deep = "a/b/stablehlo.mlir"
+    bent = replace(held, programs=(replace(program, file=deep),), files=(replace(file, path=deep), *others))
+    with pytest.raises(UsageError, match=r"programs\[0\].file: 'a/b/stablehlo.mlir' lies more than one folder deep"):
+        manifest.write(tmp_path, bent)
+
+
 def test_what_was_written_is_read_back(tmp_path: Path) -> None:
     held = small(tmp_path / "m")
     found = manifest.read(tmp_path / "m")
@@ -64,6 +73,7 @@ BENT: list[tuple[str, str, Any, str]] = [
     ("files.0", "sha256", "beef", r"files\[0\].sha256: must be a sha256"),
     ("files.0", "bytes", 1e9, r"files\[0\].bytes: must be a whole number"),
     ("files.0", "path", "..", r"files\[0\].path: '..' is no plain name"),
+    ("files.0", "path", "manifest.json", "files: manifest.json cannot list itself"),
     ("tolerance", "atol", -1, "tolerance.atol: must be a number of at least 0"),
     ("producer", "versions", {"jax": 3}, "producer.versions.jax: must be text"),
     ("", "name", "a/../b", "name: 'a/../b' is no plain name"),

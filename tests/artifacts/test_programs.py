@@ -97,7 +97,8 @@ def flatbuffer(operators: list[tuple[int, str]], tensors: list[tuple[int, list[i
         ("a.bc", b"ML\xefR\rMLIR\0builtin\0stablehlo\0", ("stablehlo_mlir", "bytecode")),
         ("a.bc", b"ML\xefR\rMLIR\0builtin\0func\0chlo\0", ("stablehlo_mlir", "bytecode")),
         ("a.tflite", flatbuffer([(0, "")], [(0, [2])]), ("tflite_fp32", "flatbuffer")), ("a.onnx", b"\x08\x08", ("onnx", "protobuf")),
-        ("a.txt", b"just words\n", None), ("a.bin", b"\0\1\2", None), ("a.bc", b"ML\xefR nothing known", None), ("a.mlir", b"", None),
+        ("a.txt", b"just words\n", None), ("a.bin", b"\0\1\2", None), ("a.mlir", b"", None),
+        ("a.bc", b"ML\xefR nothing known", ("stablehlo_mlir", "bytecode")), ("a.tflite", bytes(100), ("tflite_fp32", "flatbuffer")),
     ],
 )  # fmt: skip
 def test_the_kind_of_a_file_is_told_by_its_content(tmp_path: Path, name: str, content: bytes, kind: tuple[str, str] | None) -> None:
@@ -132,6 +133,36 @@ def test_what_would_call_the_host_is_refused_by_name() -> None:
     programs.refuse(found, found, "calls")
     assert programs.host_dialects(b'module { hal.executable.source @x }\n "vm.import"') == ["hal", "vm"]
     assert programs.host_dialects(b"module { stablehlo.add } // shal.x vmx") == []
+    assert programs.host_calls('"mhlo.send"(%0, %1)') == ["send"]
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (rb'%z = "\6clvm.inline_asm"(%x) <{asm_string = "addss $1, $0"}> : (f32) -> f32', ["llvm"]),
+        (b'%z = llvm.inline_asm asm_dialect = att "nop", "" : () -> ()', ["llvm"]),
+        (b'module attributes {a = #hal<executable.object<{path = "x.o"}>>} {}', ["hal"]),
+        (b'ML\xefR\r\0#hal.executable.object<{path = "x.o"}>\0', ["hal"]),
+    ],
+)
+def test_machine_code_in_a_program_is_refused_however_it_is_written(content: bytes, found: list[str]) -> None:
+    assert programs.host_dialects(content) == found
+
+
+def _bytecode(*names: bytes, weights: bytes = b"") -> bytes:
+    """A program with a section of weights and a table of strings, as MLIR writes them."""
+    table = bytes([2 * len(names) + 1, *(2 * (len(name) + 1) + 1 for name in reversed(names))]) + b"".join(name + b"\0" for name in names)
+    held = b"\x05" + (len(weights) << 3 | 4).to_bytes(3, "little") + weights
+    return b"ML\xefR\rMLIR23\0" + held + bytes([0, 2 * len(table) + 1]) + table
+
+
+def test_weights_are_not_taken_for_names(tmp_path: Path) -> None:
+    harmless = _bytecode(b"builtin", b"stablehlo", b"add", weights=b"\0hal\0vm\0llvm\0tosa\0" * 20)
+    assert programs.host_dialects(harmless) == []
+    (tmp_path / "a.bc").write_bytes(harmless)
+    assert programs.kind_of(tmp_path / "a.bc") == ("stablehlo_mlir", "bytecode")
+    assert programs.host_dialects(_bytecode(b"builtin", b"llvm", b"vm")) == ["vm", "llvm"]
+    assert programs.host_dialects(harmless[:-1] + b"x") == ["hal", "vm", "llvm"]
 
 
 def test_missing_weights_are_told() -> None:

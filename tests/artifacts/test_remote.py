@@ -16,8 +16,10 @@ import pytest
 
 from steelyard.artifacts import arrays, manifest, remote
 from steelyard.artifacts.manifest import ArtifactFile, ArtifactSet, Producer
+from steelyard.cli.main import main
 from steelyard.errors import StoreError, UsageError
-from tests.artifacts.made import small
+from steelyard.workloads.artifacts._files import identify
+from tests.artifacts.made import PROGRAM, small
 from tests.artifacts.serving import serving
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
@@ -105,7 +107,7 @@ def test_another_file_than_the_one_meant_is_refused_and_not_kept(tmp_path: Path,
     path = tmp_path / "site" / "heavy" / "model.bin"
     path.write_bytes(path.read_bytes()[:-1] + b"!")
     with serving(tmp_path / "site") as site:
-        with pytest.raises(StoreError, match=r"model.bin is another file than its manifest means[\s\S]*its sha256 is"):
+        with pytest.raises(StoreError, match=r"model.bin is another file than the one that was meant[\s\S]*its sha256 is"):
             remote.fetch(f"{site.url}/heavy", tmp_path / "got", quiet)
         path.write_bytes(path.read_bytes() + b"!")
         with pytest.raises(StoreError, match="has 40001 bytes, not 40000"):
@@ -231,6 +233,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         held.stop()
 
 
+@pytest.mark.deep
 @pytest.mark.filterwarnings("ignore")
 def test_s3_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "PIECE", 10_000)
@@ -247,7 +250,44 @@ def test_s3_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with place.system.open(place.below("model.bin"), "wb") as file:
             file.write(bytes(40_000))
         monkeypatch.setenv(remote.CACHE, str(tmp_path / "other"))
-        with pytest.raises(StoreError, match="is another file than its manifest means"):
+        with pytest.raises(StoreError, match="is another file than the one that was meant"):
             remote.fetch(f"{url}/heavy", tmp_path / "again", quiet)
         index = json.loads(remote.RemotePlace.at(url).whole("index.json") or b"")
     assert sorted(index["artifacts"]) == ["a", "heavy"]
+
+
+def test_programs_at_an_address_are_run_and_what_is_wrong_there_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where a run is planned: a folder, one program of it, a program alone by its hash, and each failure with exit code 2."""
+    small(tmp_path / "site" / "a", "a"), heavy(tmp_path / "site" / "cut"), heavy(tmp_path / "site" / "gone")
+    (tmp_path / "site" / "cut" / "model.bin").write_bytes(b"nine byte")
+    (tmp_path / "site" / "gone" / "model.bin").unlink()
+    (tmp_path / "site" / "own.mlir").write_text(PROGRAM)
+    digest = hashlib.sha256(PROGRAM.encode()).hexdigest()
+    with serving(tmp_path / "site") as site:
+        for address in (f"{site.url}/a", f"{site.url}/a/stablehlo.mlir"):
+            assert main(["list", f"artifact:{address}", "--json"]) == 0
+            assert identify(tmp_path / "site" / "a" / "stablehlo.mlir")[:12] in capsys.readouterr().out
+        assert main(["run", f"artifact:{site.url}/own.mlir#sha256={digest}", "--dry-run", "--json"]) == 0
+        assert digest[:12] in capsys.readouterr().out
+        for address, told in {
+            f"{site.url}/none": "no artifacts at", f"{site.url}/cut": "has 9 bytes, not", f"{site.url}/gone": "there is no",
+            f"{site.url}/a#sha256={'0' * 64}": "is another file than the one that was meant",
+            f"{site.url}/a/other.mlir": "does not name it", f"{site.url}/own.mlir": "has no hash",
+            f"{site.url}/own.mlir#sha256={'0' * 64}": "is another file than the one that was meant",
+            f"{site.url}/none.mlir#sha256={digest}": "none.mlir",
+        }.items():  # fmt: skip
+            assert main(["run", f"artifact:{address}", "--dry-run"]) == 2
+            assert told in capsys.readouterr().err, address
+    assert main(["run", f"artifact:{site.url}/later", "--dry-run"]) == 2
+    assert "check the address and the network" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("missing", ["aiohttp", "fsspec"])
+def test_what_addresses_need_is_named(missing: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from fsspec.registry import _registry as held
+
+    monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.delitem(sys.modules, "fsspec.implementations.http", raising=False)
+    monkeypatch.delitem(held, "http", raising=False)
+    assert main(["run", "artifact:http://127.0.0.1:1/x", "--dry-run"]) == 2
+    assert "pip install 'steelyard[remote]'" in capsys.readouterr().err

@@ -82,6 +82,13 @@ def test_a_name_that_is_there_twice_is_refused(tmp_path: Path) -> None:
         unpack(packed(tmp_path / "a.tgz", ("x", b"1"), ("x", b"2")), folder)
 
 
+def test_a_file_below_another_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    with pytest.raises(StoreError, match="cannot unpack"):
+        unpack(packed(tmp_path / "a.tgz", ("a", b"one"), ("a/b", b"two")), tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
 def test_a_cut_archive_leaves_nothing(tmp_path: Path) -> None:
     import random
 

@@ -196,6 +196,14 @@ def test_what_a_page_computes_itself_reads_as_the_terminal_writes_it(page: Tab, 
     assert shown == [effects.speedup(*item) for item in cases]
 
 
+def test_compiled_code_is_told_beside_its_time(page: Tab, report: Report) -> None:
+    page.visit(report("grid") + "#/overview")
+    heads = page.run("return [...document.querySelectorAll('main table thead th')].map((cell) => cell.innerText.trim())")
+    assert heads[heads.index("Compiling") :][:2] == ["Compiling", "Code size"]
+    sizes = page.run("return [...document.querySelectorAll('main table tbody tr')].map((row) => row.innerText.includes('259 KiB'))")
+    assert any(sizes) and not all(sizes)
+
+
 def test_threads_and_load_are_on_the_page(page: Tab, report: Report) -> None:
     page.visit(report("grid"))
     shown = "return document.querySelector('main').innerText"

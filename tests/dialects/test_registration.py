@@ -125,7 +125,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
 
 def test_its_commands_are_below_as(acme: Path, capsys: pytest.CaptureFixture[str]) -> None:
     listed = said(capsys, "as", "--help")
-    assert "acme        Sleep as ACME's tools do." in listed and "acme-count" in listed and "ptxla" in listed
+    assert "\n  acme " in listed and "  Sleep as ACME's tools do.\n" in listed and "acme-count" in listed and "ptxla" in listed
     assert "acme_dialect.command" not in sys.modules
     assert said(capsys, "as", "acme", "--loud") == "loud True\n"
     assert said(capsys, "as", "acme-count", "three.json") == "1\n"

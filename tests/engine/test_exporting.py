@@ -110,6 +110,7 @@ def test_the_program_answers_what_is_recorded(own: Path, tmp_path: Path) -> None
         assert torch.equal(answer, torch.from_numpy(expected))
 
 
+@pytest.mark.deep
 def test_what_is_sound_is_kept(own: Path, tmp_path: Path) -> None:
     folder = standing(own, tmp_path / "out")
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
@@ -141,7 +142,8 @@ def test_an_exporter_that_ends_its_process_costs_its_program_alone(own: Path, tm
     assert made(own, "ends", tmp_path / "out").status == "kept"
 
 
-@pytest.mark.parametrize(("name", "told"), [("raises", "no such luck"), pytest.param("infinite", "not finite", marks=pytest.mark.deep)])
+@pytest.mark.deep
+@pytest.mark.parametrize(("name", "told"), [("raises", "no such luck"), ("infinite", "not finite")])
 def test_a_model_that_cannot_be_called_leaves_no_folder(own: Path, tmp_path: Path, name: str, told: str) -> None:
     """Nor does an earlier process that was killed."""
     ready = conduct.prepare(Request((str(own), f"own/{name}")), Store(own.parent / "store"))

@@ -40,7 +40,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         ("artifact:a/b.mlir", ("artifact", "a/b.mlir")), ("artifact:https://host/x?y=1@2", ("artifact", "https://host/x?y=1@2")),
         ("trace:t.json", ("trace", "t.json")), ("tag:smoke", None), ("tier:1", None), ("op/softmax@torch/eager:eval", None),
-        ("op/x[path=\"a:b\"]@torch/eager:eval", None), ("https://host/x.toml", None), ("op/softmax", None), ("artifact:", None),
+        ("op/x[path=\"a:b\"]@torch/eager:eval", None), ("https://host/x.toml", None), ("op/softmax", None), ("artifact:", ("artifact", "")),
     ],
 )  # fmt: skip
 def test_selectors_that_open_a_file(word: str, meant: tuple[str, str] | None) -> None:
@@ -92,6 +92,7 @@ def test_a_file_in_an_experiment_and_in_a_typed_id(own: Path, capsys: Told) -> N
 def test_what_is_wrong_with_a_selector(own: Path, capsys: Told) -> None:
     assert "no such file" in told(capsys, "run", str(own / "own.py"), "words:nowhere.txt", code=2)
     assert "opens no file" in told(capsys, "run", "op/softmax:x.txt", code=2)
+    assert "artifact: names no file" in told(capsys, "run", "artifact:", code=2)
     assert "no workload named 'wrods'" in told(capsys, "run", "wrods:x.txt", code=2)
     assert "cannot open" in told(capsys, "run", str(own / "own.py"), "words:https://host/x", code=2)
     assert "needs a file" in told(capsys, "run", str(own / "own.py"), "words", code=2)

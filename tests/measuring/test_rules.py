@@ -270,7 +270,7 @@ def test_what_a_weight_is_allowed_goes_by_its_whole_shape() -> None:
 
 
 def test_rules_are_found_by_name_with_their_options() -> None:
-    assert rules.names() == ["steelyard", "none", "allclose", "ptxla", "sqnr", "tokens"]
+    assert rules.names() == ["steelyard", "none", "allclose", "ptxla", "replay", "sqnr", "tokens"]
     for text in (
         "steelyard",
         "none",

@@ -13,7 +13,7 @@ import pytest
 
 from steelyard.artifacts import manifest
 from steelyard.artifacts.signature import ProgramSignature, TensorType
-from steelyard.backends._programs import LoadedProgram, ProgramBackend, ProgramFile
+from steelyard.backends._programs import LoadedProgram, ProgramBackend, ProgramFile, first_error, is_cut
 from steelyard.cli.main import main
 from steelyard.errors import Unsupported, UsageError, WrongAnswer
 from steelyard.model.case import Case
@@ -80,6 +80,13 @@ def test_identity_is_that_of_program_and_recorded_values(made: Path, tmp_path: P
     with (made / "stablehlo.mlir").open("a") as file:
         file.write(" ")
     with pytest.raises(UsageError, match="not the file that the manifest means"):
+        identify(made / "stablehlo.mlir")
+
+
+def test_a_program_that_is_a_link_out_of_its_folder_is_refused(made: Path, tmp_path: Path) -> None:
+    (made / "stablehlo.mlir").rename(tmp_path / "elsewhere.mlir")
+    (made / "stablehlo.mlir").symlink_to(tmp_path / "elsewhere.mlir")
+    with pytest.raises(UsageError, match="leads out of the folder"):
         identify(made / "stablehlo.mlir")
 
 
@@ -228,6 +235,9 @@ def test_the_interpreter_answers_first_unless_it_has(made: Path, monkeypatch: py
     task.observe()
     assert artifact.witness(case, asked) is None
     assert build(made, reference="interpreter").against == "backend interpreter"
+    (kept,) = (tmp_path / "cache").rglob("interpreter.npz")
+    kept.write_bytes(kept.read_bytes()[:-30])
+    assert artifact.witness(case, asked) is not None
 
 
 def test_a_program_that_the_interpreter_does_not_run_is_told_before_it_is_measured(tmp_path: Path) -> None:
@@ -241,3 +251,23 @@ def test_a_program_that_the_interpreter_does_not_run_is_told_before_it_is_measur
 def test_only_exported_programs_have_a_reference_interpreter(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "op/softmax", "--reference", "interpreter", "--dry-run"]) == 2
     assert "op/softmax has no reference interpreter" in capsys.readouterr().err
+
+
+def test_a_damaged_program_is_told_with_its_file_and_costs_its_own_case_in_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "zeros.tflite").write_bytes(bytes(1000))
+    (tmp_path / "own.mlir").write_text(
+        "module @m { func.func public @main(%a: tensor<2xf32>) -> tensor<2xf32> { return %a : tensor<2xf32> } }"
+    )
+    with pytest.raises(UsageError, match="not a TFLite program") as caught:
+        contents(tmp_path / "zeros.tflite")
+    assert caught.value.where == str(tmp_path / "zeros.tflite")
+    assert {item.name: item.doc.rpartition(" · ")[2] for item in contents(tmp_path)} == {
+        "own.mlir": "(fp32[2]) -> (fp32[2])", "zeros.tflite": "not a TFLite program",
+    }  # fmt: skip
+
+
+def test_what_a_compiler_says_begins_with_what_is_wrong() -> None:
+    words = "\n/opt/model.py:48:0: error: 'tosa.cast' op is not legal\nnote: called from\n"
+    assert first_error(words) == "error: 'tosa.cast' op is not legal"
+    assert first_error('error: "-":1:39: expected') == 'error: "-":1:39: expected'
+    assert is_cut('error: "-":0:0: attempting to parse 57672 bytes when only 2863 remain') and not is_cut(words)

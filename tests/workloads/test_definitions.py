@@ -20,7 +20,7 @@ TORCH_ALONE = {*MODELS, "op/scaled_matmul"}
 EVERYWHERE = {
     "op/matmul", "op/bmm", "op/linear", "op/softmax", "op/layer_norm", "op/rms_norm", "op/gelu", "op/sdpa", "layer/linear",
     "layer/ln_linear", "layer/attention", "layer/mlp", "layer/transformer_block", "model/bert", "model/gpt", "model/resnet50",
-    "model/vit",
+    "model/mlp", "model/vit",
 }  # fmt: skip
 LISTING = """
 import importlib, pathlib, sys

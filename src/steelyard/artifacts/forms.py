@@ -1,4 +1,4 @@
-"""What a program's file is by its first bytes, and by which version it was written: a wrong form is told before a compiler sees it.
+"""What a program's file is by its first bytes, and by which version it was written: a wrong form is reported before a compiler reads it.
 
 Text is read by the versions that print it so; MLIR's bytecode carries the name and version of what wrote it, and StableHLO's
 versioned bytecode promises to be read by later versions, not by earlier ones.
@@ -55,7 +55,7 @@ def mismatch(path: Path, form: str) -> str:
 
 
 def too_new(path: Path, own: str) -> str:
-    """Why StableHLO's versioned bytecode cannot be read by a library of version `own`; nothing where it can, or nobody knows."""
+    """Why StableHLO's versioned bytecode cannot be read by a library of version `own`; empty where it can, or where that is not known."""
     found = re.fullmatch(r"StableHLO ([\d.]+)", version_in(path))
     if not found or _numbers(found[1]) <= _numbers(own):
         return ""

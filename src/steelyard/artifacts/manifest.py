@@ -46,7 +46,7 @@ PLAIN_NAME = re.compile(r"[A-Za-z0-9_+@=,][A-Za-z0-9._+@=,-]*(/[A-Za-z0-9_+@=,][
 
 @dataclass(frozen=True)
 class Producer:
-    """Who made the programs: the framework, the case or the model's name, the versions of packages, and how the weights came."""
+    """What made the programs: the framework, the case or the model's name, the versions of packages, and how the weights came."""
 
     framework: str
     source: str
@@ -281,11 +281,15 @@ def _mistakes(held: ArtifactSet) -> Iterator[str]:
         if twice := [name for name, count in Counter(names).items() if count > 1]:
             yield f"{what}: {twice[0]!r} is there twice"
     known = {item.path for item in held.files}
+    if NAME in known:
+        yield f"files: {NAME} cannot list itself"
     arrays, answers = {item.name for item in (*held.inputs, *held.weights)}, {item.name for item in held.outputs}
     for place, item in _numbered("inputs", held.inputs, "outputs", held.outputs, "weights", held.weights, "programs", held.programs):
         if item.file not in known:
             yield f"{place}.file: {item.file!r} is not among the files"
     for place, program in _numbered("programs", held.programs):
+        if program.file.count("/") > 1:
+            yield f"{place}.file: {program.file!r} lies more than one folder deep"
         for key, names, names_known in (("arguments", program.arguments, arrays), ("results", program.results, answers)):
             if strange := [name for name in names if name not in names_known]:
                 yield f"{place}.{key}: there is no array {strange[0]!r}"
@@ -350,7 +354,8 @@ def _number(value: Any, place: str) -> float:
 def _word(what: str, known: Iterable[str]) -> Reader:
     def read(value: Any, place: str) -> str:
         if _text(value, place) not in known:
-            raise _Wrong(f"{place}: {str(unknown(what, value[:60], known)).replace(chr(10), ';')}")
+            told = str(unknown(what, value[:60], known)).replace(chr(10), ";")
+            raise _Wrong(f"{place}: {told} (known: {', '.join(known)})")
         return str(value)
 
     return read

@@ -1,4 +1,4 @@
-"""What can be told of an exported program from its file alone: its kind, its signature, and whether it would call the host.
+"""What the file of an exported program shows without a compiler: its kind, its signature, and whether it would call the host.
 
 Standard library alone: a run is planned by it, and workers of every stack use it.
 """
@@ -10,15 +10,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from steelyard import files
-from steelyard.artifacts import tflite
+from steelyard.artifacts import bytecode, tflite
 from steelyard.artifacts.signature import ProgramSignature, hlo_signature, signature_in
-from steelyard.errors import SteelyardError, Unsupported
+from steelyard.errors import SteelyardError, Unsupported, UsageError
 
 PROGRAM = 8 * 2**30
 """The most bytes of a program that are read."""
 SUFFIXES = (".mlir", ".mlirbc", ".mlir.bc", ".bc", ".hlo", ".txt", ".tflite", ".onnx", ".vhlo", ".stablehlo", ".tgz")
 HEAD = 2**16
-BYTECODE, FLATBUFFER = b"ML\xefR", b"TFL3"
+BYTECODE, FLATBUFFER = bytecode.MAGIC, b"TFL3"
 DIALECTS = {"vhlo": "stablehlo_mlir", "stablehlo": "stablehlo_mlir", "chlo": "stablehlo_mlir", "tosa": "tosa_mlir", "linalg": "linalg_mlir"}
 """What a program of MLIR is by the dialects in it; the first that is found counts."""
 KNOWN_CALLS = (
@@ -29,12 +29,12 @@ KNOWN_CALLS = (
 )  # fmt: skip
 """Custom calls that compute and nothing else, by how their names begin; every other one may do anything on the host."""
 TRANSFERS = ("infeed", "outfeed", "send", "recv")
-RESOURCE_DIALECTS = ("hal", "vm", "io_parameters")
-"""Dialects of IREE's own by which a program names files and functions of the host."""
+HOST_DIALECTS = ("hal", "vm", "io_parameters", "llvm")
+"""Dialects by which a program that IREE compiles brings machine code, or names files and functions of the host."""
 _CALLS = re.compile(
     r'custom_call\s*@(?:"([^"]*)"|([\w.$-]+))|call_target_name(?:_v1)?\s*=\s*(?:#vhlo\.string_v1<)?"([^"]*)"|custom_call_target="([^"]*)"'
 )
-_TRANSFER = re.compile(r"\b(?:stablehlo|vhlo)\.(infeed|outfeed|send|recv)\b|[\])}] (infeed|outfeed|send|recv)\(")
+_TRANSFER = re.compile(r"\b(?:stablehlo|vhlo|mhlo)\.(infeed|outfeed|send|recv)\b|[\])}] (infeed|outfeed|send|recv)\(")
 _ELIDED = re.compile(r"dense_resource<__elided__>|dense<__elided__>|\bconstant\(\{\.\.\.\}\)")
 
 
@@ -47,14 +47,17 @@ def read(path: Path) -> bytes:
 
 
 def kind_of(path: Path) -> tuple[str, str] | None:
-    """The kind and the form of a program; None for a file that is none."""
+    """The kind and the form of a program; None for a file that is none.
+
+    One that is called what only programs are called counts as one, so that a damaged one is told and not passed over.
+    """
     try:
         with files.open_plain(path) as file:
             head = file.read(HEAD)
             whole = head if len(head) < HEAD or not head.startswith(BYTECODE) else head + file.read()
     except OSError as error:
         raise files.unreadable(path, error) from None
-    if head[4:8] == FLATBUFFER:
+    if head[4:8] == FLATBUFFER or path.suffix == ".tflite":
         return "tflite_fp32", "flatbuffer"
     if head.startswith(BYTECODE):
         return _bytecode_kind(whole)
@@ -65,12 +68,13 @@ def kind_of(path: Path) -> tuple[str, str] | None:
     return _text_kind(path, head.decode("utf-8", "replace")) if b"\0" not in head else None
 
 
-def _bytecode_kind(content: bytes) -> tuple[str, str] | None:
-    """By the names of dialects, which MLIR's bytecode has as plain text."""
+def _bytecode_kind(content: bytes) -> tuple[str, str]:
+    """By the names of its dialects; without any a compiler may say what is wrong with it."""
+    names = bytecode.names(content)
     for dialect, kind in DIALECTS.items():
-        if re.search(rb"(?<![A-Za-z_])" + dialect.encode() + rb"\0", content):
+        if dialect.encode() in names:
             return kind, "vhlo" if dialect == "vhlo" else "bytecode"
-    return None
+    return "stablehlo_mlir", "bytecode"
 
 
 def _text_kind(path: Path, head: str) -> tuple[str, str] | None:
@@ -93,13 +97,16 @@ def host_calls(text: str) -> list[str]:
 
 
 def host_dialects(content: bytes) -> list[str]:
-    """Dialects in a program by which IREE would read files or call functions of the host."""
-    found = []
-    for name in RESOURCE_DIALECTS:
-        plain = name.encode()
-        if re.search(rb"(?<![\w.])" + plain + (rb"\0" if content.startswith(BYTECODE) else rb"\.\w"), content):
-            found.append(name)
-    return found
+    """Dialects in a program by which IREE would run machine code that it brings, read files or call functions of the host.
+
+    Text may write any letter of an operation's name as two hexadecimal digits, and bytecode may hold an attribute as text.
+    """
+    packed = content.startswith(BYTECODE)
+    held = bytecode.names(content) if packed else frozenset[bytes]()
+    if not packed and b"\\" in content:
+        content = re.sub(rb"\\([0-9A-Fa-f]{2})", lambda found: bytes([int(found[1], 16)]), content)
+    spelt = rb"[#!]%s\s*[.<]\s*[a-z]{3}" if packed else rb"(?<![\w.])%s\s*[.<]"
+    return [name for name in HOST_DIALECTS if name.encode() in held or re.search(spelt % name.encode(), content)]
 
 
 def refuse(names: Iterable[str], allowed: Iterable[str], what: str) -> None:
@@ -113,7 +120,7 @@ def refuse(names: Iterable[str], allowed: Iterable[str], what: str) -> None:
 def refuse_elided(text: str) -> None:
     """Raise for a program whose weights were left out when it was printed; it would run, and answer with zeros in their place."""
     if _ELIDED.search(text):
-        why = "whoever printed it left large constants out"
+        why = "large constants were left out when it was printed"
         raise SteelyardError("its weights are missing", why=why, do="export it again with all constants, as steelyard artifacts make does")
 
 
@@ -141,13 +148,20 @@ def _resources(text: str) -> Iterator[tuple[str, str]]:
 
 
 def signature_of(path: Path, kind: str, form: str, entry: str = "main") -> ProgramSignature | None:
-    """The signature as far as the file shows it without a compiler: that of text and of TFLite."""
+    """The signature as far as the file shows it without a compiler: that of text and of TFLite; a damaged one is told with its file."""
     try:
         if kind.startswith("tflite"):
-            return tflite.signature(read(path))
+            return _of_tflite(path)
         if form != "text":
             return None
         text = read(path).decode("utf-8", "replace")
         return hlo_signature(text) if kind == "xla_hlo_dump" else signature_in(text, entry)
     except Unsupported:
         return None
+
+
+def _of_tflite(path: Path) -> ProgramSignature:
+    try:
+        return tflite.signature(read(path))
+    except UsageError as error:
+        raise UsageError(error.what, why=error.why, do=error.do, where=str(path)) from error

@@ -1,6 +1,6 @@
-"""Folders of artifacts to and from a place that fsspec knows: another folder, http(s), s3, gs; checked by hash at both ends.
+"""Folders of artifacts to and from a place that fsspec reaches: another folder, http(s), s3, gs; checked by hash at both ends.
 
-A folder is published with its manifest last, so that nobody reads one whose files are not there yet. What is fetched is kept by its
+A folder is published with its manifest last, so that a folder is never read before all its files are there. What is fetched is kept by its
 content: a second fetch takes nothing over the network but the manifest, and one that was cut goes on where it stopped.
 """
 
@@ -67,7 +67,9 @@ class RemotePlace:
         try:
             with self.system.open(self.below(name), "rb") as file:
                 content = bytes(file.read(most + 1))
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            if (cause := _other_cause(error)) is not None:
+                raise _unreachable(f"{self.url}/{name}", cause) from error
             return None
         except Exception as error:  # each of fsspec's systems has exceptions of its own
             raise _unreachable(f"{self.url}/{name}", error) from error
@@ -76,7 +78,15 @@ class RemotePlace:
         return content
 
 
-def _unreachable(address: str, error: Exception) -> StoreError:
+def _other_cause(error: BaseException) -> BaseException | None:
+    """Why something is not found, where that is not its absence: over http, fsspec calls every failure so, a dead server's too."""
+    cause = error.__cause__ or error.__context__
+    while isinstance(cause, FileNotFoundError):
+        cause = cause.__cause__ or cause.__context__
+    return cause if isinstance(cause, Exception) and getattr(cause, "status", 0) not in (404, 410) else None
+
+
+def _unreachable(address: str, error: BaseException) -> StoreError:
     why = " ".join(f"{type(error).__name__}: {error}".split())[:300]
     return StoreError(f"cannot read {address}", why=why, do="check the address and the network")
 
@@ -187,6 +197,38 @@ def fetch(url: str, out: Path, tell: Tell) -> list[Path]:
     ]
 
 
+def fetch_program(url: str, out: Path, tell: Tell) -> Path:
+    """One program: with its folder where a manifest lies beside it, else alone, by the hash that its address ends with."""
+    address, _, digest = url.partition(DIGEST)
+    parent, _, name = address.rpartition("/")
+    place = RemotePlace.at(parent)
+    if (content := place.whole(manifest.NAME)) is not None:
+        folder = _fetch_folder(place, content, "", out, tell)
+        known = {item.path: item.sha256 for item in manifest.read(folder).files}
+        if name not in known:
+            raise UsageError(f"no program {address}", why=f"{manifest.NAME} beside it does not name it", do=f"name the folder: {parent}")
+        if digest and known[name] != digest:
+            raise StoreError(f"{address} is another file than the one that was meant", why=f"its sha256 is {known[name]}, not {digest}")
+        return folder / name
+    if not manifest.DIGEST.fullmatch(digest):
+        why = f"no {manifest.NAME} lies beside it that would vouch for it"
+        raise UsageError(f"{address} has no hash", why=why, do=f"write it like {address}{DIGEST}<64 hex digits>")
+    kept = blob(place, place.below(name), _sized(place, name, digest), tell)
+    target = out / name
+    out.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    _linked(kept, target)
+    return target
+
+
+def _sized(place: RemotePlace, name: str, digest: str) -> ArtifactFile:
+    """A file that no manifest tells of, with the size that it has there."""
+    try:
+        return ArtifactFile(name, digest, int(place.system.size(place.below(name)) or 0))
+    except Exception as error:
+        raise _unreachable(f"{place.url}/{name}", _other_cause(error) or error) from error
+
+
 def _fetch_folder(place: RemotePlace, content: bytes | None, digest: str, out: Path, tell: Tell) -> Path:
     where = f"{place.url}/{manifest.NAME}"
     if content is None:
@@ -249,7 +291,7 @@ def blob(place: RemotePlace, address: str, item: ArtifactFile, tell: Tell) -> Pa
         if digest != item.sha256:
             part.unlink()
             why = f"its sha256 is {digest}, not {item.sha256}"
-            raise StoreError(f"{place.url}: {item.path} is another file than its manifest means", why=why, do="publish it again")
+            raise StoreError(f"{place.url}: {item.path} is another file than the one that was meant", why=why, do="publish it again")
         part.chmod(0o444)
         part.replace(kept)
     except OSError as error:
@@ -315,11 +357,7 @@ def _fetch_archive(address: str, digest: str, out: Path, tell: Tell) -> list[Pat
         )
     parent, _, name = address.rpartition("/")
     place = RemotePlace.at(parent or ".")
-    try:
-        size = int(place.system.size(place.below(name)) or 0)
-    except Exception as error:
-        raise _unreachable(address, error) from error
-    kept = blob(place, place.below(name), ArtifactFile(name, digest, size), tell)
+    kept = blob(place, place.below(name), _sized(place, name, digest), tell)
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out, prefix=".unpacked.") as scratch:
         unpacking.unpack(kept, Path(scratch))

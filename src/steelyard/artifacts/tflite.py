@@ -78,7 +78,7 @@ class FlatTable:
 
 def _model(data: bytes) -> FlatTable:
     if data[4:8] != b"TFL3":
-        raise UsageError("not a TFLite program", why="it does not begin as one does")
+        raise UsageError("not a TFLite program", why="it does not begin as one does", do="fetch or make it again")
     return FlatTable(data, int(struct.unpack_from("<I", data, 0)[0]))
 
 

@@ -39,9 +39,9 @@ def unpack(archive: Path, folder: Path) -> list[str]:
             target.parent.mkdir(parents=True, exist_ok=True)
             _write(content, target, length, archive)
             done.append(str(target.relative_to(folder)))
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, RuntimeError, NotImplementedError) as error:
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, OSError, RuntimeError, NotImplementedError) as error:
         _remove(folder)
-        raise StoreError(f"cannot unpack {archive}", why=str(error), do="it is damaged or cut off: fetch it again") from None
+        raise StoreError(f"cannot unpack {archive}", why=str(error), do="if it is damaged or cut off, fetch it again") from None
     except BaseException:
         _remove(folder)
         raise

@@ -26,6 +26,7 @@ from steelyard.model.experiment import GraphForm, Settings
 from steelyard.model.record import Figure
 from steelyard.model.task import Task
 
+CUT = "the file is cut: fetch or make it again"
 NUMPY_KINDS = "biufc"
 MOST_WORDS = 500
 
@@ -180,10 +181,15 @@ def heard() -> Iterator[Callable[[], str]]:
                 os.write(2, text().encode())
 
 
+def is_cut(words: str) -> bool:
+    """Whether a reader of MLIR's bytecode came to the end of the file before the end of the program."""
+    return bool(re.search(r"attempting to (?:parse|skip) .* when only \d+ remain|unexpected end of (?:file|bytecode)", words))
+
+
 def first_error(text: str) -> str:
-    """The line of a compiler's output that says what is wrong."""
+    """The line of a compiler's output that says what is wrong, without the place in the model's own code that it begins with."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     told = next(
         (line for line in lines if re.search(r"\berror\b|\bError\b|not found|failed", line)), lines[0] if lines else "it gave no reason"
     )
-    return told[:MOST_WORDS]
+    return re.sub(r"^/\S+?:\d+:\d+: ", "", told)[:MOST_WORDS]

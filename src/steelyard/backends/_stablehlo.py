@@ -15,7 +15,7 @@ from jaxlib.mlir.dialects import stablehlo
 
 from steelyard.artifacts import programs
 from steelyard.artifacts.signature import ProgramSignature, signature_in
-from steelyard.backends._programs import ProgramFile, first_error
+from steelyard.backends._programs import CUT, ProgramFile, first_error, is_cut
 from steelyard.errors import SteelyardError
 
 SHOWN = 8
@@ -55,7 +55,8 @@ def understood(file: ProgramFile) -> StableProgram:
         with context:
             module = _module(content, file)
     except (ir.MLIRError, ValueError, jax.errors.JaxRuntimeError) as error:
-        raise SteelyardError("the program cannot be read", why=first_error(str(error)), do=_advice(file)) from error
+        do = CUT if is_cut(str(error)) else _advice(file)
+        raise SteelyardError("the program cannot be read", why=first_error(str(error)), do=do) from error
     shown = module.operation.get_asm(large_elements_limit=SHOWN, large_resource_limit=SHOWN)
     programs.refuse(programs.host_calls(shown), file.allowed, "calls")
     if "lapack_" in shown:

@@ -16,7 +16,7 @@ from iree.compiler import api, tools
 
 from steelyard.artifacts import programs
 from steelyard.artifacts.signature import ProgramSignature, signature_in
-from steelyard.backends._programs import LoadedProgram, PhaseTimes, ProgramBackend, ProgramFile, first_error, heard
+from steelyard.backends._programs import CUT, LoadedProgram, PhaseTimes, ProgramBackend, ProgramFile, first_error, heard, is_cut
 from steelyard.errors import SteelyardError, Unsupported
 
 ABOUT = {
@@ -92,7 +92,8 @@ class Iree(ProgramBackend):
             if not parsed:
                 if "not found for custom op" in (words := told()) or "does not implement the bytecode interface" in words:
                     raise Unsupported("this IREE does not know its dialects", why=first_error(words), do="export it without them")
-                raise SteelyardError("IREE cannot read it", why=first_error(told()), do=ADVICE[file.form == "text"])
+                do = CUT if is_cut(words) else ADVICE[file.form == "text"]
+                raise SteelyardError("IREE cannot read it", why=first_error(words), do=do)
             with clock.phase("compile"):
                 compiled = steps.execute()
             if not compiled:

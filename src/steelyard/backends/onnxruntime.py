@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-from steelyard.artifacts import programs
+from steelyard.artifacts import onnx, programs
 from steelyard.artifacts.signature import ProgramSignature, TensorType
 from steelyard.backends._programs import LoadedProgram, PhaseTimes, ProgramBackend, ProgramFile, first_error
 from steelyard.errors import SteelyardError, Unsupported
@@ -24,7 +24,7 @@ QUIET = 3
 
 
 class OnnxRuntime(ProgramBackend):
-    """A program of ONNX; it is handed over as bytes, so that it can name no other file."""
+    """A program of ONNX with all its weights inside; one that names other files is unsupported."""
 
     name = "onnxruntime"
     install = "steelyard env create onnxruntime"
@@ -34,6 +34,7 @@ class OnnxRuntime(ProgramBackend):
         clock, options = PhaseTimes(), onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads, options.log_severity_level = self.threads, 1, QUIET
         content = programs.read(file.path)
+        onnx.refuse_other_files(content)
         try:
             with clock.phase("compile"):
                 session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])

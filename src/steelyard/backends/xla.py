@@ -40,7 +40,7 @@ class Xla(ProgramBackend):
 
     def open(self) -> None:
         if self.device not in PLATFORMS:
-            raise Unsupported(f"backend xla knows {', '.join(PLATFORMS)}, not {self.device!r}")
+            raise Unsupported(f"backend xla runs on {', '.join(PLATFORMS)}, not on {self.device!r}")
         self._program, self._first = None, None
         try:
             self.spot = jax.devices(PLATFORMS[self.device])[0]

@@ -50,7 +50,7 @@ def take_turns(arms: Sequence[ArmJob], plan: Plan, crew: Crew, count: int, folde
             side = arms[arm]
             reply = crew.ask(with_cache(side.job, scratch), plan, "compile", scratch, alone=True, sources=side.sources)
             if reply.trouble or TIME not in reply.found.figures:
-                return f"{side.who}: {reply.trouble or reply.found.facts.get(TIME) or 'it told no time'}"
+                return f"{side.who}: {reply.trouble or reply.found.facts.get(TIME) or 'it reported no compile time'}"
             if number:
                 found[arm].append(reply)
     return found

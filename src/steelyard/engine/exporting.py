@@ -87,7 +87,7 @@ def make(
     patience: float = PATIENCE,
     again: bool = False,
 ) -> Iterator[ExportOutcome]:
-    """Each target's folder below `out`, one after another; `tell` hears which program a target is at."""
+    """Each target's folder below `out`, one after another; `tell` is called with the program that is being made."""
     for target in targets:
         ways.check_kinds(target.only)
     for target in targets:
@@ -121,7 +121,7 @@ def _kept(folder: Path, target: ExportTarget) -> ArtifactSet | None:
 
 
 def _wanted(target: ExportTarget, held: ArtifactSet | None) -> list[ExportWay]:
-    """What is to be made: all that is asked for but what is there, and what nobody can do anything about since it was tried."""
+    """What is to be made: all that was asked for, without what is there already and what failed before and would fail again."""
     asked = ways.chosen(target.job.case.backend, target.only)
     if held is None:
         return asked
@@ -354,7 +354,7 @@ class FolderMaking:
 
 
 def code_of(outcomes: Sequence[ExportOutcome]) -> int:
-    """Nothing made is never green, and an exporter that failed is not either; one that is not installed is told and no failure."""
+    """Not 0 where nothing was made or an exporter failed; one that is not installed is reported, and is no failure."""
     made = any(item.held and item.held.programs for item in outcomes)
     failed = any(item.status == "failed" or item.failures for item in outcomes)
     return exit_code([*([FAILED] if failed else []), *([] if made else [NOTHING])])

@@ -1,6 +1,6 @@
-"""Programs of a case, made in a worker where the case's framework and an exporter are: each in its file, told one by one.
+"""Programs of a case, made in a worker where the case's framework and an exporter are: each in its own file, reported one by one.
 
-An exporter that ends the process takes the program with it that it was at; what was told before stays.
+An exporter that ends the process loses the program that it was making; those reported before are kept.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from steelyard.model.experiment import Matrix
 from steelyard.model.values import Digest, file_value, is_file_value
 from steelyard.registry import Catalogue
 
-_SELECTOR = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_./-]*):(.+)", re.DOTALL)
+_SELECTOR = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_./-]*):(.*)", re.DOTALL)
 ARTIFACT = "artifact"
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://")
 
@@ -58,6 +58,8 @@ def cases(word: str, catalogue: Catalogue) -> list[dict[str, Any]]:
 
 def held(name: str, path: str) -> Sequence[OpenedFile]:
     """The cases that a path holds, by a workload of ours; for a user's own workload it is one case."""
+    if not path:
+        raise UsageError(f"{name}: names no file", do=f"write {name}:PATH")
     workload = registry.built_ins().workloads.get(name)
     place = _fetched(path) if _ADDRESS.match(path) and name == ARTIFACT else located(path)
     found = workload.contents(place) if workload is not None and workload.contents is not None else [OpenedFile(place)]
@@ -67,10 +69,13 @@ def held(name: str, path: str) -> Sequence[OpenedFile]:
 
 
 def _fetched(url: str) -> Path:
-    """A folder with the artifacts of an address, each checked by its hash; what was fetched before is not fetched again."""
-    from steelyard.artifacts import remote
+    """The artifacts of an address, or one program, each checked by its hash; what was fetched before is not fetched again."""
+    from steelyard.artifacts import programs, remote, unpacking
 
     out = remote.cache() / "opened" / hashlib.sha256(url.encode()).hexdigest()[:16]
+    address = url.partition(remote.DIGEST)[0]
+    if address.endswith(programs.SUFFIXES) and not address.endswith(unpacking.ENDINGS):
+        return remote.fetch_program(url, out, lambda line: None)
     remote.fetch(url, out, lambda line: None)
     return out
 

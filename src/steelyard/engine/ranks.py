@@ -137,7 +137,7 @@ class Ranks:
     counts: dict[int, int] = field(default_factory=dict)
     order: str = "start"
     returned: bool = False
-    """Whether rank 0 came back from the transport with an error and asks the others for its cause."""
+    """Whether rank 0 got an error from the transport, so that the other ranks are queried for its cause."""
 
     def tell(self, order: str, arm: int = 0, **words: Any) -> None:
         """Give an order to the others; rank 0 then does the same itself and gathers."""

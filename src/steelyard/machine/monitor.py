@@ -112,8 +112,10 @@ class Monitor:
 
 
 def summary(rows: Sequence[MonitorReading]) -> dict[str, Any]:
-    """Lowest, mean and highest of each quantity that could be read, and the number of readings."""
-    series: dict[str, list[float]] = {CPU: [row.cpu for row in rows if row.cpu is not None], MEMORY: [float(row.rss) for row in rows]}
+    """Lowest, mean and highest of each quantity that could be read, and the number of readings; memory only while a process is there."""
+    series: dict[str, list[float]] = {
+        CPU: [row.cpu for row in rows if row.cpu is not None], MEMORY: [float(row.rss) for row in rows if row.rss],
+    }  # fmt: skip
     for name in dict.fromkeys(name for row in rows for name in row.gpus):
         own = [row.gpus[name] for row in rows if name in row.gpus]
         series[f"{name}_utilisation"] = [reading.utilisation for reading in own]

@@ -53,7 +53,7 @@ def open_trace(path: Path) -> Iterator[TraceReader]:
 
 
 def is_trace(path: Path) -> bool:
-    """Whether a file is an execution trace, by its first node; one that cannot be read at all is left to whoever can say why."""
+    """Whether a file is an execution trace, by its first node; a file that cannot be read is none; opening it says why."""
     if not path.name.lower().endswith((".json", ".json.gz")):
         return False
     try:

@@ -132,7 +132,7 @@ def test_a_pattern_fits_whole_names() -> None:
 def test_what_fits_nothing_names_all_of_the_tool_and_no_other() -> None:
     with pytest.raises(UsageError) as error:
         chosen("x.+", tool="jax")
-    assert "jax has none" in str(error.value)
+    assert "there is no benchmark of jax" in str(error.value)
     with pytest.raises(UsageError, match="regular expression"):
         chosen("models/(A")
 
@@ -163,7 +163,7 @@ MISTAKES = [
     (model("A_FP16", ("fp32",), data_type="fp16"), "its tag says fp32, and data_type is fp16"),
     (model("A_BF16", data_type="fp16"), "its name says bf16, and data_type is fp16"),
     (model("GPT2_PIPELINE_TF_1", impl=JAX), "its name says TF, and its framework is JAX"),
-    (model("A", exported=[ModelArtifactType.XLA_HLO_DUMP]), "it declares XLA_HLO_DUMP, which no export of PYTORCH makes"),
+    (model("A", exported=[ModelArtifactType.TFLITE_FP32]), "it declares TFLITE_FP32, which no export of PYTORCH makes"),
     (model("A", impl=ModelImplementation("N", [], ModelFrameworkType.PYTORCH)), "no module_path"),
     (model("A", data_type="fp99"), "no data_type named 'fp99'; did you mean fp"),
     (model("A", data_type="half"), "no data_type named 'half'; did you mean fp16?"),

@@ -9,37 +9,42 @@ import pytest
 
 from steelyard.artifacts import manifest
 from steelyard.cli.main import main
-from steelyard.dialects.openxla import exported
+from steelyard.dialects.openxla import catalogue, exported
 from steelyard.dialects.openxla.exported import ModelExport
 from steelyard.errors import PASS, USAGE, UsageError
+from steelyard.model.case import Case
+
+
+def chosen(asked: ModelExport) -> dict[str, tuple[Case, tuple[str, ...]]]:
+    return exported._chosen(asked, catalogue.gathered((), asked.preset))
 
 
 @pytest.mark.parametrize(("framework", "count"), [("jax", 106), ("pytorch", 33), ("tensorflow", 26), ("tflite", 28)])
 def test_every_model_of_the_suite_can_be_named(framework: str, count: int) -> None:
-    assert len(exported._chosen(ModelExport(framework, preset="tiny"))) == count
+    assert len(chosen(ModelExport(framework, preset="tiny"))) == count
 
 
 def test_a_filter_fits_whole_names_and_several_add_up() -> None:
-    found = exported._chosen(ModelExport("jax", ("BERT_LARGE_FP32_JAX_384XI32_BATCH(1|16)", "T5_SMALL_.+")))
+    found = chosen(ModelExport("jax", ("BERT_LARGE_FP32_JAX_384XI32_BATCH(1|16)", "T5_SMALL_.+")))
     assert [*found] == ["T5_SMALL_FP32_JAX_1X128XI32", "BERT_LARGE_FP32_JAX_384XI32_BATCH1", "BERT_LARGE_FP32_JAX_384XI32_BATCH16"]
 
 
 def test_a_filter_that_fits_nothing_names_all_there_are() -> None:
     with pytest.raises(UsageError, match=r"no model of pytorch is named 'BERT'[\s\S]*EXAMPLE_FP32_PT_BATCH1\n[\s\S]*RESNET50_FP16_PT"):
-        exported._chosen(ModelExport("pytorch", ("BERT",)))
+        chosen(ModelExport("pytorch", ("BERT",)))
 
 
 def test_a_model_of_tflite_is_a_program_of_the_model_it_names() -> None:
     name = "BERT_BASE_INT8_TFLITE_I32_SEQLEN8"
-    case, only = exported._chosen(ModelExport("tflite", (name,)))[name]
+    case, only = chosen(ModelExport("tflite", (name,)))[name]
     assert case.workload == "openxla/BERT_BASE_FP32_JAX_I32_SEQLEN8" and case.backend == "jax"
     assert dict(case.params)["atol"] == 2.0 and only == ("tflite_int8:flatbuffer", "tosa_mlir:bytecode<tflite_int8:flatbuffer")
 
 
 def test_with_the_original_s_converter_named_there_is_bytecode_and_no_text() -> None:
     name = "RESNET50_FP32_JAX_3X224X224XF32_BATCH1"
-    plain = exported._chosen(ModelExport("jax", (name,)))[name][1]
-    asked = exported._chosen(ModelExport("jax", (name,), bytecode=True))[name][1]
+    plain = chosen(ModelExport("jax", (name,)))[name][1]
+    asked = chosen(ModelExport("jax", (name,), bytecode=True))[name][1]
     assert set(plain) - set(asked) == {"stablehlo_mlir:text"} and "stablehlo_mlir:bytecode" in asked
 
 

@@ -96,20 +96,25 @@ def tool_of(case: BenchmarkCase) -> str:
     return next((tool for tool, kinds in suite.FRAMEWORKS.items() if case.model.model_impl.framework_type in kinds), "")
 
 
+def fitting(patterns: Sequence[str], names: Sequence[str], what: str) -> list[str]:
+    """The names that a pattern fits whole; a pattern that fits none is an error that lists all there are."""
+    wanted = [expression(pattern) for pattern in patterns]
+    for pattern in wanted:
+        if not any(map(pattern.fullmatch, names)):
+            listed = "\n    ".join(["a pattern fits a whole name; these are all:", *names[:MOST_NAMED]]) if names else f"there is no {what}"
+            raise UsageError(f"no {what} is named {pattern.pattern!r:.200}", why=listed)
+    return [name for name in names if any(pattern.fullmatch(name) for pattern in wanted)]
+
+
 def choose(held: DefinitionSet, tool: str, patterns: Sequence[str]) -> DefinitionSet:
     """The cases of a tool whose whole name a pattern fits, each once, and the definitions in trouble that they mean too.
 
     A pattern that fits nothing is an error that names all there are. Different cases of one name are in trouble: results would mix them up.
     """
-    wanted = [expression(pattern) for pattern in patterns]
     known = {case.name: case for case in held.cases if tool_of(case) == tool}
     broken = {item.name: item for item in held.troubles if item.name}
     for name in [case.name for case in held.cases if case != known.get(case.name, case) and tool_of(case) == tool]:
         broken[name] = DefinitionTrouble("ALL_BENCHMARKS", "several cases have this name, and they differ; give each its own", name)
-    for pattern in wanted:
-        if not any(pattern.fullmatch(name) for name in (*known, *broken)):
-            listed = "\n    ".join(["a pattern fits a whole name; these are all:", *list(known)[:MOST_NAMED]])
-            raise UsageError(f"no benchmark of {tool} is named {pattern.pattern!r:.200}", why=listed if known else f"{tool} has none")
-    meant = {name for name in (*known, *broken) if any(pattern.fullmatch(name) for pattern in wanted)}
+    meant = {*fitting(patterns, [*known, *broken], f"benchmark of {tool}")}
     cases = tuple(case for name, case in known.items() if name in meant and name not in broken)
     return replace(held, cases=cases, troubles=tuple(item for name, item in broken.items() if name in meant))

@@ -16,7 +16,6 @@ from steelyard.terminal import CONTEXT, heed_signals, tell
 
 if TYPE_CHECKING:
     from steelyard.dialects.openxla.session import ToolOptions
-    from steelyard.engine.exporting import ExportOutcome
 
 FILE, LEAST_0, LEAST_1 = click.Path(path_type=Path), click.IntRange(min=0), click.IntRange(min=1)
 TOOLS = ("jax", "pytorch", "tensorflow")
@@ -172,7 +171,7 @@ def listing(definitions: tuple[Path, ...]) -> int:
 @command.command("lint", context_settings=CONTEXT)
 @DEFINITIONS
 def lint(definitions: tuple[Path, ...]) -> int:
-    """Mistakes in definitions: tags that lie, doubles, cases that nothing reaches, artifacts that nothing makes."""
+    """Find mistakes in definitions: wrong tags, names used twice, cases that no tool runs, artifacts that nothing makes."""
     from steelyard.dialects.openxla.catalogue import gathered
     from steelyard.dialects.openxla.lint import findings
 
@@ -187,39 +186,31 @@ def lint(definitions: tuple[Path, ...]) -> int:
 @command.command("make-artifacts", context_settings=CONTEXT)
 @click.argument("framework", type=click.Choice([*TOOLS, "tflite"]))
 @with_options(
-    spelt(
-        "-o", "--output-dir", "output", type=FILE, metavar="DIR", help="Where models get folders.  [default: TMPDIR/FW_models_VERSION_TIME]"
-    ),
-    spelt("-f", "--filter", "filters", multiple=True, default=(".*",), metavar="REGEX", help="Fits whole names of models; repeatable."),
+    spelt("-o", "--output-dir", "output", type=FILE, metavar="DIR", help="Where the models' folders are made.  [default: one in TMPDIR]"),
+    spelt("-f", "--filter", "names", multiple=True, default=(".*",), metavar="REGEX", help="Fits whole names of models; repeatable."),
     spelt("--iree-ir-tool", "ir_tool", type=FILE, metavar="PROGRAM", help="Write StableHLO as bytecode alone; the program is not needed."),
     spelt("--auto-upload", "upload", is_flag=True, help="Publish each folder to GCS_UPLOAD_DIR, any address of fsspec's, then delete it."),
     spelt("--only", multiple=True, metavar="KIND", help="Only these kinds of programs, such as stablehlo_mlir."),
     *COMMON[5:],
 )
-def make_artifacts(
-    framework: str, ir_tool: Path | None, upload: bool, preset: str, strict_exit: bool, only: tuple[str, ...], **given: Any
-) -> int:
+def make_artifacts(framework: str, output: Path | None, ir_tool: Path | None, upload: bool, preset: str, **given: Any) -> int:
     """Export the suite's models of FRAMEWORK, with inputs and outputs, into folders that compilers are measured by."""
     from steelyard.dialects.openxla import exported
-    from steelyard.engine.exporting import code_of, told_outcome
+    from steelyard.engine.exporting import code_of
     from steelyard.exporters.ways import check_kinds
 
     if upload and not os.environ.get(exported.UPLOAD):
         raise UsageError(f"--auto-upload needs {exported.UPLOAD}", do=f"export {exported.UPLOAD}=s3://bucket/folder")
-    check_kinds(only)
+    check_kinds(given["only"])
     heed_signals()
     asked = exported.ModelExport(
-        framework, bytecode=ir_tool is not None, upload=os.environ.get(exported.UPLOAD, "") if upload else "",
-        preset="" if preset == "full" else preset, only=only, **given,
+        framework, output=output or Path(), bytecode=ir_tool is not None, upload=os.environ.get(exported.UPLOAD, "") if upload else "",
+        preset="" if preset == "full" else preset, **given,
     )  # fmt: skip
 
-    def told(outcome: ExportOutcome) -> None:
-        for line in told_outcome(outcome):
-            tell(line)
-
-    out, found = exported.make(asked, lambda name, what: tell(f"  {name}: {what}"), told)
+    out, found = exported.make(asked, lambda name, what: tell(f"  {name}: {what}"), tell)
     tell(f"{' · '.join(status_counts([item.status for item in found]))} · {out}")
-    return code_of(found) if strict_exit else PASS
+    return code_of(found) if asked.strict_exit else PASS
 
 
 def compiler_command(tool: str) -> click.Command:

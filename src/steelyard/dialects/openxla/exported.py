@@ -17,7 +17,6 @@ from steelyard.dialects.openxla.definitions import BenchmarkCase, ModelFramework
 from steelyard.dialects.openxla.session import BACKENDS, ToolOptions, case_of
 from steelyard.engine import envs, exporting, plan
 from steelyard.engine.exporting import ExportOutcome, ExportTarget
-from steelyard.engine.filters import expression
 from steelyard.engine.place import Place
 from steelyard.errors import UsageError
 from steelyard.exporters.ways import OF, chosen
@@ -30,24 +29,15 @@ VERSIONS, UPLOAD, TEXT = "models_version_info.txt", "GCS_UPLOAD_DIR", "stablehlo
 
 
 @dataclass(frozen=True)
-class ModelExport:
+class ModelExport(ToolOptions):
     """What a command line says. With `bytecode` StableHLO is written as bytecode alone; `upload` is where folders go to, if anywhere."""
 
-    framework: str
-    filters: tuple[str, ...] = (".*",)
-    output: Path | None = None
+    names: tuple[str, ...] = (".*",)
+    device: str = "host-cpu"
+    output: Path = Path()
     bytecode: bool = False
     upload: str = ""
     only: tuple[str, ...] = ()
-    preset: str = ""
-    definitions: tuple[Path, ...] = ()
-    env: str = ""
-    timeout: float = exporting.PATIENCE
-
-    @property
-    def tool(self) -> str:
-        """The tool whose framework builds the models; TFLite's are JAX's."""
-        return "jax" if self.framework == "tflite" else self.framework
 
     @property
     def place(self) -> Place:
@@ -57,27 +47,28 @@ class ModelExport:
 
 def folder_of(asked: ModelExport) -> Path:
     """The folder that was named, or one that says what made its content and when."""
-    if asked.output:
+    if asked.output != Path():
         return asked.output
-    word, package = FRAMEWORKS[asked.framework]
+    word, package = FRAMEWORKS[asked.tool]
     found = {**envs.installed(asked.place.python), **{name: item for env in envs.listing() for name, item in env.packages.items()}}
     version = [found[package]] if package in found else []
     return Path(tempfile.gettempdir()) / "_".join([word, "models", *version, str(int(datetime.now(UTC).timestamp()))])
 
 
-def make(asked: ModelExport, say: Callable[[str, str], None], tell: Callable[[ExportOutcome], None]) -> tuple[Path, list[ExportOutcome]]:
-    """Export every model whose name a filter fits, each into a folder of its name; `tell` hears each as it comes."""
-    wanted = _chosen(asked)
-    rows = [ResultRow(name, (case,)) for name, (case, _) in wanted.items()]
-    experiment = Experiment(f"openxla {asked.framework} artifacts", rows=tuple(rows), settings=Settings(timeout=asked.timeout))
+def make(asked: ModelExport, say: Callable[[str, str], None], tell: Callable[[str], None]) -> tuple[Path, list[ExportOutcome]]:
+    """Export every model whose name a filter fits, each into a folder of its name; `tell` gets lines about each as it comes."""
     held = catalogue.gathered(asked.definitions, asked.preset, asked.place)
+    wanted = _chosen(asked, held)
+    rows = [ResultRow(name, (case,)) for name, (case, _) in wanted.items()]
+    experiment = Experiment(f"openxla {asked.tool} artifacts", rows=tuple(rows), settings=Settings(timeout=asked.timeout))
     ready = plan.expand(experiment, registry.catalogue(), place=replace(asked.place if asked.env else Place(), paths=held.paths))
     jobs = {job.case.id: job for job in ready.jobs}
     targets = [ExportTarget(name, jobs[case.id], only) for name, (case, only) in wanted.items()]
     out, found = folder_of(asked), list[ExportOutcome]()
     for outcome in exporting.make(targets, ready, out, say, asked.timeout):
         found.append(outcome)
-        tell(outcome)
+        for line in exporting.told_outcome(outcome):
+            tell(line)
         if asked.upload and outcome.held is not None:
             remote.publish([outcome.folder], asked.upload, functools.partial(say, outcome.name))
             shutil.rmtree(outcome.folder)
@@ -86,17 +77,11 @@ def make(asked: ModelExport, say: Callable[[str, str], None], tell: Callable[[Ex
     return out, found
 
 
-def _chosen(asked: ModelExport) -> dict[str, tuple[Case, tuple[str, ...]]]:
-    """Cases by the names of their models, with the programs that are wanted of each; a filter that fits nothing names all there are."""
-    held = catalogue.gathered(asked.definitions, asked.preset, asked.place)
+def _chosen(asked: ModelExport, held: catalogue.DefinitionSet) -> dict[str, tuple[Case, tuple[str, ...]]]:
+    """Cases by the names of their models, with the programs that are wanted of each."""
     known = {case.model.name: case for case in held.cases}
-    ours = [name for name, case in known.items() if _kind(case) == asked.framework]
-    patterns = [expression(text) for text in asked.filters]
-    for pattern in patterns:
-        if not any(pattern.fullmatch(name) for name in ours):
-            listed = "\n    ".join(["a filter fits a whole name; these are all:", *ours[: catalogue.MOST_NAMED]])
-            raise UsageError(f"no model of {asked.framework} is named {pattern.pattern!r:.200}", why=listed)
-    return {name: _wanted(known[name], known, asked) for name in ours if any(pattern.fullmatch(name) for pattern in patterns)}
+    ours = [name for name, case in known.items() if _kind(case) == asked.tool]
+    return {name: _wanted(known[name], known, asked) for name in catalogue.fitting(asked.names, ours, f"model of {asked.tool}")}
 
 
 def _kind(case: BenchmarkCase) -> str:
@@ -106,14 +91,11 @@ def _kind(case: BenchmarkCase) -> str:
 def _wanted(case: BenchmarkCase, known: Mapping[str, BenchmarkCase], asked: ModelExport) -> tuple[Case, tuple[str, ...]]:
     """A model's case and programs; one of TFLite's is a program of JAX's model, held to its own tolerance."""
     given, only = case.model.model_parameters, asked.only
-    if asked.framework == "tflite":
+    if asked.tool == "tflite":
         if given.get("model") not in known:
-            raise UsageError(
-                f"{case.model.name} is made of no model that is known", why=f"its parameter model is {given.get('model')!r:.80}"
-            )
+            raise UsageError(f"{case.model.name} is made of {given.get('model')!r:.80}", why="no model has that name")
         kind = str(given.get("artifact", ""))
         only = only or (kind, f"tosa_mlir:bytecode{OF}{kind}:flatbuffer")
         case = replace(known[str(given["model"])], verify_parameters=case.verify_parameters)
     keys = tuple(way.word for way in chosen(BACKENDS[asked.tool], only) if not (asked.bytecode and way.key == TEXT))
-    options = ToolOptions(asked.tool, (), "host-cpu", Path(), preset=asked.preset)
-    return case_of(case, options), keys
+    return case_of(case, asked), keys

@@ -1,4 +1,4 @@
-"""Mistakes in definitions that nothing else would tell: tags that lie, doubles, cases nobody reaches, artifacts nobody makes."""
+"""Mistakes in definitions that nothing else finds: wrong tags, names used twice, cases that no tool runs, artifacts that nothing makes."""
 
 from __future__ import annotations
 
@@ -8,22 +8,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from steelyard.dialects.openxla.catalogue import DefinitionSet, tool_of
-from steelyard.dialects.openxla.definitions import BenchmarkCase, Model, ModelArtifactType, ModelFrameworkType
+from steelyard.dialects.openxla.definitions import BenchmarkCase, Model
+from steelyard.dialects.openxla.definitions import ModelFrameworkType as F
 from steelyard.dialects.openxla.templates import AXES
 from steelyard.errors import unknown
+from steelyard.exporters.ways import chosen
 from steelyard.model.dtypes import ALIASES, SIZES
 
-A, F = ModelArtifactType, ModelFrameworkType
-_TFLITE = (A.TFLITE_FP32, A.TFLITE_FP32_STABLEHLO, A.TFLITE_FP16, A.TFLITE_DYNAMIC_RANGE_QUANT, A.TFLITE_INT8)
-PRODUCED = {
-    F.JAX: (A.STABLEHLO_MLIR, A.XLA_HLO_DUMP, *_TFLITE),
-    F.PYTORCH: (A.LINALG_MLIR,),
-    F.TF_V1: (A.TF_SAVEDMODEL_V1, A.STABLEHLO_MLIR, A.XLA_HLO_DUMP, A.TFLITE_FP32, A.TFLITE_INT8),
-    F.TF_V2: (A.TF_SAVEDMODEL_V2, A.STABLEHLO_MLIR, A.XLA_HLO_DUMP, A.TFLITE_FP32, A.TFLITE_INT8),
-    F.TFLITE: (*_TFLITE, A.TOSA_MLIR),
-    F.GGML: (),
-}
-"""What the models of each framework are exported as."""
+EXPORTERS = {F.JAX: "jax", F.PYTORCH: "torch", F.TF_V1: "tensorflow", F.TF_V2: "tensorflow", F.TFLITE: "jax"}
+"""Whose exporters make the programs of a framework's models."""
 TYPES = ("fp32", "fp16", "bf16")
 FORMATS = (*SIZES, "dyn-quant")
 """What a data_type can be: a number format, or the original's word for weights that are quantized when they are used."""
@@ -75,7 +68,8 @@ def _of_model(model: Model) -> Iterator[LintFinding]:
             yield LintFinding(model.name, f"its name says {part}, and its framework is {kind.name}")
     if not model.model_impl.module_path and kind is not F.TFLITE:
         yield LintFinding(model.name, f"its implementation {model.model_impl.name} has no module_path, so nothing can run it")
-    if never := [item.name for item in model.exported_model_types if item not in PRODUCED[kind]]:
+    made = {way.kind for way in chosen(EXPORTERS.get(kind, ""))}
+    if never := [item.name for item in model.exported_model_types if item.value not in made]:
         yield LintFinding(model.name, f"it declares {', '.join(never)}, which no export of {kind.name} makes")
     if data_type is None:
         yield LintFinding(model.name, "it has no data_type, so results cannot tell one", doubt=True)

@@ -25,7 +25,8 @@ from steelyard.model.protocol import Fixed
 from steelyard.model.record import Record, Status
 from steelyard.store.runs import Store
 
-BACKENDS = {"jax": "jax", "pytorch": "torch", "tensorflow": "tensorflow"}
+BACKENDS = {"jax": "jax", "pytorch": "torch", "tensorflow": "tensorflow", "tflite": "jax"}
+"""What builds the models of a tool; TFLite's are exported from JAX's."""
 KINDS = {"cpu": "cpu", "gpu": "cuda"}
 COMPILERS = {
     "jax": ("xla", "xla_cpu_next", "iree", "eager"),

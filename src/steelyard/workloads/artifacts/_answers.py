@@ -32,7 +32,7 @@ def folder() -> Path:
 
 
 def keep(key: str, backend: str, answer: Sequence[tuple[str, np.ndarray[Any, Any]]]) -> None:
-    """Write an answer, as formats and arrays, whole or not at all; where nothing can be written, nobody is held against it."""
+    """Write an answer, as formats and arrays, whole or not at all; without it, others are not compared with it."""
     place = folder() / key
     stored = {f"{number:04d}-{dtype}": arrays.bits(dtype, data) for number, (dtype, data) in enumerate(answer)}
     with contextlib.suppress(OSError):
@@ -46,6 +46,15 @@ def others(key: str, backend: str) -> Mapping[str, Path]:
     """The answers that other backends have given, the most trusted first."""
     found = {name: folder() / key / f"{name}.npz" for name in TRUSTED if name != backend}
     return {name: path for name, path in found.items() if path.is_file()}
+
+
+def is_whole(path: Path) -> bool:
+    """Whether an answer can be read where its formats are known; the conductor may lack what knows them."""
+    try:
+        with zipfile.ZipFile(path) as held:
+            return held.testzip() is None
+    except (OSError, zipfile.BadZipFile):
+        return False
 
 
 def read(path: Path) -> Arrays | None:

@@ -63,7 +63,7 @@ def contents(path: Path) -> list[OpenedFile]:
     if path.is_dir():
         found = list(_in_folder(path, path))
         if not found:
-            why = "it has no manifest, and no file in it is an exported program"
+            why = "no manifest in it names one that can be run, and no file in it is one"
             raise UsageError(f"{path} holds no programs", why=why, do="steelyard artifacts make writes some")
         return found
     files.open_named(path, "name an exported program, or a folder of them").close()
@@ -86,7 +86,11 @@ def _in_folder(folder: Path, root: Path) -> Iterator[OpenedFile]:
         if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
             yield from _in_folder(place, root)
         elif entry.is_file() and entry.name.endswith(programs.SUFFIXES) and (kind := programs.kind_of(place)):
-            yield _opened(DescribedProgram(place, *kind), str(place.relative_to(root)))
+            found, name = DescribedProgram(place, *kind), str(place.relative_to(root))
+            try:
+                yield _opened(found, name)
+            except UsageError as error:
+                yield OpenedFile(place, name, (*runners(found.kind), "")[0], doc=f"{manifest.KINDS[found.kind]} · {error.what}")
 
 
 def _opened(found: DescribedProgram, name: str) -> OpenedFile:
@@ -123,7 +127,8 @@ def identify(path: Path) -> str:
     used = {program.file, *(item.file for item in (*held.arguments_of(program), *held.results_of(program)))}
     for name in sorted(used):
         item = held.file_of(name)
-        if not (folder / name).is_file() or files.sha256(folder / name) != item.sha256:
+        outside = not files.real(folder / name).is_relative_to(files.real(folder))
+        if outside or not (folder / name).is_file() or files.sha256(folder / name) != item.sha256:
             trouble = manifest.trouble_of(folder, item) or "has changed"
             raise UsageError(f"{name} {trouble}", why="it is not the file that the manifest means", do="fetch or make it again",
                              where=str(folder / manifest.NAME))  # fmt: skip

@@ -36,9 +36,9 @@ def _examine(params: Mapping[str, Any], loaded: Any) -> tuple[str, str]:
         found = described(Path(params["path"]))
         if found.form == "text":
             programs.refuse_elided(programs.read(found.path).decode("utf-8", "replace"))
+        signature = programs.signature_of(found.path, found.kind, found.form, found.entry)
     except SteelyardError as error:
         return "; ".join(part for part in (error.what, error.why) if part), ""
-    signature = programs.signature_of(found.path, found.kind, found.form, found.entry)
     if signature is None:
         return "", "what it takes is known to a compiler alone"
     if found.held is not None and found.program is not None:
@@ -56,7 +56,7 @@ def witness(case: Case, settings: Settings) -> Case | None:
         do = "leave --reference interpreter out: it is held against what was recorded with it, or other backends"
         raise Unsupported(f"the reference interpreter does not run {KINDS[kind]}", do=do)
     kept = _answers.others(_key(path, settings), case.backend).get(INTERPRETER)
-    if kept is not None and _answers.read(kept) is not None:
+    if kept is not None and _answers.is_whole(kept):
         return None
     return Case(case.workload, case.params, INTERPRETER)
 

@@ -26,7 +26,7 @@ class Between:
 
     live: bool = False
     sent: list[Any] = field(default_factory=list)
-    """Messages on their way: whoever sends first and then receives must not wait for the end of sending."""
+    """Messages on their way: a rank that sends first and then receives must not wait for the end of sending."""
 
     def operators(self, nodes: Mapping[int, TraceNode], own: RankComms, meeting: Meeting) -> dict[int, FoundOperator]:
         """What is called for each node that is a collective or a message."""

@@ -57,7 +57,7 @@ def speaks(node: TraceNode) -> bool:
 
 
 def has_message(node: TraceNode) -> bool:
-    """Whether there is something to call: a backend also notes that it began, and that somebody waits."""
+    """Whether there is something to call: a backend also records that it began, and waits."""
     return not node.is_communication or not any(item.value in ("wait", "init") for item in node.inputs if item.kind == "str")
 
 

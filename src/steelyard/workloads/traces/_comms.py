@@ -202,7 +202,7 @@ class CommReplay:
         }  # fmt: skip
 
     def findings(self) -> Findings:
-        """What each call took on every rank and what the slowest took, told by all ranks to all; and the data checked once more."""
+        """What each call took on every rank and what the slowest took, exchanged between all ranks; and the data checked once more."""
         if self.choice.check:
             self.verify()
         own = (

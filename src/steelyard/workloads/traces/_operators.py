@@ -176,7 +176,7 @@ def fitted(node: TraceNode, found: FoundOperator) -> list[tuple[str, int, bool]]
             raise NotReplayed(f"it takes no {argument.name} in this build of torch")
     missing = [name for name, item in here.items() if not item.has_default_value()]
     if missing:
-        raise NotReplayed(f"it was recorded without {', '.join(missing)}, which this build of torch asks for")
+        raise NotReplayed(f"it was recorded without {', '.join(missing)}, which this build of torch requires")
     places = {name: place for name, place, _ in taken}
     ordered, gap = [], False
     for item in found.schema.arguments:

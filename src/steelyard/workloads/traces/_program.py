@@ -35,7 +35,7 @@ class Alias:
 
 @dataclass(frozen=True)
 class ReplayedCall:
-    """One operator of the trace: what it is called with, which slots its results go to (None: nobody reads it), what is over after it."""
+    """One operator of the trace: what it is called with, which slots its results go to (None: nothing reads it), what is over after it."""
 
     node: TraceNode
     arguments: tuple[Any, ...]

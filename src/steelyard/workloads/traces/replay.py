@@ -196,7 +196,7 @@ def _prepared(file: str, stamp: tuple[int, ...], choice: ReplayChoice, device: s
 
 
 def _together(trace: Any, known: Any, device: str) -> tuple[Any, Any]:
-    """What a rank can say to others, after all ranks have told each other what they will; and the switch that turns it on."""
+    """The calls to other ranks, after all ranks have exchanged what they will call; and the switch that turns them on."""
     import torch
     import torch.distributed as dist
 

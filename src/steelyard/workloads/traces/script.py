@@ -1,4 +1,4 @@
-"""A replay as a Python script that needs PyTorch alone: a line per call, for whoever has no Steelyard where the question is."""
+"""A replay as a Python script that needs PyTorch alone: a line per call, to be run where Steelyard is not installed."""
 
 from __future__ import annotations
 

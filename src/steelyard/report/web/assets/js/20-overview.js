@@ -57,7 +57,7 @@
       ["versions", versions(run.environment)],
       ["absent", left],
       ["by", run.version && !run.environment?.steelyard ? `Steelyard ${run.version}` : ""],
-      ["command", run.command ? el("span", {}, el("code", {}, run.command), " ", S.copy(run.command)) : ""],
+      ["command", run.command ? el("span", {}, el("code", { class: "command" }, run.command), " ", S.copy(run.command)) : ""],
     ], 9));
   }
 
@@ -166,6 +166,7 @@
       has(metric) && barColumn(metric),
       doc.comparison && { key: "speedup", title: versus(), numeric: false, class: "nowrap", first: "desc", value: (item) => (deltas().get(item.id)?.ratio ? 1 / deltas().get(item.id).ratio : null), cell: (item) => deltaCell(deltas().get(item.id), item.id) },
       metric !== "peak_memory" && figure("peak_memory", "Peak memory"),
+      ...["compile_time", "code_size"].map((name) => has("code_size") && metric !== name && figure(name, capital(fmt.label(name)), { wide: true })),
       doc.cases.some((item) => item.noise) && { key: "noise", title: "Noise", help: "A is quiet, E is too noisy to trust", cell: (item) => grade(item.noise) },
       doc.cases.some((item) => item.check) && { key: "check", title: "Check", help: "Answers that were not verified, or are bit-identical to the plain task's", value: (item) => item.check, cell: (item) => checkCell(item.check) },
       doc.history && { key: "history", title: "History", sort: false, csv: false, cell: (item) => historyCell(series().get(item.id)) },
