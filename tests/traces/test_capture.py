@@ -79,6 +79,14 @@ def test_steps_of_a_script_are_recorded(tmp_path: Path) -> None:
 
 
 @pytest.mark.deep
+def test_what_compiles_while_it_is_recorded_leaves_its_calls_and_no_others(tmp_path: Path) -> None:
+    script, path = tmp_path / "compiled.py", tmp_path / "t.json"
+    script.write_text("import torch\nstep = torch.compile(lambda x: (x.reshape(8, 8) @ x.reshape(8, 8)).relu())\nstep(torch.ones(64))\n")
+    assert main(["capture", "-o", str(path), str(script)]) == 0
+    assert {node.name for node in read_trace(path).outermost} == {"aten::ones", "aten::mm"}
+
+
+@pytest.mark.deep
 def test_steps_that_a_script_does_not_make_and_errors_in_it_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script, path = tmp_path / "train.py", tmp_path / "t.json"
     script.write_text(SCRIPT)

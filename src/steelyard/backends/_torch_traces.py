@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -121,6 +121,26 @@ def _kernels_noted() -> Iterator[None]:
 
 
 @contextmanager
+def _paused_while_compiling(observer: ExecutionTraceObserver) -> Iterator[None]:
+    """Leave out what the compiler runs on fake tensors: it is no part of a step, and their integers have no range that could be read."""
+    from torch._dynamo.callback import callback_handler as compiling
+
+    def pause(*_: Any) -> None:
+        observer.stop()
+
+    def resume(*_: Any) -> None:
+        observer.start()
+
+    compiling.register_start_callback(pause)
+    compiling.register_end_callback(resume)
+    try:
+        yield
+    finally:
+        compiling.remove_start_callback(pause)
+        compiling.remove_end_callback(resume)
+
+
+@contextmanager
 def _execution(path: str, files: dict[str, str], *, resources: bool = False) -> Iterator[None]:
     observer = ExecutionTraceObserver()
     before = {name: os.environ.get(name) for name in INTEGERS}
@@ -132,7 +152,9 @@ def _execution(path: str, files: dict[str, str], *, resources: bool = False) -> 
             observer.set_extra_resource_collection(True)
         observer.start()
         try:
-            with _kernels_noted() if resources else nullcontext():
+            with ExitStack() as stack:
+                for context in (_kernels_noted(), _paused_while_compiling(observer)) if resources else ():
+                    stack.enter_context(context)
                 yield
         finally:
             observer.stop()
