@@ -11,6 +11,7 @@ from typing import Any
 from steelyard import registry
 from steelyard.engine import conduct, plan
 from steelyard.engine.plan import Plan
+from steelyard.engine.run import NoWatch
 from steelyard.model.experiment import Experiment, Matrix, Settings
 from steelyard.model.record import Record
 from steelyard.store.runs import Run, Store
@@ -31,7 +32,7 @@ class Lap:
 
 
 @dataclass
-class Stopwatch:
+class Stopwatch(NoWatch):
     """Looks on as a terminal would, and notes when each case began and was saved; waiting for a lock comes before that."""
 
     began: list[float] = field(default_factory=list)
@@ -39,9 +40,6 @@ class Stopwatch:
 
     def started(self, case_id: str) -> None:
         self.began.append(time.perf_counter())
-
-    def phase(self, name: str, fraction: float | None) -> None:
-        pass
 
     def finished(self, record: Record) -> None:
         self.saved.append(time.perf_counter())
