@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.fuzz import mutate
+from tests.fuzz import mutate, traces
 
 ROOT = Path(__file__).parents[2]
 Write = Callable[[Random, Any], bytes]
@@ -346,10 +346,10 @@ TARGETS: tuple[Target, ...] = (
     Target("hf configs", "x.jsonl", lambda: HF_CONFIGS, mutate.as_lines, lambda path: _hf_configs(path), [HF]),
     Target("hf results", "x.json", lambda: _hf_files(), mutate.as_json, _read_foreign, [("show", "FILE"), ("compare", "FILE", "FILE")]),
     Target("hf rows", "x.jsonl", lambda: _hf_rows(), mutate.as_lines, _read_foreign, [("show", "FILE")]),
-    Target("execution trace", "x.json", lambda: _traces(), mutate.as_json, lambda path: _read_execution_trace(path),
+    Target("execution trace", "x.json", traces.seeds, mutate.as_json, traces.read,
            [("trace", "list", "--detail", "FILE"), ("trace", "validate", "FILE"), ("trace", "tree", "FILE"), ("trace", "graph", "FILE")]),
-    Target("chakra trace", "x.json", lambda: _chakra_traces(), mutate.as_lines, lambda path: _read_execution_trace(path)),
-    Target("profiler trace", "x.json", lambda: _profiles(), mutate.as_json, lambda path: _read_profiler_trace(path)),
+    Target("chakra trace", "x.json", traces.chakra_seeds, mutate.as_lines, traces.read),
+    Target("profiler trace", "x.json", traces.profiles, mutate.as_json, traces.read_profile),
     Target("param results", "x.json", _param_lines, mutate.as_lines, _read_param_lines),
     Target(
         "run", RUN, lambda: [_run_lines()], mutate.as_lines, _read_run,
@@ -436,50 +436,6 @@ def _hf_rows() -> list[Any]:
     from tests.dialects.hf.test_results import head
 
     return [[{"benchmark_config_hash": hash, **row} for hash, row in head().items()]]
-
-
-def _traces() -> list[Any]:
-    from steelyard.traces.reading import SCHEMAS
-    from tests.traces import made
-
-    return [made.in_schema(version) for version in SCHEMAS]
-
-
-def _chakra_traces() -> list[Any]:
-    from tests.traces import made
-
-    return [made.chakra_messages()]
-
-
-def _read_execution_trace(path: Path) -> None:
-    """Counted and taken apart as every command does it."""
-    from steelyard.traces.graphs import FORMATS
-    from steelyard.traces.reading import open_trace
-    from steelyard.traces.steps import steps
-    from steelyard.traces.summary import operators, summarise
-
-    summarise(path)
-    with open_trace(path) as reader:
-        parts = list(steps(reader))
-    operators(parts, inner=True)
-    for part in parts:
-        for draw in FORMATS.values():
-            assert "".join(draw(part))
-
-
-def _profiles() -> list[Any]:
-    from tests.traces import made
-
-    return [made.profile()]
-
-
-def _read_profiler_trace(path: Path) -> None:
-    from steelyard.traces.linking import link
-    from tests.traces import made
-
-    trace = path.with_name("trace.json")
-    trace.write_text(json.dumps(made.trace()))
-    "".join(link(trace, path)[0]())
 
 
 def _policy(path: Path) -> None:
