@@ -1,0 +1,1 @@
+"""Ways in which problems and candidates are written down, one module each."""
