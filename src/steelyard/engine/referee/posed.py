@@ -26,7 +26,7 @@ class Posed:
 
 
 @dataclass(frozen=True)
-class Given:
+class Provisions:
     """What a candidate gets besides its own files: arguments of its constructor, weights by name, the device, and a seed for those that
     draw their own."""
 
@@ -51,5 +51,5 @@ class Layout(Protocol):
     def pose(self, problem: Problem, device: str) -> Posed:
         """Load the reference and its inputs."""
 
-    def seat(self, submission: Submission, given: Given) -> Callable[..., Any]:
+    def seat(self, submission: Submission, given: Provisions) -> Callable[..., Any]:
         """Load a candidate: the function that is called with the inputs of a draw."""
