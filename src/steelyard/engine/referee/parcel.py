@@ -6,7 +6,7 @@ candidate's own class or a patched method would answer does not count, only the 
 
 from __future__ import annotations
 
-import ctypes
+import importlib
 import mmap
 import os
 from collections.abc import Mapping, Sequence
@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 
 ALIGNMENT = 256
+LARGEST = 1 << 38
 PLAIN = (str, int, float, bool, type(None))
-WORDS = {1: "<i1", 2: "<i2", 4: "<i4", 8: "<i8", 16: "<i8"}
-"""Integers as wide as an element: bytes are moved, whatever they mean."""
 
 
 class Unreadable(Exception):
@@ -47,6 +46,12 @@ class SharedMemory:
         with Path(path).open("r+b") as file:
             return cls(path, memoryview(mmap.mmap(file.fileno(), 0)))
 
+    @classmethod
+    def private(cls) -> SharedMemory:
+        """Memory of this process alone, larger than anything needs: for finding out how much that is."""
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_NORESERVE
+        return cls("", memoryview(mmap.mmap(-1, LARGEST, flags=flags)))
+
     def take(self, size: int) -> tuple[int, Any]:
         """Room for so many bytes, as an array of them."""
         start = -(-self.used // ALIGNMENT) * ALIGNMENT
@@ -72,11 +77,21 @@ def pack(value: Any, memory: SharedMemory) -> dict[str, Any]:
         return {"keys": [str(key) for key in value], "items": [pack(item, memory) for item in value.values()]}
     if isinstance(value, (list, tuple)):
         return {"kind": "tuple" if isinstance(value, tuple) else "list", "items": [pack(item, memory) for item in value]}
-    if (torch := _torch()) is not None and isinstance(value, torch.tensor_type):
-        return torch.pack(value, memory)
+    if _TENSORS and isinstance(value, _TENSORS[0].tensor_type):
+        return _tensor(value, memory)
     if isinstance(value, np.generic):
         return {"value": value.item()}
     raise Unreadable(f"{type(value).__name__} is neither an array nor plain data")
+
+
+def _tensor(value: Any, memory: SharedMemory) -> dict[str, Any]:
+    """The bytes that lie at a tensor's address, and what they mean; a class of its own is told."""
+    try:
+        data, found = _TENSORS[0].raw(value)
+    except Exception as error:
+        raise Unreadable(str(error)) from error
+    spec = _array(memory, data, "torch", *found)
+    return spec if type(value) in _TENSORS[0].plain_types else {**spec, "class": type(value).__name__}
 
 
 def _array(memory: SharedMemory, data: Any, library: str, dtype: str, shape: Sequence[int], strides: Sequence[int]) -> dict[str, Any]:
@@ -97,7 +112,7 @@ def unpack(spec: Mapping[str, Any], memory: SharedMemory, device: str = "cpu") -
     data = memory.at(spec["start"], spec["bytes"])
     if spec["library"] == "numpy":
         return data.copy().view(np.dtype(spec["dtype"])).reshape(spec["shape"])
-    return _known_torch().unpack(spec, data, device)
+    return _known_torch().made(data, spec["dtype"], spec["shape"], spec["strides"], device)
 
 
 def arrays(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -112,126 +127,18 @@ def size_of(spec: Mapping[str, Any]) -> int:
     return sum(int(item["bytes"]) for item in arrays(spec))
 
 
-class Tensors:
-    """Torch's functions as they were before a candidate was loaded, and tensors by their memory."""
-
-    def __init__(self) -> None:
-        import torch
-
-        base = torch._C.TensorBase
-        self.torch, self.tensor_type = torch, base
-        self.plain_types = (torch.Tensor, torch.nn.Parameter)
-        self.of_base = {name: getattr(base, name) for name in ("data_ptr", "size", "stride", "is_conj", "is_neg", "element_size")}
-        self.fields = {name: getattr(base, name).__get__ for name in ("dtype", "device", "layout")}
-        self.functions = {name: getattr(torch, name) for name in ("empty", "empty_strided", "from_numpy", "as_tensor")}
-        self.copy, self.as_type, self.set_to = base.copy_, base.view, base.set_
-        self.plainly = torch._C.DisableTorchFunctionSubclass
-        self.names = {str(item).removeprefix("torch."): item for item in vars(torch).values() if isinstance(item, torch.dtype)}
-        self.wait = torch._C._cuda_synchronize if hasattr(torch._C, "_cuda_synchronize") else lambda: None
-
-    def pack(self, tensor: Any, memory: SharedMemory) -> dict[str, Any]:
-        """The bytes that lie at a tensor's address, and what they mean; a class of its own is told."""
-        data, found = self.raw(tensor)
-        spec = _array(memory, data, "torch", *found)
-        if type(tensor) not in self.plain_types:
-            spec["class"] = type(tensor).__name__
-        return spec
-
-    def raw(self, tensor: Any) -> tuple[Any, tuple[str, list[int], list[int]]]:
-        """A tensor's values as contiguous bytes on the host, with its format, shape and strides."""
-        with self.plainly():
-            try:
-                dtype, device = self.fields["dtype"](tensor), self.fields["device"](tensor)
-                shape, strides = list(self.of_base["size"](tensor)), list(self.of_base["stride"](tensor))
-                width, address = self.of_base["element_size"](tensor), self.of_base["data_ptr"](tensor)
-                flipped = self.of_base["is_conj"](tensor), self.of_base["is_neg"](tensor)
-            except RuntimeError as error:
-                raise Unreadable(f"{type(tensor).__name__} has no memory of its own: {str(error).splitlines()[0]}") from None
-        count = int(np.prod(shape, dtype=np.int64))
-        if count and not address:
-            raise Unreadable(f"{type(tensor).__name__} has no memory of its own")
-        if not count:
-            return np.empty(0, np.uint8), (str(dtype).removeprefix("torch."), shape, strides)
-        values = self._values(device, address, shape, strides, width)
-        if any(flipped):
-            values = _flipped(values, width, *flipped)
-        return values.reshape(-1).view(np.uint8), (str(dtype).removeprefix("torch."), shape, strides)
-
-    def _values(self, device: Any, address: int, shape: Sequence[int], strides: Sequence[int], width: int) -> Any:
-        word = WORDS[width]
-        wide = 2 if width == 16 else 1
-        shape, strides = [*shape, *([2] if wide == 2 else [])], [*(wide * step for step in strides), *([1] if wide == 2 else [])]
-        item = np.dtype(word).itemsize
-        if device.type == "cpu":
-            extent = item * (1 + sum((size - 1) * step for size, step in zip(shape, strides, strict=True)))
-            flat = np.frombuffer(memoryview((ctypes.c_uint8 * extent).from_address(address)), np.uint8)
-            seen = np.lib.stride_tricks.as_strided(flat[:item].view(word), shape, [item * step for step in strides])
-            return np.ascontiguousarray(seen)
-        there = self.functions["as_tensor"](_OnDevice(address, shape, [item * step for step in strides], word), device=device)
-        here = self.functions["empty"](shape, dtype=self.fields["dtype"](there))
-        self.copy(here, there)
-        return here.numpy()
-
-    def unpack(self, spec: Mapping[str, Any], data: Any, device: str) -> Any:
-        """A tensor of its own from described bytes, laid out as it was."""
-        dtype, shape, strides = self.names[spec["dtype"]], spec["shape"], spec["strides"]
-        made = self.functions["empty_strided"](shape, _dense(shape, strides), dtype=dtype, device=device)
-        if data.size:
-            host = self.as_type(self.functions["from_numpy"](data), dtype)
-            self.copy(made, host.reshape(shape))
-        return made
+_TENSORS: list[Any] = []
+"""Torch's functions, once they were taken."""
 
 
-def _dense(shape: Sequence[int], strides: Sequence[int]) -> list[int]:
-    """Strides in the same order of dimensions and without gaps: a view of something larger becomes an array of its own."""
-    order = sorted(range(len(shape)), key=lambda place: (strides[place], shape[place]))
-    found, step = [0] * len(shape), 1
-    for place in order:
-        found[place], step = step, step * max(shape[place], 1)
-    return found
-
-
-def _flipped(values: Any, width: int, conjugate: bool, negative: bool) -> Any:
-    """Values whose sign torch changes when it looks at them."""
-    if conjugate:
-        parts = values.view({8: "<f4", 16: "<f8"}[width]).copy()
-        parts.reshape(-1)[1::2] *= -1
-        values = parts.view(values.dtype)
-    if negative:
-        values = (-values.view({2: "<f2", 4: "<f4", 8: "<f8", 16: "<f8"}[width])).view(values.dtype)
-    return values
-
-
-@dataclass(frozen=True)
-class _OnDevice:
-    """Memory of a device, in the words by which frameworks hand it to each other."""
-
-    address: int
-    shape: Sequence[int]
-    steps: Sequence[int]
-    word: str
-
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        found = {"shape": tuple(self.shape), "strides": tuple(self.steps), "typestr": self.word}
-        return {**found, "data": (self.address, False), "version": 3}
-
-
-_TENSORS: list[Tensors] = []
-
-
-def prepare_tensors() -> Tensors:
+def prepare_tensors() -> Any:
     """Take torch's functions now; called before any user's file is loaded."""
     if not _TENSORS:
-        _TENSORS.append(Tensors())
+        _TENSORS.append(importlib.import_module("steelyard.backends._torch_memory").Tensors())
     return _TENSORS[0]
 
 
-def _torch() -> Tensors | None:
-    return _TENSORS[0] if _TENSORS else None
-
-
-def _known_torch() -> Tensors:
+def _known_torch() -> Any:
     if not _TENSORS:
         raise Unreadable("a tensor was sent to a process that has no torch")
     return _TENSORS[0]

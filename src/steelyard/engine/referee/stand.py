@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import dataclasses
 import functools
 import gc
 import os
@@ -27,7 +26,7 @@ import numpy as np
 from steelyard import registry
 from steelyard.engine.messages import Step
 from steelyard.engine.referee import layouts
-from steelyard.engine.referee.parcel import SharedMemory, Tensors, Unreadable, arrays, pack, prepare_tensors, unpack
+from steelyard.engine.referee.parcel import SharedMemory, Unreadable, arrays, pack, prepare_tensors, unpack
 from steelyard.engine.referee.posed import Provisions
 from steelyard.errors import SteelyardError, Unsupported, out_of_memory, spoken
 from steelyard.model.judging import Contract, Problem, Submission
@@ -54,11 +53,24 @@ def perform(words: Mapping[str, Any], say: Say, hear: Hear) -> None:
         stand = Stand(lambda *args: None, words["device"], Contract(**_tuples(words["contract"])), tensors, *memory, changed=changed)
         stand.fills = [tuple(pair) for pair in words["scale"]]
         stand.answer = words["answer"]
-        said = stand.attempt(lambda: stand.load(words))
+        said = told_failure(lambda: stand.load(words))
         say(said)
         while (step := hear()) is not None:
             token = step.words["token"]
-            say({"token": token, **stand.attempt(functools.partial(stand.do, step.words))})
+            say({"token": token, **told_failure(functools.partial(stand.do, step.words))})
+
+
+def told_failure(work: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+    """What came of something, or how it failed."""
+    try:
+        return work()
+    except Unsupported as error:
+        return {"status": "unsupported", "reason": str(error)}
+    except SteelyardError as error:
+        return {"status": "failed", "reason": str(error)}
+    except (Exception, SystemExit) as error:
+        status = "oom" if out_of_memory(error) else "failed"
+        return {"status": status, "reason": spoken(error), "traceback": "".join(traceback.format_exception(error)[-6:])[-3000:]}
 
 
 def confine(folder: str) -> None:
@@ -82,9 +94,7 @@ def _as_it_was(words: Mapping[str, Any]) -> Iterator[Callable[[], list[str]]]:
     if not words["torch"]:
         yield list
         return
-    import torch
-
-    torch.set_num_threads(words["threads"])
+    prepare_tensors().use_threads(words["threads"])
     with registry.load_backend("torch").wholly_as_it_was() as changed:
         yield changed
 
@@ -96,7 +106,7 @@ class Stand:
     fn: Callable[..., Any]
     device: str
     contract: Contract
-    tensors: Tensors | None
+    tensors: Any
     inputs: SharedMemory
     outputs: SharedMemory
     landed: list[tuple[Any, ...]] = field(default_factory=list)
@@ -109,18 +119,6 @@ class Stand:
     changed: Callable[[], list[str]] = list
     rng: random.Random = field(default_factory=random.Random)
 
-    def attempt(self, work: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-        """What came of something, or how it failed."""
-        try:
-            return work()
-        except Unsupported as error:
-            return {"status": "unsupported", "reason": str(error)}
-        except SteelyardError as error:
-            return {"status": "failed", "reason": str(error)}
-        except (Exception, SystemExit) as error:
-            status = "oom" if out_of_memory(error) else "failed"
-            return {"status": status, "reason": spoken(error), "traceback": "".join(traceback.format_exception(error)[-6:])[-3000:]}
-
     def load(self, words: Mapping[str, Any]) -> Mapping[str, Any]:
         """The candidate's function, or that of the reference, which has the problem's own files."""
         if words["base"]:
@@ -130,7 +128,8 @@ class Stand:
             return {"facts": {}}
         submission = Submission(**words["candidate"])
         given = words["provisions"]
-        init, weights = (unpack(given[name], self.inputs, self.device) for name in ("init", "weights"))
+        memory = SharedMemory.open(given["file"])
+        init, weights = (unpack(given[name], memory, self.device) for name in ("init", "weights"))
         provisions = Provisions(tuple(init), weights, self.device, given["seed"])
         self.fn = layouts.module(submission.layout).seat(submission, provisions)
         self.sync()
@@ -183,8 +182,8 @@ class Stand:
             return tuple(self._empty(item) for item in spec["items"])
         if spec["library"] == "numpy":
             return np.empty(spec["shape"], np.dtype(spec["dtype"]))
-        assert self.tensors is not None
-        return self.tensors.functions["empty"](spec["shape"], dtype=self.tensors.names[spec["dtype"]], device=self.device)
+        tensors = self._tensors()
+        return tensors.functions["empty"](spec["shape"], dtype=tensors.names[spec["dtype"]], device=self.device)
 
     def call(self) -> Mapping[str, Any]:
         """Every landed set of inputs once, then wait for the device."""
@@ -232,27 +231,25 @@ class Stand:
 
     def _spoil(self, leaf: Any, scale: tuple[float, float], place: int) -> None:
         if isinstance(leaf, np.ndarray):
-            noise = self.rng.choice(self._noise(place, leaf, scale, np))
-            np.copyto(leaf, noise)
+            np.copyto(leaf, self.rng.choice(self._noise(place, leaf, scale)))
         elif self.tensors is not None and isinstance(leaf, self.tensors.tensor_type):
-            with self.tensors.plainly():
-                noise = self.rng.choice(self._noise(place, leaf, scale, self.tensors.torch))
-                self.tensors.copy(leaf.detach(), noise)
+            self.tensors.overwrite(leaf, self.rng.choice(self._noise(place, leaf, scale)))
 
-    def _noise(self, place: int, leaf: Any, scale: tuple[float, float], space: Any) -> list[Any]:
+    def _noise(self, place: int, leaf: Any, scale: tuple[float, float]) -> list[Any]:
         """Two arrays of noise like an output, made once: filling must not take long."""
         found = self.noises.get(place)
         if found is None or tuple(found[0].shape) != tuple(leaf.shape) or found[0].dtype != leaf.dtype:
             draw = np.random.default_rng(int.from_bytes(os.urandom(8), "little"))
             made = [draw.standard_normal(tuple(leaf.shape)) * (scale[1] or 1.0) + scale[0] for _ in range(NOISES)]
-            found = [item.astype(leaf.dtype) if space is np else self._tensor_like(leaf, item) for item in made]
+            found = [item.astype(leaf.dtype) if isinstance(leaf, np.ndarray) else self._tensors().noise(leaf, item) for item in made]
             if place >= 0:
                 self.noises[place] = found
         return found
 
-    def _tensor_like(self, leaf: Any, values: Any) -> Any:
-        assert self.tensors is not None
-        return self.tensors.functions["from_numpy"](values).to(dtype=leaf.dtype, device=leaf.device)
+    def _tensors(self) -> Any:
+        if self.tensors is None:
+            raise Unreadable("a tensor came from a process that has no torch")
+        return self.tensors
 
     def state(self) -> Mapping[str, Any]:
         """Settings of the process that are not as they were before the candidate was loaded."""
@@ -262,18 +259,13 @@ class Stand:
         """The kernels or operators of one call, by a profiler, with how often each was launched."""
         if self.tensors is None or not self.landed:
             return {"kernels": {}}
-        from torch import profiler
+        args = self.landed[0]
 
-        kinds = [profiler.ProfilerActivity.CPU, *([profiler.ProfilerActivity.CUDA] if self.device != "cpu" else [])]
-        with profiler.profile(activities=kinds) as found:
-            self.fn(*self.landed[0])
+        def once() -> None:
+            self.fn(*args)
             self.sync()
-        wanted = "CUDA" if self.device != "cpu" else "CPU"
-        counts: dict[str, int] = {}
-        for event in found.events():
-            if str(event.device_type).endswith(wanted):
-                counts[str(event.name)] = counts.get(str(event.name), 0) + 1
-        return {"kernels": counts}
+
+        return {"kernels": self.tensors.kernels(once, self.device)}
 
 
 def _leaves(value: Any) -> Iterator[Any]:
@@ -305,8 +297,3 @@ def _runtime() -> Any:
 
 
 _RUNTIME: list[Any] = []
-
-
-def words_for(submission: Submission) -> dict[str, Any]:
-    """A submission as a step carries it."""
-    return dataclasses.asdict(submission)
