@@ -37,7 +37,12 @@ class Provisions:
 
 
 class Layout(Protocol):
-    """What a module in `layouts` has. The first three run no code of the user's; the others are called in a worker."""
+    """What a module in `layouts` has. The first three run no code of the user's; the others are called in a worker.
+
+    `LOOKS_FOR` says in words what a file or folder in this layout has.
+    """
+
+    LOOKS_FOR: str
 
     def recognise(self, path: str) -> bool:
         """Whether a file or folder is in this layout, by its names and its text."""

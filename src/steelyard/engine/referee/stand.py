@@ -123,7 +123,7 @@ class Stand:
         """The candidate's function, or that of the reference, which has the problem's own files."""
         if words["base"]:
             problem = Problem(**{**words["problem"], "contract": self.contract})
-            posed = layouts.module(problem.layout).pose(problem, self.device)
+            posed = layouts.named(problem.layout).pose(problem, self.device)
             self.fn = posed.reference
             return {"facts": {}}
         submission = Submission(**words["candidate"])
@@ -131,7 +131,7 @@ class Stand:
         memory = SharedMemory.open(given["file"])
         init, weights = (unpack(given[name], memory, self.device) for name in ("init", "weights"))
         provisions = Provisions(tuple(init), weights, self.device, given["seed"])
-        self.fn = layouts.module(submission.layout).seat(submission, provisions)
+        self.fn = layouts.named(submission.layout).seat(submission, provisions)
         self.sync()
         gc.collect()
         return {"facts": dict(getattr(self.fn, "facts", {}))}
