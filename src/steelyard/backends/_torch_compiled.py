@@ -66,7 +66,7 @@ class RangeProfiler:
 
 @contextmanager
 def kernels_noted() -> Iterator[None]:
-    """Have compiled code tell of the Triton kernels that it launches, and with what: it does so only inside a profiler that takes shapes."""
+    """Have compiled code tell of the Triton kernels that it launches, which it does only inside a profiler that takes shapes."""
     ranges = _ranges()
     if ranges is None or profiler._is_profiler_enabled:
         yield
@@ -153,7 +153,7 @@ def _leave_out_tuning(recorder: PausedRecorder, stack: ExitStack) -> None:
 
 
 def keep_sources(trace: Path, resources: Path) -> None:
-    """Put the sources of launched kernels beside the trace that PyTorch leaves out: those that came compiled out of the compiler's cache."""
+    """Put sources beside the trace that PyTorch leaves out: those of kernels that came compiled out of the compiler's cache."""
     compiler = sys.modules.get("torch._inductor.codecache")
     if compiler is None or not resources.is_dir():
         return

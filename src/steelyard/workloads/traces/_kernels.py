@@ -121,12 +121,12 @@ def loaded(path: Path, name: str) -> Any:
     mark = files.sha256(path)
     module_name = f"steelyard_trace_kernel_{mark}"
     if module_name not in sys.modules:
-        own = Path(_folder().name) / mark[:16] / path.name
-        own.parent.mkdir(exist_ok=True)
-        shutil.copyfile(path, own)
-        loader = SourceOnly(module_name, str(own))
-        module = importlib.util.module_from_spec(ModuleSpec(module_name, loader, origin=str(own)))
-        module.__file__ = str(own)
+        copy = Path(_folder().name) / mark[:16] / path.name
+        copy.parent.mkdir(exist_ok=True)
+        shutil.copyfile(path, copy)
+        loader = SourceOnly(module_name, str(copy))
+        module = importlib.util.module_from_spec(ModuleSpec(module_name, loader, origin=str(copy)))
+        module.__file__ = str(copy)
         try:
             loader.exec_module(module)
         except Exception as error:
