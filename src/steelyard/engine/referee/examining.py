@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from steelyard.engine.referee.examiner import Examiner
 from steelyard.engine.referee.parcel import SharedMemory, arrays, pack, prepare_tensors, size_of, unpack
-from steelyard.engine.referee.stand import Hear, Say, told_failure
+from steelyard.engine.referee.stand import Hear, Say, told_failure, tuples
 from steelyard.model.judging import Contract, Problem
 from steelyard.model.record import Verification
 
@@ -21,12 +22,11 @@ def perform(words: Mapping[str, Any], say: Say, hear: Hear) -> None:
     """Pose a problem and do the judge's steps with it until there are no more."""
     if words["torch"]:
         prepare_tensors().use_threads(words["threads"])
-    problem = dict(words["problem"])
-    contract = Contract(**{name: tuple(value) if isinstance(value, list) else value for name, value in problem.pop("contract").items()})
-    desk = Desk(lambda: Examiner(Problem(**problem, contract=contract), words["device"], words["threads"]), bytes.fromhex(words["nonce"]))
+    problem = Problem(**{**words["problem"], "contract": Contract(**tuples(words["problem"]["contract"]))})
+    desk = Desk(lambda: Examiner(problem, words["device"], words["threads"]), bytes.fromhex(words["nonce"]))
     say(told_failure(desk.open))
     while (step := hear()) is not None:
-        say({"token": step.words["token"], **told_failure(lambda step=step: desk.do(step.words))})
+        say({"token": step.words["token"], **told_failure(functools.partial(desk.do, step.words))})
 
 
 @dataclass

@@ -50,7 +50,7 @@ def perform(words: Mapping[str, Any], say: Say, hear: Hear) -> None:
     tensors = prepare_tensors() if words["torch"] else None
     memory = (SharedMemory.open(words["inputs"]), SharedMemory.open(words["outputs"]))
     with _as_it_was(words) as changed:
-        stand = Stand(lambda *args: None, words["device"], Contract(**_tuples(words["contract"])), tensors, *memory, changed=changed)
+        stand = Stand(lambda *args: None, words["device"], Contract(**tuples(words["contract"])), tensors, *memory, changed=changed)
         stand.fills = [tuple(pair) for pair in words["scale"]]
         stand.answer = words["answer"]
         said = told_failure(lambda: stand.load(words))
@@ -84,7 +84,8 @@ def confine(folder: str) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _tuples(plain: Mapping[str, Any]) -> dict[str, Any]:
+def tuples(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a dataclass as JSON brought them, its lists as tuples."""
     return {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}
 
 
