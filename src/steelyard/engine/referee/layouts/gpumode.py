@@ -146,7 +146,7 @@ def pose(problem: Problem, device: str) -> Posed:
     case = {key: tuple(value) if isinstance(value, list) else value for key, value in problem.options["case"].items()}
 
     def draw(seed: int) -> Sequence[Any]:
-        own = {"seed": mixed(case["seed"], seed)} if "seed" in case else {}
+        own = {"seed": mixed(problem.options["case"]["seed"], seed)} if "seed" in case else {}
         try:
             data = _loading.seeded(lambda: make(**{**case, **own}), seed)
         except (RuntimeError, AssertionError) as error:
