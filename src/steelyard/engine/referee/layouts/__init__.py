@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from steelyard import files
-from steelyard.engine.referee.layouts import _reading, kernelbench, plain
+from steelyard.engine.referee.layouts import _reading, backendbench, flashinfer, gpumode, kernelbench, plain
 from steelyard.engine.referee.layouts._reading import under_contract
 from steelyard.engine.referee.posed import Layout
 from steelyard.errors import UsageError, unknown
 
-LAYOUTS: dict[str, Layout] = {"plain": plain, "kernelbench": kernelbench}
+LAYOUTS: dict[str, Layout] = {
+    "plain": plain, "kernelbench": kernelbench, "gpumode": gpumode, "flashinfer": flashinfer, "backendbench": backendbench,
+}  # fmt: skip
 """By the name that problems and submissions carry, in the order in which they are asked."""
 
 __all__ = ["LAYOUTS", "find", "named", "under_contract"]

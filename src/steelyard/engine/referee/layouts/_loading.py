@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import importlib.machinery
+import importlib.util
 import random
 import shutil
 import sys
@@ -27,6 +29,29 @@ SPELLINGS = {
 def load(path: str | Path) -> ModuleType:
     """A user's file as a new module of this process, with its folder to import from."""
     return registry.load_file(path, again=True)
+
+
+class TaskModules:
+    """Finds modules of a task by the names that the task gives its files, wherever these lie."""
+
+    def __init__(self, files: Mapping[str, str]) -> None:
+        self.files = files
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+        """As Python's import system asks."""
+        return importlib.util.spec_from_file_location(name, self.files[name]) if name in self.files else None
+
+
+def importable(files: Mapping[str, str]) -> None:
+    """Let users' code import these files by name, and no longer those that were given before; Python's own modules and the frameworks
+    keep their names."""
+    taken = sys.stdlib_module_names | registry.frameworks()
+    modules = {name.removesuffix(".py"): path for name, path in files.items() if name.endswith(".py")}
+    modules = {name: path for name, path in modules.items() if name.isidentifier() and name not in taken}
+    before = [finder for finder in sys.meta_path if isinstance(finder, TaskModules)]
+    for name in {*modules, *(name for finder in before for name in finder.files)}:
+        sys.modules.pop(name, None)
+    sys.meta_path[:] = [TaskModules(modules), *(finder for finder in sys.meta_path if finder not in before)]
 
 
 def member(module: ModuleType, name: str) -> Callable[..., Any]:

@@ -50,7 +50,11 @@ def split(path: str) -> tuple[Path, str]:
 
 def outline(path: Path) -> Outline:
     """Read what a Python file defines; one that Python could not read is the user's error."""
-    text = files.read_text(path)
+    return outline_of(files.read_text(path), path)
+
+
+def outline_of(text: str, path: Path) -> Outline:
+    """The same for text that stands in another file."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -119,7 +123,7 @@ def under_contract(problem: Problem, told: Mapping[str, Any], where: str = "") -
         if key in TOLERANCES:
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
                 raise UsageError(f"{key} of the contract is no tolerance: {value!r}", do="write a number from 0 up", where=where)
-            problem = replace(problem, **{key: float(value)})
+            problem = replace(problem, rtol=float(value)) if key == "rtol" else replace(problem, atol=float(value))
             continue
         if key not in known:
             raise unknown("part of a contract", key, [*known, *TOLERANCES], where=where)

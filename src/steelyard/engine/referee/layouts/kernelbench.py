@@ -10,17 +10,19 @@ Each file is a module of its own, so constants and functions that a candidate re
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from steelyard import files
 from steelyard.engine.referee.layouts import _loading, _reading
+from steelyard.engine.referee.layouts._times import said, seated, times
 from steelyard.engine.referee.posed import Posed, Provisions
 from steelyard.errors import UsageError
 from steelyard.model.dtypes import canonical
-from steelyard.model.judging import Problem, Submission
+from steelyard.model.judging import Problem, Ruling, Submission
+from steelyard.model.record import Figure
 
 NAME = "kernelbench"
 LOOKS_FOR = "a .py file with class Model, get_inputs() and get_init_inputs(), or a folder of such files (level1/, or the folder of levels)"
@@ -28,6 +30,7 @@ MODEL, CANDIDATE, INPUTS, INIT = "Model", "ModelNew", "get_inputs", "get_init_in
 SEED = 42
 NUMBERED = re.compile(r"(\d+)_.*\.py")
 SAMPLE = re.compile(r"level_(\d+)_problem_(\d+)_sample_(\d+)_kernel\.py")
+LABEL = re.compile(r"level_(\d+)_problem_(\d+)_sample_(\d+)")
 OPTIONS = ("seed", "precision", "eval")
 """What a problem's options may hold, and its candidates' get as well."""
 
@@ -189,3 +192,43 @@ def _seed(options: Mapping[str, Any]) -> int:
 def _dtype(options: Mapping[str, Any]) -> Any:
     name = options.get("precision")
     return _loading.torch_dtype(canonical(str(name))) if name else None
+
+
+def result(ruling: Ruling) -> dict[str, Any]:
+    """A ruling with the fields of KernelBench's KernelExecResult; times in milliseconds, -1 where nothing was timed."""
+    mine, other = times(ruling)
+    where = {key: str(ruling.facts.get(key, "")) for key in ("hardware", "device")}
+    found: dict[str, Any] = dict(where)
+    if not ruling.correct:
+        key = "correctness_issue" if ruling.status == "wrong" else "runtime_error" if seated(ruling) else "compilation_error"
+        found[key] = said(ruling) or ruling.status
+    if ruling.tricks:
+        found["tricks"] = [{"kind": trick.kind, "words": trick.words, "voids": trick.voids} for trick in ruling.tricks]
+    return {
+        "compiled": seated(ruling), "correctness": ruling.correct, "metadata": found,
+        "runtime": _ms(mine), "runtime_stats": _stats(mine, where), "ref_runtime": _ms(other), "ref_runtime_stats": _stats(other, where),
+    }  # fmt: skip
+
+
+def results(rulings: Iterable[Ruling]) -> dict[str, list[dict[str, Any]]]:
+    """The content of KernelBench's eval_results.json for a batch: problem id -> its samples."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for ruling in rulings:
+        words = LABEL.fullmatch(ruling.candidate)
+        if words is None:
+            what = f"{ruling.candidate!r} is no candidate of a run"
+            raise UsageError(what, why="KernelBench's results go by problem and sample", do="judge level_1_problem_1_sample_0_kernel.py")
+        found.setdefault(words[2], []).append({"sample_id": int(words[3]), **result(ruling)})
+    return found
+
+
+def _ms(time: Figure | None) -> float:
+    return -1.0 if time is None else float(f"{time.value * 1e3:.3g}")
+
+
+def _stats(time: Figure | None, where: Mapping[str, str]) -> dict[str, Any]:
+    """Calls are timed in blocks, so there is an interval of the mean, and no shortest and longest call."""
+    if time is None:
+        return {}
+    ends = {name: float(f"{end * 1e3:.3g}") for name, end in (("low", time.low), ("high", time.high)) if end is not None}
+    return {"mean": _ms(time), **ends, "num_trials": time.n or 0, **where}
