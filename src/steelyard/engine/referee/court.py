@@ -81,8 +81,7 @@ class Court:
         """Start the examiner and have it pose the problem."""
         torch = uses_torch(problem)
         place = Place(threads=options.threads)
-        if options.env or torch:
-            place = envs.place_for("torch" if torch else "numpy", place) if not options.env else envs.named_place(options.env, place)
+        place = envs.place(options.env, place) if options.env else envs.place_for("torch" if torch else "numpy", place)
         root = FAST_FOLDER if FAST_FOLDER.is_dir() and os.access(FAST_FOLDER, os.W_OK) else None
         keep_orphans()
         court = cls(problem, options, place, torch, Path(tempfile.mkdtemp(prefix="steelyard-court-", dir=root)))
@@ -130,7 +129,7 @@ class Court:
         fresh = self.options.device != "cpu" or (submission is not None and calls_for_fresh(submission))
         talk = self._talk(fresh=fresh, base=base)
         words = self._words() | {
-            "base": base, "candidate": None if base else asdict(submission), "contract": asdict(self.problem.contract),
+            "base": base, "candidate": None if submission is None else asdict(submission), "contract": asdict(self.problem.contract),
             "folder": str(folder), "inputs": self.inputs, "outputs": outputs, "provisions": self.provisions,
             "scale": self.opening.scale, "answer": self.opening.answer,
         }  # fmt: skip

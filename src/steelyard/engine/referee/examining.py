@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -88,12 +89,13 @@ class Desk:
         spec, number = item["output"], item["number"]
         if "unreadable" in spec:
             return {"status": "failed", "message": spec["unreadable"], "lazy": True}
+        digest = hashlib.blake2b(b"".join(_bytes(memory, spec)), digest_size=16).hexdigest()
         inputs = self._inputs(number, wide)
         answer = unpack(spec, memory, self.examiner.device)
         found: Verification = self.examiner.check(inputs, answer)
         told: dict[str, Any] = {
             "status": found.status, "message": found.message, "identical": found.identical, "figures": dict(found.figures),
-            "max_abs": found.max_abs, "max_rel": found.max_rel, "against": found.against,
+            "max_abs": found.max_abs, "max_rel": found.max_rel, "against": found.against, "digest": digest,
         }  # fmt: skip
         told["null"] = self.examiner.equals_null(inputs, answer)
         if found.status == "failed":

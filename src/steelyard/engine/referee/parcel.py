@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 ALIGNMENT = 256
-LARGEST = 1 << 38
+LARGEST, NO_RESERVE = 1 << 38, 0x4000
 PLAIN = (str, int, float, bool, type(None))
 
 
@@ -49,7 +49,7 @@ class SharedMemory:
     @classmethod
     def private(cls) -> SharedMemory:
         """Memory of this process alone, larger than anything needs: for finding out how much that is."""
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_NORESERVE
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE
         return cls("", memoryview(mmap.mmap(-1, LARGEST, flags=flags)))
 
     def take(self, size: int) -> tuple[int, Any]:

@@ -84,6 +84,10 @@ class Partner:
         with contextlib.suppress(OSError):
             os.sched_setaffinity(self.pid, cpus)
 
+    def left_running(self) -> list[int]:
+        """Processes that it has started and that still run."""
+        return tree(self.pid)
+
     def close(self) -> str:
         """End it with everything that it has started; what it had printed."""
         self.resume()
@@ -112,6 +116,6 @@ def _sound(answer: Any) -> Mapping[str, Any]:
         raise Ended("failed", "the process ended its job before it was told to")
     words = answer.words
     if "status" in words:
-        status = words["status"] if words["status"] in STATUSES else "failed"
+        status: Status = next((each for each in STATUSES if each == words["status"]), "failed")
         raise Ended(status, str(words.get("reason", "")), str(words.get("traceback", "")))
     return words
