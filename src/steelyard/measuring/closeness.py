@@ -31,6 +31,7 @@ from steelyard.measuring.leaves import Array, Piece, precision_of, space_of, wid
 UNITS = {"fp64": 2.0**-53, "fp32": 2.0**-24, "tf32": 2.0**-11, "fp16": 2.0**-11, "bf16": 2.0**-8, "fp8": 2.0**-4}
 """The largest relative error of one rounding, from the finest format to the coarsest."""
 OWN = 16.0
+SLIGHT = 0.1
 SAMPLED = 1 << 20
 """Elements from which the usual size of an array is told."""
 AT_ONCE = 1 << 22
@@ -78,6 +79,14 @@ class Close:
     spread: float = 0.0
     usual_error: float = 0.0
     usual_own: float = 0.0
+    wrong: float = 0.0
+
+    @property
+    def merely_rounded(self) -> bool:
+        """Whether what is wrong looks like coarse arithmetic: small errors, or many of them that are small in the mean."""
+        if not self.spread or not math.isfinite(self.error):
+            return False
+        return self.error <= SLIGHT * self.spread or (self.usual_error <= SLIGHT / 4 * self.spread and self.wrong >= SLIGHT)
 
 
 def coarser(one: str, other: str) -> str:
@@ -193,7 +202,7 @@ def _closely(got: Piece, want: Wanted) -> Close:
             f"{_place(worst[1], got.shape)}: {_shown(got, worst[1])} instead of {_shown_exact(want, worst[1])}, "
             f"{worst[0]:.3g} times what is allowed"
         )
-    return Close(message, far, theirs_far, found.spread, math.sqrt(sum_squares / max(count, 1)), own)
+    return Close(message, far, theirs_far, found.spread, math.sqrt(sum_squares / max(count, 1)), own, wrong / math.prod(got.shape))
 
 
 def _stored(piece: Piece) -> str:

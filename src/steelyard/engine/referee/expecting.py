@@ -28,6 +28,8 @@ from steelyard.measuring.leaves import (
 )
 from steelyard.model.judging import Contract
 
+KEPT, KEPT_BYTES = 16, 1 << 28
+"""How many expectations are kept for being asked again, and how many bytes of them beside the latest two."""
 STIRS = 2
 """How often inputs are moved by a rounding; each costs a call of the reference in double precision."""
 WIDE = ("float64", "complex128")
@@ -50,6 +52,12 @@ class Expectation:
         """The arrays of the reference's own answer."""
         return [item.answer for item in self.wanted]
 
+    @property
+    def bytes(self) -> int:
+        """What it takes to keep it."""
+        held = [array for item in self.wanted for array in (item.answer.array, item.exact, *item.stirs)]
+        return sum(int(array.nbytes) for array in (*held, *arrays_of(list(self.inputs))))
+
 
 class Oracle:
     """Asks the reference, each time with inputs of its own and from the same random numbers, so that it may change its inputs."""
@@ -68,7 +76,13 @@ class Oracle:
             if found.inputs is inputs:
                 return found
         made = self._expect(inputs)
-        self._kept = [made, *self._kept[:1]]
+        small = 0
+        kept = [made]
+        for place, other in enumerate(self._kept[: KEPT - 1]):
+            small += other.bytes
+            if place == 0 or small <= KEPT_BYTES:
+                kept.append(other)
+        self._kept = kept
         return made
 
     def _expect(self, inputs: Sequence[Any]) -> Expectation:
