@@ -48,6 +48,7 @@ class Opening:
     scale: Sequence[Sequence[float]]
     least_bytes: float
     widenings: tuple[str, ...]
+    device_name: str
     tricks: tuple[Trick, ...]
 
     @property

@@ -53,7 +53,7 @@ class Desk:
             "scale": [list(pair) for pair in self.examiner.scale(self.nonce)],
             "tricks": [[trick.kind, trick.words, trick.voids] for trick in self.examiner.weakness(self.nonce)],
             "widenings": self.examiner.widenings(self.nonce),
-            "least_bytes": self.examiner.least_bytes(self.nonce),
+            "least_bytes": self.examiner.least_bytes(self.nonce), "device_name": str(self.examiner.be.facts().get("device_name", "")),
         }  # fmt: skip
 
     def do(self, words: Mapping[str, Any]) -> Mapping[str, Any]:

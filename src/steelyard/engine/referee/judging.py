@@ -32,8 +32,13 @@ def problems(path: str, only: Sequence[str], options: JudgeOptions) -> list[Prob
         if name not in fields:
             raise unknown("part of a contract", name, fields)
     given = {**options.contract, **({"threads": options.threads} if options.threads != 1 else {})}
-    tolerance = {name: value for name, value in (("rtol", options.rtol), ("atol", options.atol)) if value is not None}
-    return [replace(problem, contract=replace(problem.contract, **given), **tolerance) for problem in found]
+    return [
+        replace(
+            problem, contract=replace(problem.contract, **given),
+            rtol=problem.rtol if options.rtol is None else options.rtol, atol=problem.atol if options.atol is None else options.atol,
+        )
+        for problem in found
+    ]  # fmt: skip
 
 
 def judge_all(
@@ -41,7 +46,7 @@ def judge_all(
     candidates: Iterable[str],
     options: JudgeOptions,
     only: Sequence[str] = (),
-    waiting: Callable[[str], None] = lambda _: None,
+    waiting: Callable[[str], None] = lambda holder: None,
 ) -> Iterator[Ruling]:
     """Rule on every candidate for every problem of a reference, as they come; a candidate that ends badly costs itself alone."""
     named = list(candidates)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -45,7 +45,7 @@ def rule(court: Court, submission: Submission, seen: Evidence) -> Ruling:
         return Ruling(*names, "wrong", _why(seen), verification(seen), tricks=tuple(tricks), facts=facts(court, seen))
     if not seen.blocks:
         return Ruling(*names, "wrong", _why(seen), verification(seen), tricks=tuple(tricks), facts=facts(court, seen))
-    pair, rounds = weighed(court, seen, names)
+    pair = weighed(court, seen, names)
     delta = weigh(pair, court.options.margin)
     times = [statistics.median(_per_call(seen, arm)) for arm in (0, 1)]
     tricks += [*charges(seen, court.problem.contract.threads, court.options.device), *supported(seen, times, delta.verdict)]
@@ -76,7 +76,7 @@ def verification(seen: Evidence) -> Verification:
     for item in seen.checked:
         for name, value in (item.get("figures") or {}).items():
             figures[name] = max(figures.get(name, 0.0), value if isinstance(value, (int, float)) else math.inf)
-    status = "failed" if seen.wrong is not None else "passed" if seen.checked else "none"
+    status: Literal["passed", "failed", "none"] = "failed" if seen.wrong is not None else "passed" if seen.checked else "none"
     identical = status == "passed" and all(bool(item.get("identical")) for item in seen.checked)
     message = str(found.get("message") or "") if seen.wrong is not None else ""
     return Verification(status, str(found.get("against") or ""), message, identical=identical, figures=figures)
@@ -97,7 +97,7 @@ def _per_call(seen: Evidence, arm: int) -> list[float]:
     return [max(block.took - seen.overhead, 1e-9) / block.calls for block in seen.blocks if block.arm == arm]
 
 
-def weighed(court: Court, seen: Evidence, names: tuple[str, str]) -> tuple[Pair, Rounds]:
+def weighed(court: Court, seen: Evidence, names: tuple[str, str]) -> Pair:
     """The pair that the blocks make, with an interval that holds what differs between processes of the same code."""
     rounds = as_rounds(seen)
     clock = rounds.clock([0, 1])
@@ -111,13 +111,12 @@ def weighed(court: Court, seen: Evidence, names: tuple[str, str]) -> tuple[Pair,
     half, centre = t_quantile(1 - ALPHA / 2, spread.freedom) * error, float(values.mean())
     arms = [Arm(name, time=rounds.time(number, clock)) for number, name in enumerate(names)]
     lost = rounds.discarded((0, 1)) if clock == "wall" and len(centres) else [0.0, 0.0]
-    pair = Pair(
+    return Pair(
         arms[0], arms[1], math.exp(centre), math.exp(centre - half), math.exp(centre + half), 1 - ALPHA, len(values), len(rounds.seconds),
         0, (1, 1), [float(value) for value in values], {"base": lost[0], "head": lost[1]}, schedule="the judge's blocks",
         processes=len(values), clock=f"the judge's, {clock}", p=2 * t_cdf(-abs(centre) / max(error, 1e-12), spread.freedom),
         measured_s=sum(block.took for block in seen.blocks), margin=court.options.margin,
     )  # fmt: skip
-    return pair, rounds
 
 
 def as_rounds(seen: Evidence) -> Rounds:
@@ -148,9 +147,8 @@ def charges(seen: Evidence, threads: int, device: str) -> list[Trick]:
     if device == "cpu":
         beyond = [[block.cpu - threads * block.took for block in blocks] for blocks in both]
         if (extra := _excess(*beyond)) > max(OUTSIDE * own, LEAST_OUTSIDE):
-            found.append(
-                Trick("hidden", f"{plain(extra, 's')} of CPU a block beyond the {threads} thread{'s' * (threads > 1)} of the contract")
-            )
+            allowed = "one thread" if threads == 1 else f"{threads} threads"
+            found.append(Trick("hidden", f"{plain(extra, 's')} of CPU a block beyond the {allowed} of the contract"))
         around = [[block.cpu_around for block in blocks if block.show is None] for blocks in both]
         if (extra := _excess(*around)) > max(OUTSIDE * own, LEAST_OUTSIDE):
             found.append(Trick("outside", f"{plain(extra, 's')} of CPU a block is spent before the calls, where the reference spends none"))
@@ -190,7 +188,7 @@ def supported(seen: Evidence, times: Sequence[float], verdict: str) -> list[Tric
 
 def bandwidth(court: Court) -> float | None:
     """Bytes per second of the device's memory by its datasheet, where there is one."""
-    name = court.device_name
+    name = court.opening.device_name
     found = datasheet(name) if name else None
     return found.bandwidth if found else None
 
@@ -208,10 +206,8 @@ def impossible(court: Court, seconds: float) -> list[Trick]:
     least = court.opening.least_bytes / fastest
     if seconds >= least or not math.isfinite(least):
         return []
-    needed: Mapping[str, float] = {"bytes": court.opening.least_bytes}
-    return [
-        Trick("impossible", f"{plain(seconds, 's')} for {plain(needed['bytes'], 'B')} that must be moved: at least {plain(least, 's')}")
-    ]
+    moved = plain(court.opening.least_bytes, "B")
+    return [Trick("impossible", f"{plain(seconds, 's')} for {moved} that must be moved: at least {plain(least, 's')}")]
 
 
 def ended(court: Court, submission: Submission, status: Status, reason: str, tricks: Sequence[Trick] = ()) -> Ruling:
