@@ -27,6 +27,7 @@ from steelyard.machine.cpu import affinity
 from steelyard.model.judging import Problem, Submission, Trick
 
 EXAMINER, STAND = "steelyard.engine.referee.examining", "steelyard.engine.referee.stand"
+PREFIX = "steelyard-court-"
 FAST_FOLDER = Path("/dev/shm")
 MOST_SHARED = 1 << 30
 """Bytes of inputs that lie ready at a time, unless those of one call are more."""
@@ -85,7 +86,8 @@ class Court:
         place = envs.place(options.env, place) if options.env else envs.place_for("torch" if torch else "numpy", place)
         root = FAST_FOLDER if FAST_FOLDER.is_dir() and os.access(FAST_FOLDER, os.W_OK) else None
         keep_orphans()
-        court = cls(problem, options, place, torch, Path(tempfile.mkdtemp(prefix="steelyard-court-", dir=root)))
+        sweep(root)
+        court = cls(problem, options, place, torch, Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=root)))
         try:
             court._begin()
             yield court
@@ -214,6 +216,14 @@ class Stander(Partner):
 
     folder: Path = Path()
     outputs: str = ""
+
+
+def sweep(root: Path | None) -> None:
+    """Take away folders of judges that were killed: nobody else will."""
+    for folder in Path(root or tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        pid = folder.name.removeprefix(PREFIX).partition("-")[0]
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def uses_torch(problem: Problem) -> bool:
