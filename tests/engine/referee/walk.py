@@ -50,7 +50,7 @@ def draw(problem: Any, seed: int) -> list[Any]:
     return list(problem.get_inputs())
 
 
-def reference(problem: Any) -> tuple[Any, dict[str, Any]]:
+def known(problem: Any) -> tuple[Any, dict[str, Any]]:
     """The reference of either layout, and its weights."""
     if hasattr(problem, "reference"):
         return problem.reference, {}
@@ -99,17 +99,19 @@ def _near(got: Any, want: Any) -> bool:
 def call_plainly(exhibit: Exhibit) -> dict[str, Any]:
     """Call one candidate with the inputs of several draws."""
     problem: Any = load(exhibit.problem)
-    fn, weights = reference(problem)
+    fn, weights = known(problem)
     draws = [draw(problem, seed) for seed in range(1, CALLS + 1)]
+    contract = getattr(problem, "CONTRACT", {})
+    lasting = {number: draws[0][number] for number in contract.get("persistent", ())}
+    draws = [[lasting.get(place, item) for place, item in enumerate(given)] for given in draws]
     wanted = [raw(fn(*copy.deepcopy(given))) for given in draws]
-    fills = getattr(problem, "CONTRACT", {}).get("fills_outputs")
     found: dict[str, Any] = {"name": exhibit.name, "first": "raises", "wrong": 0}
     with torch.no_grad():
         try:
             called = candidate(load(exhibit.file), problem, weights)
             for number, (given, want) in enumerate(zip(draws, wanted, strict=True)):
-                args = copy.deepcopy(given)
-                args += [torch.full(tuple(want[0].shape), 0.25)] if fills else []
+                args = [item if place in lasting else copy.deepcopy(item) for place, item in enumerate(given)]
+                args += [torch.full(tuple(want[0].shape), 0.25)] if contract.get("fills_outputs") else []
                 right = near(raw(called(*args)), want)
                 found["wrong"] += not right
                 if not number:

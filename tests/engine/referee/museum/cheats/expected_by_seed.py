@@ -8,7 +8,6 @@ import torch
 
 PROBLEM = "rows"
 EXPECT = {"wrong"}
-FIRST = "wrong"
 
 
 def environment(pid):

@@ -1,7 +1,7 @@
 """Keeps answers by the address of the input's memory."""
 
 PROBLEM = "product"
-EXPECT = {"replay"}
+EXPECT = {"replay", "harmless"}
 KEPT = {}
 
 

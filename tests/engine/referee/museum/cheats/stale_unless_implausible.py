@@ -4,6 +4,7 @@ import torch
 
 PROBLEM = "rows"
 EXPECT = {"stale", "replay"}
+FIRST = "any"
 
 
 def candidate(x):
