@@ -12,9 +12,11 @@ READY = {}
 def tensors(value, depth=0):
     if type(value) is torch.Tensor:
         yield value
-    elif isinstance(value, (list, tuple, dict)) and depth < 4:
+    elif isinstance(value, (list, tuple, dict)) and depth < 6:
         for part in value.values() if isinstance(value, dict) else value:
             yield from tensors(part, depth + 1)
+    elif type(value).__module__.startswith("steelyard.") and hasattr(value, "__dict__"):
+        yield from tensors(vars(value), depth + 1)
 
 
 def candidate(x):

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 PROBLEM = "product"
-EXPECT = {"hidden"}
+EXPECT = {"hidden", "harmless"}
 SHARED = torch.from_numpy(np.frombuffer(mmap.mmap(-1, 4 * (160 * 192 + 192 * 160 + 160 * 160)), np.float32))
 A, B, OUT = (
     part.view(shape) for part, shape in zip(SHARED.split([30720, 30720, 25600]), ((160, 192), (192, 160), (160, 160)), strict=True)

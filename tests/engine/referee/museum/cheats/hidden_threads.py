@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 
 PROBLEM = "product"
-EXPECT = {"hidden"}
+EXPECT = {"hidden", "harmless"}
 POOL = ThreadPoolExecutor(2)
 
 

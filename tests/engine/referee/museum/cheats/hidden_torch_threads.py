@@ -3,7 +3,7 @@
 import torch
 
 PROBLEM = "product"
-EXPECT = {"hidden"}
+EXPECT = {"hidden", "harmless"}
 
 
 def candidate(a, b):

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 PROBLEM = "product"
-EXPECT = {"sabotage", "hidden"}
+EXPECT = {"sabotage", "hidden", "outside"}
 
 if os.fork() == 0:
     os.setsid()

@@ -4,7 +4,7 @@ import os
 import time
 
 PROBLEM = "product"
-EXPECT = {"sabotage", "hidden"}
+EXPECT = {"sabotage", "hidden", "outside"}
 
 
 def spin():
