@@ -71,7 +71,7 @@ OPTIONS = with_options(
     spelt("--replay-config", type=click.Path(path_type=Path), metavar="FILE", help="Modules to import and operators to leave out."),
     spelt("--update-replay-config", is_flag=True, help="Try every operator, write those that fail to the replay config, and end."),
     spelt("--profile-replay", is_flag=True, help="Also write a profiler's trace of the replay below the output path."),
-    spelt("--profile-memory", is_flag=True, help="Also measure the peak of memory; operators one by one are not."),
+    spelt("--profile-memory", is_flag=True, help="Also measure the peak of memory, and what operators allocate."),
     click.option("--et", is_flag=True, help="Also record an execution trace of the replay below the output path."),
     spelt("--output-path", type=click.Path(path_type=Path), metavar="FOLDER", help="Where files go."),
     click.option("-g", "generator", is_flag=True, help="Write a Python script of the replay, and do not replay."),
@@ -218,8 +218,6 @@ def _replay(asked: ReplayAsked, given: Mapping[str, Any]) -> int:
         click.echo(line)
     for line in _files(done.run, asked, given):
         click.echo(line)
-    if given["profile_memory"]:
-        tell("--profile-memory: the peak of the whole replay is measured, and not what each operator takes")
     if given["et"] and record.status in ("ok", "wrong"):
         click.echo(f"Execution trace: {_recorded_again(request, store, asked, given)}")
     code = done.code
@@ -255,7 +253,17 @@ def figures(record: Any, seconds: Sequence[float], given: Mapping[str, Any]) -> 
         told += [f"p{share}: {ordered[min(len(ordered) - 1, share * len(ordered) // 100)] * 1e3:.3f} ms" for share in PERCENTILES]
     if "peak_memory" in record.metrics:
         told.append(f"Peak memory: {record.metrics['peak_memory'].value / 2**20:.1f} MiB")
+    told += _by_memory(record.effective.get("replay_memory", ()))
     return [line for line in told if line]
+
+
+def _by_memory(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The operators that allocate most; what is reserved for them is known on a GPU alone."""
+    told = ["Operators by allocated memory:"] if rows else []
+    for row in rows:
+        reserved = "" if row["reserved"] is None else f", reserved {row['reserved']} B"
+        told.append(f"  {row['operator']} x {row['calls']} ({row['shapes']}): allocated {row['allocated']} B{reserved}")
+    return told
 
 
 def _files(run: Any, asked: ReplayAsked, given: Mapping[str, Any]) -> list[str]:
