@@ -78,7 +78,8 @@ def test_flags_that_make_no_sense_are_refused(trace: Path, tmp_path: Path) -> No
     [
         (["--delay", "5"], "one process replays none"), (["--device-memory-threshold", "0.5"], "--enable-lazy-tensor-allocation"),
         (["--dump"], "without -g"), (["--et"], "--output-path"), (["--profile-replay"], "--output-path"),
-        (["--et", "--output-path", ".", "-g"], "none is made"),
+        (["--et", "--output-path", ".", "-g"], "none is made"), (["--rows", "9"], "recorded size"), (["-s"], "all of its calls"),
+        (["--regenerate_tensors"], "made once"),
     ],
 )  # fmt: skip
 def test_flags_that_would_do_nothing_are_refused_with_the_reason(

@@ -54,6 +54,12 @@ class ReplayConfig:
         return json.dumps({IMPORTS: list(self.imports), SKIPS: dict(self.skips)}, indent=4) + "\n"
 
 
+OLD = {
+    "--rows": "tables of embeddings have the recorded size, and their indices are in its range",
+    "--pooling-factor": "bags of embeddings are as recorded", "--alpha": "indices are as recorded, or even over their range",
+    "--separate": "a script of a replay holds all of its calls", "--regenerate-tensors": "tensors are made once, as et_replay does usually",
+}  # fmt: skip
+"""Flags of its older versions that nothing here answers to, and why."""
 OPTIONS = with_options(
     click.option("--input", "input_", metavar="FILE", help="The execution trace, .json or .json.gz."),
     spelt("--trace-path", metavar="FOLDER", help="A folder with rank-N.json of each process; the number is that of this process."),
@@ -78,6 +84,11 @@ OPTIONS = with_options(
     spelt("--dump-path", type=click.Path(path_type=Path), metavar="FOLDER", help="Where the script goes; usually the output path."),
     click.option("--dump", is_flag=True, help="With -g: write the script, which it always does."),
     spelt("--batch-size", type=click.IntRange(1), default=1, show_default=True, help="Items of an iteration, for the rate."),
+    click.option("--rows", type=click.IntRange(1), help="Not taken: tables of embeddings are as large as recorded."),
+    spelt("--pooling-factor", type=click.IntRange(1), help="Not taken: bags of embeddings are as recorded."),
+    click.option("--alpha", type=float, help="Not taken: indices are as recorded, or even over their range."),
+    click.option("-s", "--separate", is_flag=True, help="Not taken: a script holds all of its calls."),
+    spelt("--regenerate-tensors", is_flag=True, help="Not taken: tensors are made once, and integers that change are put back."),
     spelt("--delay", type=float, default=0.0, help="Only 0 is taken: one process replays no collectives."),
 )
 
@@ -113,6 +124,9 @@ def _refuse(given: Mapping[str, Any]) -> None:
             "--device-memory-threshold cannot be kept", why="tensors are not freed when a share of the memory is in use",
             do="give --enable-lazy-tensor-allocation, which is usual where the tensors do not fit at once",
         )  # fmt: skip
+    for flag, why in OLD.items():
+        if given[flag.strip("-").replace("-", "_")]:
+            raise UsageError(f"{flag} cannot be kept", why=why, do="leave it out")
     if given["dump"] and not given["generator"]:
         raise UsageError("--dump says nothing without -g", why="it writes the script that -g makes", do="give -g, or leave it out")
     for flag, name in (("--et", "et"), ("--profile-replay", "profile_replay")):
