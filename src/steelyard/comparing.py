@@ -179,7 +179,7 @@ def _difference(be: Backend, base: Callable[[], Task], head: Callable[[], Task],
     After timing they are called again with other values in the same arrays, unless calls change these themselves: an answer that
     was kept from an earlier call is found so.
     """
-    from steelyard.engine.scrutiny import altered, halved, inputs, prints
+    from steelyard.engine.changes import altered, halved, inputs, prints
     from steelyard.measuring import verify
 
     task = base()

@@ -14,11 +14,9 @@ from typing import Any
 
 import numpy as np
 
-BLOCKS = 4
-SMALL, SMALL_BLOCKS = 4096, 16
-"""Bytes up to which an allocator keeps many blocks of one size ready."""
-MOST_HELD = 2**28
-"""Bytes of the host that are filled at once, at most; what is larger than that comes from the system, which gives zeros."""
+BLOCKS: tuple[tuple[int, int], ...] = ((2**12, 16), (2**20, 4), (2**25, 2))
+"""How many blocks are filled, by their size in bytes: an allocator keeps many small ones ready, and takes huge ones from the system,
+which gives zeros."""
 PATTERN = 8191
 """Numbers that are drawn; larger blocks repeat them, and no row of an array has a length that would line them up."""
 
@@ -65,7 +63,8 @@ def pattern(rng: np.random.Generator, like: Array) -> Array:
     scale = scale if math.isfinite(scale) else 1.0
     drawn = rng.standard_normal(PATTERN) * scale * rng.uniform(0.7, 1.4)
     with np.errstate(all="ignore"):
-        made = (drawn + 1j * rng.standard_normal(PATTERN) * scale).astype(like.dtype) if like.dtype.kind == "c" else drawn.astype(like.dtype)
+        whole = drawn + 1j * rng.standard_normal(PATTERN) * scale if like.dtype.kind == "c" else drawn
+        made = whole.astype(like.dtype)
     return np.where(np.isfinite(made), made, 0).astype(like.dtype)
 
 
@@ -80,15 +79,12 @@ def litter_host(
     """
     rng = np.random.default_rng()
     held: list[Array] = []
-    room = MOST_HELD
     for like in answer:
         if not like.count or like.some.dtype.kind not in "biufc":
             continue
         drawn = written(pattern(rng, like.some), like.dtype)
         size = like.count * (len(drawn) // PATTERN)
-        for _ in range(SMALL_BLOCKS if size <= SMALL else BLOCKS):
-            if (room := room - size) < 0:
-                break
+        for _ in range(next((count for largest, count in BLOCKS if size <= largest), 0)):
             block = take(size)
             repeat_into(block, drawn)
             held.append(block)
