@@ -363,7 +363,10 @@ class TestLegitimate:
 
     def test_without_a_reference_the_first_answer_again_is_all_there_is(self) -> None:
         found = verified(weigh(lambda be: Task(lambda x: x * 2, (be.randn(4),))))
-        assert (found.status, found.checks) == ("none", ["inputs unchanged", "pace with values never seen before", "answer after timing, as the first"])
+        assert (found.status, found.checks) == (
+            "none",
+            ["inputs unchanged", "pace with values never seen before", "answer after timing, as the first"],
+        )
 
     def test_a_variant_that_packs_one_of_its_inputs_beforehand(self) -> None:
         def build(be: Any) -> Task:

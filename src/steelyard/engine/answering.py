@@ -41,6 +41,8 @@ class Answering:
     facts: dict[str, Any] = field(default_factory=dict)
     """What a record says of the answers beside whether they are right: where they lie."""
     _sketches: list[Sketch] = field(default_factory=list)
+    _doubt: Verification | None = None
+    """What was wrong with an answer between timed blocks."""
     _followed: str = ""
     """An input whose other values the answer followed."""
 

@@ -93,10 +93,10 @@ def paces(be: Any, task: Task, seed: int) -> list[Pace]:
     return found
 
 
-def kept_by_value(be: Any, task: Task, plain: Task | None, seed: int) -> str:
+def kept_by_value(be: Any, task: Task, plain: Callable[[], Task] | None, seed: int) -> str:
     """What is wrong with a task whose calls are fast for values that come again alone; nothing where it keeps its pace.
 
-    `plain` is a task whose own pace says what is usual: sorting what was sorted before is faster for everybody.
+    `plain` gives a task whose own pace says what is usual: sorting what was sorted before is faster for everybody.
     """
     found = paces(be, task, seed)
     if not found or min(each.ratio for each in found) <= SLOWER:
@@ -105,22 +105,26 @@ def kept_by_value(be: Any, task: Task, plain: Task | None, seed: int) -> str:
     if not again or min(each.ratio for each in again) <= SLOWER:
         return ""
     ratio = min(each.ratio for each in (*found, *again))
-    usual = max((each.ratio for each in paces(be, plain, seed)), default=1.0) if plain else PLAINLY / SLOWER
+    usual = max((each.ratio for each in paces(be, plain(), seed)), default=1.0) if plain else PLAINLY / SLOWER
     if ratio <= SLOWER * usual:
         return ""
     return KEPT.format(ratio)
+
+
+def spare_time() -> float:
+    """CPU seconds that other threads of this process have had so far."""
+    return clocks.process_time() - 1e-9 * clocks.thread_time_ns()
 
 
 def other_threads(be: Any, tasks: Sequence[Task]) -> list[float]:
     """CPUs that other threads of this process keep busy during the calls of each task."""
     found = []
     for task in tasks:
-        wall, all_threads, own = clocks.perf_counter(), clocks.process_time(), clocks.thread_time_ns()
+        began, before = clocks.perf_counter(), spare_time()
         for _ in range(MOST_CALLS):
             task()
-            if clocks.perf_counter() - wall > SPAN:
+            if clocks.perf_counter() - began > SPAN:
                 break
         be.sync()
-        spent = clocks.perf_counter() - wall
-        found.append(max(0.0, clocks.process_time() - all_threads - 1e-9 * (clocks.thread_time_ns() - own)) / max(spent, 1e-9))
+        found.append(max(0.0, spare_time() - before) / max(clocks.perf_counter() - began, 1e-9))
     return found

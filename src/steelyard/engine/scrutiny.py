@@ -105,6 +105,8 @@ class Scrutiny(Answering):
         for further in (self._partly, self._placed):
             if self._open():
                 further()
+        if self._doubt is not None and self._open():
+            self.verification = self._noted(self._doubt, BETWEEN)
         return self.verification
 
     def glance(self) -> None:
@@ -113,8 +115,7 @@ class Scrutiny(Answering):
         if still and self._open() and self.found is not None and self.found[0] is not None:
             seen = judge(self.bench, self.be, self._timed, self.be.outputs(observed(self._timed)), self.found)
             if seen.status == "failed":
-                words = f"right at first, but not while it was timed: {seen.message}"
-                self.verification = self._noted(replace(seen, message=words), BETWEEN)
+                self._doubt = replace(seen, message=f"right at first, but not while it was timed: {seen.message}")
             elif self.verification is not None:
                 self.verification = replace(self.verification, checks=[*self.verification.checks, BETWEEN])
 
@@ -235,7 +236,10 @@ class Scrutiny(Answering):
 
     def _redrawn(self) -> bool:
         """The answer to whole numbers that another seed of the workload gives; whether there were any that it should follow."""
-        paths = [path for path, item in inputs(self.built).items() if path in self.prints and hasattr(item, "nbytes")]
+        items = {path: self.be.seen(item, path) for path, item in inputs(self.built).items() if path in self.prints}
+        paths = [path for path, leaf in items.items() if leaf is not None and not verify.is_floating(leaf.dtype) and leaf.shape]
+        if not paths:
+            return False
         drawn: list[Task] = []
         try:
             other, task = replace(self.bench, settings=replace(self.bench.settings, seed=self.bench.settings.seed + OTHER_SEED)).build()
@@ -285,14 +289,15 @@ class Scrutiny(Answering):
         if not self._steady() or not self.prints or self.verification is None:
             return
         others: list[Task] = []
+
+        def plain() -> Task:
+            be, task = self.bench.standard(self._timed)
+            others.append(task)
+            return self.bench.ready(be, task)
+
+        varied = not all(variant.asked for variant, _ in self.bench.chain)
         try:
-            if not all(variant.asked for variant, _ in self.bench.chain):
-                be, plain = self.bench.standard(self._timed)
-                others.append(plain)
-                plain = self.bench.ready(be, plain)
-            else:
-                plain = None
-            message = kept_by_value(self.be, self._timed, plain, self._drawn())
+            message = kept_by_value(self.be, self._timed, plain if varied else None, self._drawn())
         except Exception:
             return
         finally:
