@@ -14,7 +14,7 @@ from tests.engine.referee.exhibits import Exhibit, exhibits
 pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
-FALSE = ("stale_half_rows", "replay_by_pointer", "replay_by_hash", "lazy_subclass")
+FALSE = ("stale_half_rows", "replay_by_pointer", "lazy_subclass")
 KNOWN = {each.name: each for each in exhibits("cheats")}
 
 OWN = """

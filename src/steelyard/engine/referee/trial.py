@@ -27,6 +27,8 @@ AUDITED, FEWEST_AUDITS = 0.25, 3
 VERIFIED = 2
 """Outputs of an audited block that are verified, chosen when it is over."""
 OTHERS = 24
+COARSE = 0.1
+"""A wrong answer that is off by less than this share of the answers' spread is a matter of precision."""
 
 
 class Void(Exception):
@@ -153,6 +155,8 @@ class Trial:
                 self.seen.tell("kept-output", "the output of a call holds the answer of a later one; a contract may declare reuses_output")
             else:
                 self.seen.tell("replay", "the answer is that of an earlier call")
+        elif (found.get("figures") or {}).get("error", 1.0) < COARSE:
+            self.seen.tell("precision", "close to the answer, but further off than the admitted arithmetic explains")
         elif self._unwritten(number):
             self.seen.tell("stale", "part of the answer is what lay in memory before: equal inputs give other values there")
         elif len(self.seen.checked) > 1 and self.seen.checked[0]["status"] == "passed":
