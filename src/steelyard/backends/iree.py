@@ -98,7 +98,9 @@ class Iree(ProgramBackend):
                 raise SteelyardError("IREE cannot read it", why=first_error(words), do=do)
             program = steps.export_module()
             shown = program.get_asm(large_elements_limit=SHOWN, large_resource_limit=SHOWN, print_generic_op_form=True)
-            programs.refuse([*programs.strange_names(shown), *programs.host_calls(shown)], file.allowed, "uses what is not known to compute:")
+            programs.refuse(
+                [*programs.strange_names(shown), *programs.host_calls(shown)], file.allowed, "uses what is not known to compute:"
+            )
             steps.import_module(program)
             with clock.phase("compile"):
                 compiled = steps.execute()
