@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from steelyard.artifacts.programs import CPUS
 from steelyard.engine.conversation import Conversation, Lost, listen
 from steelyard.engine.messages import Alternate, Answer, ArmAnswer, ArmFailed, Done, PartnerLost, Turns, Waiting
 from steelyard.engine.plan import Job, Plan
@@ -216,8 +217,8 @@ def _agreed(first: Bout, share: float) -> dict[str, Any]:
 
 
 def pinned(job: Job) -> bool:
-    """Both arms share one CPU where they need no more."""
-    return one_thread(job) and hasattr(os, "sched_setaffinity")
+    """Both arms share one CPU where they need no more and none was chosen for them."""
+    return one_thread(job) and hasattr(os, "sched_setaffinity") and CPUS not in dict(job.case.flags)
 
 
 def _part(match: Match, arm: int, turns: Turns) -> Alternate:
