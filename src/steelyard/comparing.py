@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import random
 from collections.abc import Callable, Mapping
@@ -25,16 +24,22 @@ if TYPE_CHECKING:
     from steelyard.measuring.clock import Timer
 
 
+SAME_CODE = "the answers agree in every bit, at the same speed: both may be the same code"
+LEFT = "left changed by the functions, and put back: {}"
+
+
 @dataclass(frozen=True, repr=False)
 class Weighed(Delta):
     """What `compare` found: a Delta with the pair it comes from, readable as text and in a notebook.
 
     `threads` are those of torch in this process, where it is loaded, and `other_load` how many CPUs other processes kept busy.
+    `identical` says whether the first answers agree in every bit, which with the same speed may mean that both are the same code.
     """
 
     pair: Pair | None = None
     threads: int | None = None
     other_load: float | None = None
+    identical: bool | None = None
 
     def __repr__(self) -> str:
         """The first line; the evidence is in `pair`."""
@@ -91,6 +96,7 @@ def compare(
     hold are copied to fresh places: arrays, containers, modules and plain objects. Where a function holds what cannot be
     copied, such as an open file, the interval is wider and a note says so.
     """
+    from steelyard.engine.guards import Guard
     from steelyard.engine.pairs import pair_from
     from steelyard.machine.load import watch_others
     from steelyard.measuring import paired, schedule
@@ -115,16 +121,19 @@ def compare(
         return be.relocate(_plain(fn, args, kwargs, setup), rng)
 
     builds = [functools.partial(build, fn) for fn in (base, head, base)]
-    differ = _difference(be, builds[0], builds[1]) if verify else ""
-    timed: list[Task] = []
+    guard, timed = Guard(be, builds[0], builds[1], labels), list[Task]()
     waits = any(isinstance(fn, WaitedCall) for fn in (base, head))
     timer = WaitingTimer(torch_threads() or 1) if waits else _timer(be, [build() for build in builds])
-    with watch_others() as others:
-        doing = schedule.weigh_arms(
-            builds[:2], timer, settings, rng.randrange(2**31), placebo=builds[2], check=lambda tasks: timed.extend(tasks[:2])
-        )
-    if verify:
-        differ = differ or _difference(be, builds[0], builds[1], later=True) or (_turned(be, builds[0], *timed) if timed else "")
+    with be.wholly_as_it_was() as changed:
+        differ = guard.before() if verify else ""
+        with watch_others() as others:
+            doing = schedule.weigh_arms(
+                builds[:2], timer, settings, rng.randrange(2**31), placebo=builds[2],
+                check=lambda tasks: timed.extend(tasks[:2]), look=guard.between if verify else None,
+            )  # fmt: skip
+        if verify:
+            differ = differ or guard.after(timed)
+        left = changed()
     found = doing.finding()
     held = {kind for fn in (base, head) for kind in be.stays(Task(fn))} if base is not head else set()
     found = paired.unmoved(found, sorted(held)) if held else found
@@ -133,11 +142,15 @@ def compare(
     pair = pair_from(found, doing.rounds(), 1, arms, **how)
     if doing.broken:
         pair = replace(pair, notes=[*pair.notes, BROKEN_OFF.format(doing.broken)])
+    notes = [*guard.notes, *([LEFT.format(", ".join(left))] if left else [])]
+    pair = replace(pair, notes=[*pair.notes, *notes])
     delta = weigh(pair)
+    if guard.identical and delta.verdict == "same":
+        pair = replace(pair, notes=[*pair.notes, SAME_CODE])
     if differ:
         delta = replace(delta, verdict="failed", reason=differ)
     told = {name: getattr(delta, name) for name in Delta.__dataclass_fields__}
-    return Weighed(**told, pair=pair, threads=torch_threads(), other_load=others.cpus)
+    return Weighed(**told, pair=pair, threads=torch_threads(), other_load=others.cpus, identical=guard.identical)
 
 
 def backend_here(call: Callable[[], Any]) -> Backend:
@@ -171,51 +184,3 @@ def _plain(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, A
     if isinstance(made, Mapping):
         return Task(fn, kwargs=made)
     return Task(fn, made if isinstance(made, tuple) else (made,))
-
-
-def _difference(be: Backend, base: Callable[[], Task], head: Callable[[], Task], *, later: bool = False) -> str:
-    """How the head's answer differs from the base's on equal inputs; nothing where it does not or there is none to compare.
-
-    After timing they are called again with other values in the same arrays, unless calls change these themselves: an answer that
-    was kept from an earlier call is found so.
-    """
-    from steelyard.engine.scrutiny import altered, halved, inputs, prints
-    from steelyard.measuring import verify
-
-    task = base()
-    other = be.relocate(replace(head(), args=task.args, kwargs=task.kwargs), random.Random(0))
-    sides = (task, other)
-    before = [prints(be, inputs(side)) for side in sides] if later else []
-
-    def differ() -> str:
-        want, got = be.outputs(task()), be.outputs(other())
-        found = verify.compare(got, want, "base", same_dtype=False)
-        return "" if found.status != "failed" else f"the answers differ{' after timing' if later else ''}: {found.message}"
-
-    first = differ()
-    if first or not later or before != [prints(be, inputs(side)) for side in sides]:
-        return first
-    with contextlib.ExitStack() as stack, contextlib.suppress(Exception):
-        arrays = [item for side in sides for item in inputs(side).values() if _floating(be, item)]
-        done = [stack.enter_context(altered(be, item, halved)) for item in arrays]
-        if all(done):
-            return differ()
-    return differ()
-
-
-def _turned(be: Backend, fresh: Callable[[], Task], base: Task, head: Task) -> str:
-    """How the head that was timed differs from a fresh base, where the base that was timed does not: calls have changed the head."""
-    from steelyard.measuring import verify
-
-    task = fresh()
-    used = [be.relocate(replace(arm, args=task.args, kwargs=task.kwargs), random.Random(0)) for arm in (base, head)]
-    want, *got = (be.outputs(arm()) for arm in (task, *used))
-    found = [verify.compare(answer, want, "base", same_dtype=False) for answer in got]
-    turned = found[0].status != "failed" and found[1].status == "failed"
-    return f"the answers differ after timing: {found[1].message}" if turned else ""
-
-
-def _floating(be: Backend, item: Any) -> bool:
-    leaf = be.leaf(item)
-    plain = leaf[1] if leaf is not None else item
-    return str(getattr(getattr(plain, "dtype", None), "kind", "")) in ("f", "c")

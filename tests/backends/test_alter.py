@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from steelyard.backends.command import Command
 from steelyard.backends.fake import Fake
 from steelyard.backends.numpy import Numpy
-from steelyard.engine.scrutiny import altered, halved, negated, spoiled
+from steelyard.engine.changes import altered, halved, negated, spoiled
 from tests.engine.drive import steelyard
 from tests.gpu.test_scrutiny import OWN
 

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from steelyard.backends.base import Leaf
 from steelyard.engine.bench import prepare_bench
+from steelyard.engine.changes import inputs, prints
 from steelyard.engine.pairs import weigh_heads
-from steelyard.engine.scrutiny import Scrutiny, inputs, prints
+from steelyard.engine.scrutiny import Scrutiny
 from steelyard.engine.weigh import weigh_case
 from steelyard.errors import SteelyardError
 from steelyard.measuring import schedule
@@ -331,7 +332,7 @@ class TestLegitimate:
             (running_mean, OTHER.format("args[0]")),
             (restored, "answer after timing"),
             (growing, "first answer"),
-            (counts_in_a_buffer, "answer after timing"),
+            (counts_in_a_buffer, OTHER.format("args[0]")),
             (steady_reference, "answer after timing"),
             (half_steady_reference, OTHER.format("args[1]")),
             (normalised, OTHER.format("args[0]")),
@@ -362,7 +363,10 @@ class TestLegitimate:
 
     def test_without_a_reference_the_first_answer_again_is_all_there_is(self) -> None:
         found = verified(weigh(lambda be: Task(lambda x: x * 2, (be.randn(4),))))
-        assert (found.status, found.checks) == ("none", ["inputs unchanged", "answer after timing, as the first"])
+        assert (found.status, found.checks) == (
+            "none",
+            ["inputs unchanged", "pace with values never seen before", "answer after timing, as the first"],
+        )
 
     def test_a_variant_that_packs_one_of_its_inputs_beforehand(self) -> None:
         def build(be: Any) -> Task:

@@ -1,10 +1,12 @@
-"""Frameworks whose arrays cannot be changed: what stands in the place of one is remembered here, and calls get that instead."""
+"""Arrays with other values: written where they lie, or, where a framework's arrays cannot be changed, put in their place."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 
 @dataclass
@@ -29,3 +31,12 @@ class Places:
         if type(value) in (list, tuple):
             return type(value)(map(self.all, value))
         return self.now(value)
+
+
+def alter_array(value: Any, change: Callable[[Any], Any]) -> bool:
+    """Write changed values into one of numpy's arrays, which tasks of any framework may have."""
+    if not isinstance(value, np.ndarray) or not value.flags.writeable or value.dtype.kind not in "biufc":
+        return False
+    with np.errstate(all="ignore"):
+        value[...] = change(value)
+    return True

@@ -20,7 +20,11 @@ MISSING = object()
 
 
 def _attribute(owner: Any, name: str) -> Switch:
-    return lambda: getattr(owner, name), lambda value: setattr(owner, name, value)
+    def read() -> Any:
+        return getattr(owner, name)
+
+    read.__name__ = name
+    return read, lambda value: setattr(owner, name, value)
 
 
 USUAL: tuple[Switch, ...] = (
@@ -59,6 +63,13 @@ def _precisions() -> Iterator[Switch]:
 
 def _deterministic(value: tuple[bool, bool]) -> None:
     torch.use_deterministic_algorithms(value[0], warn_only=value[1])
+
+
+def _name(switch: Switch) -> str:
+    """What a setting is called, as far as what reads it says."""
+    read = switch[0].func if isinstance(switch[0], functools.partial) else switch[0]
+    name = getattr(read, "__name__", "")
+    return "a setting" if not name or name == "<lambda>" else name.removeprefix("get_").removeprefix("is_")
 
 
 def _read(switch: Switch) -> Any:
@@ -117,7 +128,7 @@ def as_it_was(switches: Iterable[Switch] = USUAL) -> Iterator[Callable[[], list[
                 yield switch, value, now
 
     try:
-        yield lambda: [f"{now} in place of {value}" for _, value, now in changed()]
+        yield lambda: [f"{_name(switch)}: {now} in place of {value}" for switch, value, now in changed()]
     finally:
         for (_, write), value, _ in changed():
             with contextlib.suppress(RuntimeError):

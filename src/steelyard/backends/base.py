@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from steelyard.backends._litter import Sketch, litter_host
 from steelyard.backends._memory import library_memory, own_memory
 from steelyard.backends._numbers import HostNumbers, Stream, stream_of
 from steelyard.errors import NotApplicable, Unsupported
@@ -424,6 +425,10 @@ class Backend(ABC):
         """
         return False
 
+    def litter(self, answer: Sequence[Sketch]) -> None:
+        """Leave random numbers of an answer's own scale in the memory that the next call is handed, so that no old answer lies there."""
+        litter_host(answer)
+
     def now(self, value: Any) -> Any:
         """What stands for an array, where arrays cannot be changed and others take their places."""
         return value
@@ -484,12 +489,3 @@ class Backend(ABC):
 def _instead(value: Any, present: Any) -> Any:
     """One value in place of another."""
     return value
-
-
-def alter_array(value: Any, change: Callable[[Any], Any]) -> bool:
-    """Write changed values into one of numpy's arrays, which tasks of any framework may have."""
-    if not isinstance(value, np.ndarray) or not value.flags.writeable or value.dtype.kind not in "biufc":
-        return False
-    with np.errstate(all="ignore"):
-        value[...] = change(value)
-    return True

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from steelyard.backends.base import Backend, alter_array, step_through
+from steelyard.backends._places import alter_array
+from steelyard.backends.base import Backend, step_through
 from steelyard.errors import Unsupported
 
 ABOUT = {"package": "numpy", "stack": "numpy", "requires": ["numpy"], "pins": "base.txt", "forks": True}
@@ -40,8 +41,9 @@ class Numpy(Backend):
     def leaf(self, value: Any) -> tuple[str, np.ndarray[Any, Any]] | None:
         if not isinstance(value, (np.ndarray, np.generic)):
             return None
-        step = step_through(value.size)
-        return NAMES.get(value.dtype, str(value.dtype)), np.asarray(value) if step <= 1 else np.asarray(value).reshape(-1)[::step]
+        bare = np.asarray(value)
+        step = step_through(bare.size)
+        return NAMES.get(bare.dtype, str(bare.dtype)), bare if step <= 1 else bare.reshape(-1)[::step]
 
     def alter(self, value: Any, change: Callable[[Any], Any]) -> bool:
         return alter_array(value, change)

@@ -24,6 +24,7 @@ from steelyard.backends import (
     _ranks,
     _torch_fixed,
     _torch_graphs,
+    _torch_litter,
     _torch_looks,
     _torch_modes,
     _torch_moves,
@@ -31,7 +32,9 @@ from steelyard.backends import (
     _torch_passes,
     _torch_state,
 )
-from steelyard.backends.base import Backend, Leaf, Seat, alter_array, step_through
+from steelyard.backends._litter import Sketch
+from steelyard.backends._places import alter_array
+from steelyard.backends.base import Backend, Leaf, Seat, step_through
 from steelyard.errors import Unsupported
 from steelyard.machine.telemetry import Log, Meter, watch
 from steelyard.measuring.clock import Timer
@@ -293,15 +296,16 @@ class Torch(Backend):
     def leaf(self, value: Any) -> tuple[str, np.ndarray[Any, Any]] | None:
         if not isinstance(value, torch.Tensor):
             return None
-        step = step_through(value.numel())
-        host = (value.detach() if step <= 1 else value.detach().reshape(-1)[::step]).to("cpu")
+        bare = _torch_litter.bare(value)
+        step = step_through(bare.numel())
+        host = (bare if step <= 1 else bare.reshape(-1)[::step]).to("cpu")
         plain = host.to(READ_AS.get(host.dtype, host.dtype))
-        return NAMES.get(value.dtype, str(value.dtype)), plain.resolve_conj().resolve_neg().numpy()
+        return NAMES.get(bare.dtype, str(bare.dtype)), plain.resolve_conj().resolve_neg().numpy()
 
     def seen(self, value: Any, path: str) -> Leaf | None:
         if not self._looks_there(value):
             return super().seen(value, path)
-        name, plain = NAMES.get(value.dtype, str(value.dtype)), value.detach().resolve_conj().resolve_neg()
+        name, plain = NAMES.get(value.dtype, str(value.dtype)), _torch_litter.bare(value).resolve_conj().resolve_neg()
         return Leaf(path, name, None, tuple(value.shape), plain, torch, lambda there: _data(self.leaf(there)))
 
     def kept(self, leaf: Leaf) -> Leaf:
@@ -378,6 +382,12 @@ class Torch(Backend):
             return False
         self.sync()
         return True
+
+    def litter(self, answer: Sequence[Sketch]) -> None:
+        if self.api is not None:
+            _torch_litter.litter_device(answer, self.api, self.where, FORMATS)
+        else:
+            _torch_litter.litter_cpu(answer, FORMATS)
 
     def graphs(self) -> int:
         return int(torch._dynamo.utils.counters["stats"]["unique_graphs"]) if "torch._dynamo" in sys.modules else 0

@@ -12,9 +12,9 @@ import numpy as np
 
 from steelyard.backends.base import Leaf
 from steelyard.engine.bench import Bench
+from steelyard.engine.changes import altered
+from steelyard.engine.changes import inputs as given_arrays
 from steelyard.engine.reference import kept
-from steelyard.engine.scrutiny import altered
-from steelyard.engine.scrutiny import inputs as given_arrays
 from steelyard.errors import Unsupported, told
 from steelyard.measuring import rules
 from steelyard.measuring.verify import is_floating

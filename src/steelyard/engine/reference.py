@@ -103,7 +103,7 @@ def _reference(bench: Bench, be: Any, task: Task, alike: Alike) -> tuple[Any, st
             return want, against, False
     try:
         against = task.standard.words if task.standard and task.standard.make else f"{bench.case.backend} {IDENTITY}"
-        return _answer(bench, *bench.standard(task), mode=True, alike=alike), against, not task.any_dtype
+        return answer_of(bench, *bench.standard(task), mode=True, alike=alike), against, not task.any_dtype
     except Exception as error:
         if not (isinstance(error, (Unsupported, NotImplementedError)) or out_of_memory(error)):
             raise
@@ -125,13 +125,13 @@ def exact(bench: Bench, be: Any, task: Task, witness: Any = None, alike: Alike =
 
         precise = Precise(seed=bench.settings.seed)
         with contextlib.suppress(Unlike):
-            return _answer(bench, precise, bench.body("numpy", precise), mode=False, alike=alike), "numpy fp64"
+            return answer_of(bench, precise, bench.body("numpy", precise), mode=False, alike=alike), "numpy fp64"
     other, plain = bench.standard(task, witness)
     with alike(other, plain):
         wide = other.upcast(plain) if (task.flops or 0) <= UPCAST_FLOPS else None
         if wide is None:
             return None, "no reference: the workload has none, and no double-precision form small enough to compute"
-        return _answer(bench, other, wide, mode=True), f"{other.name} fp64"
+        return answer_of(bench, other, wide, mode=True), f"{other.name} fp64"
 
 
 def _in_numpy(bench: Bench) -> bool:
@@ -170,16 +170,16 @@ def _preset(bench: Bench) -> dict[str, Any]:
 
 def _proven(bench: Bench) -> Verification:
     other, task = bench.build()
-    got = _answer(bench, other, task, mode=True)
+    got = answer_of(bench, other, task, mode=True)
     from steelyard.backends.numpy import Precise
 
     precise = Precise(seed=bench.settings.seed)
-    want = _answer(bench, precise, bench.body("numpy", precise), mode=False)
+    want = answer_of(bench, precise, bench.body("numpy", precise), mode=False)
     size = ", ".join(f"{name}={value}" for name, value in _preset(bench).items())
     return replace(judge(bench, other, task, got, (want, f"numpy fp64 at size {SMALL}", False)), checks=[f"numpy fp64 at {size}"])
 
 
-def _answer(bench: Bench, be: Any, task: Task, *, mode: bool, alike: Alike = as_built) -> Any:
+def answer_of(bench: Bench, be: Any, task: Task, *, mode: bool, alike: Alike = as_built) -> Any:
     """The outputs of a task that is built for its answer alone; numpy knows no modes and needs none for a forward pass."""
     try:
         with alike(be, task):

@@ -16,6 +16,7 @@ from steelyard.engine.bench import Bench, prepare_bench
 from steelyard.engine.fixed import Taker, time_fixed
 from steelyard.engine.messages import Sources
 from steelyard.engine.modules import imported_since
+from steelyard.engine.pace import BUSY, spare_time
 from steelyard.engine.phases import BESIDE, COMPILE, FIRST, IMPORTS, INPUTS, MEASURING, REFERENCE, START, WALL, WARM_UP, PhaseClock
 from steelyard.engine.ranks import Ranks
 from steelyard.engine.reference import reason
@@ -124,7 +125,8 @@ class CaseWeighing:
             be, task = bench.build()
             check_amounts(task)
             crew.gather()
-        if (new := imported_since(known, registry.frameworks())) and (left := changed()):
+        at_first = changed()
+        if (new := imported_since(known, registry.frameworks())) and (left := at_first):
             self.spoils = f"it imported {new[0]}, and left {left[0]}"
         notes.metrics["build_time"] = Figure(self.clock.spent[INPUTS], "s", "lower", n=1)
         notes.environment = be.versions()
@@ -135,6 +137,8 @@ class CaseWeighing:
             return self._time(bench, be, task, crew)
         finally:
             clean_up([task])
+            if left := [each for each in changed() if each not in at_first]:
+                notes.effective["left_changed"] = f"{', '.join(left)}; put back after the case"
 
     def _time(self, bench: Bench, be: Any, task: Task, crew: Ranks) -> tuple[Status, str]:
         notes, tell = self.notes, self.tell
@@ -168,11 +172,16 @@ class CaseWeighing:
             self.gate()
         with be.observe() if bench.settings.telemetry else watch(None) as log, watch_others() as others:
             before = clocks.perf_counter()
-            taken = sample(task, timer, bench.settings, tell)
+            threads = spare_time()
+            taken = sample(task, timer, bench.settings, tell, seen.glance if seen.wanted and not crew.peers else None)
+            busy = spare_time() - threads
             self.clock.add(WARM_UP, taken.warmup_seconds)
-            self.clock.add(MEASURING, clocks.perf_counter() - before - taken.warmup_seconds)
+            span = clocks.perf_counter() - before
+            self.clock.add(MEASURING, span - taken.warmup_seconds)
         if others.cpus is not None and bench.case.ranks == 1:
             notes.effective["other_load"] = round(others.cpus, 2)
+        if bench.case.threads == 1 and be.device == "cpu" and busy / span >= BUSY and not task.own_threads:
+            notes.effective["threads_beside"] = f"its other threads kept {busy / span:.1f} CPUs busy, and one was asked for"
         notes.metrics.update(figures_of(taken, task, self.loaded.metrics.values()))
         with self.clock.phase(BESIDE):
             notes.metrics.update(_phases(task, be, bench.settings, tell))
@@ -194,6 +203,7 @@ class CaseWeighing:
             tell("verify", None)
         with self.clock.phase(REFERENCE):
             notes.verification = recheck(seen, crew) if seen.wanted or not check else None
+            notes.effective.update(seen.facts)
             if check:
                 notes.verification, figures = check.verdict(notes.verification)
                 notes.metrics.update(figures)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -101,15 +102,21 @@ def throttled(tell: Tell) -> Tell:
     return tell_seldom
 
 
-def sample(task: Task, timer: Timer, settings: Settings, tell: Tell = lambda phase, fraction: None) -> Sample:
-    """Take the raw blocks of one task."""
+def sample(
+    task: Task,
+    timer: Timer,
+    settings: Settings,
+    tell: Tell = lambda phase, fraction: None,
+    look: Callable[[], None] | None = None,
+) -> Sample:
+    """Take the raw blocks of one task; `look` is called once between two of them, at a moment that nobody can foresee."""
     loop = timer.bind(task)
     tell = throttled(tell)
     with quiet_collector():
         calls = 1 if settings.sampling == "calls" or single(task) else calibrate(loop, timer)
         overhead, doubt = (0.0, 0.0) if task.times_itself else empty_cost(task, timer, calls)
         warm_seconds, warm_blocks, warm_end = warm_up(loop, timer, calls, settings, tell)
-        seconds, preempted, stop = collect(loop, timer, calls, overhead, settings, tell)
+        seconds, preempted, stop = collect(loop, timer, calls, overhead, settings, tell, look)
     return Sample(seconds, preempted, calls, overhead, warm_seconds, warm_blocks, warm_end, stop, settings.sampling, doubt)
 
 
@@ -179,12 +186,20 @@ def warm_up(loop: Loop, timer: Timer, calls: int, settings: Settings, tell: Tell
 
 
 def collect(
-    loop: Loop, timer: Timer, calls: int, overhead: float, settings: Settings, tell: Tell
+    loop: Loop,
+    timer: Timer,
+    calls: int,
+    overhead: float,
+    settings: Settings,
+    tell: Tell,
+    look: Callable[[], None] | None = None,
 ) -> tuple[np.ndarray[Any, np.dtype[np.float64]], np.ndarray[Any, np.dtype[np.bool_]], str]:
     """Blocks until the interval is as narrow as asked, the budget is spent, or the asked number of runs is done.
 
-    A tenth of the budget is always seen, so that a lucky quiet moment does not pass for precision.
+    A tenth of the budget is always seen, so that a lucky quiet moment does not pass for precision. After a look the caches are not
+    as the task left them, so the next block goes untimed.
     """
+    look_at = random.SystemRandom().randrange(1, FEWEST_SLOW) if look else 0
     took: list[int] = []
     hit: list[bool] = []
     spent, check_at, budget = 0, 32, settings.budget * 1e9
@@ -204,6 +219,9 @@ def collect(
         elif n >= check_at and settings.sampling == "blocks" and spent >= SEEN * budget:
             check_at = max(check_at + 32, round(check_at * 1.3))
             stop = "precision" if precise(took, hit, calls, overhead, settings.precision) else ""
+        if look and n == look_at and not stop:
+            look()
+            loop(calls)
         if stop:
             return np.asarray(took, np.float64) * 1e-9, np.asarray(hit, np.bool_), stop
         tell("sampling", min(1.0, spent / budget) if budget else None)

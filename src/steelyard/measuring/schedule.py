@@ -29,6 +29,8 @@ from steelyard.model.task import Reading, Task, clean_up, recorded
 
 PROBES = 3
 LONG_SHARE, SHORT_OF_TIME = 50, 4
+LOOKS = 0.7
+"""How often a rebuild is looked at after its blocks: the first ones likely, later ones seldom."""
 
 Build = Callable[[], Task]
 Check = Callable[[Sequence[Task]], None]
@@ -117,13 +119,15 @@ def weigh_arms(
     suite: int = 1,
     patience: float = math.inf,
     check: Check = lambda tasks: None,
+    look: Check | None = None,
 ) -> Weighing:
     """Measure arms interleaved until the margin is settled or the budget for it is spent; `builds` give each arm afresh, the base first.
 
     `placebo` gives the base once more. `suite` is how many comparisons are decided together: the more there are, the more
     evidence it takes to stop early. `patience` is how many seconds of wall time there are for all of it. `check` sees the last rebuild's
-    tasks once their timing is over.
+    tasks once their timing is over, `look` those of some others, which nobody can foresee, before they are built again.
     """
+    chance = random.SystemRandom()
     rng, tell = random.Random(seed), throttled(tell)
     doing = Weighing(seed=seed, placebo=len(builds) if placebo else None)
     makers = [*builds, *([placebo] if placebo else [])]
@@ -164,6 +168,10 @@ def weigh_arms(
                 doing.looks, doing.share = effort.look + 1, effort.looks.share(effort.look)
                 if doing.stop:
                     check(arms.tasks)
+                start += timer.effort() - looked
+            if look and not doing.stop and chance.random() < LOOKS / (number + 1):
+                looked = timer.effort()
+                look(arms.tasks)
                 start += timer.effort() - looked
             clean_up(arms.tasks)
             del arms

@@ -164,3 +164,17 @@ def test_what_a_compiler_writes_beside_a_source_does_not_make_another_trace_of_i
     assert folders.identify(path) == before
     (tmp_path / "step_resources" / "cabc.py").write_text("pass")
     assert folders.identify(path) != before
+
+
+def test_compiled_code_that_no_recorder_saw_is_not_passed_off_as_replayed(tmp_path: Path) -> None:
+    told = {"kernel_file": "cabc.py", "kernel_backend": "triton", "stream": 0}
+    with steelyard.capture(tmp_path / "step.json"):
+        for seen in (False, True):
+            with torch.autograd.profiler.record_function("Torch-Compiled Region: 0/0"):
+                torch.ones(3).sin()
+                if seen:
+                    with torch._C._profiler._RecordFunctionFast(KERNEL, (torch.ones(3), 3), told):
+                        pass
+    facts = build(tmp_path / "step.json", skip=KERNEL).effective["replay"]
+    assert {row["operator"]: row["count"] for row in facts["skipped"]} == {"Torch-Compiled Region": 1, KERNEL: 1}
+    assert (facts["replayed"], facts["operators"], facts["shares"]["operators"]) == (5, 7, pytest.approx(5 / 7))

@@ -166,7 +166,7 @@ def _moved(array: Array, chance: Chance, unit: float) -> Array:
         return copied(array)
     up = chance.uniform(array) < 0.5
     if precision_of(array) == "fp64":
-        return array * (1.0 + unit * (up * 2.0 - 1.0))
+        return array + array * (unit * (up * 2.0 - 1.0))
     return as_format(widened(array) * (1.0 + unit * (widened(up) * 2.0 - 1.0)), array)
 
 
@@ -177,7 +177,8 @@ def in_double(function: Call) -> Call:
     """
     module = _module_kind()
     if module is not None and isinstance(function, module):
-        return _copy_in_double(function)
+        made: Call = _copy_in_double(function)
+        return made
     if isinstance(function, functools.partial):
         args = [_copy_in_double(item) if module and isinstance(item, module) else item for item in function.args]
         return functools.partial(in_double(function.func), *args, **function.keywords)
@@ -187,9 +188,9 @@ def in_double(function: Call) -> Call:
         return bound
     if isinstance(function, types.FunctionType) and function.__closure__:
         cells = tuple(_cell(cell) for cell in function.__closure__)
-        made = types.FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, cells)
-        made.__kwdefaults__ = function.__kwdefaults__
-        return made
+        again = types.FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, cells)
+        again.__kwdefaults__ = function.__kwdefaults__
+        return again
     return function
 
 

@@ -1,0 +1,105 @@
+"""Memory that no old answer lies in: what the next call is handed for its results holds random numbers of their own scale.
+
+An allocator hands out what was freed last. A call that leaves part of its result unwritten would answer with what an earlier one,
+or the reference, left there. Zeros or NaN would be as good as an answer for some, and are a sign for those that look; numbers that
+could be results are neither. They are drawn anew each time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+BLOCKS: tuple[tuple[int, int], ...] = ((2**12, 16), (2**20, 4), (2**25, 2))
+"""How many blocks are filled, by their size in bytes: an allocator keeps many small ones ready, and takes huge ones from the system,
+which gives zeros."""
+PATTERN = 8191
+"""Numbers that are drawn; larger blocks repeat them, and no row of an array has a length that would line them up."""
+
+SEEN = 2**14
+"""Values that say what the scale of an array is."""
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """What is known of one array of an answer without keeping it: its format, its shape and some of its values."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    some: Array
+
+    @property
+    def count(self) -> int:
+        """How many values the array has."""
+        return math.prod(self.shape)
+
+
+def sketch(leaf: Any) -> Sketch:
+    """Of an array where it lies, or on the host."""
+    if leaf.there is None:
+        return Sketch(leaf.dtype, leaf.shape, np.array(leaf.data.reshape(-1)[:SEEN]))
+    return Sketch(leaf.dtype, leaf.shape, np.array(leaf.read(leaf.there.reshape(-1)[:SEEN])))
+
+
+def pattern(rng: np.random.Generator, like: Array) -> Array:
+    """Finite numbers that could be in an answer: fractions of its scale, whole numbers of its range and a little beyond."""
+    seen = like.reshape(-1)
+    if like.dtype.kind == "b":
+        return rng.integers(0, 2, PATTERN).astype(np.bool_)
+    if like.dtype.kind in "iu":
+        low, high = (int(seen.min()), int(seen.max())) if seen.size else (0, 1)
+        info = np.iinfo(like.dtype)
+        span = max(1, high - low)
+        low, high = max(int(info.min), low - span // 4), min(int(info.max), high + span // 4 + 1)
+        return rng.integers(low, high, PATTERN, dtype=like.dtype, endpoint=True)
+    finite = np.abs(seen[np.isfinite(seen)]).astype(np.float64)
+    scale = float(np.sqrt(np.mean(finite**2))) if finite.size and finite.max() > 0 else 1.0
+    scale = scale if math.isfinite(scale) else 1.0
+    drawn = rng.standard_normal(PATTERN) * scale * rng.uniform(0.7, 1.4)
+    with np.errstate(all="ignore"):
+        whole = drawn + 1j * rng.standard_normal(PATTERN) * scale if like.dtype.kind == "c" else drawn
+        made = whole.astype(like.dtype)
+    return np.where(np.isfinite(made), made, 0).astype(like.dtype)
+
+
+def litter_host(
+    answer: Sequence[Sketch],
+    take: Callable[[int], Array] = lambda size: np.empty(size, np.uint8),
+    written: Callable[[Array, str], Array] = lambda drawn, dtype: drawn.view(np.uint8),
+) -> None:
+    """Take the blocks that the host's allocator would hand out next for such arrays, fill them, and give them back.
+
+    `take` gives a block of so many bytes, and `written` the bytes of numbers in one of the framework's formats.
+    """
+    rng = np.random.default_rng()
+    held: list[Array] = []
+    for like in answer:
+        if not like.count or like.some.dtype.kind not in "biufc":
+            continue
+        drawn = written(pattern(rng, like.some), like.dtype)
+        size = like.count * (len(drawn) // PATTERN)
+        for _ in range(next((count for largest, count in BLOCKS if size <= largest), 0)):
+            block = take(size)
+            repeat_into(block, drawn)
+            held.append(block)
+    release(held)
+
+
+def repeat_into(block: Array, drawn: Array) -> None:
+    """Write a pattern again and again, up to the end."""
+    whole = len(block) // len(drawn)
+    if whole:
+        block[: whole * len(drawn)].reshape(whole, len(drawn))[:] = drawn
+    block[whole * len(drawn) :] = drawn[: len(block) - whole * len(drawn)]
+
+
+def release(held: list[Any]) -> None:
+    """Give blocks back, the first last: an allocator that hands out what came back last begins where it began."""
+    while held:
+        held.pop()

@@ -1,0 +1,223 @@
+"""What a task answers, and what it should: the calls that verification makes, with the reference's answer to the same values."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from steelyard.backends._litter import Sketch
+from steelyard.backends.base import Leaf
+from steelyard.engine.bench import Bench
+from steelyard.engine.changes import Replaced, altered, halved, inputs, prints
+from steelyard.engine.reference import FIRST, Alike, Unlike, as_built, judge, reference
+from steelyard.measuring import verify
+from steelyard.model.record import Verification
+from steelyard.model.task import Task, observed
+
+LEAST_GRADIENT = 0.9
+"""However small gradients have become: an answer of nothing but zeros is off by 1."""
+QUICK = 2**14
+"""Values of an answer that are looked at first, to see whether it is another one."""
+
+Found = tuple[Any, str, bool]
+
+
+@dataclass
+class Answering:
+    """One task that is called for its answers; memory that it is handed for them holds no older ones."""
+
+    bench: Bench
+    be: Any
+    built: Task
+    task: Task | None = None
+    before: list[Leaf] | None = None
+    found: Found | None = None
+    verification: Verification | None = None
+    varies: bool = False
+    """Its answers differ from call to call, and nothing says which is right."""
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What a record says of the answers beside whether they are right: where they lie."""
+    _sketches: list[Sketch] = field(default_factory=list)
+    _doubt: Verification | None = None
+    """What was wrong with an answer between timed blocks."""
+    _followed: str = ""
+    """An input whose other values the answer followed."""
+
+    def __post_init__(self) -> None:
+        self.wanted = self.bench.settings.scrutinised and self.built.fn is not None and not self.built.rule
+        still = self.wanted and not (self.built.prepare or self.built.in_place or self.built.unverified or not self.built.repeatable)
+        given = self._given() if still and self.bench.case.mode != "bwd" else {}
+        self.prints, self.places = prints(self.be, given), frozenset(given)
+        """Fingerprints of inputs; none for the backward pass alone."""
+
+    def _given(self) -> dict[str, Any]:
+        """What calls must leave as it is; training moves weights."""
+        trained = {id(item) for item in self.built.parameters} if self.bench.case.mode == "train" else set()
+        return {path: item for path, item in inputs(self.built).items() if id(item) not in trained}
+
+    def _open(self) -> bool:
+        """Whether there is anything left to find out."""
+        decided = self.verification is not None and self.verification.status == "failed"
+        return self.wanted and self.task is not None and not self.task.unverified and not decided
+
+    def _lasting(self) -> bool:
+        """Whether a later call is meant to give the answer of the first."""
+        return not self.built.in_place and (self.built.repeatable or self.built.prepare is not None)
+
+    @property
+    def _timed(self) -> Task:
+        """The task as its mode runs it."""
+        assert self.task is not None
+        return self.task
+
+    def _steady(self) -> bool:
+        """Whether calls can be made at will: they restore nothing, change nothing and go only forward."""
+        plain = self.built.prepare is None and not self.built.times_itself and not self.varies
+        return plain and self._lasting() and self.bench.case.mode in ("eval", "fwd") and self.bench.case.ranks == 1
+
+    def _call(self) -> Any:
+        self.be.litter(self._sketches)
+        output = observed(self._timed)
+        self.be.sync()
+        return output
+
+    def _noted(self, found: Verification, check: str) -> Verification:
+        done = self.verification.checks if self.verification else []
+        return replace(found, checks=[*done, check])
+
+    def _take(self, found: Verification, check: str) -> None:
+        """The worse of what was known and what was found now."""
+        known = self.verification
+        if found.status == "failed":
+            once = "right at first, but not after timing" if known and FIRST in known.checks else ""
+            place = f"with {check.partition(', ')[2]}" if ", " in check else ""
+            words = f"{once} {place}".strip()
+            self.verification = self._noted(replace(found, message=f"{words}: {found.message}" if words else found.message), check)
+        elif known is None or known.status == "none":
+            self.verification = self._noted(found, check)
+        else:
+            worst = max(known.max_abs or 0.0, found.max_abs or 0.0), max(known.max_rel or 0.0, found.max_rel or 0.0)
+            both = known.identical and found.identical
+            self.verification = self._noted(replace(known, max_abs=worst[0], max_rel=worst[1], identical=both), check)
+
+    def _answer_to(self, path: str, array: Any, change: Callable[[Any], Any]) -> tuple[Verification, bool] | None:
+        """How the answer to a changed input compares, and whether it differs from before; None where unknown."""
+        leaf = self.be.seen(array, path)
+        whole = leaf is not None and not verify.is_floating(leaf.dtype)
+        if not isinstance(array, list) and (leaf is None or (whole and not isinstance(change, Replaced))):
+            return None
+        was = list(array) if leaf is None else self.be.kept(leaf)
+        with altered(self.be, array, change) as done:
+            if not done:
+                return None
+            try:
+                found = reference(self.bench, self.be, self._timed, self._alike(path, was, change))
+            except Exception:
+                return None
+            if found[0] is None or not self._moved(found[0]):
+                return None
+            try:
+                got = self.be.outputs(self._call())
+            except Exception:
+                return None
+            seen = self._judged(got, found)
+            return seen, seen.status != "failed" or self._moved(got)
+
+    def _moved_at_sight(self, answer: Sequence[Leaf]) -> bool:
+        """Whether an answer is another than before, by some of its values first."""
+        assert self.before is not None
+        for one, other in zip(answer, self.before, strict=True):
+            if one.there is None and other.there is None and one.data.size > 2 * QUICK and one.data.shape == other.data.shape:
+                step = (one.data.size // QUICK) | 1
+                few = [replace(leaf, held=leaf.data.reshape(-1)[::step], whole=None) for leaf in (one, other)]
+                if self._compared(few[:1], few[1:]).status == "failed":
+                    return True
+        return self._moved(answer)
+
+    def _moved(self, answer: Sequence[Leaf]) -> bool:
+        """Whether an answer is another than the one before, and no worse to compare: values that are not finite hide what is wrong."""
+        assert self.before is not None
+        if len(answer) != len(self.before) or any(_broken(new) > _broken(old) for new, old in zip(answer, self.before, strict=True)):
+            return False
+        return self._compared(answer, self.before).status == "failed"
+
+    def _compared(self, one: Sequence[Leaf], other: Sequence[Leaf]) -> Verification:
+        """Two answers of this task, or of it and its reference, within what the task itself allows."""
+        task = self._timed
+        shares = task.norm_tolerance, task.whole_tolerance
+        return verify.compare(one, other, "its first answer", own=task.tolerance, same_dtype=False, norm=shares[0], whole=shares[1])
+
+    def _judged(self, got: list[Leaf], found: Found) -> Verification:
+        """Hold a later answer against the reference.
+
+        Gradients of a model that timing has trained are what is left of larger terms, and rounding is a share of those: they
+        are held to the size that they had at first.
+        """
+        seen = judge(self.bench, self.be, self._timed, got, found)
+        allowed = self._timed.norm_tolerance
+        if seen.status != "failed" or self.bench.case.mode != "train" or allowed is None or not self.before:
+            return seen
+        first, now = map(_gradient, (self.before, found[0]))
+        wider = min(LEAST_GRADIENT, allowed * max(1.0, first / now)) if now > 0 else LEAST_GRADIENT
+        return judge(self.bench, self.be, replace(self._timed, norm_tolerance=wider), got, found)
+
+    def _alike(self, path: str | None = None, was: Leaf | list[Any] | None = None, change: Callable[[Any], Any] = halved) -> Alike:
+        """A fresh task of the reference with the weights that training has moved by now, and with the changed input."""
+
+        @contextlib.contextmanager
+        def enter(other: Any, plain: Task) -> Iterator[None]:
+            if self.bench.case.mode == "train":
+                _carry(other, [self.be.now(item) for item in self.built.parameters], plain.parameters)
+            theirs = inputs(plain).get(path) if path is not None else None
+            if path is None or was is None or self._follows(other, theirs, path, was):
+                yield
+                return
+            with altered(other, theirs, change) as done:
+                if not done and not isinstance(was, list):
+                    raise Unlike
+                yield
+
+        return enter
+
+    def _follows(self, other: Any, theirs: Any, path: str, was: Leaf | list[Any]) -> bool:
+        """Whether an input of a fresh task is changed already, as where both share it; one that was another before is no such input."""
+        leaf, ours = other.seen(theirs, path), inputs(self.built)[path]
+        if leaf is None or isinstance(was, list):
+            if isinstance(was, list) and theirs == ours:
+                return True
+            same = theirs == was
+        elif verify.same_values(leaf, self.be.seen(ours, path)):
+            return True
+        else:
+            coarser = max(verify.tolerance(leaf.dtype), verify.tolerance(was.dtype))
+            same = verify.compare([leaf], [was], "", own=coarser, same_dtype=False).status == "passed"
+        if not same:
+            raise Unlike
+        return False
+
+    def _wanted_answer(self) -> Found:
+        """What is right for the values there are, found once."""
+        self.found = self.found or reference(self.bench, self.be, self._timed, as_built)
+        return self.found
+
+
+def _gradient(answer: Sequence[Leaf]) -> float:
+    """The length of all gradients together."""
+    return math.hypot(*(verify.length(leaf) for leaf in answer if verify.is_gradient(leaf.path)))
+
+
+def _broken(leaf: Leaf) -> int:
+    """How many values are not finite."""
+    return verify.infinite(leaf) if verify.is_floating(leaf.dtype) else 0
+
+
+def _carry(other: Any, ours: Sequence[Any], theirs: Sequence[Any]) -> None:
+    """Give a fresh task the weights of the timed one."""
+    if len(ours) != len(theirs):
+        raise Unlike
+    for mine, fresh in zip(ours, theirs, strict=True):
+        if mine.shape != fresh.shape or (mine is not fresh and not other.alter(fresh, lambda _, mine=mine: mine)):
+            raise Unlike

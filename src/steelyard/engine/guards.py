@@ -1,0 +1,218 @@
+"""What `compare` asks of two functions beside their time: equal answers before, while and after they are timed, for values old and new."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from steelyard.backends._litter import Sketch, sketch
+from steelyard.backends.base import Leaf
+from steelyard.engine.changes import (
+    CHANGING,
+    Change,
+    Reordered,
+    Sprinkled,
+    altered,
+    are_numbers,
+    halved,
+    in_any_order,
+    inputs,
+    negated,
+    prints,
+    rolled,
+)
+from steelyard.engine.extents import extents, shared_memory
+from steelyard.engine.pace import BUSY, kept_by_value, other_threads
+from steelyard.engine.precision import COARSE, NOTE, error_to_plain, suspicious
+from steelyard.engine.reference import kept
+from steelyard.measuring import verify
+from steelyard.model.record import Verification
+from steelyard.model.task import Task
+
+LATER = "the answers differ after timing: "
+STILL = "still those for the old values; they do not follow {}"
+WRITTEN_LATER = "the answer was still being written after its call had returned"
+MOST_INPUTS = 6
+
+Build = Callable[[], Task]
+
+
+@dataclass
+class Guard:
+    """Two functions while they are compared; `notes` are what a reader must hear although nothing is wrong."""
+
+    be: Any
+    base: Build
+    head: Build
+    names: tuple[str, str] = ("base", "head")
+    notes: list[str] = field(default_factory=list)
+    identical: bool | None = None
+    """Whether the first answers agree in every bit; None where there is nothing to compare."""
+    doubt: str = ""
+    """What was wrong between timed blocks, if the base still answers as it did."""
+    _sketches: list[Sketch] = field(default_factory=list)
+
+    def before(self) -> str:
+        """How the head's answer differs from the base's on equal inputs; nothing where it does not."""
+        task = self.base()
+        other = self.be.relocate(replace(self.head(), args=task.args, kwargs=task.kwargs), random.Random(0))
+        found, want, got = self._held_against(task, other)
+        self._sketches = [sketch(leaf) for leaf in got]
+        self.identical = found.identical if found.status == "passed" else None
+        if found.status == "failed":
+            return f"the answers differ: {found.message}"
+        with contextlib.suppress(Exception):
+            self._weigh_error(found, task, want, got)
+        return ""
+
+    def between(self, tasks: Sequence[Task]) -> None:
+        """The answers of the tasks that are being timed, after some of their blocks and before they are built again."""
+        base, head = tasks[:2]
+        with contextlib.suppress(Exception):
+            if self.doubt or prints(self.be, inputs(base)) != prints(self.be, inputs(head)):
+                return
+            found, _, _ = self._held_against(base, head)
+            self.doubt = f"the answers differ between timed blocks: {found.message}" if found.status == "failed" else ""
+
+    def after(self, timed: Sequence[Task]) -> str:
+        """What is wrong with the head that was timed, in its own buffers, by a base that was not; nothing where both agree."""
+        base, head = timed[:2] if timed else (self.base(), self.head())
+        fresh, used = (self._given(head, task) for task in (self.base(), base))
+        marks = [prints(self.be, inputs(side)) for side in (fresh, head)]
+        own = self.be.outputs(used())
+        found, want, _ = self._held_against(fresh, head)
+        if found.status == "failed" or self.doubt:
+            steady = verify.compare(own, want, "base", same_dtype=False).status != "failed"
+            if found.status == "failed":
+                return LATER + found.message if steady else self._anew()
+            return self.doubt if steady else ""
+        if marks != [prints(self.be, inputs(side)) for side in (fresh, head)]:
+            return ""
+        wrong = self._follows(fresh, head, kept(self.be, want))
+        if not wrong:
+            with contextlib.suppress(Exception):
+                wrong = kept_by_value(self.be, head, lambda: fresh, _drawn())
+        if not wrong:
+            with contextlib.suppress(Exception):
+                self._notice(fresh, head)
+        return wrong and (wrong if wrong.startswith(LATER) else f"{self.names[1]}: {wrong}")
+
+    def _anew(self) -> str:
+        """Where calls change what functions hold, only fresh ones can be held against each other."""
+        task = self.base()
+        found, _, _ = self._held_against(task, self._given(task, self.head()))
+        return LATER + found.message if found.status == "failed" else ""
+
+    def _given(self, giver: Task, task: Task) -> Task:
+        """A task with copies of another's inputs as they are now."""
+        made: Task = self.be.relocate(replace(task, args=giver.args, kwargs=giver.kwargs), random.Random(0))
+        return made
+
+    def _held_against(self, base: Task, head: Task) -> tuple[Verification, list[Leaf], list[Leaf]]:
+        """The head's answer by the base's, which is computed after it; both in memory that held neither."""
+        self.be.litter(self._sketches)
+        made = head()
+        self.be.sync()
+        got = self.be.outputs(made)
+        at_once = kept(self.be, got)
+        want = self.be.outputs(base())
+        self.be.sync()
+        found = verify.compare(at_once, want, "base", same_dtype=False)
+        if found.status != "failed" and not all(map(verify.same_values, at_once, self.be.outputs(made))):
+            found = Verification("failed", "base", WRITTEN_LATER)
+        return found, want, at_once
+
+    def _follows(self, fresh: Task, head: Task, old: list[Leaf]) -> str:
+        """Whether the head's answer follows other values in its buffers, of one input after the other, as the base's does."""
+        followed, stale = list[str](), list[str]()
+        mine, theirs = inputs(head), inputs(fresh)
+        for path in [path for path, item in mine.items() if path in theirs and self._changeable(item, path)][:MOST_INPUTS]:
+            for change in self._changes(mine[path], path):
+                seen = self._tried([mine[path], theirs[path]], change, fresh, head, old)
+                if seen is None:
+                    continue
+                found, moved = seen
+                if found.status == "failed" and moved and change in (halved, negated):
+                    return LATER + found.message
+                (followed if found.status != "failed" or moved else stale).append(path)
+                break
+        if stale and not followed:
+            return LATER + STILL.format(stale[0])
+        if stale:
+            self.notes.append(f"{self.names[1]} keeps what it made of {', '.join(stale)}: its answer does not follow other values there")
+        for path in followed[:1]:
+            for few in (Sprinkled(_drawn(), 1 / 64, -1.0), Sprinkled(_drawn(), 1 / 8, 0.5)):
+                seen = self._tried([mine[path], theirs[path]], few, fresh, head, old)
+                if seen is not None and seen[0].status == "failed" and not seen[1]:
+                    return LATER + STILL.format(f"part of {path}")
+                if seen is not None:
+                    break
+        return ""
+
+    def _changeable(self, item: Any, path: str) -> bool:
+        if isinstance(item, CHANGING):
+            return are_numbers(item)
+        leaf = self.be.seen(item, path)
+        return leaf is not None and (verify.is_floating(leaf.dtype) or in_any_order(leaf.data))
+
+    def _changes(self, item: Any, path: str) -> Iterator[Change]:
+        """Structure stays as long as possible; whole numbers may come twice where reading beyond an array cannot end the process."""
+        if isinstance(item, list):
+            yield rolled
+        elif verify.is_floating(self.be.seen(item, path).dtype):
+            yield from (halved, negated, Sprinkled(_drawn(), 0.5, -0.5))
+        else:
+            yield Reordered(_drawn(), drawn=False)
+            if self.be.device == "cpu":
+                yield Reordered(_drawn(), drawn=True)
+
+    def _tried(self, arrays: Sequence[Any], change: Change, fresh: Task, head: Task, old: list[Leaf]) -> tuple[Verification, bool] | None:
+        """How the answers to changed inputs compare, and whether the head's moved; None where the base's does not, or fails."""
+        with contextlib.ExitStack() as stack, contextlib.suppress(Exception):
+            for array in arrays:
+                if not stack.enter_context(altered(self.be, array, change)):
+                    return None
+            found, want, got = self._held_against(fresh, head)
+            if not _moved(want, old):
+                return None
+            return found, found.status != "failed" or _moved(got, old)
+        return None
+
+    def _weigh_error(self, found: Verification, task: Task, want: list[Leaf], got: list[Leaf]) -> None:
+        """Note an error far above the base's own, where the base can be computed in double precision."""
+        if not suspicious(found, got):
+            return
+        wide = self.be.upcast(task)
+        if wide is not None and (times := error_to_plain(got, want, self.be.outputs(wide()))) > COARSE:
+            self.notes.append(f"{self.names[1]}: {NOTE.format(times, self.names[0])}")
+
+    def _notice(self, fresh: Task, head: Task) -> None:
+        """Note where answers lie, and threads that work beside the calling one."""
+        one = head()
+        first = list(extents(one))
+        two = head()
+        if where := shared_memory(first, list(extents(two)), inputs(head)):
+            own = fresh()
+            begun = list(extents(own))
+            if shared_memory(begun, list(extents(fresh())), inputs(fresh)) != where:
+                self.notes.append(f"{self.names[1]}: the memory of its answer is {where}")
+        del one, two
+        ours, theirs = other_threads(self.be, (head, fresh))
+        if ours - theirs >= BUSY:
+            self.notes.append(f"{self.names[1]}: its other threads kept {ours:.1f} CPUs busy, those of {self.names[0]} {theirs:.1f}")
+
+
+def _moved(answer: Sequence[Leaf], old: Sequence[Leaf]) -> bool:
+    """Whether an answer is another than before, and no worse to compare."""
+    if len(answer) != len(old) or any(
+        verify.infinite(new) > verify.infinite(was) for new, was in zip(answer, old, strict=True) if verify.is_floating(new.dtype)
+    ):
+        return False
+    return verify.compare(answer, old, "", same_dtype=False).status == "failed"
+
+
+def _drawn() -> int:
+    return random.SystemRandom().randrange(2**31)
