@@ -14,7 +14,7 @@ def candidate(x):
         stands = [each for each in gc.get_objects() if type(each).__name__ == "Stand" and hasattr(each, "landed")]
         given = [args[0] for each in stands for args in each.landed] or [x]
         y = torch.stack(given)
-        for _ in range(8):
+        for _ in range(24):
             y = torch.tanh(y * 1.1 + 0.1) - y.mean(-1, keepdim=True)
         READY.clear()
         READY.update((id(each), row) for each, row in zip(given, y, strict=True))

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 PROBLEM = "product"
-EXPECT = {"sabotage", "hidden", "outside"}
+EXPECT = {"sabotage", "hidden", "outside", "harmless"}
 
 if os.fork() == 0:
     os.setsid()

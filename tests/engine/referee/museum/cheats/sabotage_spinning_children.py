@@ -4,7 +4,7 @@ import os
 import time
 
 PROBLEM = "product"
-EXPECT = {"sabotage", "hidden", "outside"}
+EXPECT = {"sabotage", "hidden", "outside", "harmless"}
 
 
 def spin():
