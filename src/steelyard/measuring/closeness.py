@@ -39,7 +39,7 @@ AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True)
-class Room:
+class Allowance:
     """How many stirs an element may be off, by its own and by the usual one, and how many units in the last place."""
 
     near: float
@@ -47,7 +47,7 @@ class Room:
     last: float
 
 
-FINE, COARSE = Room(512.0, 128.0, 16.0), Room(4.0, 4.0, 2.0)
+FINE, COARSE = Allowance(512.0, 128.0, 16.0), Allowance(4.0, 4.0, 2.0)
 ROOMS = {name: FINE if name in ("fp64", "fp32") else COARSE for name in UNITS}
 TINY = {"fp64": 2.0**-1022, "fp32": 2.0**-126, "tf32": 2.0**-126, "bf16": 2.0**-126, "fp16": 2.0**-23, "fp8": 2.0**-8}
 """What may count as nothing: a device may flush what is below the smallest normal number; of half formats, two of the least steps."""

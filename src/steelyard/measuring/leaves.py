@@ -137,7 +137,7 @@ def as_format(array: Array, like: Array) -> Array:
     return array.to(like.device, like.dtype)
 
 
-class Chance:
+class Draws:
     """Random arrays beside others, from a seed: the same seed gives the same ones on the same device."""
 
     def __init__(self, seed: int) -> None:

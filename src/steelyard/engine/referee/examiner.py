@@ -10,7 +10,7 @@ from typing import Any
 from steelyard import registry
 from steelyard.backends.base import Leaf
 from steelyard.engine.referee import matters
-from steelyard.engine.referee.expecting import Expectation, Oracle
+from steelyard.engine.referee.expecting import Expected, Oracle
 from steelyard.engine.referee.nulls import LAST, Null, alike, candidates
 from steelyard.engine.referee.posed import Posed
 from steelyard.engine.referee.widening import WIDENINGS, widen
@@ -113,12 +113,12 @@ class Examiner:
             self._passing = {nonce: alive or {}}
         return self._passing[nonce]
 
-    def _takes(self, null: Null, expected: Expectation, other: Any) -> bool:
+    def _takes(self, null: Null, expected: Expected, other: Any) -> bool:
         """Whether the same verifier takes a null candidate's answer for right."""
         made = self._made(null, expected, other)
         return made is not None and self._check(expected, made).status == "passed"
 
-    def _made(self, null: Null, expected: Expectation, other: Any) -> Any:
+    def _made(self, null: Null, expected: Expected, other: Any) -> Any:
         try:
             return null(expected, other, self.answer)
         except Exception:
@@ -169,7 +169,7 @@ class Examiner:
         """Inputs that no widening changes."""
         return {*self.problem.contract.persistent, *self._filled(inputs)}
 
-    def _check(self, expected: Expectation, output: Any) -> Verification:
+    def _check(self, expected: Expected, output: Any) -> Verification:
         want = expected.pieces
         got = [_beside(piece, want[place]) if place < len(want) else piece for place, piece in enumerate(pieces(output))]
         if message := structure(got, want):
@@ -187,7 +187,7 @@ class Examiner:
     def _has_tolerance(self) -> bool:
         return self.problem.rtol is not None or self.problem.atol is not None
 
-    def _by_tolerance(self, got: Sequence[Piece], expected: Expectation) -> Verification:
+    def _by_tolerance(self, got: Sequence[Piece], expected: Expected) -> Verification:
         """By what the problem says itself, against the reference in its own format."""
         asked = (self.problem.rtol, self.problem.atol)
         mine, theirs = [_leaf(piece) for piece in got], [_leaf(piece) for piece in expected.pieces]
@@ -230,7 +230,7 @@ def _no_less_finite(found: Piece, own: Piece) -> bool:
     return not found.floating or bool((space.isfinite(widened(found.array)) | ~space.isfinite(widened(own.array))).all())
 
 
-def _by_closeness(got: Sequence[Piece], expected: Expectation) -> Verification:
+def _by_closeness(got: Sequence[Piece], expected: Expected) -> Verification:
     """Element by element against the exact answer; the first array that is wrong decides the words, the worst the figures."""
     found: list[Close] = []
     message = ""

@@ -15,7 +15,7 @@ from steelyard.errors import told
 from steelyard.measuring.closeness import UNITS, Wanted, coarser, finer
 from steelyard.measuring.leaves import (
     Array,
-    Chance,
+    Draws,
     Piece,
     arrays_of,
     as_format,
@@ -38,7 +38,7 @@ Call = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class Expectation:
+class Expected:
     """The answer that is expected to some inputs; `against` says how it was had, `note` why not in double precision."""
 
     inputs: Sequence[Any]
@@ -64,13 +64,13 @@ class Oracle:
 
     def __init__(self, reference: Call, contract: Contract, be: Any) -> None:
         self.reference, self.contract, self.be = reference, contract, be
-        self._kept: list[Expectation] = []
+        self._kept: list[Expected] = []
 
     def answer(self, inputs: Sequence[Any]) -> Any:
         """What the reference gives for inputs, in their own format."""
         return self._call(self.reference, [mapped(item, copied) for item in inputs])
 
-    def expect(self, inputs: Sequence[Any]) -> Expectation:
+    def expect(self, inputs: Sequence[Any]) -> Expected:
         """All that an answer to these inputs is held against; asked again for the same inputs, it is kept."""
         for found in self._kept:
             if found.inputs is inputs:
@@ -85,7 +85,7 @@ class Oracle:
         self._kept = kept
         return made
 
-    def _expect(self, inputs: Sequence[Any]) -> Expectation:
+    def _expect(self, inputs: Sequence[Any]) -> Expected:
         answer = self.answer(inputs)
         plain = pieces(answer)
         base = self.precision(inputs)
@@ -102,7 +102,7 @@ class Oracle:
             moved = tuple(stir[place].array for stir in stirs)
             stretch = UNITS[admitted] / UNITS.get(base, UNITS[admitted])
             wanted.append(Wanted(piece, exact[place].array, moved, admitted, stretch))
-        return Expectation(inputs, answer, tuple(wanted), against, note)
+        return Expected(inputs, answer, tuple(wanted), against, note)
 
     def precision(self, inputs: Sequence[Any]) -> str:
         """What the inputs are rounded to, or what the contract admits: the finest of their formats, since a mask may be a coarse one."""
@@ -138,7 +138,7 @@ class Oracle:
             return []
         found = []
         for number in range(STIRS):
-            chance = Chance(number + 1)
+            chance = Draws(number + 1)
             moved = [mapped(item, functools.partial(_moved, chance=chance, unit=unit)) for item in inputs]
             with contextlib.suppress(ArithmeticError, ValueError, RuntimeError):
                 made = pieces(self._call(function, moved))
@@ -160,7 +160,7 @@ def _doubled(array: Array) -> Array:
     return widened(array) if is_floating(array) else copied(array)
 
 
-def _moved(array: Array, chance: Chance, unit: float) -> Array:
+def _moved(array: Array, chance: Draws, unit: float) -> Array:
     """Each number up or down by a share; what is no fraction stays as it is."""
     if not is_floating(array):
         return copied(array)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from steelyard.measuring.leaves import Array, Chance, arrays_of, copied, format_of, is_floating, mapped, pieces, space_of, widened
+from steelyard.measuring.leaves import Array, Draws, arrays_of, copied, format_of, is_floating, mapped, pieces, space_of, widened
 
 POSITIONS = 8
 TRIES = 3
@@ -24,7 +24,7 @@ def bytes_that_matter(inputs: Sequence[Any], ask: Callable[[list[Any]], Any], se
     first = pieces(ask(list(inputs)))
     if not _equal(first, pieces(ask(list(inputs)))):
         return 0.0
-    chance, until, found = Chance(seed), time.monotonic() + PATIENCE, 0.0
+    chance, until, found = Draws(seed), time.monotonic() + PATIENCE, 0.0
     for array in {id(array): array for array in arrays_of(list(inputs))}.values():
         if int(np.prod(array.shape)) and all(
             time.monotonic() < until and _matters(inputs, array, chance, ask, first) for _ in range(POSITIONS)
@@ -33,7 +33,7 @@ def bytes_that_matter(inputs: Sequence[Any], ask: Callable[[list[Any]], Any], se
     return found
 
 
-def _matters(inputs: Sequence[Any], array: Array, chance: Chance, ask: Callable[[list[Any]], Any], first: Any) -> bool:
+def _matters(inputs: Sequence[Any], array: Array, chance: Draws, ask: Callable[[list[Any]], Any], first: Any) -> bool:
     """Whether some other value at a place drawn at random changes the answer."""
     place = tuple(chance.whole(length) for length in array.shape)
     for value in _others(array, place, chance):
@@ -46,7 +46,7 @@ def _matters(inputs: Sequence[Any], array: Array, chance: Chance, ask: Callable[
     return False
 
 
-def _others(array: Array, place: tuple[int, ...], chance: Chance) -> Iterator[Any]:
+def _others(array: Array, place: tuple[int, ...], chance: Draws) -> Iterator[Any]:
     """Other values for an element: larger and smaller than all, or of whole numbers those that stand elsewhere."""
     if is_floating(array):
         space, wide = space_of(array), widened(array)

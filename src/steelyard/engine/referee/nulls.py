@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from steelyard.engine.referee.expecting import Expectation
+from steelyard.engine.referee.expecting import Expected
 from steelyard.measuring.closeness import spread_of, structure
 from steelyard.measuring.leaves import PLAIN, Array, Piece, arrays_of, as_format, is_array, is_floating, mapped, pieces, space_of, widened
 
@@ -18,15 +18,15 @@ ALIKE = 1e-3
 """How near an answer is to that of a null candidate, as a share of its size, to be taken for it."""
 
 Answer = Callable[[Sequence[Any]], Any]
-Null = Callable[[Expectation, Any, Answer], Any]
+Null = Callable[[Expected, Any, Answer], Any]
 """Gives an answer from what is expected, from the answer to another draw, and with the reference to ask; None where it has none."""
 
 
-def _zeros(expected: Expectation, other: Any, ask: Answer) -> Any:
+def _zeros(expected: Expected, other: Any, ask: Answer) -> Any:
     return each(expected.answer, lambda array: array * 0)
 
 
-def _constant(expected: Expectation, other: Any, ask: Answer) -> Any:
+def _constant(expected: Expected, other: Any, ask: Answer) -> Any:
     """The mean of the answer to another draw, in each array."""
     sources = iter(pieces(other))
 
@@ -41,16 +41,16 @@ def _mean(array: Array, like: Array) -> float:
     return mean if is_floating(like) else float(round(mean))
 
 
-def _last(expected: Expectation, other: Any, ask: Answer) -> Any:
+def _last(expected: Expected, other: Any, ask: Answer) -> Any:
     return None if structure(pieces(other), expected.pieces) else other
 
 
-def _first_rows(expected: Expectation, other: Any, ask: Answer) -> Any:
+def _first_rows(expected: Expected, other: Any, ask: Answer) -> Any:
     """The first of every hundred rows, or the first one, again and again."""
     return each(expected.answer, lambda array: _repeated(array, 0)) if any(_long(item) for item in expected.pieces) else None
 
 
-def _sample(expected: Expectation, other: Any, ask: Answer) -> Any:
+def _sample(expected: Expected, other: Any, ask: Answer) -> Any:
     """The reference on inputs whose first hundredth stands for all of them."""
     inputs = [mapped(item, _sampled) for item in expected.inputs]
     found = ask(inputs)
@@ -81,7 +81,7 @@ def _repeated(array: Array, axis: int) -> Array:
 def input_numbered(number: int) -> Null:
     """The null candidate that gives an input back, for every array of the answer that has its shape."""
 
-    def given(expected: Expectation, other: Any, ask: Answer) -> Any:
+    def given(expected: Expected, other: Any, ask: Answer) -> Any:
         source = arrays_of(list(expected.inputs))[number]
         fits = [piece for piece in expected.pieces if piece.shape == tuple(source.shape)]
         if not fits:
@@ -98,7 +98,7 @@ NULLS: dict[str, Null] = {
 LAST = "the answer to other inputs"
 
 
-def candidates(expected: Expectation) -> Iterator[tuple[str, Null]]:
+def candidates(expected: Expected) -> Iterator[tuple[str, Null]]:
     """All null candidates for a question, by name."""
     yield from NULLS.items()
     for number, array in enumerate(arrays_of(list(expected.inputs))):

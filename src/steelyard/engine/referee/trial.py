@@ -80,7 +80,7 @@ class Evidence:
 
 
 @dataclass
-class Trial:
+class Hearing:
     """A candidate, seated, with the reference's stands beside it."""
 
     court: Court
@@ -296,7 +296,7 @@ def hear(court: Court, submission: Submission, pairs: int, stand: Callable[[int]
     for pair in range(pairs):
         head, facts = court.seat(submission)
         seen.facts.update(facts)
-        trial = Trial(court, head, seen)
+        trial = Hearing(court, head, seen)
         try:
             if pair == 0:
                 trial.check()

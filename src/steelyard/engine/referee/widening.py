@@ -11,36 +11,36 @@ import hashlib
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from steelyard.measuring.leaves import Array, Chance, as_format, copied, is_floating, mapped, space_of, widened
+from steelyard.measuring.leaves import Array, Draws, as_format, copied, is_floating, mapped, space_of, widened
 
 SCALE, FAR, RARE, LEAST_SHARE = 8.0, 100.0, 0.001, 1e-4
 
 
-def _signs(array: Array, chance: Chance) -> Array:
+def _signs(array: Array, chance: Draws) -> Array:
     return widened(array) * _up_or_down(array, chance)
 
 
-def _scale(array: Array, chance: Chance) -> Array:
+def _scale(array: Array, chance: Draws) -> Array:
     return widened(array) * SCALE
 
 
-def _outliers(array: Array, chance: Chance) -> Array:
+def _outliers(array: Array, chance: Draws) -> Array:
     share = max(RARE, 1.0 / max(1, _size(array)))
     return widened(array) * (1.0 + (FAR - 1.0) * widened(chance.uniform(array) < share))
 
 
-def _shuffled(array: Array, chance: Chance) -> Array:
+def _shuffled(array: Array, chance: Draws) -> Array:
     if not array.shape or array.shape[0] < 2:
         return array
     return array[chance.order(array.shape[0], array)]
 
 
-def _tails(array: Array, chance: Chance) -> Array:
+def _tails(array: Array, chance: Draws) -> Array:
     share = widened(chance.uniform(array))
     return widened(array) / (share + LEAST_SHARE) ** 0.5
 
 
-def _up_or_down(array: Array, chance: Chance) -> Array:
+def _up_or_down(array: Array, chance: Draws) -> Array:
     return widened(chance.uniform(array) < 0.5) * 2.0 - 1.0
 
 
@@ -51,7 +51,7 @@ def _size(array: Array) -> int:
     return size
 
 
-WIDENINGS: dict[str, Callable[[Array, Chance], Array]] = {
+WIDENINGS: dict[str, Callable[[Array, Draws], Array]] = {
     "signs": _signs, "scale": _scale, "outliers": _outliers, "shuffled": _shuffled, "tails": _tails,
 }  # fmt: skip
 """By name: signs drawn anew, 8 times as large, one in a thousand 100 times as large, rows in another order, heavy tails."""
@@ -59,7 +59,7 @@ WIDENINGS: dict[str, Callable[[Array, Chance], Array]] = {
 
 def widen(inputs: Sequence[Any], name: str, seed: bytes, kept: Collection[int] = ()) -> list[Any]:
     """Inputs under a widening; those `kept` stay as they are, and so do whole numbers and what is not finite."""
-    chance = Chance(int.from_bytes(hashlib.blake2b(name.encode(), key=seed[:64], digest_size=8).digest(), "little"))
+    chance = Draws(int.from_bytes(hashlib.blake2b(name.encode(), key=seed[:64], digest_size=8).digest(), "little"))
     change = WIDENINGS[name]
 
     def widened_one(array: Array) -> Array:
