@@ -155,6 +155,13 @@ def test_counters_that_disagree_are_said(cold: tuple[int, int], warm: tuple[int,
     assert said in facts.get("doubt", "") and bool(said) == ("doubt" in facts)
 
 
+def test_cpu_time_is_finer_than_a_tick_and_counts_children() -> None:
+    assert len({passes.processor_time() for _ in range(1000)}) > 100
+    before, alone = passes.processor_time(), time.process_time()
+    subprocess.run([sys.executable, "-c", "sum(range(10**6))"], check=True)
+    assert passes.processor_time() - before > 2 * (time.process_time() - alone)
+
+
 class Answers:
     """A crew whose workers have answered already."""
 
