@@ -40,6 +40,9 @@ UNREAD = "none: this device cannot be read through NVML"
 UNCOUNTED = "none: its counter moves so seldom that it takes a budget of 1 s"
 PREPARED = "includes the preparation before each call"
 HELD, UNHELD, REPLAYED = "events, stream held back", "events", "graph replay"
+WAITED = "host, device synchronised: it works on streams that the current one does not wait for"
+STRAY, STRAY_SHARE, MOST_STRAYS = 5e-5, 0.05, 3
+"""Seconds, or the share of a block, for which a device may go on after it unnoticed; how many such blocks in a row are no accident."""
 OWN_CLOCK = "the host's clock, by the task itself"
 EVENT_PARTS = ("record", "query", "synchronize", "elapsed_time")
 GRAPH_PARTS = ("CUDAGraph", "graph", "Stream", "stream", "current_stream")
@@ -74,6 +77,8 @@ class EventTimer:
         self.method = HELD if self.held else UNHELD
         self.hold: Callable[[float], None] = hold or (lambda seconds: None)
         self.tally = HostTally(self.method)
+        self.strays = 0
+        """Blocks in a row after which the device still worked on other streams; from `MOST_STRAYS` on the host's clock waits for all."""
         self._counts = self._throttled = False
         self._throttles = self.delays = 0
         self._clocks: list[float] = []
@@ -97,6 +102,8 @@ class EventTimer:
 
         def queue(n: int) -> int:
             nonlocal expected
+            if self.strays >= MOST_STRAYS:
+                return waited(n)
             self.hold(min(LONGEST_HOLD, 1.5 * expected + SHORTEST_HOLD))
             start.record()
             before = self.now()
@@ -113,7 +120,20 @@ class EventTimer:
                 tally.host.append(spent / (n * calls))
             expected = spent
             elapsed: float = start.elapsed_time(end)
-            return round(elapsed * 1e6)
+            return round(elapsed * 1e6) + self._left_over(elapsed * 1e-3)
+
+        def waited(n: int) -> int:
+            self.api.synchronize()
+            before = self.now()
+            for _ in repeat(None, n):
+                fn(*args, **kwargs)
+            spent = self.now() - before
+            self.api.synchronize()
+            if self._counts:
+                self._counts, self.tally = False, tally
+                tally.method = WAITED
+                tally.host.append(spent / (n * calls))
+            return round(1e9 * (self.now() - before))
 
         def prepared(n: int) -> int:
             total = 0
@@ -124,6 +144,17 @@ class EventTimer:
             return total
 
         return scoped(queue if prepare is None else prepared, task)
+
+    def _left_over(self, elapsed: float) -> int:
+        """Nanoseconds for which the device goes on after a block on streams that the block's own did not wait for."""
+        before = self.now()
+        self.api.synchronize()
+        more = self.now() - before
+        if more <= max(STRAY, STRAY_SHARE * elapsed):
+            self.strays = 0
+            return 0
+        self.strays += 1
+        return round(1e9 * more)
 
     def disturbances(self) -> int:
         """Throttling is the device's preemption: a block taken while clocks were forced down is discarded by that cause.
