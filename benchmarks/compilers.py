@@ -2,7 +2,8 @@
 
 Two runs, as a user types them: IREE against `env:` the environment that it runs in, and XLA against `flags:` a variable that nobody
 reads. Every program has a verdict on run time, compile time, CPU time of compiling, code size and memory; all of them should be `same`
-or `unclear`. `--vs` names another base, such as env:iree-3.12, to see a real difference in the same form.
+or `unclear`. `--vs` names another base, such as env:iree-3.12, to see a real difference in the same form. All of it takes half an hour;
+with `--first` and `--kept` it can be done in parts, each when the machine is idle, and the table is about all parts so far.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class Verdict:
     """What one comparison says of one metric."""
 
     backend: str
+    base: str
     case: str
     metric: str
     verdict: str
@@ -53,15 +55,24 @@ def main() -> None:
     parser.add_argument("--budget", default="quick", help="the budget of each comparison (default quick)")
     parser.add_argument("--backend", choices=tuple(BASES), action="append", help="only this one; repeatable")
     parser.add_argument("--vs", help="another base than the same again, for all")
+    parser.add_argument("--first", type=int, default=0, metavar="NUMBER", help="the number of the first program (default 0)")
+    parser.add_argument("--kept", type=Path, metavar="FILE", help="verdicts of earlier parts as JSON lines; those of this part are added")
     chosen = parser.parse_args()
     load, found = os.getloadavg(), list[Verdict]()
     with tempfile.TemporaryDirectory(prefix="steelyard-compilers-") as folder:
-        for number in range(chosen.times):
+        for number in range(chosen.first, chosen.first + chosen.times):
             text = PROGRAM.format(n=16 + 8 * (number % 10), k=64 + 16 * (number // 10))
             (Path(folder) / f"program-{number:03}.mlir").write_text(text, encoding="utf-8")
         for backend in chosen.backend or BASES:
             found += compared(Path(folder), backend, chosen.vs or BASES[backend], chosen.budget, chosen.processes)
-    sheet(found, load, same=chosen.vs is None).hand_in(chosen.json)
+    sheet(kept_with(found, chosen.kept) if chosen.kept else found, load).hand_in(chosen.json)
+
+
+def kept_with(found: Sequence[Verdict], file: Path) -> list[Verdict]:
+    """All verdicts in a file, after these have been added to it."""
+    with file.open("a", encoding="utf-8") as held:
+        held.writelines(f"{json.dumps(asdict(item))}\n" for item in found)
+    return [Verdict(**json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def compared(folder: Path, backend: str, vs: str, budget: str, processes: int) -> list[Verdict]:
@@ -73,7 +84,7 @@ def compared(folder: Path, backend: str, vs: str, budget: str, processes: int) -
     if told.returncode not in (0, 4, 6):
         raise SystemExit(f"steelyard compare failed: {told.stderr}")
     deltas = json.loads(told.stdout)["deltas"]
-    return [Verdict(backend, item["head"], item["metric"], item["verdict"], item["effect"]) for item in deltas]
+    return [Verdict(backend, vs, item["head"], item["metric"], item["verdict"], item["effect"]) for item in deltas]
 
 
 def _steelyard(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -83,26 +94,21 @@ def _steelyard(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def sheet(found: Sequence[Verdict], load: tuple[float, float, float], *, same: bool) -> Sheet:
-    """How often each verdict was given, by compiler and metric; and what was told apart that is the same."""
+def sheet(found: Sequence[Verdict], load: tuple[float, float, float]) -> Sheet:
+    """How often each verdict was given, by compiler, base and metric; and what was told apart that is the same."""
     rows, goals = [], list[Goal]()
-    for backend in dict.fromkeys(item.backend for item in found):
+    for backend, base in dict.fromkeys((item.backend, item.base) for item in found):
         for metric in METRICS:
-            mine = [item for item in found if (item.backend, item.metric) == (backend, metric)]
+            mine = [item for item in found if (item.backend, item.base, item.metric) == (backend, base, metric)]
             counts = Counter(item.verdict for item in mine)
             apart = sum(counts[word] for word in TOLD_APART)
             examples = next((item.effect for item in mine if item.verdict in TOLD_APART), mine[0].effect if mine else "")
-            rows.append((backend, metric, str(len(mine)), ", ".join(f"{n} {word}" for word, n in counts.items()), examples))
-            goals += [Goal(f"{backend}: {metric} of the same told apart", apart, 0, "")] if same and mine else []
-    head = ("backend", "metric", "comparisons", "verdicts", "for example")
+            rows.append((backend, base, metric, str(len(mine)), ", ".join(f"{n} {word}" for word, n in counts.items()), examples))
+            same = base == BASES[backend] and mine
+            goals += [Goal(f"{backend}: {metric} of the same told apart", apart, 0, "")] if same else []
+    head = ("backend", "base", "metric", "comparisons", "verdicts", "for example")
     figures: dict[str, Any] = {"each": [asdict(item) for item in found]}
-    return Sheet(
-        "compilers",
-        (Table("each program against itself" if same else "head against base", head, tuple(rows)),),
-        tuple(goals),
-        figures,
-        load,
-    )
+    return Sheet("compilers", (Table("head against base", head, tuple(rows)),), tuple(goals), figures, load)
 
 
 if __name__ == "__main__":

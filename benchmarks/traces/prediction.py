@@ -36,7 +36,10 @@ def measured(folder: Path, words: tuple[str, ...], budget: str) -> float:
     """The time of the case itself."""
     steelyard(folder, "run", *words, "-B", "torch", "--budget", budget, "--store", "store")
     (record,) = steelyard(folder, "show", "latest", "--json", "--store", "store")["records"]
-    return float(record["metrics"]["time"]["value"])
+    time = record["metrics"].get("time", {}).get("value")
+    if record["status"] != "ok" or not time:
+        raise SystemExit(f"{' '.join(words)}: {record['status']}, {record.get('reason') or f'measured {time} s'}")
+    return float(time)
 
 
 def predicted(folder: Path, words: tuple[str, ...], budget: str) -> dict[str, Any]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from steelyard.model.operators import generator, iterator, operator
     from steelyard.model.record import Record
     from steelyard.model.task import Reading, Task
+    from steelyard.refereeing import judge, judge_all
     from steelyard.variants.recipe import Pruning, register_recipe
     from steelyard.workloads.torchao import register_model
 
@@ -28,7 +29,7 @@ _HOMES = {
     "operator": "model.operators", "iterator": "model.operators", "generator": "model.operators",
     "Task": "model.task", "Reading": "model.task", "Case": "model.case", "Record": "model.record",
     "Experiment": "model.experiment", "Matrix": "model.experiment", "Rule": "model.experiment", "Settings": "model.experiment",
-    "capture": "backends._torch_captures",
+    "capture": "backends._torch_captures", "judge": "refereeing", "judge_all": "refereeing",
     "compare": "comparing", "measure": "library", "run": "library", "do_bench": "drop_in", "register_recipe": "variants.recipe",
     "register_model": "workloads.torchao", "Pruning": "variants.recipe",
 }  # fmt: skip
@@ -49,6 +50,8 @@ __all__ = [
     "do_bench",
     "generator",
     "iterator",
+    "judge",
+    "judge_all",
     "measure",
     "metric",
     "operator",

@@ -96,7 +96,7 @@ def compare(
     hold are copied to fresh places: arrays, containers, modules and plain objects. Where a function holds what cannot be
     copied, such as an open file, the interval is wider and a note says so.
     """
-    from steelyard.engine.guards import Guard
+    from steelyard.engine.guards import AnswerGuard
     from steelyard.engine.pairs import pair_from
     from steelyard.machine.load import watch_others
     from steelyard.measuring import paired, schedule
@@ -121,7 +121,7 @@ def compare(
         return be.relocate(_plain(fn, args, kwargs, setup), rng)
 
     builds = [functools.partial(build, fn) for fn in (base, head, base)]
-    guard, timed = Guard(be, builds[0], builds[1], labels), list[Task]()
+    guard, timed = AnswerGuard(be, builds[0], builds[1], labels), list[Task]()
     waits = any(isinstance(fn, WaitedCall) for fn in (base, head))
     timer = WaitingTimer(torch_threads() or 1) if waits else _timer(be, [build() for build in builds])
     with be.wholly_as_it_was() as changed:

@@ -254,14 +254,15 @@ def find_variant(name: str) -> tuple[Variant, dict[str, Any]] | None:
     return find_named(name, known.variants)
 
 
-def load_file(path: str | Path) -> ModuleType:
+def load_file(path: str | Path, *, again: bool = False) -> ModuleType:
     """Import a user's Python file under a name of its own, because the user named it.
 
-    Modules beside it can be imported, now and when its functions are called.
+    Modules beside it can be imported, now and when its functions are called. A process has one module of a file, unless it is to be
+    loaded `again`: as a new module, which shares nothing with the one before.
     """
     file = Path(path).resolve()
     name = f"steelyard_user_{file.stem}_{zlib.crc32(str(file).encode()):08x}"
-    if name in sys.modules:
+    if name in sys.modules and not again:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:

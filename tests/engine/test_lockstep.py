@@ -59,6 +59,14 @@ def adds(be):
     return Task(fn)
 """
 
+PARTED = """
+from steelyard import Reading, Task, workload
+
+@workload("mine/parted", backend="fake")
+def parted(be):
+    return Task(measure=lambda: Reading(2e-3 + {second}, parts={{"op:first": 2e6, "op:second": {second} * 1e9}}))
+"""
+
 TWO_BACKENDS = """
 from steelyard import Task, workload
 
@@ -441,6 +449,14 @@ class TestTakingTurns:
         rounds = lockstep.rounds_of([Bout("8 0", (figures, figures), (arrays[0], arrays[1]))], 8)
         assert (np.round(rounds.seconds * 1e9).reshape(-1) == np.arange(1, 21)).all()
         assert (rounds.arm.reshape(-1) == arm.turns(drawn)).all()
+
+    def test_parts_of_a_call_are_weighed_each_by_itself(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        new, _ = checkouts(tmp_path, PARTED.format(second="2e-3"), PARTED.format(second="1e-3"))
+        pair = weighed(prepare(monkeypatch, new, "path:../old", "bench.py"))
+        assert {name: part.ratio for name, part in pair.parts.items()} == pytest.approx({"op:first": 1.0, "op:second": 2.0})
+        assert pair.ratio == pytest.approx(4 / 3)
+        base, head = pair.parts["op:second"].base, pair.parts["op:second"].head
+        assert base and head and (base.value, head.value) == pytest.approx((1e-3, 2e-3))
 
     def test_more_pairs_than_the_budget_allows_are_not_started(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         new, _ = checkouts(tmp_path, WORK.format(seconds="1.0", factor=2), WORK.format(seconds="1.0", factor=2))

@@ -68,6 +68,7 @@ EVERY = (
     Drive(SOURCES, SETTINGS, "a.shim", "/f.py", ("-x",), {CASE.id: {"status": "ok"}}), Started(CASE.id, CASE),
     messages.Export(SOURCES, SETTINGS, CASE, "/f", ("onnx:protobuf",), False, 2.5), messages.Exported("arrays", "ok", {"inputs": []}),
     Expanded({"a": 1}), Fault("w", "y", "d", "h"), Done(), messages.Described({"workloads": {}}),
+    messages.Converse("a.b", {"x": [1]}), messages.Step({"do": "y"}), messages.Stepped({"z": 0.5}),
 )  # fmt: skip
 
 

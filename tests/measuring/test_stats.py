@@ -188,6 +188,14 @@ def test_a_net_time_is_never_negative_and_one_that_may_be_nothing_is_no_divisor(
         assert figure.value == bare.centre and (figure.low is None or figure.low > 0)
 
 
+def test_a_long_time_on_a_busy_machine_is_not_told_as_nothing() -> None:
+    values = np.full(25, 1.5e-3)
+    values[20:] = 4e-2
+    assert median_interval(values).low < 0, "batches of such values are too far apart for their number"
+    figure = time_figure(net_interval(values, 5e-8))
+    assert figure.value == 1.5e-3 and figure.low == pytest.approx(1.5e-3, rel=1e-3) and figure.high is not None and figure.high > 0.02
+
+
 def test_no_values_have_no_median() -> None:
     assert math.isnan(median_interval(np.array([])).centre)
     assert Interval(0.0, -1.0, 1.0, 9).relative == math.inf

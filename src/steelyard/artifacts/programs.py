@@ -16,6 +16,8 @@ from steelyard.errors import SteelyardError, Unsupported, UsageError
 
 PROGRAM = 8 * 2**30
 """The most bytes of a program that are read."""
+CPUS = "STEELYARD_CPUS"
+"""The variable that binds a process which runs programs to CPUs: `0,1`."""
 SUFFIXES = (".mlir", ".mlirbc", ".mlir.bc", ".bc", ".hlo", ".txt", ".tflite", ".onnx", ".vhlo", ".stablehlo", ".tgz")
 HEAD = 2**16
 BYTECODE, FLATBUFFER = bytecode.MAGIC, b"TFL3"
@@ -29,12 +31,22 @@ KNOWN_CALLS = (
 )  # fmt: skip
 """Custom calls that compute and nothing else, by how their names begin; every other one may do anything on the host."""
 TRANSFERS = ("infeed", "outfeed", "send", "recv")
-HOST_DIALECTS = ("hal", "vm", "io_parameters", "llvm")
-"""Dialects by which a program that IREE compiles brings machine code, or names files and functions of the host."""
+COMPUTING = (
+    "builtin.module.", "func.func.", "func.call.", "func.return.", "stablehlo.", "vhlo.", "chlo.", "tosa.", "linalg.", "tensor.", "arith.",
+    "math.", "complex.", "scf.", "cf.", "affine.", "index.", "shape.", "ml_program.", "quant.", "tm_tensor.",
+)  # fmt: skip
+"""Operations that compute and nothing else, by how their names begin; by any other a program may bring machine code or name files."""
+SAID = ("mhlo.", "jax.", "tf.", "tf_saved_model.", "xla.", "torch.", "iree.abi.output.")
+"""How names of attributes begin that exporters write beside operations."""
 _CALLS = re.compile(
     r'custom_call\s*@(?:"([^"]*)"|([\w.$-]+))|call_target_name(?:_v1)?\s*=\s*(?:#vhlo\.string_v1<)?"([^"]*)"|custom_call_target="([^"]*)"'
 )
-_TRANSFER = re.compile(r"\b(?:stablehlo|vhlo|mhlo)\.(infeed|outfeed|send|recv)\b|[\])}] (infeed|outfeed|send|recv)\(")
+_TRANSFER = re.compile(r"\b(?:stablehlo|vhlo|mhlo)\.(infeed|outfeed|send|recv)(?:_v\d+)?\b|[\])}] (infeed|outfeed|send|recv)\(")
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_OPERATION = re.compile(r'"([^"\s]+)"\(')
+_NAMED = re.compile(r"(?<![\w$.@%^])(?:[#!]([A-Za-z_][\w$]*)[.<]([\w$.]*)|([A-Za-z_][\w$]*)\.([\w$.]+))")
+_DECLARED = re.compile(r'"(?:(?:func|ml_program)\.func|vhlo\.func_v\d+)"\(\) <\{([^\n]*)\}> \(\{\s*\}\)')
+_SYMBOL = re.compile(r'sym_name = (?:#vhlo\.string_v1<)?"([^"]*)"')
 _ELIDED = re.compile(r"dense_resource<__elided__>|dense<__elided__>|\bconstant\(\{\.\.\.\}\)")
 
 
@@ -96,17 +108,18 @@ def host_calls(text: str) -> list[str]:
     return list(dict.fromkeys([*strange, *moved]))
 
 
-def host_dialects(content: bytes) -> list[str]:
-    """Dialects in a program by which IREE would run machine code that it brings, read files or call functions of the host.
+def strange_names(shown: str) -> list[str]:
+    """What is not known to compute alone in a program that MLIR printed in its generic form, by name.
 
-    Text may write any letter of an operation's name as two hexadecimal digits, and bytecode may hold an attribute as text.
+    A dialect of which nothing is known is named alone. A function without a body would be one of the host.
     """
-    packed = content.startswith(BYTECODE)
-    held = bytecode.names(content) if packed else frozenset[bytes]()
-    if not packed and b"\\" in content:
-        content = re.sub(rb"\\([0-9A-Fa-f]{2})", lambda found: bytes([int(found[1], 16)]), content)
-    spelt = rb"[#!]%s\s*[.<]\s*[a-z]{3}" if packed else rb"(?<![\w.])%s\s*[.<]"
-    return [name for name in HOST_DIALECTS if name.encode() in held or re.search(spelt % name.encode(), content)]
+    said = [".".join(filter(None, found.groups())) for found in _NAMED.finditer(_STRING.sub('""', shown))]
+    strange = [name for name in _OPERATION.findall(shown) if not f"{name}.".startswith(COMPUTING)]
+    strange += [name for name in said if not f"{name}.".startswith((*COMPUTING, *SAID))]
+    known = {name.partition(".")[0] for name in COMPUTING}
+    told = [name if (dialect := name.partition(".")[0]) in known else dialect for name in strange]
+    declared = [name for found in _DECLARED.finditer(shown) for name in _SYMBOL.findall(found[1]) or ["a function without a name"]]
+    return list(dict.fromkeys([*told, *declared]))
 
 
 def refuse(names: Iterable[str], allowed: Iterable[str], what: str) -> None:

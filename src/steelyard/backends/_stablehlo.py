@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import numpy as np
 from jax.interpreters import mlir as jax_mlir
 from jaxlib import lapack, xla_client
-from jaxlib.mlir import ir
+from jaxlib.mlir import ir, passmanager
 from jaxlib.mlir.dialects import stablehlo
 
 from steelyard.artifacts import programs
@@ -18,6 +18,8 @@ from steelyard.artifacts.signature import ProgramSignature, signature_in
 from steelyard.backends._programs import CUT, ProgramFile, first_error, is_cut
 from steelyard.errors import SteelyardError
 
+SPELT_OUT = "builtin.module(func.func(stablehlo-legalize-deprecated-ops,chlo-legalize-to-stablehlo))"
+"""StableHLO's own passes, which write old operations and those of CHLO as others that the interpreter knows."""
 SHOWN = 8
 """Values of a constant that are printed where only the rest of the text matters."""
 
@@ -36,6 +38,14 @@ class StableProgram:
         buffer = io.BytesIO()
         self.module.operation.write_bytecode(buffer)
         return buffer.getvalue()
+
+    def spelt_out(self) -> StableProgram:
+        """The program without operations of CHLO and old ones, which the reference interpreter does not know."""
+        with self.context, ir.Location.unknown():
+            stablehlo.register_stablehlo_passes()
+            module = ir.Module.parse(self.bytecode())
+            passmanager.PassManager.parse(SPELT_OUT).run(module.operation)
+        return replace(self, module=module)
 
     def interpreted(self, inputs: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
         """What the reference interpreter answers: operation by operation as the specification of StableHLO says."""

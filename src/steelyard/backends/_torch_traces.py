@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.profiler import ExecutionTraceObserver, ProfilerActivity
 
+from steelyard.backends._torch_compiled import keep_sources, kernels_noted, paused_while_compiling
 from steelyard.errors import Unsupported
 from steelyard.model.protocol import Traces
 from steelyard.traces.nodes import STEP
@@ -107,40 +108,6 @@ def recording(path: str, profile: str = "", device: str = "cpu", *, resources: b
 
 
 @contextmanager
-def _kernels_noted() -> Iterator[None]:
-    """Have compiled code tell of the Triton kernels that it launches, which it does only where it believes that a profiler runs."""
-    tell, before = getattr(torch.autograd.profiler, "_set_is_profiler_enabled", None), torch.autograd.profiler._is_profiler_enabled
-    if tell is None:
-        yield
-        return
-    tell(True)
-    try:
-        yield
-    finally:
-        tell(before)
-
-
-@contextmanager
-def _paused_while_compiling(observer: ExecutionTraceObserver) -> Iterator[None]:
-    """Leave out what the compiler runs on fake tensors: it is no part of a step, and their integers have no range that could be read."""
-    from torch._dynamo.callback import callback_handler as compiling
-
-    def pause(*_: Any) -> None:
-        observer.stop()
-
-    def resume(*_: Any) -> None:
-        observer.start()
-
-    compiling.register_start_callback(pause)
-    compiling.register_end_callback(resume)
-    try:
-        yield
-    finally:
-        compiling.remove_start_callback(pause)
-        compiling.remove_end_callback(resume)
-
-
-@contextmanager
 def _execution(path: str, files: dict[str, str], *, resources: bool = False) -> Iterator[None]:
     observer = ExecutionTraceObserver()
     before = {name: os.environ.get(name) for name in INTEGERS}
@@ -153,8 +120,9 @@ def _execution(path: str, files: dict[str, str], *, resources: bool = False) -> 
         observer.start()
         try:
             with ExitStack() as stack:
-                for context in (_kernels_noted(), _paused_while_compiling(observer)) if resources else ():
-                    stack.enter_context(context)
+                if resources:
+                    stack.enter_context(kernels_noted())
+                    stack.enter_context(paused_while_compiling(observer))
                 yield
         finally:
             observer.stop()
@@ -164,4 +132,6 @@ def _execution(path: str, files: dict[str, str], *, resources: bool = False) -> 
             os.environ.pop(name, None) if value is None else os.environ.update({name: value})
     if not Path(path).is_file():
         raise Unsupported(f"no execution trace was written to {path}", why="another observer may be recording in this process")
+    if resources and observer.resources_dir:
+        keep_sources(Path(path), Path(observer.resources_dir))
     files["et_file"] = path

@@ -30,7 +30,7 @@ class Interpreter(ProgramBackend):
     def loaded(self, file: ProgramFile) -> LoadedProgram:
         clock = PhaseTimes()
         with clock.phase("parse"):
-            program = understood(file)
+            program = understood(file).spelt_out()
         if any(kind.dtype.startswith("complex") for kind in (*program.signature.inputs, *program.signature.outputs)):
             raise Unsupported("the reference interpreter takes and gives no complex numbers here")
 

@@ -33,6 +33,8 @@ UNKNOWN = r"failed to legalize|not legal|[Uu]nsupported|not supported|unimplemen
 PHASES = ("input", "flow", "stream", "executable-targets")
 ELIDING = ("--mlir-elide-elementsattrs-if-larger=16", "--mlir-elide-resource-strings-if-larger=16")
 ADVICE = ("use the version that fits what wrote it, or export VHLO", "text is read by the version that wrote it: export bytecode")
+SHOWN = 8
+"""Values of a constant that are printed where only names matter."""
 FLAGS, RUNTIME_FLAGS = "IREE_FLAGS", "IREE_RUNTIME_FLAGS"
 _runtime_told: list[tuple[str, ...]] = []
 """What the runtime of this process was told; it can be told once."""
@@ -49,7 +51,6 @@ class Iree(ProgramBackend):
         content = programs.read(file.path)
         if file.form == "text":
             programs.refuse_elided(content.decode("utf-8", "replace"))
-        programs.refuse(programs.host_dialects(content), file.allowed, "uses what reaches the host:")
         clock = PhaseTimes()
         code = self._compiled(content, file, clock)
         with clock.phase("load"):
@@ -83,6 +84,7 @@ class Iree(ProgramBackend):
                 f"this IREE refuses {FLAGS}={' '.join(own)}", why=" ".join(str(error).split()), do="leave the flag out"
             ) from error
         with heard() as told:
+            _ = session.context  # from here on Python owns it, and the program that is looked at below may be handed back
             steps = session.invocation()
             steps.enable_console_diagnostics()
             with clock.phase("parse"):
@@ -94,6 +96,12 @@ class Iree(ProgramBackend):
                     raise Unsupported("this IREE does not know its dialects", why=first_error(words), do="export it without them")
                 do = CUT if is_cut(words) else ADVICE[file.form == "text"]
                 raise SteelyardError("IREE cannot read it", why=first_error(words), do=do)
+            program = steps.export_module()
+            shown = program.get_asm(large_elements_limit=SHOWN, large_resource_limit=SHOWN, print_generic_op_form=True)
+            programs.refuse(
+                [*programs.strange_names(shown), *programs.host_calls(shown)], file.allowed, "uses what is not known to compute:"
+            )
+            steps.import_module(program)
             with clock.phase("compile"):
                 compiled = steps.execute()
             if not compiled:

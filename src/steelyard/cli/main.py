@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("steelyard.cli.export", "Write a saved run as another tool's file of results."),
     "capture": ("steelyard.cli.capture", "Record an execution trace of a script or a case."),
     "trace": ("steelyard.cli.trace", "Look into an execution trace: operators, tree, counts."),
+    "judge": ("steelyard.cli.judge", "Judge candidates against a reference: right, faster, or cheating."),
     "check": ("steelyard.cli.check", "Check files without measuring: keys, names, shapes."),
     "artifacts": ("steelyard.cli.artifacts", "Export models as programs on disk; check, publish, fetch them."),
     "env": ("steelyard.cli.env", "Create environments for stacks that cannot live together."),

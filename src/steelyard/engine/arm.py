@@ -29,17 +29,19 @@ from steelyard.engine.reference import reason
 from steelyard.engine.scrutiny import Scrutiny
 from steelyard.engine.worker import Send, teller
 from steelyard.errors import SteelyardError
-from steelyard.measuring.clock import HostTimer, Timer
+from steelyard.measuring.clock import HostTimer, Loop, Timer
 from steelyard.measuring.moving import scraps
 from steelyard.measuring.sample import calibrate, empty_cost, fastest, quiet_collector, single
 from steelyard.model.record import Arrays, Status
-from steelyard.model.task import Task, clean_up, first_time, observed
+from steelyard.model.task import Reading, Task, clean_up, first_time, observed, recorded
 
 WARM_BLOCKS = 4
 MOST_REBUILDS, FEWEST_BETWEEN, REBUILDING = 12, 4, 0.25
 LONG = 5e-3
 MOST_QUADS = 5000
 TOKEN = b"t"
+PART = "part "
+"""How the series of a part of each block begins: `part op:aten::mm`."""
 
 
 class OtherArmLost(SteelyardError):
@@ -233,10 +235,23 @@ class BlockSource:
 
     def __init__(self, task: Task, timer: Timer, rebuild: Callable[[], Task] | None, rng: random.Random, building: float) -> None:
         self.task, self.timer, self.rebuild, self.rng, self.building = task, timer, rebuild, rng, building
-        self.loop = timer.bind(task)
+        self._readings: list[Reading] = []
+        self.parts: list[Mapping[str, float]] = []
+        """The times inside of each timed block, by name, where the task reports some."""
+        self.loop = self.bound(task)
         self.renewal: float | None = None
         self._holes: list[Any] = []
         self.copy: Task | None = None
+
+    def bound(self, task: Task) -> Loop:
+        """The task as a loop that keeps what its runs report."""
+        return self.timer.bind(recorded(task, self._readings))
+
+    def note(self) -> None:
+        """The last run was of a timed block."""
+        if self._readings:
+            self.parts.append(self._readings[-1].parts)
+            self._readings.clear()
 
     def renew(self, calls: int) -> None:
         """Build again on a heap with other holes, and warm up; nothing of the last building is kept."""
@@ -245,7 +260,7 @@ class BlockSource:
         self.close()
         self._holes = scraps(self.rng)
         self.copy = self.rebuild()
-        self.loop = self.timer.bind(self.copy)
+        self.loop = self.bound(self.copy)
         for _ in range(WARM_BLOCKS):
             self.loop(calls)
         self.renewal = clocks.perf_counter() - began
@@ -273,7 +288,14 @@ def _alternate(job: Alternate, be: Any, source: BlockSource, token: Token) -> tu
         "took": ("ns", "<i8", np.asarray(took, "<i8").tobytes()),
         "busy": ("ns", "<i8", np.asarray(busy, "<i8").tobytes()),
         "hit": ("1", "|u1", np.asarray(hit, "|u1").tobytes()),
+        **_parts(source.parts, len(took)),
     }
+
+
+def _parts(blocks: Sequence[Mapping[str, float]], count: int) -> Arrays:
+    """The parts that every timed block has a time for, each a series of its own."""
+    names = sorted(set.intersection(*map(set, blocks))) if blocks and len(blocks) == count else []
+    return {f"{PART}{name}": ("ns", "<f8", np.asarray([block[name] for block in blocks], "<f8").tobytes()) for name in names}
 
 
 def _time_alike(source: BlockSource, token: Token) -> None:
@@ -282,7 +304,7 @@ def _time_alike(source: BlockSource, token: Token) -> None:
     token.say({"method": mine})
     if token.hear()["method"] != mine and hasattr(source.timer, "use_events"):
         source.timer.use_events()
-        source.loop = source.timer.bind(source.task)
+        source.loop = source.bound(source.task)
 
 
 def _agree(job: Alternate, source: BlockSource, token: Token) -> Agreement:
@@ -375,6 +397,7 @@ def take_turns(
         took.append(loop(calls))
         busy.append(clock() - began)
         hit.append(timer.disturbances() > cuts)
+        source.note()
     if holds:
         token.give()
     else:

@@ -8,13 +8,30 @@ from __future__ import annotations
 import re
 import select
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from steelyard import codec
+from steelyard import clocks, codec
 from steelyard.engine.launch import Worker
 from steelyard.engine.limits import WATCH_EVERY, MemoryLimit
-from steelyard.engine.messages import Answer, Done, Expanded, Exported, Fault, Fit, Go, Order, Phase, Started, Waiting, decode, encode
+from steelyard.engine.messages import (
+    Answer,
+    Converse,
+    Done,
+    Expanded,
+    Exported,
+    Fault,
+    Fit,
+    Go,
+    Order,
+    Phase,
+    Started,
+    Step,
+    Stepped,
+    Waiting,
+    decode,
+    encode,
+)
 from steelyard.errors import UsageError
 from steelyard.machine.load import oom_kills
 from steelyard.model.record import Status
@@ -75,6 +92,25 @@ class Conversation:
     def go(self) -> None:
         """Let a worker that waits begin to time."""
         self.worker.send(encode(Go()))
+
+    def step(self, order: Converse | Step, patience: float) -> tuple[Answer | Lost, float]:
+        """Hand over one step of a job, or the job itself, and wait for what comes of it; with the seconds from sending to hearing it."""
+        self.over, self._patience, self.deadline = False, patience, time.monotonic() + patience
+        line = encode(order)
+        began = clocks.perf_counter_ns()
+        self.worker.send(line)
+        while True:
+            heard = self._next()
+            seconds = 1e-9 * (heard[1] - began)
+            for answer in heard[0]:
+                if isinstance(answer, (Stepped, Lost, Done)):
+                    return answer, seconds
+
+    def _next(self) -> tuple[list[Answer | Lost], int]:
+        """What is said next, and when it came."""
+        came: list[int] = []
+        found = [answer for _, answer in listen([self], awake=lambda: came.append(clocks.perf_counter_ns()))]
+        return found, came[0]
 
     def answers(self) -> Iterator[Answer | Lost]:
         """Everything the worker says about its job, up to Done or Lost, which comes last."""
@@ -150,10 +186,13 @@ class Conversation:
         return Lost("crashed", f"{self.subject} {ending}{when}{words}", ending.stderr)
 
 
-def listen(talks: Sequence[Conversation], until: float | None = None) -> Iterator[tuple[Conversation, Answer | Lost]]:
+def listen(
+    talks: Sequence[Conversation], until: float | None = None, awake: Callable[[], None] = lambda: None
+) -> Iterator[tuple[Conversation, Answer | Lost]]:
     """What workers say next, after a wait for the first of them; one whose own time is over is ended and lost.
 
-    Nothing where `until` comes first. Death is seen by the process itself, not by the end of its pipe, which a grandchild may hold.
+    Nothing where `until` comes first. `awake` is called when the wait is over, before anything is read. Death is seen by the process
+    itself, not by the end of its pipe, which a grandchild may hold.
     """
     ends = [talk.deadline for talk in talks if talk.deadline is not None] + ([] if until is None else [until])
     left = max(0.0, min(ends) - time.monotonic()) if ends else None
@@ -162,6 +201,7 @@ def listen(talks: Sequence[Conversation], until: float | None = None) -> Iterato
     wait = min([*pauses, *([] if left is None else [left])], default=None)
     fds = [fd for talk in talks for fd in (talk.worker.events, talk.worker.pidfd) if fd is not None]
     select.select(fds, [], [], wait)
+    awake()
     for talk in talks:
         yield from ((talk, answer) for answer in talk.hear())
         if not talk.over and talk.deadline is not None and time.monotonic() >= talk.deadline:

@@ -42,7 +42,7 @@ Build = Callable[[], Task]
 
 
 @dataclass
-class Guard:
+class AnswerGuard:
     """Two functions while they are compared; `notes` are what a reader must hear although nothing is wrong."""
 
     be: Any

@@ -16,13 +16,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from steelyard.artifacts.programs import CPUS
 from steelyard.engine.conversation import Conversation, Lost, listen
 from steelyard.engine.messages import Alternate, Answer, ArmAnswer, ArmFailed, Done, PartnerLost, Turns, Waiting
 from steelyard.engine.plan import Job, Plan
 from steelyard.engine.pool import NoComparison, Pool, Stable, Tell, one_thread, said
 from steelyard.engine.sides import BaseSide
 from steelyard.errors import SteelyardError
-from steelyard.model.pair import Arm, Pair
+from steelyard.model.pair import Arm, Pair, PairPart
 from steelyard.model.record import Arrays
 from steelyard.model.units import plain as quantity
 
@@ -216,8 +217,8 @@ def _agreed(first: Bout, share: float) -> dict[str, Any]:
 
 
 def pinned(job: Job) -> bool:
-    """Both arms share one CPU where they need no more."""
-    return one_thread(job) and hasattr(os, "sched_setaffinity")
+    """Both arms share one CPU where they need no more and none was chosen for them."""
+    return one_thread(job) and hasattr(os, "sched_setaffinity") and CPUS not in dict(job.case.flags)
 
 
 def _part(match: Match, arm: int, turns: Turns) -> Alternate:
@@ -290,14 +291,31 @@ def pair_of(match: Match, seen: Look, layout: str, notes: Sequence[str]) -> tupl
         seen.found, rounds, 1, arms, stopped_by=seen.stop, looks=seen.number + 1, measured_s=float(rounds.seconds.sum()),
         schedule=schedule, layout=layout, processes=2 * len(rounds.groups), margin=match.plan.settings.margin,
     )  # fmt: skip
-    return replace(pair, notes=[*pair.notes, *notes]), pairs.arrays_of(rounds)
+    return replace(pair, notes=[*pair.notes, *notes], parts=parts_of(match, seen)), pairs.arrays_of(rounds)
 
 
-def rounds_of(bouts: Sequence[Bout], seed: int) -> Rounds:
-    """The blocks of both arms put together in order of time; the number of the pair of processes is their group."""
+def parts_of(match: Match, seen: Look) -> dict[str, PairPart]:
+    """What the blocks say of the times inside of them, such as those of single operators, at the look that ended the match."""
+    from steelyard.engine.arm import PART
+    from steelyard.engine.pairs import part_of
+
+    bouts = match.bouts[: len(seen.rounds.groups)]
+    named = set.intersection(*(set(arrays) for bout in bouts for arrays in bout.arrays))
+    names = sorted(name.removeprefix(PART) for name in named if name.startswith(PART))
+    try:
+        return {name: part_of(rounds_of(bouts, match.seed, name), share=match.looks.share(seen.number)) for name in names}
+    except ValueError as error:
+        raise NoComparison("the arms sent something that is not an answer", why=str(error)) from error
+
+
+def rounds_of(bouts: Sequence[Bout], seed: int, part: str = "") -> Rounds:
+    """The blocks of both arms put together in order of time; the number of the pair of processes is their group.
+
+    Of one part of each block only its times, which have no CPU time of their own.
+    """
     import numpy as np
 
-    from steelyard.engine.arm import coins, turns
+    from steelyard.engine.arm import PART, coins, turns
     from steelyard.measuring.paired import Rounds
 
     figures = bouts[0].figures[0]
@@ -313,5 +331,6 @@ def rounds_of(bouts: Sequence[Bout], seed: int) -> Rounds:
 
     group = np.repeat(np.arange(len(bouts), dtype=np.int32), quads)
     calls, known = (int(figures["calls"][0]), int(figures["calls"][1])), (float(figures["overhead"]), seed, float(figures["doubt"]))
-    took, busy, hit = in_order("took", "<i8") * 1e-9, in_order("busy", "<i8") * 1e-9, in_order("hit", "|u1").astype(bool)
+    took = in_order(f"{PART}{part}", "<f8") * 1e-9 if part else in_order("took", "<i8") * 1e-9
+    busy, hit = in_order("busy", "<i8") * (0.0 if part else 1e-9), in_order("hit", "|u1").astype(bool)
     return Rounds(took, busy, hit, order, group, calls, None, *known)

@@ -169,6 +169,21 @@ class Expand:
 
 
 @dataclass(frozen=True)
+class Converse:
+    """A job that goes step by step: the function `perform` of a module gets `words`, then one Step after another until Go."""
+
+    module: str
+    words: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What to do next in a Converse; each is answered by one Stepped."""
+
+    words: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class Prepare:
     """Import what a backend needs, and its compiler where something will be compiled, and wake the device; then wait for a job."""
 
@@ -307,6 +322,13 @@ class Expanded:
 
 
 @dataclass(frozen=True)
+class Stepped:
+    """What came of a Step."""
+
+    words: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class Exported:
     """One program of a case, or its arrays: `ok` with what a manifest says of it, or else the reason."""
 
@@ -330,10 +352,10 @@ class Done:
     """The job has come to its end."""
 
 
-Order = Describe | Check | Measure | Weigh | Alternate | Pass | Export | Drive | Expand | Prepare | Go | Quit
+Order = Describe | Check | Measure | Weigh | Alternate | Pass | Export | Drive | Expand | Converse | Step | Prepare | Go | Quit
 Answer = (
     Described | Ready | Started | Retire | Phase | Waiting | Fit | RecordAnswer | PairAnswer | Unweighed | ArmAnswer | ArmFailed
-    | PartnerLost | Found | Expanded | Exported | Fault | Done
+    | PartnerLost | Found | Expanded | Stepped | Exported | Fault | Done
 )  # fmt: skip
 Message = Order | Answer
 Stored = Callable[[type, Any], Any]

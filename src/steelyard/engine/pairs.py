@@ -177,7 +177,15 @@ def pair_from(found: Finding, rounds: Rounds, head: int, arms: tuple[Arm, Arm], 
 
 def part_from(doing: schedule.Weighing, name: str, head: int) -> PairPart:
     """What the rounds say about one part of the runs."""
-    rounds, found = doing.rounds(name), doing.finding(head, name)
+    return _part(doing.rounds(name), doing.finding(head, name), head)
+
+
+def part_of(rounds: Rounds, *, share: float) -> PairPart:
+    """What rounds of the times of one part say, of two arms in processes of their own."""
+    return _part(rounds, paired.find(rounds, share=share), 1)
+
+
+def _part(rounds: Rounds, found: Finding, head: int) -> PairPart:
     base, own = (rounds.time(number, found.clock) for number in (0, head))
     return PairPart(found.ratio.centre, found.ratio.low, found.ratio.high, found.p, base, own)
 

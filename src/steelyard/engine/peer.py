@@ -56,7 +56,7 @@ def follow(job: Mapping[str, Any], orders: IO[str], answer: Say) -> tuple[Any, s
     """Do what rank 0 orders until it says quit or is gone; the order of calls is the same on all ranks, or collectives would not meet."""
     settings, seat = Settings.from_plain(job["settings"]), Seat(**job["seat"])
     loaded = load(messages.read_sources(job["sources"]), {})
-    stands = [Stand(replace(prepare_bench(Case.from_plain(case), loaded, settings), seat=seat)) for case in job["cases"]]
+    stands = [PeerBench(replace(prepare_bench(Case.from_plain(case), loaded, settings), seat=seat)) for case in job["cases"]]
     answer({"ready": seat.rank})
     for line in orders:
         order = json.loads(line)
@@ -69,7 +69,7 @@ def follow(job: Mapping[str, Any], orders: IO[str], answer: Say) -> tuple[Any, s
 
 
 @dataclass
-class Stand:
+class PeerBench:
     """One case as this rank holds it."""
 
     bench: Bench
@@ -135,9 +135,9 @@ class Stand:
         return dict(ranks.timed(self.be, *self.bound, calls))
 
 
-ORDERS: Mapping[str, Callable[[Stand], dict[str, Any]]] = {
-    "build": Stand.build, "check": Stand.check, "rebuild": Stand.again,
-    "ready": Stand.settle, "recheck": Stand.recheck, "findings": Stand.find_out,
+ORDERS: Mapping[str, Callable[[PeerBench], dict[str, Any]]] = {
+    "build": PeerBench.build, "check": PeerBench.check, "rebuild": PeerBench.again,
+    "ready": PeerBench.settle, "recheck": PeerBench.recheck, "findings": PeerBench.find_out,
 }  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from steelyard.engine.messages import (
     Alternate,
     Answer,
     Check,
+    Converse,
     Describe,
     Described,
     Done,
@@ -39,6 +40,8 @@ from steelyard.engine.messages import (
     Retire,
     Sources,
     Started,
+    Step,
+    Stepped,
     Unweighed,
     Waiting,
     Weigh,
@@ -51,6 +54,8 @@ from steelyard.model.case import Case
 Send = Callable[[Answer], None]
 Gate = Callable[[], None]
 """Passed before anything is timed."""
+Hear = Callable[[], Step | None]
+"""The next step of a job that goes step by step; None at its end."""
 Cache = dict[Sources, registry.Loaded]
 
 
@@ -77,7 +82,7 @@ def serve(commands: int, events: int) -> None:
             job = messages.decode(line)
             if isinstance(job, Quit):
                 break
-            answer(job, cache, send, lambda: wait_for_go(send, jobs))
+            answer(job, cache, send, lambda: wait_for_go(send, jobs), lambda: next_step(jobs))
     sys.stderr.flush()
     os._exit(0)
 
@@ -86,6 +91,12 @@ def wait_for_go(send: Send, jobs: IO[str]) -> None:
     """Before anything is timed the conductor finishes what it does beside us, such as seeing off the last worker."""
     send(Waiting())
     jobs.readline()
+
+
+def next_step(jobs: IO[str]) -> Step | None:
+    """What the conductor wants next of a job that goes step by step."""
+    found = messages.decode(jobs.readline())
+    return found if isinstance(found, Step) else None
 
 
 def sender(pipe: IO[str]) -> Send:
@@ -99,16 +110,16 @@ def sender(pipe: IO[str]) -> Send:
     return send
 
 
-def answer(job: Order | Answer | None, cache: Cache, send: Send, gate: Gate) -> None:
+def answer(job: Order | Answer | None, cache: Cache, send: Send, gate: Gate, hear: Hear = lambda: None) -> None:
     """Do one job; an error in the user's own files is an answer too."""
     try:
-        perform(job, cache, send, gate)
+        perform(job, cache, send, gate, hear)
         send(Done())
     except Exception as error:
         send(explained(error))
 
 
-def perform(job: Any, cache: Cache, send: Send, gate: Gate) -> None:
+def perform(job: Any, cache: Cache, send: Send, gate: Gate, hear: Hear = lambda: None) -> None:
     """Do one job of any kind; what it needs is imported here, since most workers do one kind alone."""
     if isinstance(job, Describe):
         loaded = load(job.sources, cache, registry.Loaded())
@@ -116,6 +127,9 @@ def perform(job: Any, cache: Cache, send: Send, gate: Gate) -> None:
         return
     if isinstance(job, Prepare):
         prepare(job)
+        return
+    if isinstance(job, Converse):
+        importlib.import_module(job.module).perform(job.words, lambda words: send(Stepped(words)), hear)
         return
     loaded = load(job.sources, cache)
     if isinstance(job, Measure):

@@ -145,13 +145,17 @@ def net_interval(values: Floats, doubt: float) -> Interval:
     """The median of times that something was subtracted from, which is known to within `doubt` itself.
 
     If the rest may be zero, the interval starts at zero and ends at the largest possible time: no time is negative, and
-    one that cannot be told from zero is no divisor.
+    one that cannot be told from zero is no divisor. Where every value is larger than the doubt, an interval that reaches below zero
+    comes from values that drift: the time is far from zero, and only not known well.
     """
     found = median_interval(values)
     low = found.centre - math.hypot(found.centre - found.low, doubt)
     high = found.centre + math.hypot(found.high - found.centre, doubt)
     if not doubt or (found.centre > doubt and (low > 0 or not math.isfinite(low))):
         return Interval(found.centre, low, high, found.n)
+    least = float(values.min())
+    if least > doubt:
+        return Interval(found.centre, max(low, least - doubt), high, found.n)
     reach = max(high - found.centre, doubt) if math.isfinite(high) else float(np.abs(values - found.centre).max()) + doubt
     return Interval(0.0, 0.0, abs(found.centre) + reach, found.n)
 

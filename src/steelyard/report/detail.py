@@ -24,7 +24,7 @@ from steelyard.report.cells import aligned, clean, cut, delta_text, figure_text,
 from steelyard.report.columns import tokens_rate
 from steelyard.report.monitor import monitor_rows
 from steelyard.report.page import Page, Rows
-from steelyard.report.replay import FACTS, coverage_rows, kind_rows, operator_rows
+from steelyard.report.replay import FACTS, coverage_rows, kind_rows, memory_rows, operator_rows
 from steelyard.store.runs import Run
 
 PHASES = {"build_time": "build", "first_call_time": "first call"}
@@ -72,6 +72,7 @@ def record_detail(record: Record, run: Run, *, width: int = 100) -> Text:
     page.rows("replay", coverage_rows(record.effective))
     page.rows("slowest calls of one iteration", operator_rows(record.effective))
     page.rows("kinds of operators in one iteration", kind_rows(record))
+    page.rows("memory that operators allocate in one iteration", memory_rows(record.effective))
     page.rows("phases", _phases(record))
     page.rows("where the time went", _wall(record.effective.get("wall")))
     page.rows("the machine meanwhile", monitor_rows(record.effective.get(MONITOR)))

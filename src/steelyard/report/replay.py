@@ -17,8 +17,8 @@ from steelyard.report.cells import clean, cut, delta_text, figure_text
 from steelyard.report.columns import sound_pairs
 from steelyard.report.page import Rows
 
-REPLAY, OPERATORS = "replay", "replay_operators"
-FACTS = {REPLAY, OPERATORS, "replay_names", "recorded_time"}
+REPLAY, OPERATORS, MEMORY = "replay", "replay_operators", "replay_memory"
+FACTS = {REPLAY, OPERATORS, MEMORY, "replay_names", "recorded_time"}
 """What of a record's facts these sections tell."""
 MOST_OPERATORS, MOST_DIFFERING = 20, 5
 LONGEST_NAME, LONGEST_SHAPES = 34, 40
@@ -62,6 +62,19 @@ def operator_rows(effective: Mapping[str, Any], most: int = MOST_OPERATORS) -> R
         told.append((cut(clean(str(row.get("operator", ""))), LONGEST_NAME), text))
     if len(known) > most:
         told.append(("", f"… and {len(known) - most} more, with --json"))
+    return told
+
+
+def memory_rows(effective: Mapping[str, Any], most: int = MOST_OPERATORS) -> Rows:
+    """The operators that allocate most in one iteration, and what was taken from the driver for them where that is known."""
+    rows = effective.get(MEMORY)
+    known = [row for row in rows if isinstance(row, Mapping) and isinstance(row.get("allocated"), int)] if isinstance(rows, list) else []
+    told = []
+    for row in known[:most]:
+        reserved = f"  reserved {quantity(row['reserved'], 'B')}" if isinstance(row.get("reserved"), int) else ""
+        shapes = cut(clean(str(row.get("shapes", ""))), LONGEST_SHAPES)
+        text = f"{quantity(row['allocated'], 'B'):>9}  {row.get('calls')} ×{reserved}  {shapes}"
+        told.append((cut(clean(str(row.get("operator", ""))), LONGEST_NAME), text))
     return told
 
 

@@ -37,6 +37,7 @@ LARGEST = 2**64
 COMMUNICATION = "record_param_comms"
 PROCESS_GROUPS = "## process_group:init ##"
 STEP = "ProfilerStep#"
+TRITON = "triton"
 _NUMBERS = re.compile(r"[+-]?(inf|nan|infinity|[0-9.]+(e[+-]?[0-9]+)?)", re.IGNORECASE)
 
 
@@ -182,7 +183,7 @@ class TraceNode:
     @property
     def is_triton(self) -> bool:
         """A Triton kernel, whose source lies in the trace's resources."""
-        return self.kernel_backend == "triton"
+        return self.kernel_backend == TRITON
 
     @property
     def is_operator(self) -> bool:

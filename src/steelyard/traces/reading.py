@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from steelyard.errors import SteelyardError
-from steelyard.traces.nodes import LARGEST, BadTrace, NodeTime, Ports, TraceNode
+from steelyard.traces.nodes import LARGEST, TRITON, BadTrace, NodeTime, Ports, TraceNode
 from steelyard.traces.stream import JsonWindow, opened
 
 SCHEMAS = ("1.0.1", "1.0.2", "1.0.3", "1.0.4", "1.1.0", "1.1.1")
@@ -21,6 +21,8 @@ DENSE = 2**28
 """Node ids below this are remembered by a bit each."""
 LONGEST_TEXT = 2**20
 """Of lists that Chakra's JSON form writes as text."""
+LAUNCH = 2
+"""Values that PyTorch puts behind a Triton kernel's own, the stream and formerly the grid, and notes no strides for."""
 MICRO = 1e-6
 _SCHEMA = re.compile(r"(\d{1,4}\.\d{1,4}\.\d{1,4})(-chakra\.[0-9.]{1,20})?")
 _NUMBERS = {"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0}
@@ -211,7 +213,8 @@ def _nested(data: dict[str, Any]) -> TraceNode:
         attributes[item["name"]] = item.get("value")
     more = {key: value for key, value in data.items() if key not in _NESTED}
     parent = data.get("ctrl_deps")
-    return _made(data, parent, attributes, _ports(data.get("inputs"), "inputs"), _ports(data.get("outputs"), "outputs"), _time(data), more)
+    inputs = _ports(data.get("inputs"), "inputs", LAUNCH if attributes.get("kernel_backend") == TRITON else 0)
+    return _made(data, parent, attributes, inputs, _ports(data.get("outputs"), "outputs"), _time(data), more)
 
 
 def _flat(data: dict[str, Any]) -> TraceNode:
@@ -318,7 +321,8 @@ def _text(value: Any, key: str) -> str:
     return value
 
 
-def _ports(data: Any, side: str) -> Ports:
+def _ports(data: Any, side: str, behind: int = 0) -> Ports:
+    """What is listed; so many of the last values may be without strides."""
     if data is None:
         return Ports()
     if not isinstance(data, dict):
@@ -332,9 +336,9 @@ def _ports(data: Any, side: str) -> Ports:
         raise BadTrace(f"a type of its {side} is no text")
     if "strides" not in data:
         return Ports(values, shapes, types)
-    if not isinstance(strides, list) or len(strides) != len(values):
+    if not isinstance(strides, list) or not max(0, len(values) - behind) <= len(strides) <= len(values):
         raise BadTrace(f"{side} have {len(values)} values and other strides")
-    return Ports(values, shapes, types, strides)
+    return Ports(values, shapes, types, [*strides, *([] for _ in values[len(strides) :])])
 
 
 def _ranges(text: Any) -> Mapping[int, tuple[int, int]]:

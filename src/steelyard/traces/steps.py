@@ -12,7 +12,8 @@ from steelyard.errors import UsageError
 from steelyard.traces.nodes import STEP, BadTrace, TraceNode
 from steelyard.traces.reading import TraceHeader, TraceReader, open_trace
 
-LOADERS = ("DataLoader",)
+ASIDE = ("DataLoader", "(dynamo_timed)")
+"""In the names of labels around what is no part of a step: loading data, compiling, and trying out forms of a kernel."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +59,14 @@ class Trace:
 
     @cached_property
     def outermost(self) -> Sequence[TraceNode]:
-        """The operators that ran inside no other operator, in order; what a data loader did is not among them."""
+        """The operators that ran inside no other operator, in order; what is no part of the step is not among them."""
         found: list[TraceNode] = []
         waiting = list(self.roots)
         while waiting:
             node = waiting.pop()
             if node.is_operator:
                 found.append(node)
-            elif not any(word in node.name for word in LOADERS):
+            elif not any(word in node.name for word in ASIDE):
                 waiting += self.children.get(node.id, ())
         return sorted(found, key=lambda node: node.id)
 

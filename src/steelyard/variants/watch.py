@@ -25,7 +25,7 @@ class Form:
 
 
 @dataclass(frozen=True)
-class Step:
+class ObservedStep:
     """One operator as it ran; its name is without namespace and overload."""
 
     op: str
@@ -37,7 +37,7 @@ class Step:
 class ObservedCall:
     """What one call ran and answered; with an error nothing is known, and whoever calls next meets the same error."""
 
-    steps: Counter[Step] = field(default_factory=Counter)
+    steps: Counter[ObservedStep] = field(default_factory=Counter)
     output: Any = None
     error: Exception | None = None
 
@@ -46,7 +46,7 @@ class ObservedCall:
         """The names of all operators."""
         return {step.op for step in self.steps}
 
-    def beyond(self, other: ObservedCall) -> Counter[Step]:
+    def beyond(self, other: ObservedCall) -> Counter[ObservedStep]:
         """Steps that the other call did not take, or not as often; what a first call alone does, such as filling a cache, is none."""
         return self.steps - other.steps
 
@@ -140,7 +140,7 @@ def _notebook() -> Any:
 
         def __init__(self) -> None:
             super().__init__()
-            self.steps: Counter[Step] = Counter()
+            self.steps: Counter[ObservedStep] = Counter()
             self.made: set[int] = set()
             self.kept: dict[Any, tuple[Any, Any]] = {}
 
@@ -160,7 +160,7 @@ def _notebook() -> Any:
             takes, gives = list(arrays([args, kwargs])), list(arrays(out))
             self.made |= {_home(item) for item in gives} - {_home(item) for item in takes}
             name = func._schema.name.split("::")[-1] if isinstance(func, torch._ops.OpOverload) else str(func)
-            self.steps[Step(name, tuple(map(_form, takes)), tuple(map(_form, gives)))] += 1
+            self.steps[ObservedStep(name, tuple(map(_form, takes)), tuple(map(_form, gives)))] += 1
             return out
 
         def keep(self, schema: Any, args: Any, kwargs: Mapping[str, Any]) -> None:

@@ -56,8 +56,9 @@ def test_what_is_none_is_refused_and_never_executed(text: str) -> None:
 def test_a_binding_is_applied_or_the_case_is_unsupported() -> None:
     assert binding("iree", str(HERE[0])) == ((("IREE_RUNTIME_FLAGS", f"--task_topology_cpu_ids={HERE[0]}"),), "")
     assert "no CPUs" in binding("iree", "4000")[1] and "no CPUs" in binding("iree", "x")[1]
-    assert binding("tflite", f"{(1 << max(HERE) + 1) - 1:x}") == ((), "") and "no option" in binding("tflite", "0")[1]
-    assert "no option" in binding("hlo", "1")[1] and binding("hlo", "") == ((), "")
+    assert binding("tflite", f"{(1 << max(HERE) + 8) - 1:x}") == ((("STEELYARD_CPUS", ",".join(map(str, HERE))),), "")
+    assert "no CPUs" in binding("tflite", "0")[1] and "no CPUs" in binding("tflite", "x")[1]
+    assert binding("hlo", str(HERE[0])) == ((("STEELYARD_CPUS", str(HERE[0])),), "") and binding("hlo", "") == ((), "")
 
 
 def test_a_folder_without_fitting_programs_is_told_before_anything_runs(tmp_path: Path) -> None:

@@ -78,7 +78,8 @@ def test_flags_that_make_no_sense_are_refused(trace: Path, tmp_path: Path) -> No
     [
         (["--delay", "5"], "one process replays none"), (["--device-memory-threshold", "0.5"], "--enable-lazy-tensor-allocation"),
         (["--dump"], "without -g"), (["--et"], "--output-path"), (["--profile-replay"], "--output-path"),
-        (["--et", "--output-path", ".", "-g"], "none is made"),
+        (["--et", "--output-path", ".", "-g"], "none is made"), (["--rows", "9"], "recorded size"), (["-s"], "all of its calls"),
+        (["--regenerate_tensors"], "made once"),
     ],
 )  # fmt: skip
 def test_flags_that_would_do_nothing_are_refused_with_the_reason(
@@ -89,10 +90,11 @@ def test_flags_that_would_do_nothing_are_refused_with_the_reason(
 
 
 @pytest.mark.deep
-def test_an_execution_trace_of_the_replay_has_its_operators(trace: Path, tmp_path: Path) -> None:
+def test_an_execution_trace_of_the_replay_has_its_operators(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from steelyard.traces.steps import read_trace
 
     words = ["--input", str(trace), "--warmup-iter", "1", "--iter", "2", "--et", "--profile-memory", "--output-path", str(tmp_path / "out")]
     assert main(["as", "param", "replay", *words]) == 0
+    assert "aten::mm x 1 (" in (said := capsys.readouterr().out) and "Peak memory:" in said
     again = read_trace(tmp_path / "out" / "execution_trace" / "rank-0.json")
     assert [node.name for node in again.outermost] == ["aten::mm"]

@@ -60,3 +60,4 @@ def test_a_replay_is_weighed_against_itself_elsewhere(tmp_path: Path, base: tupl
     (tmp_path / "other").mkdir()
     found = run_json(f"trace:{EXAMPLE}", *base, "--budget", "0.3s", "--settle", "0", cwd=tmp_path)
     assert found["pairs"][0]["ratio"] > 0 and {record["status"] for record in found["records"]} == {"ok"}
+    assert found["pairs"][0]["parts"] and all(name.startswith("op:") for name in found["pairs"][0]["parts"])

@@ -52,6 +52,20 @@ def test_a_training_step_is_replayed_whole_with_its_optimizer(training: Path) ->
     assert {"op:aten::_foreach_addcmul_", "op:aten::native_layer_norm_backward"} <= set(reading.parts)
 
 
+def test_what_operators_allocate_is_told_where_it_is_asked_for(training: Path) -> None:
+    body = registry.built_ins().workloads["trace"].bodies["torch"]
+    task = body(file=str(training), be=Torch(seed=1), settings=Settings(peak_memory=True), **DEFAULTS)
+    task.reading(task())
+    rows = task.findings().facts["replay_memory"]
+    assert sum(row["calls"] for row in rows) == task.effective["replay"]["replayed"]
+    assert rows == sorted(rows, key=lambda row: -row["allocated"]) and {row["reserved"] for row in rows} == {None}
+    by_name = {row["operator"]: row["allocated"] for row in rows}
+    assert by_name["aten::mm"] > 0 and by_name["aten::_foreach_addcmul_.Scalar"] == by_name["aten::t"] == 0
+    plain = build(training)
+    plain.reading(plain())
+    assert "replay_memory" not in plain.findings().facts
+
+
 def test_what_a_task_found_out_has_each_call_and_a_timeline(training: Path) -> None:
     task = build(training)
     task.reading(task())

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from steelyard.artifacts import manifest
+from steelyard.artifacts.programs import CPUS
 from steelyard.dialects.openxla.rows import MEGA, MILLI, Entry, SuiteSink, summary
 from steelyard.dialects.openxla.session import SuiteRun, ToolOptions
 from steelyard.engine import conduct
@@ -48,17 +49,16 @@ def parse_threads(text: str) -> tuple[tuple[int, str], ...]:
 
 
 def binding(tool: str, cpus: str) -> tuple[tuple[tuple[str, str], ...], str]:
-    """The flags that bind a case to CPUs, or why it cannot be bound to them; a mask of all CPUs binds to nothing."""
+    """The flags that bind a case to CPUs, or why it cannot be bound to them; of a mask those CPUs count that are here."""
     here = os.sched_getaffinity(0)
     try:
-        asked = [int(word) for word in cpus.split(",")] if tool == "iree" else [cpu for cpu in range(4096) if int(cpus, 16) >> cpu & 1]
+        asked = [cpu for cpu in here if int(cpus, 16) >> cpu & 1] if tool == "tflite" else [int(word) for word in cpus.split(",")]
     except ValueError:
         asked = []
-    if not cpus or (tool == "tflite" and here <= {*asked}):
-        return (), ""
-    if tool == "iree" and asked and {*asked} <= here:
-        return (("IREE_RUNTIME_FLAGS", f"--task_topology_cpu_ids={cpus}"),), ""
-    return (), f"there are no CPUs {cpus} here" if tool == "iree" else f"{BACKENDS[tool]} has no option that binds its threads to {cpus}"
+    if cpus and not (asked and {*asked} <= here):
+        return (), f"there are no CPUs {cpus} here"
+    ids = ",".join(map(str, asked))
+    return (() if not cpus else (("IREE_RUNTIME_FLAGS", f"--task_topology_cpu_ids={ids}"),) if tool == "iree" else ((CPUS, ids),)), ""
 
 
 def programs_of(options: CompilerOptions) -> list[tuple[str, Path]]:

@@ -54,6 +54,12 @@ class ReplayConfig:
         return json.dumps({IMPORTS: list(self.imports), SKIPS: dict(self.skips)}, indent=4) + "\n"
 
 
+OLD = {
+    "--rows": "tables of embeddings have the recorded size, and their indices are in its range",
+    "--pooling-factor": "bags of embeddings are as recorded", "--alpha": "indices are as recorded, or even over their range",
+    "--separate": "a script of a replay holds all of its calls", "--regenerate-tensors": "tensors are made once, as et_replay does usually",
+}  # fmt: skip
+"""Flags of its older versions that nothing here answers to, and why."""
 OPTIONS = with_options(
     click.option("--input", "input_", metavar="FILE", help="The execution trace, .json or .json.gz."),
     spelt("--trace-path", metavar="FOLDER", help="A folder with rank-N.json of each process; the number is that of this process."),
@@ -71,13 +77,18 @@ OPTIONS = with_options(
     spelt("--replay-config", type=click.Path(path_type=Path), metavar="FILE", help="Modules to import and operators to leave out."),
     spelt("--update-replay-config", is_flag=True, help="Try every operator, write those that fail to the replay config, and end."),
     spelt("--profile-replay", is_flag=True, help="Also write a profiler's trace of the replay below the output path."),
-    spelt("--profile-memory", is_flag=True, help="Also measure the peak of memory; operators one by one are not."),
+    spelt("--profile-memory", is_flag=True, help="Also measure the peak of memory, and what operators allocate."),
     click.option("--et", is_flag=True, help="Also record an execution trace of the replay below the output path."),
     spelt("--output-path", type=click.Path(path_type=Path), metavar="FOLDER", help="Where files go."),
     click.option("-g", "generator", is_flag=True, help="Write a Python script of the replay, and do not replay."),
     spelt("--dump-path", type=click.Path(path_type=Path), metavar="FOLDER", help="Where the script goes; usually the output path."),
     click.option("--dump", is_flag=True, help="With -g: write the script, which it always does."),
     spelt("--batch-size", type=click.IntRange(1), default=1, show_default=True, help="Items of an iteration, for the rate."),
+    click.option("--rows", type=click.IntRange(1), help="Not taken: tables of embeddings are as large as recorded."),
+    spelt("--pooling-factor", type=click.IntRange(1), help="Not taken: bags of embeddings are as recorded."),
+    click.option("--alpha", type=float, help="Not taken: indices are as recorded, or even over their range."),
+    click.option("-s", "--separate", is_flag=True, help="Not taken: a script holds all of its calls."),
+    spelt("--regenerate-tensors", is_flag=True, help="Not taken: tensors are made once, and integers that change are put back."),
     spelt("--delay", type=float, default=0.0, help="Only 0 is taken: one process replays no collectives."),
 )
 
@@ -113,6 +124,9 @@ def _refuse(given: Mapping[str, Any]) -> None:
             "--device-memory-threshold cannot be kept", why="tensors are not freed when a share of the memory is in use",
             do="give --enable-lazy-tensor-allocation, which is usual where the tensors do not fit at once",
         )  # fmt: skip
+    for flag, why in OLD.items():
+        if given[flag.strip("-").replace("-", "_")]:
+            raise UsageError(f"{flag} cannot be kept", why=why, do="leave it out")
     if given["dump"] and not given["generator"]:
         raise UsageError("--dump says nothing without -g", why="it writes the script that -g makes", do="give -g, or leave it out")
     for flag, name in (("--et", "et"), ("--profile-replay", "profile_replay")):
@@ -218,8 +232,6 @@ def _replay(asked: ReplayAsked, given: Mapping[str, Any]) -> int:
         click.echo(line)
     for line in _files(done.run, asked, given):
         click.echo(line)
-    if given["profile_memory"]:
-        tell("--profile-memory: the peak of the whole replay is measured, and not what each operator takes")
     if given["et"] and record.status in ("ok", "wrong"):
         click.echo(f"Execution trace: {_recorded_again(request, store, asked, given)}")
     code = done.code
@@ -255,7 +267,17 @@ def figures(record: Any, seconds: Sequence[float], given: Mapping[str, Any]) -> 
         told += [f"p{share}: {ordered[min(len(ordered) - 1, share * len(ordered) // 100)] * 1e3:.3f} ms" for share in PERCENTILES]
     if "peak_memory" in record.metrics:
         told.append(f"Peak memory: {record.metrics['peak_memory'].value / 2**20:.1f} MiB")
+    told += _by_memory(record.effective.get("replay_memory", ()))
     return [line for line in told if line]
+
+
+def _by_memory(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The operators that allocate most; what is reserved for them is known on a GPU alone."""
+    told = ["Operators by allocated memory:"] if rows else []
+    for row in rows:
+        reserved = "" if row["reserved"] is None else f", reserved {row['reserved']} B"
+        told.append(f"  {row['operator']} x {row['calls']} ({row['shapes']}): allocated {row['allocated']} B{reserved}")
+    return told
 
 
 def _files(run: Any, asked: ReplayAsked, given: Mapping[str, Any]) -> list[str]:

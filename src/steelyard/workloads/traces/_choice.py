@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from steelyard.traces.comms import SPACE
 from steelyard.traces.nodes import TensorRef, TraceNode
-from steelyard.traces.steps import LOADERS, Trace
+from steelyard.traces.steps import ASIDE, Trace
 
 MOST_ROUNDS = 12
 Key = tuple[int, int, int, int, str, tuple[int, ...], tuple[int, ...] | None]
@@ -39,7 +39,7 @@ def outermost(trace: Trace, opened: frozenset[int]) -> list[TraceNode]:
     waiting = [node for node in trace.roots if not node.on_device]
     while waiting:
         node = waiting.pop()
-        if node.on_device or any(word in node.name for word in LOADERS):
+        if node.on_device or any(word in node.name for word in ASIDE):
             continue
         if speaks(node):
             found += [node] if has_message(node) else []

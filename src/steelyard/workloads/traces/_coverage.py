@@ -18,6 +18,8 @@ from steelyard.workloads.traces._data import DTYPES
 from steelyard.workloads.traces._operators import KnownOperators, NotReplayed, fitted, in_order
 
 MOST_REASONS, MOST_STRANGE = 50, 20
+COMPILED = "Torch-Compiled Region"
+UNSEEN = "compiled code of which no Triton kernel was recorded: what it computes without operators is not in the trace"
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,13 @@ def _touched(ref: TensorRef) -> int:
     return math.prod(sizes) * (ref.itemsize or SIZES.get(ref.dtype, 1))
 
 
+def unseen_code(trace: Trace) -> int:
+    """How often compiled code was called that launched no Triton kernel: on a host it computes in functions that nothing tells of."""
+    regions = [node for node in trace.nodes if node.name.startswith(COMPILED)]
+    outer = [node for node in regions if not any(above.name.startswith(COMPILED) for above in trace.above(node))]
+    return sum(not any(inner.is_triton for _, inner in trace.below(node)) for node in outer)
+
+
 @dataclass(frozen=True)
 class Coverage:
     """Which of the recorded operators are replayed, and what the others would have done."""
@@ -97,6 +106,8 @@ class Coverage:
     skipped: Mapping[int, str]
     strange: Mapping[tuple[int, int], str]
     costs: Mapping[int, NodeCost]
+    unseen: int = 0
+    """Calls of compiled code whose own work the recorder did not see: each counts as an operator that is not replayed."""
 
     @functools.cached_property
     def replayed(self) -> int:
@@ -114,7 +125,7 @@ class Coverage:
     @property
     def of_operators(self) -> float:
         """The part of all operators that is called."""
-        return self.replayed / len(self.nodes) if self.nodes else 0.0
+        return self.replayed / (len(self.nodes) + self.unseen) if self.nodes else 0.0
 
     def least(self) -> float:
         """The smallest of all shares: no kind of loss hides behind another."""
@@ -126,9 +137,12 @@ class Coverage:
         by_id = {node.id: node for node in self.nodes}
         reasons = Counter((by_id[node].overload, why) for node, why in self.skipped.items() if node in by_id)
         strange = [{"node": node, "operator": by_id[node].overload, "why": why} for (node, _), why in self.strange.items() if node in by_id]
+        unseen = [{"operator": COMPILED, "count": self.unseen, "why": UNSEEN}] if self.unseen else []
         shares = {"time": self.share("seconds"), "flops": self.share("flops"), "bytes": self.share("bytes")}
         return {
-            "operators": len(self.nodes), "replayed": self.replayed, "shares": {"operators": self.of_operators, **shares},
-            "skipped": [{"operator": name, "count": count, "why": why} for (name, why), count in reasons.most_common(MOST_REASONS)],
+            "operators": len(self.nodes) + self.unseen, "replayed": self.replayed, "shares": {"operators": self.of_operators, **shares},
+            "skipped": [
+                *unseen, *({"operator": name, "count": count, "why": why} for (name, why), count in reasons.most_common(MOST_REASONS)),
+            ],
             "unlike_recorded": strange[:MOST_STRANGE], "unlike_recorded_count": len(strange),
         }  # fmt: skip

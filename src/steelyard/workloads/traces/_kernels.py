@@ -2,14 +2,18 @@
 
 Inductor writes each kernel as a module of its own, and PyTorch's recorder copies it into the trace's resources under the name that
 the node's `kernel_file` has. The node's inputs are the kernel's arguments, and after them the stream, in older traces the grid too.
+What it writes to is among its arguments: the memory came from no operator, so the replay gives it.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import re
 import shlex
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, SourceFileLoader
@@ -106,13 +110,23 @@ class SourceOnly(SourceFileLoader):
         return self.source_to_code(self.get_data(self.path), self.path)
 
 
+@functools.cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    """Where sources are loaded from: the compiler writes what it finds out beside them, and a trace is known by what lies beside it."""
+    return tempfile.TemporaryDirectory(prefix="steelyard-kernels-")
+
+
 def loaded(path: Path, name: str) -> Any:
     """The kernel in a module: the object of its name, or the only one that can be launched."""
-    module_name = f"steelyard_trace_kernel_{files.sha256(path)}"
+    mark = files.sha256(path)
+    module_name = f"steelyard_trace_kernel_{mark}"
     if module_name not in sys.modules:
-        loader = SourceOnly(module_name, str(path))
-        module = importlib.util.module_from_spec(ModuleSpec(module_name, loader, origin=str(path)))
-        module.__file__ = str(path)
+        copy = Path(_folder().name) / mark[:16] / path.name
+        copy.parent.mkdir(exist_ok=True)
+        shutil.copyfile(path, copy)
+        loader = SourceOnly(module_name, str(copy))
+        module = importlib.util.module_from_spec(ModuleSpec(module_name, loader, origin=str(copy)))
+        module.__file__ = str(copy)
         try:
             loader.exec_module(module)
         except Exception as error:

@@ -32,6 +32,7 @@ class ReplayStep:
 
 
 ONLY, NONE, MANY = 0, -1, -2
+LONGEST_SHAPES = 120
 
 
 @dataclass(frozen=True)
@@ -265,3 +266,8 @@ def value_at(made: Any, path: Sequence[int]) -> Any:
             return None
         made = made[place]
     return made
+
+
+def shapes_of(node: TraceNode) -> str:
+    """The shapes of the tensors that a node takes, as tables have them."""
+    return " ".join("x".join(map(str, ref.shape)) or "1" for argument in node.inputs for ref in argument.tensors())[:LONGEST_SHAPES]

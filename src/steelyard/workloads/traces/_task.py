@@ -14,7 +14,7 @@ import torch
 from steelyard.model.parts import OPERATOR
 from steelyard.model.record import Arrays
 from steelyard.model.task import Findings, Reading, Task
-from steelyard.workloads.traces import _play
+from steelyard.workloads.traces import _memory, _play
 from steelyard.workloads.traces._program import ReplayProgram
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ KEPT, MOST_KINDS, MOST_ROWS = 64, 40, 500
 PROBES, DEVICE_ROUNDS = 3, 10
 MOST_CALLS = 20_000
 """The most calls of which a timeline is kept."""
-LONGEST_SHAPES = 120
 SLEEP_CYCLES = 2_000_000
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -51,6 +50,8 @@ class ReplayTask:
     steps: _play.ReplaySteps
     tensors: tuple[Any, ...]
     device: str
+    memory: bool = False
+    """Whether what each operator does to the memory is to be told."""
     kept: collections.deque[Ints] = field(default_factory=lambda: collections.deque(maxlen=KEPT))
 
     def __post_init__(self) -> None:
@@ -157,8 +158,15 @@ class ReplayTask:
             return Findings()
         per_step = np.median(np.asarray(self.kept), axis=0)
         per_call = np.bincount(self.call_of, per_step, minlength=len(self.nodes)) * 1e-9
-        facts = {"replay_operators": operator_rows(self.nodes, per_call), "replay_names": sorted({node.name for node in self.nodes})}
+        facts: dict[str, Any] = {
+            "replay_operators": operator_rows(self.nodes, per_call),
+            "replay_names": sorted({node.name for node in self.nodes}),
+        }
         figures = {"recorded_time": recorded} if (recorded := recorded_time(self.nodes)) else {}
+        if self.memory:
+            if restore := self._restoring():
+                restore()
+            facts["replay_memory"] = _memory.memory_rows(self.steps, self.nodes, self.tensors, self.device)
         return Findings({**facts, **figures}, timeline(self.nodes, per_call))
 
     def _on_device(self) -> None:
@@ -210,7 +218,7 @@ def operator_rows(nodes: Sequence[TraceNode], seconds: Any) -> list[dict[str, An
     """Operators with the shapes of their inputs, those that took longest first: how often, how long here, how long when recorded."""
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for node, took in zip(nodes, seconds, strict=True):
-        shapes = " ".join("x".join(map(str, ref.shape)) or "1" for argument in node.inputs for ref in argument.tensors())[:LONGEST_SHAPES]
+        shapes = _play.shapes_of(node)
         row = rows.setdefault(
             (node.overload, shapes), {"operator": node.overload, "shapes": shapes, "calls": 0, "time": 0.0, "recorded": None}
         )

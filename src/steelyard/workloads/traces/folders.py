@@ -11,6 +11,9 @@ from steelyard.traces.comms import rank_files
 from steelyard.traces.reading import TraceHeader
 from steelyard.traces.steps import Trace
 
+KINDS = (".py", ".dat")
+"""Files in a trace's resources that a replay reads."""
+
 
 def opened(path: Path) -> OpenedFile:
     """A trace, or the traces of all ranks together."""
@@ -29,7 +32,8 @@ def identify(path: Path) -> str:
 def parts(file: Path) -> list[Path]:
     """A trace, and what was recorded beside it: integer tensors and Triton kernels."""
     folder = Trace(file, TraceHeader(), ()).resources
-    return [file, *(sorted(item for item in folder.iterdir() if item.is_file() and not item.is_symlink()) if folder else ())]
+    found = folder.iterdir() if folder else ()
+    return [file, *sorted(item for item in found if item.suffix in KINDS and item.is_file() and not item.is_symlink())]
 
 
 def of_rank(path: Path, rank: int) -> Path:

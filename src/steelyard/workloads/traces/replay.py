@@ -88,7 +88,7 @@ def trace(
     steps = _play.Linker(fitted.program, source.device_of).steps(fitted.found)
     tensors = source.tensors(fitted.program, made.bounds) if not lazy else ()
     steps = _lazily.with_makers(steps, fitted.program, source, made.bounds) if lazy else steps
-    replayed = _task.ReplayTask(made, steps, tuple(tensors), be.device)
+    replayed = _task.ReplayTask(made, steps, tuple(tensors), be.device, settings.peak_memory and seat.size == 1)
     facts = {"replay": {**made.facts(), "allocation": "lazy" if lazy else "ahead"}}
     if seat.size > 1:
         return replace(replayed.on_ranks(coverage), scope=torch.no_grad, in_place=True, effective=facts)
@@ -189,7 +189,7 @@ def _prepared(file: str, stamp: tuple[int, ...], choice: ReplayChoice, device: s
     if between is not None:
         between.live = True
     costs = {node.id: _coverage.cost_of(node, trace, known) for node in nodes}
-    coverage = _coverage.Coverage(nodes, fitted.program.skipped, fitted.strange, costs)
+    coverage = _coverage.Coverage(nodes, fitted.program.skipped, fitted.strange, costs, _coverage.unseen_code(trace))
     threads = len({node.tid for node in nodes})
     bounds = _bounds.bounds_of(fitted.program, fitted.found)
     return PreparedReplay(path, fitted, coverage, trace.resources, bounds, device, opened, threads, devices, tuple(nodes))

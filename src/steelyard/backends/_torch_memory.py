@@ -1,0 +1,142 @@
+"""Torch's tensors by their memory: functions as they were before a user's file was loaded, and bytes instead of methods.
+
+What a candidate's own class or a patched method would answer does not count for the referee, only the bytes that are there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+WORDS = {1: "<i1", 2: "<i2", 4: "<i4", 8: "<i8", 16: "<i8"}
+"""Integers as wide as an element: bytes are moved, whatever they mean."""
+
+
+class NoMemory(Exception):
+    """A tensor that has no memory of its own."""
+
+
+class Tensors:
+    """Torch's functions as they were before a candidate was loaded, and tensors by their memory."""
+
+    def __init__(self) -> None:
+        base = torch._C.TensorBase
+        self.tensor_type = base
+        self.plain_types = (torch.Tensor, torch.nn.Parameter)
+        self.of_base = {name: getattr(base, name) for name in ("data_ptr", "size", "stride", "is_conj", "is_neg", "element_size")}
+        self.fields = {name: getattr(base, name).__get__ for name in ("dtype", "device", "layout")}
+        self.functions = {name: getattr(torch, name) for name in ("empty", "empty_strided", "from_numpy", "as_tensor")}
+        self.copy, self.as_type, self.detach = base.copy_, base.view, base.detach
+        self.plainly = torch._C.DisableTorchFunctionSubclass
+        self.names = {str(item).removeprefix("torch."): item for item in vars(torch).values() if isinstance(item, torch.dtype)}
+        self.wait = torch._C._cuda_synchronize if hasattr(torch._C, "_cuda_synchronize") else lambda: None
+
+    def raw(self, tensor: Any) -> tuple[Any, tuple[str, list[int], list[int]]]:
+        """A tensor's values as contiguous bytes on the host, with its format, shape and strides."""
+        with self.plainly():
+            try:
+                dtype, device = self.fields["dtype"](tensor), self.fields["device"](tensor)
+                shape, strides = list(self.of_base["size"](tensor)), list(self.of_base["stride"](tensor))
+                width, address = self.of_base["element_size"](tensor), self.of_base["data_ptr"](tensor)
+                flipped = self.of_base["is_conj"](tensor), self.of_base["is_neg"](tensor)
+            except RuntimeError as error:
+                raise NoMemory(f"{type(tensor).__name__} has no memory of its own: {str(error).splitlines()[0]}") from None
+        count = int(np.prod(shape, dtype=np.int64))
+        if count and not address:
+            raise NoMemory(f"{type(tensor).__name__} has no memory of its own")
+        if not count:
+            return np.empty(0, np.uint8), (str(dtype).removeprefix("torch."), shape, strides)
+        values = self._values(device, address, shape, strides, width)
+        if any(flipped):
+            values = _flipped(values, width, *flipped)
+        return values.reshape(-1).view(np.uint8), (str(dtype).removeprefix("torch."), shape, strides)
+
+    def use_threads(self, count: int) -> None:
+        """How many threads an operation may have."""
+        torch.set_num_threads(count)
+
+    def overwrite(self, tensor: Any, noise: Any) -> None:
+        """Put other values into a tensor's own memory."""
+        with self.plainly(), torch.no_grad():
+            self.copy(self.detach(tensor), noise)
+
+    def noise(self, tensor: Any, values: Any) -> Any:
+        """Numbers as a tensor of the same format and device as another."""
+        return self.functions["from_numpy"](values).to(dtype=self.fields["dtype"](tensor), device=self.fields["device"](tensor))
+
+    def kernels(self, call: Callable[[], Any], device: str) -> dict[str, int]:
+        """What a call launches, by name, and how often: kernels on a device, operators on the host."""
+        from torch import profiler
+
+        kinds = [profiler.ProfilerActivity.CPU, *([profiler.ProfilerActivity.CUDA] if device != "cpu" else [])]
+        with profiler.profile(activities=kinds) as found:
+            call()
+        counts: dict[str, int] = {}
+        for event in found.events():
+            if str(event.device_type).endswith("CUDA" if device != "cpu" else "CPU"):
+                counts[str(event.name)] = counts.get(str(event.name), 0) + 1
+        return counts
+
+    def _values(self, device: Any, address: int, shape: Sequence[int], strides: Sequence[int], width: int) -> Any:
+        word = WORDS[width]
+        wide = 2 if width == 16 else 1
+        shape, strides = [*shape, *([2] if wide == 2 else [])], [*(wide * step for step in strides), *([1] if wide == 2 else [])]
+        item = np.dtype(word).itemsize
+        if device.type == "cpu":
+            extent = item * (1 + sum((size - 1) * step for size, step in zip(shape, strides, strict=True)))
+            flat = np.frombuffer(memoryview((ctypes.c_uint8 * extent).from_address(address)), np.uint8)
+            seen = np.lib.stride_tricks.as_strided(flat[:item].view(word), shape, [item * step for step in strides])
+            return np.ascontiguousarray(seen)
+        there = self.functions["as_tensor"](_OnDevice(address, shape, [item * step for step in strides], word), device=device)
+        here = self.functions["empty"](shape, dtype=self.fields["dtype"](there))
+        self.copy(here, there)
+        return here.numpy()
+
+    def made(self, data: Any, name: str, shape: Sequence[int], strides: Sequence[int], device: str) -> Any:
+        """A tensor of its own from bytes, laid out in the order that it had."""
+        dtype = self.names[name]
+        made = self.functions["empty_strided"](shape, _dense(shape, strides), dtype=dtype, device=device)
+        if data.size:
+            host = self.as_type(self.functions["from_numpy"](data), dtype)
+            self.copy(made, host.reshape(shape))
+        return made
+
+
+def _dense(shape: Sequence[int], strides: Sequence[int]) -> list[int]:
+    """Strides in the same order of dimensions and without gaps: a view of something larger becomes an array of its own."""
+    order = sorted(range(len(shape)), key=lambda place: (strides[place], shape[place]))
+    found, step = [0] * len(shape), 1
+    for place in order:
+        found[place], step = step, step * max(shape[place], 1)
+    return found
+
+
+def _flipped(values: Any, width: int, conjugate: bool, negative: bool) -> Any:
+    """Values whose sign torch changes when it looks at them."""
+    if conjugate:
+        parts = values.view({8: "<f4", 16: "<f8"}[width]).copy()
+        parts.reshape(-1)[1::2] *= -1
+        values = parts.view(values.dtype)
+    if negative:
+        values = (-values.view({2: "<f2", 4: "<f4", 8: "<f8", 16: "<f8"}[width])).view(values.dtype)
+    return values
+
+
+@dataclass(frozen=True)
+class _OnDevice:
+    """Memory of a device, in the words by which frameworks hand it to each other."""
+
+    address: int
+    shape: Sequence[int]
+    steps: Sequence[int]
+    word: str
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        found = {"shape": tuple(self.shape), "strides": tuple(self.steps), "typestr": self.word}
+        return {**found, "data": (self.address, False), "version": 3}

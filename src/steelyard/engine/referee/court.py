@@ -1,0 +1,246 @@
+"""The processes and the shared memory of one problem: an examiner, stands for the reference, and one for each candidate."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from steelyard.engine import envs
+from steelyard.engine.conversation import Conversation
+from steelyard.engine.launch import Nursery, Worker, nursery_modules, start_fresh
+from steelyard.engine.limits import MemoryLimit
+from steelyard.engine.messages import Prepare
+from steelyard.engine.place import Place
+from steelyard.engine.process import end_orphans, keep_orphans
+from steelyard.engine.referee.options import JudgeOptions
+from steelyard.engine.referee.parcel import ALIGNMENT, SharedMemory
+from steelyard.engine.referee.partner import Partner
+from steelyard.files import read_text
+from steelyard.machine.cpu import affinity
+from steelyard.model.judging import Problem, Submission, Trick
+
+EXAMINER, STAND = "steelyard.engine.referee.examining", "steelyard.engine.referee.stand"
+PREFIX = "steelyard-court-"
+FAST_FOLDER = Path("/dev/shm")
+MOST_SHARED = 1 << 30
+"""Bytes of inputs that lie ready at a time, unless those of one call are more."""
+MOST_CALLS = 64
+START_PATIENCE = 180.0
+NOT_FORKED = ("compile(", "triton", "load_inline", "cpp_extension", "numba", "jax", "multiprocessing", "tensorflow")
+"""Words in a candidate's file that call for an interpreter of its own: what they name does not survive a fork."""
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What the examiner knows of the problem: sizes, how an answer looks, its scale, weak spots, and what may be widened."""
+
+    input_bytes: int
+    output_bytes: int
+    provision_bytes: int
+    arrays: int
+    answer: Mapping[str, Any]
+    scale: Sequence[Sequence[float]]
+    least_bytes: float
+    widenings: tuple[str, ...]
+    device_name: str
+    tricks: tuple[Trick, ...]
+
+    @property
+    def calls(self) -> int:
+        """How many calls' inputs and outputs fit into shared memory at a time."""
+        each = _rounded(self.input_bytes, self.arrays) + _rounded(self.output_bytes, 8)
+        return max(1, min(MOST_CALLS, MOST_SHARED // max(each, 1)))
+
+
+@dataclass
+class Court:
+    """One problem with all that belongs to judging it; it leaves nothing running and no file behind."""
+
+    problem: Problem
+    options: JudgeOptions
+    place: Place
+    torch: bool
+    folder: Path
+    mark: str = field(default_factory=lambda: uuid.uuid4().hex)
+    nursery: Nursery | None = None
+    bases: list[Partner] = field(default_factory=list)
+    spares: list[Conversation] = field(default_factory=list)
+    drawn: int = 0
+    seated: int = 0
+    calm: dict[int, float] = field(default_factory=dict)
+    """What a call of the reference took in each of its stands before any candidate came."""
+
+    @classmethod
+    @contextlib.contextmanager
+    def open(cls, problem: Problem, options: JudgeOptions) -> Iterator[Court]:
+        """Start the examiner and have it pose the problem."""
+        torch = uses_torch(problem)
+        place = Place(threads=options.threads)
+        place = envs.place(options.env, place) if options.env else envs.place_for("torch" if torch else "numpy", place)
+        root = FAST_FOLDER if FAST_FOLDER.is_dir() and os.access(FAST_FOLDER, os.W_OK) else None
+        keep_orphans()
+        sweep(root)
+        court = cls(problem, options, place, torch, Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=root)))
+        try:
+            court._begin()
+            yield court
+        finally:
+            court._close()
+            keep_orphans(False)
+
+    def _begin(self) -> None:
+        if self.options.device == "cpu":
+            self.nursery = Nursery(self.place, (*nursery_modules("torch" if self.torch else "numpy"), EXAMINER, STAND), self.mark)
+        self.examiner = Partner(Conversation(self._worker(fresh=False), subject="the examiner"), START_PATIENCE)
+        told = dict(self.examiner.begin(EXAMINER, self._words() | {"nonce": os.urandom(16).hex()}))
+        told["tricks"] = tuple(Trick(*item) for item in told["tricks"])
+        self.opening = Opening(**{**told, "widenings": tuple(told["widenings"])})
+        self._share()
+
+    def _share(self) -> None:
+        calls = self.opening.calls
+        inputs = 2 * calls * _rounded(self.opening.input_bytes, self.opening.arrays)
+        self.inputs = SharedMemory.create(self.folder / "inputs", inputs).path
+        goods = SharedMemory.create(self.folder / "provisions", _rounded(self.opening.provision_bytes, 4096)).path
+        specs, _ = self.examiner.step("share", inputs=self.inputs, provisions=goods)
+        self.provisions = {"file": goods, "init": specs["init"], "weights": specs["weights"], "seed": 42}
+
+    def _words(self) -> dict[str, Any]:
+        problem = asdict(self.problem)
+        return {"problem": problem, "device": self.options.device, "threads": self.options.threads, "torch": self.torch}
+
+    def _worker(self, *, fresh: bool) -> Worker:
+        if self.nursery is not None and not fresh:
+            return self.nursery.fork()
+        return start_fresh(self.place, self.mark)
+
+    def seat(self, submission: Submission | None) -> tuple[Partner, Mapping[str, Any]]:
+        """A stand for a candidate, or without one for the reference; with the facts that loading it told."""
+        base = submission is None
+        self.seated += 1
+        folder = self.folder / f"stand-{self.seated}"
+        folder.mkdir()
+        room = self.opening.calls * (_rounded(self.opening.output_bytes, 64) + _rounded(self.opening.input_bytes, self.opening.arrays))
+        outputs = SharedMemory.create(folder / "outputs", 2 * room).path
+        fresh = self.options.device != "cpu" or (submission is not None and calls_for_fresh(submission))
+        talk = self._talk(fresh=fresh, base=base)
+        words = self._words() | {
+            "base": base, "candidate": None if submission is None else asdict(submission), "contract": asdict(self.problem.contract),
+            "folder": str(folder), "inputs": self.inputs, "outputs": outputs, "provisions": self.provisions,
+            "scale": self.opening.scale, "answer": self.opening.answer,
+        }  # fmt: skip
+        partner = Stander(talk, self.options.timeout, folder=folder)
+        partner.outputs = outputs
+        try:
+            if self.options.device == "cpu" and self.options.threads == 1:
+                partner.pin({max(affinity())})
+            told = partner.begin(STAND, words, max(self.options.timeout, START_PATIENCE if base else 0.0))
+        except BaseException:
+            self.unseat(partner)
+            raise
+        return partner, told.get("facts", {})
+
+    def _talk(self, *, fresh: bool, base: bool) -> Conversation:
+        subject = "the reference" if base else "the candidate"
+        if fresh and self.spares:
+            talk = self.spares.pop(0)
+            talk.subject = subject
+            for _ in talk.answers():
+                pass
+        else:
+            talk = Conversation(self._worker(fresh=fresh), subject=subject)
+        if self.options.memory is not None and not base:
+            talk.limit = MemoryLimit.create(self.options.memory, f"{os.getpid()}-{talk.worker.pid}")
+            talk.limit.admit(talk.worker.pid)
+        return talk
+
+    def make_ready(self, count: int) -> None:
+        """Start interpreters for coming candidates, which import the framework and wake the device meanwhile."""
+        while self.options.device != "cpu" and len(self.spares) < count:
+            talk = Conversation(start_fresh(self.place, self.mark))
+            talk.ask(Prepare("torch", self.options.device), START_PATIENCE)
+            self.spares.append(talk)
+
+    def unseat(self, partner: Partner) -> list[int]:
+        """End a stand with all that it has started, and take its files away; what was still running below it."""
+        left = partner.left_running()
+        partner.close()
+        if partner.talk.limit is not None:
+            partner.talk.limit.release()
+        if isinstance(partner, Stander):
+            shutil.rmtree(partner.folder, ignore_errors=True)
+        end_orphans(self.mark, self._known())
+        return left
+
+    def _known(self) -> list[int]:
+        found = [self.examiner.pid, *(base.pid for base in self.bases), *(talk.worker.pid for talk in self.spares)]
+        return [*found, *([self.nursery.process.pid] if self.nursery else [])]
+
+    def numbers(self, count: int) -> list[int]:
+        """Numbers of draws that were never used."""
+        self.drawn += count
+        return list(range(self.drawn - count + 1, self.drawn + 1))
+
+    def draw(self, numbers: Sequence[int], wide: str = "") -> list[Mapping[str, Any]]:
+        """Inputs for so many calls, in shared memory; they replace those that lay there."""
+        found, _ = self.examiner.step("draw", numbers=list(numbers), wide=wide)
+        return list(found["slots"])
+
+    def verify(self, partner: Partner, items: Sequence[Mapping[str, Any]], wide: str = "") -> list[Mapping[str, Any]]:
+        """What the examiner says of answers that a stand has shown."""
+        assert isinstance(partner, Stander)
+        found, _ = self.examiner.step("verify", outputs=partner.outputs, items=list(items), wide=wide)
+        return list(found["found"])
+
+    def _close(self) -> None:
+        for partner in (*self.bases, *([self.examiner] if hasattr(self, "examiner") else [])):
+            partner.close()
+        for talk in self.spares:
+            talk.worker.stop()
+        if self.nursery is not None:
+            self.nursery.stop()
+        end_orphans(self.mark, ())
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@dataclass
+class Stander(Partner):
+    """A partner that stands for a candidate or the reference, with a folder of its own and a file for its outputs."""
+
+    folder: Path = Path()
+    outputs: str = ""
+
+
+def sweep(root: Path | None) -> None:
+    """Take away folders of judges that were killed: nobody else will."""
+    for folder in Path(root or tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        pid = folder.name.removeprefix(PREFIX).partition("-")[0]
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def uses_torch(problem: Problem) -> bool:
+    """Whether a problem is written for torch; plain ones may be for numpy alone."""
+    if problem.layout != "plain":
+        return True
+    return "torch" in read_text(Path(problem.file))
+
+
+def calls_for_fresh(submission: Submission) -> bool:
+    """Whether a candidate uses something that does not survive a fork."""
+    with contextlib.suppress(Exception):
+        text = read_text(Path(submission.file))
+        return any(word in text for word in NOT_FORKED)
+    return True
+
+
+def _rounded(size: int, arrays: int) -> int:
+    """Bytes with room for aligning each array."""
+    return size + (arrays + 2) * ALIGNMENT

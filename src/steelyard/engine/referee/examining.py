@@ -1,0 +1,126 @@
+"""The examiner's process: inputs go out as bytes, answers come back as bytes, and what is expected never leaves."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from steelyard.engine.referee.examiner import Examiner
+from steelyard.engine.referee.parcel import SharedMemory, arrays, pack, prepare_tensors, size_of, unpack
+from steelyard.engine.referee.stand import Hear, Say, told_failure, tuples
+from steelyard.model.judging import Contract, Problem
+from steelyard.model.record import Verification
+
+MOST_KEPT = 512
+"""Draws whose inputs are remembered; others are drawn again from their number."""
+
+
+def perform(words: Mapping[str, Any], say: Say, hear: Hear) -> None:
+    """Pose a problem and do the judge's steps with it until there are no more."""
+    if words["torch"]:
+        prepare_tensors().use_threads(words["threads"])
+    problem = Problem(**{**words["problem"], "contract": Contract(**tuples(words["problem"]["contract"]))})
+    desk = Desk(lambda: Examiner(problem, words["device"], words["threads"]), bytes.fromhex(words["nonce"]))
+    say(told_failure(desk.open))
+    while (step := hear()) is not None:
+        say({"token": step.words["token"], **told_failure(functools.partial(desk.do, step.words))})
+
+
+@dataclass
+class Desk:
+    """A problem with the inputs that were handed out for it."""
+
+    pose: Any
+    nonce: bytes
+    handed: dict[tuple[int, str], Sequence[Any]] = field(default_factory=dict)
+    memory: SharedMemory | None = None
+
+    def open(self) -> Mapping[str, Any]:
+        """Load the reference; say how large inputs and answers are, and all that is known of the problem itself."""
+        self.examiner = self.pose()
+        inputs = self._inputs(0)
+        answer = self.examiner.answer(inputs)
+        spec, given = pack(answer, SharedMemory.private()), pack(tuple(inputs), SharedMemory.private())
+        posed = self.examiner.posed
+        init, weights = pack(tuple(posed.init), SharedMemory.private()), pack(dict(posed.weights), SharedMemory.private())
+        return {
+            "answer": spec, "input_bytes": size_of(given), "output_bytes": size_of(spec), "arrays": len(inputs),
+            "provision_bytes": size_of(init) + size_of(weights),
+            "scale": [list(pair) for pair in self.examiner.scale(self.nonce)],
+            "tricks": [[trick.kind, trick.words, trick.voids] for trick in self.examiner.weakness(self.nonce)],
+            "widenings": self.examiner.widenings(self.nonce),
+            "least_bytes": self.examiner.least_bytes(self.nonce), "device_name": str(self.examiner.be.facts().get("device_name", "")),
+        }  # fmt: skip
+
+    def do(self, words: Mapping[str, Any]) -> Mapping[str, Any]:
+        """One step by its name."""
+        if words["do"] == "share":
+            self.memory = SharedMemory.open(words["inputs"])
+            goods = SharedMemory.open(words["provisions"])
+            posed = self.examiner.posed
+            return {"init": pack(tuple(posed.init), goods), "weights": pack(dict(posed.weights), goods)}
+        if words["do"] == "draw":
+            return {"slots": self.draw(words["numbers"], words["wide"])}
+        return {"found": self.verify(SharedMemory.open(words["outputs"]), words["items"], words["wide"])}
+
+    def draw(self, numbers: Sequence[int], wide: str) -> list[Mapping[str, Any]]:
+        """Fresh inputs in shared memory, in place of those that lay there."""
+        assert self.memory is not None
+        self.memory.used = 0
+        return [pack(tuple(self._inputs(number, wide)), self.memory) for number in numbers]
+
+    def _inputs(self, number: int, wide: str = "") -> Sequence[Any]:
+        found = self.handed.get((number, wide))
+        if found is None:
+            found = self.handed[number, wide] = self.examiner.draw(self.nonce, number, wide)
+            while len(self.handed) > MOST_KEPT:
+                self.handed.pop(next(iter(self.handed)))
+        return found
+
+    def verify(self, memory: SharedMemory, items: Sequence[Mapping[str, Any]], wide: str) -> list[Mapping[str, Any]]:
+        """Each answer with what is wrong with it, if anything, and what is known of where it comes from."""
+        return [self._verified(memory, item, wide) for item in items]
+
+    def _verified(self, memory: SharedMemory, item: Mapping[str, Any], wide: str) -> Mapping[str, Any]:
+        spec, number = item["output"], item["number"]
+        if "unreadable" in spec:
+            return {"status": "failed", "message": spec["unreadable"], "lazy": True}
+        digest = hashlib.blake2b(b"".join(_bytes(memory, spec)), digest_size=16).hexdigest()
+        inputs = self._inputs(number, wide)
+        answer = unpack(spec, memory, self.examiner.device)
+        found: Verification = self.examiner.check(inputs, answer)
+        told: dict[str, Any] = {
+            "status": found.status, "message": found.message, "identical": found.identical, "figures": dict(found.figures),
+            "max_abs": found.max_abs, "max_rel": found.max_rel, "against": found.against, "digest": digest,
+        }  # fmt: skip
+        told["null"] = self.examiner.equals_null(inputs, answer)
+        if found.status == "failed":
+            told["class"] = next((str(each["class"]) for each in arrays(spec) if "class" in each), "")
+            told["like"] = self._like(answer, number, item.get("others", ()), wide)
+        if item.get("inputs") is not None:
+            told["changed"] = self._changed(memory, item["inputs"], inputs)
+        return told
+
+    def _like(self, answer: Any, number: int, others: Sequence[int], wide: str) -> int | None:
+        """The draw whose answer this is instead, among those that the candidate has been asked."""
+        for other in others:
+            with contextlib.suppress(Exception):
+                if other != number and self.examiner.check(self._inputs(other, wide), answer).status == "passed":
+                    return other
+        return None
+
+    def _changed(self, memory: SharedMemory, spec: Mapping[str, Any], inputs: Sequence[Any]) -> list[int]:
+        """Which inputs are not as they were handed out, by their bytes."""
+        if "unreadable" in spec:
+            return [0]
+        before = pack(tuple(inputs), room := SharedMemory.private())
+        pairs = zip(spec["items"], before["items"], strict=False)
+        return [place for place, (now, was) in enumerate(pairs) if _bytes(memory, now) != _bytes(room, was)]
+
+
+def _bytes(memory: SharedMemory, spec: Mapping[str, Any]) -> list[bytes]:
+    return [memory.at(item["start"], item["bytes"]).tobytes() for item in arrays(spec)]

@@ -1,0 +1,30 @@
+"""How candidates are judged, apart from what the problem itself says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from steelyard.model.pair import MARGIN
+
+
+@dataclass(frozen=True)
+class JudgeOptions:
+    """Where and how thoroughly candidates are judged; `contract` overrides fields of the problem's own.
+
+    `budget` is seconds of timed calls for each candidate, `timeout` how long any one step of it may take, `memory` how many bytes its
+    processes may hold. `kernels` asks for a list of what it launches.
+    """
+
+    device: str = "cpu"
+    budget: float = 0.3
+    margin: float = MARGIN
+    timeout: float = 60.0
+    memory: int | None = None
+    threads: int = 1
+    kernels: bool = False
+    env: str = ""
+    rtol: float | None = None
+    atol: float | None = None
+    contract: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,144 @@
+"""Inputs and outputs between processes: a tree of arrays and plain values as a description in JSON and bytes in shared memory.
+
+Arrays are read by their address in memory, by functions of the framework that were taken before any candidate was loaded: what a
+candidate's own class or a patched method would answer does not count, only the bytes that are there.
+"""
+
+from __future__ import annotations
+
+import importlib
+import mmap
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ALIGNMENT = 256
+LARGEST, NO_RESERVE = 1 << 38, 0x4000
+PLAIN = (str, int, float, bool, type(None))
+
+
+class Unreadable(Exception):
+    """A value that is neither an array with memory of its own nor plain data."""
+
+
+@dataclass
+class SharedMemory:
+    """A file in memory that two processes map; `used` is where the next array goes."""
+
+    path: str
+    view: memoryview
+    used: int = 0
+
+    @classmethod
+    def create(cls, path: Path, size: int) -> SharedMemory:
+        """Make it; the kernel gives memory to the parts that are written to."""
+        with path.open("xb") as file:
+            os.ftruncate(file.fileno(), max(size, mmap.PAGESIZE))
+        return cls.open(str(path))
+
+    @classmethod
+    def open(cls, path: str) -> SharedMemory:
+        """Map what another process made."""
+        with Path(path).open("r+b") as file:
+            return cls(path, memoryview(mmap.mmap(file.fileno(), 0)))
+
+    @classmethod
+    def private(cls) -> SharedMemory:
+        """Memory of this process alone, larger than anything needs: for finding out how much that is."""
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE
+        return cls("", memoryview(mmap.mmap(-1, LARGEST, flags=flags)))
+
+    def take(self, size: int) -> tuple[int, Any]:
+        """Room for so many bytes, as an array of them."""
+        start = -(-self.used // ALIGNMENT) * ALIGNMENT
+        if start + size > len(self.view):
+            raise Unreadable(f"{start + size} bytes of arrays do not fit into the {len(self.view)} that are shared")
+        self.used = start + size
+        return start, self.at(start, size)
+
+    def at(self, start: int, size: int) -> Any:
+        """Some of its bytes, as an array; what lies outside is refused."""
+        if start < 0 or size < 0 or start + size > len(self.view):
+            raise Unreadable(f"bytes {start} to {start + size} are not in the shared memory")
+        return np.frombuffer(self.view, np.uint8, size, start)
+
+
+def pack(value: Any, memory: SharedMemory) -> dict[str, Any]:
+    """Write the arrays of a tree into shared memory, and say what lies where."""
+    if isinstance(value, np.ndarray):
+        return _array(memory, np.ascontiguousarray(value).view(np.uint8).reshape(-1), "numpy", value.dtype.str, value.shape, ())
+    if isinstance(value, PLAIN):
+        return {"value": value}
+    if isinstance(value, Mapping):
+        return {"keys": [str(key) for key in value], "items": [pack(item, memory) for item in value.values()]}
+    if isinstance(value, (list, tuple)):
+        return {"kind": "tuple" if isinstance(value, tuple) else "list", "items": [pack(item, memory) for item in value]}
+    if _TENSORS and isinstance(value, _TENSORS[0].tensor_type):
+        return _tensor(value, memory)
+    if isinstance(value, np.generic):
+        return {"value": value.item()}
+    raise Unreadable(f"{type(value).__name__} is neither an array nor plain data")
+
+
+def _tensor(value: Any, memory: SharedMemory) -> dict[str, Any]:
+    """The bytes that lie at a tensor's address, and what they mean; a class of its own is told."""
+    try:
+        data, found = _TENSORS[0].raw(value)
+    except Exception as error:
+        raise Unreadable(str(error)) from error
+    spec = _array(memory, data, "torch", *found)
+    return spec if type(value) in _TENSORS[0].plain_types else {**spec, "class": type(value).__name__}
+
+
+def _array(memory: SharedMemory, data: Any, library: str, dtype: str, shape: Sequence[int], strides: Sequence[int]) -> dict[str, Any]:
+    start, room = memory.take(data.size)
+    room[:] = data
+    return {"library": library, "dtype": dtype, "shape": list(shape), "strides": list(strides), "start": start, "bytes": int(data.size)}
+
+
+def unpack(spec: Mapping[str, Any], memory: SharedMemory, device: str = "cpu") -> Any:
+    """The tree again, its arrays copied to memory of their own; tensors go to the device."""
+    if "value" in spec:
+        return spec["value"]
+    if "keys" in spec:
+        return {key: unpack(item, memory, device) for key, item in zip(spec["keys"], spec["items"], strict=True)}
+    if "items" in spec:
+        made = [unpack(item, memory, device) for item in spec["items"]]
+        return tuple(made) if spec.get("kind") == "tuple" else made
+    data = memory.at(spec["start"], spec["bytes"])
+    if spec["library"] == "numpy":
+        return data.copy().view(np.dtype(spec["dtype"])).reshape(spec["shape"])
+    return _known_torch().made(data, spec["dtype"], spec["shape"], spec["strides"], device)
+
+
+def arrays(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The descriptions of all arrays in a tree, in order."""
+    if "items" in spec:
+        return [found for item in spec["items"] for found in arrays(item)]
+    return [spec] if "library" in spec else []
+
+
+def size_of(spec: Mapping[str, Any]) -> int:
+    """Bytes of all arrays in a tree."""
+    return sum(int(item["bytes"]) for item in arrays(spec))
+
+
+_TENSORS: list[Any] = []
+"""Torch's functions, once they were taken."""
+
+
+def prepare_tensors() -> Any:
+    """Take torch's functions now; called before any user's file is loaded."""
+    if not _TENSORS:
+        _TENSORS.append(importlib.import_module("steelyard.backends._torch_memory").Tensors())
+    return _TENSORS[0]
+
+
+def _known_torch() -> Any:
+    if not _TENSORS:
+        raise Unreadable("a tensor was sent to a process that has no torch")
+    return _TENSORS[0]

@@ -1,0 +1,121 @@
+"""A process on the other side of the judge's table: it does one step at a time, and every step is stamped here."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from steelyard.engine.conversation import Conversation, Lost
+from steelyard.engine.messages import Converse, Done, Step, Stepped
+from steelyard.machine.processes import tree
+from steelyard.model.record import STATUSES, Status
+
+CPU_CLOCK = 2
+"""The kernel's word for the CPU time of a whole process, with all its threads, also those that have ended."""
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Ended(Exception):
+    """A process of the trial came to an end, or could not do what it was asked."""
+
+    def __init__(self, status: Status, reason: str, detail: str = "") -> None:
+        super().__init__(reason)
+        self.status, self.reason, self.detail = status, reason, detail
+
+
+class Forged(Exception):
+    """A message came that the harness in the candidate's process did not send."""
+
+
+@dataclass
+class Partner:
+    """A worker that does the judge's steps; `patience` is how many seconds one may take."""
+
+    talk: Conversation
+    patience: float
+    paused: list[int] = field(default_factory=list)
+
+    @property
+    def pid(self) -> int:
+        """Of the worker itself."""
+        return self.talk.worker.pid
+
+    def begin(self, module: str, words: Mapping[str, Any], patience: float | None = None) -> Mapping[str, Any]:
+        """Start the job and hear what it says first."""
+        answer, _ = self.talk.step(Converse(module, words), patience or self.patience)
+        return _sound(answer)
+
+    def step(self, do: str, **words: Any) -> tuple[Mapping[str, Any], float]:
+        """One step with its answer, and the seconds from asking to hearing it."""
+        token = uuid.uuid4().hex
+        answer, seconds = self.talk.step(Step({"do": do, "token": token, **words}), self.patience)
+        found = _sound(answer)
+        if found.get("token") != token:
+            raise Forged(f"an answer to '{do}' came that was not asked for")
+        return found, seconds
+
+    def pause(self) -> None:
+        """Stop the process and all that it has started: nothing of it runs until it is its turn again."""
+        self.paused = [self.pid, *tree(self.pid)]
+        _send(self.paused, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        _send(self.paused, signal.SIGCONT)
+        self.paused = []
+
+    def cpu(self) -> float:
+        """Seconds of CPU that the process and everything below it have used, by the kernel's count."""
+        total = _reaped(self.pid)
+        for pid in (self.pid, *tree(self.pid)):
+            with contextlib.suppress(OSError):
+                total += time.clock_gettime((~pid << 3) | CPU_CLOCK)
+        return total
+
+    def pin(self, cpus: set[int]) -> None:
+        """Where it may run."""
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(self.pid, cpus)
+
+    def left_running(self) -> list[int]:
+        """Processes that it has started and that still run."""
+        return tree(self.pid)
+
+    def close(self) -> str:
+        """End it with everything that it has started; what it had printed."""
+        self.resume()
+        return self.talk.worker.stop().stderr
+
+
+def _send(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def _reaped(pid: int) -> float:
+    """CPU seconds of children that have ended and were waited for."""
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+        return (int(fields[13]) + int(fields[14])) / TICKS
+    return 0.0
+
+
+def _sound(answer: Any) -> Mapping[str, Any]:
+    """The words of an answer; a failure that it tells of is raised."""
+    if isinstance(answer, Lost):
+        raise Ended(answer.status, answer.reason, answer.stderr)
+    if isinstance(answer, Done) or not isinstance(answer, Stepped):
+        raise Ended("failed", "the process ended its job before it was told to")
+    words = answer.words
+    if "status" in words:
+        status: Status = next((each for each in STATUSES if each == words["status"]), "failed")
+        raise Ended(status, str(words.get("reason", "")), str(words.get("traceback", "")))
+    return words

@@ -1,0 +1,218 @@
+"""From what was seen of a candidate to what is said of it: its time against the reference's, charges, and findings."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+
+from steelyard.engine.referee.court import Court
+from steelyard.engine.referee.trial import Block, Evidence
+from steelyard.machine.peaks import datasheet
+from steelyard.measuring.evidence import Spread, pooled_spread
+from steelyard.measuring.paired import Rounds
+from steelyard.measuring.stats import t_cdf, t_quantile
+from steelyard.model.judging import Ruling, Submission, Trick
+from steelyard.model.pair import ALPHA, Arm, Pair, weigh
+from steelyard.model.record import Figure, Status, Verification
+from steelyard.model.units import plain
+
+BETWEEN_PROCESSES = {"cpu": 0.015}
+ON_DEVICE = 0.005
+"""SD of the log-ratio between pairs of processes that run the same code, as `benchmarks/powercurve` found it, and what it is worth."""
+WORTH = 8.0
+CUT = 0.15
+"""A block whose process had less CPU time than that share short of its wall time was cut into."""
+OUTSIDE, LEAST_OUTSIDE = 0.25, 3e-4
+"""Work around the calls is told when it is this share of the calls' own time, and so many seconds a block at least."""
+SUPPORTED = 0.5
+"""The share of a gain in blocks that calls one by one must show as well."""
+SURE = 3.0
+ALIKE = 0.9
+"""A candidate with the reference's own bits that is not faster than this is probably the reference."""
+FASTEST = {"cpu": 1e12}
+ON_CHIP = 4.0
+"""What is in a device's cache is read faster than its memory, but not by more than this."""
+
+
+def rule(court: Court, submission: Submission, seen: Evidence) -> Ruling:
+    """The ruling on a candidate that was heard."""
+    names = court.problem.label or court.problem.file, submission.label or submission.file
+    tricks = [*court.opening.tricks, *seen.tricks]
+    if seen.wrong is not None:
+        return Ruling(*names, "wrong", _why(seen), verification(seen), tricks=tuple(tricks), facts=facts(court, seen))
+    if not seen.blocks:
+        return Ruling(*names, "wrong", _why(seen), verification(seen), tricks=tuple(tricks), facts=facts(court, seen))
+    pair = weighed(court, seen, names)
+    delta = weigh(pair, court.options.margin)
+    times = [statistics.median(_per_call(seen, arm)) for arm in (0, 1)]
+    tricks += [*charges(seen, court.problem.contract.threads, court.options.device), *supported(seen, times, delta.verdict)]
+    tricks += impossible(court, times[1])
+    if all(item.get("identical") for item in seen.checked) and pair.ratio > ALIKE:
+        tricks.append(Trick("fallback", "bit-identical to the reference, and not faster: probably the reference itself", voids=False))
+    void = next((trick for trick in tricks if trick.voids), None)
+    status: Status = "wrong" if void else "ok"
+    if void:
+        delta = replace(delta, verdict="failed", reason=void.words)
+    figures = {"time": pair.head.time, "reference_time": pair.base.time}
+    return Ruling(
+        *names, status, void.words if void else "", verification(seen), delta, pair, tuple(tricks), share_of_roof(court, times[1]),
+        {name: figure for name, figure in figures.items() if figure is not None}, facts(court, seen),
+    )  # fmt: skip
+
+
+def _why(seen: Evidence) -> str:
+    if seen.wrong is not None:
+        return str(seen.wrong["message"])
+    return seen.tricks[-1].words if seen.tricks else "it was not timed"
+
+
+def verification(seen: Evidence) -> Verification:
+    """What all checked answers say together: the first that is wrong, or the worst error of those that are right."""
+    found = seen.wrong or (seen.checked[-1] if seen.checked else {})
+    figures: dict[str, float] = {}
+    for item in seen.checked:
+        for name, value in (item.get("figures") or {}).items():
+            figures[name] = max(figures.get(name, 0.0), value if isinstance(value, (int, float)) else math.inf)
+    status: Literal["passed", "failed", "none"] = "failed" if seen.wrong is not None else "passed" if seen.checked else "none"
+    identical = status == "passed" and all(bool(item.get("identical")) for item in seen.checked)
+    message = str(found.get("message") or "") if seen.wrong is not None else ""
+    return Verification(status, str(found.get("against") or ""), message, identical=identical, figures=figures)
+
+
+def facts(court: Court, seen: Evidence) -> dict[str, Any]:
+    """How the ruling was come by."""
+    timed = [block for block in seen.blocks if block.arm == 1]
+    audited = [block for block in timed if block.show is not None]
+    return {
+        "draws": court.drawn, "answers_checked": len(seen.checked), "blocks": len(timed), "blocks_audited": len(audited),
+        "calls_timed": sum(block.calls for block in timed), "device": court.options.device, "threads": court.options.threads,
+        "process_pairs": len({block.pair for block in timed}), **seen.facts,
+    }  # fmt: skip
+
+
+def _per_call(seen: Evidence, arm: int) -> list[float]:
+    return [max(block.took - seen.overhead, 1e-9) / block.calls for block in seen.blocks if block.arm == arm]
+
+
+def weighed(court: Court, seen: Evidence, names: tuple[str, str]) -> Pair:
+    """The pair that the blocks make, with an interval that holds what differs between processes of the same code."""
+    rounds = as_rounds(seen)
+    clock = rounds.clock([0, 1])
+    centres = rounds.centres(0, 1, clock) or replace(rounds, disturbed=np.zeros_like(rounds.disturbed)).centres(0, 1, clock)
+    values = np.asarray(list(centres.values()))
+    ratios, _ = rounds.ratios(0, 1, clock)
+    within = float(np.median(np.abs(ratios - np.median(ratios)))) * 1.4826 / math.sqrt(max(1, ratios.size / max(1, len(values))))
+    known = Spread(math.hypot(BETWEEN_PROCESSES.get(court.options.device, ON_DEVICE), 1.25 * within), WORTH)
+    spread = pooled_spread(values, [known]) if len(values) > 1 else known
+    error = spread.sd / math.sqrt(len(values))
+    half, centre = t_quantile(1 - ALPHA / 2, spread.freedom) * error, float(values.mean())
+    arms = [Arm(name, time=rounds.time(number, clock)) for number, name in enumerate(names)]
+    lost = rounds.discarded((0, 1)) if clock == "wall" and len(centres) else [0.0, 0.0]
+    return Pair(
+        arms[0], arms[1], math.exp(centre), math.exp(centre - half), math.exp(centre + half), 1 - ALPHA, len(values), len(rounds.seconds),
+        0, (1, 1), [float(value) for value in values], {"base": lost[0], "head": lost[1]}, schedule="the judge's blocks",
+        processes=len(values), clock=f"the judge's, {clock}", p=2 * t_cdf(-abs(centre) / max(error, 1e-12), spread.freedom),
+        measured_s=sum(block.took for block in seen.blocks), margin=court.options.margin,
+    )  # fmt: skip
+
+
+def as_rounds(seen: Evidence) -> Rounds:
+    """Blocks as rounds of two arms, in seconds of one call; each pair of processes is a group."""
+    grouped: dict[tuple[int, int], list[Block]] = {}
+    for block in seen.blocks:
+        grouped.setdefault((block.pair, block.round), []).append(block)
+    whole = [blocks for blocks in grouped.values() if len(blocks) == 4]
+    shape = (len(whole), 4)
+
+    def column(value: Any) -> Any:
+        return np.asarray([[value(block) for block in blocks] for blocks in whole]).reshape(shape)
+
+    overhead = seen.overhead
+    cut = column(lambda block: block.took - block.cpu > CUT * block.took + overhead)
+    return Rounds(
+        column(lambda block: max(block.took - overhead, 1e-9) / block.calls), column(lambda block: max(block.cpu, 1e-9) / block.calls),
+        cut.astype(bool), column(lambda block: block.arm).astype(np.int32),
+        np.asarray([blocks[0].pair for blocks in whole], np.int32), (1, 1),
+    )  # fmt: skip
+
+
+def charges(seen: Evidence, threads: int, device: str) -> list[Trick]:
+    """Work that was done, but not inside of the timed calls or not by their thread: each with how much it is."""
+    both = [[block for block in seen.blocks if block.arm == arm] for arm in (0, 1)]
+    own = statistics.median(block.took for block in both[1])
+    found = []
+    if device == "cpu":
+        beyond = [[block.cpu - threads * block.took for block in blocks] for blocks in both]
+        if (extra := _excess(*beyond)) > max(OUTSIDE * own, LEAST_OUTSIDE):
+            allowed = "one thread" if threads == 1 else f"{threads} threads"
+            found.append(Trick("hidden", f"{plain(extra, 's')} of CPU a block beyond the {allowed} of the contract"))
+        around = [[block.cpu_around for block in blocks if block.show is None] for blocks in both]
+        if (extra := _excess(*around)) > max(OUTSIDE * own, LEAST_OUTSIDE):
+            found.append(Trick("outside", f"{plain(extra, 's')} of CPU a block is spent before the calls, where the reference spends none"))
+    landing = _excess(*([block.land for block in blocks] for blocks in both))
+    showing = _excess(*([block.show for block in blocks if block.show is not None] for blocks in both))
+    for extra, words in ((landing, "before the calls"), (showing, "after the calls, when outputs are read")):
+        if extra > max(2 * OUTSIDE * own, LEAST_OUTSIDE):
+            found.append(Trick("outside", f"{plain(extra, 's')} a block pass {words}, beyond what the reference needs there"))
+    return found
+
+
+def _excess(base: Sequence[float], head: Sequence[float]) -> float:
+    """How much more the head has than the base, less what chance can make of it."""
+    if len(base) < 2 or len(head) < 2:
+        return 0.0
+    middles = [statistics.median(values) for values in (base, head)]
+    errors = [
+        1.25 * 1.4826 * statistics.median(abs(value - middle) for value in values) / math.sqrt(len(values))
+        for values, middle in zip((base, head), middles, strict=True)
+    ]
+    return middles[1] - middles[0] - SURE * math.hypot(*errors)
+
+
+def supported(seen: Evidence, times: Sequence[float], verdict: str) -> list[Trick]:
+    """Whether calls one by one show the gain that blocks show: what is saved by doing many calls at once is not the candidate's speed."""
+    gain = times[0] - times[1]
+    if verdict != "faster" or gain <= 0 or len(seen.serial) < 4:
+        return []
+    each = [base - head for base, head in seen.serial]
+    middle = statistics.median(each)
+    error = 1.25 * 1.4826 * statistics.median(abs(value - middle) for value in each) / math.sqrt(len(each))
+    if middle + SURE * error >= SUPPORTED * gain:
+        return []
+    words = f"{plain(gain, 's')} a call are saved in blocks, and {plain(max(middle, 0.0), 's')} when calls come one by one"
+    return [Trick("amortised", words)]
+
+
+def bandwidth(court: Court) -> float | None:
+    """Bytes per second of the device's memory by its datasheet, where there is one."""
+    name = court.opening.device_name
+    found = datasheet(name) if name else None
+    return found.bandwidth if found else None
+
+
+def share_of_roof(court: Court, seconds: float) -> float | None:
+    """How close a candidate comes to the time in which the least bytes can be moved."""
+    rate = bandwidth(court)
+    return court.opening.least_bytes / rate / seconds if rate and seconds > 0 and court.opening.least_bytes else None
+
+
+def impossible(court: Court, seconds: float) -> list[Trick]:
+    """A time in which the bytes that must be moved cannot be moved."""
+    rate = bandwidth(court)
+    fastest = FASTEST.get(court.options.device, (rate or math.inf) * ON_CHIP)
+    least = court.opening.least_bytes / fastest
+    if seconds >= least or not math.isfinite(least):
+        return []
+    moved = plain(court.opening.least_bytes, "B")
+    return [Trick("impossible", f"{plain(seconds, 's')} for {moved} that must be moved: at least {plain(least, 's')}")]
+
+
+def ended(court: Court, submission: Submission, status: Status, reason: str, tricks: Sequence[Trick] = ()) -> Ruling:
+    """A candidate whose process ended, or could not be loaded."""
+    names = court.problem.label or court.problem.file, submission.label or submission.file
+    return Ruling(*names, status, reason, tricks=(*court.opening.tricks, *tricks), figures=dict[str, Figure]())

@@ -1,0 +1,314 @@
+"""One candidate on trial: its answers checked, its calls timed one by one and in blocks, against the reference in a process beside it.
+
+The judge stamps every step with its own clock. A candidate that moves work out of the calls moves it into a step that is stamped as
+well, and one that answers from anything but the inputs of the call is wrong, since no values come twice.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from steelyard.engine.referee.court import Court
+from steelyard.engine.referee.partner import Partner
+from steelyard.model.judging import Submission, Trick
+
+CHECKS, SERIAL, WIDE = 3, 10, 3
+TOGETHER = 3
+"""Calls in a row whose outputs must all be right afterwards."""
+BLOCK = {"cpu": 1.5e-3}
+DEVICE_BLOCK = 4e-3
+"""Seconds of work that a block should have: what asking for it costs is then a small part."""
+FEWEST_ROUNDS, MOST_ROUNDS = 6, 24
+AUDITED, FEWEST_AUDITS = 0.25, 3
+VERIFIED = 2
+"""Outputs of an audited block that are verified, chosen when it is over."""
+OTHERS = 24
+COARSE = 0.1
+"""A wrong answer that is off by less than this share of the answers' spread is a matter of precision."""
+
+
+class Void(Exception):
+    """A trial that need not go on: the candidate is wrong."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some calls of one arm in a row, by the judge's clock: seconds of landing inputs, of the calls, and of showing the outputs.
+
+    The CPU seconds are those of the process with everything below it, during the calls and around them. Only audited blocks are shown.
+    """
+
+    pair: int
+    round: int
+    half: int
+    arm: int
+    calls: int
+    land: float
+    took: float
+    show: float | None
+    cpu: float
+    cpu_around: float
+
+
+@dataclass
+class Evidence:
+    """All that was seen of a candidate."""
+
+    tricks: list[Trick] = field(default_factory=list)
+    wrong: Mapping[str, Any] | None = None
+    checked: list[Mapping[str, Any]] = field(default_factory=list)
+    serial: list[tuple[float, float]] = field(default_factory=list)
+    """Seconds of one call by itself: of the reference and of the candidate."""
+    empty: list[float] = field(default_factory=list)
+    """Seconds of a block without calls in the reference's stand."""
+    blocks: list[Block] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def tell(self, kind: str, words: str, *, voids: bool = True) -> None:
+        """Add a finding, once for its kind."""
+        if all(trick.kind != kind for trick in self.tricks):
+            self.tricks.append(Trick(kind, words, voids))
+
+    @property
+    def overhead(self) -> float:
+        """Seconds that asking for a block costs."""
+        return statistics.median(self.empty) if self.empty else 0.0
+
+
+@dataclass
+class Hearing:
+    """A candidate, seated, with the reference's stands beside it."""
+
+    court: Court
+    head: Partner
+    seen: Evidence
+    rng: random.Random = field(default_factory=random.SystemRandom)
+    asked: list[int] = field(default_factory=list)
+    """Draws that the candidate has been asked so far."""
+
+    def check(self) -> None:
+        """Answers to a few draws, each by itself and several together; inputs, aliases and settings afterwards."""
+        for _ in range(CHECKS):
+            self._alone(self.court.numbers(1)[0], inputs=True)
+        contract = self.court.problem.contract
+        if not contract.in_place and not contract.fills_outputs:
+            self._aliases()
+        if not contract.reuses_output:
+            self._together()
+        for wide in self.court.opening.widenings[:WIDE]:
+            self._widened(wide)
+        if changed := self.head.step("state")[0]["changed"]:
+            self.seen.tell("flags", f"{', '.join(changed[:4])} left changed for the whole process")
+
+    def _alone(self, number: int, *, inputs: bool = False) -> Mapping[str, Any]:
+        """One call with the inputs of one draw, and what the examiner says of its answer."""
+        self._land(self.court.draw([number]))
+        self.head.step("call")
+        return self._shown([number], [0], inputs=inputs)[0]
+
+    def _land(self, slots: Sequence[Mapping[str, Any]]) -> None:
+        self.head.step("land", slots=list(slots))
+
+    def _shown(self, numbers: Sequence[int], which: Sequence[int], *, inputs: bool = False, wide: str = "") -> list[Mapping[str, Any]]:
+        """Have some outputs shown and verified; the first that is wrong ends the trial."""
+        shown, _ = self.head.step("show", which=list(which), inputs=inputs)
+        return self._judged(shown, numbers, which, wide)
+
+    def _judged(self, shown: Mapping[str, Any], numbers: Sequence[int], which: Sequence[int], wide: str = "") -> list[Mapping[str, Any]]:
+        items = [
+            {"number": numbers[place], "output": output, "others": [*numbers, *self.asked[-OTHERS:]],
+             "inputs": shown["inputs"][index] if shown["inputs"] else None}
+            for index, (place, output) in enumerate(zip(which, shown["outputs"], strict=True))
+        ]  # fmt: skip
+        found = self.court.verify(self.head, items, wide)
+        for place, item in zip(which, found, strict=True):
+            if not wide:
+                self._take(item, numbers[place], numbers)
+        self.asked += numbers
+        return found
+
+    def _take(self, found: Mapping[str, Any], number: int, together: Sequence[int]) -> None:
+        seen = self.seen
+        seen.checked.append(found)
+        if found["status"] == "failed":
+            seen.wrong = found
+            self._explain(found, number, together)
+            raise Void
+        if (changed := found.get("changed")) and not self.court.problem.contract.in_place:
+            places = ", ".join(str(place) for place in changed)
+            seen.tell("changed-inputs", f"input {places} is not as it was before the call; a contract may declare in_place")
+            raise Void
+        if found.get("null"):
+            seen.tell("trivial", f"its answer is that of a candidate that computes nothing ({found['null']}), which passes this problem")
+
+    def _explain(self, found: Mapping[str, Any], number: int, together: Sequence[int]) -> None:
+        """Where a wrong answer comes from, as far as that can be seen."""
+        if found.get("lazy") or found.get("class"):
+            self.seen.tell("lazy", f"{found.get('class') or 'the output'}: its memory does not hold the answer: {found['message']}")
+        elif found.get("like") is not None:
+            later = found["like"] in together and together.index(found["like"]) > (together.index(number) if number in together else 0)
+            if later:
+                self.seen.tell("kept-output", "the output of a call holds the answer of a later one; a contract may declare reuses_output")
+            else:
+                self.seen.tell("replay", "the answer is that of an earlier call")
+        elif (found.get("figures") or {}).get("error", 1.0) < COARSE:
+            self.seen.tell("precision", "close to the answer, but further off than the admitted arithmetic explains")
+        elif self._unwritten(number):
+            self.seen.tell("stale", "part of the answer is what lay in memory before: equal inputs give other values there")
+        elif len(self.seen.checked) > 1 and self.seen.checked[0]["status"] == "passed":
+            self.seen.tell("replay", "right at first and wrong for inputs that came later")
+
+    def _unwritten(self, number: int) -> bool:
+        """Whether the answer to equal inputs depends on what memory held before; asked only of a candidate that is wrong."""
+        specs = []
+        for _ in range(2):
+            self._land(self.court.draw([number]))
+            self.head.step("call")
+            shown, _ = self.head.step("show", which=[0], inputs=False)
+            item = {"number": number, "output": shown["outputs"][0], "others": [], "inputs": None}
+            specs.append(self.court.verify(self.head, [item])[0].get("digest"))
+        return specs[0] != specs[1]
+
+    def _aliases(self) -> None:
+        """Overwrite the inputs of the last call and look at its output again."""
+        number = self.asked[-1]
+        self.head.step("spoil")
+        shown, _ = self.head.step("show", which=[0], inputs=False)
+        item = {"number": number, "output": shown["outputs"][0], "others": [], "inputs": None}
+        if self.court.verify(self.head, [item])[0]["status"] == "failed":
+            self.seen.tell("aliased", "the output shares memory with an input: it changes when the input is overwritten")
+            raise Void
+
+    def _together(self) -> None:
+        count = min(TOGETHER, self.court.opening.calls)
+        numbers = self.court.numbers(count)
+        self._land(self.court.draw(numbers))
+        self.head.step("call")
+        self._shown(numbers, range(count))
+
+    def _widened(self, wide: str) -> None:
+        number = self.court.numbers(1)[0]
+        self._land(self.court.draw([number], wide))
+        self.head.step("call")
+        found = self._shown([number], [0], wide=wide)[0]
+        if found["status"] == "failed":
+            known = any(trick.kind == "trivial" for trick in self.seen.tricks)
+            self.seen.tell("narrow", f"wrong for wider inputs ({wide}): {found['message']}", voids=known)
+
+    def one_by_one(self, base: Partner) -> None:
+        """Calls of both arms by themselves, each with inputs that land just before and an answer that is taken at once."""
+        for turn in range(SERIAL):
+            numbers = self.court.numbers(1)
+            slots, times = self.court.draw(numbers), [0.0, 0.0]
+            for arm in self.rng.sample((0, 1), 2):
+                partner = (base, self.head)[arm]
+                with self._turn(arm):
+                    partner.step("land", slots=slots)
+                    times[arm] = partner.step("call")[1]
+                    if arm and (turn < 2 or self.rng.random() < AUDITED):
+                        self._shown(numbers, [0])
+            self.seen.empty.append(self._empty(base))
+            self.seen.serial.append((times[0], times[1]))
+
+    def _turn(self, arm: int) -> _Turn:
+        return _Turn(self.head if arm == 0 else None)
+
+    def _empty(self, base: Partner) -> float:
+        with self._turn(0):
+            base.step("land", slots=[])
+            return base.step("call")[1]
+
+    def in_blocks(self, base: Partner, pair: int, budget: float) -> None:
+        """Rounds of blocks, every arm twice in drawn order; some of them are audited, chosen when their calls are over."""
+        most = self._block_calls()
+        seconds = sum(statistics.median(times) for times in zip(*self.seen.serial, strict=True))
+        rounds = max(FEWEST_ROUNDS, min(MOST_ROUNDS, int(budget / max(2 * most * seconds, 1e-9))))
+        audits = 0
+        for number in range(rounds):
+            calls = self.rng.randint(max(1, most // 2), most)
+            numbers = self.court.numbers(2 * calls)
+            slots = self.court.draw(numbers)
+            order = self.rng.sample((0, 1), 2)
+            chosen = [self.rng.random() < AUDITED for _ in range(2)]
+            if number >= rounds - FEWEST_AUDITS and audits < FEWEST_AUDITS:
+                chosen[self.rng.randrange(2)] = True
+            audits += sum(chosen)
+            for turn, arm in enumerate((*order, *order[::-1])):
+                half = turn // 2
+                mine = slice(half * calls, (half + 1) * calls)
+                with self._turn(arm):
+                    self._block(base, (pair, number, half, arm), slots[mine], numbers[mine], audit=chosen[half])
+            self.seen.empty.append(self._empty(base))
+
+    def _block(self, base: Partner, place: tuple[int, ...], slots: Sequence[Any], numbers: Sequence[int], *, audit: bool) -> None:
+        pair, number, half, arm = place
+        partner = (base, self.head)[arm]
+        begun = partner.cpu()
+        _, land = partner.step("land", slots=list(slots))
+        landed = partner.cpu()
+        _, took = partner.step("call")
+        called = partner.cpu()
+        show, shown = None, None
+        which = [len(slots) - 1] if self.court.problem.contract.reuses_output else list(range(len(slots)))
+        if audit:
+            shown, show = partner.step("show", which=which, inputs=False)
+        around = partner.cpu() - called + landed - begun
+        self.seen.blocks.append(Block(pair, number, half, arm, len(slots), land, took, show, called - landed, around))
+        if shown is not None and arm:
+            picked = self.rng.sample(range(len(which)), min(VERIFIED, len(which)))
+            part = {"outputs": [shown["outputs"][index] for index in picked], "inputs": []}
+            self._judged(part, numbers, [which[index] for index in picked])
+
+    def _block_calls(self) -> int:
+        """Calls in the longest block: enough work for the judge's clock, and no more inputs than fit."""
+        overhead = self.seen.overhead
+        call = max(1e-7, min(statistics.median(times) for times in zip(*self.seen.serial, strict=True)) - overhead)
+        wanted = BLOCK.get(self.court.options.device, DEVICE_BLOCK)
+        fitting: int = round(max(wanted, 10 * overhead) / call)
+        return max(1, min(self.court.opening.calls, fitting))
+
+
+@dataclass
+class _Turn:
+    """While the reference has its turn, the candidate and all that it has started stand still."""
+
+    still: Partner | None
+
+    def __enter__(self) -> None:
+        if self.still is not None:
+            self.still.pause()
+
+    def __exit__(self, *_: object) -> None:
+        if self.still is not None:
+            self.still.resume()
+
+
+def hear(court: Court, submission: Submission, pairs: int, stand: Callable[[int], Partner]) -> Evidence:
+    """All passes over one candidate, as far as it gets; `stand` gives the reference's stand of each pair of processes.
+
+    A candidate's process that ends raises `Ended`; what was found before is lost with it, as nothing of it can be trusted.
+    """
+    seen = Evidence()
+    for pair in range(pairs):
+        head, facts = court.seat(submission)
+        seen.facts.update(facts)
+        trial = Hearing(court, head, seen)
+        try:
+            if pair == 0:
+                trial.check()
+                trial.one_by_one(stand(0))
+                if court.options.kernels:
+                    seen.facts["kernels"] = head.step("kernels")[0]["kernels"]
+            else:
+                trial._together()
+            trial.in_blocks(stand(pair), pair, court.options.budget / pairs)
+        except Void:
+            return seen
+        finally:
+            if left := court.unseat(head):
+                seen.tell("left-behind", f"{len(left)} processes that it had started were still running", voids=False)
+    return seen

@@ -1,0 +1,304 @@
+"""Is an answer as close to the exact one as honest arithmetic comes? Every element counts, and none is let off.
+
+A tolerance that is a constant waves small outputs through and refuses long sums. So the question asks its own reference how much
+rounding moves its answer: it is computed in double precision (`exact`), again on inputs that were moved by one rounding of the
+admitted format at random (`stir`, by element), and as it stands, in its own format (`own` is what that is off by). An element may be
+off by the sum of
+
+- `near` times its own stir: an algorithm may lose bits. A sum of n numbers in another order is off by up to sqrt(n) stirs, Winograd's
+  and Strassen's lose 2 to 4 bits; single precision has room for 9 bits and still lies 4 bits below TF32 and fp16, 7 below bf16.
+  Half formats have no such room and need none, since they are accumulated in single precision: 2 bits, for what is rounded on the way;
+- `all` times the usual stir of the whole array: Strassen's and Winograd's and Fourier's errors go by the size of the array, not of
+  the element. The usual one is the root mean square, but not more than 10 times what 90 % of the elements stay below: a few large
+  elements do not wave the others through;
+- 16 times the usual error of the reference itself: what its own arithmetic loses, a candidate may lose;
+- a few units in the last place of the answer, and what lies below its smallest normal number.
+
+NaN and infinity have to be where the reference has them, in its own format or in the exact one, with its sign.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from steelyard.measuring.leaves import Array, Piece, precision_of, space_of, widened
+
+UNITS = {"fp64": 2.0**-53, "fp32": 2.0**-24, "tf32": 2.0**-11, "fp16": 2.0**-11, "bf16": 2.0**-8, "fp8": 2.0**-4}
+"""The largest relative error of one rounding, from the finest format to the coarsest."""
+OWN = 16.0
+SLIGHT = 0.1
+SAMPLED = 1 << 20
+"""Elements from which the usual size of an array is told."""
+AT_ONCE = 1 << 22
+"""Elements that are looked at together, so that a check needs little memory beside the arrays themselves."""
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """How many stirs an element may be off, by its own and by the usual one, and how many units in the last place."""
+
+    near: float
+    all: float
+    last: float
+
+
+FINE, COARSE = Allowance(512.0, 128.0, 16.0), Allowance(4.0, 4.0, 2.0)
+ROOMS = {name: FINE if name in ("fp64", "fp32") else COARSE for name in UNITS}
+TINY = {"fp64": 2.0**-1022, "fp32": 2.0**-126, "tf32": 2.0**-126, "bf16": 2.0**-126, "fp16": 2.0**-23, "fp8": 2.0**-8}
+"""What may count as nothing: a device may flush what is below the smallest normal number; of half formats, two of the least steps."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One array of the answer as it should be.
+
+    `answer` is the reference's own, `exact` the same in double precision where that could be had, `stirs` what rounded inputs make of
+    it, and `precision` the coarsest arithmetic that is admitted. Inputs were moved by a rounding of a format that may be finer than
+    that: `stretch` is how many times.
+    """
+
+    answer: Piece
+    exact: Array
+    stirs: tuple[Array, ...] = ()
+    precision: str = "fp32"
+    stretch: float = 1.0
+
+
+@dataclass(frozen=True)
+class Close:
+    """What was found for one array: what is wrong, or nothing, and how far off it is."""
+
+    message: str = ""
+    error: float = 0.0
+    own: float = 0.0
+    spread: float = 0.0
+    usual_error: float = 0.0
+    usual_own: float = 0.0
+    wrong: float = 0.0
+
+    @property
+    def merely_rounded(self) -> bool:
+        """Whether what is wrong looks like coarse arithmetic: small errors, or many of them that are small in the mean."""
+        if not self.spread or not math.isfinite(self.error):
+            return False
+        return self.error <= SLIGHT * self.spread or (self.usual_error <= SLIGHT / 4 * self.spread and self.wrong >= SLIGHT)
+
+
+def coarser(one: str, other: str) -> str:
+    """The coarser of two precisions; either may be unknown."""
+    return max(one, other, key=lambda name: UNITS.get(name, 0.0))
+
+
+def finer(one: str, other: str) -> str:
+    """The finer of two precisions; either may be unknown."""
+    return min(one, other, key=lambda name: UNITS.get(name, math.inf))
+
+
+def structure(got: Sequence[Piece], want: Sequence[Piece]) -> str:
+    """What differs in the tree of an answer, in shapes or formats; nothing where all are alike."""
+    mine, theirs = [piece.path for piece in got], [piece.path for piece in want]
+    if mine != theirs:
+        if len(mine) != len(theirs):
+            return f"{_count(len(mine))} instead of {len(theirs)}"
+        place = next(index for index, path in enumerate(mine) if path != theirs[index])
+        return f"an array at {mine[place]} instead of {theirs[place]}"
+    for one, other in zip(got, want, strict=True):
+        if one.shape != other.shape:
+            return f"{one.path}: shape {one.shape} instead of {other.shape}"
+        if one.dtype != other.dtype:
+            return f"{one.path}: dtype {one.dtype} instead of {other.dtype}"
+    return ""
+
+
+def _count(number: int) -> str:
+    return "no output array" if not number else f"{number} output array{'s' * (number != 1)}"
+
+
+def spread_of(array: Array) -> tuple[float, float]:
+    """Mean and standard deviation of the finite values."""
+    total, squares, count = 0.0, 0.0, 0
+    for (part,) in _parts(array):
+        wide, space = _real(widened(part)), space_of(part)
+        finite = space.isfinite(wide)
+        kept = space.where(finite, wide, 0.0)
+        total, count = total + float(kept.sum()), count + int(finite.sum())
+    mean = total / count if count else 0.0
+    for (part,) in _parts(array):
+        wide, space = _real(widened(part)), space_of(part)
+        off = space.where(space.isfinite(wide), wide - mean, 0.0)
+        squares += float((off * off).sum())
+    return mean, math.sqrt(squares / count) if count else 0.0
+
+
+def size_of(array: Array) -> float:
+    """What errors are told in shares of: the spread of the values, or their size where all are the same."""
+    mean, spread = spread_of(array)
+    return spread or abs(mean)
+
+
+def judge_piece(got: Piece, want: Wanted) -> Close:
+    """Hold one array against what is wanted; they have the same shape and format."""
+    if not math.prod(got.shape):
+        return Close()
+    if not want.answer.floating and got.dtype not in ("float", "complex"):
+        return _exactly(got, want)
+    return _closely(got, want)
+
+
+def _exactly(got: Piece, want: Wanted) -> Close:
+    """Whole numbers: the reference's own, or one that rounding makes of its answer at that very place, as where two are tied."""
+    space, start, wrong, first, far = got.space, 0, 0, -1, 0.0
+    for mine, *others in _parts(got.array, want.answer.array, want.exact, *want.stirs):
+        bad = mine != others[0]
+        for other in others[1:]:
+            bad = bad & (mine != other)
+        if bad.any():
+            first = start + int(space.argmax(bad * 1)) if first < 0 else first
+            wrong += int(bad.sum())
+            far = max(far, float(space.abs(widened(mine) - widened(others[0])).max()))
+        start += len(mine)
+    if not wrong:
+        return Close()
+    place = _place(first, got.shape)
+    words = (
+        f"{wrong} of {math.prod(got.shape)} values differ, first at {place}: {_shown(got, first)} instead of {_shown(want.answer, first)}"
+    )
+    return Close(words, error=far)
+
+
+def _closely(got: Piece, want: Wanted) -> Close:
+    unit, room = UNITS[want.precision], ROOMS[want.precision]
+    rounding = max(room.last * unit, 2 * UNITS.get(_stored(got), unit))
+    tiny = max(TINY[want.precision], TINY.get(_stored(got), 0.0))
+    near, stir, own = room.near * want.stretch, _usual_stir(want), _usual(_errors(want.answer.array, want.exact))
+    floor = room.all * want.stretch * stir + OWN * own + tiny
+    space, start, found, worst = got.space, 0, Close(spread=size_of(want.exact), usual_own=own), (0.0, -1)
+    wrong, sum_squares, count, far, theirs_far = 0, 0.0, 0, 0.0, 0.0
+    for mine, answer, exact, *stirs in _parts(got.array, want.answer.array, want.exact, *want.stirs):
+        x, a, e = widened(mine), widened(answer), widened(exact)
+        if message := _odd(x, a, e, got, want, start):
+            return Close(message, math.inf, spread=found.spread)
+        finite = space.isfinite(x) & space.isfinite(e)
+        error = space.where(finite, space.abs(x - e), 0.0)
+        bound = floor + near * _near(stirs, e, space) + rounding * space.abs(space.where(finite, e, 0.0))
+        bad = error > bound
+        if bad.any():
+            wrong += int(bad.sum())
+            excess = space.where(bad, error / bound, 0.0)
+            at = int(space.argmax(excess))
+            worst = max(worst, (float(excess[at]), start + at))
+        own_error = space.where(space.isfinite(a) & space.isfinite(e), space.abs(a - e), 0.0)
+        far, theirs_far = max(far, float(error.max())), max(theirs_far, float(own_error.max()))
+        sum_squares, count, start = sum_squares + float((error * error).sum()), count + int(finite.sum()), start + len(mine)
+    message = ""
+    if wrong:
+        message = (
+            f"{wrong} of {math.prod(got.shape)} values are further off than {want.precision} arithmetic explains; worst at "
+            f"{_place(worst[1], got.shape)}: {_shown(got, worst[1])} instead of {_shown_exact(want, worst[1])}, "
+            f"{worst[0]:.3g} times what is allowed"
+        )
+    return Close(message, far, theirs_far, found.spread, math.sqrt(sum_squares / max(count, 1)), own, wrong / math.prod(got.shape))
+
+
+def _stored(piece: Piece) -> str:
+    return precision_of(piece.array)
+
+
+def _odd(x: Array, answer: Array, exact: Array, got: Piece, want: Wanted, start: int) -> str:
+    """What is wrong with NaN and infinity: each has to be the reference's own, in its format or in the exact one."""
+    space = got.space
+    strange = ~space.isfinite(x)
+    lost = ~strange & ~space.isfinite(exact)
+    if not strange.any() and not lost.any():
+        return ""
+    known = _alike(x, answer, space) | _alike(x, exact, space)
+    extra = strange & ~known
+    if extra.any():
+        at = int(space.argmax(extra * 1))
+        return (
+            f"{int(extra.sum())} of {math.prod(got.shape)} values are {_shown(got, start + at)}, first at {_place(start + at, got.shape)}; "
+            f"the reference has {_shown(want.answer, start + at)} there"
+        )
+    if lost.any():
+        at = int(space.argmax(lost * 1))
+        return (
+            f"{int(lost.sum())} values of the reference are {_shown(want.answer, start + at)} and these are not, first at "
+            f"{_place(start + at, got.shape)}: {_shown(got, start + at)}"
+        )
+    return ""
+
+
+def _alike(one: Array, other: Array, space: Any) -> Array:
+    """Where both are NaN, or the same."""
+    return (space.isnan(one) & space.isnan(other)) | (one == other)
+
+
+def _near(stirs: Sequence[Array], exact: Array, space: Any) -> Array:
+    """How far rounded inputs move each element, as the root mean square over the times that was tried."""
+    if not stirs:
+        return space.zeros_like(space.abs(exact))
+    total = space.zeros_like(space.abs(exact))
+    for stir in stirs:
+        off = space.abs(widened(stir) - exact)
+        total = total + space.where(space.isfinite(off), off, 0.0) ** 2
+    return space.sqrt(total / len(stirs))
+
+
+def _usual_stir(want: Wanted) -> float:
+    found = [_usual(_errors(stir, want.exact)) for stir in want.stirs]
+    return math.sqrt(sum(value * value for value in found) / len(found)) if found else 0.0
+
+
+def _errors(one: Array, other: Array) -> Iterator[Array]:
+    """How far two arrays are apart, part by part; where one of them is not finite, nothing."""
+    for mine, theirs in _parts(one, other):
+        space = space_of(mine)
+        off = space.abs(widened(mine) - widened(theirs))
+        yield space.where(space.isfinite(off), off, 0.0)
+
+
+def _usual(sizes: Iterator[Array]) -> float:
+    """Root mean square, but not far above what nearly all stay below."""
+    squares, count, sample = 0.0, 0, []
+    for size in sizes:
+        squares, count = squares + float((size * size).sum()), count + len(size)
+        kept = size[:: max(1, AT_ONCE // SAMPLED)] if len(size) > SAMPLED else size
+        sample.append(np.asarray(kept) if space_of(kept) is np else kept.cpu().numpy())
+    if not count or not squares:
+        return 0.0
+    rms = math.sqrt(squares / count)
+    usual = float(np.quantile(np.concatenate(sample), 0.9))
+    return min(rms, 10 * usual) if usual else rms
+
+
+def _real(array: Array) -> Array:
+    return space_of(array).abs(array) if str(array.dtype).rpartition(".")[2].startswith("complex") else array
+
+
+def _parts(*arrays: Array) -> Iterator[tuple[Array, ...]]:
+    """Arrays of one shape, flat, so many elements at a time."""
+    flat = [array.reshape(-1) for array in arrays]
+    for start in range(0, len(flat[0]), AT_ONCE):
+        yield tuple(array[start : start + AT_ONCE] for array in flat)
+
+
+def _place(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(int(k) for k in np.unravel_index(index, shape)) if shape else ()
+
+
+def _shown(piece: Piece, index: int) -> str:
+    return _text(piece.array.reshape(-1)[index])
+
+
+def _shown_exact(want: Wanted, index: int) -> str:
+    return _text(want.exact.reshape(-1)[index])
+
+
+def _text(value: Any) -> str:
+    number = value.item()
+    return f"{number:.7g}" if isinstance(number, (float, complex)) else str(number)

@@ -1,0 +1,122 @@
+"""What a referee is asked, and what it says: a problem with its contract, a candidate for it, and the ruling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from steelyard.model.pair import Delta, Pair
+from steelyard.model.record import Figure, Status, Verification
+
+PRECISIONS = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8")
+"""Arithmetic that a contract may admit, in our names."""
+
+
+@dataclass(frozen=True)
+class Contract:
+    """What a candidate may do beyond giving new arrays for given ones; what is not declared here is refused where it is seen.
+
+    `persistent` are the numbers of inputs that stay the same from call to call, such as weights: what is computed from them may be
+    kept. `fills_outputs`: the last inputs are arrays for the answer, which the candidate writes. `precision` is the coarsest arithmetic
+    that is admitted where that is not the inputs' own.
+    """
+
+    in_place: bool = False
+    persistent: tuple[int, ...] = ()
+    reuses_output: bool = False
+    fills_outputs: bool = False
+    precision: str = ""
+    threads: int = 1
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What candidates are to compute: a reference and the inputs it is asked with, as files that only the examiner's process loads.
+
+    `layout` names the module that reads them, `file` is the file it begins with, `name` the function or class in it where there are
+    several, and `options` what the layout needs besides, as plain values. `label` is for tables.
+    """
+
+    layout: str
+    file: str
+    name: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    label: str = ""
+    contract: Contract = Contract()
+    rtol: float | None = None
+    atol: float | None = None
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A candidate, as files that only its own process loads; `options` are the layout's, such as sources to be compiled."""
+
+    layout: str
+    file: str
+    name: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Trick:
+    """Something that the referee has seen: its kind, by one of the names in `TRICKS`, and the evidence in words.
+
+    One that `voids` makes the candidate wrong; the others are told.
+    """
+
+    kind: str
+    words: str
+    voids: bool = True
+
+
+TRICKS: Mapping[str, str] = {
+    "stale": "memory that already held an answer passed for one",
+    "replay": "an answer was kept from an earlier call",
+    "amortised": "calls in a row are faster than calls one by one: work for one is done in another",
+    "outside": "work is done outside of the timed calls",
+    "hidden": "threads or other processes do work that the clock of the call does not see",
+    "unfinished": "the answer was not there when the call had ended",
+    "lazy": "the answer is an object that computes when it is looked at",
+    "forged": "the candidate's process sent messages that only its harness may send",
+    "changed-inputs": "inputs are changed by the call",
+    "aliased": "an output shares memory with an input or with an earlier output",
+    "flags": "settings of the whole process were left changed",
+    "precision": "the error is larger than the admitted precision explains",
+    "impossible": "faster than the memory or the arithmetic of the device allows",
+    "trivial": "a candidate that computes nothing passes the same problem",
+    "sabotage": "the reference is slower beside this candidate than alone",
+    "fallback": "bit-identical to the reference at the same speed: probably the reference itself",
+    "weak": "the problem lets a candidate pass that computes nothing",
+    "narrow": "right for the inputs of the problem, wrong for wider ones",
+    "left-behind": "processes or files were left behind",
+    "kept-output": "an output is overwritten by a later call",
+}
+"""Kinds of findings, each with what it means."""
+
+
+@dataclass(frozen=True)
+class Ruling:
+    """What the referee says of one candidate: whether its answers are right, how its time compares, and what was seen.
+
+    `status` is `ok` where all answers are right and nothing voids them, else `wrong`, or how the candidate ended. `delta` compares the
+    candidate's time with the reference's, by the judge's own clock. `roof` is the share of the device's roof, where it is known.
+    """
+
+    problem: str
+    candidate: str
+    status: Status
+    reason: str = ""
+    verification: Verification | None = None
+    delta: Delta | None = None
+    pair: Pair | None = None
+    tricks: tuple[Trick, ...] = ()
+    roof: float | None = None
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def correct(self) -> bool:
+        """Whether all answers were right and nothing voids them."""
+        return self.status == "ok"

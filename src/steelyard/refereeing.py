@@ -1,0 +1,184 @@
+"""The referee from Python: judge a candidate against a reference, both given as files or as functions of files."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steelyard.errors import UsageError, unknown
+from steelyard.files import read_text
+from steelyard.model.units import parse_budget, parse_share
+
+if TYPE_CHECKING:
+    from steelyard.engine.referee.options import JudgeOptions
+    from steelyard.model.judging import Ruling
+
+BUDGETS = {"quick": 0.15, "normal": 0.3, "thorough": 2.0}
+CONTRACT = ("in_place", "persistent", "reuses_output", "fills_outputs", "precision")
+TOGETHER = '''\
+"""Functions of other files as one problem; written for one call of steelyard.judge."""
+
+from pathlib import Path
+
+from steelyard import registry
+
+{loads}
+'''
+LIKE = '''
+import numpy as np
+
+_FILE = Path(__file__).with_name("like.npz")
+_KINDS = {kinds!r}
+
+
+def inputs(seed):
+    """Values like those that were given: floats with their mean and spread, whole numbers in another order."""
+    draw, made = np.random.default_rng(seed), []
+    given = np.load(_FILE, allow_pickle=False)
+    for place, kind in enumerate(_KINDS):
+        value = given[str(place)]
+        if value.dtype.kind == "f":
+            value = (draw.standard_normal(value.shape) * (value.std() or 1.0) + value.mean()).astype(value.dtype)
+        elif value.ndim:
+            value = draw.permutation(value.reshape(-1)).reshape(value.shape)
+        if kind == "numpy":
+            made.append(value)
+        elif kind == "value":
+            made.append(given[str(place)].item())
+        else:
+            import torch
+
+            made.append(torch.from_numpy(np.array(value)).to(getattr(torch, kind)))
+    return tuple(made)
+'''
+
+
+def judge(
+    reference: str | Path | Callable[..., Any],
+    candidate: str | Path | Callable[..., Any],
+    *,
+    inputs: Callable[..., Any] | Sequence[Any] | None = None,
+    only: Sequence[str] = (),
+    **options: Any,
+) -> Ruling:
+    """Say whether a candidate's answers are right and whether it is faster than the reference, by processes that it does not share.
+
+    Both are files (`steelyard judge` knows the layouts), `FILE.py::name`, or functions that a file defines. `inputs` makes the inputs
+    of a call from a seed, or is one set of them, whose like is then drawn. Options are those of the command: device, budget, margin,
+    timeout, memory, threads, in_place, persistent, reuses_output, precision, rtol, atol, kernels.
+    """
+    for ruling in judge_all(reference, [candidate], inputs=inputs, only=only, **options):
+        return ruling
+    raise UsageError("the reference has no problem to judge a candidate by")
+
+
+def judge_all(
+    reference: str | Path | Callable[..., Any],
+    candidates: Iterable[str | Path | Callable[..., Any]],
+    *,
+    inputs: Callable[..., Any] | Sequence[Any] | None = None,
+    only: Sequence[str] = (),
+    **options: Any,
+) -> Iterator[Ruling]:
+    """Rule on many candidates, as they come; each has a process of its own, and the reference stays warm between them."""
+    from steelyard.engine.referee import judging
+
+    chosen = judge_options(options)
+    folder = Path(tempfile.mkdtemp(prefix="steelyard-judge-"))
+    try:
+        problem = _problem(reference, inputs, folder)
+        named = [_place(item, "the candidate") if callable(item) else str(item) for item in candidates]
+        yield from judging.judge_all(problem, named, chosen, only)
+    finally:
+        with contextlib.suppress(OSError):
+            shutil.rmtree(folder)
+
+
+def judge_options(given: dict[str, Any]) -> JudgeOptions:
+    """Options by the names that the command has for them; parts of a contract among them."""
+    import dataclasses
+
+    from steelyard.engine.referee.options import JudgeOptions
+
+    known = {item.name for item in dataclasses.fields(JudgeOptions)} - {"contract"}
+    contract = {name: given[name] for name in CONTRACT if name in given}
+    rest = {name: value for name, value in given.items() if name not in CONTRACT}
+    for name in rest:
+        if name not in known:
+            raise unknown("option of judge", name, known | set(CONTRACT))
+    if isinstance(rest.get("budget"), str):
+        rest["budget"] = parse_budget(rest["budget"], BUDGETS)
+    if isinstance(rest.get("margin"), str):
+        rest["margin"] = parse_share(rest["margin"])
+    if "persistent" in contract:
+        contract["persistent"] = tuple(contract["persistent"])
+    return JudgeOptions(**rest, contract=contract)
+
+
+def _problem(reference: str | Path | Callable[..., Any], inputs: Any, folder: Path) -> str:
+    """A reference as something that a layout reads; functions are brought together in a file of ours that loads theirs."""
+    if inputs is None and not callable(reference):
+        return str(reference)
+    named = _place(reference, "the reference") if callable(reference) else str(reference)
+    file, _, name = named.partition("::")
+    loads, sources = [_load("reference", file, name or "reference")], [file]
+    if callable(inputs):
+        maker, _, called = _place(inputs, "inputs").partition("::")
+        loads.append(_load("inputs", maker, called))
+        sources.append(maker)
+    elif inputs is not None:
+        loads.append(_like(tuple(inputs), folder))
+    else:
+        loads.append(_load("inputs", file, "inputs"))
+    if any("torch" in read_text(Path(each)) for each in sources):
+        loads.append("import torch  # noqa: F401")
+    written = folder / f"{Path(file).stem}.py"
+    written.write_text(TOGETHER.format(loads="\n".join(loads)), encoding="utf-8")
+    return str(written)
+
+
+def _load(variable: str, file: str, name: str) -> str:
+    return f"{variable} = getattr(registry.load_file({str(Path(file).resolve())!r}), {name!r})"
+
+
+def _like(values: tuple[Any, ...], folder: Path) -> str:
+    """Given inputs kept as plain arrays, and the function that draws others like them."""
+    import numpy as np
+
+    kept, kinds = {}, []
+    for place, value in enumerate(values):
+        if isinstance(value, np.ndarray):
+            kept[str(place)] = value
+            kinds.append("numpy")
+        elif hasattr(value, "detach"):
+            plain = value.detach().cpu()
+            kinds.append(str(plain.dtype).removeprefix("torch."))
+            kept[str(place)] = (plain.float() if plain.is_floating_point() and plain.itemsize < 4 else plain).numpy()
+        elif isinstance(value, (bool, int, float)):
+            kept[str(place)] = np.asarray(value)
+            kinds.append("value")
+        else:
+            raise UsageError(f"input {place} is {type(value).__name__}", do="give inputs= a function of a seed that makes them")
+    with (folder / "like.npz").open("wb") as file:
+        np.savez(file, allow_pickle=False, **kept)
+    return LIKE.format(kinds=kinds)
+
+
+def _place(function: Callable[..., Any], what: str) -> str:
+    """Where a function is defined, as FILE::name, which its own process loads; one that lies in no file cannot be sent there."""
+    name = getattr(function, "__qualname__", type(function).__name__)
+    try:
+        file = inspect.getsourcefile(inspect.unwrap(function))
+    except TypeError:
+        file = None
+    if file is None or not Path(file).is_file() or "<" in name or "." in name:
+        raise UsageError(
+            f"{what} is {name}, which no file defines at its top", why="candidates and references are loaded by processes of their own",
+            do="put the function into a file, and give that, or FILE.py::name",
+        )  # fmt: skip
+    return f"{file}::{name}"

@@ -1,0 +1,32 @@
+"""Ties the other processes of the harness to one core, and itself to another."""
+
+import contextlib
+import os
+from pathlib import Path
+
+import torch
+
+PROBLEM = "rows"
+EXPECT = {"sabotage", "flags", "failed", "crashed", "harmless"}
+CALLS, PARENT = [], os.getppid()
+
+
+def others():
+    """Other processes of the same harness: of the same parent, and running Python."""
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            pid, parent = int(entry.parent.name), int(entry.read_text().rpartition(")")[2].split()[1])
+        except (OSError, ValueError):
+            continue
+        if parent == PARENT > 1 and pid != os.getpid() and b"steelyard" in (entry.parent / "cmdline").read_bytes():
+            yield pid
+
+
+def candidate(x):
+    CALLS.append(1)
+    if len(CALLS) == 5:
+        for pid in others():
+            with contextlib.suppress(OSError):
+                os.sched_setaffinity(pid, {min(os.sched_getaffinity(0))})
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    return torch.softmax(x, -1)

@@ -1,0 +1,14 @@
+"""The product of two matrices, on two threads."""
+
+import torch
+
+CONTRACT = {"threads": 2}
+
+
+def inputs(seed):
+    torch.manual_seed(seed)
+    return [torch.randn(160, 192), torch.randn(192, 160)]
+
+
+def reference(a, b):
+    return a @ b

@@ -1,0 +1,1 @@
+"""The first by name wins, so this one is not taken."""
