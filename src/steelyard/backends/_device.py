@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from steelyard import clocks
+from steelyard.backends._strays import MOST_STRAYS, LeftOver
 from steelyard.errors import Unsupported
 from steelyard.machine.telemetry import HARMFUL, Meter
 from steelyard.measuring.clock import HostTimer, Loop, empty, scoped
@@ -41,8 +42,6 @@ UNCOUNTED = "none: its counter moves so seldom that it takes a budget of 1 s"
 PREPARED = "includes the preparation before each call"
 HELD, UNHELD, REPLAYED = "events, stream held back", "events", "graph replay"
 WAITED = "host, device synchronised: it works on streams that the current one does not wait for"
-STRAY, STRAY_SHARE, MOST_STRAYS = 5e-5, 0.05, 3
-"""Seconds, or the share of a block, for which a device may go on after it unnoticed; how many such blocks in a row are no accident."""
 OWN_CLOCK = "the host's clock, by the task itself"
 EVENT_PARTS = ("record", "query", "synchronize", "elapsed_time")
 GRAPH_PARTS = ("CUDAGraph", "graph", "Stream", "stream", "current_stream")
@@ -77,8 +76,9 @@ class EventTimer:
         self.method = HELD if self.held else UNHELD
         self.hold: Callable[[float], None] = hold or (lambda seconds: None)
         self.tally = HostTally(self.method)
-        self.strays = 0
-        """Blocks in a row after which the device still worked on other streams; from `MOST_STRAYS` on the host's clock waits for all."""
+        self.waits = False
+        """Whether the host's clock times all loops from here on: one of them works on streams that the current one does not wait for."""
+        self._left = LeftOver(api, now)
         self._counts = self._throttled = False
         self._throttles = self.delays = 0
         self._clocks: list[float] = []
@@ -98,11 +98,11 @@ class EventTimer:
         if fn is None:
             raise TypeError("a task needs fn or measure")
         start, end = _event(self.api), _event(self.api)
-        expected = SHORTEST_HOLD
+        expected, strays = SHORTEST_HOLD, 0
 
         def queue(n: int) -> int:
-            nonlocal expected
-            if self.strays >= MOST_STRAYS:
+            nonlocal expected, strays
+            if self.waits:
                 return waited(n)
             self.hold(min(LONGEST_HOLD, 1.5 * expected + SHORTEST_HOLD))
             start.record()
@@ -120,7 +120,11 @@ class EventTimer:
                 tally.host.append(spent / (n * calls))
             expected = spent
             elapsed: float = start.elapsed_time(end)
-            return round(elapsed * 1e6) + self._left_over(elapsed * 1e-3)
+            more = self._left.after(elapsed * 1e-3)
+            strays = strays + 1 if more else 0
+            if strays == MOST_STRAYS:
+                self.waits, self.method = True, WAITED
+            return round(elapsed * 1e6 + more * 1e9)
 
         def waited(n: int) -> int:
             self.api.synchronize()
@@ -144,17 +148,6 @@ class EventTimer:
             return total
 
         return scoped(queue if prepare is None else prepared, task)
-
-    def _left_over(self, elapsed: float) -> int:
-        """Nanoseconds for which the device goes on after a block on streams that the block's own did not wait for."""
-        before = self.now()
-        self.api.synchronize()
-        more = self.now() - before
-        if more <= max(STRAY, STRAY_SHARE * elapsed):
-            self.strays = 0
-            return 0
-        self.strays += 1
-        return round(1e9 * more)
 
     def disturbances(self) -> int:
         """Throttling is the device's preemption: a block taken while clocks were forced down is discarded by that cause.

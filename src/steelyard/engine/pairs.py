@@ -34,7 +34,7 @@ from steelyard.model.task import Task, clean_up, observed
 
 NO_SOURCES = Sources()
 LOOKS = 2
-"""Rebuilds whose answers are kept on the way, at most."""
+"""Rebuilds whose answers are kept on the way, at most: each takes the memory of an answer of every arm."""
 HEAVY = "each model was built once: the interval covers other places of weights and inputs in memory and new caches, not another build"
 
 
@@ -117,6 +117,8 @@ def _weigh(
         copied: list[list[Leaf] | None] = []
         glanced: list[list[list[Leaf] | None]] = []
 
+        looked_at = alone and settings.scrutinised and not any(task.heavy or task.times_itself for _, _, task in built)
+
         def check(tasks: Sequence[Task]) -> None:
             copied.extend(seen[arm].answer_of(tasks[arm]) for arm in range(len(benches) if alone else 0))
 
@@ -127,7 +129,7 @@ def _weigh(
         with lead.observe() if settings.telemetry else watch(None) as log:
             doing = schedule.weigh_arms(
                 builds[: len(benches)], timer, settings, rng.randrange(2**31), tell,
-                placebo=builds[-1] if alone else None, suite=suite, patience=patience, check=check, look=look if alone and settings.scrutinised else None,
+                placebo=builds[-1] if alone else None, suite=suite, patience=patience, check=check, look=look if looked_at else None,
             )  # fmt: skip
         if [be.graphs() for _, be, _ in built] != before:
             raise SteelyardError("something was compiled while the arms were weighed", why="the comparison is void")
