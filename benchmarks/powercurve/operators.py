@@ -18,7 +18,7 @@ from torch.nn import functional
 from steelyard.model.task import Task
 
 Parts = tuple[Any, ...]
-PROBE = 2000
+PROBE = 400
 
 
 @dataclass(frozen=True)
