@@ -39,7 +39,7 @@ OWN = "vs"
 )
 @click.option("--floor", metavar="SHARE", help="Noise between runs, if you know it; at least this much is assumed, such as 1%.")
 @click.option(
-    "--alpha", type=click.FloatRange(LEAST_ALPHA, 0.5), help="False discovery rate: the share of reported changes that may be chance. By default 0.01.",
+    "--alpha", type=click.FloatRange(LEAST_ALPHA, 0.5), help="Share of reported changes that may be chance. By default 0.01.",
 )  # fmt: skip
 @click.option("--allow-edited", is_flag=True, help="Compare cases whose workload was edited in between.")
 @click.option("--confirm", is_flag=True, help="Measure suspicious cases again, both sides interleaved, before calling anything a change.")
