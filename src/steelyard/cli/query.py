@@ -20,7 +20,7 @@ GAP, NARROWEST_CELL, LONGEST_CELL = 2, 10, 200
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV to stdout.")
 @json_option
 @store_option
-def command(sql: str | None, as_csv: bool, as_json: bool, store: Path | None) -> int:
+def command(sql: str | None, as_csv: bool, as_json: bool, store: Path | str | None) -> int:
     """Answer one SELECT over all saved runs, by DuckDB.
 
     The tables are records, pairs and series; without SQL their columns are listed. Nothing is changed, and no file is read but
