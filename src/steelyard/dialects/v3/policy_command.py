@@ -35,7 +35,7 @@ MOST_VALUES = 8
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON to stdout.")
 def policy(
-    policy_file: Path, refs: tuple[str, ...], end: str, strict: bool, markdown: Path | None, store: Path | str | None, as_json: bool
+    policy_file: Path, refs: tuple[str, ...], end: str, strict: bool, markdown: Path | None, store: Path | None, as_json: bool
 ) -> int:
     """Judge series of results by HUD's windowed rules: a baseline window of days, then a comparison window, each case on its own.
 
