@@ -48,7 +48,7 @@ OWN = "vs"
 @json_option
 def command(
     base: str, head: str | None, metrics: tuple[str, ...], margins: tuple[str, ...], floor: str | None, alpha: float | None,
-    allow_edited: bool, confirm: bool, trust: tuple[str, ...], store: Path | None, as_json: bool,
+    allow_edited: bool, confirm: bool, trust: tuple[str, ...], store: Path | str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Compare two sides of saved results, case by case.
 

@@ -42,7 +42,9 @@ CHOOSING = ("base", "baseline", "since", "until", "plot", "case", "long", "dark"
 )
 @store_option
 @json_option
-def command(refs: tuple[str, ...], outputs: tuple[Path, ...], site: Path | None, store: Path | None, as_json: bool, **options: Any) -> int:
+def command(
+    refs: tuple[str, ...], outputs: tuple[Path, ...], site: Path | None, store: Path | str | None, as_json: bool, **options: Any
+) -> int:
     """Make a report of saved results, native or another tool's: what is fastest, by how much, how sure, since when.
 
     REF is what 'steelyard compare' takes: a run, latest~59..latest, a commit, a file of another tool; by default the latest
