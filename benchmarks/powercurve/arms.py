@@ -92,9 +92,12 @@ def one_process(cell: Cell, purse: Purse, rng: random.Random, *, ruled: bool = T
     return replace(outcome, extra=extra, cpu=spent, wall=took, called=called_after(rounds), rules=said)
 
 
-def weighed(cell: Cell, builds: list[Build], timer: Timer, budget: float, rng: random.Random) -> tuple[Outcome, Rounds]:
+def weighed(
+    cell: Cell, builds: list[Build], timer: Timer, budget: float, rng: random.Random, margin: float = MARGIN
+) -> tuple[Outcome, Rounds]:
     """One comparison by the library's own schedule and judgement, and its raw rounds."""
-    doing = schedule.weigh_arms(builds[:2], timer, Settings(budget=budget, settle=0), rng.randrange(2**31), placebo=builds[2])
+    settings = Settings(budget=budget, settle=0, margin=margin)
+    doing = schedule.weigh_arms(builds[:2], timer, settings, rng.randrange(2**31), placebo=builds[2])
     rounds = doing.rounds()
     found = doing.finding()
     low, high, ratio = found.interval.low, found.interval.high, found.ratio
@@ -102,16 +105,16 @@ def weighed(cell: Cell, builds: list[Build], timer: Timer, budget: float, rng: r
     outcome = Outcome(
         cell.kind, cell.op, cell.env, cell.budget, cell.percent, flag=usable * ((low > 0) - (high < 0)),
         estimate=found.interval.centre, low=low,
-        high=high, verdict=verdict_of(ratio.low, ratio.high, max(found.discarded)), stop=doing.stop, p=found.p,
+        high=high, verdict=verdict_of(ratio.low, ratio.high, max(found.discarded), margin), stop=doing.stop, p=found.p,
         timed=float(rounds.seconds.sum()), rebuilds=len(rounds.groups), rounds=len(rounds.seconds),
         discarded=max(found.discarded), clock=found.clock, floor=found.floor,
     )  # fmt: skip
     return outcome, rounds
 
 
-def verdict_of(low: float, high: float, lost: float) -> str:
+def verdict_of(low: float, high: float, lost: float, margin: float = MARGIN) -> str:
     """As a Pair is judged: by margin and interval, unless too much was disturbed."""
-    return "unclear" if lost > MOST_DISCARDED else judge(low, high, MARGIN)
+    return "unclear" if lost > MOST_DISCARDED else judge(low, high, margin)
 
 
 def called_after(rounds: Rounds) -> float | None:

@@ -24,9 +24,13 @@ from benchmarks.powercurve.results import Outcome
 
 from steelyard.backends.torch import Torch
 from steelyard.machine import facts
+from steelyard.model.pair import MARGIN
 
 WARM_SECONDS = 2.0
 SHARE = 0.6
+FINE, FINE_FROM = 0.0005, 1.0
+"""The margin from this budget on: with the ordinary one a comparison ends as `same` after a quarter of a second, and never shows what
+the whole second could have seen."""
 
 
 def collect(wanted: Mapping[Cell, int], seconds: float, folder: Path, rng: random.Random) -> Counter[Cell]:
@@ -69,7 +73,8 @@ def weigh(cell: Cell, be: Torch, purse: arms.Purse, rng: random.Random) -> Outco
     builds = [ops.arm_with(cell.op, size, rng) for size in (0, extra, 0)]
     wall, busy = time.perf_counter(), time.process_time()
     timer = be.pair_timer([build() for build in builds])
-    outcome, rounds = arms.weighed(cell, builds, timer, purse.ask(cell, SHARE * cell.budget), rng)
+    margin = FINE if cell.budget >= FINE_FROM else MARGIN
+    outcome, rounds = arms.weighed(cell, builds, timer, purse.ask(cell, SHARE * cell.budget), rng, margin)
     took, spent = time.perf_counter() - wall, time.process_time() - busy
     purse.learn(cell, took, outcome.stop)
     return dataclasses.replace(outcome, extra=extra, cpu=spent, wall=took, called=arms.called_after(rounds))

@@ -141,7 +141,8 @@ def own_softmax() -> dict[str, float]:
 def test_host_time_is_what_launching_costs(resident: dict[str, Any], own_softmax: dict[str, float]) -> None:
     host = resident["metrics"]["host_time"]
     assert own_softmax["launch"] / 3 < host["value"] < 3 * own_softmax["launch"]
-    assert host["n"] == resident["effective"]["blocks"]
+    blocks = resident["effective"]["blocks"]
+    assert host["n"] in (blocks, blocks + 1), "every timed block, and the untimed one after a look at the answers"
 
 
 def test_the_host_is_ahead_of_a_stream_that_is_held_back(resident: dict[str, Any]) -> None:

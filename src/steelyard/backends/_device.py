@@ -153,7 +153,7 @@ class EventTimer:
         """Throttling is the device's preemption: a block taken while clocks were forced down is discarded by that cause.
 
         The device is asked now and then; what it said holds until it is asked again. A sampler comes here before every block
-        that counts and before no other, so the next block is also one whose host time counts.
+        that counts, so the next block is also one whose host time counts; the only other is the one after a look at the answers.
         """
         self._counts = True
         if self.meter is None:
