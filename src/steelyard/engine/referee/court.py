@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -21,10 +22,11 @@ from steelyard.engine.place import Place
 from steelyard.engine.process import end_orphans, keep_orphans
 from steelyard.engine.referee.options import JudgeOptions
 from steelyard.engine.referee.parcel import ALIGNMENT, SharedMemory
-from steelyard.engine.referee.partner import Partner
+from steelyard.engine.referee.partner import Ended, Partner
 from steelyard.files import read_text
 from steelyard.machine.cpu import affinity
 from steelyard.model.judging import Problem, Submission, Trick
+from steelyard.model.units import plain as quantity
 
 EXAMINER, STAND = "steelyard.engine.referee.examining", "steelyard.engine.referee.stand"
 PREFIX = "steelyard-court-"
@@ -33,6 +35,8 @@ MOST_SHARED = 1 << 30
 """Bytes of inputs that lie ready at a time, unless those of one call are more."""
 MOST_CALLS = 64
 START_PATIENCE = 180.0
+FIRST = 2
+"""Interpreters that are started beside the examiner's on a device: for the reference and the first candidate."""
 NOT_FORKED = ("compile(", "triton", "load_inline", "cpp_extension", "numba", "jax", "multiprocessing", "tensorflow")
 """Words in a candidate's file that call for an interpreter of its own: what they name does not survive a fork."""
 
@@ -76,6 +80,8 @@ class Court:
     seated: int = 0
     calm: dict[int, float] = field(default_factory=dict)
     """What a call of the reference took in each of its stands before any candidate came."""
+    until: float | None = None
+    """When the time of the candidate that is heard is over."""
 
     @classmethod
     @contextlib.contextmanager
@@ -96,6 +102,7 @@ class Court:
             keep_orphans(False)
 
     def _begin(self) -> None:
+        self.make_ready(FIRST)
         if self.options.device == "cpu":
             self.nursery = Nursery(self.place, (*nursery_modules("torch" if self.torch else "numpy"), EXAMINER, STAND), self.mark)
         self.examiner = Partner(Conversation(self._worker(fresh=False), subject="the examiner"), START_PATIENCE)
@@ -137,7 +144,7 @@ class Court:
             "scale": self.opening.scale, "answer": self.opening.answer,
         }  # fmt: skip
         partner = Stander(talk, self.options.timeout, folder=folder)
-        partner.outputs = outputs
+        partner.outputs, partner.until, partner.limit = outputs, None if base else self.until, self.options.limit
         try:
             if self.options.device == "cpu" and self.options.threads == 1:
                 partner.pin({max(affinity())})
@@ -216,6 +223,39 @@ class Stander(Partner):
 
     folder: Path = Path()
     outputs: str = ""
+    until: float | None = None
+    limit: float | None = None
+    """When its time is over, and how many seconds it had."""
+
+    def begin(self, module: str, words: Mapping[str, Any], patience: float | None = None) -> Mapping[str, Any]:
+        """Start the job, which must be loaded before its time is over."""
+        with self._in_time():
+            return super().begin(module, words, self._left(patience or self.patience))
+
+    def step(self, do: str, **words: Any) -> tuple[Mapping[str, Any], float]:
+        """One step, if there is time for it."""
+        with self._in_time():
+            patience, self.patience = self.patience, self._left(self.patience)
+            try:
+                return super().step(do, **words)
+            finally:
+                self.patience = patience
+
+    def _left(self, patience: float) -> float:
+        return patience if self.until is None else min(patience, max(0.0, self.until - time.monotonic()))
+
+    @contextlib.contextmanager
+    def _in_time(self) -> Iterator[None]:
+        """Name the limit, where a step ends by it."""
+        over = Ended("timeout", f"it was not done within {quantity(self.limit or 0.0, 's')}, the limit for one candidate")
+        if self.until is not None and time.monotonic() >= self.until:
+            raise over
+        try:
+            yield
+        except Ended as error:
+            if error.status == "timeout" and self.until is not None and time.monotonic() >= self.until:
+                raise over from None
+            raise
 
 
 def sweep(root: Path | None) -> None:

@@ -301,11 +301,11 @@ def hear(court: Court, submission: Submission, pairs: int, stand: Callable[[int]
             if pair == 0:
                 trial.check()
                 trial.one_by_one(stand(0))
-                if court.options.kernels:
-                    seen.facts["kernels"] = head.step("kernels")[0]["kernels"]
             else:
                 trial._together()
             trial.in_blocks(stand(pair), pair, court.options.budget / pairs)
+            if court.options.kernels and pair == pairs - 1:
+                seen.facts["kernels"] = head.step("kernels")[0]["kernels"]
         except Void:
             return seen
         finally:
