@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from steelyard.engine.referee import entries, layouts, ruling
-from steelyard.engine.referee.court import Court
+from steelyard.engine.referee.court import CANDIDATE, Court
 from steelyard.engine.referee.layouts import plain
 from steelyard.engine.referee.options import JudgeOptions
-from steelyard.engine.referee.partner import Ended, Forged, Partner
+from steelyard.engine.referee.partner import Ended, Forged, Partner, Sabotaged
 from steelyard.engine.referee.trial import SERIAL, hear
 from steelyard.errors import SteelyardError, UsageError, unknown
 from steelyard.machine import locks
@@ -84,15 +84,18 @@ def _for_problem(
                 yield known[digest]
                 continue
             if bench is not None and not bench.sound:
-                stack.close()
-                bench = None
+                bench.court.begin_again()
             if bench is None:
                 stack.enter_context(_locked(options, waiting))
                 bench = stack.enter_context(opened(problem, options))
             bench.court.make_ready(AHEAD if left is None else min(AHEAD, left - number))
-            began = time.monotonic()
+            bench.stand(0)
+            began, drawn = time.monotonic(), bench.court.drawn
             found = bench.judge(each)
-            facts = {entries.DIGEST: digest, "took_s": time.monotonic() - began, "ended": datetime.now(UTC).isoformat()}
+            facts = {
+                "seated": bench.court.drawn > drawn, "hardware": bench.court.opening.device_name, entries.DIGEST: digest,
+                "took_s": time.monotonic() - began, "ended": datetime.now(UTC).isoformat(),
+            }  # fmt: skip
             yield replace(found, facts={**found.facts, **facts})
 
 
@@ -146,18 +149,23 @@ class JudgeBench:
         """Hear one candidate and rule on it."""
         court = self.court
         self.stand(0)
-        drawn, limit = court.drawn, court.options.limit
+        limit = court.options.limit
         court.until = None if limit is None else time.monotonic() + limit
         try:
             seen = hear(court, submission, self.pairs, self.stand)
+            court.untouched()
+        except Sabotaged as error:
+            return ruling.ended(court, submission, "wrong", str(error), [Trick("sabotage", str(error))])
         except Ended as error:
-            ended = ruling.ended(court, submission, error.status, error.reason)
-            return replace(ended, facts={"seated": court.drawn > drawn, "hardware": court.opening.device_name, **ended.facts})
+            if error.subject == CANDIDATE or not error.lost:
+                return ruling.ended(court, submission, error.status, error.reason)
+            words = f"{error.subject} ended while this candidate was heard, and not by itself: {error.reason}"
+            court.begin_again()
+            return ruling.ended(court, submission, "wrong", words, [Trick("sabotage", words)])
         except Forged as error:
             return ruling.ended(court, submission, "wrong", str(error), [Trick("forged", str(error))])
         slowed = [base for base, _ in seen.serial]
         found = ruling.rule(court, submission, seen)
-        found = replace(found, facts={"seated": True, "hardware": court.opening.device_name, **found.facts})
         if slowed and found.correct and sorted(slowed)[len(slowed) // 2] > CALM * court.calm[0]:
             again = self._alone(self.stand(0))
             if again < sorted(slowed)[len(slowed) // 2] / CALM:

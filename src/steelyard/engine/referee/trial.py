@@ -6,8 +6,10 @@ well, and one that answers from anything but the inputs of the call is wrong, si
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +29,8 @@ AUDITED, FEWEST_AUDITS = 0.25, 3
 VERIFIED = 2
 """Outputs of an audited block that are verified, chosen when it is over."""
 OTHERS = 24
+LATE = 0.02
+"""Seconds until a wrong answer is looked at again, for a thread that is still at it."""
 COARSE = 0.1
 """A wrong answer that is off by less than this share of the answers' spread is a matter of precision."""
 
@@ -155,12 +159,21 @@ class Hearing:
                 self.seen.tell("kept-output", "the output of a call holds the answer of a later one; a contract may declare reuses_output")
             else:
                 self.seen.tell("replay", "the answer is that of an earlier call")
-        elif (found.get("figures") or {}).get("error", 1.0) < COARSE:
+        elif self._late(found, together.index(number)):
+            self.seen.tell("unfinished", "the answer was still being written after its call had returned")
+        elif _error(found) < COARSE:
             self.seen.tell("precision", "close to the answer, but further off than the admitted arithmetic explains")
         elif self._unwritten(number):
             self.seen.tell("stale", "part of the answer is what lay in memory before: equal inputs give other values there")
         elif len(self.seen.checked) > 1 and self.seen.checked[0]["status"] == "passed":
             self.seen.tell("replay", "right at first and wrong for inputs that came later")
+
+    def _late(self, found: Mapping[str, Any], place: int) -> bool:
+        """Whether the memory of a wrong answer changes although nothing was called since."""
+        time.sleep(LATE)
+        shown, _ = self.head.step("show", which=[place], inputs=False)
+        item = {"number": self.asked[-1] if self.asked else 0, "output": shown["outputs"][0], "others": [], "inputs": None}
+        return self.court.verify(self.head, [item])[0].get("digest") != found.get("digest")
 
     def _unwritten(self, number: int) -> bool:
         """Whether the answer to equal inputs depends on what memory held before; asked only of a candidate that is wrong."""
@@ -190,12 +203,23 @@ class Hearing:
         self.head.step("call")
         self._shown(numbers, range(count))
 
+    def begin_again(self) -> None:
+        """First answers of another process of the same candidate."""
+        if self.court.problem.contract.reuses_output:
+            self._alone(self.court.numbers(1)[0])
+        else:
+            self._together()
+
     def _widened(self, wide: str) -> None:
         number = self.court.numbers(1)[0]
         self._land(self.court.draw([number], wide))
         self.head.step("call")
         found = self._shown([number], [0], wide=wide)[0]
         if found["status"] == "failed":
+            if found.get("null"):
+                self.seen.tell(
+                    "trivial", f"for wider inputs ({wide}) its answer is that of a candidate that computes nothing ({found['null']})"
+                )
             known = any(trick.kind == "trivial" for trick in self.seen.tricks)
             self.seen.tell("narrow", f"wrong for wider inputs ({wide}): {found['message']}", voids=known)
 
@@ -272,6 +296,12 @@ class Hearing:
         return max(1, min(self.court.opening.calls, fitting))
 
 
+def _error(found: Mapping[str, Any]) -> float:
+    """How far off an answer is, as a share of the answers' spread; infinitely where that is no number."""
+    error = (found.get("figures") or {}).get("error", 1.0)
+    return math.inf if error is None else float(error)
+
+
 @dataclass
 class _Turn:
     """While the reference has its turn, the candidate and all that it has started stand still."""
@@ -302,7 +332,7 @@ def hear(court: Court, submission: Submission, pairs: int, stand: Callable[[int]
                 trial.check()
                 trial.one_by_one(stand(0))
             else:
-                trial._together()
+                trial.begin_again()
             trial.in_blocks(stand(pair), pair, court.options.budget / pairs)
             if court.options.kernels and pair == pairs - 1:
                 seen.facts["kernels"] = head.step("kernels")[0]["kernels"]
