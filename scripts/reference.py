@@ -49,7 +49,8 @@ def pages() -> dict[str, str]:
     database = json.dumps(database_schema(), indent=2, ensure_ascii=False) + "\n"
     rulings = json.dumps(ruling_schema(), indent=2, ensure_ascii=False) + "\n"
     return {
-        "cli.md": cli_page(), "pipe.md": pipe_page(), "record.schema.json": schema, "ruling.schema.json": rulings, "v3.schema.json": database,
+        "cli.md": cli_page(), "pipe.md": pipe_page(), "record.schema.json": schema, "ruling.schema.json": rulings,
+        "v3.schema.json": database,
     }  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,9 +35,22 @@ def read_ruling(data: bytes | Mapping[str, Any]) -> Ruling:
             whole.pop(name, None)
         if isinstance(whole.get("delta"), dict):
             whole["delta"] = {"ratio" if key == RATIO else key: value for key, value in whole["delta"].items()}
-        return msgspec.convert(whole, Ruling)
+        return msgspec.convert(_with_nan(whole), Ruling)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise StoreError("not a readable ruling", why=str(error)) from None
+
+
+def _with_nan(whole: dict[str, Any]) -> dict[str, Any]:
+    """Put NaN back where JSON could only hold null, and a number must be."""
+    for part, names in (("pair", ("ratio", "low", "high")), ("verification", ())):
+        if isinstance(found := whole.get(part), dict):
+            whole[part] = {key: math.nan if value is None and key in names else value for key, value in found.items()}
+            if isinstance(figures := found.get("figures"), dict):
+                whole[part]["figures"] = {key: math.nan if value is None else value for key, value in figures.items()}
+    if isinstance(figures := whole.get("figures"), dict):
+        lost = {key for key, figure in figures.items() if isinstance(figure, dict) and figure.get("value", 0) is None}
+        whole["figures"] = {key: {**figure, "value": math.nan} if key in lost else figure for key, figure in figures.items()}
+    return whole
 
 
 def ruling_schema() -> dict[str, Any]:

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from steelyard import files
 from steelyard.engine.referee import layouts
-from steelyard.engine.referee.layouts import gpumode, kernelbench
+from steelyard.engine.referee.layouts import _reading, gpumode, kernelbench
 from steelyard.engine.referee.options import JudgeOptions
 from steelyard.errors import SteelyardError, Unsupported, UsageError
 from steelyard.model.judging import Problem, Ruling, Submission
+from steelyard.model.record import Status
 
 DIGEST = "digest"
 """The fact of a ruling by which it is known again: what was asked, of which candidate, by content."""
@@ -23,6 +24,7 @@ def check_named(named: Iterable[str]) -> None:
     """Refuse paths that are not there before anything is judged."""
     for path in named:
         file = path.partition("::")[0]
+        _reading.split(path)
         if files.existing(file) is None:
             raise UsageError("no such candidate", do="name a file, FILE.py::name, or a folder of candidates", where=file)
 
@@ -61,23 +63,22 @@ def _solves(file: Path, problem: Problem) -> bool:
     return isinstance(told, dict) and "spec" in told and told.get("definition") == problem.options["definition"]
 
 
-def entered(paths: Iterable[str], problem: Problem) -> Iterator[Submission | Ruling]:
+def entered(paths: Iterable[str], problem: Problem, options: JudgeOptions) -> Iterator[Submission | Ruling]:
     """Every candidate; one whose file cannot be read as one has its ruling at once."""
     for named in paths:
         for path in spread(named, problem):
             try:
                 yield layouts.named(problem.layout).submission(path, problem)
-            except Unsupported as error:
-                yield _refused(path, problem, error)
-            except UsageError as error:
-                yield _refused(path, problem, error)
+            except (Unsupported, UsageError) as error:
+                yield _refused(path, problem, options, error)
 
 
-def _refused(path: str, problem: Problem, error: SteelyardError) -> Ruling:
+def _refused(path: str, problem: Problem, options: JudgeOptions, error: SteelyardError) -> Ruling:
     file, _, name = path.partition("::")
     label = Path(file).stem + (f"::{name}" if name else "")
-    status = "unsupported" if isinstance(error, Unsupported) else "failed"
-    return Ruling(problem.label or problem.file, label, status, str(error), facts={"seated": False})  # type: ignore[arg-type]
+    status: Status = "unsupported" if isinstance(error, Unsupported) else "failed"
+    facts = {"seated": False, DIGEST: digest(problem, Submission(problem.layout, file, name, label=label), options)}
+    return Ruling(problem.label or problem.file, label, status, str(error), facts=facts)
 
 
 def digest(problem: Problem, submission: Submission, options: JudgeOptions) -> str:

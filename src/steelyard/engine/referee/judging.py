@@ -70,18 +70,18 @@ def _for_problem(
     problem: Problem, named: Iterable[str], options: JudgeOptions, waiting: Callable[[str], None], known: Mapping[str, Ruling]
 ) -> Iterator[Ruling]:
     """All candidates for one problem; processes are started when the first of them needs judging, and again if one was lost."""
-    entered: Iterable[Submission | Ruling] = entries.entered(named, problem)
+    entered: Iterable[Submission | Ruling] = entries.entered(named, problem, options)
     entered = list(entered) if isinstance(named, Sequence) else entered
     left = len(entered) if isinstance(entered, list) else None
     with contextlib.ExitStack() as stack:
         bench: JudgeBench | None = None
         for number, each in enumerate(entered):
-            if isinstance(each, Ruling):
-                yield each
-                continue
-            digest = entries.digest(problem, each, options)
+            digest = str(each.facts[entries.DIGEST]) if isinstance(each, Ruling) else entries.digest(problem, each, options)
             if digest in known:
                 yield known[digest]
+                continue
+            if isinstance(each, Ruling):
+                yield each
                 continue
             if bench is not None and not bench.sound:
                 bench.court.begin_again()
