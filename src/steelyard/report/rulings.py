@@ -167,13 +167,13 @@ def _rows(found: Sequence[Ruling], width: int) -> Iterator[Text]:
     names = [clean(ruling.candidate) for ruling in found]
     times = [figure_text(time) if (time := time_of(ruling)) and ruling.correct else "" for ruling in found]
     effects = [_effect(ruling) for ruling in found]
-    time, effect = (max(map(cell_len, column)) for column in (times, effects))
-    name = max(LEAST_NAME, min(max(map(cell_len, names)), width - time - effect - LEAST_WHY))
+    time_width, effect_width = (max(map(cell_len, column)) for column in (times, effects))
+    name = max(LEAST_NAME, min(max(map(cell_len, names)), width - time_width - effect_width - LEAST_WHY))
     for ruling, label, took, said in zip(found, names, times, effects, strict=True):
         start = f"{glyph(ruling.status)} {pad(cut(label, name), name)}"
         if ruling.correct:
             notes = ", ".join(dict.fromkeys(trick.kind for trick in _own(ruling)))
-            rest = f"  {pad(said, effect)}  {pad(took, time, '>')}  {notes}"
+            rest = f"  {pad(said, effect_width)}  {pad(took, time_width, '>')}  {notes}"
         else:
             rest = f"  {answer(ruling)}"
         yield Text(cut(f"{start}{rest}".rstrip(), width), _colour(ruling))

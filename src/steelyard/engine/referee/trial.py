@@ -15,10 +15,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from steelyard.engine.referee.court import Court
+from steelyard.engine.referee.gains import excess, undecided
 from steelyard.engine.referee.partner import Partner
 from steelyard.model.judging import Submission, Trick
 
 CHECKS, SERIAL, WIDE = 3, 10, 3
+MOST_SERIAL = 200
+"""Calls one by one at most, where fewer do not tell whether they save what blocks save."""
 TOGETHER = 3
 """Calls in a row whose outputs must all be right afterwards."""
 BLOCK = {"cpu": 1.5e-3}
@@ -81,6 +84,15 @@ class Evidence:
     def overhead(self) -> float:
         """Seconds that asking for a block costs."""
         return statistics.median(self.empty) if self.empty else 0.0
+
+    def per_call(self, arm: int) -> list[float]:
+        """Seconds of one call, by each block of an arm."""
+        return [max(block.took - self.overhead, 1e-9) / block.calls for block in self.blocks if block.arm == arm]
+
+    @property
+    def gain(self) -> float:
+        """Seconds a call that blocks show to be saved, less what chance can make of them."""
+        return excess(self.per_call(1), self.per_call(0))
 
 
 @dataclass
@@ -217,9 +229,8 @@ class Hearing:
         found = self._shown([number], [0], wide=wide)[0]
         if found["status"] == "failed":
             if found.get("null"):
-                self.seen.tell(
-                    "trivial", f"for wider inputs ({wide}) its answer is that of a candidate that computes nothing ({found['null']})"
-                )
+                words = f"for wider inputs ({wide}) its answer is that of a candidate that computes nothing ({found['null']})"
+                self.seen.tell("trivial", words)
             known = any(trick.kind == "trivial" for trick in self.seen.tricks)
             self.seen.tell("narrow", f"wrong for wider inputs ({wide}): {found['message']}", voids=known)
 
@@ -237,6 +248,13 @@ class Hearing:
                         self._shown(numbers, [0])
             self.seen.empty.append(self._empty(base))
             self.seen.serial.append((times[0], times[1]))
+
+    def confirm(self, base: Partner) -> None:
+        """Go on with calls one by one until they show the gain of the blocks or rule it out, for as long as a candidate may take."""
+        spent = 0.0
+        while undecided(self.seen.gain, self.seen.serial) and len(self.seen.serial) < MOST_SERIAL and spent < self.court.options.budget:
+            self.one_by_one(base)
+            spent += sum(map(sum, self.seen.serial[-SERIAL:]))
 
     def _turn(self, arm: int) -> _Turn:
         return _Turn(self.head if arm == 0 else None)
@@ -334,6 +352,8 @@ def hear(court: Court, submission: Submission, pairs: int, stand: Callable[[int]
             else:
                 trial.begin_again()
             trial.in_blocks(stand(pair), pair, court.options.budget / pairs)
+            if pair == pairs - 1:
+                trial.confirm(stand(pair))
             if court.options.kernels and pair == pairs - 1:
                 seen.facts["kernels"] = head.step("kernels")[0]["kernels"]
         except Void:
