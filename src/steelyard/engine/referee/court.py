@@ -22,14 +22,15 @@ from steelyard.engine.place import Place
 from steelyard.engine.process import end_orphans, keep_orphans
 from steelyard.engine.referee.options import JudgeOptions
 from steelyard.engine.referee.parcel import ALIGNMENT, SharedMemory
-from steelyard.engine.referee.partner import Ended, Partner, Sabotaged
+from steelyard.engine.referee.partner import Ended, Partner, Sabotaged, mended, settings
+from steelyard.errors import UsageError
 from steelyard.files import read_text
 from steelyard.machine.cpu import affinity
 from steelyard.model.judging import Problem, Submission, Trick
 from steelyard.model.units import plain as quantity
 
 EXAMINER, STAND = "steelyard.engine.referee.examining", "steelyard.engine.referee.stand"
-CANDIDATE = "the candidate"
+CANDIDATE, NURSERY = "the candidate", "the process that starts the others"
 PREFIX = "steelyard-court-"
 FAST_FOLDER = Path("/dev/shm")
 MOST_SHARED = 1 << 30
@@ -106,6 +107,7 @@ class Court:
         self.make_ready(FIRST)
         if self.options.device == "cpu":
             self.nursery = Nursery(self.place, (*nursery_modules("torch" if self.torch else "numpy"), EXAMINER, STAND), self.mark)
+            self.nursery_settings = settings(self.nursery.process.pid)
         self.examiner = Partner(Conversation(self._worker(fresh=False), subject="the examiner"), START_PATIENCE)
         told = dict(self.examiner.begin(EXAMINER, self._words() | {"nonce": os.urandom(16).hex()}))
         told["tricks"] = tuple(Trick(*item) for item in told["tricks"])
@@ -126,7 +128,9 @@ class Court:
         self._begin()
 
     def untouched(self) -> None:
-        """Raise what a candidate did to the examiner or to the reference, if anything."""
+        """Raise what a candidate did to the judge's own processes, if anything."""
+        if self.nursery is not None and (done := mended(self.nursery.process.pid, self.nursery_settings)):
+            raise Sabotaged(f"{NURSERY} {done} while this candidate was heard")
         for partner in (self.examiner, *self.bases):
             if done := partner.touched():
                 raise Sabotaged(f"{partner.talk.subject} {done} while this candidate was heard")
@@ -145,12 +149,16 @@ class Court:
 
     def _worker(self, *, fresh: bool) -> Worker:
         if self.nursery is not None and not fresh:
-            return self.nursery.fork()
+            try:
+                return self.nursery.fork()
+            except UsageError as error:
+                raise Ended("crashed", str(error), subject=NURSERY, lost=True) from None
         return start_fresh(self.place, self.mark)
 
     def seat(self, submission: Submission | None) -> tuple[Partner, Mapping[str, Any]]:
         """A stand for a candidate, or without one for the reference; with the facts that loading it told."""
         base = submission is None
+        self.untouched()
         self.seated += 1
         folder = self.folder / f"stand-{self.seated}"
         folder.mkdir()
@@ -225,6 +233,7 @@ class Court:
     def verify(self, partner: Partner, items: Sequence[Mapping[str, Any]], wide: str = "") -> list[Mapping[str, Any]]:
         """What the examiner says of answers that a stand has shown."""
         assert isinstance(partner, Stander)
+        self.untouched()
         found, _ = self.examiner.step("verify", outputs=partner.outputs, items=list(items), wide=wide)
         return list(found["found"])
 
