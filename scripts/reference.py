@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from steelyard.cli.main import cli
-from steelyard.codec import record_schema
+from steelyard.codec import record_schema, ruling_schema
 from steelyard.dialects.v3.schema import schema as database_schema
 from steelyard.engine import messages
 from steelyard.errors import BUG, FAILED, INCONCLUSIVE, INTERRUPTED, NOTHING, PASS, REGRESSION, USAGE
@@ -48,11 +48,13 @@ def pages() -> dict[str, str]:
     """Every generated page by file name."""
     schema = json.dumps(record_schema(), indent=2, ensure_ascii=False) + "\n"
     database = json.dumps(database_schema(), indent=2, ensure_ascii=False) + "\n"
+    rulings = json.dumps(ruling_schema(), indent=2, ensure_ascii=False) + "\n"
     return {
         "cli.md": cli_page(),
         "pipe.md": pipe_page(),
         "tables.md": tables_page(),
         "record.schema.json": schema,
+        "ruling.schema.json": rulings,
         "v3.schema.json": database,
     }
 

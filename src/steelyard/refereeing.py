@@ -85,15 +85,18 @@ def judge_all(
     only: Sequence[str] = (),
     **options: Any,
 ) -> Iterator[Ruling]:
-    """Rule on many candidates, as they come; each has a process of its own, and the reference stays warm between them."""
+    """Rule on many candidates, as they come; each has a process of its own, and the reference stays warm between them.
+
+    An iterator of candidates is asked for the next one when the last has its ruling, so a search can write its next by that.
+    """
     from steelyard.engine.referee import judging
 
     chosen = judge_options(options)
     folder = Path(tempfile.mkdtemp(prefix="steelyard-judge-"))
     try:
         problem = _problem(reference, inputs, folder)
-        named = [_place(item, "the candidate") if callable(item) else str(item) for item in candidates]
-        yield from judging.judge_all(problem, named, chosen, only)
+        named = (_place(item, "the candidate") if callable(item) else str(item) for item in candidates)
+        yield from judging.judge_all(problem, list(named) if isinstance(candidates, Sequence) else named, chosen, only)
     finally:
         with contextlib.suppress(OSError):
             shutil.rmtree(folder)

@@ -159,3 +159,13 @@ def test_a_version_that_is_not_there_is_refused(program: str, made: bool, tmp_pa
     done = subprocess.run([sys.executable, str(HOME / f"{program}.py"), "--old", str(old)], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert f"{old} has no package steelyard" in done.stderr
+
+
+@pytest.mark.deep
+@pytest.mark.torch
+def test_judging_tells_the_rate_and_where_the_seconds_go(tmp_path: Path) -> None:
+    printed, found = hand_in("judging", tmp_path, "--candidates", "2")
+    check_sheet("judging", printed, found)
+    figures = found["figures"]
+    assert not figures["not_right"] and sum(figures["phases_s"].values()) > 0
+    assert figures["per_minute"] == pytest.approx(60 / figures["each_s"])

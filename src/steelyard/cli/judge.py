@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from steelyard.cli.output import CONTEXT, emit_json, json_option, say
-from steelyard.errors import FAILED, INCONCLUSIVE, NOTHING, PASS
+from steelyard.cli.output import CONTEXT, emit_json, json_option, put, say, warn, width
+from steelyard.errors import FAILED, INCONCLUSIVE, NOTHING, PASS, StoreError, UsageError
 from steelyard.model.judging import PRECISIONS
 from steelyard.model.units import parse_bytes, parse_seconds
+
+if TYPE_CHECKING:
+    from steelyard.model.judging import Ruling
+
+FORMATS = ("words", "kernelbench", "gpumode", "flashinfer", "backendbench", "markdown", "csv")
 
 
 @click.command("judge", context_settings=CONTEXT)
 @click.argument("reference", metavar="REFERENCE")
 @click.argument("candidates", nargs=-1, required=True, metavar="CANDIDATE...")
 @click.option("--only", multiple=True, metavar="NAME", help="Only this problem of several; repeatable.")
+@click.option("--inputs", metavar="NAME", help="The function of the reference's file that makes the inputs, if not inputs or get_inputs.")
 @click.option("-d", "--device", default="cpu", help="Where to judge: cpu or cuda. Default cpu.")
 @click.option("--budget", default="normal", help="Timed calls for each candidate: quick, normal, thorough, or seconds.")
 @click.option("--margin", default="2%", help="Differences below this are the same. Default 2%.")
 @click.option("--timeout", default="60s", help="Time limit for one step of a candidate. Default 60s.")
+@click.option("--limit", default=None, help="Time limit for judging one candidate in all, such as 2m.")
 @click.option("--memory", default=None, help="Memory limit for a candidate's processes, such as 4GiB.")
 @click.option("--threads", default=1, type=click.IntRange(1), help="Threads that the contract allows. Default 1.")
 @click.option("--in-place", is_flag=True, help="Contract: calls may change their inputs.")
@@ -32,55 +39,123 @@ from steelyard.model.units import parse_bytes, parse_seconds
 @click.option("--atol", type=float, help="Absolute tolerance in place of our own rule.")
 @click.option("--kernels", is_flag=True, help="List what each candidate launches.")
 @click.option("--strict", is_flag=True, help="Exit 6 if the time of a right candidate is unclear.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Append each ruling to this file as a line of JSON.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Append each ruling to this file as a line of JSON.")
+@click.option("--resume", is_flag=True, help="Do not judge again what has its ruling in the file of --output.")
+@click.option("--format", "form", type=click.Choice(FORMATS), default="words", help="Print rulings as another system writes its results.")
 @json_option
 def command(
-    reference: str, candidates: tuple[str, ...], only: tuple[str, ...], strict: bool, output: Path | None, as_json: bool, **given: Any
+    reference: str,
+    candidates: tuple[str, ...],
+    only: tuple[str, ...],
+    strict: bool,
+    output: Path | None,
+    resume: bool,
+    form: str,
+    as_json: bool,
+    **given: Any,
 ) -> int:
     """Judge candidates against a reference: is the answer right, is it faster, and did it cheat?
 
     The code of both is run: judge only what you would run. Each candidate has processes of its own; expected answers and the clock
-    that decides are in others. Layouts: plain Python files, KernelBench, gpu-mode, FlashInfer-Bench, BackendBench.
+    that decides are in others. Layouts: plain Python files, KernelBench, gpu-mode, FlashInfer-Bench, BackendBench. A candidate may be
+    a folder of candidates.
 
     \b
     steelyard judge reference.py candidate.py
-    steelyard judge reference.py candidates/*.py -d cuda -o rulings.jsonl
+    steelyard judge reference.py candidates/ -d cuda -o rulings.jsonl --resume
     """
-    import json
-
+    from steelyard.codec import ruling_document
     from steelyard.engine.referee import judging
     from steelyard.refereeing import judge_options
-    from steelyard.report.rulings import lines
 
-    found = []
+    if resume and output is None:
+        raise UsageError("--resume needs a file of rulings to go on from", do="name it: -o rulings.jsonl --resume")
+    if as_json and form != "words":
+        raise UsageError(f"--json and --format {form} both say how to print", do="leave one of them out")
     chosen = judge_options(_options(given))
-    for ruling in judging.judge_all(reference, candidates, chosen, only, lambda who: say(f"waiting for {who}")):
+    known = {str(ruling.facts["digest"]): ruling for ruling in _earlier(output)} if resume and output else {}
+    many = len(candidates) > 1 or Path(candidates[0]).is_dir()
+    found: list[Ruling] = []
+    for ruling in judging.judge_all(reference, candidates, chosen, only, lambda who: say(f"waiting for {who}"), known):
         found.append(ruling)
-        if output is not None:
-            with output.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(asdict(ruling), default=str) + "\n")
-        if not as_json:
-            for line in lines(ruling):
-                click.echo(line)
+        if output is not None and ruling.facts.get("digest") not in known:
+            _append(output, ruling)
+        if form == "words" and not as_json:
+            _tell(ruling, many=many)
     code = _exit_code(found, strict=strict)
     if as_json:
-        emit_json({"rulings": [asdict(ruling) for ruling in found], "exit_code": code})
-    else:
-        right = sum(ruling.correct for ruling in found)
-        click.echo(f"{len(found)} judged · {right} correct", err=True)
+        emit_json({"rulings": [ruling_document(ruling) for ruling in found], "exit_code": code})
+    elif form != "words":
+        _print(form, found, {problem.label: problem for problem in judging.problems(reference, only, chosen)})
+    elif many:
+        from steelyard.report.rulings import summary
+
+        click.echo(summary(found))
     return code
+
+
+def _tell(ruling: Ruling, *, many: bool) -> None:
+    """One candidate in full, or each of many in a line as it comes."""
+    from steelyard.report.rulings import row, ruling_page
+
+    put(row(ruling, width=width()) if many else ruling_page(ruling, width=width()))
+
+
+def _print(form: str, found: Sequence[Ruling], problems: dict[str, Any]) -> None:
+    from steelyard.engine.referee.formats import FORMATS as THEIRS
+    from steelyard.report.rulings import rulings_csv, rulings_markdown
+
+    ours = {"markdown": rulings_markdown, "csv": rulings_csv}
+    made = ours[form](found) if form in ours else THEIRS[form](found, problems)
+    if isinstance(made, str):
+        click.echo(made.rstrip("\n"))
+    else:
+        emit_json(made)
+
+
+def _earlier(file: Path) -> Iterator[Ruling]:
+    """Rulings that a file has already; a line that was cut off when its judge was killed is passed over."""
+    from steelyard.codec import read_ruling
+    from steelyard.files import RESULTS, read_text
+
+    if not file.exists():
+        return
+    for number, line in enumerate(read_text(file, RESULTS).splitlines(), 1):
+        try:
+            found = read_ruling(line.encode()) if line.strip() else None
+        except StoreError as error:
+            warn(f"{file}:{number}: {error}; judged again")
+            continue
+        if found is not None and "digest" in found.facts:
+            yield found
+
+
+def _append(file: Path, ruling: Ruling) -> None:
+    """One whole line more, also behind one that was cut off."""
+    from steelyard.codec import encode, ruling_document
+
+    try:
+        with file.open("ab+") as opened:
+            size = opened.seek(0, 2)
+            opened.seek(max(0, size - 1))
+            cut_off = size and opened.read(1) != b"\n"
+            opened.write((b"\n" if cut_off else b"") + encode(ruling_document(ruling)) + b"\n")
+    except OSError as error:
+        raise UsageError(f"cannot write {file}", why=str(error), do="name another file with -o") from None
 
 
 def _options(given: dict[str, Any]) -> dict[str, Any]:
     """Options that were given, in the words of `steelyard.judge`."""
     found = {name: value for name, value in given.items() if value not in (None, False, ())}
     found["timeout"] = parse_seconds(given["timeout"])
+    if given["limit"] is not None:
+        found["limit"] = parse_seconds(given["limit"])
     if given["memory"] is not None:
         found["memory"] = parse_bytes(given["memory"])
     return found
 
 
-def _exit_code(found: list[Any], *, strict: bool) -> int:
+def _exit_code(found: Sequence[Ruling], *, strict: bool) -> int:
     if not found or all(ruling.status == "unsupported" for ruling in found):
         return NOTHING
     if any(not ruling.correct for ruling in found):

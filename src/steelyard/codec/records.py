@@ -126,11 +126,12 @@ def record_schema() -> dict[str, Any]:
         "title": "Steelyard record or pair",
         "version": SCHEMA,
         "anyOf": list(kinds),
-        "$defs": _nullable(parts),
+        "$defs": nullable(parts),
     }
 
 
-def _nullable(part: Any) -> Any:
+def nullable(part: Any) -> Any:
+    """A schema in which every number may be null, as those are that JSON cannot hold."""
     if isinstance(part, dict):
-        return {key: ["number", "null"] if (key, value) == ("type", "number") else _nullable(value) for key, value in part.items()}
-    return [_nullable(item) for item in part] if isinstance(part, list) else part
+        return {key: ["number", "null"] if (key, value) == ("type", "number") else nullable(value) for key, value in part.items()}
+    return [nullable(item) for item in part] if isinstance(part, list) else part

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,10 @@ from tests.engine.referee.exhibits import HARMLESS, Exhibit, exhibits
 
 pytestmark = pytest.mark.torch
 
-CHEATS, HONEST = exhibits("cheats"), exhibits("honest")
+CHEATS, HONEST, UNCAUGHT = exhibits("cheats"), exhibits("honest"), exhibits("uncaught")
+PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "referee.md"
+RARE = "rare_replay"
+"""The one that is caught by chance."""
 QUICK = {
     "stale_half_rows", "replay_by_shape", "lazy_subclass", "later_thread", "coarse_bf16", "works_in_place",
     "same_as_the_reference", "cached_weights", "parameter",
@@ -88,6 +92,27 @@ def test_an_honest_one_is_not_refused(exhibit: Exhibit, room: Path) -> None:
     hold_honest(exhibit, judged(exhibit, room, timeout=WITHIN))
 
 
+@pytest.mark.deep
+@pytest.mark.parametrize("exhibit", [pytest.param(each, id=each.name) for each in UNCAUGHT])
+def test_what_is_not_caught_gains_nothing(exhibit: Exhibit, room: Path) -> None:
+    """One that is caught after all belongs among the cheats, and off the page."""
+    ruling = judged(exhibit, room, timeout=WITHIN)
+    assert ruling.delta is None or ruling.delta.verdict != "faster", said(ruling)
+    if exhibit.name == RARE:
+        assert ruling.correct or "replay" in seen(ruling), said(ruling)
+    else:
+        assert ruling.correct and seen(ruling) <= {"ok", "fallback"}, said(ruling)
+
+
+def test_the_page_names_what_is_not_caught() -> None:
+    """Every candidate that passes, and every one that is not looked for as it gains nothing, is on the page; no other one is."""
+    section = PAGE.read_text(encoding="utf-8").partition("## What it cannot catch\n")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`([a-z_]+)`", section)) & {each.name for each in (*CHEATS, *HONEST, *UNCAUGHT)}
+    assert named == {each.name for each in UNCAUGHT} | {each.name for each in CHEATS if each.expect == {HARMLESS}}
+    table = re.findall(r"^\| `(\w+)`", section, re.MULTILINE)
+    assert sorted(table) == [each.name for each in UNCAUGHT]
+
+
 def test_the_museum_is_complete() -> None:
     assert len(CHEATS) >= 40 and len(HONEST) >= 15
     expected = Counter(kind for each in CHEATS for kind in each.expect)
@@ -97,7 +122,7 @@ def test_the_museum_is_complete() -> None:
     }  # fmt: skip
     assert kinds <= set(expected), kinds - set(expected)
     assert {each.name for each in (*CHEATS, *HONEST)} >= QUICK
-    for each in (*CHEATS, *HONEST):
+    for each in (*CHEATS, *HONEST, *UNCAUGHT):
         assert each.problem.is_file() and each.does.endswith("."), each.name
 
 

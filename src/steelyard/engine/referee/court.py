@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -21,19 +22,23 @@ from steelyard.engine.place import Place
 from steelyard.engine.process import end_orphans, keep_orphans
 from steelyard.engine.referee.options import JudgeOptions
 from steelyard.engine.referee.parcel import ALIGNMENT, SharedMemory
-from steelyard.engine.referee.partner import Partner, Sabotaged
+from steelyard.engine.referee.partner import Ended, Partner, Sabotaged, mended, settings
+from steelyard.errors import UsageError
 from steelyard.files import read_text
 from steelyard.machine.cpu import affinity
 from steelyard.model.judging import Problem, Submission, Trick
+from steelyard.model.units import plain as quantity
 
 EXAMINER, STAND = "steelyard.engine.referee.examining", "steelyard.engine.referee.stand"
-CANDIDATE = "the candidate"
+CANDIDATE, NURSERY = "the candidate", "the process that starts the others"
 PREFIX = "steelyard-court-"
 FAST_FOLDER = Path("/dev/shm")
 MOST_SHARED = 1 << 30
 """Bytes of inputs that lie ready at a time, unless those of one call are more."""
 MOST_CALLS = 64
 START_PATIENCE = 180.0
+FIRST = 2
+"""Interpreters that are started beside the examiner's on a device: for the reference and the first candidate."""
 NOT_FORKED = ("compile(", "triton", "load_inline", "cpp_extension", "numba", "jax", "multiprocessing", "tensorflow")
 """Words in a candidate's file that call for an interpreter of its own: what they name does not survive a fork."""
 
@@ -77,6 +82,8 @@ class Court:
     seated: int = 0
     calm: dict[int, float] = field(default_factory=dict)
     """What a call of the reference took in each of its stands before any candidate came."""
+    until: float | None = None
+    """When the time of the candidate that is heard is over."""
 
     @classmethod
     @contextlib.contextmanager
@@ -97,8 +104,10 @@ class Court:
             keep_orphans(False)
 
     def _begin(self) -> None:
+        self.make_ready(FIRST)
         if self.options.device == "cpu":
             self.nursery = Nursery(self.place, (*nursery_modules("torch" if self.torch else "numpy"), EXAMINER, STAND), self.mark)
+            self.nursery_settings = settings(self.nursery.process.pid)
         self.examiner = Partner(Conversation(self._worker(fresh=False), subject="the examiner"), START_PATIENCE)
         told = dict(self.examiner.begin(EXAMINER, self._words() | {"nonce": os.urandom(16).hex()}))
         told["tricks"] = tuple(Trick(*item) for item in told["tricks"])
@@ -113,13 +122,15 @@ class Court:
         self.bases.clear()
         if self.nursery is not None:
             self.nursery.stop()
-        end_orphans(self.mark, ())
+        end_orphans(self.mark, [talk.worker.pid for talk in self.spares])
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir()
         self._begin()
 
     def untouched(self) -> None:
-        """Raise what a candidate did to the examiner or to the reference, if anything."""
+        """Raise what a candidate did to the judge's own processes, if anything."""
+        if self.nursery is not None and (done := mended(self.nursery.process.pid, self.nursery_settings)):
+            raise Sabotaged(f"{NURSERY} {done} while this candidate was heard")
         for partner in (self.examiner, *self.bases):
             if done := partner.touched():
                 raise Sabotaged(f"{partner.talk.subject} {done} while this candidate was heard")
@@ -138,12 +149,16 @@ class Court:
 
     def _worker(self, *, fresh: bool) -> Worker:
         if self.nursery is not None and not fresh:
-            return self.nursery.fork()
+            try:
+                return self.nursery.fork()
+            except UsageError as error:
+                raise Ended("crashed", str(error), subject=NURSERY, lost=True) from None
         return start_fresh(self.place, self.mark)
 
     def seat(self, submission: Submission | None) -> tuple[Partner, Mapping[str, Any]]:
         """A stand for a candidate, or without one for the reference; with the facts that loading it told."""
         base = submission is None
+        self.untouched()
         self.seated += 1
         folder = self.folder / f"stand-{self.seated}"
         folder.mkdir()
@@ -157,7 +172,7 @@ class Court:
             "scale": self.opening.scale, "answer": None if base else self.opening.answer,
         }  # fmt: skip
         partner = Stander(talk, self.options.timeout, folder=folder)
-        partner.outputs = outputs
+        partner.outputs, partner.until, partner.limit = outputs, None if base else self.until, self.options.limit
         try:
             if self.options.device == "cpu" and self.options.threads == 1:
                 partner.pin({max(affinity())})
@@ -218,6 +233,7 @@ class Court:
     def verify(self, partner: Partner, items: Sequence[Mapping[str, Any]], wide: str = "") -> list[Mapping[str, Any]]:
         """What the examiner says of answers that a stand has shown."""
         assert isinstance(partner, Stander)
+        self.untouched()
         found, _ = self.examiner.step("verify", outputs=partner.outputs, items=list(items), wide=wide)
         return list(found["found"])
 
@@ -238,6 +254,39 @@ class Stander(Partner):
 
     folder: Path = Path()
     outputs: str = ""
+    until: float | None = None
+    limit: float | None = None
+    """When its time is over, and how many seconds it had."""
+
+    def begin(self, module: str, words: Mapping[str, Any], patience: float | None = None) -> Mapping[str, Any]:
+        """Start the job, which must be loaded before its time is over."""
+        with self._in_time():
+            return super().begin(module, words, self._left(patience or self.patience))
+
+    def step(self, do: str, **words: Any) -> tuple[Mapping[str, Any], float]:
+        """One step, if there is time for it."""
+        with self._in_time():
+            patience, self.patience = self.patience, self._left(self.patience)
+            try:
+                return super().step(do, **words)
+            finally:
+                self.patience = patience
+
+    def _left(self, patience: float) -> float:
+        return patience if self.until is None else min(patience, max(0.0, self.until - time.monotonic()))
+
+    @contextlib.contextmanager
+    def _in_time(self) -> Iterator[None]:
+        """Name the limit, where a step ends by it."""
+        over = Ended("timeout", f"it was not done within {quantity(self.limit or 0.0, 's')}, the limit for one candidate")
+        if self.until is not None and time.monotonic() >= self.until:
+            raise over
+        try:
+            yield
+        except Ended as error:
+            if error.status == "timeout" and self.until is not None and time.monotonic() >= self.until:
+                raise over from None
+            raise
 
 
 def sweep(root: Path | None) -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
-from steelyard.engine.referee import layouts, ruling
+from steelyard.engine.referee import entries, layouts, ruling
 from steelyard.engine.referee.court import CANDIDATE, Court
+from steelyard.engine.referee.layouts import plain
 from steelyard.engine.referee.options import JudgeOptions
 from steelyard.engine.referee.partner import Ended, Forged, Partner, Sabotaged
 from steelyard.engine.referee.trial import SERIAL, hear
@@ -18,15 +22,15 @@ from steelyard.machine import locks
 from steelyard.model.judging import Contract, Problem, Ruling, Submission, Trick
 
 PAIRS = {"cpu": 3}
-AHEAD = 3
-"""Interpreters that are started ahead of coming candidates on a device."""
+AHEAD = max(2, min(8, (os.cpu_count() or 1) // 2))
+"""Interpreters that start side by side, ahead of coming candidates on a device: each takes seconds of one CPU to load its framework."""
 CALM = 1.5
 """A reference that is this much slower beside a candidate is timed again without it."""
 
 
 def problems(path: str, only: Sequence[str], options: JudgeOptions) -> list[Problem]:
     """The problems of a file or folder, under the contract that the options give them."""
-    found: list[Problem] = layouts.find(path).problems(path, only)
+    found: list[Problem] = plain.made_by(path, options.inputs, only) if options.inputs else layouts.find(path).problems(path, only)
     fields = {item.name for item in dataclasses.fields(Contract)}
     for name in options.contract:
         if name not in fields:
@@ -47,14 +51,52 @@ def judge_all(
     options: JudgeOptions,
     only: Sequence[str] = (),
     waiting: Callable[[str], None] = lambda holder: None,
+    known: Mapping[str, Ruling] | None = None,
 ) -> Iterator[Ruling]:
-    """Rule on every candidate for every problem of a reference, as they come; a candidate that ends badly costs itself alone."""
-    named = list(candidates)
-    for problem in problems(reference, only, options):
-        with _locked(options, waiting), opened(problem, options) as bench:
-            for number, path in enumerate(named):
-                bench.court.make_ready(min(AHEAD, len(named) - number))
-                yield bench.judge(layouts.named(problem.layout).submission(path, problem))
+    """Rule on every candidate for every problem of a reference, as they come; a candidate that ends badly costs itself alone.
+
+    Candidates may be an iterator, which is asked for the next one when the last has its ruling. `known` has rulings of before by the
+    digest in their facts: they are given again, and their candidates are not judged.
+    """
+    asked = problems(reference, only, options)
+    named = candidates if len(asked) == 1 and not isinstance(candidates, Sequence) else list(candidates)
+    if isinstance(named, Sequence):
+        entries.check_named(named)
+    for problem in asked:
+        yield from _for_problem(problem, named, options, waiting, known or {})
+
+
+def _for_problem(
+    problem: Problem, named: Iterable[str], options: JudgeOptions, waiting: Callable[[str], None], known: Mapping[str, Ruling]
+) -> Iterator[Ruling]:
+    """All candidates for one problem; processes are started when the first of them needs judging, and again if one was lost."""
+    entered: Iterable[Submission | Ruling] = entries.entered(named, problem, options)
+    entered = list(entered) if isinstance(named, Sequence) else entered
+    left = len(entered) if isinstance(entered, list) else None
+    with contextlib.ExitStack() as stack:
+        bench: JudgeBench | None = None
+        for number, each in enumerate(entered):
+            digest = str(each.facts[entries.DIGEST]) if isinstance(each, Ruling) else entries.digest(problem, each, options)
+            if digest in known:
+                yield known[digest]
+                continue
+            if isinstance(each, Ruling):
+                yield each
+                continue
+            if bench is not None and not bench.sound:
+                bench.court.begin_again()
+            if bench is None:
+                stack.enter_context(_locked(options, waiting))
+                bench = stack.enter_context(opened(problem, options))
+            bench.court.make_ready(AHEAD if left is None else min(AHEAD, left - number))
+            bench.stand(0)
+            began, drawn = time.monotonic(), bench.court.drawn
+            found = bench.judge(each)
+            facts = {
+                "seated": bench.court.drawn > drawn, "hardware": bench.court.opening.device_name, entries.DIGEST: digest,
+                "took_s": time.monotonic() - began, "ended": datetime.now(UTC).isoformat(),
+            }  # fmt: skip
+            yield replace(found, facts={**found.facts, **facts})
 
 
 @contextlib.contextmanager
@@ -82,6 +124,11 @@ class JudgeBench:
         self.court = court
         self.pairs = PAIRS.get(court.options.device, 1)
 
+    @property
+    def sound(self) -> bool:
+        """Whether the examiner and the reference's stands are still there; a candidate may have ended them."""
+        return not any(partner.talk.worker.gone or partner.talk.worker.ended for partner in (self.court.examiner, *self.court.bases))
+
     def stand(self, pair: int) -> Partner:
         """The reference's stand of a pair of processes; its calls are timed alone once, before a candidate is beside it."""
         bases = self.court.bases
@@ -102,6 +149,8 @@ class JudgeBench:
         """Hear one candidate and rule on it."""
         court = self.court
         self.stand(0)
+        limit = court.options.limit
+        court.until = None if limit is None else time.monotonic() + limit
         try:
             seen = hear(court, submission, self.pairs, self.stand)
             court.untouched()

@@ -13,18 +13,21 @@ from steelyard.model.pair import MARGIN
 class JudgeOptions:
     """Where and how thoroughly candidates are judged; `contract` overrides fields of the problem's own.
 
-    `budget` is seconds of timed calls for each candidate, `timeout` how long any one step of it may take, `memory` how many bytes its
-    processes may hold. `kernels` asks for a list of what it launches.
+    `budget` is seconds of timed calls for each candidate, `timeout` how long any one step of it may take, `limit` how long all of its
+    steps together, `memory` how many bytes its processes may hold. `inputs` names the function of a plain reference's file that makes
+    its inputs. `kernels` asks for a list of what a candidate launches.
     """
 
     device: str = "cpu"
     budget: float = 0.3
     margin: float = MARGIN
     timeout: float = 60.0
+    limit: float | None = None
     memory: int | None = None
     threads: int = 1
     kernels: bool = False
     env: str = ""
+    inputs: str = ""
     rtol: float | None = None
     atol: float | None = None
     contract: Mapping[str, Any] = field(default_factory=dict)

@@ -93,21 +93,11 @@ class Partner:
 
     def remember(self) -> None:
         """Note its settings: whoever asks later whether they were changed compares with these."""
-        self.settings = _settings(self.pid)
+        self.settings = settings(self.pid)
 
     def touched(self) -> str:
-        """What somebody else did to it, if anything: it was stopped, or has another priority or other CPUs. It is put right again."""
-        if self.settings is None or (now := _settings(self.pid)) is None:
-            return ""
-        if _stopped(self.pid):
-            _send([self.pid], signal.SIGCONT)
-            return "was stopped"
-        if now == self.settings:
-            return ""
-        with contextlib.suppress(OSError):
-            os.sched_setaffinity(self.pid, self.settings[1])
-            os.setpriority(os.PRIO_PROCESS, self.pid, self.settings[0])
-        return "was given another priority" if now[0] != self.settings[0] else "was moved to other CPUs"
+        """What somebody else did to it, if anything; it is put right again."""
+        return mended(self.pid, self.settings)
 
     def left_running(self) -> list[int]:
         """Processes that it has started and that still run."""
@@ -133,10 +123,26 @@ def _reaped(pid: int) -> float:
     return 0.0
 
 
-def _settings(pid: int) -> tuple[int, frozenset[int]] | None:
+def settings(pid: int) -> tuple[int, frozenset[int]] | None:
+    """Priority and CPUs of a process, while there is one."""
     with contextlib.suppress(OSError):
         return os.getpriority(os.PRIO_PROCESS, pid), frozenset(os.sched_getaffinity(pid))
     return None
+
+
+def mended(pid: int, was: tuple[int, frozenset[int]] | None) -> str:
+    """What somebody else did to a process, if anything: it was stopped, or has another priority or other CPUs. It is put right again."""
+    if was is None or (now := settings(pid)) is None:
+        return ""
+    if _stopped(pid):
+        _send([pid], signal.SIGCONT)
+        return "was stopped"
+    if now == was:
+        return ""
+    with contextlib.suppress(OSError):
+        os.sched_setaffinity(pid, was[1])
+        os.setpriority(os.PRIO_PROCESS, pid, was[0])
+    return "was given another priority" if now[0] != was[0] else "was moved to other CPUs"
 
 
 def _stopped(pid: int) -> bool:

@@ -257,7 +257,10 @@ class Stand:
         return {"changed": [str(name) for name in self.changed()]}
 
     def kernels(self) -> Mapping[str, Any]:
-        """The kernels or operators of one call, by a profiler, with how often each was launched."""
+        """The kernels or operators of one call, by a profiler, with how often each was launched.
+
+        It is asked when all is timed, because a profiler stays attached and slows later launches. Where it may not look, nothing is told.
+        """
         if self.tensors is None or not self.landed:
             return {"kernels": {}}
         args = self.landed[0]
@@ -266,7 +269,10 @@ class Stand:
             self.fn(*args)
             self.sync()
 
-        return {"kernels": self.tensors.kernels(once, self.device)}
+        try:
+            return {"kernels": self.tensors.kernels(once, self.device)}
+        except RuntimeError as error:
+            return {"kernels": {}, "why": spoken(error)}
 
 
 def _leaves(value: Any) -> Iterator[Any]:

@@ -34,6 +34,8 @@ VERIFIED = 2
 OTHERS = 24
 LATE = 0.02
 """Seconds until a wrong answer is looked at again, for a thread that is still at it."""
+EQUAL = 4
+"""How often a wrong candidate is asked the same again."""
 COARSE = 0.1
 """A wrong answer that is off by less than this share of the answers' spread is a matter of precision."""
 
@@ -188,15 +190,20 @@ class Hearing:
         return self.court.verify(self.head, [item])[0].get("digest") != found.get("digest")
 
     def _unwritten(self, number: int) -> bool:
-        """Whether the answer to equal inputs depends on what memory held before; asked only of a candidate that is wrong."""
-        specs = []
-        for _ in range(2):
-            self._land(self.court.draw([number]))
-            self.head.step("call")
+        """Whether the answer to equal inputs depends on what memory held before; asked only of a candidate that is wrong.
+
+        Other calls come between, and inputs are overwritten before they are freed, so that memory holds something else each time.
+        """
+        digests = set()
+        for other in self.court.numbers(EQUAL):
+            for each in (other, number):
+                self.head.step("spoil")
+                self._land(self.court.draw([each]))
+                self.head.step("call")
             shown, _ = self.head.step("show", which=[0], inputs=False)
             item = {"number": number, "output": shown["outputs"][0], "others": [], "inputs": None}
-            specs.append(self.court.verify(self.head, [item])[0].get("digest"))
-        return specs[0] != specs[1]
+            digests.add(self.court.verify(self.head, [item])[0].get("digest"))
+        return len(digests) > 1
 
     def _aliases(self) -> None:
         """Overwrite the inputs of the last call and look at its output again."""
@@ -257,7 +264,7 @@ class Hearing:
             spent += sum(map(sum, self.seen.serial[-SERIAL:]))
 
     def _turn(self, arm: int) -> _Turn:
-        return _Turn(self.head if arm == 0 else None)
+        return _Turn(self.court, self.head if arm == 0 else None)
 
     def _empty(self, base: Partner) -> float:
         with self._turn(0):
@@ -324,11 +331,13 @@ def _error(found: Mapping[str, Any]) -> float:
 class _Turn:
     """While the reference has its turn, the candidate and all that it has started stand still."""
 
+    court: Court
     still: Partner | None
 
     def __enter__(self) -> None:
         if self.still is not None:
             self.still.pause()
+            self.court.untouched()
 
     def __exit__(self, *_: object) -> None:
         if self.still is not None:
@@ -349,13 +358,13 @@ def hear(court: Court, submission: Submission, pairs: int, stand: Callable[[int]
             if pair == 0:
                 trial.check()
                 trial.one_by_one(stand(0))
-                if court.options.kernels:
-                    seen.facts["kernels"] = head.step("kernels")[0]["kernels"]
             else:
                 trial.begin_again()
             trial.in_blocks(stand(pair), pair, court.options.budget / pairs)
             if pair == pairs - 1:
                 trial.confirm(stand(pair))
+            if court.options.kernels and pair == pairs - 1:
+                seen.facts["kernels"] = head.step("kernels")[0]["kernels"]
         except Void:
             return seen
         finally:

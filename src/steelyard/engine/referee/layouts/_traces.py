@@ -14,7 +14,7 @@ ENDS = {"ok": "PASSED", "timeout": "TIMEOUT"}
 def trace(ruling: Ruling, problem: Problem | None = None) -> dict[str, Any]:
     """A ruling as a Trace; with its problem, the workload is written out, else it is named."""
     definition, _, uuid = ruling.problem.partition(" ")
-    workload = dict(problem.options["workload"]) if problem else {"uuid": uuid}
+    workload = dict(problem.options["workload"]) if problem and "workload" in problem.options else {"uuid": uuid}
     mine, other = times(ruling)
     check, performance, correctness = ruling.verification, None, None
     if check and check.max_abs is not None:

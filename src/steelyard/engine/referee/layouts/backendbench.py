@@ -9,16 +9,17 @@ that touch tensors and numbers alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from steelyard import files
 from steelyard.engine.referee.layouts import _loading, _reading, _traced
+from steelyard.engine.referee.layouts._times import said, speedup, times
 from steelyard.engine.referee.layouts._traced import TracedCall
 from steelyard.engine.referee.posed import Posed, Provisions
 from steelyard.errors import Unsupported, UsageError, unknown
-from steelyard.model.judging import Contract, Problem, Submission
+from steelyard.model.judging import Contract, Problem, Ruling, Submission
 
 NAME = "backendbench"
 LOOKS_FOR = "a trace with lines Operator: aten.add.Tensor, an operator's name, or a folder with <op>__<overload>/<same>_implementation*.py"
@@ -208,3 +209,29 @@ def _calling(function: Callable[..., Any], options: Mapping[str, Any], device: s
         return function(*[part(inputs) for part in args], **{key: part(inputs) for key, part in kwargs.items()})
 
     return call
+
+
+def results(rulings: Iterable[Ruling]) -> list[dict[str, Any]]:
+    """Rulings as the entries of BackendBench's full_results.json: one on correctness, and one on time, which failed where nothing counts.
+
+    A candidate that is not right has no speedup; BackendBench itself books 1.0 for it.
+    """
+    found = []
+    for ruling in rulings:
+        name, _, args = ruling.problem.partition(" ")
+        about = {"op_name": name.rpartition("/")[0].removeprefix("aten."), "args": args}
+        check, kinds = ruling.verification, [trick.kind for trick in ruling.tricks if trick.voids]
+        words = "" if ruling.correct else said(ruling) or ruling.status
+        found.append({
+            **about, "is_correct": ruling.correct, "error_msg": words, "traceback": "", "test_type": "correctness",
+            "error_type": "" if ruling.correct else (kinds or [ruling.status])[0],
+            "max_abs_error": check.max_abs if check else None, "max_rel_error": check.max_rel if check else None,
+        })  # fmt: skip
+        mine, other = times(ruling)
+        timed = ruling.correct and mine is not None and other is not None
+        found.append({
+            **about, "speedup": speedup(ruling) if timed else None, "benchmark_time_ms": mine.value * 1e3 if mine and timed else None,
+            "reference_time_ms": other.value * 1e3 if other and timed else None, "error_msg": words, "successfully_ran": timed,
+            "test_type": "performance",
+        })  # fmt: skip
+    return sorted(found, key=lambda each: (each["op_name"], each["args"]))

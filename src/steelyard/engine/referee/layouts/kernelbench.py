@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +85,8 @@ def submission(path: str, problem: Problem) -> Submission:
     file, name = _reading.split(path)
     found = _reading.outline(file).need(name or CANDIDATE, f"define class {CANDIDATE}(nn.Module)")
     options = {key: value for key, value in problem.options.items() if key in OPTIONS}
-    return Submission(NAME, str(files.real(file)), found, options, file.stem)
+    label = file.stem.removesuffix("_kernel") if SAMPLE.fullmatch(file.name) else file.stem
+    return Submission(NAME, str(files.real(file)), found, options, label)
 
 
 def batch(folder: str, references: str) -> list[tuple[Problem, Submission]]:
@@ -101,8 +101,19 @@ def batch(folder: str, references: str) -> list[tuple[Problem, Submission]]:
         if (level, number) not in known:
             known[level, number] = _problem(_reference(root, level, number))
         problem = known[level, number]
-        found.append((problem, replace(submission(str(file), problem), label=file.stem.removesuffix("_kernel"))))
+        found.append((problem, submission(str(file), problem)))
     return found
+
+
+def samples(folder: Path, problem: Problem) -> list[Path] | None:
+    """The candidates for a problem in the folder of a run; None where it is no such folder."""
+    told = list(_matching(folder, SAMPLE))
+    file = Path(problem.file)
+    number, level = NUMBERED.fullmatch(file.name), re.fullmatch(r"level(\d+)", file.parent.name)
+    if not told:
+        return None
+    mine = [(int(words[3]), each) for each, words in told if number and words[2] == number[1] and (not level or words[1] == level[1])]
+    return [each for _, each in sorted(mine)]
 
 
 def _reference(root: Path, level: int, number: int) -> Path:

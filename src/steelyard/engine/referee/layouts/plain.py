@@ -22,6 +22,8 @@ NAME = "plain"
 LOOKS_FOR = "a .py file with reference(*inputs) and inputs(seed), inputs() or get_inputs(); FILE.py::name names another function"
 REFERENCE, CANDIDATE = "reference", "candidate"
 MAKERS = ("inputs", "get_inputs")
+MAKER = "maker"
+"""The option of a problem that names another function for its inputs."""
 
 
 def recognise(path: str) -> bool:
@@ -42,6 +44,17 @@ def problems(path: str, only: Sequence[str] = ()) -> list[Problem]:
         )
     label = file.stem + (f"{BETWEEN}{given}" if given else "")
     problem = Problem(NAME, str(files.real(file)), name, label=label)
+    return _reading.chosen([_reading.under_contract(problem, found.contract, str(file))], only, {label: [0], name: [0]})
+
+
+def made_by(path: str, maker: str, only: Sequence[str] = ()) -> list[Problem]:
+    """The one problem of a file with its inputs by another function of it."""
+    file, given = _reading.split(path)
+    found = _reading.outline(file)
+    name = found.need(given or REFERENCE, "define reference(*inputs), or write FILE.py::name")
+    found.need(maker, "name a function of this file that returns a tuple of the inputs of one call")
+    label = f"{file.stem}{BETWEEN}{given}" if given else file.stem
+    problem = Problem(NAME, str(files.real(file)), name, {MAKER: maker}, label=f"{label} {maker}")
     return _reading.chosen([_reading.under_contract(problem, found.contract, str(file))], only, {label: [0], name: [0]})
 
 
@@ -68,7 +81,8 @@ def _candidate(found: Outline, reference: str) -> str:
 def pose(problem: Problem, device: str) -> Posed:
     """Load the reference; every draw calls its maker of inputs, after all generators are seeded."""
     module = _loading.load(problem.file)
-    maker = _loading.member(module, next((name for name in MAKERS if callable(getattr(module, name, None))), MAKERS[0]))
+    usual = next((name for name in MAKERS if callable(getattr(module, name, None))), MAKERS[0])
+    maker = _loading.member(module, str(problem.options.get(MAKER, usual)))
     takes_seed = _takes_seed(maker)
 
     def draw(seed: int) -> Sequence[Any]:

@@ -1,0 +1,129 @@
+"""Candidates per minute that `judge_all` rules on in a batch, each in a process of its own, and where the seconds of one go.
+
+On the CPU the candidates are plain torch; with --device cuda every other one is a Triton kernel.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sheet import Goal, Sheet, Table, alone, count, options, quantity
+from steelyard.engine.referee import court, judging
+from steelyard.engine.referee.options import JudgeOptions
+from steelyard.engine.referee.partner import Partner
+
+GOAL = {"cpu": 20.0, "cuda": 60.0}
+"""Candidates a minute."""
+REFERENCE = """\
+import torch
+
+def reference(x):
+    e = (x - x.max(-1, keepdim=True).values).exp()
+    return e / e.sum(-1, keepdim=True)
+
+def inputs(seed):
+    return (torch.randn(256, 1024, generator=torch.Generator().manual_seed(seed)),)
+"""
+TORCH = "import torch\nNUMBER = {number}\ndef candidate(x):\n    return torch.softmax(x, -1)\n"
+TRITON = """\
+import torch
+import triton
+import triton.language as tl
+
+NUMBER = {number}
+
+@triton.jit
+def kernel(out, x, n, BLOCK: tl.constexpr):
+    row, columns = tl.program_id(0), tl.arange(0, BLOCK)
+    values = tl.load(x + row * n + columns, mask=columns < n, other=-float("inf"))
+    powers = tl.exp(values - tl.max(values, 0))
+    tl.store(out + row * n + columns, powers / tl.sum(powers, 0), mask=columns < n)
+
+def candidate(x):
+    out = torch.empty_like(x)
+    kernel[(x.shape[0],)](out, x, x.shape[1], BLOCK=triton.next_power_of_2(x.shape[1]))
+    return out
+"""
+
+
+def written(folder: Path, number: int, device: str) -> list[str]:
+    """So many different candidates as files."""
+    (folder / "reference.py").write_text(REFERENCE)
+    files = [folder / f"candidate_{each}.py" for each in range(number)]
+    for each, file in enumerate(files):
+        file.write_text((TRITON if device != "cpu" and each % 2 else TORCH).format(number=each))
+    return [str(file) for file in files]
+
+
+@contextmanager
+def by_phase(spent: Counter[str]) -> Iterator[None]:
+    """Count the seconds of every step between the judge and its partners, and of seating and ending them."""
+    step, seat, unseat = Partner.step, court.Court.seat, court.Court.unseat
+
+    def timed(name: str, work: Any) -> Any:
+        def call(self: Any, *args: Any, **words: Any) -> Any:
+            began = time.perf_counter()
+            try:
+                return work(self, *args, **words)
+            finally:
+                spent[name or f"{args[0]} {'by a stand' if isinstance(self, court.Stander) else 'by the examiner'}"] += (
+                    time.perf_counter() - began
+                )
+
+        return call
+
+    try:
+        for owner, name, work in ((Partner, "step", timed("", step)), (court.Court, "seat", timed("seating", seat))):
+            setattr(owner, name, work)
+        setattr(court.Court, "unseat", timed("ending", unseat))  # noqa: B010
+        yield
+    finally:
+        for owner, name, work in ((Partner, "step", step), (court.Court, "seat", seat), (court.Court, "unseat", unseat)):
+            setattr(owner, name, work)
+
+
+def main() -> None:
+    """Judge a batch and print the rate, the start, and the seconds of one candidate by phase."""
+    parser = options(__doc__)
+    parser.add_argument("--candidates", type=count, default=20, help="how many (default 20)")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda (default cpu)")
+    chosen = parser.parse_args()
+    load = os.getloadavg()
+    spent: Counter[str] = Counter()
+    rulings, stamps = [], [time.perf_counter()]
+    with tempfile.TemporaryDirectory() as name, alone("benchmark judging"), by_phase(spent):
+        named = written(Path(name), chosen.candidates, chosen.device)
+        for ruling in judging.judge_all(str(Path(name, "reference.py")), named, JudgeOptions(device=chosen.device)):
+            stamps.append(time.perf_counter())
+            rulings.append(ruling)
+            if len(rulings) == 1:
+                spent.clear()
+    wrong = [f"{ruling.candidate}: {ruling.status} {ruling.reason}" for ruling in rulings if not ruling.correct]
+    first, rest = stamps[1] - stamps[0], stamps[-1] - stamps[1]
+    each = rest / max(1, len(rulings) - 1)
+    whole = 60 * len(rulings) / (stamps[-1] - stamps[0])
+    phases = {name: seconds / max(1, len(rulings) - 1) for name, seconds in spent.most_common()}
+    rows = [("the first, with the start", quantity(first, "s")), ("each further one", quantity(each, "s"))]
+    rate = Table(f"{len(rulings)} candidates on {chosen.device}, {len(wrong)} not right", ("candidate", "time"), tuple(rows))
+    share = tuple((name, quantity(seconds, "s"), f"{seconds / each:.0%}") for name, seconds in phases.items() if each)
+    parts = Table("of one candidate", ("phase", "time", "share"), share)
+    goals = (
+        Goal(
+            "candidates a minute, once warm", 60 / each if each else 0.0, GOAL.get(chosen.device.partition(":")[0], 60.0), "", at_least=True
+        ),
+        Goal("candidates that were not right", float(len(wrong)), 0.0, ""),
+    )
+    figures = {"device": chosen.device, "first_s": first, "each_s": each, "per_minute": 60 / each if each else 0.0}
+    figures |= {"per_minute_with_start": whole, "phases_s": phases, "not_right": wrong}
+    Sheet("judging", (rate, parts), goals, figures, load).hand_in(chosen.json)
+
+
+if __name__ == "__main__":
+    main()

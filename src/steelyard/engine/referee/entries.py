@@ -1,0 +1,99 @@
+"""Candidates as they are named: files, functions of files, and folders of them; one that cannot be read is ruled on like any other."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from steelyard import files
+from steelyard.engine.referee import layouts
+from steelyard.engine.referee.layouts import _reading, gpumode, kernelbench
+from steelyard.engine.referee.options import JudgeOptions
+from steelyard.errors import SteelyardError, Unsupported, UsageError
+from steelyard.model.judging import Problem, Ruling, Submission
+from steelyard.model.record import Status
+
+DIGEST = "digest"
+"""The fact of a ruling by which it is known again: what was asked, of which candidate, by content."""
+
+
+def check_named(named: Iterable[str]) -> None:
+    """Refuse paths that are not there before anything is judged."""
+    for path in named:
+        file = path.partition("::")[0]
+        _reading.split(path)
+        if files.existing(file) is None:
+            raise UsageError("no such candidate", do="name a file, FILE.py::name, or a folder of candidates", where=file)
+
+
+def spread(path: str, problem: Problem) -> list[str]:
+    """The candidates for a problem that a path names: itself, or those in a folder."""
+    folder = files.existing(path)
+    if folder is None or not folder.is_dir() or problem.layout == "backendbench":
+        return [path]
+    if problem.layout == "gpumode":
+        own = [folder / gpumode.SUBMISSION] if (folder / gpumode.SUBMISSION).is_file() else sorted(folder.glob(f"*/{gpumode.SUBMISSION}"))
+        return _found([*own] or _python(folder), path)
+    if problem.layout == "flashinfer":
+        return _found([file for file in sorted(folder.rglob("*.json")) if _solves(file, problem)], path, missing=False)
+    if problem.layout == "kernelbench" and (run := kernelbench.samples(folder, problem)) is not None:
+        return [str(file) for file in run]
+    return _found(_python(folder), path)
+
+
+def _python(folder: Path) -> list[Path]:
+    return [file for file in sorted(folder.glob("*.py")) if not file.name.startswith((".", "__"))]
+
+
+def _found(listed: Sequence[Path], path: str, *, missing: bool = True) -> list[str]:
+    if missing and not listed:
+        raise UsageError("no candidate in this folder", do="name a folder with Python files", where=path)
+    return [str(file) for file in listed]
+
+
+def _solves(file: Path, problem: Problem) -> bool:
+    """Whether a solution is of this problem's definition; what is no JSON is no solution."""
+    try:
+        told = json.loads(files.read_text(file, files.SHEET))
+    except (SteelyardError, ValueError, RecursionError):
+        return False
+    return isinstance(told, dict) and "spec" in told and told.get("definition") == problem.options["definition"]
+
+
+def entered(paths: Iterable[str], problem: Problem, options: JudgeOptions) -> Iterator[Submission | Ruling]:
+    """Every candidate; one whose file cannot be read as one has its ruling at once."""
+    for named in paths:
+        for path in spread(named, problem):
+            try:
+                yield layouts.named(problem.layout).submission(path, problem)
+            except (Unsupported, UsageError) as error:
+                yield _refused(path, problem, options, error)
+
+
+def _refused(path: str, problem: Problem, options: JudgeOptions, error: SteelyardError) -> Ruling:
+    file, _, name = path.partition("::")
+    label = Path(file).stem + (f"::{name}" if name else "")
+    status: Status = "unsupported" if isinstance(error, Unsupported) else "failed"
+    facts = {"seated": False, DIGEST: digest(problem, Submission(problem.layout, file, name, label=label), options)}
+    return Ruling(problem.label or problem.file, label, status, str(error), facts=facts)
+
+
+def digest(problem: Problem, submission: Submission, options: JudgeOptions) -> str:
+    """What a ruling answers: the problem and the candidate by their content, the contract, and where they were judged."""
+    made = hashlib.blake2b(digest_size=16)
+    words = {**asdict(problem), **asdict(submission), "reference": problem.name, "device": options.device, "threads": options.threads}
+    made.update(json.dumps(words, sort_keys=True, default=str).encode())
+    for file in (problem.file, submission.file):
+        made.update(_content(file))
+    return made.hexdigest()
+
+
+def _content(file: str) -> bytes:
+    try:
+        data = Path(file).read_bytes()
+    except OSError:
+        return b""
+    return len(data).to_bytes(8, "little") + data
