@@ -73,7 +73,7 @@ def test_the_same_against_another_run_is_an_alarm_and_a_wrong_answer_comes_befor
     base = run([record(case(name), 1.0) for name in NAMES], name="old")
     head = run([record(case("a"), 2.0), record(case("b"), 1.0), record(case("c"), "wrong")], created="2026-01-03T03:00:00Z")
     found = document([head], base=RunsSide("old", (base,)))["banner"]
-    assert found["tone"] == "bad" and found["sentences"][0] == "Of 3 cases 1 wrong." and "slower than old" in found["sentences"][1]
+    assert found["tone"] == "bad" and found["sentences"][0] == "1 wrong of 3 cases." and "slower than old" in found["sentences"][1]
 
 
 ALONE, WIDE = {"paired": False}, {"half": 0.0195}
@@ -120,7 +120,7 @@ def test_figures_of_cases_timed_alone_do_not_belie_the_change_of_their_pairs() -
     pairs = [pair(case(name), case(name, "compile"), 1.24, 0.09) for name in ("a", "b")]
     found = document([run(records, *pairs)])
     assert [delta["reason"] for delta in found["comparison"]["deltas"]] == [
-        "timed alone, head is 1.0 % slower; the effect is of the interleaved pairs", "",
+        "timed alone, head is 1.0 % slower; the verdict uses the interleaved pairs", "",
     ]  # fmt: skip
     assert [row["case"] for row in compare_scatter_rows(found)] == [case("b", "compile")]
 

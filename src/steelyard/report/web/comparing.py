@@ -77,7 +77,7 @@ def _alone(delta: Delta, before: Figure | None, after: Figure | None) -> str:
     alone = after.value / before.value
     if not math.isfinite(alone) or delta.low <= alone <= delta.high:
         return ""
-    return f"timed alone, head is {change(alone, metric=delta.metric)}; the effect is of the interleaved pairs"
+    return f"timed alone, head is {change(alone, metric=delta.metric)}; the verdict uses the interleaved pairs"
 
 
 def _bad(runs: Sequence[Run], side: str) -> list[dict[str, str]]:

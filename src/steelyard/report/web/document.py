@@ -12,8 +12,9 @@ from typing import Any
 from steelyard.analyze.compare import Comparison, RunsSide
 from steelyard.analyze.history import History, histories_of
 from steelyard.analyze.matrix import matrix
-from steelyard.analyze.stacks import PlacedRecord, newest, once
+from steelyard.analyze.stacks import PlacedRecord, Words, newest, once
 from steelyard.analyze.sweep import sweeps
+from steelyard.model.case import ENV, IDENTITY
 from steelyard.report import charts
 from steelyard.report.cells import COMMAND, clean, facets
 from steelyard.report.charts.generation import phases_on_roofs
@@ -37,7 +38,7 @@ FORMAT = "steelyard-report/1"
 MOST_SAMPLES = 200_000
 MOST_POINTS, LEAST_POINTS, POINTS_LESS = 50_000, 10_000, 4
 """The most points of all series together: fewer where there are many cases, which need the room themselves."""
-MOST_NAMED = 2
+MOST_NAMED = 3
 """The most workloads in a title."""
 A_SAMPLE = 15
 """Bytes that one raw sample takes."""
@@ -62,7 +63,8 @@ def document(
     `warnings` what is known to be wrong besides, such as runs that could not be read at all.
     """
     shown = merged(runs)
-    seen, told = newest(shown), once(facets)
+    told = once(facets)
+    seen = _together(newest(shown), told)
     series = series or (histories_of(shown) if len(shown) > 1 else {})
     compared = comparison or find_comparison(runs, base)
     cards, machines = machine_cards(shown, series.values())
@@ -134,16 +136,32 @@ def _lay_samples(seen: Sequence[PlacedRecord], entries: Sequence[dict[str, Any]]
 
 
 def _title(runs: Sequence[Run], seen: Sequence[PlacedRecord]) -> str:
-    """The experiment and the run; the workloads where there is no experiment and they are few."""
+    """What was measured: the workloads, how, and when; which run that was stands on the run's card."""
     if not runs:
         return "Steelyard report"
     names = list(dict.fromkeys(clean(run.header.experiment) for run in runs if run.header.experiment not in ("", "command line")))
-    what = names[0] if len(names) == 1 else ""
-    which = f"run {runs[0].id}" if len(runs) == 1 else f"{len(runs)} runs to {clean(runs[-1].header.created[:10])}"
     workloads = list(dict.fromkeys(clean(item.record.case.get("workload") or "") for item in seen))
-    if not names and 0 < len(workloads) <= MOST_NAMED and not {"", COMMAND} & set(workloads):
-        return clean(f"{', '.join(workloads)} · {which}")
-    return clean(f"{what}, {which}" if what else f"{which[0].upper()}{which[1:]}")
+    workloads = [name if name != COMMAND else "commands" for name in workloads if name]
+    more = f" and {len(workloads) - MOST_NAMED} more" if len(workloads) > MOST_NAMED else ""
+    what = f"{', '.join(workloads[:MOST_NAMED])}{more}" or "nothing measured"
+    named = f"{names[0]}: " if len(names) == 1 else ""
+    stacks = list(dict.fromkeys(clean(item.record.case.get("variant") or IDENTITY) for item in seen))
+    how = f", {' and '.join(stacks)}" if 1 < len(stacks) <= MOST_NAMED else ""
+    when = clean(runs[-1].header.created[:10])
+    which = when if len(runs) == 1 else f"{len(runs)} runs to {when}"
+    return clean(f"{named}{what}{how} · {which}" if which else f"{named}{what}{how}")
+
+
+def _together(seen: Sequence[PlacedRecord], told: Words) -> list[PlacedRecord]:
+    """Equal workloads beside each other whatever their backend, in the order in which each was first seen."""
+    workloads: dict[Any, int] = {}
+    points: dict[Any, int] = {}
+    keys = []
+    for item in seen:
+        workload = str(item.record.case.get("workload") or item.record.id)
+        point = (workload, *(f"{name}={text}" for name, text in told(item.record.case).items() if name != ENV))
+        keys.append((workloads.setdefault(workload, len(workloads)), points.setdefault(point, len(points))))
+    return [item for _, item in sorted(zip(keys, seen, strict=True), key=lambda pair: pair[0])]
 
 
 def chart_specs() -> dict[str, dict[str, Any]]:

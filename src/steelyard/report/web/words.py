@@ -18,6 +18,7 @@ from steelyard.model.effects import COMPARABLE, NOT_CONFIRMED, change, speedup
 from steelyard.model.pair import Delta
 from steelyard.model.parts import NAMES, WEIGHED
 from steelyard.model.record import BAD, NOT_WEIGHED
+from steelyard.model.units import number_of
 from steelyard.report.cells import clean, shortened
 from steelyard.report.columns import versus_head
 from steelyard.report.history import commits_text, day
@@ -204,8 +205,7 @@ def _since(slower: Sequence[tuple[str, Change]], labels: Mapping[str, str]) -> I
 def _broken(counts: Mapping[str, int]) -> Iterable[str]:
     bad: dict[str, int] = {status: counts[status] for status in BAD if counts.get(status)}
     if bad:
-        total = sum(counts.values())
-        yield f"Of {total} case{'' if total == 1 else 's'} {_counted(bad)}."
+        yield f"{_counted(bad)} of {number_of(sum(counts.values()), 'case')}."
 
 
 def _missing(comparison: Comparison | None) -> Iterable[str]:

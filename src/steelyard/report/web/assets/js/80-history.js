@@ -161,7 +161,7 @@
 
   function changeColumns() {
     return [
-      { key: "size", title: "Change", class: "nowrap", first: "desc", value: ({ change }) => change.ratio, cell: ({ change }) => S.badge(verdictOf(change), `${verdictOf(change)} ${changeText(change)}`) },
+      { key: "size", title: "Change", class: "nowrap", first: "desc", value: ({ change }) => change.ratio, cell: ({ change }) => S.badge(verdictOf(change), changeText(change)) },
       { key: "case", title: "Case", head: true, class: "case-cell", value: ({ series }) => series.case, cell: ({ series }) => seriesLink(series.case) },
       { key: "since", title: "Since", class: "nowrap", first: "desc", value: ({ change }) => change.created, cell: ({ change }) => [fmt.day(change.created), " ", runLink(change.run, `run ${change.run}`)] },
       { key: "commits", title: "Commits", sort: false, value: ({ change }) => [change.last, change.first].filter(Boolean).join(".."), cell: ({ change }) => [commitsCell(change), change.others.length ? el("span", { class: "others" }, `also changed: ${change.others.slice(0, 4).join(", ")}${change.others.length > 4 ? " …" : ""}`) : ""] },
@@ -177,11 +177,11 @@
 
   // Several steps are told together; where they undo each other, that is what is said.
   function movedCell({ last, moved, changes }) {
-    if (!last) return S.badge("same");
+    if (!last) return el("span", { class: "faint" }, "no change found");
     if (changes.length === 1) return S.badge(verdictOf(last), changeText(last));
     const sure = changes.every((change) => fmt.known(change.low) && fmt.known(change.high));
     const [low, high] = ["low", "high"].map((end) => (sure ? changes.reduce((product, change) => product * change[end], 1) : null));
-    if (sure && low <= 1 && high >= 1) return S.badge("same", `back after ${changes.length} steps`);
+    if (sure && low <= 1 && high >= 1) return el("span", {}, `back after ${changes.length} steps`);
     return S.badge(moved > 1 ? "slower" : "faster", `${fmt.change(moved, low, high)}, ${changes.length} steps`);
   }
 
